@@ -1,0 +1,179 @@
+"""The Host: the only thing a node may touch, in virtual time and on Ray alike.
+
+A node must not know which runtime it lives in. Clocks, randomness, timers, tasks, connections,
+storage and the trace come from here; a dead incarnation's host refuses everything, so that no
+cleanup code of a crashed node can reach the world (cancelling a coroutine is not a crash: its
+`finally` blocks would run and say LeaveGroup).
+"""
+
+import random
+from abc import ABC, abstractmethod
+from asyncio import Future
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, TypeVarTuple
+
+from partition_log.storage import Storage
+from protocol.envelope import AnyRequest, AnyResponse, RequestEnvelope
+from protocol.ids import Incarnation, NodeName, RequestId
+from protocol.trace import TraceEvent
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class HostDead(Exception):
+    """The incarnation is over: whatever still runs on its behalf must end here."""
+
+
+class Disconnected(Exception):
+    """The connection ended: the peer's process died, refused, reset, or the client closed it."""
+
+
+class RequestTimedOut(Exception):
+    """No answer within the request's timeout. Kafka's client then closes the connection."""
+
+
+class Timer(Protocol):
+    """A pending call of Host.after."""
+
+    def cancel(self) -> None:
+        """Forget the call; nothing happens if it has fired."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncomingRequest:
+    """A request as a server's handler gets it.
+
+    `request_id` is unique in the server's incarnation: Host.reply names it. `peer` is the client.
+    """
+
+    request_id: RequestId
+    peer: NodeName
+    envelope: RequestEnvelope
+
+
+ResponseCallback = Callable[[AnyResponse | Disconnected | RequestTimedOut], None]
+
+
+class Connection(ABC):
+    """A client's connection to one server for one purpose: FIFO, one request served at a time.
+
+    States: connecting, open, closed. Requests sent while connecting are sent when it opens. It
+    ends with Disconnected for everything in flight when the peer's process dies, refuses or
+    resets, when setup takes longer than `setup_timeout_us`, when a request times out (as Kafka's
+    NetworkClient does), and on close().
+    """
+
+    peer: NodeName
+    purpose: str
+
+    @property
+    @abstractmethod
+    def is_open(self) -> bool:
+        """Whether the handshake is done and the connection has not ended."""
+
+    @property
+    @abstractmethod
+    def is_closed(self) -> bool:
+        """Whether it has ended; it never opens again."""
+
+    @property
+    @abstractmethod
+    def in_flight(self) -> int:
+        """Number of requests sent and not yet answered."""
+
+    @abstractmethod
+    def send(
+        self,
+        request: AnyRequest,
+        *,
+        timeout_us: int,
+        on_response: ResponseCallback,
+        api_version: int | None = None,
+    ) -> None:
+        """Send `request`; `on_response` is called exactly once, never before send returns.
+
+        Units: `timeout_us` counts from now. `api_version` None is the newest.
+        """
+
+    @abstractmethod
+    async def call(
+        self, request: AnyRequest, *, timeout_us: int, api_version: int | None = None
+    ) -> AnyResponse:
+        """Send `request` and wait for its answer.
+
+        Raises: Disconnected, RequestTimedOut.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the connection; everything in flight fails with Disconnected."""
+
+    @abstractmethod
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once when the connection ends (at once if it has)."""
+
+
+class Host(ABC):
+    """What a node's incarnation may touch."""
+
+    name: NodeName
+    incarnation: Incarnation
+    rng: random.Random
+    """This node's and this incarnation's own stream."""
+    storage: Storage
+    """Survives the incarnation."""
+    traces_messages: bool
+    """Whether rows of MESSAGE_KINDS are wanted: with the trace off they are not even made."""
+
+    @abstractmethod
+    def now_us(self) -> int:
+        """Return this node's monotonic clock in microseconds (with its drift, if any)."""
+
+    @abstractmethod
+    def wall_us(self) -> int:
+        """Return microseconds since the epoch on this node's wall clock, which may jump."""
+
+    @abstractmethod
+    def after(self, delay_us: int, fn: Callable[[*Ts], None], *args: *Ts) -> Timer:
+        """Call `fn(*args)` after `delay_us`, unless cancelled or the incarnation is over."""
+
+    @abstractmethod
+    async def sleep(self, delay_us: int) -> None:
+        """Wait for `delay_us` on this node's clock."""
+
+    @abstractmethod
+    def create_future(self) -> "Future[Any]":
+        """Return a future of the host's loop, for waking a waiting coroutine."""
+
+    @abstractmethod
+    def spawn(self, coroutine: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Run `coroutine` as a task of this incarnation.
+
+        A task that dies with an exception other than HostDead fails the run: it is traced as
+        TASK_FAILED and reported, never swallowed.
+        """
+
+    @abstractmethod
+    def connect(self, peer: NodeName, purpose: str, *, setup_timeout_us: int) -> Connection:
+        """Open a connection to `peer`, a name resolved as by DNS: any name may be tried."""
+
+    @abstractmethod
+    def serve(self, handler: Callable[[IncomingRequest], None]) -> None:
+        """Accept connections; `handler` gets one request at a time from each."""
+
+    @abstractmethod
+    def reply(self, request_id: RequestId, response: AnyResponse) -> None:
+        """Answer a request, which lets the next one on its connection be served.
+
+        Nothing happens if its connection has ended meanwhile.
+        """
+
+    @abstractmethod
+    def trace(self, event: TraceEvent) -> None:
+        """Stamp `event` and write it to the trace."""
+
+    @abstractmethod
+    def log(self, message: str) -> None:
+        """Write a line to the node's log, for people."""

@@ -1,0 +1,143 @@
+"""What an experiment sees of a running cluster: the same interface over virtual time and Ray.
+
+An experiment is a coroutine that only awaits this; in virtual time it runs on the virtual loop,
+on Ray on a real one. Nothing here knows what a fault or a verdict is.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from protocol.ids import BrokerId, NodeName, Offset, TopicPartition
+from protocol.trace import TraceEvent, TraceRow
+
+T = TypeVar("T")
+
+RowObserver = Callable[[TraceRow], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStatus:
+    """A partition as the active controller has it. `leader` -1: none."""
+
+    leader: BrokerId
+    leader_epoch: int
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStatus:
+    """A group as the broker that coordinates it has it. `offsets_partition` is the index."""
+
+    coordinator: BrokerId
+    offsets_partition: int
+    state: str
+    generation: int
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberStatus:
+    """A consumer as it sees itself. `state` is Kafka's MemberState name."""
+
+    group_id: str
+    member_id: str
+    generation: int
+    state: str
+    coordinator: BrokerId | None
+    assigned: tuple[TopicPartition, ...]
+    records_consumed: int
+    commits_acknowledged: int
+
+
+@dataclass(slots=True, kw_only=True)
+class ClusterStatus:
+    """One look at the cluster; nodes that cannot answer are missing.
+
+    `groups` holds one entry per broker that has the group loaded: two in a split brain.
+    """
+
+    brokers_alive: dict[BrokerId, bool] = field(default_factory=dict)
+    brokers_fenced: dict[BrokerId, bool] = field(default_factory=dict)
+    partitions: dict[TopicPartition, PartitionStatus] = field(default_factory=dict)
+    groups: dict[str, list[GroupStatus]] = field(default_factory=dict)
+    members: dict[NodeName, MemberStatus] = field(default_factory=dict)
+    records_produced: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KilledNode:
+    """What a crash hit. `pid` is the process that is gone; None in virtual time."""
+
+    node: NodeName
+    incarnation: int
+    pid: int | None
+
+
+class Runtime(ABC):
+    """A cluster that can be started, looked at, broken and stopped."""
+
+    name: str
+    """`virtual` or `ray`."""
+
+    @abstractmethod
+    def now_us(self) -> int:
+        """Return the run's undrifted clock: microseconds since the run began."""
+
+    @abstractmethod
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run `main` to its end on this runtime's loop and return its result.
+
+        Raises: what `main` raises; KeyboardInterrupt after a Ctrl-C. May be called again after
+        either, so that a run can be healed and stopped.
+        """
+
+    @abstractmethod
+    async def sleep(self, delay_us: int) -> None:
+        """Wait on the run's clock."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Start every node; returns when their processes are up, long before groups are stable.
+
+        Raises: ClusterStartError if a node cannot be started; whatever was started is stopped.
+        """
+
+    @abstractmethod
+    async def status(self) -> ClusterStatus:
+        """Look at the cluster. Touched by no fault."""
+
+    @abstractmethod
+    async def crash(self, node: NodeName) -> KilledNode:
+        """Kill the node's process as `kill -9` does; its disk keeps what was appended."""
+
+    @abstractmethod
+    async def restart(self, node: NodeName) -> None:
+        """Start a dead node again on its disk, as a new incarnation."""
+
+    @abstractmethod
+    async def committed_offsets(self, group_id: str) -> dict[TopicPartition, Offset]:
+        """Ask the group's coordinator, through the cluster's own network, what is committed.
+
+        It is done by a client node of its own ("admin-0") that finds the coordinator and retries
+        as clients do, and traced as OFFSETS_FETCHED with cause "verification".
+        Raises: TimeoutError after 60 s without a definite answer.
+        """
+
+    @abstractmethod
+    def trace(self, event: TraceEvent) -> None:
+        """Write an event of the run itself (node "driver")."""
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Stop every node and collect what they traced. May be called twice, and after errors."""
+
+    @abstractmethod
+    def failures(self) -> tuple[str, ...]:
+        """Return the tool's own failures so far (tasks that died): never a verdict about Kafka."""
+
+
+class ClusterStartError(Exception):
+    """A node could not be started; names the node and why."""

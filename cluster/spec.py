@@ -1,0 +1,127 @@
+"""What a cluster is made of: the plain data from which both runtimes build the same nodes."""
+
+import msgspec
+
+from protocol.config import BrokerConfig, ConsumerConfig, Guards, ProducerConfig, TopicConfig
+from protocol.ids import NodeName, broker_name, controller_name
+
+
+class ControllerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One controller."""
+
+    node_id: int
+
+    @property
+    def name(self) -> NodeName:
+        """Host name of the node."""
+        return controller_name(self.node_id)
+
+
+class BrokerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker."""
+
+    broker_id: int
+    rack: str | None = None
+
+    @property
+    def name(self) -> NodeName:
+        """Host name of the node."""
+        return broker_name(self.broker_id)
+
+
+class TopicSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One topic, `__consumer_offsets` included.
+
+    Shape: `assignments` names the replicas of each partition, preferred leader first; empty lets
+    the controller spread them: partition p gets brokers (p + k) mod n, as Kafka without racks.
+    """
+
+    name: str
+    partitions: int
+    replication_factor: int
+    config: TopicConfig = TopicConfig()
+    assignments: tuple[tuple[int, ...], ...] = ()
+
+
+class PreloadSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Commit records that stand in an offsets partition before the run, as on an old cluster.
+
+    Units: `commit_records` counts records; they are written by `groups` simple groups in batches of
+    `records_per_batch`, and are equal on every replica, in leader epoch 0.
+    """
+
+    partition: int
+    commit_records: int
+    groups: int = 20
+    records_per_batch: int = 500
+
+
+class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One consumer of a group and what its application does.
+
+    Units: the application polls with `poll_timeout_ms`; each record costs `process_us`; offsets
+    are committed asynchronously every `commit_interval_ms` (None: never; one commit in flight).
+    `isolate` gives it a process of its own on Ray.
+    """
+
+    name: NodeName
+    group_id: str
+    index: int
+    topics: tuple[str, ...]
+    config: ConsumerConfig = ConsumerConfig()
+    poll_timeout_ms: int = 50
+    process_us: int = 0
+    commit_interval_ms: int | None = 200
+    start_after_ms: int = 0
+    isolate: bool = False
+
+
+class ProducerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One producer: `records_per_second` numbered records, round robin over the partitions."""
+
+    name: NodeName
+    topic: str
+    records_per_second: float
+    config: ProducerConfig = ProducerConfig()
+
+
+class LinkModel(msgspec.Struct, frozen=True, kw_only=True):
+    """Latency of the virtual network, one way; Ray's is real and adds nothing.
+
+    Units: microseconds. A frame takes `base_us`, plus up to `jitter_us` drawn evenly; one in
+    `tail_one_in` takes up to `tail_us` more. `cross_rack_us` is added between racks.
+    """
+
+    base_us: int = 150
+    jitter_us: int = 150
+    tail_us: int = 4_000
+    tail_one_in: int = 100
+    cross_rack_us: int = 0
+
+
+class CostModel(msgspec.Struct, frozen=True, kw_only=True):
+    """What work costs in virtual time; on Ray it costs what it costs.
+
+    Units: nanoseconds. The defaults are Kafka 3.9.1's measured load rate (MEASURED_FAILOVER: 45 MB
+    and 1,000,000 records in 0.5 s) and the time its metadata publisher took (tens of ms).
+    """
+
+    load_ns_per_record: int = 300
+    load_ns_per_byte: int = 4
+    load_fixed_us: int = 5_000
+    publish_us: int = 30_000
+
+
+class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole cluster."""
+
+    controllers: tuple[ControllerSpec, ...]
+    brokers: tuple[BrokerSpec, ...]
+    topics: tuple[TopicSpec, ...]
+    consumers: tuple[ConsumerSpec, ...] = ()
+    producers: tuple[ProducerSpec, ...] = ()
+    broker_config: BrokerConfig = BrokerConfig()
+    guards: Guards = Guards()
+    preload: tuple[PreloadSpec, ...] = ()
+    links: LinkModel = LinkModel()
+    costs: CostModel = CostModel()

@@ -1,0 +1,104 @@
+"""Messages between brokers and the controller, under KRaft's names.
+
+Metadata itself is pulled with Fetch from `__cluster_metadata-0`. Source: Kafka's message schemas.
+"""
+
+import msgspec
+
+from protocol.errors import ErrorCode
+
+
+class BrokerRegistrationRequest(
+    msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True
+):
+    """BrokerRegistration (62): a broker's incarnation announces itself."""
+
+    broker_id: int
+    incarnation_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class BrokerRegistrationResponse(
+    msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True
+):
+    """Answer to BrokerRegistration with the broker epoch."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    broker_epoch: int = -1
+
+
+class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """BrokerHeartbeat (63), every `broker.heartbeat.interval.ms`."""
+
+    broker_id: int
+    broker_epoch: int
+    current_metadata_offset: int
+    want_fence: bool = False
+    want_shut_down: bool = False
+
+
+class BrokerHeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to BrokerHeartbeat."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    is_caught_up: bool = False
+    is_fenced: bool = True
+    should_shut_down: bool = False
+
+
+class BrokerState(msgspec.Struct, frozen=True, array_like=True):
+    """A proposed ISR member with the broker epoch that the leader saw."""
+
+    broker_id: int
+    broker_epoch: int = -1
+
+
+class AlterPartitionPartitionData(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A proposed ISR of one partition."""
+
+    partition_index: int
+    leader_epoch: int
+    partition_epoch: int
+    new_isr_with_epochs: tuple[BrokerState, ...]
+
+
+class AlterPartitionTopicData(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The proposed ISRs of one topic."""
+
+    topic_name: str
+    partitions: tuple[AlterPartitionPartitionData, ...]
+
+
+class AlterPartitionRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """AlterPartition (56): a leader asks the controller for another ISR."""
+
+    broker_id: int
+    broker_epoch: int
+    topics: tuple[AlterPartitionTopicData, ...]
+
+
+class AlterPartitionPartitionResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The outcome for one partition, with the state that is now in force."""
+
+    partition_index: int
+    error_code: ErrorCode = ErrorCode.NONE
+    leader_id: int = -1
+    leader_epoch: int = -1
+    isr: tuple[int, ...] = ()
+    partition_epoch: int = -1
+
+
+class AlterPartitionTopicResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The outcomes for one topic."""
+
+    topic_name: str
+    partitions: tuple[AlterPartitionPartitionResponse, ...]
+
+
+class AlterPartitionResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to AlterPartition."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    topics: tuple[AlterPartitionTopicResponse, ...] = ()

@@ -1,0 +1,87 @@
+"""Messages by which clients find nodes: FindCoordinator and Metadata.
+
+Shapes are those of the newest version; FindCoordinator below v4 has exactly one key.
+Source: Kafka's message schemas.
+"""
+
+from enum import IntEnum
+
+import msgspec
+
+from protocol.errors import ErrorCode
+
+
+class CoordinatorType(IntEnum):
+    """What kind of coordinator a key is for."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+class FindCoordinatorRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """FindCoordinator (10) v0-v6. `key_type` is a CoordinatorType, or an unknown number."""
+
+    key_type: int = 0
+    coordinator_keys: tuple[str, ...] = ()
+
+
+class Coordinator(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The coordinator of one key; node -1 with an error."""
+
+    key: str
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
+class FindCoordinatorResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to FindCoordinator, from the asked broker's own metadata, which may be stale."""
+
+    coordinators: tuple[Coordinator, ...] = ()
+
+
+class MetadataRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Metadata (3); `topics` None asks for all."""
+
+    topics: tuple[str, ...] | None = None
+
+
+class MetadataResponseBroker(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A live broker, as the asked one believes."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class MetadataResponsePartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """Who leads a partition, as the asked broker believes."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    partition_index: int
+    leader_id: int
+    leader_epoch: int = -1
+    replica_nodes: tuple[int, ...] = ()
+    isr_nodes: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()
+
+
+class MetadataResponseTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """One topic, or why it is not there."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    name: str
+    is_internal: bool = False
+    partitions: tuple[MetadataResponsePartition, ...] = ()
+
+
+class MetadataResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to Metadata."""
+
+    brokers: tuple[MetadataResponseBroker, ...] = ()
+    controller_id: int = -1
+    topics: tuple[MetadataResponseTopic, ...] = ()

@@ -1,0 +1,87 @@
+"""What the synchronous state machines return: one `Result` for every input.
+
+Controller, coordinator and partition log never call out. Whoever hosts them carries out what a
+Result asks for, in this order: timers, appends, sends, replies; and hands its trace events to the
+Host, which stamps them with time, node, incarnation and sequence.
+"""
+
+from dataclasses import dataclass, field
+
+from protocol.envelope import AnyRequest, AnyResponse
+from protocol.errors import ErrorCode
+from protocol.ids import AppendId, NodeName, RequestId
+from protocol.record_batch import Record
+from protocol.trace import TraceEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """Asks the broker to append `records` as one batch to a partition of `__consumer_offsets`.
+
+    Shape: `partition` is the index in `__consumer_offsets`; `records` is non-empty.
+    `required_acks` -1 asks for an AppendCompleted once the high watermark passed the batch, after
+    `offsets.commit.timeout.ms`, or when leadership was lost; 0 asks for none.
+    """
+
+    append_id: AppendId
+    partition: int
+    records: tuple[Record, ...]
+    required_acks: int = -1
+    producer_id: int = -1
+    producer_epoch: int = -1
+    is_transactional: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendCompleted:
+    """The outcome of an Append, fed back as an input.
+
+    Shape: `base_offset` is the batch's offset in the log and None if it was never appended; it is
+    set with an error when the batch stands in the log but was not acknowledged in time.
+    """
+
+    append_id: AppendId
+    error: ErrorCode = ErrorCode.NONE
+    base_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """Answers the request `request_id`, now or long after it came."""
+
+    request_id: RequestId
+    response: AnyResponse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Send:
+    """Sends a request to another node; its answer comes back as an input."""
+
+    destination: NodeName
+    request: AnyRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetTimer:
+    """Fires the input TimerFired(key) after `delay_us`; a timer with the same key is replaced."""
+
+    key: str
+    delay_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelTimer:
+    """Forgets the timer `key`, if there is one."""
+
+    key: str
+
+
+@dataclass(slots=True)
+class Result:
+    """Everything that one input asks for. Built by one handler, then only read."""
+
+    appends: list[Append] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+    sends: list[Send] = field(default_factory=list)
+    timers: list[SetTimer | CancelTimer] = field(default_factory=list)
+    trace: list[TraceEvent] = field(default_factory=list)

@@ -1,0 +1,206 @@
+"""The envelope of every message: api, version, correlation id, client id and host.
+
+Owns the closed unions of requests and responses and their MessagePack codec. In virtual time
+envelopes travel by reference; on Ray, and in the codec check, as the bytes made here.
+"""
+
+from enum import IntEnum
+
+import msgspec
+
+from protocol.controller_messages import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from protocol.discovery_messages import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from protocol.group_messages import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from protocol.log_messages import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from protocol.offset_messages import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+
+
+class ApiKey(IntEnum):
+    """Kafka's API keys; `label` is the name that Kafka prints."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    ALTER_PARTITION = 56
+    BROKER_REGISTRATION = 62
+    BROKER_HEARTBEAT = 63
+
+    @property
+    def label(self) -> str:
+        """Kafka's printed name, e.g. `JoinGroup`."""
+        return _LABELS[self]
+
+
+GroupRequest = (
+    JoinGroupRequest
+    | SyncGroupRequest
+    | HeartbeatRequest
+    | LeaveGroupRequest
+    | OffsetCommitRequest
+    | OffsetFetchRequest
+)
+"""Requests that the group coordinator answers."""
+
+GroupResponse = (
+    JoinGroupResponse
+    | SyncGroupResponse
+    | HeartbeatResponse
+    | LeaveGroupResponse
+    | OffsetCommitResponse
+    | OffsetFetchResponse
+)
+
+ControllerRequest = BrokerRegistrationRequest | BrokerHeartbeatRequest | AlterPartitionRequest
+"""Requests that only the controller answers; it answers Fetch of `__cluster_metadata` too."""
+
+AnyRequest = (
+    GroupRequest
+    | FindCoordinatorRequest
+    | MetadataRequest
+    | ProduceRequest
+    | FetchRequest
+    | ListOffsetsRequest
+    | ControllerRequest
+)
+
+AnyResponse = (
+    GroupResponse
+    | FindCoordinatorResponse
+    | MetadataResponse
+    | ProduceResponse
+    | FetchResponse
+    | ListOffsetsResponse
+    | BrokerRegistrationResponse
+    | BrokerHeartbeatResponse
+    | AlterPartitionResponse
+)
+
+API_KEYS: dict[type, ApiKey] = {
+    ProduceRequest: ApiKey.PRODUCE,
+    FetchRequest: ApiKey.FETCH,
+    ListOffsetsRequest: ApiKey.LIST_OFFSETS,
+    MetadataRequest: ApiKey.METADATA,
+    OffsetCommitRequest: ApiKey.OFFSET_COMMIT,
+    OffsetFetchRequest: ApiKey.OFFSET_FETCH,
+    FindCoordinatorRequest: ApiKey.FIND_COORDINATOR,
+    JoinGroupRequest: ApiKey.JOIN_GROUP,
+    HeartbeatRequest: ApiKey.HEARTBEAT,
+    LeaveGroupRequest: ApiKey.LEAVE_GROUP,
+    SyncGroupRequest: ApiKey.SYNC_GROUP,
+    AlterPartitionRequest: ApiKey.ALTER_PARTITION,
+    BrokerRegistrationRequest: ApiKey.BROKER_REGISTRATION,
+    BrokerHeartbeatRequest: ApiKey.BROKER_HEARTBEAT,
+}
+
+LATEST_VERSIONS: dict[ApiKey, int] = {
+    ApiKey.PRODUCE: 11,
+    ApiKey.FETCH: 17,
+    ApiKey.LIST_OFFSETS: 10,
+    ApiKey.METADATA: 12,
+    ApiKey.OFFSET_COMMIT: 9,
+    ApiKey.OFFSET_FETCH: 9,
+    ApiKey.FIND_COORDINATOR: 6,
+    ApiKey.JOIN_GROUP: 9,
+    ApiKey.HEARTBEAT: 4,
+    ApiKey.LEAVE_GROUP: 5,
+    ApiKey.SYNC_GROUP: 5,
+    ApiKey.ALTER_PARTITION: 3,
+    ApiKey.BROKER_REGISTRATION: 4,
+    ApiKey.BROKER_HEARTBEAT: 1,
+}
+
+_LABELS = {key: "".join(part.capitalize() for part in key.name.split("_")) for key in ApiKey}
+
+
+class RequestEnvelope(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A request on a connection. `client_host` is the sender's node name."""
+
+    api_key: ApiKey
+    api_version: int
+    correlation_id: int
+    client_id: str
+    client_host: str
+    body: AnyRequest
+
+
+class ResponseEnvelope(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The answer to the request with the same correlation id on the same connection."""
+
+    correlation_id: int
+    body: AnyResponse
+
+
+def error_of(response: AnyResponse) -> str:
+    """Return the name of a response's first error, "NONE" where there is none: for the trace."""
+    match response:
+        case (
+            JoinGroupResponse()
+            | SyncGroupResponse()
+            | HeartbeatResponse()
+            | BrokerRegistrationResponse()
+            | BrokerHeartbeatResponse()
+        ):
+            return response.error_code.name
+        case LeaveGroupResponse():
+            codes = [response.error_code, *(m.error_code for m in response.members)]
+        case OffsetCommitResponse():
+            codes = [p.error_code for t in response.topics for p in t.partitions]
+        case OffsetFetchResponse():
+            codes = [g.error_code for g in response.groups]
+            codes += [p.error_code for g in response.groups for t in g.topics for p in t.partitions]
+        case FindCoordinatorResponse():
+            codes = [c.error_code for c in response.coordinators]
+        case MetadataResponse():
+            codes = [t.error_code for t in response.topics]
+        case ProduceResponse():
+            codes = [p.error_code for t in response.responses for p in t.partition_responses]
+        case FetchResponse():
+            codes = [response.error_code]
+            codes += [p.error_code for t in response.responses for p in t.partitions]
+        case ListOffsetsResponse():
+            codes = [p.error_code for t in response.topics for p in t.partitions]
+        case AlterPartitionResponse():
+            codes = [response.error_code]
+            codes += [p.error_code for t in response.topics for p in t.partitions]
+    return next((code.name for code in codes if code.value != 0), "NONE")

@@ -1,0 +1,123 @@
+"""Messages of group membership: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+
+Shapes are those of the newest version; the envelope's `api_version` says which semantics apply
+(a LeaveGroup below v3 has exactly one member). Source: Kafka's message schemas.
+"""
+
+import msgspec
+
+from protocol.errors import ErrorCode
+
+
+class JoinGroupRequestProtocol(msgspec.Struct, frozen=True, array_like=True):
+    """One assignor that the member supports, with its subscription bytes."""
+
+    name: str
+    metadata: bytes
+
+
+class JoinGroupRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """JoinGroup (11) v0-v9. `member_id` "" means unknown; v0 has no rebalance timeout (-1)."""
+
+    group_id: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+    protocol_type: str = "consumer"
+    protocols: tuple[JoinGroupRequestProtocol, ...] = ()
+    reason: str | None = None
+
+
+class JoinGroupResponseMember(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A member as the leader sees it: its metadata for the selected protocol."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    metadata: bytes = b""
+
+
+class JoinGroupResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to JoinGroup; `members` is filled for the leader only."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    generation_id: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    skip_assignment: bool = False
+    member_id: str = ""
+    members: tuple[JoinGroupResponseMember, ...] = ()
+
+
+class SyncGroupRequestAssignment(msgspec.Struct, frozen=True, array_like=True):
+    """The assignment bytes of one member."""
+
+    member_id: str
+    assignment: bytes
+
+
+class SyncGroupRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """SyncGroup (14) v0-v5."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignments: tuple[SyncGroupRequestAssignment, ...] = ()
+
+
+class SyncGroupResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to SyncGroup with this member's assignment bytes."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Heartbeat (12) v0-v4."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None = None
+
+
+class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to Heartbeat."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+class MemberIdentity(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """One member of a LeaveGroup batch."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+class LeaveGroupRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """LeaveGroup (13) v0-v5."""
+
+    group_id: str
+    members: tuple[MemberIdentity, ...]
+
+
+class MemberResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The outcome for one member of a LeaveGroup batch."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+class LeaveGroupResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to LeaveGroup; below v3 the single member's error is the top-level one."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    members: tuple[MemberResponse, ...] = ()

@@ -1,0 +1,158 @@
+"""Messages that read and write partition logs: Produce and Fetch.
+
+Followers and brokers that pull `__cluster_metadata` use Fetch too, as in KRaft: `replica_id` is
+then the fetcher's node id (-1 for consumers). Source: Kafka's message schemas.
+"""
+
+import msgspec
+
+from protocol.errors import ErrorCode
+from protocol.record_batch import RecordBatch
+
+
+class PartitionProduceData(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The batch for one partition; base offset and leader epoch are set by the leader."""
+
+    index: int
+    records: RecordBatch
+
+
+class TopicProduceData(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The batches for one topic."""
+
+    name: str
+    partition_data: tuple[PartitionProduceData, ...]
+
+
+class ProduceRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Produce (0). `acks` is -1, 0 or 1."""
+
+    acks: int
+    timeout_ms: int
+    topic_data: tuple[TopicProduceData, ...]
+
+
+class PartitionProduceResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The outcome for one partition; `base_offset` -1 with an error."""
+
+    index: int
+    error_code: ErrorCode = ErrorCode.NONE
+    base_offset: int = -1
+
+
+class TopicProduceResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The outcomes for one topic."""
+
+    name: str
+    partition_responses: tuple[PartitionProduceResponse, ...]
+
+
+class ProduceResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to Produce."""
+
+    responses: tuple[TopicProduceResponse, ...] = ()
+
+
+class FetchPartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """Where to read one partition from. Epochs are -1 where the fetcher knows none."""
+
+    partition: int
+    current_leader_epoch: int = -1
+    fetch_offset: int
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+    partition_max_bytes: int = 1_048_576
+
+
+class FetchTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The partitions of one topic to read."""
+
+    topic: str
+    partitions: tuple[FetchPartition, ...]
+
+
+class FetchRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Fetch (1). Parked until `min_bytes` are there or `max_wait_ms` ended."""
+
+    replica_id: int = -1
+    replica_epoch: int = -1
+    max_wait_ms: int
+    min_bytes: int = 1
+    max_bytes: int = 52_428_800
+    topics: tuple[FetchTopic, ...]
+
+
+class EpochEndOffset(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """Where the log of a leader epoch ends: a diverging follower truncates to it."""
+
+    epoch: int
+    end_offset: int
+
+
+class PartitionData(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What was read: followers read to the log end, consumers to the high watermark."""
+
+    partition_index: int
+    error_code: ErrorCode = ErrorCode.NONE
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    leader_id: int = -1
+    leader_epoch: int = -1
+    diverging_epoch: EpochEndOffset | None = None
+    records: tuple[RecordBatch, ...] = ()
+
+
+class FetchableTopicResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What was read from one topic."""
+
+    topic: str
+    partitions: tuple[PartitionData, ...]
+
+
+class FetchResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to Fetch."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    responses: tuple[FetchableTopicResponse, ...] = ()
+
+
+class ListOffsetsPartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """Asks for the earliest (timestamp -2) or latest (-1) offset of a partition."""
+
+    partition_index: int
+    timestamp: int
+
+
+class ListOffsetsTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The partitions of one topic."""
+
+    name: str
+    partitions: tuple[ListOffsetsPartition, ...]
+
+
+class ListOffsetsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """ListOffsets (2): where `auto.offset.reset` starts reading."""
+
+    topics: tuple[ListOffsetsTopic, ...]
+
+
+class ListOffsetsPartitionResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The offset found for one partition."""
+
+    partition_index: int
+    error_code: ErrorCode = ErrorCode.NONE
+    offset: int = -1
+    leader_epoch: int = -1
+
+
+class ListOffsetsTopicResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The offsets found for one topic."""
+
+    name: str
+    partitions: tuple[ListOffsetsPartitionResponse, ...]
+
+
+class ListOffsetsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to ListOffsets."""
+
+    topics: tuple[ListOffsetsTopicResponse, ...] = ()

@@ -1,0 +1,110 @@
+"""Messages of committed offsets: OffsetCommit and OffsetFetch.
+
+Shapes are those of the newest version; OffsetFetch below v8 has exactly one group.
+Source: Kafka's message schemas.
+"""
+
+import msgspec
+
+from protocol.errors import ErrorCode
+
+
+class OffsetCommitRequestPartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The offset to commit for one partition: the next record to process."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int = -1
+    committed_metadata: str | None = ""
+
+
+class OffsetCommitRequestTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The partitions of one topic in a commit."""
+
+    name: str
+    partitions: tuple[OffsetCommitRequestPartition, ...]
+
+
+class OffsetCommitRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """OffsetCommit (8) v2-v9. Generation -1 with member "" is a simple consumer or admin tool."""
+
+    group_id: str
+    generation_id_or_member_epoch: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+    retention_time_ms: int = -1
+    topics: tuple[OffsetCommitRequestTopic, ...] = ()
+
+
+class OffsetCommitResponsePartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The outcome for one partition of a commit."""
+
+    partition_index: int
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+class OffsetCommitResponseTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The outcomes for one topic of a commit."""
+
+    name: str
+    partitions: tuple[OffsetCommitResponsePartition, ...]
+
+
+class OffsetCommitResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to OffsetCommit; Kafka has no top-level error here."""
+
+    topics: tuple[OffsetCommitResponseTopic, ...] = ()
+
+
+class OffsetFetchRequestTopics(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The partitions of one topic whose offsets are asked for."""
+
+    name: str
+    partition_indexes: tuple[int, ...]
+
+
+class OffsetFetchRequestGroup(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """One group; `topics` None asks for every partition with an offset."""
+
+    group_id: str
+    member_id: str | None = None
+    member_epoch: int = -1
+    topics: tuple[OffsetFetchRequestTopics, ...] | None = None
+
+
+class OffsetFetchRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """OffsetFetch (9) v1-v9."""
+
+    groups: tuple[OffsetFetchRequestGroup, ...]
+    require_stable: bool = False
+
+
+class OffsetFetchResponsePartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """One committed offset; -1 where there is none."""
+
+    partition_index: int
+    committed_offset: int = -1
+    committed_leader_epoch: int = -1
+    metadata: str | None = ""
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+class OffsetFetchResponseTopics(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The committed offsets of one topic."""
+
+    name: str
+    partitions: tuple[OffsetFetchResponsePartition, ...]
+
+
+class OffsetFetchResponseGroup(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The committed offsets of one group, or its error."""
+
+    group_id: str
+    topics: tuple[OffsetFetchResponseTopics, ...] = ()
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+class OffsetFetchResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to OffsetFetch."""
+
+    groups: tuple[OffsetFetchResponseGroup, ...] = ()

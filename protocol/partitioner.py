@@ -1,0 +1,26 @@
+"""Which partition of `__consumer_offsets` a group belongs to.
+
+Source: Kafka `GroupMetadataManager.partitionFor`, `Utils.abs`, `java.lang.String.hashCode`.
+"""
+
+
+def java_string_hash(text: str) -> int:
+    """Return Java's `String.hashCode`: over UTF-16 code units, signed 32 bits.
+
+    Shape: the result is in [-2**31, 2**31 - 1].
+    """
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for index in range(0, len(units), 2):
+        value = (31 * value + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def kafka_abs(value: int) -> int:
+    """Return Kafka's `Utils.abs`: plain |value|, but 0 for -2**31, whose |x| Java cannot hold."""
+    return 0 if value == -(1 << 31) else abs(value)
+
+
+def partition_for(group_id: str, num_partitions: int) -> int:
+    """Return the offsets partition of `group_id` in a topic of `num_partitions`."""
+    return kafka_abs(java_string_hash(group_id)) % num_partitions
