@@ -1,0 +1,49 @@
+# coordlab: `make demo` shows it, `make test` proves it. Both set up .venv by themselves.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup-stamp
+RUN := $(BIN)/python -m coordlab
+SEED ?= 7
+
+.PHONY: help setup demo test test-fast check bench soak clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(STAMP) ## a virtual environment in .venv with everything pinned
+
+$(STAMP): pyproject.toml constraints.txt
+	@scripts/setup $(VENV)
+	@touch $@
+
+demo: $(STAMP) ## run coordinator_crash on a local Ray (about a minute), analyse it with Spark
+	$(RUN) run coordinator_crash --runtime ray --seed $(SEED)
+	@$(RUN) doctor --only java
+
+test: $(STAMP) ## every test, layers and types included (needs Java 17 or newer)
+	@$(RUN) doctor --only java
+	$(BIN)/pytest -m "not soak" --durations=10
+
+test-fast: $(STAMP) ## the tests that start neither Ray nor Spark, under a minute
+	$(BIN)/pytest -m "not soak and not ray and not spark"
+
+check: $(STAMP) ## format, lint, types, layers; prints the largest modules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@echo "largest modules (lines):"
+	@git ls-files '*.py' | grep -v '^tests/' | xargs wc -l | sort -rn | sed -n '2,8p'
+
+bench: $(STAMP) ## every benchmark, each a ratio to a baseline of the same run; writes docs/BENCHMARKS.md
+	$(BIN)/python -m benchmarks
+
+soak: $(STAMP) ## what needs real default timeouts or many seeds: minutes to an hour; writes docs/SOAK.md
+	$(BIN)/python -m benchmarks.soak $(if $(PART),--part $(PART))
+
+clean: ## remove the virtual environment and caches; runs/ stays
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -1,0 +1,39 @@
+"""Stops with a clear error if one of our packages was imported from another distribution.
+
+The folders are top-level import packages with plain names, so another project's `protocol` or
+`pipeline` on the path could be taken for ours.
+"""
+
+import importlib.util
+from pathlib import Path
+
+OWN_PACKAGES = (
+    "protocol",
+    "partition_log",
+    "coordinator",
+    "cluster",
+    "chaos",
+    "pipeline",
+    "coordlab",
+)
+
+
+def package_root() -> Path:
+    """Return the folder that holds coordlab's packages: the checkout, or site-packages."""
+    return Path(__file__).resolve().parent.parent
+
+
+def foreign_packages() -> tuple[str, ...]:
+    """Return a sentence for each own package that would be imported from somewhere else."""
+    root = package_root()
+    problems = []
+    for name in OWN_PACKAGES:
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
+            problems.append(f"package `{name}` was not found; expected in {root}")
+        elif Path(spec.origin).resolve().parent.parent != root:
+            problems.append(
+                f"package `{name}` would be imported from {Path(spec.origin).parent}, "
+                f"not from {root}: remove that distribution or directory from the Python path"
+            )
+    return tuple(problems)

@@ -1,0 +1,128 @@
+"""Layers, documents and what must never be committed."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coordlab.own_packages import foreign_packages
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def tracked_files(*suffixes: str) -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("\n")
+    return [
+        ROOT / name
+        for name in listed
+        if name and (not suffixes or name.endswith(suffixes)) and (ROOT / name).is_file()
+    ]
+
+
+@pytest.mark.slow
+def test_import_contracts_are_kept() -> None:
+    """DESIGN 1: a package imports only from packages above it."""
+    result = subprocess.run(
+        [Path(sys.executable).parent / "lint-imports", "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.slow
+def test_code_is_formatted_and_lint_free() -> None:
+    """STYLE 38: what ruff finds is mended, not argued about."""
+    ruff = Path(sys.executable).parent / "ruff"
+    for arguments in (["format", "--check", "."], ["check", "."]):
+        result = subprocess.run(
+            [ruff, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.slow
+def test_types_are_strict() -> None:
+    """STYLE 14: mypy --strict on code and tests."""
+    result = subprocess.run(
+        [sys.executable, "-m", "mypy"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_exactly_one_module_imports_ray() -> None:
+    """DESIGN 1: nodes do not know Ray."""
+    importers = [
+        path.relative_to(ROOT).as_posix()
+        for path in tracked_files(".py")
+        if path.parts[len(ROOT.parts)] in {"protocol", "cluster", "chaos", "pipeline", "coordlab"}
+        and re.search(r"^\s*(import ray|from ray)\b", path.read_text(), re.MULTILINE)
+    ]
+    assert importers == ["cluster/ray_nodes.py"]
+
+
+def test_our_packages_are_imported_from_here() -> None:
+    """Another distribution with a `protocol` package would be run instead of ours."""
+    assert foreign_packages() == ()
+
+
+def test_documents_link_only_to_files_that_exist() -> None:
+    """STYLE 35: names link to files."""
+    missing = []
+    for page in tracked_files(".md"):
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
+            if "://" not in target and not (page.parent / target).exists():
+                missing.append(f"{page.relative_to(ROOT)} -> {target}")
+    assert missing == []
+
+
+def test_every_deviation_is_listed_in_fidelity() -> None:
+    """STYLE 28: where the code knowingly differs from Kafka, docs/FIDELITY.md says so."""
+    fidelity = (ROOT / "docs" / "FIDELITY.md").read_text()
+    unlisted = []
+    for path in tracked_files(".py"):
+        name = path.relative_to(ROOT).as_posix()
+        if name.startswith("tests/"):
+            continue
+        if re.search(r"DEVIATION\b", path.read_text()) and f"`{name}`" not in fidelity:
+            unlisted.append(name)
+    assert unlisted == []
+
+
+def test_fidelity_lists_no_deviation_that_is_gone() -> None:
+    """A listed difference that the code no longer has would mislead."""
+    fidelity = (ROOT / "docs" / "FIDELITY.md").read_text()
+    table = fidelity.split("## Deviations", 1)[1].split("\n## ", 1)[0]
+    stale = [
+        name
+        for name in dict.fromkeys(re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py)`", table))
+        if not (ROOT / name).is_file() or "DEVIATION" not in (ROOT / name).read_text()
+    ]
+    assert stale == []
+
+
+def test_no_machine_path_or_index_address_is_committed() -> None:
+    """A path of one machine or the address of a package index helps nobody else."""
+    found = []
+    index_address = re.compile(r"--(extra-)?index-url|\bpypi\.|files\.pythonhosted|/simple/?\b")
+    machine_path = re.compile(r"(/root/|/home/[a-z]|/work/)")
+    for path in tracked_files():
+        if path.suffix in {".png", ".parquet"} or path == Path(__file__):
+            continue
+        text = path.read_text(errors="replace")
+        found += [
+            f"{path.relative_to(ROOT)}: {pattern.pattern}"
+            for pattern in (index_address, machine_path)
+            if pattern.search(text)
+        ]
+    assert found == []

@@ -1,0 +1,39 @@
+"""Settings carry Kafka's names, defaults and bounds."""
+
+import msgspec
+import pytest
+
+from protocol.config import BrokerConfig, ConsumerConfig
+
+DEFAULTS = {
+    "group.min.session.timeout.ms": 6_000,
+    "group.initial.rebalance.delay.ms": 3_000,
+    "offsets.topic.num.partitions": 50,
+    "offsets.commit.timeout.ms": 5_000,
+    "replica.lag.time.max.ms": 30_000,
+    "broker.session.timeout.ms": 9_000,
+    "broker.heartbeat.interval.ms": 2_000,
+    "min.insync.replicas": 1,
+    "unclean.leader.election.enable": False,
+}
+
+
+@pytest.mark.parametrize(("name", "value"), DEFAULTS.items())
+def test_broker_setting_has_kafkas_name_and_default(name: str, value: object) -> None:
+    """BEHAVIOUR 8.1."""
+    assert msgspec.to_builtins(BrokerConfig())[name] == value
+
+
+def test_consumer_settings_are_read_under_kafkas_names() -> None:
+    """An experiment file holds what a properties file would."""
+    config = msgspec.convert({"session.timeout.ms": 10_000}, ConsumerConfig)
+    assert config.session_timeout_ms == 10_000
+    assert config.heartbeat_interval_ms == 3_000
+
+
+def test_a_setting_out_of_bounds_or_misspelt_is_refused() -> None:
+    """Silence would run another experiment than the one written down."""
+    with pytest.raises(msgspec.ValidationError, match="session.timeout.ms"):
+        msgspec.convert({"session.timeout.ms": 0}, ConsumerConfig)
+    with pytest.raises(msgspec.ValidationError, match="sesion.timeout.ms"):
+        msgspec.convert({"sesion.timeout.ms": 10_000}, ConsumerConfig)

@@ -1,0 +1,57 @@
+"""Error codes: Kafka's numbers, and what a caller may conclude."""
+
+import pytest
+
+from protocol.errors import ErrorCode
+
+# From BEHAVIOUR 5.9, by hand, so that a slip in the enum is seen.
+NUMBERS = {
+    "UNKNOWN_SERVER_ERROR": -1,
+    "NOT_LEADER_OR_FOLLOWER": 6,
+    "REQUEST_TIMED_OUT": 7,
+    "COORDINATOR_LOAD_IN_PROGRESS": 14,
+    "COORDINATOR_NOT_AVAILABLE": 15,
+    "NOT_COORDINATOR": 16,
+    "NOT_ENOUGH_REPLICAS": 19,
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND": 20,
+    "ILLEGAL_GENERATION": 22,
+    "INCONSISTENT_GROUP_PROTOCOL": 23,
+    "INVALID_GROUP_ID": 24,
+    "UNKNOWN_MEMBER_ID": 25,
+    "INVALID_SESSION_TIMEOUT": 26,
+    "REBALANCE_IN_PROGRESS": 27,
+    "INVALID_COMMIT_OFFSET_SIZE": 28,
+    "NON_EMPTY_GROUP": 68,
+    "GROUP_ID_NOT_FOUND": 69,
+    "FENCED_LEADER_EPOCH": 74,
+    "MEMBER_ID_REQUIRED": 79,
+    "GROUP_MAX_SIZE_REACHED": 81,
+    "FENCED_INSTANCE_ID": 82,
+    "UNSTABLE_OFFSET_COMMIT": 88,
+    "INELIGIBLE_REPLICA": 107,
+    "NEW_LEADER_ELECTED": 108,
+    "TRANSACTION_ABORTABLE": 120,
+}
+
+
+@pytest.mark.parametrize(("name", "number"), NUMBERS.items())
+def test_error_code_has_kafkas_number(name: str, number: int) -> None:
+    """Engineers read the number in their logs."""
+    assert ErrorCode[name] == number
+
+
+def test_retriable_follows_kafkas_client() -> None:
+    """BEHAVIOUR 7.8: rebalances and fencing are not retriable, waiting for a coordinator is."""
+    assert ErrorCode.NOT_COORDINATOR.retriable
+    assert ErrorCode.UNSTABLE_OFFSET_COMMIT.retriable
+    assert not ErrorCode.REBALANCE_IN_PROGRESS.retriable
+    assert not ErrorCode.MEMBER_ID_REQUIRED.retriable
+    assert not ErrorCode.FENCED_INSTANCE_ID.retriable
+
+
+def test_a_timed_out_commit_is_indefinite_and_a_fenced_one_definite() -> None:
+    """The record of a timed out append stays in the log and may be committed later."""
+    assert not ErrorCode.REQUEST_TIMED_OUT.definite
+    assert not ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND.definite
+    assert ErrorCode.ILLEGAL_GENERATION.definite
+    assert ErrorCode.NOT_ENOUGH_REPLICAS.definite
