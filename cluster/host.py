@@ -126,6 +126,11 @@ class Host(ABC):
     """Survives the incarnation."""
     traces_messages: bool
     """Whether rows of MESSAGE_KINDS are wanted: with the trace off they are not even made."""
+    simulates_costs: bool = False
+    """Whether work costs what ClusterSpec.costs says (virtual time) or what it costs (Ray).
+
+    A virtual host sets it: nodes then wait for the modelled time of a load and of publishing.
+    """
 
     @abstractmethod
     def now_us(self) -> int:
