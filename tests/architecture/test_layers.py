@@ -78,11 +78,12 @@ def test_our_packages_are_imported_from_here() -> None:
 
 def test_documents_link_only_to_files_that_exist() -> None:
     """STYLE 35: names link to files."""
-    missing = []
-    for page in tracked_files(".md"):
-        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
-            if "://" not in target and not (page.parent / target).exists():
-                missing.append(f"{page.relative_to(ROOT)} -> {target}")
+    missing = [
+        f"{page.relative_to(ROOT)} -> {target}"
+        for page in tracked_files(".md")
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text())
+        if "://" not in target and not (page.parent / target).exists()
+    ]
     assert missing == []
 
 

@@ -1,0 +1,79 @@
+"""What a benchmark returns and how it is printed: a ratio to a baseline of the same run."""
+
+import platform
+import statistics
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """One figure. `ratio` is value / baseline, both medians of interleaved runs of one process.
+
+    `goal` is in words ("at least 0.6"), and empty where there is none; `met` None likewise.
+    """
+
+    name: str
+    value: float
+    baseline: float
+    unit: str
+    baseline_name: str
+    ratio: float
+    goal: str = ""
+    met: bool | None = None
+    note: str = ""
+
+    def line(self) -> str:
+        """Return the figure as one line for the terminal."""
+        goal = "" if self.met is None else f"  goal {self.goal}: {'met' if self.met else 'MISSED'}"
+        return (
+            f"{self.name}: {self.value:,.4g} {self.unit}, {self.baseline_name} "
+            f"{self.baseline:,.4g} {self.unit}, ratio {self.ratio:.3g}{goal}"
+        )
+
+
+def median_ratio(values: Sequence[float], baselines: Sequence[float]) -> float:
+    """Return the median of the pairwise ratios of interleaved runs."""
+    return statistics.median(v / b for v, b in zip(values, baselines, strict=True))
+
+
+def machine() -> str:
+    """Return the machine in one line: processor, cores, memory, Python."""
+    model = platform.processor() or platform.machine()
+    cores = 0
+    memory = ""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                cores += 1
+        kib = int(Path("/proc/meminfo").read_text(encoding="utf-8").split()[1])
+        memory = f", {kib / 1024**2:.0f} GiB"
+    except OSError:
+        pass
+    return f"{model}, {cores} cores{memory}, Python {platform.python_version()}"
+
+
+def commit() -> str:
+    """Return the commit that is checked out, with "+changes" if the tree differs from it."""
+    root = Path(__file__).resolve().parent.parent
+    try:
+        head = subprocess.run(
+            ["git", "rev-parse", "--short=12", "HEAD"],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        changed = subprocess.run(
+            ["git", "status", "--porcelain", "--untracked-files=no"],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return f"{head}+changes" if changed else head
