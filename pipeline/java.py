@@ -1,0 +1,91 @@
+"""The Java that Spark needs: found, or said what is missing, without starting Spark.
+
+Looks where Spark's own launcher looks, in its order, so that "found" means "Spark will use it".
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+MINIMUM_JAVA = 17
+"""Spark 4's oldest Java."""
+_PROBE_TIMEOUT_S = 30
+_ADVICE = (
+    f"Install Java {MINIMUM_JAVA} or newer (Debian and Ubuntu: apt-get install "
+    f"openjdk-{MINIMUM_JAVA}-jre-headless; macOS: brew install openjdk@{MINIMUM_JAVA}; others: "
+    "https://adoptium.net), or point JAVA_HOME at one that is already there."
+)
+_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JavaInfo:
+    """A Java that Spark can run on. `path` is the executable, `version` its major version."""
+
+    path: Path
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JavaProblem:
+    """Why Spark cannot start: what was `found` instead, and the `advice` what to install."""
+
+    found: str
+    advice: str = _ADVICE
+
+
+def find_java(environ: Mapping[str, str] | None = None) -> JavaInfo | JavaProblem:
+    """Look for the Java that Spark would start: JAVA_HOME's if it is set, else the PATH's.
+
+    `environ` None is this process's environment.
+    Effects: runs `java -version`.
+    Source: Spark `bin/spark-class`.
+    """
+    variables = os.environ if environ is None else environ
+    home = variables.get("JAVA_HOME")
+    if home:
+        path = Path(home) / "bin" / "java"
+        if not os.access(path, os.X_OK):
+            return JavaProblem(found=f"JAVA_HOME={home}, which has no bin/java")
+    else:
+        on_path = shutil.which("java", path=variables.get("PATH"))
+        if on_path is None:
+            return JavaProblem(found="no java on the PATH, and JAVA_HOME is not set")
+        path = Path(on_path)
+    return _probe(path)
+
+
+def _probe(path: Path) -> JavaInfo | JavaProblem:
+    """Ask the executable for its version."""
+    try:
+        answer = subprocess.run(
+            [str(path), "-version"],
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return JavaProblem(found=f"{path}, which does not run: {error}")
+    version = parse_version(answer.stderr + answer.stdout)
+    if answer.returncode != 0 or version is None:
+        return JavaProblem(found=f"{path}, which does not tell its version")
+    if version < MINIMUM_JAVA:
+        return JavaProblem(found=f"Java {version} ({path}), which is too old")
+    return JavaInfo(path=path, version=version)
+
+
+def parse_version(text: str) -> int | None:
+    """Return the major version in what `java -version` printed; None if it names none.
+
+    Up to 8 Java called itself 1.8.
+    """
+    match = _VERSION.search(text)
+    if match is None:
+        return None
+    major, minor = match.group(1), match.group(2)
+    return int(minor) if major == "1" and minor is not None else int(major)
