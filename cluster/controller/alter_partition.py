@@ -1,0 +1,111 @@
+"""AlterPartition: a leader proposes another ISR, and the controller accepts or says why not.
+
+Source: Kafka `ReplicationControlManager.alterPartition` and `validateAlterPartitionData`, with its
+order of checks. NEW_LEADER_ELECTED comes only with the end of a reassignment.
+"""
+
+from cluster.controller.decision import Decision
+from cluster.controller.metadata_image import MetadataImage, PartitionRegistration
+from protocol.controller_messages import (
+    AlterPartitionPartitionData,
+    AlterPartitionPartitionResponse,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionTopicResponse,
+    BrokerState,
+)
+from protocol.errors import ErrorCode
+from protocol.ids import BrokerId, TopicPartition
+from protocol.metadata_records import PartitionChangeRecord
+
+
+def alter_partition(
+    image: MetadataImage, request: AlterPartitionRequest
+) -> Decision[AlterPartitionResponse]:
+    """Decide on the ISRs that the leader `request.broker_id` proposes, each on its own.
+
+    A proposal that is accepted is answered with the state that its record brings about; the one
+    that is already in force is accepted without a record.
+    """
+    broker = image.brokers.get(BrokerId(request.broker_id))
+    if broker is None or broker.broker_epoch != request.broker_epoch:
+        return Decision(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    decision = Decision(AlterPartitionResponse(), reason="altered by the leader")
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for data in topic.partitions:
+            name = TopicPartition(topic.topic_name, data.partition_index)
+            partition = image.partition(name)
+            error = _check(image, broker.broker_id, partition, data)
+            if partition is None or error != ErrorCode.NONE:
+                answers.append(
+                    AlterPartitionPartitionResponse(
+                        partition_index=data.partition_index, error_code=error
+                    )
+                )
+                continue
+            new_isr = tuple(BrokerId(state.broker_id) for state in data.new_isr_with_epochs)
+            changes = new_isr != partition.isr
+            if changes:
+                decision.records.append(
+                    PartitionChangeRecord(
+                        topic=name.topic, partition_id=name.partition, isr=new_isr
+                    )
+                )
+            answers.append(
+                AlterPartitionPartitionResponse(
+                    partition_index=data.partition_index,
+                    leader_id=partition.leader,
+                    leader_epoch=partition.leader_epoch,
+                    isr=new_isr,
+                    partition_epoch=partition.partition_epoch + changes,
+                )
+            )
+        topics.append(
+            AlterPartitionTopicResponse(topic_name=topic.topic_name, partitions=tuple(answers))
+        )
+    decision.response = AlterPartitionResponse(topics=tuple(topics))
+    return decision
+
+
+def _check(
+    image: MetadataImage,
+    leader_id: BrokerId,
+    partition: PartitionRegistration | None,
+    data: AlterPartitionPartitionData,
+) -> ErrorCode:
+    """Return why the proposal is refused, NONE if it is not."""
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if (
+        data.leader_epoch > partition.leader_epoch
+        or data.partition_epoch > partition.partition_epoch
+    ):
+        # The leader knows more than this controller: another one is active by now.
+        return ErrorCode.NOT_CONTROLLER
+    if data.leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if leader_id != partition.leader:
+        return ErrorCode.INVALID_REQUEST
+    if data.partition_epoch < partition.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    new_isr = [BrokerId(state.broker_id) for state in data.new_isr_with_epochs]
+    is_valid_isr = (
+        leader_id in new_isr
+        and len(new_isr) == len(dict.fromkeys(new_isr))
+        and all(member in partition.replicas for member in new_isr)
+    )
+    if not is_valid_isr:
+        return ErrorCode.INVALID_REQUEST
+    if not all(_is_eligible(image, state) for state in data.new_isr_with_epochs):
+        return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
+
+
+def _is_eligible(image: MetadataImage, state: BrokerState) -> bool:
+    """Return whether a proposed member is alive in the very life that the leader saw fetching."""
+    broker_id = BrokerId(state.broker_id)
+    if not image.is_active(broker_id):
+        return False
+    return state.broker_epoch in (-1, image.brokers[broker_id].broker_epoch)

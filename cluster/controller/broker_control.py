@@ -1,0 +1,195 @@
+"""Brokers come and go: registration, heartbeats, fencing and unfencing.
+
+Decides by the image and by who was heard of when; changes neither (but for noting heartbeats): the
+records it returns do. Source: Kafka `ClusterControlManager.registerBroker`,
+`ReplicationControlManager.processBrokerHeartbeat`, `handleBrokerFenced`, `handleBrokerUnfenced`.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from cluster.controller.broker_liveness import BrokerLiveness
+from cluster.controller.decision import Decision
+from cluster.controller.election import change_partition
+from cluster.controller.metadata_image import (
+    BrokerRegistration,
+    MetadataImage,
+    PartitionRegistration,
+)
+from protocol.controller_messages import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from protocol.errors import ErrorCode
+from protocol.ids import BrokerId, TopicPartition, broker_name
+from protocol.metadata_records import (
+    NO_LEADER,
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+)
+from protocol.trace import TraceEvent, TraceKind
+
+T = TypeVar("T")
+
+
+class BrokerControl:
+    """Registers brokers, fences the silent, and moves leaders off them."""
+
+    def __init__(
+        self, image: MetadataImage, liveness: BrokerLiveness, *, unclean_by_default: bool
+    ) -> None:
+        self._image = image
+        self._liveness = liveness
+        self._unclean_by_default = unclean_by_default
+
+    def register(
+        self, request: BrokerRegistrationRequest, now_us: int
+    ) -> Decision[BrokerRegistrationResponse]:
+        """Register a broker's incarnation, fenced; its epoch is the offset of its record.
+
+        Another incarnation is refused while the session of the registered one runs: it may be
+        alive. The same one gets its epoch again: its first answer was lost.
+        """
+        broker_id = BrokerId(request.broker_id)
+        registered = self._image.brokers.get(broker_id)
+        decision = Decision(BrokerRegistrationResponse())
+        if registered is not None:
+            if registered.incarnation_id == request.incarnation_id:
+                decision.response = BrokerRegistrationResponse(broker_epoch=registered.broker_epoch)
+                return decision
+            if self._liveness.has_valid_session(broker_id, now_us):
+                decision.response = BrokerRegistrationResponse(
+                    error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION
+                )
+                return decision
+            if not registered.fenced:
+                # The session ended in this very instant, before the check that would fence it. The
+                # new incarnation must not inherit leaderships that its record takes away silently.
+                self._fence(registered, decision, now_us, reason="registered anew")
+        broker_epoch = self._image.end_offset + len(decision.records)
+        decision.records.append(
+            RegisterBrokerRecord(
+                broker_id=broker_id,
+                incarnation_id=request.incarnation_id,
+                broker_epoch=broker_epoch,
+                host=request.host,
+                port=request.port,
+                rack=request.rack,
+            )
+        )
+        decision.trace.append(
+            TraceEvent(
+                kind=TraceKind.BROKER_REGISTERED,
+                peer=broker_name(broker_id),
+                detail={"broker_epoch": broker_epoch},
+            )
+        )
+        decision.response = BrokerRegistrationResponse(broker_epoch=broker_epoch)
+        return decision
+
+    def heartbeat(
+        self, request: BrokerHeartbeatRequest, now_us: int
+    ) -> Decision[BrokerHeartbeatResponse]:
+        """Note that a broker lives; unfence it once it has read its own registration."""
+        broker = self._image.brokers.get(BrokerId(request.broker_id))
+        if broker is None or broker.broker_epoch != request.broker_epoch:
+            return Decision(BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+        decision = Decision(BrokerHeartbeatResponse())
+        is_caught_up = request.current_metadata_offset >= broker.broker_epoch
+        fenced = broker.fenced
+        if fenced and is_caught_up and not request.want_fence:
+            self._unfence(broker, decision)
+            fenced = False
+        elif not fenced and request.want_fence:
+            self._fence(broker, decision, now_us, reason="wants to be fenced")
+            fenced = True
+        if not fenced:
+            self._liveness.touch(broker.broker_id, now_us)
+        decision.response = BrokerHeartbeatResponse(is_caught_up=is_caught_up, is_fenced=fenced)
+        return decision
+
+    def fence_stale_broker(self, now_us: int) -> Decision[None] | None:
+        """Fence the broker that has been silent longest, if its session has ended."""
+        broker_id = self._liveness.find_stale_broker(now_us)
+        if broker_id is None:
+            return None
+        decision = Decision(None)
+        self._fence(self._image.brokers[broker_id], decision, now_us, reason="session ended")
+        return decision
+
+    def _fence(
+        self, broker: BrokerRegistration, decision: Decision[T], now_us: int, *, reason: str
+    ) -> None:
+        """Take the broker out of every ISR, move its leaderships, and mark it fenced."""
+        fenced_id = broker.broker_id
+        silent_us = self._liveness.silent_us(fenced_id, now_us)
+        self._liveness.remove(fenced_id)
+        for name, partition in self._image.partitions():
+            if fenced_id in partition.isr:
+                target_isr = tuple(member for member in partition.isr if member != fenced_id)
+                self._change(
+                    name,
+                    partition,
+                    decision,
+                    target_isr,
+                    lambda replica: replica != fenced_id and self._image.is_active(replica),
+                )
+        decision.records.append(
+            BrokerRegistrationChangeRecord(
+                broker_id=fenced_id, broker_epoch=broker.broker_epoch, fenced=True
+            )
+        )
+        decision.reason = "broker fenced"
+        decision.trace.append(
+            TraceEvent(
+                kind=TraceKind.BROKER_FENCED,
+                peer=broker_name(fenced_id),
+                detail={
+                    "reason": reason,
+                    "silent_ms": None if silent_us is None else silent_us // 1_000,
+                },
+            )
+        )
+
+    def _unfence(self, broker: BrokerRegistration, decision: Decision[T]) -> None:
+        """Mark the broker alive, and give leaders to partitions that have none."""
+        unfenced_id = broker.broker_id
+        decision.records.append(
+            BrokerRegistrationChangeRecord(
+                broker_id=unfenced_id, broker_epoch=broker.broker_epoch, fenced=False
+            )
+        )
+        for name, partition in self._image.partitions():
+            if partition.leader == NO_LEADER:
+                self._change(
+                    name,
+                    partition,
+                    decision,
+                    partition.isr,
+                    lambda replica: replica == unfenced_id or self._image.is_active(replica),
+                )
+        decision.reason = "broker unfenced"
+        decision.trace.append(
+            TraceEvent(kind=TraceKind.BROKER_UNFENCED, peer=broker_name(unfenced_id))
+        )
+
+    def _change(
+        self,
+        name: TopicPartition,
+        partition: PartitionRegistration,
+        decision: Decision[T],
+        target_isr: tuple[BrokerId, ...],
+        is_acceptable_leader: Callable[[BrokerId], bool],
+    ) -> None:
+        unclean = self._image.topic_config(name.topic).unclean_leader_election_enable
+        record = change_partition(
+            name,
+            partition,
+            target_isr=target_isr,
+            is_acceptable_leader=is_acceptable_leader,
+            unclean=self._unclean_by_default if unclean is None else unclean,
+        )
+        if record is not None:
+            decision.records.append(record)

@@ -1,0 +1,239 @@
+"""The controller as a pure state machine: a request or a timer in, one Result out.
+
+Its hard state is the metadata log: a decision becomes records, the records are appended, and
+replaying them is the only thing that changes the image; so a standby that replays the same log can
+take over. Soft state is who was heard of when, and who waits for the log to grow.
+Source: Kafka `QuorumController`.
+"""
+
+from typing import TypeVar
+
+from cluster.controller.alter_partition import alter_partition
+from cluster.controller.broker_control import BrokerControl
+from cluster.controller.broker_liveness import BrokerLiveness
+from cluster.controller.decision import Decision
+from cluster.controller.election import elect_preferred_leader
+from cluster.controller.metadata_fetches import TIMER_PREFIX as FETCH_TIMER_PREFIX
+from cluster.controller.metadata_fetches import MetadataFetches
+from cluster.controller.metadata_image import MetadataImage, PartitionRegistration
+from cluster.controller.topic_creation import create_missing_topics
+from cluster.spec import ClusterSpec
+from partition_log.log import PartitionLog
+from protocol.controller_messages import (
+    AlterPartitionRequest,
+    BrokerHeartbeatRequest,
+    BrokerRegistrationRequest,
+)
+from protocol.effects import Reply, Result, SetTimer
+from protocol.envelope import AnyResponse, RequestEnvelope
+from protocol.errors import SimulationError
+from protocol.ids import BrokerId, LeaderEpoch, RequestId, TopicPartition, broker_name
+from protocol.log_messages import FetchRequest
+from protocol.metadata_records import (
+    NO_LEADER,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    decode_metadata_record,
+    encode_metadata_record,
+)
+from protocol.record_batch import decode_records
+from protocol.trace import TraceEvent, TraceKind
+
+T = TypeVar("T")
+R = TypeVar("R", bound=AnyResponse)
+
+FIRST_CONTROLLER_EPOCH = LeaderEpoch(1)
+FENCE_TIMER = "maybe-fence-replicas"
+BALANCE_TIMER = "maybe-balance-partition-leaders"
+
+
+class ControllerCore:
+    """The active controller.
+
+    `log` is its replica of `__cluster_metadata-0`: what it already holds is replayed by `start`.
+    """
+
+    def __init__(
+        self,
+        *,
+        controller_id: BrokerId,
+        cluster: ClusterSpec,
+        log: PartitionLog,
+        controller_epoch: LeaderEpoch = FIRST_CONTROLLER_EPOCH,
+    ) -> None:
+        config = cluster.broker_config
+        self.image = MetadataImage()
+        """To read only."""
+        self._cluster = cluster
+        self._config = config
+        self._log = log
+        self._controller_epoch = controller_epoch
+        self._liveness = BrokerLiveness(config.broker_session_timeout_ms * 1_000)
+        self._brokers = BrokerControl(
+            self.image,
+            self._liveness,
+            unclean_by_default=config.unclean_leader_election_enable,
+        )
+        self._fetches = MetadataFetches(log, controller_id)
+        self._fence_timer_set = False
+
+    def start(self, now_us: int) -> Result:
+        """Replay the log and begin: every unfenced broker in it gets a full session."""
+        log = self._log
+        while self.image.end_offset < log.log_end_offset:
+            batches = log.read(
+                self.image.end_offset,
+                self._config.replica_fetch_max_bytes,
+                up_to=log.log_end_offset,
+            )
+            for batch in batches:
+                for record in decode_records(batch.records):
+                    self.image.replay(decode_metadata_record(record))
+        for broker in self.image.brokers.values():
+            if not broker.fenced:
+                self._liveness.touch(broker.broker_id, now_us)
+        result = Result()
+        self._schedule_fencing(result, now_us)
+        if self._config.auto_leader_rebalance_enable:
+            self._schedule_balancing(result)
+        return result
+
+    def handle(self, request_id: RequestId, envelope: RequestEnvelope, now_us: int) -> Result:
+        """Take in a request of a broker; the reply follows at once, but for a parked Fetch.
+
+        Raises: SimulationError for an API that nobody may ask of a controller.
+        """
+        result = Result()
+        match envelope.body:
+            case FetchRequest() as request:
+                self._fetches.handle(request_id, request, result)
+            case BrokerHeartbeatRequest() as request:
+                heartbeat = self._brokers.heartbeat(request, now_us)
+                self._carry_out(request_id, heartbeat, result)
+                if heartbeat.records:
+                    self._create_topics(result)
+            case BrokerRegistrationRequest() as request:
+                self._carry_out(request_id, self._brokers.register(request, now_us), result)
+            case AlterPartitionRequest() as request:
+                self._carry_out(request_id, alter_partition(self.image, request), result)
+            case other:
+                raise SimulationError(
+                    f"a controller answers Fetch, BrokerRegistration, BrokerHeartbeat and "
+                    f"AlterPartition; {envelope.client_host} sent {type(other).__name__}"
+                )
+        self._schedule_fencing(result, now_us)
+        return result
+
+    def timer_fired(self, key: str, now_us: int) -> Result:
+        """Take in that the timer `key`, set by an earlier Result, fired."""
+        result = Result()
+        if key == FENCE_TIMER:
+            self._fence_timer_set = False
+            while (decision := self._brokers.fence_stale_broker(now_us)) is not None:
+                self._write(decision, result)
+            self._schedule_fencing(result, now_us)
+        elif key == BALANCE_TIMER:
+            self._balance_leaders(result)
+            self._schedule_balancing(result)
+        elif key.startswith(FETCH_TIMER_PREFIX):
+            self._fetches.wait_ended(key, result)
+        else:
+            raise SimulationError(f"the controller never set a timer {key!r}")
+        return result
+
+    # -- decisions of its own --
+
+    def _create_topics(self, result: Result) -> None:
+        records = create_missing_topics(self.image, self._cluster.topics, self._cluster.brokers)
+        self._write(Decision(None, records=records, reason="topic created"), result)
+
+    def _balance_leaders(self, result: Result) -> None:
+        decision = Decision(None, reason="preferred leader")
+        for name, partition in self.image.partitions():
+            record = elect_preferred_leader(
+                name, partition, is_acceptable_leader=self.image.is_active
+            )
+            if record is not None:
+                decision.records.append(record)
+        self._write(decision, result)
+
+    # -- the log --
+
+    def _carry_out(self, request_id: RequestId, decision: Decision[R], result: Result) -> None:
+        self._write(decision, result)
+        result.replies.append(Reply(request_id=request_id, response=decision.response))
+
+    def _write(self, decision: Decision[T], result: Result) -> None:
+        """Append the records of `decision` as one batch and replay them: both or nothing."""
+        if decision.records:
+            self._log.append_as_leader(
+                tuple(encode_metadata_record(record) for record in decision.records),
+                leader_epoch=self._controller_epoch,
+            )
+        result.trace.extend(decision.trace)
+        for record in decision.records:
+            self._replay(record, decision.reason, result)
+        if decision.records:
+            self._fetches.log_grew(result)
+
+    def _replay(self, record: MetadataRecord, reason: str, result: Result) -> None:
+        match record:
+            case PartitionRecord() | PartitionChangeRecord():
+                name = TopicPartition(record.topic, record.partition_id)
+                before = self.image.partition(name)
+                self.image.replay(record)
+                after = self.image.partition(name)
+                if after is not None:
+                    result.trace.extend(_partition_events(name, before, after, reason))
+            case _:
+                self.image.replay(record)
+
+    # -- timers --
+
+    def _schedule_fencing(self, result: Result, now_us: int) -> None:
+        """Set the timer that fences at the end of the first session, unless it is set.
+
+        Heartbeats only push that end back: the timer then fires early, once, and is set anew.
+        """
+        next_check_us = self._liveness.next_check_us()
+        if self._fence_timer_set or next_check_us is None:
+            return
+        self._fence_timer_set = True
+        result.timers.append(SetTimer(key=FENCE_TIMER, delay_us=max(0, next_check_us - now_us)))
+
+    def _schedule_balancing(self, result: Result) -> None:
+        interval_us = self._config.leader_imbalance_check_interval_seconds * 1_000_000
+        result.timers.append(SetTimer(key=BALANCE_TIMER, delay_us=interval_us))
+
+
+def _partition_events(
+    name: TopicPartition,
+    before: PartitionRegistration | None,
+    after: PartitionRegistration,
+    reason: str,
+) -> list[TraceEvent]:
+    """Return the events of a partition that was made (`before` None) or changed."""
+    events = []
+    partition = str(name)
+    isr = list(after.isr)
+    if before is None or after.leader_epoch != before.leader_epoch:
+        events.append(
+            TraceEvent(
+                kind=TraceKind.LEADER_ELECTED,
+                partition=partition,
+                leader_epoch=after.leader_epoch,
+                peer="" if after.leader == NO_LEADER else broker_name(after.leader),
+                detail={"isr": isr, "reason": reason},
+            )
+        )
+    if before is not None and after.isr != before.isr:
+        events.append(
+            TraceEvent(
+                kind=TraceKind.ISR_CHANGED,
+                partition=partition,
+                leader_epoch=after.leader_epoch,
+                detail={"isr": isr, "partition_epoch": after.partition_epoch},
+            )
+        )
+    return events

@@ -1,0 +1,22 @@
+"""What one input makes the controller decide: records to write, and the answer after them."""
+
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from protocol.metadata_records import MetadataRecord
+from protocol.trace import TraceEvent
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Decision(Generic[T]):
+    """Records for the metadata log, written as one batch, and the response to give then.
+
+    `reason` says in the trace why leaders and ISRs changed. Source: Kafka `ControllerResult`.
+    """
+
+    response: T
+    records: list[MetadataRecord] = field(default_factory=list)
+    reason: str = ""
+    trace: list[TraceEvent] = field(default_factory=list)

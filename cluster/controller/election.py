@@ -1,0 +1,73 @@
+"""Elections: which replica leads a partition, and which are in its ISR.
+
+Pure functions from a PartitionRegistration to the record that changes it. Source: Kafka
+`PartitionChangeBuilder`; DEVIATION: no eligible leader replicas (KIP-966), and an unclean leader is
+not flagged RECOVERING.
+"""
+
+from collections.abc import Callable
+
+from cluster.controller.metadata_image import PartitionRegistration
+from protocol.ids import BrokerId, TopicPartition
+from protocol.metadata_records import NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord
+
+
+def change_partition(
+    name: TopicPartition,
+    partition: PartitionRegistration,
+    *,
+    target_isr: tuple[BrokerId, ...],
+    is_acceptable_leader: Callable[[BrokerId], bool],
+    unclean: bool,
+) -> PartitionChangeRecord | None:
+    """Return the record that gives `partition` the ISR `target_isr` and a leader that may lead.
+
+    An ISR never becomes empty: its last member stays, also when it may not lead. `unclean` allows a
+    leader from outside the ISR where no member of it may lead. None: nothing changes.
+    """
+    isr = target_isr or partition.isr
+    leader = _elect(partition, target_isr, is_acceptable_leader)
+    if leader == NO_LEADER and unclean:
+        leader = next(filter(is_acceptable_leader, partition.replicas), BrokerId(NO_LEADER))
+        if leader != NO_LEADER:
+            isr = (leader,)
+    if leader == partition.leader and isr == partition.isr:
+        return None
+    return PartitionChangeRecord(
+        topic=name.topic,
+        partition_id=name.partition,
+        isr=None if isr == partition.isr else isr,
+        leader=NO_LEADER_CHANGE if leader == partition.leader else leader,
+    )
+
+
+def elect_preferred_leader(
+    name: TopicPartition,
+    partition: PartitionRegistration,
+    *,
+    is_acceptable_leader: Callable[[BrokerId], bool],
+) -> PartitionChangeRecord | None:
+    """Return the record that makes the first replica of the assignment the leader.
+
+    None: it leads already, or it may not (not in the ISR, not alive).
+    """
+    preferred = partition.replicas[0]
+    if partition.leader == preferred or preferred not in partition.isr:
+        return None
+    if not is_acceptable_leader(preferred):
+        return None
+    return PartitionChangeRecord(topic=name.topic, partition_id=name.partition, leader=preferred)
+
+
+def _elect(
+    partition: PartitionRegistration,
+    isr: tuple[BrokerId, ...],
+    is_acceptable_leader: Callable[[BrokerId], bool],
+) -> BrokerId:
+    """Return the leader of a clean election: the current one, else the first replica that may."""
+    if partition.leader in isr and is_acceptable_leader(partition.leader):
+        return partition.leader
+    for replica in partition.replicas:
+        if replica in isr and is_acceptable_leader(replica):
+            return replica
+    return BrokerId(NO_LEADER)

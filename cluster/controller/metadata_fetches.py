@@ -1,0 +1,104 @@
+"""Fetches of `__cluster_metadata-0`: answered from the log, or parked until it grows.
+
+Source: KRaft's `KafkaRaftClient.handleFetchRequest` (long poll); observers never advance the high
+watermark, which with one controller is the log end. DEVIATION: no divergence check: the log of the
+only controller is never cut back.
+"""
+
+from partition_log.log import PartitionLog
+from protocol.effects import CancelTimer, Reply, Result, SetTimer
+from protocol.errors import ErrorCode
+from protocol.ids import METADATA_PARTITION, BrokerId, RequestId
+from protocol.log_messages import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+TIMER_PREFIX = "fetch-"
+
+
+class MetadataFetches:
+    """The Fetch requests that the controller has, and the ones that wait for a record."""
+
+    def __init__(self, log: PartitionLog, controller_id: BrokerId) -> None:
+        self._log = log
+        self._controller_id = controller_id
+        self._parked: dict[RequestId, FetchPartition] = {}
+
+    def handle(self, request_id: RequestId, request: FetchRequest, result: Result) -> None:
+        """Answer a Fetch, or park it for `max_wait_ms` if it is at the log's end."""
+        position = _metadata_position(request)
+        if position is None:
+            result.replies.append(Reply(request_id=request_id, response=_unknown(request)))
+        elif position.fetch_offset < self._log.log_end_offset or request.max_wait_ms == 0:
+            result.replies.append(self._reply(request_id, position))
+        else:
+            self._parked[request_id] = position
+            result.timers.append(
+                SetTimer(key=f"{TIMER_PREFIX}{request_id}", delay_us=request.max_wait_ms * 1_000)
+            )
+
+    def wait_ended(self, key: str, result: Result) -> None:
+        """Answer the parked Fetch whose timer `key` fired with what there is: nothing."""
+        request_id = RequestId(int(key.removeprefix(TIMER_PREFIX)))
+        position = self._parked.pop(request_id, None)
+        if position is not None:
+            result.replies.append(self._reply(request_id, position))
+
+    def log_grew(self, result: Result) -> None:
+        """Answer every parked Fetch: there are records for it now."""
+        for request_id, position in self._parked.items():
+            result.timers.append(CancelTimer(key=f"{TIMER_PREFIX}{request_id}"))
+            result.replies.append(self._reply(request_id, position))
+        self._parked.clear()
+
+    def _reply(self, request_id: RequestId, position: FetchPartition) -> Reply:
+        log = self._log
+        in_range = log.log_start_offset <= position.fetch_offset <= log.log_end_offset
+        data = PartitionData(
+            partition_index=METADATA_PARTITION.partition,
+            error_code=ErrorCode.NONE if in_range else ErrorCode.OFFSET_OUT_OF_RANGE,
+            high_watermark=log.log_end_offset,
+            log_start_offset=log.log_start_offset,
+            leader_id=self._controller_id,
+            leader_epoch=log.latest_epoch,
+            records=log.read(
+                position.fetch_offset, position.partition_max_bytes, up_to=log.log_end_offset
+            )
+            if in_range
+            else (),
+        )
+        topic = FetchableTopicResponse(topic=METADATA_PARTITION.topic, partitions=(data,))
+        return Reply(request_id=request_id, response=FetchResponse(responses=(topic,)))
+
+
+def _metadata_position(request: FetchRequest) -> FetchPartition | None:
+    """Return where the metadata log is asked for, None if `request` asks for anything else."""
+    match request.topics:
+        case (topic,) if topic.topic == METADATA_PARTITION.topic:
+            match topic.partitions:
+                case (position,) if position.partition == METADATA_PARTITION.partition:
+                    return position
+    return None
+
+
+def _unknown(request: FetchRequest) -> FetchResponse:
+    """Return the answer of a node that holds none of the partitions of `request`."""
+    return FetchResponse(
+        responses=tuple(
+            FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=tuple(
+                    PartitionData(
+                        partition_index=position.partition,
+                        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    )
+                    for position in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        )
+    )

@@ -1,0 +1,208 @@
+"""The metadata image: what replaying the records of `__cluster_metadata-0` gives.
+
+The controller holds one that is always at the log's end, every broker one that may be behind. It is
+changed by `replay` alone. Source: Kafka `MetadataImage`, `ClusterControlManager.replay`,
+`ReplicationControlManager.replay`.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from protocol.config import TopicConfig
+from protocol.errors import SimulationError
+from protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicPartition
+from protocol.metadata_records import (
+    NO_LEADER_CHANGE,
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistration:
+    """A registered broker. A fenced one is not told to anybody and leads nothing."""
+
+    broker_id: BrokerId
+    incarnation_id: int
+    broker_epoch: BrokerEpoch
+    host: str
+    port: int
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRegistration:
+    """A partition as the controller decided it. `replicas` is in assignment order.
+
+    Invariant: `isr` is a non-empty part of `replicas`; `leader` is in `isr` or NO_LEADER (-1).
+    """
+
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+
+
+class MetadataImage:
+    """Brokers, topics, their settings and partitions, as of `end_offset` of the metadata log."""
+
+    def __init__(self) -> None:
+        self.end_offset = 0
+        """Offset of the next record to replay."""
+        self.brokers: dict[BrokerId, BrokerRegistration] = {}
+        self.topics: dict[str, list[PartitionRegistration]] = {}
+        """The partitions of each topic by index."""
+        self.topic_configs: dict[str, TopicConfig] = {}
+        """Settings of the topics that have any of their own."""
+
+    def partition(self, partition: TopicPartition) -> PartitionRegistration | None:
+        """Return what is registered of `partition`, None if there is no such partition."""
+        partitions = self.topics.get(partition.topic)
+        if partitions is None or not 0 <= partition.partition < len(partitions):
+            return None
+        return partitions[partition.partition]
+
+    def partitions(self) -> list[tuple[TopicPartition, PartitionRegistration]]:
+        """Return every partition, in the order in which they were created."""
+        return [
+            (TopicPartition(topic, index), registration)
+            for topic, partitions in self.topics.items()
+            for index, registration in enumerate(partitions)
+        ]
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        """Return the settings that `topic` has of its own."""
+        return self.topic_configs.get(topic, _NO_CONFIG)
+
+    def is_active(self, broker_id: BrokerId) -> bool:
+        """Return whether the broker may lead: registered, unfenced, not shutting down.
+
+        Source: Kafka `ClusterControlManager.isActive`.
+        """
+        broker = self.brokers.get(broker_id)
+        return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+
+    def replay(self, record: MetadataRecord) -> TopicPartition | None:
+        """Take in the record at `end_offset`; return the partition that it made or changed.
+
+        Raises: SimulationError for a record that does not fit what came before it.
+        """
+        self.end_offset += 1
+        match record:
+            case RegisterBrokerRecord():
+                self._replay_register_broker(record)
+            case BrokerRegistrationChangeRecord():
+                self._replay_broker_change(record)
+            case TopicRecord():
+                self.topics.setdefault(record.name, [])
+            case ConfigRecord():
+                self._replay_config(record)
+            case PartitionRecord():
+                return self._replay_partition(record)
+            case PartitionChangeRecord():
+                return self._replay_partition_change(record)
+        return None
+
+    def _replay_register_broker(self, record: RegisterBrokerRecord) -> None:
+        broker_id = BrokerId(record.broker_id)
+        self.brokers[broker_id] = BrokerRegistration(
+            broker_id=broker_id,
+            incarnation_id=record.incarnation_id,
+            broker_epoch=BrokerEpoch(record.broker_epoch),
+            host=record.host,
+            port=record.port,
+            rack=record.rack,
+            fenced=record.fenced,
+            in_controlled_shutdown=False,
+        )
+
+    def _replay_broker_change(self, record: BrokerRegistrationChangeRecord) -> None:
+        broker = self.brokers.get(BrokerId(record.broker_id))
+        if broker is None or broker.broker_epoch != record.broker_epoch:
+            raise SimulationError(f"{record} changes a broker that is registered as {broker}")
+        self.brokers[broker.broker_id] = BrokerRegistration(
+            broker_id=broker.broker_id,
+            incarnation_id=broker.incarnation_id,
+            broker_epoch=broker.broker_epoch,
+            host=broker.host,
+            port=broker.port,
+            rack=broker.rack,
+            fenced=broker.fenced if record.fenced is None else record.fenced,
+            in_controlled_shutdown=(
+                broker.in_controlled_shutdown
+                if record.in_controlled_shutdown is None
+                else record.in_controlled_shutdown
+            ),
+        )
+
+    def _replay_config(self, record: ConfigRecord) -> None:
+        settings = _settings(self.topic_config(record.resource_name))
+        if record.value is None:
+            settings.pop(record.name, None)
+        else:
+            settings[record.name] = record.value
+        self.topic_configs[record.resource_name] = msgspec.convert(
+            settings, TopicConfig, strict=False
+        )
+
+    def _replay_partition(self, record: PartitionRecord) -> TopicPartition:
+        partitions = self.topics.get(record.topic)
+        if partitions is None or record.partition_id != len(partitions):
+            raise SimulationError(f"{record} does not follow what is known of its topic")
+        partitions.append(
+            PartitionRegistration(
+                replicas=tuple(map(BrokerId, record.replicas)),
+                isr=tuple(map(BrokerId, record.isr)),
+                leader=BrokerId(record.leader),
+                leader_epoch=LeaderEpoch(record.leader_epoch),
+                partition_epoch=PartitionEpoch(record.partition_epoch),
+            )
+        )
+        return TopicPartition(record.topic, record.partition_id)
+
+    def _replay_partition_change(self, record: PartitionChangeRecord) -> TopicPartition:
+        partition = TopicPartition(record.topic, record.partition_id)
+        before = self.partition(partition)
+        if before is None:
+            raise SimulationError(f"{record} changes a partition that does not exist")
+        led_anew = record.leader != NO_LEADER_CHANGE
+        self.topics[partition.topic][partition.partition] = PartitionRegistration(
+            replicas=before.replicas,
+            isr=before.isr if record.isr is None else tuple(map(BrokerId, record.isr)),
+            leader=BrokerId(record.leader) if led_anew else before.leader,
+            leader_epoch=LeaderEpoch(before.leader_epoch + led_anew),
+            partition_epoch=PartitionEpoch(before.partition_epoch + 1),
+        )
+        return partition
+
+
+_NO_CONFIG = TopicConfig()
+
+
+def topic_config_records(topic: str, config: TopicConfig) -> list[ConfigRecord]:
+    """Return the records that give `topic` the settings of `config` that differ from none."""
+    return [
+        ConfigRecord(resource_name=topic, name=name, value=_setting_text(value))
+        for name, value in _settings(config).items()
+    ]
+
+
+def _settings(config: TopicConfig) -> dict[str, object]:
+    """Return the settings of `config`, by Kafka's names, that are not the default."""
+    settings = msgspec.to_builtins(config)
+    defaults = msgspec.to_builtins(_NO_CONFIG)
+    return {name: value for name, value in settings.items() if value != defaults[name]}
+
+
+def _setting_text(value: object) -> str:
+    """Return a setting's value as Kafka writes it: `true`, not `True`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,60 @@
+"""The controller's node: puts a ControllerCore on a Host and carries out what it asks for."""
+
+from cluster.controller.core import ControllerCore
+from cluster.host import Host, IncomingRequest
+from cluster.keyed_timers import KeyedTimers
+from cluster.runtime import ClusterStatus, PartitionStatus
+from cluster.spec import ClusterSpec, ControllerSpec
+from partition_log.log import PartitionLog
+from protocol.effects import Result
+from protocol.errors import SimulationError
+from protocol.ids import METADATA_PARTITION, BrokerId
+
+
+class ControllerNode:
+    """One incarnation of a controller."""
+
+    def __init__(self, host: Host, cluster: ClusterSpec, spec: ControllerSpec) -> None:
+        self._host = host
+        self._core = ControllerCore(
+            controller_id=BrokerId(spec.node_id),
+            cluster=cluster,
+            log=PartitionLog(METADATA_PARTITION, host.storage.log(METADATA_PARTITION)),
+        )
+        self._timers = KeyedTimers(host, self._timer_fired)
+
+    def start(self) -> None:
+        """Replay the metadata log and begin to serve."""
+        self._carry_out(self._core.start(self._host.now_us()))
+        self._host.serve(self._handle)
+
+    def report(self, status: ClusterStatus) -> None:
+        """Write which brokers are fenced, and every partition, into `status`."""
+        image = self._core.image
+        for broker in image.brokers.values():
+            status.brokers_fenced[broker.broker_id] = broker.fenced
+        for name, partition in image.partitions():
+            status.partitions[name] = PartitionStatus(
+                leader=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replicas=partition.replicas,
+                isr=partition.isr,
+            )
+
+    def _handle(self, request: IncomingRequest) -> None:
+        self._carry_out(
+            self._core.handle(request.request_id, request.envelope, self._host.now_us())
+        )
+
+    def _timer_fired(self, key: str) -> None:
+        self._carry_out(self._core.timer_fired(key, self._host.now_us()))
+
+    def _carry_out(self, result: Result) -> None:
+        host = self._host
+        for event in result.trace:
+            host.trace(event)
+        self._timers.apply(result.timers)
+        if result.appends or result.sends:
+            raise SimulationError("a controller writes its own log and sends nothing by itself")
+        for reply in result.replies:
+            host.reply(reply.request_id, reply.response)

@@ -1,0 +1,104 @@
+"""The records of `__cluster_metadata-0`, under KRaft's names: the controller's state is their log.
+
+Controller and brokers replay the same records into a MetadataImage, each at its own pace. Epochs
+of partitions are not written: replaying a change counts them up, as in KRaft.
+Source: Kafka's metadata record schemas; DEVIATION: topics are named, they have no UUID.
+"""
+
+import msgspec
+
+from protocol.record_batch import Record
+
+NO_LEADER = -1
+"""`leader` of a partition that nobody leads."""
+NO_LEADER_CHANGE = -2
+"""`leader` of a PartitionChangeRecord that leaves leader and leader epoch as they are."""
+
+
+class RegisterBrokerRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """A broker's incarnation registered. It replaces whatever was registered under the id."""
+
+    broker_id: int
+    incarnation_id: int
+    broker_epoch: int
+    host: str
+    port: int
+    rack: str | None = None
+    fenced: bool = True
+
+
+class BrokerRegistrationChangeRecord(
+    msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True
+):
+    """A registered broker was fenced or unfenced, or began a controlled shutdown.
+
+    None leaves what is registered.
+    """
+
+    broker_id: int
+    broker_epoch: int
+    fenced: bool | None = None
+    in_controlled_shutdown: bool | None = None
+
+
+class TopicRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """A topic was created; its partitions follow in PartitionRecords of the same batch."""
+
+    name: str
+
+
+class ConfigRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """A setting of a topic, by Kafka's name and as text. `value` None removes it."""
+
+    resource_name: str
+    name: str
+    value: str | None
+
+
+class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """A partition with everything about it. `replicas` is in assignment order."""
+
+    topic: str
+    partition_id: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+
+
+class PartitionChangeRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """A partition got another leader or ISR. None and NO_LEADER_CHANGE leave what is there."""
+
+    topic: str
+    partition_id: int
+    isr: tuple[int, ...] | None = None
+    leader: int = NO_LEADER_CHANGE
+
+
+MetadataRecord = (
+    RegisterBrokerRecord
+    | BrokerRegistrationChangeRecord
+    | TopicRecord
+    | ConfigRecord
+    | PartitionRecord
+    | PartitionChangeRecord
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[MetadataRecord] = msgspec.msgpack.Decoder(MetadataRecord)
+
+
+def encode_metadata_record(record: MetadataRecord) -> Record:
+    """Return `record` as it stands in the metadata log: a value without a key."""
+    return Record(key=None, value=_encoder.encode(record))
+
+
+def decode_metadata_record(record: Record) -> MetadataRecord:
+    """Return the metadata record that `record` carries.
+
+    Raises: msgspec.MsgspecError if its value is missing or is no metadata record.
+    """
+    if record.value is None:
+        raise msgspec.ValidationError("a metadata record has a value")
+    return _decoder.decode(record.value)
