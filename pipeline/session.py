@@ -1,0 +1,140 @@
+"""Spark sessions: quiet, local by default, leaving nothing in the working directory.
+
+Spark is imported only when a session is made: whoever reads a summary's types needs no Java.
+"""
+
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.java import JavaProblem, find_java
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
+    from pyspark.sql import SparkSession
+
+LOCAL_MASTER = "local[2]"
+_JVM_EXIT_S = 20
+LOCAL_SHUFFLE_PARTITIONS = 2
+"""A run has some 100,000 rows: more partitions only cost their scheduling."""
+
+_QUIET_LOGGING = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = spark %p %c{1}: %m%n
+logger.shutdown.name = org.apache.spark.util.ShutdownHookManager
+logger.shutdown.level = off
+"""
+
+
+class JavaMissing(Exception):
+    """There is no Java for Spark; says what was found and what to install."""
+
+    def __init__(self, problem: JavaProblem) -> None:
+        super().__init__(f"Spark cannot start: {problem.found}. {problem.advice}")
+        self.problem = problem
+
+
+class SparkStartError(Exception):
+    """Spark's JVM did not start; says what it printed."""
+
+
+@contextmanager
+def spark_session(master: str | None = None, *, name: str = "coordlab") -> Iterator["SparkSession"]:
+    """Open a Spark session on `master` (None: on this machine) and end it, its JVM included.
+
+    A local session listens on the loopback address only. Everything that Spark writes while it
+    works (shuffles, native libraries, its own log) goes to a temporary folder that is removed.
+    Raises: JavaMissing; SparkStartError, with what the JVM said.
+    """
+    java = find_java()
+    if isinstance(java, JavaProblem):
+        raise JavaMissing(java)
+    with tempfile.TemporaryDirectory(prefix="coordlab-spark-", ignore_cleanup_errors=True) as temp:
+        settings = _settings(master or LOCAL_MASTER, name, Path(temp))
+        with _jvm(settings, Path(temp) / "jvm.log") as gateway:
+            yield from _session(settings, gateway)
+
+
+def _settings(master: str, name: str, temp: Path) -> dict[str, str]:
+    """Return Spark's settings for a session whose files all lie in `temp`."""
+    logging = temp / "log4j2.properties"
+    logging.write_text(_QUIET_LOGGING)
+    settings = {
+        "spark.master": master,
+        "spark.app.name": name,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": (temp / "warehouse").as_uri(),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.extraJavaOptions": (
+            f"-Dlog4j2.configurationFile={logging.as_uri()} -Djava.io.tmpdir={temp}"
+        ),
+    }
+    if master.startswith("local"):
+        settings |= {
+            "spark.local.dir": str(temp),
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str(LOCAL_SHUFFLE_PARTITIONS),
+        }
+    return settings
+
+
+@contextmanager
+def _jvm(settings: dict[str, str], log: Path) -> Iterator["JavaGateway"]:
+    """Start a JVM that writes to `log` instead of the terminal, and end it at the end.
+
+    PySpark by itself starts one JVM per process, lets it print on our terminal and keeps it.
+    """
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - see the module docstring
+    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    with log.open("wb") as output:
+        try:
+            gateway = launch_gateway(conf, {"stdout": output, "stderr": output})
+        except PySparkRuntimeError as error:
+            said = log.read_text(errors="replace").strip()
+            raise SparkStartError(f"Spark's JVM did not start: {said or error}") from error
+        try:
+            yield gateway
+        finally:
+            gateway.shutdown()
+            # The class remembers the gateway; the next session must not find the dead one.
+            SparkContext._gateway = None
+            SparkContext._jvm = None
+            _end(gateway.proc)
+
+
+def _end(process: "subprocess.Popen[bytes] | None") -> None:
+    """End the JVM as PySpark's launcher means it: it exits when its standard input closes."""
+    if process is None or process.stdin is None:
+        return
+    process.stdin.close()
+    try:
+        process.wait(_JVM_EXIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _session(settings: dict[str, str], gateway: "JavaGateway") -> Iterator["SparkSession"]:
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - see the module docstring
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    conf = SparkConf(_jvm=gateway.jvm).setAll(list(settings.items()))
+    context = SparkContext(conf=conf, gateway=gateway)
+    try:
+        yield SparkSession(context)
+    finally:
+        context.stop()
