@@ -1,0 +1,363 @@
+"""VirtualLoop: an asyncio event loop whose clock jumps to the next event.
+
+Time is an integer count of microseconds. Whatever is due at one instant runs in the order in which
+it was scheduled: timers for that instant first, in the order of their sequence numbers, then what
+they and their successors scheduled for now. Nothing else decides the order, so the same callbacks
+give the same run.
+
+Two ways in: asyncio's own methods, with contexts and cancellable handles, for tasks and futures;
+and a lean one (`post`, `post_at`, `call_at_us`) for the runtime's frames and timers. Sockets,
+threads and subprocesses raise NotImplementedError, as everywhere in AbstractEventLoop.
+An exception from a callback leaves `run_*` at once: nothing is logged and swallowed. Prior art,
+measured: shared/reference/SIMULATION.md 2.1 (a BaseEventLoop subclass has 0.3 of this one's speed,
+and its ties are not FIFO).
+"""
+
+import asyncio
+import contextvars
+import logging
+from asyncio import events
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from heapq import heappop, heappush
+from typing import Any, TypeVar, TypeVarTuple
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+MAX_EVENTS_PER_INSTANT = 1_000_000
+"""An instant with more events than this never ends: somebody reschedules for now for ever."""
+
+
+class Deadlock(RuntimeError):
+    """Nothing is ready and no timer is armed, yet what is waited for is not done."""
+
+
+class InstantNeverEnds(RuntimeError):
+    """More than the allowed number of events happened without time passing."""
+
+
+class LoopTimer:
+    """A call at a virtual time that can be cancelled; made by VirtualLoop.call_at_us."""
+
+    __slots__ = ("_args", "_callback", "_cancelled")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[object, ...]) -> None:
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Forget the call; nothing happens if it was made."""
+        self._cancelled = True
+        self._args = ()
+
+    def _run(self) -> None:
+        self._callback(*self._args)
+
+
+class LoopHandle(asyncio.TimerHandle):
+    """asyncio's handle. It runs in a context and lets exceptions through."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[object, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: contextvars.Context | None,
+        when_us: int,
+    ) -> None:
+        # Not super().__init__: it asks the loop for its debug mode, at twice the price.
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = contextvars.copy_context() if context is None else context
+        self._source_traceback = None
+        self._repr = None
+        self._cancelled = False
+        self._scheduled = False
+        self._when = when_us / 1e6
+
+    def cancel(self) -> None:
+        """Forget the call."""
+        self._cancelled = True
+        self._args = ()
+
+    def _run(self) -> None:
+        self._context.run(self._callback, *self._args)
+
+
+_Entry = tuple[Callable[..., object], tuple[object, ...]] | tuple[LoopTimer | LoopHandle, None]
+"""A callback with its arguments, or (arguments None) a handle that may have been cancelled."""
+
+
+class VirtualLoop(asyncio.AbstractEventLoop):
+    """An event loop in virtual time: one thread, no input or output, first in first out.
+
+    Invariant: the heap holds only times later than now; everything for now stands in the queue.
+    """
+
+    def __init__(self, *, max_events_per_instant: int = MAX_EVENTS_PER_INSTANT) -> None:
+        self._now_us = 0
+        self._sequence = 0
+        self._ready: deque[Any] = deque()
+        """Shape: _Entry each."""
+        self._heap: list[tuple[int, int, Any, Any]] = []
+        """Shape: (when_us, sequence, *_Entry): tuples of plain ints compare without Python code."""
+        self._max_events_per_instant = max_events_per_instant
+        self._stopping = False
+        self._interrupted = False
+        self._running = False
+        self._closed = False
+        self.events_run = 0
+        """Callbacks run so far, cancelled ones included."""
+
+    # -- the lean way in --------------------------------------------------------------------
+
+    def now_us(self) -> int:
+        """Return microseconds of virtual time since the loop was made."""
+        return self._now_us
+
+    def post(self, callback: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Call `callback(*args)` at this instant, after everything that is ready."""
+        self._ready.append((callback, args))
+
+    def post_at(self, when_us: int, callback: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Call `callback(*args)` at `when_us`, or at this instant if that has passed."""
+        if when_us <= self._now_us:
+            self._ready.append((callback, args))
+        else:
+            self._sequence += 1
+            heappush(self._heap, (when_us, self._sequence, callback, args))
+
+    def call_at_us(self, when_us: int, callback: Callable[[*Ts], object], *args: *Ts) -> LoopTimer:
+        """Call `callback(*args)` at `when_us` as `post_at` does, unless cancelled before."""
+        timer = LoopTimer(callback, args)
+        self.schedule(when_us, timer)
+        return timer
+
+    def schedule(self, when_us: int, handle: LoopTimer | LoopHandle) -> None:
+        """Run `handle` at `when_us`, or at this instant if that has passed."""
+        if when_us <= self._now_us:
+            self._ready.append((handle, None))
+        else:
+            self._sequence += 1
+            heappush(self._heap, (when_us, self._sequence, handle, None))
+
+    def discard(self, context: contextvars.Context) -> None:
+        """Forget every ready callback that would run in `context`.
+
+        A node's tasks share one context of their own: this keeps those that were about to take a
+        step at the instant of its crash from taking it.
+        """
+        for handle, args in self._ready:
+            if args is None and isinstance(handle, LoopHandle) and handle._context is context:
+                handle.cancel()
+
+    # -- asyncio's way in -------------------------------------------------------------------
+
+    def time(self) -> float:
+        """Return seconds of virtual time since the loop was made."""
+        return self._now_us / 1e6
+
+    def call_soon(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        """Call `callback(*args)` at this instant, after everything that is ready."""
+        handle = LoopHandle(callback, args, self, context, self._now_us)
+        self._ready.append((handle, None))
+        return handle
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Call `callback(*args)` after `delay` seconds, rounded to a microsecond."""
+        when_us = self._now_us + round(delay * 1e6)
+        handle = LoopHandle(callback, args, self, context, when_us)
+        self.schedule(when_us, handle)
+        return handle
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Call `callback(*args)` at `when` seconds, rounded to a microsecond."""
+        when_us = round(when * 1e6)
+        handle = LoopHandle(callback, args, self, context, when_us)
+        self.schedule(when_us, handle)
+        return handle
+
+    def create_future(self) -> "asyncio.Future[Any]":
+        """Return a future of this loop."""
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self,
+        coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
+        *,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
+    ) -> "asyncio.Task[T]":
+        """Run a coroutine as a task. It has no number: asyncio counts them for all loops."""
+        return asyncio.Task(coro, loop=self, name=name or "task", context=context)
+
+    # -- running ----------------------------------------------------------------------------
+
+    def run_until_complete(self, future: Generator[Any, None, T] | Awaitable[T]) -> T:
+        """Run until `future` is done and return its result.
+
+        Raises: what the future or a callback raises; Deadlock; InstantNeverEnds;
+            KeyboardInterrupt. The loop may be run again after any of them: what was scheduled
+            is still there.
+        """
+        # typeshed's ensure_future leaves out the generators that its loops take.
+        task = asyncio.ensure_future(future, loop=self)  # type: ignore[arg-type]
+        task.add_done_callback(self._stop_when_done)
+        try:
+            self._run(until_us=None)
+        finally:
+            task.remove_done_callback(self._stop_when_done)
+        if not task.done():
+            raise RuntimeError("the loop was stopped before the future was done")
+        return task.result()
+
+    def run_until_us(self, until_us: int) -> None:
+        """Run everything due up to and at `until_us`, and leave the clock there.
+
+        Raises: what a callback raises, InstantNeverEnds; never Deadlock.
+        """
+        self._run(until_us=until_us)
+
+    def run_forever(self) -> None:
+        """Run until `stop` is called. Raises: as run_until_complete."""
+        self._run(until_us=None)
+
+    def stop(self) -> None:
+        """Leave the running `run_*` once what is ready now has run."""
+        self._stopping = True
+
+    def interrupt(self) -> None:
+        """Make the running `run_*` raise KeyboardInterrupt, between two callbacks.
+
+        For a signal handler: the interpreter's own KeyboardInterrupt would hit a node in the
+        middle of a step and leave it half changed.
+        """
+        self._interrupted = True
+        self._stopping = True
+
+    def is_running(self) -> bool:
+        """Whether some `run_*` is active."""
+        return self._running
+
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def close(self) -> None:
+        """Forget everything that is scheduled."""
+        if self._running:
+            raise RuntimeError("a running loop cannot be closed")
+        self._ready.clear()
+        self._heap.clear()
+        self._closed = True
+
+    def get_debug(self) -> bool:
+        """Return False: asyncio's debug mode reads the real clock."""
+        return False
+
+    async def shutdown_asyncgens(self) -> None:
+        """Do nothing: asynchronous generators are not tracked."""
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Do nothing: there is no executor."""
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Log what asyncio's objects say when they are collected with an unseen exception."""
+        logging.getLogger("asyncio").error(
+            "%s", context.get("message"), exc_info=context.get("exception")
+        )
+
+    def _stop_when_done(self, _future: "asyncio.Future[Any]") -> None:
+        self._stopping = True
+
+    def _run(self, *, until_us: int | None) -> None:
+        if self._closed:
+            raise RuntimeError("the loop is closed")
+        if events._get_running_loop() is not None:
+            raise RuntimeError("another event loop is running in this thread")
+        self._running = True
+        self._stopping = False
+        events._set_running_loop(self)
+        try:
+            self._turn(until_us)
+            if self._interrupted:
+                raise KeyboardInterrupt
+        finally:
+            self._interrupted = False
+            self._running = False
+            events._set_running_loop(None)
+
+    def _turn(self, until_us: int | None) -> None:
+        ready, heap = self._ready, self._heap
+        next_ready = ready.popleft
+        allowed = self._max_events_per_instant
+        while not self._stopping:
+            if ready:
+                # What these callbacks add runs in the next round: one check a round is enough.
+                count = len(ready)
+                self.events_run += count
+                allowed -= count
+                if allowed < 0:
+                    raise self._instant_never_ends()
+                for _ in range(count):
+                    callback, args = next_ready()
+                    if args is not None:
+                        callback(*args)
+                    elif not callback._cancelled:
+                        callback._run()
+                continue
+            if not heap:
+                if until_us is None:
+                    raise Deadlock(f"at {self._now_us} us nothing is ready and no timer is armed")
+                break
+            entry = heappop(heap)
+            when_us, _, callback, args = entry
+            if args is None and callback._cancelled:
+                continue
+            if until_us is not None and when_us > until_us:
+                heappush(heap, entry)
+                break
+            self._now_us = when_us
+            allowed = self._max_events_per_instant
+            if heap and heap[0][0] == when_us:
+                ready.append((callback, args))
+                while heap and heap[0][0] == when_us:
+                    ready.append(heappop(heap)[2:])
+                continue
+            self.events_run += 1
+            if args is not None:
+                callback(*args)
+            else:
+                callback._run()
+        if until_us is not None and not self._stopping:
+            self._now_us = max(self._now_us, until_us)
+
+    def _instant_never_ends(self) -> InstantNeverEnds:
+        callback, args = self._ready[0]
+        target = callback if args is not None else callback._callback
+        name = getattr(target, "__qualname__", type(target).__name__)
+        return InstantNeverEnds(
+            f"more than {self._max_events_per_instant} events at {self._now_us} us; next is {name}"
+        )
