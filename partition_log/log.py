@@ -4,9 +4,13 @@ Owns the offsets (log start, log end, high watermark) and the leader epoch cache
 leads or follows: `replica` decides what may be appended and how far the high watermark may go.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
+from partition_log.batches import build_batch, check_batch, place_batch
+from partition_log.epochs import EpochEntry, LeaderEpochCache
 from partition_log.storage import LogStorage
+from protocol.errors import ErrorCode, InvariantViolation, SimulationError
 from protocol.ids import LeaderEpoch, Offset, TopicPartition
 from protocol.record_batch import Record, RecordBatch
 
@@ -14,24 +18,52 @@ from protocol.record_batch import Record, RecordBatch
 class PartitionLog:
     """A partition's batches on their storage. Opening it is the recovery after a restart.
 
-    Invariant: log_start_offset <= high_watermark <= log_end_offset.
-    Attributes, to read only: `topic_partition`, `log_start_offset`, `log_end_offset`,
-    `high_watermark`, `epochs` (LeaderEpochCache), `size_in_bytes`.
+    Invariant: log_start_offset <= high_watermark <= log_end_offset; batches are contiguous from
+    one to the other, and their leader epochs never fall.
+    Attributes, to read only: `topic_partition`, `storage`, `log_start_offset`, `log_end_offset`,
+    `high_watermark`, `epochs` (LeaderEpochCache).
     """
+
+    __slots__ = (
+        "_base_offsets",
+        "epochs",
+        "high_watermark",
+        "log_end_offset",
+        "log_start_offset",
+        "storage",
+        "topic_partition",
+    )
 
     def __init__(
         self, topic_partition: TopicPartition, storage: LogStorage, *, high_watermark: int = 0
     ) -> None:
-        """Open the log; `high_watermark` is the checkpointed one, cut to what the log has."""
+        """Open the log; `high_watermark` is the checkpointed one, cut to what the log has.
+
+        Raises: InvariantViolation if the stored batches are not contiguous.
+        """
         self.topic_partition = topic_partition
-        self.log_start_offset = Offset(0)
-        self.log_end_offset = Offset(0)
-        self.high_watermark = Offset(high_watermark)
+        self.storage = storage
+        self.epochs = LeaderEpochCache()
+        # The storage's base offsets again, for bisect, which wants a list.
+        self._base_offsets: list[int] = []
+        self.log_start_offset = Offset(storage.base_offset(0) if len(storage) else 0)
+        self.log_end_offset = self.log_start_offset
+        for index in range(len(storage)):
+            batch = storage.batch(index)
+            if batch.base_offset != self.log_end_offset:
+                raise InvariantViolation(
+                    "contiguous log",
+                    f"{topic_partition}: stored batch {index} begins at {batch.base_offset}, "
+                    f"the one before ends at {self.log_end_offset}",
+                )
+            self._index(batch)
+        self.high_watermark = self.log_start_offset
+        self.update_high_watermark(high_watermark)
 
     @property
     def latest_epoch(self) -> LeaderEpoch:
-        """Leader epoch of the last batch or assigned start, -1 in an empty log."""
-        raise NotImplementedError
+        """Leader epoch of the last batch, or one assigned since; -1 where there is none."""
+        return self.epochs.latest_epoch
 
     def append_as_leader(
         self,
@@ -43,27 +75,140 @@ class PartitionLog:
         is_transactional: bool = False,
         is_control: bool = False,
     ) -> RecordBatch:
-        """Append `records` as one batch at the log end and return the batch."""
-        raise NotImplementedError
+        """Append `records` as one batch at the log end and return the batch.
+
+        Shape: `records` is non-empty.
+        Raises: SimulationError if there are no records or `leader_epoch` is below the latest.
+        Effects: written to the page cache; durability is `storage.flush`'s.
+        """
+        batch = build_batch(
+            records,
+            base_offset=self.log_end_offset,
+            leader_epoch=leader_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_transactional=is_transactional,
+            is_control=is_control,
+        )
+        self._append(batch)
+        return batch
 
     def append_batch_as_leader(self, batch: RecordBatch, *, leader_epoch: int) -> RecordBatch:
-        """Append a prebuilt batch with its offset and epoch set, and return it as appended."""
-        raise NotImplementedError
+        """Append a prebuilt, checked batch at the log end and return it as it was appended.
 
-    def append_as_follower(self, batches: Sequence[RecordBatch]) -> None:
-        """Append the leader's batches as they are."""
-        raise NotImplementedError
+        Raises: SimulationError if `leader_epoch` is below the latest.
+        Source: Kafka UnifiedLog.appendAsLeader. DEVIATION: no idempotence check.
+        """
+        placed = place_batch(batch, base_offset=self.log_end_offset, leader_epoch=leader_epoch)
+        self._append(placed)
+        return placed
+
+    def append_as_follower(self, batches: Sequence[RecordBatch]) -> ErrorCode:
+        """Append the leader's batches as they are: all of them, or with an error none.
+
+        Errors: CORRUPT_MESSAGE for a wrong CRC; UNKNOWN_SERVER_ERROR for batches that do not
+        continue this log, which Kafka's follower does not survive either
+        (UnexpectedAppendOffsetException): two logs then differ within one leader epoch.
+        """
+        expected_offset: int = self.log_end_offset
+        epoch: int = self.epochs.latest_epoch
+        for batch in batches:
+            error = check_batch(batch)
+            if error is not ErrorCode.NONE:
+                return error
+            if batch.base_offset != expected_offset or batch.partition_leader_epoch < epoch:
+                return ErrorCode.UNKNOWN_SERVER_ERROR
+            expected_offset = batch.next_offset
+            epoch = batch.partition_leader_epoch
+        for batch in batches:
+            self._append(batch)
+        return ErrorCode.NONE
 
     def read(
         self, offset: int, max_bytes: int, *, up_to: int, min_one_batch: bool = True
     ) -> tuple[RecordBatch, ...]:
         """Return the batches from the one that holds `offset` on, all of them below `up_to`.
 
-        Shape: `up_to` is `high_watermark` or `log_end_offset`; at most `max_bytes`, but one
-        batch at least if `min_one_batch`; empty at `up_to`.
+        Shape: `up_to` is `high_watermark` or `log_end_offset`; the first batch may begin before
+        `offset`; at most `max_bytes`, but one batch at least if `min_one_batch`; empty when
+        nothing lies between `offset` and `up_to`.
+        Raises: SimulationError if `offset` is outside the log: the caller answers that with
+        OFFSET_OUT_OF_RANGE.
         """
-        raise NotImplementedError
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise SimulationError(
+                f"{self.topic_partition}: read at {offset} outside "
+                f"[{self.log_start_offset}, {self.log_end_offset}]"
+            )
+        if offset >= up_to:
+            return ()
+        read_batch = self.storage.batch
+        found: list[RecordBatch] = []
+        bytes_left = max_bytes
+        first = bisect_right(self._base_offsets, offset) - 1
+        for index in range(first, bisect_left(self._base_offsets, up_to)):
+            batch = read_batch(index)
+            bytes_left -= batch.size_in_bytes
+            if batch.next_offset > up_to or (bytes_left < 0 and (found or not min_one_batch)):
+                break
+            found.append(batch)
+        return tuple(found)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEntry:
+        """Return the largest epoch up to `epoch` that this log knows, and where it ends."""
+        return self.epochs.end_offset_for_epoch(epoch, self.log_end_offset)
+
+    def assign_epoch_start(self, epoch: LeaderEpoch) -> None:
+        """Let leader epoch `epoch` begin at the log end."""
+        self.epochs.assign(epoch, self.log_end_offset)
 
     def truncate_to(self, offset: int) -> Offset:
-        """Forget everything from `offset` on and return the new log end."""
-        raise NotImplementedError
+        """Forget everything from `offset` on and return the new log end.
+
+        A batch that holds `offset` goes as a whole. The high watermark follows down, if need be:
+        that is data loss, and allowed (unclean election).
+        Raises: SimulationError if `offset` is before the log start.
+        Source: Kafka UnifiedLog.truncateTo.
+        """
+        if offset < self.log_start_offset:
+            raise SimulationError(
+                f"{self.topic_partition}: truncate to {offset} before the log start "
+                f"{self.log_start_offset}"
+            )
+        if offset < self.log_end_offset:
+            length = bisect_right(self._base_offsets, offset) - 1
+            new_end = self._base_offsets[length]
+            self.storage.truncate(length)
+            del self._base_offsets[length:]
+            self.log_end_offset = Offset(new_end)
+            self.high_watermark = min(self.high_watermark, self.log_end_offset)
+        # Also when no batch goes: a leader that wrote nothing left its epoch at the log end, where
+        # it would clash with what the next leader wrote there.
+        self.epochs.truncate_from_end(self.log_end_offset)
+        return self.log_end_offset
+
+    def update_high_watermark(self, offset: int) -> bool:
+        """Set the high watermark to `offset`, cut to the log; return whether it changed.
+
+        It may fall: a follower takes a new leader's, which may lag behind its own.
+        Source: Kafka UnifiedLog.updateHighWatermark.
+        """
+        clamped = Offset(max(self.log_start_offset, min(offset, self.log_end_offset)))
+        changed = clamped != self.high_watermark
+        self.high_watermark = clamped
+        return changed
+
+    def _append(self, batch: RecordBatch) -> None:
+        if batch.partition_leader_epoch < self.epochs.latest_epoch:
+            raise SimulationError(
+                f"{self.topic_partition}: append in epoch {batch.partition_leader_epoch}, "
+                f"the log is in {self.epochs.latest_epoch}"
+            )
+        self.storage.append(batch)
+        self._index(batch)
+
+    def _index(self, batch: RecordBatch) -> None:
+        if batch.partition_leader_epoch != self.epochs.latest_epoch:
+            self.epochs.assign(LeaderEpoch(batch.partition_leader_epoch), Offset(batch.base_offset))
+        self._base_offsets.append(batch.base_offset)
+        self.log_end_offset = Offset(batch.next_offset)

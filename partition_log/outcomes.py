@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from protocol.controller_messages import AlterPartitionPartitionData
 from protocol.errors import ErrorCode
-from protocol.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from protocol.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, PartitionEpoch
 from protocol.log_messages import PartitionData
 from protocol.trace import TraceEvent
+
+NO_OFFSET = Offset(-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +55,9 @@ class AppendInfo:
     """
 
     error: ErrorCode = ErrorCode.NONE
-    base_offset: Offset = Offset(-1)
-    next_offset: Offset = Offset(-1)
-    leader_epoch: LeaderEpoch = LeaderEpoch(-1)
+    base_offset: Offset = NO_OFFSET
+    next_offset: Offset = NO_OFFSET
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     new_high_watermark: Offset | None = None
     trace: tuple[TraceEvent, ...] = ()
 

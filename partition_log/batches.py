@@ -1,0 +1,111 @@
+"""Record batches: build one from records, check one, give one its place in a log.
+
+The CRC-32C covers everything but `base_offset` and `partition_leader_epoch`, as in Kafka's
+DefaultRecordBatch, so that a leader places a producer's batch without reading its payload.
+"""
+
+import struct
+
+import google_crc32c
+from msgspec.structs import replace
+
+from protocol.errors import ErrorCode, SimulationError
+from protocol.record_batch import Record, RecordBatch, encode_records
+
+_CRC_HEADER = struct.Struct(">iqqi??")
+"""Last offset delta, max timestamp, producer id, producer epoch, transactional, control."""
+
+
+def build_batch(
+    records: tuple[Record, ...],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    is_transactional: bool = False,
+    is_control: bool = False,
+) -> RecordBatch:
+    """Return a batch of `records` with its CRC.
+
+    Shape: `records` is non-empty. A producer leaves base offset and epoch to the leader.
+    Raises: SimulationError if there are no records.
+    """
+    if not records:
+        raise SimulationError("a batch needs one record at least")
+    max_timestamp_ms = records[0].timestamp_ms
+    for record in records:
+        max_timestamp_ms = max(max_timestamp_ms, record.timestamp_ms)
+    payload = encode_records(records)
+    last_offset_delta = len(records) - 1
+    header = _CRC_HEADER.pack(
+        last_offset_delta,
+        max_timestamp_ms,
+        producer_id,
+        producer_epoch,
+        is_transactional,
+        is_control,
+    )
+    return RecordBatch(
+        base_offset=base_offset,
+        partition_leader_epoch=leader_epoch,
+        last_offset_delta=last_offset_delta,
+        max_timestamp_ms=max_timestamp_ms,
+        records=payload,
+        crc=google_crc32c.extend(google_crc32c.value(header), payload),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=is_transactional,
+        is_control=is_control,
+    )
+
+
+def batch_crc(batch: RecordBatch) -> int:
+    """Return the CRC-32C that `batch` must carry.
+
+    Raises: struct.error if a field does not fit its width.
+    """
+    header = _CRC_HEADER.pack(
+        batch.last_offset_delta,
+        batch.max_timestamp_ms,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.is_transactional,
+        batch.is_control,
+    )
+    return int(google_crc32c.extend(google_crc32c.value(header), batch.records))
+
+
+def check_batch(batch: RecordBatch) -> ErrorCode:
+    """Return CORRUPT_MESSAGE if the CRC or the record count is wrong, else NONE."""
+    try:
+        crc = batch_crc(batch)
+    except struct.error:
+        return ErrorCode.CORRUPT_MESSAGE
+    if crc != batch.crc or batch.record_count < 1:
+        return ErrorCode.CORRUPT_MESSAGE
+    if payload_record_count(batch.records) != batch.record_count:
+        return ErrorCode.CORRUPT_MESSAGE
+    return ErrorCode.NONE
+
+
+def payload_record_count(payload: bytes) -> int:
+    """Return the number of records that a payload's MessagePack array header announces.
+
+    Returns -1 for bytes that are no array. Source: MessagePack specification, array formats.
+    """
+    if not payload:
+        return -1
+    marker = payload[0]
+    if marker & 0xF0 == 0x90:
+        return marker & 0x0F
+    if marker == 0xDC:
+        return int.from_bytes(payload[1:3], "big")
+    if marker == 0xDD:
+        return int.from_bytes(payload[1:5], "big")
+    return -1
+
+
+def place_batch(batch: RecordBatch, *, base_offset: int, leader_epoch: int) -> RecordBatch:
+    """Return `batch` at `base_offset` under `leader_epoch`; its CRC stays right."""
+    return replace(batch, base_offset=base_offset, partition_leader_epoch=leader_epoch)

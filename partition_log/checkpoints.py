@@ -1,0 +1,36 @@
+"""`replication-offset-checkpoint`: the high watermarks of a broker's partitions.
+
+Kafka's text form: version, number of entries, one line `topic partition offset` each. Source:
+Kafka `OffsetCheckpointFile`.
+"""
+
+from collections.abc import Iterable
+
+from protocol.errors import SimulationError
+from protocol.ids import Offset, TopicPartition
+
+REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"
+_VERSION = "0"
+_HEADER_LINES = 2
+
+
+def encode_offset_checkpoint(offsets: Iterable[tuple[TopicPartition, Offset]]) -> bytes:
+    """Return the content of a checkpoint file, one line for each partition in the given order."""
+    lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets]
+    return "\n".join([_VERSION, str(len(lines)), *lines, ""]).encode()
+
+
+def decode_offset_checkpoint(content: bytes) -> dict[TopicPartition, Offset]:
+    """Return the offsets in a checkpoint file.
+
+    Raises: SimulationError if it is no checkpoint of this version, or cut short: it is replaced
+    atomically, so only a bug leaves one behind.
+    """
+    lines = content.decode().splitlines()
+    if len(lines) < _HEADER_LINES or lines[0] != _VERSION or lines[1] != str(len(lines) - 2):
+        raise SimulationError(f"no offset checkpoint: {content[:80]!r}")
+    offsets = {}
+    for line in lines[_HEADER_LINES:]:
+        topic, partition, offset = line.rsplit(" ", 2)
+        offsets[TopicPartition(topic, int(partition))] = Offset(int(offset))
+    return offsets
