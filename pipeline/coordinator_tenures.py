@@ -1,0 +1,115 @@
+"""The table `coordinator_tenures`: who served which offsets partition in which epoch, and when."""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from pipeline.events import of_kind
+from pipeline.groups import is_offsets_partition
+from protocol.trace import TraceKind
+
+_KEY = ("run", "partition", "leader_epoch", "broker", "incarnation")
+
+
+def coordinator_tenures(events: DataFrame, runs: DataFrame) -> DataFrame:
+    """Follow each coordinator from the end of its load to its end.
+
+    A tenure ends when its broker unloads the partition, loads it again in a newer epoch, or dies.
+    A broker that is paused or cut off is still in office here: that is how two serve at once.
+    Input grain: one row per event; `runs`. Output grain: one row per run, offsets partition,
+    leader epoch and broker incarnation that served it (one per epoch, unless a broker came back
+    in the same epoch or something is wrong).
+    Columns: `run`, `partition`, `leader_epoch`, `broker`, `incarnation`; `start_us` (active),
+    `end_us`: microseconds on the run's clock; `end_reason` (unloaded | reloaded | killed |
+    stopped | run end); `overlap_us`: microseconds shared with other tenures of the partition, a
+    moment shared with two counting twice. Nulls: none.
+    """
+    ended = _with_end(_in_office(events), _deaths(events), runs)
+    other = ended.select(
+        "run",
+        "partition",
+        F.struct("leader_epoch", "broker", "incarnation").alias("other"),
+        F.col("start_us").alias("other_start_us"),
+        F.col("end_us").alias("other_end_us"),
+    )
+    shared = F.least("end_us", "other_end_us") - F.greatest("start_us", "other_start_us")
+    overlaps = (
+        ended.join(other, ["run", "partition"])
+        .where(F.struct("leader_epoch", "broker", "incarnation") != F.col("other"))
+        .groupBy(*_KEY)
+        .agg(F.sum(F.greatest(shared, F.lit(0))).alias("overlap_us"))
+    )
+    return ended.join(overlaps, list(_KEY), "left").select(
+        *_KEY,
+        "start_us",
+        "end_us",
+        "end_reason",
+        F.coalesce("overlap_us", F.lit(0)).cast("long").alias("overlap_us"),
+    )
+
+
+def _in_office(events: DataFrame) -> DataFrame:
+    """One row per finished load, with what the same incarnation did to the partition next."""
+    steps = of_kind(events, TraceKind.LOAD_COMPLETED, TraceKind.UNLOAD_COMPLETED)
+    then = Window.partitionBy("run", "node", "incarnation", "partition").orderBy("seq")
+    return (
+        steps.where(is_offsets_partition())
+        .withColumn("next_us", F.lead("time_us").over(then))
+        .withColumn("next_kind", F.lead("kind").over(then))
+        .where(F.col("kind") == TraceKind.LOAD_COMPLETED.value)
+        .select(
+            "run",
+            "partition",
+            "leader_epoch",
+            F.col("node").alias("broker"),
+            "incarnation",
+            F.col("time_us").alias("start_us"),
+            "next_us",
+            "next_kind",
+        )
+    )
+
+
+def _deaths(events: DataFrame) -> DataFrame:
+    """One row per end of a process; a start of a newer incarnation proves that the older ended."""
+    rows = of_kind(events, TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED, TraceKind.NODE_STARTED)
+    started = F.col("kind") == TraceKind.NODE_STARTED.value
+    stopped = F.col("kind") == TraceKind.NODE_STOPPED.value
+    return rows.select(
+        "run",
+        # NODE_KILLED is written by the run about its victim, the others by the node itself.
+        F.when(started | stopped, F.col("node")).otherwise(F.col("peer")).alias("broker"),
+        F.col("time_us").alias("died_us"),
+        F.when(stopped, F.lit("stopped")).otherwise(F.lit("killed")).alias("died_by"),
+        F.when(started, F.col("incarnation")).alias("successor"),
+    )
+
+
+def _with_end(tenures: DataFrame, deaths: DataFrame, runs: DataFrame) -> DataFrame:
+    """Give each tenure the earliest of its possible ends."""
+    in_its_life = F.col("died_us") >= F.col("start_us")
+    its_own = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
+    ends = (
+        tenures.join(deaths, ["run", "broker"], "left")
+        .groupBy(*_KEY, "start_us", "next_us", "next_kind")
+        .agg(F.min(F.when(in_its_life & its_own, F.struct("died_us", "died_by"))).alias("death"))
+        .join(F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us"))), "run")
+    )
+    unloaded = F.when(
+        F.col("next_kind") == TraceKind.UNLOAD_COMPLETED.value, F.lit("unloaded")
+    ).otherwise(F.lit("reloaded"))
+    end = F.least(
+        _end(F.col("next_us"), unloaded),
+        _end(F.col("death.died_us"), F.col("death.died_by")),
+        _end(F.col("run_end_us"), F.lit("run end")),
+    )
+    return ends.withColumn("end", end).select(
+        *_KEY,
+        "start_us",
+        F.greatest("start_us", "end.at_us").alias("end_us"),
+        F.col("end.why").alias("end_reason"),
+    )
+
+
+def _end(at_us: Column, why: Column) -> Column:
+    """Return a possible end, null if it did not happen; the earliest is the least of several."""
+    return F.when(at_us.isNotNull(), F.struct(at_us.alias("at_us"), why.alias("why")))
