@@ -1,0 +1,328 @@
+"""TCP links: order, what a listener refuses and survives, and how an end is noticed."""
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+
+from cluster import tcp
+from cluster.frames import CloseFrame, Frame
+from cluster.tcp import LINK_VERSION, Hello, ProcessAddress, Transport, TransportEvents
+from protocol.errors import SimulationError
+from protocol.ids import Incarnation, NodeName
+
+TOKEN = "secret"
+LOOPBACK = "127.0.0.1"
+A, B = NodeName("node-a"), NodeName("node-b")
+
+
+@dataclass
+class Peer:
+    """A Transport that writes down what it is told."""
+
+    name: str
+    token: str = TOKEN
+    max_frame_bytes: int = 1_000
+    frames: list[Frame] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    story: list[str] = field(default_factory=list)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.transport = Transport(
+            process_id=self.name,
+            token=self.token,
+            events=TransportEvents(
+                on_frame=self.on_frame,
+                on_peer_lost=self.on_lost,
+                on_refused=self.on_refused,
+                before_write=lambda: None,
+            ),
+            nodes=lambda: ((NodeName(self.name), Incarnation(0)),),
+            max_frame_bytes=self.max_frame_bytes,
+        )
+
+    def on_frame(self, frame: Frame) -> None:
+        self.frames.append(frame)
+        self.story.append("frame")
+        self.changed.set()
+
+    def on_lost(self, process_id: str, nodes: tuple[NodeName, ...]) -> None:
+        self.lost.append(process_id)
+        self.story.append("lost")
+        self.changed.set()
+
+    def on_refused(self, caller: str, reason: str) -> None:
+        self.refused.append(reason)
+        self.changed.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until `condition` holds; it is looked at whenever something was written down."""
+        async with asyncio.timeout(10):
+            while not condition():
+                self.changed.clear()
+                await self.changed.wait()
+
+
+@dataclass
+class Pair:
+    """Two transports that listen, and their addresses."""
+
+    a: Peer
+    b: Peer
+    to_a: ProcessAddress
+    to_b: ProcessAddress
+
+
+def with_pair(body: Callable[[Pair], Awaitable[None]], *, token_of_b: str = TOKEN) -> None:
+    """Run `body` with two listening transports and end them."""
+
+    async def main() -> None:
+        a, b = Peer("a"), Peer("b", token=token_of_b)
+        pair = Pair(a, b, await a.transport.listen(LOOPBACK), await b.transport.listen(LOOPBACK))
+        try:
+            await body(pair)
+        finally:
+            await a.transport.close()
+            await b.transport.close()
+
+    asyncio.run(main())
+
+
+def frame(number: int, *, reason: str = "") -> CloseFrame:
+    return CloseFrame(source=A, destination=B, connection_id=number, by_client=True, reason=reason)
+
+
+def packed(message: object) -> bytes:
+    payload = msgspec.msgpack.encode(message)
+    return struct.pack(">I", len(payload)) + payload
+
+
+def hello(*, token: str = TOKEN, target: str = "b", version: int = LINK_VERSION) -> bytes:
+    return packed(
+        Hello(version=version, token=token, process_id="raw", target_process_id=target, nodes=())
+    )
+
+
+async def raw_call(address: ProcessAddress, data: bytes) -> None:
+    """Send raw bytes and wait until the listener hangs up."""
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    writer.write(data)
+    async with asyncio.timeout(10):
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b"", "a listener says nothing to a caller"
+    writer.close()
+
+
+async def still_serves(pair: Pair) -> None:
+    """Check that b goes on taking frames from a."""
+    before = len(pair.b.frames)
+    pair.a.transport.send(pair.to_b, frame(before))
+    await pair.b.until(lambda: len(pair.b.frames) == before + 1)
+
+
+def test_link_frames_sent_while_dialing_and_after_arrive_in_order() -> None:
+    """The order of one sender's frames is the socket's, whenever they were sent."""
+
+    async def body(pair: Pair) -> None:
+        for number in range(500):
+            pair.a.transport.send(pair.to_b, frame(number))
+            if number % 50 == 0:
+                await asyncio.sleep(0)
+        await pair.b.until(lambda: len(pair.b.frames) == 500)
+        assert pair.b.frames == [frame(number) for number in range(500)]
+
+    with_pair(body)
+
+
+def test_link_dialed_by_both_at_once_carries_both_directions() -> None:
+    """Two brokers fetch from each other from the first moment on."""
+
+    async def body(pair: Pair) -> None:
+        for number in range(100):
+            pair.a.transport.send(pair.to_b, frame(number))
+            pair.b.transport.send(pair.to_a, frame(number))
+        await pair.b.until(lambda: len(pair.b.frames) == 100)
+        await pair.a.until(lambda: len(pair.a.frames) == 100)
+        assert pair.a.frames == pair.b.frames
+        assert pair.a.lost == pair.b.lost == []
+
+    with_pair(body)
+
+
+def test_listener_refuses_a_wrong_token_and_goes_on() -> None:
+    """Another run on the machine, or anybody else, must not get a frame in."""
+
+    async def body(pair: Pair) -> None:
+        await raw_call(pair.to_b, hello(token="guessed") + packed(frame(1)))
+        assert pair.b.refused == ["wrong token"]
+        assert pair.b.frames == []
+        await still_serves(pair)
+
+    with_pair(body)
+
+
+def test_listener_refuses_a_caller_that_looks_for_another_process() -> None:
+    """A port may be given to a new process while an old address is still around."""
+
+    async def body(pair: Pair) -> None:
+        await raw_call(pair.to_b, hello(target="b-of-yesterday"))
+        await raw_call(pair.to_b, hello(version=LINK_VERSION + 1))
+        assert pair.b.refused == [
+            "meant for process b-of-yesterday",
+            f"link version {LINK_VERSION + 1} instead of {LINK_VERSION}",
+        ]
+        await still_serves(pair)
+
+    with_pair(body)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        packed("a string"),
+        struct.pack(">I", 3) + b"\xc1\xc1\xc1",
+        packed(frame(1)),
+        hello() + struct.pack(">I", 5) + b"\xff" * 5,
+        hello() + packed(frame(1)) + packed({"no": "frame"}),
+    ],
+    ids=["http", "string", "garbage", "frame-before-hello", "garbage-after-hello", "map"],
+)
+def test_listener_refuses_bytes_that_are_no_frame_and_goes_on(data: bytes) -> None:
+    """Whatever knocks at the port, before or after the token, the node must live on."""
+
+    async def body(pair: Pair) -> None:
+        await raw_call(pair.to_b, data)
+        assert len(pair.b.refused) == 1
+        await still_serves(pair)
+
+    with_pair(body)
+
+
+def test_listener_refuses_a_frame_over_the_limit_and_goes_on() -> None:
+    """A length is believed only up to a limit; a stranger's only up to a small one."""
+
+    async def body(pair: Pair) -> None:
+        await raw_call(pair.to_b, hello() + struct.pack(">I", 1_001))
+        assert pair.b.refused == ["a frame of 1001 bytes, 1000 are allowed"]
+        assert pair.b.lost == ["raw"], "the caller had been welcome: its nodes are gone"
+        await raw_call(pair.to_b, struct.pack(">I", tcp.MAX_HELLO_BYTES + 1))
+        assert pair.b.refused[1:] == ["a frame of 65537 bytes, 65536 are allowed"]
+        await still_serves(pair)
+
+    with_pair(body)
+
+
+def test_listener_hangs_up_on_a_caller_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port scanner must not hold a socket of the node for ever."""
+    monkeypatch.setattr(tcp, "HELLO_TIMEOUT_S", 0.01)
+
+    async def body(pair: Pair) -> None:
+        await raw_call(pair.to_b, b"")
+        assert pair.b.refused == ["no Hello"]
+        await still_serves(pair)
+
+    with_pair(body)
+
+
+def test_sender_with_another_token_sees_its_peer_as_lost() -> None:
+    """The refused side must not wait for a timeout to learn that nobody talks to it."""
+
+    async def body(pair: Pair) -> None:
+        pair.a.transport.send(pair.to_b, frame(1))
+        await pair.a.until(lambda: bool(pair.a.lost))
+        assert pair.a.lost == ["b"]
+        assert pair.b.refused == ["wrong token"]
+
+    with_pair(body, token_of_b="other")
+
+
+def test_sender_to_a_port_where_nobody_listens_sees_its_peer_as_lost() -> None:
+    """A dead process's address refuses: clients are told at once, as by a kernel."""
+
+    async def body(pair: Pair) -> None:
+        await pair.b.transport.close()
+        pair.a.transport.send(pair.to_b, frame(1))
+        assert pair.a.lost == [], "never from within send"
+        await pair.a.until(lambda: bool(pair.a.lost))
+        assert pair.a.lost == ["b"]
+
+    with_pair(body)
+
+
+def test_link_that_ends_is_reported_once_at_both_ends_after_the_last_frame() -> None:
+    """What a process said before it died is heard before its death is."""
+
+    async def body(pair: Pair) -> None:
+        pair.a.transport.send(pair.to_b, frame(0))
+        await pair.b.until(lambda: len(pair.b.frames) == 1)
+        pair.b.transport.send(pair.to_a, frame(0))
+        await pair.a.until(lambda: len(pair.a.frames) == 1)
+        for number in range(1, 50):
+            pair.b.transport.send(pair.to_a, frame(number))
+        await pair.b.transport.close()
+        await pair.a.until(lambda: bool(pair.a.lost))
+        assert pair.a.story == ["frame"] * 50 + ["lost"]
+        pair.a.transport.send(pair.to_b, frame(1))
+        await pair.a.until(lambda: len(pair.a.lost) == 2)
+
+    with_pair(body)
+
+
+def test_link_dropped_by_one_side_comes_back_when_either_sends() -> None:
+    """A live process whose link broke is lost once, and reached again by the next frame."""
+
+    async def body(pair: Pair) -> None:
+        for _ in range(5):
+            pair.a.transport.send(pair.to_b, frame(0))
+            pair.b.transport.send(pair.to_a, frame(0))
+            await pair.b.until(lambda: pair.b.story[-1:] == ["frame"])
+            await pair.a.until(lambda: pair.a.story[-1:] == ["frame"])
+            pair.a.transport.drop("b")
+            assert pair.a.story[-1] == "lost"
+            await pair.b.until(lambda: pair.b.story[-1] == "lost")
+        assert len(pair.a.lost) == len(pair.b.lost) == 5
+
+    with_pair(body)
+
+
+def test_send_of_a_frame_over_the_limit_is_our_bug_and_spares_the_link() -> None:
+    """A node that makes such a frame is wrong; what others send must go on."""
+
+    async def body(pair: Pair) -> None:
+        pair.a.transport.send(pair.to_b, frame(1))
+        with pytest.raises(SimulationError, match="bytes, 1000 are allowed"):
+            pair.a.transport.send(pair.to_b, frame(2, reason="x" * 2_000))
+        pair.a.transport.send(pair.to_b, frame(3))
+        await pair.b.until(lambda: len(pair.b.frames) == 2)
+        assert pair.b.frames == [frame(1), frame(3)]
+
+    with_pair(body)
+
+
+def test_frames_that_waited_are_handed_on_after_timers_that_are_due() -> None:
+    """On resume after a pause, due timers fire first, then waiting messages: Kafka's danger.
+
+    The loop is held up, as SIGSTOP does, until both a frame and a timer are waiting.
+    """
+
+    async def body(pair: Pair) -> None:
+        pair.a.transport.send(pair.to_b, frame(0))
+        await pair.b.until(lambda: len(pair.b.frames) == 1)
+        loop = asyncio.get_running_loop()
+        due = loop.time() + 0.001
+        loop.call_at(due, pair.b.story.append, "timer")
+        pair.a.transport.send(pair.to_b, frame(1))
+        await asyncio.sleep(0)
+        while loop.time() <= due:
+            pass
+        await pair.b.until(lambda: len(pair.b.frames) == 2)
+        assert pair.b.story == ["frame", "timer", "frame"]
+
+    with_pair(body)
