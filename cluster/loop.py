@@ -20,7 +20,14 @@ from asyncio import events
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from heapq import heappop, heappush
-from typing import Any, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+
+if TYPE_CHECKING:
+    # For type checkers the methods that raise NotImplementedError are abstract, and a loop without
+    # them cannot be made; BaseEventLoop declares them. Nothing is inherited from it.
+    from asyncio import BaseEventLoop as _LoopInterface
+else:
+    from asyncio import AbstractEventLoop as _LoopInterface
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -93,7 +100,7 @@ _Entry = tuple[Callable[..., object], tuple[object, ...]] | tuple[LoopTimer | Lo
 """A callback with its arguments, or (arguments None) a handle that may have been cancelled."""
 
 
-class VirtualLoop(asyncio.AbstractEventLoop):
+class VirtualLoop(_LoopInterface):
     """An event loop in virtual time: one thread, no input or output, first in first out.
 
     Invariant: the heap holds only times later than now; everything for now stands in the queue.
@@ -207,11 +214,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self,
         coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
         *,
-        name: str | None = None,
+        name: object = None,
         context: contextvars.Context | None = None,
     ) -> "asyncio.Task[T]":
         """Run a coroutine as a task. It has no number: asyncio counts them for all loops."""
-        return asyncio.Task(coro, loop=self, name=name or "task", context=context)
+        return asyncio.Task(coro, loop=self, name=str(name or "task"), context=context)
 
     # -- running ----------------------------------------------------------------------------
 

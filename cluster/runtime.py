@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from protocol.errors import SimulationError
 from protocol.ids import BrokerId, NodeName, Offset, TopicPartition
 from protocol.trace import TraceEvent, TraceRow
 
@@ -141,3 +142,11 @@ class Runtime(ABC):
 
 class ClusterStartError(Exception):
     """A node could not be started; names the node and why."""
+
+
+class UnknownNode(SimulationError):
+    """A node was named that does not exist, or not in the state that was asked for."""
+
+
+class NodeTaskFailed(SimulationError):
+    """A node's task or callback died: our bug. The run is over; its trace says TASK_FAILED."""

@@ -1,0 +1,132 @@
+"""The virtual network: one directed link per pair of nodes, with latency, and refusals.
+
+Owns what a kernel and a cable do: frames arrive in order after a drawn latency, an open to a node
+that is not up is refused one round trip later, and a dead process's peers are told. It must not
+know what a connection is. Frames come from a host and go to the host that is up under the
+destination's name when they arrive.
+"""
+
+import random
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from cluster.frames import CloseFrame, Frame, OpenFrame
+from cluster.loop import VirtualLoop
+from cluster.randomness import stream
+from cluster.spec import LinkModel
+from protocol.ids import NodeName
+
+
+class Receiver(Protocol):
+    """What is up under a name: a live incarnation's host."""
+
+    name: NodeName
+
+    def receive(self, frame: Frame) -> None:
+        """Take a frame that arrived."""
+
+
+class Link:
+    """One direction between two nodes: its own random stream, first in first out.
+
+    Two draws a frame, whatever they decide, so that a frame's fate never shifts the next one's.
+    """
+
+    __slots__ = (
+        "_base_us",
+        "_jitter_us",
+        "_last_arrival_us",
+        "_random",
+        "_tail_one_in",
+        "_tail_us",
+    )
+
+    def __init__(self, model: LinkModel, rng: random.Random, *, cross_rack: bool) -> None:
+        self._base_us = model.base_us + (model.cross_rack_us if cross_rack else 0)
+        self._jitter_us = model.jitter_us
+        self._tail_us = model.tail_us if model.tail_one_in > 0 else 0
+        self._tail_one_in = model.tail_one_in
+        self._random = rng.random
+        self._last_arrival_us = 0
+
+    def arrival_us(self, now_us: int) -> int:
+        """Draw when a frame that leaves now arrives: never before one that left earlier."""
+        arrival_us = now_us + self._base_us + int(self._random() * self._jitter_us)
+        # Below 1 for one frame in `tail_one_in`, and evenly spread there.
+        tail = self._random() * self._tail_one_in
+        if tail < 1.0:
+            arrival_us += int(tail * self._tail_us)
+        if arrival_us < self._last_arrival_us:
+            return self._last_arrival_us
+        self._last_arrival_us = arrival_us
+        return arrival_us
+
+
+class VirtualNetwork:
+    """All links of a run and the hosts that are up."""
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        *,
+        seed: int,
+        model: LinkModel,
+        racks: Mapping[NodeName, str | None],
+        copy_messages: bool = False,
+    ) -> None:
+        self._loop = loop
+        self._seed = seed
+        self._model = model
+        self._racks = racks
+        self._links: dict[tuple[NodeName, NodeName], Link] = {}
+        self._up: dict[NodeName, Receiver] = {}
+        self._copy_messages = copy_messages
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder = msgspec.msgpack.Decoder(Frame)
+
+    def attach(self, host: Receiver) -> None:
+        """Deliver what arrives for the host's name to `host` from now on."""
+        self._up[host.name] = host
+
+    def detach(self, host: Receiver) -> None:
+        """Deliver nothing to `host` any more; another host of its name is not touched."""
+        if self._up.get(host.name) is host:
+            del self._up[host.name]
+
+    def transmit(self, frame: Frame) -> None:
+        """Put a frame on its link. What was sent stays on its way when the sender dies."""
+        key = (frame.source, frame.destination)
+        link = self._links.get(key)
+        if link is None:
+            link = self._links[key] = self._new_link(frame.source, frame.destination)
+        if self._copy_messages:
+            frame = self._decoder.decode(self._encoder.encode(frame))
+        loop = self._loop
+        loop.post_at(link.arrival_us(loop.now_us()), self._arrive, frame)
+
+    def _arrive(self, frame: Frame) -> None:
+        host = self._up.get(frame.destination)
+        if host is not None:
+            host.receive(frame)
+        elif isinstance(frame, OpenFrame):
+            # The machine is there, the process is not: its kernel answers with a reset. Other
+            # frames belong to connections whose end was announced when the process died.
+            self.transmit(
+                CloseFrame(
+                    source=frame.destination,
+                    destination=frame.source,
+                    connection_id=frame.connection_id,
+                    by_client=False,
+                    reason="connection refused",
+                )
+            )
+
+    def _new_link(self, source: NodeName, destination: NodeName) -> Link:
+        racks = (self._racks.get(source), self._racks.get(destination))
+        return Link(
+            self._model,
+            stream(self._seed, "link", source, destination),
+            cross_rack=None not in racks and racks[0] != racks[1],
+        )
