@@ -1,5 +1,7 @@
 """The replicated log of one partition: batches, leader epochs, high watermark, ISR.
 
 Pure state machines: no I/O but through Storage, no clock, no randomness. Reading order: `storage`,
-`batches`, `epochs`, `log`, `replica` (leader and follower of one partition), `invariants`.
+`memory_storage`, `batches`, `epochs`, `log`, `outcomes`, `follower_state`, `in_sync_replicas`,
+`fetching`, `replica` (leader and follower of one partition), `traces`, `checkpoints`,
+`invariants`.
 """

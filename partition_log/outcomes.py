@@ -1,4 +1,4 @@
-"""What the log and the replica state machine return: plain values, each built once and then read.
+"""What goes into a replica once, and what it returns: plain values, built once and then read.
 
 Nothing here acts: whoever hosts a Partition sends what a value proposes, wakes what a new high
 watermark completes, and hands the trace events to its Host.
@@ -13,6 +13,17 @@ from protocol.log_messages import PartitionData
 from protocol.trace import TraceEvent
 
 NO_OFFSET = Offset(-1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaConfig:
+    """The settings of one partition's replica, under Kafka's names, and its guard."""
+
+    min_insync_replicas: int = 1
+    replica_lag_time_max_ms: int = 30_000
+    message_max_bytes: int = 1_048_588
+    min_insync_check: bool = True
+    """Off: acks=all is taken, and the high watermark advances, below min.insync.replicas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,17 +1,17 @@
 """One replica of one partition, as leader or follower. Kafka's `cluster.Partition`.
 
-Owns who leads, the leader epoch and partition epoch, the ISR, and how far the high watermark may
-go. Inputs are metadata (make_leader, make_follower), appends, Fetches with their answers, and the
-answers to AlterPartition. It sends nothing and waits for nothing: see `outcomes` for what comes
-back. Source: BEHAVIOUR 6.1, Kafka 3.9 `Partition`.
+Owns who leads, in which leader and partition epoch. Inputs are metadata (make_leader,
+make_follower), appends, Fetches with their answers, and the answers to AlterPartition. It sends
+nothing and waits for nothing: `outcomes` says what comes back. `in_sync_replicas` knows how far
+the high watermark may go, `fetching` how two logs are brought together.
+Source: BEHAVIOUR 6.1, Kafka 3.9 `Partition`.
 """
 
 from collections.abc import Mapping
 
 from partition_log.batches import build_batch, check_batch
-from partition_log.fetching import find_divergence, read_for_fetch, truncation_offset
-from partition_log.follower_state import FollowerState
-from partition_log.leader_isr import LeaderIsr
+from partition_log.fetching import apply_fetched, find_divergence, read_for_fetch
+from partition_log.in_sync_replicas import InSyncReplicas
 from partition_log.log import PartitionLog
 from partition_log.outcomes import (
     AlterPartitionResult,
@@ -20,12 +20,12 @@ from partition_log.outcomes import (
     FollowerFetchResult,
     IsrProposal,
     LeadershipChange,
+    ReplicaConfig,
 )
-from protocol.config import BrokerConfig
+from partition_log.traces import became_follower, became_leader, high_watermark_moved
 from protocol.controller_messages import AlterPartitionPartitionResponse
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import (
-    CONSUMER_OFFSETS,
     NO_BROKER,
     NO_LEADER_EPOCH,
     BrokerEpoch,
@@ -34,17 +34,14 @@ from protocol.ids import (
     Offset,
     PartitionEpoch,
     TopicPartition,
-    broker_name,
 )
 from protocol.log_messages import EpochEndOffset, FetchPartition, PartitionData
 from protocol.record_batch import Record, RecordBatch
-from protocol.trace import TraceEvent, TraceKind
+from protocol.trace import TraceEvent
 
 ACKS_ALL = -1
 CONSUMER = -1
 """The replica id of a Fetch that comes from a consumer."""
-_US_PER_MS = 1_000
-_DEFAULT_MESSAGE_MAX_BYTES = BrokerConfig().message_max_bytes
 
 _GIVE_UP = frozenset(
     {
@@ -62,21 +59,14 @@ class Partition:
     """One replica of one partition, as leader or follower.
 
     Attributes, to read only: `topic_partition`, `broker_id`, `log`, `leader_id` (-1: nobody
-    leads), `leader_epoch` and `partition_epoch` (-1 before the first metadata), `replicas`,
-    `leader_epoch_start_offset` (the log end when this leader epoch began; -1 on a follower).
+    leads), `leader_epoch` and `partition_epoch` (-1 before the first metadata), `replicas`.
     """
 
     __slots__ = (
-        "_eligible",
-        "_followers",
-        "_isr",
-        "_lag_max_us",
-        "_message_max_bytes",
-        "_min_insync_check",
-        "_min_insync_replicas",
+        "_config",
+        "_in_sync",
         "broker_id",
         "leader_epoch",
-        "leader_epoch_start_offset",
         "leader_id",
         "log",
         "partition_epoch",
@@ -89,11 +79,7 @@ class Partition:
         topic_partition: TopicPartition,
         broker_id: BrokerId,
         log: PartitionLog,
-        *,
-        min_insync_replicas: int,
-        replica_lag_time_max_ms: int,
-        message_max_bytes: int = _DEFAULT_MESSAGE_MAX_BYTES,
-        min_insync_check: bool = True,
+        config: ReplicaConfig,
     ) -> None:
         self.topic_partition = topic_partition
         self.broker_id = broker_id
@@ -102,15 +88,8 @@ class Partition:
         self.leader_epoch = NO_LEADER_EPOCH
         self.partition_epoch = PartitionEpoch(-1)
         self.replicas: tuple[BrokerId, ...] = ()
-        self.leader_epoch_start_offset = Offset(-1)
-        self._isr = LeaderIsr()
-        # On the leader: the other replicas, in assignment order. Empty on a follower.
-        self._followers: dict[BrokerId, FollowerState] = {}
-        self._eligible: Mapping[BrokerId, BrokerEpoch] = {}
-        self._min_insync_replicas = min_insync_replicas
-        self._lag_max_us = replica_lag_time_max_ms * _US_PER_MS
-        self._message_max_bytes = message_max_bytes
-        self._min_insync_check = min_insync_check
+        self._config = config
+        self._in_sync = InSyncReplicas(broker_id, log, config)
 
     @property
     def is_leader(self) -> bool:
@@ -120,17 +99,17 @@ class Partition:
     @property
     def isr(self) -> tuple[BrokerId, ...]:
         """The committed ISR, as far as this replica knows."""
-        return self._isr.committed
+        return self._in_sync.committed
 
     @property
     def maximal_isr(self) -> tuple[BrokerId, ...]:
         """The committed ISR and the replicas being added by an AlterPartition in flight."""
-        return self._isr.maximal
+        return self._in_sync.maximal
 
     @property
     def isr_in_flight(self) -> IsrProposal | None:
         """The proposal that waits for its answer, None if there is none."""
-        return self._isr.in_flight
+        return self._in_sync.in_flight
 
     @property
     def high_watermark(self) -> Offset:
@@ -143,24 +122,30 @@ class Partition:
         return self.log.log_end_offset
 
     @property
+    def leader_epoch_start_offset(self) -> Offset:
+        """Log end when the leader epoch of this leader began; -1 on a follower."""
+        return self._in_sync.epoch_start_offset
+
+    @property
     def effective_min_isr(self) -> int:
         """`min.insync.replicas`, or the number of replicas if that is smaller."""
-        return min(self._min_insync_replicas, len(self.replicas))
+        return self._in_sync.effective_min_isr
 
     @property
     def is_under_min_isr(self) -> bool:
         """Whether the ISR is too small for acks=all; never with `min_insync_check` off."""
-        return self._min_insync_check and len(self._isr.committed) < self.effective_min_isr
+        return self._in_sync.is_under_min
 
     def follower_log_end_offset(self, broker_id: BrokerId) -> Offset:
         """Return what this leader knows of a follower's log end, -1 before its first Fetch.
 
         Raises: SimulationError if `broker_id` is none of its followers.
         """
-        follower = self._followers.get(broker_id)
+        follower = self._in_sync.followers.get(broker_id)
         if follower is None:
             raise SimulationError(
-                f"{self.topic_partition}: {broker_id} is no follower; {tuple(self._followers)} are"
+                f"{self.topic_partition}: {broker_id} is no follower, "
+                f"{tuple(self._in_sync.followers)} are"
             )
         return follower.log_end_offset
 
@@ -171,7 +156,7 @@ class Partition:
 
         Call it after each metadata delta that changes a broker. The mapping is kept, not copied.
         """
-        self._eligible = eligible
+        self._in_sync.update_eligible(eligible)
 
     def make_leader(
         self,
@@ -199,29 +184,18 @@ class Partition:
         is_new_leader = not self.is_leader
         is_new_leader_epoch = leader_epoch > self.leader_epoch
         self.replicas = replicas
-        self._isr.commit(isr)
-        self._followers = {
-            broker: self._followers.get(broker) or FollowerState()
-            for broker in replicas
-            if broker != self.broker_id
-        }
+        self.partition_epoch = PartitionEpoch(partition_epoch)
+        self.leader_id = self.broker_id
+        self._in_sync.assign(replicas, is_leader=True)
+        self._in_sync.commit(isr)
         trace: tuple[TraceEvent, ...] = ()
         if is_new_leader_epoch:
             self.leader_epoch = LeaderEpoch(leader_epoch)
-            self.leader_epoch_start_offset = self.log.log_end_offset
             self.log.assign_epoch_start(self.leader_epoch)
-            for broker, follower in self._followers.items():
-                follower.reset(
-                    now_us=now_us,
-                    leader_end_offset=self.leader_epoch_start_offset,
-                    is_new_leader=is_new_leader,
-                    is_in_isr=broker in isr,
-                )
-            trace = (self._event(TraceKind.BECAME_LEADER, offset=self.log.log_end_offset),)
-        self.partition_epoch = PartitionEpoch(partition_epoch)
-        self.leader_id = self.broker_id
+            self._in_sync.begin_epoch(is_new_leader=is_new_leader, now_us=now_us)
+            trace = (became_leader(self.log, self.leader_epoch),)
         # The ISR may be down to this replica: then nobody's Fetch will move the high watermark.
-        moved = self._maybe_increment_high_watermark(now_us)
+        moved = self._in_sync.maybe_increment_high_watermark(now_us)
         return LeadershipChange(
             is_new_leader_epoch=is_new_leader_epoch,
             new_high_watermark=self.log.high_watermark if moved else None,
@@ -249,18 +223,20 @@ class Partition:
         if partition_epoch < self.partition_epoch:
             return LeadershipChange(stale=True)
         is_new_leader_epoch = leader_epoch > self.leader_epoch
+        self.replicas = replicas
+        self.partition_epoch = PartitionEpoch(partition_epoch)
         self.leader_id = leader_id
         self.leader_epoch = LeaderEpoch(leader_epoch)
-        self.leader_epoch_start_offset = Offset(-1)
-        self.partition_epoch = PartitionEpoch(partition_epoch)
-        self.replicas = replicas
-        self._isr.commit(isr)
-        self._followers = {}
-        trace: tuple[TraceEvent, ...] = ()
-        if is_new_leader_epoch:
-            peer = broker_name(leader_id) if leader_id != NO_BROKER else ""
-            trace = (self._event(TraceKind.BECAME_FOLLOWER, peer=peer),)
-        return LeadershipChange(is_new_leader_epoch=is_new_leader_epoch, trace=trace)
+        self._in_sync.assign(replicas, is_leader=False)
+        self._in_sync.commit(isr)
+        return LeadershipChange(
+            is_new_leader_epoch=is_new_leader_epoch,
+            trace=(
+                (became_follower(self.log, self.leader_epoch, leader_id),)
+                if is_new_leader_epoch
+                else ()
+            ),
+        )
 
     # -- leader: appends --
 
@@ -313,7 +289,7 @@ class Partition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.log.high_watermark < required_offset:
             return None
-        if self._min_insync_check and len(self._isr.maximal) < self.effective_min_isr:
+        if self._in_sync.is_maximal_under_min:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 
@@ -350,7 +326,9 @@ class Partition:
         # the high watermark that it moves with its next Fetch.
         high_watermark = self.log.high_watermark
         if diverging is not None:
-            return FetchResult(data=self._partition_data(request, high_watermark, diverging))
+            return FetchResult(
+                data=self._fetch_data(request, high_watermark, diverging_epoch=diverging)
+            )
         records = read_for_fetch(
             self.log,
             request,
@@ -360,7 +338,7 @@ class Partition:
         )
         if isinstance(records, ErrorCode):
             return self._fetch_error(request, records)
-        data = self._partition_data(request, high_watermark, None, records)
+        data = self._fetch_data(request, high_watermark, records=records)
         size_in_bytes = sum([batch.size_in_bytes for batch in records])
         if replica_id == CONSUMER or not update_fetch_state:
             return FetchResult(data=data, size_in_bytes=size_in_bytes)
@@ -382,11 +360,11 @@ class Partition:
         changes until the controller has answered.
         Source: Kafka Partition.maybeShrinkIsr.
         """
-        if not self.is_leader or self._isr.in_flight is not None:
+        if not self.is_leader:
             return None
-        isr = self._isr.committed
-        kept = tuple(broker for broker in isr if not self._is_lagging(broker, now_us))
-        return self._propose(kept) if len(kept) < len(isr) else None
+        return self._in_sync.propose_shrink(
+            leader_epoch=self.leader_epoch, partition_epoch=self.partition_epoch, now_us=now_us
+        )
 
     def handle_alter_partition_response(
         self,
@@ -402,10 +380,10 @@ class Partition:
         been, so the maximal ISR counts until metadata comes. The rest is retried.
         Source: Kafka Partition.submitAlterPartition, handleAlterPartitionError.
         """
-        if self._isr.in_flight is not proposal:
+        if self._in_sync.in_flight is not proposal:
             return AlterPartitionResult()
         if response.error_code is ErrorCode.INELIGIBLE_REPLICA:
-            self._isr.revert()
+            self._in_sync.revert()
             return AlterPartitionResult()
         if response.error_code is not ErrorCode.NONE:
             return AlterPartitionResult(retry=response.error_code not in _GIVE_UP)
@@ -415,9 +393,9 @@ class Partition:
         ):
             return AlterPartitionResult()
         isr = tuple(BrokerId(broker) for broker in response.isr)
-        self._isr.commit(isr)
+        self._in_sync.commit(isr)
         self.partition_epoch = PartitionEpoch(response.partition_epoch)
-        moved = self._maybe_increment_high_watermark(now_us)
+        moved = self._in_sync.maybe_increment_high_watermark(now_us)
         return AlterPartitionResult(
             committed_isr=isr,
             partition_epoch=self.partition_epoch,
@@ -454,20 +432,7 @@ class Partition:
             or request.fetch_offset != self.log.log_end_offset
         ):
             return FollowerFetchResult(ignored=True)
-        if data.error_code is not ErrorCode.NONE:
-            return FollowerFetchResult(error=data.error_code)
-        if data.diverging_epoch is not None:
-            return self._truncate(data.diverging_epoch)
-        if data.records:
-            error = self.log.append_as_follower(data.records)
-            if error is not ErrorCode.NONE:
-                return FollowerFetchResult(error=error)
-        moved = self.log.update_high_watermark(data.high_watermark)
-        return FollowerFetchResult(
-            appended_batches=len(data.records),
-            new_high_watermark=self.log.high_watermark if moved else None,
-            trace=self._high_watermark_trace(moved),
-        )
+        return apply_fetched(self.log, data, leader_epoch=self.leader_epoch)
 
     # -- helpers --
 
@@ -479,11 +444,11 @@ class Partition:
         return ErrorCode.NONE
 
     def _append(self, batch: RecordBatch, now_us: int) -> AppendInfo:
-        if batch.size_in_bytes > self._message_max_bytes:
+        if batch.size_in_bytes > self._config.message_max_bytes:
             return AppendInfo(error=ErrorCode.MESSAGE_TOO_LARGE)
         placed = self.log.append_batch_as_leader(batch, leader_epoch=self.leader_epoch)
         # In an ISR of one the leader's own log end is the high watermark.
-        moved = self._maybe_increment_high_watermark(now_us)
+        moved = self._in_sync.maybe_increment_high_watermark(now_us)
         return AppendInfo(
             base_offset=Offset(placed.base_offset),
             next_offset=self.log.log_end_offset,
@@ -496,7 +461,7 @@ class Partition:
         self, request: FetchPartition, replica_id: int, replica_epoch: int
     ) -> ErrorCode:
         epoch = request.current_leader_epoch
-        if epoch != NO_LEADER_EPOCH and epoch != self.leader_epoch:
+        if epoch not in (NO_LEADER_EPOCH, self.leader_epoch):
             if epoch < self.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
             return ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -504,21 +469,23 @@ class Partition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if replica_id == CONSUMER:
             return ErrorCode.NONE
-        if replica_id not in self._followers:
+        broker = BrokerId(replica_id)
+        if broker not in self._in_sync.followers:
             # The fetcher may know of a newer assignment than this leader: it must ask again.
             if epoch == NO_LEADER_EPOCH:
                 return ErrorCode.NOT_LEADER_OR_FOLLOWER
             return ErrorCode.UNKNOWN_LEADER_EPOCH
-        if replica_epoch != -1 and self._eligible.get(BrokerId(replica_id), -1) > replica_epoch:
+        if replica_epoch != -1 and self._in_sync.registered_epoch(broker) > replica_epoch:
             # A Fetch of the follower's earlier incarnation must not speak for the present one.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 
-    def _partition_data(
+    def _fetch_data(
         self,
         request: FetchPartition,
         high_watermark: Offset,
-        diverging: EpochEndOffset | None,
+        *,
+        diverging_epoch: EpochEndOffset | None = None,
         records: tuple[RecordBatch, ...] = (),
     ) -> PartitionData:
         return PartitionData(
@@ -527,7 +494,7 @@ class Partition:
             log_start_offset=self.log.log_start_offset,
             leader_id=self.leader_id,
             leader_epoch=self.leader_epoch,
-            diverging_epoch=diverging,
+            diverging_epoch=diverging_epoch,
             records=records,
         )
 
@@ -545,7 +512,7 @@ class Partition:
         self, broker: BrokerId, fetch_offset: Offset, broker_epoch: int, now_us: int
     ) -> tuple[IsrProposal | None, bool]:
         """Count a follower's Fetch; return an ISR to propose and whether the watermark moved."""
-        follower = self._followers[broker]
+        follower = self._in_sync.followers[broker]
         previous_end_offset = follower.log_end_offset
         follower.update_fetch_state(
             fetch_offset=fetch_offset,
@@ -554,121 +521,14 @@ class Partition:
             now_us=now_us,
         )
         # First the ISR: who is being added counts for the high watermark from here on.
-        proposal = self._maybe_expand_isr(broker, follower)
-        moved = follower.log_end_offset != previous_end_offset and (
-            self._maybe_increment_high_watermark(now_us)
+        proposal = self._in_sync.propose_expansion(
+            broker, leader_epoch=self.leader_epoch, partition_epoch=self.partition_epoch
+        )
+        moved = (
+            follower.log_end_offset != previous_end_offset
+            and self._in_sync.maybe_increment_high_watermark(now_us)
         )
         return proposal, moved
 
-    def _maybe_expand_isr(self, broker: BrokerId, follower: FollowerState) -> IsrProposal | None:
-        isr = self._isr.committed
-        if (
-            broker in isr
-            or self._isr.in_flight is not None
-            or follower.log_end_offset < self.log.high_watermark
-            or follower.log_end_offset < self.leader_epoch_start_offset
-            or not self._is_eligible(broker, follower)
-        ):
-            return None
-        return self._propose((*isr, broker))
-
-    def _propose(self, new_isr: tuple[BrokerId, ...]) -> IsrProposal:
-        return self._isr.propose(
-            new_isr,
-            partition_index=self.topic_partition.partition,
-            leader_epoch=self.leader_epoch,
-            partition_epoch=self.partition_epoch,
-            broker_epochs=tuple(self._broker_epoch(broker) for broker in new_isr),
-        )
-
-    def _broker_epoch(self, broker: BrokerId) -> int:
-        if broker == self.broker_id:
-            return self._eligible.get(broker, -1)
-        known = self._followers[broker].broker_epoch
-        return -1 if known is None else known
-
-    def _is_eligible(self, broker: BrokerId, follower: FollowerState) -> bool:
-        """Whether a follower's present incarnation may join the ISR. KIP-841, KIP-903."""
-        registered = self._eligible.get(broker)
-        if registered is None or follower.broker_epoch is None:
-            return False
-        return follower.broker_epoch in (-1, registered)
-
-    def _is_lagging(self, broker: BrokerId, now_us: int) -> bool:
-        if broker == self.broker_id:
-            return False
-        follower = self._followers.get(broker)
-        return follower is None or not follower.is_caught_up(
-            leader_end_offset=self.log.log_end_offset,
-            now_us=now_us,
-            lag_max_us=self._lag_max_us,
-        )
-
-    def _maybe_increment_high_watermark(self, now_us: int) -> bool:
-        """Raise the high watermark to the smallest log end that counts; say whether it moved.
-
-        Who counts: the maximal ISR, and followers that are caught up and eligible, for they are
-        about to join it. Source: Kafka Partition.maybeIncrementLeaderHW.
-        """
-        if self.is_under_min_isr:
-            return False
-        log = self.log
-        log_end_offset = new_high_watermark = log.log_end_offset
-        for broker, follower in self._followers.items():
-            if follower.log_end_offset < new_high_watermark and (
-                broker in self._isr.maximal
-                or (
-                    follower.is_caught_up(
-                        leader_end_offset=log_end_offset,
-                        now_us=now_us,
-                        lag_max_us=self._lag_max_us,
-                    )
-                    and self._is_eligible(broker, follower)
-                )
-            ):
-                new_high_watermark = follower.log_end_offset
-        if new_high_watermark <= log.high_watermark:
-            return False
-        return log.update_high_watermark(new_high_watermark)
-
-    def _truncate(self, diverging: EpochEndOffset) -> FollowerFetchResult:
-        log = self.log
-        from_offset = log.log_end_offset
-        previous_high_watermark = log.high_watermark
-        log.truncate_to(max(truncation_offset(log, diverging), log.log_start_offset))
-        if log.log_end_offset == from_offset:
-            return FollowerFetchResult()
-        moved = log.high_watermark != previous_high_watermark
-        truncated = self._event(
-            TraceKind.LOG_TRUNCATED,
-            offset=log.log_end_offset,
-            detail={"from_offset": from_offset},
-        )
-        return FollowerFetchResult(
-            truncated_to=log.log_end_offset,
-            new_high_watermark=log.high_watermark if moved else None,
-            trace=(truncated, *self._high_watermark_trace(moved)),
-        )
-
-    def _event(
-        self,
-        kind: TraceKind,
-        *,
-        offset: Offset | None = None,
-        peer: str | None = None,
-        detail: dict[str, object] | None = None,
-    ) -> TraceEvent:
-        return TraceEvent(
-            kind=kind,
-            partition=str(self.topic_partition),
-            leader_epoch=self.leader_epoch,
-            offset=offset,
-            peer=peer,
-            detail=detail,
-        )
-
     def _high_watermark_trace(self, moved: bool) -> tuple[TraceEvent, ...]:
-        """Return HIGH_WATERMARK if it moved; only of offsets partitions, data would flood."""
-        if not moved or self.topic_partition.topic != CONSUMER_OFFSETS:
-            return ()
-        return (self._event(TraceKind.HIGH_WATERMARK, offset=self.log.high_watermark),)
+        return high_watermark_moved(self.log, self.leader_epoch) if moved else ()

@@ -2,7 +2,8 @@
 
 An interface with an in-memory form; the file form lives in `cluster`. It knows batches and small
 checkpoints, nothing of leaders or followers. Appended means written to the page cache: a crash of
-the process keeps it, a power loss cuts back to what was flushed.
+the process keeps it, a power loss cuts back to what was flushed. A checkpoint survives both: Kafka
+syncs those files.
 """
 
 from abc import ABC, abstractmethod
@@ -35,7 +36,10 @@ class LogStorage(ABC):
 
     @abstractmethod
     def truncate(self, length: int) -> None:
-        """Keep the first `length` batches and forget the rest."""
+        """Keep the first `length` batches; the cut itself survives a power loss.
+
+        Raises: SimulationError if there are fewer than `length`.
+        """
 
     @abstractmethod
     def flush(self) -> None:
@@ -47,11 +51,11 @@ class Storage(ABC):
 
     @abstractmethod
     def log(self, partition: TopicPartition) -> LogStorage:
-        """Return the log of `partition`, empty if it was never written."""
+        """Return the log of `partition`, made empty if there was none."""
 
     @abstractmethod
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """Return the partitions that have a log, in the order of their names."""
+        """Return the partitions that have a log, by topic and partition number."""
 
     @abstractmethod
     def write_checkpoint(self, name: str, content: bytes) -> None:

@@ -1,0 +1,213 @@
+"""A leader's view of its followers: who is in sync, and how far the high watermark may go.
+
+Only the controller changes an ISR. While an AlterPartition is in flight nobody knows whether it
+was applied, so the high watermark waits for the *maximal* ISR: the committed one and whoever is
+being added. Who is being removed counts until the removal is confirmed; a leader that cannot reach
+the controller can therefore never shrink its ISR and commit alone.
+Source: BEHAVIOUR 6.1, Kafka `Partition.PartitionState`, KIP-497.
+"""
+
+from collections.abc import Mapping
+
+from partition_log.follower_state import FollowerState
+from partition_log.log import PartitionLog
+from partition_log.outcomes import IsrProposal, ReplicaConfig
+from protocol.controller_messages import AlterPartitionPartitionData, BrokerState
+from protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
+
+_US_PER_MS = 1_000
+
+
+class InSyncReplicas:
+    """The replicas of one partition as its leader sees them, with at most one ISR proposed.
+
+    Invariant: `committed` is a subset of `maximal`; they are equal with nothing in flight.
+    Attributes, to read only: `committed`, `maximal`, `in_flight` (None: nothing was proposed),
+    `followers` (in assignment order, without the leader), `effective_min_isr`,
+    `epoch_start_offset` (log end when the leader epoch began, -1 on a follower).
+    """
+
+    __slots__ = (
+        "_broker_id",
+        "_config",
+        "_eligible",
+        "_lag_max_us",
+        "_log",
+        "committed",
+        "effective_min_isr",
+        "epoch_start_offset",
+        "followers",
+        "in_flight",
+        "maximal",
+    )
+
+    def __init__(self, broker_id: BrokerId, log: PartitionLog, config: ReplicaConfig) -> None:
+        self._broker_id = broker_id
+        self._log = log
+        self._config = config
+        self._lag_max_us = config.replica_lag_time_max_ms * _US_PER_MS
+        self._eligible: Mapping[BrokerId, BrokerEpoch] = {}
+        self.committed: tuple[BrokerId, ...] = ()
+        self.maximal: tuple[BrokerId, ...] = ()
+        self.in_flight: IsrProposal | None = None
+        self.followers: dict[BrokerId, FollowerState] = {}
+        self.effective_min_isr = 0
+        self.epoch_start_offset = Offset(-1)
+
+    @property
+    def is_under_min(self) -> bool:
+        """Whether the ISR is too small for acks=all; never with `min_insync_check` off."""
+        return self._config.min_insync_check and len(self.committed) < self.effective_min_isr
+
+    @property
+    def is_maximal_under_min(self) -> bool:
+        """Whether even the maximal ISR is too small; never with `min_insync_check` off."""
+        return self._config.min_insync_check and len(self.maximal) < self.effective_min_isr
+
+    # -- metadata --
+
+    def update_eligible(self, eligible: Mapping[BrokerId, BrokerEpoch]) -> None:
+        """Learn which brokers may join an ISR, with the epochs they are registered under."""
+        self._eligible = eligible
+
+    def registered_epoch(self, broker: BrokerId) -> int:
+        """Return the broker epoch of an eligible broker, -1 for others."""
+        return self._eligible.get(broker, -1)
+
+    def assign(self, replicas: tuple[BrokerId, ...], *, is_leader: bool) -> None:
+        """Take the partition's assignment; only a leader keeps track of followers."""
+        self.effective_min_isr = min(self._config.min_insync_replicas, len(replicas))
+        if not is_leader:
+            self.followers = {}
+            self.epoch_start_offset = Offset(-1)
+            return
+        self.followers = {
+            broker: self.followers.get(broker) or FollowerState()
+            for broker in replicas
+            if broker != self._broker_id
+        }
+
+    def commit(self, isr: tuple[BrokerId, ...]) -> None:
+        """Take `isr` from the controller; a proposal in flight is answered or out of date."""
+        self.committed = isr
+        self.maximal = isr
+        self.in_flight = None
+
+    def revert(self) -> None:
+        """Drop the proposal in flight, which was certainly not applied."""
+        self.commit(self.committed)
+
+    def begin_epoch(self, *, is_new_leader: bool, now_us: int) -> None:
+        """Begin a leader epoch at the log end; followers in the ISR count as caught up now."""
+        self.epoch_start_offset = self._log.log_end_offset
+        for broker, follower in self.followers.items():
+            follower.reset(
+                now_us=now_us,
+                leader_end_offset=self.epoch_start_offset,
+                is_new_leader=is_new_leader,
+                is_in_isr=broker in self.committed,
+            )
+
+    # -- high watermark --
+
+    def maybe_increment_high_watermark(self, now_us: int) -> bool:
+        """Raise the high watermark to the smallest log end that counts; say whether it moved.
+
+        Who counts: the maximal ISR, and followers that are caught up and eligible, for they are
+        about to join it. Source: Kafka Partition.maybeIncrementLeaderHW.
+        """
+        if self.is_under_min:
+            return False
+        log = self._log
+        new_high_watermark = log.log_end_offset
+        for broker, follower in self.followers.items():
+            if follower.log_end_offset < new_high_watermark and (
+                broker in self.maximal
+                or (self._is_caught_up(follower, now_us) and self._is_eligible(broker, follower))
+            ):
+                new_high_watermark = follower.log_end_offset
+        if new_high_watermark <= log.high_watermark:
+            return False
+        return log.update_high_watermark(new_high_watermark)
+
+    # -- proposals --
+
+    def propose_expansion(
+        self, broker: BrokerId, *, leader_epoch: LeaderEpoch, partition_epoch: PartitionEpoch
+    ) -> IsrProposal | None:
+        """Propose an ISR with `broker`, if it has caught up with what is committed.
+
+        It must have reached the high watermark, and the start of this leader epoch: below it, the
+        high watermark may lag behind what an earlier leader acknowledged.
+        Source: Kafka Partition.maybeExpandIsr.
+        """
+        follower = self.followers[broker]
+        if (
+            broker in self.committed
+            or self.in_flight is not None
+            or follower.log_end_offset < self._log.high_watermark
+            or follower.log_end_offset < self.epoch_start_offset
+            or not self._is_eligible(broker, follower)
+        ):
+            return None
+        return self._propose((*self.committed, broker), leader_epoch, partition_epoch)
+
+    def propose_shrink(
+        self, *, leader_epoch: LeaderEpoch, partition_epoch: PartitionEpoch, now_us: int
+    ) -> IsrProposal | None:
+        """Propose an ISR without the followers that lag. Source: Kafka Partition.maybeShrinkIsr."""
+        if self.in_flight is not None:
+            return None
+        kept = tuple(broker for broker in self.committed if not self._is_lagging(broker, now_us))
+        if len(kept) == len(self.committed):
+            return None
+        return self._propose(kept, leader_epoch, partition_epoch)
+
+    def _propose(
+        self,
+        new_isr: tuple[BrokerId, ...],
+        leader_epoch: LeaderEpoch,
+        partition_epoch: PartitionEpoch,
+    ) -> IsrProposal:
+        proposal = IsrProposal(
+            data=AlterPartitionPartitionData(
+                partition_index=self._log.topic_partition.partition,
+                leader_epoch=leader_epoch,
+                partition_epoch=partition_epoch,
+                new_isr_with_epochs=tuple(
+                    BrokerState(broker, self._broker_epoch(broker)) for broker in new_isr
+                ),
+            ),
+            new_isr=new_isr,
+            added=tuple(broker for broker in new_isr if broker not in self.committed),
+            removed=tuple(broker for broker in self.committed if broker not in new_isr),
+        )
+        self.in_flight = proposal
+        self.maximal = self.committed + proposal.added
+        return proposal
+
+    # -- followers --
+
+    def _broker_epoch(self, broker: BrokerId) -> int:
+        if broker == self._broker_id:
+            return self.registered_epoch(broker)
+        known = self.followers[broker].broker_epoch
+        return -1 if known is None else known
+
+    def _is_eligible(self, broker: BrokerId, follower: FollowerState) -> bool:
+        """Whether a follower's present incarnation may join the ISR. KIP-841, KIP-903."""
+        registered = self._eligible.get(broker)
+        if registered is None or follower.broker_epoch is None:
+            return False
+        return follower.broker_epoch in (-1, registered)
+
+    def _is_caught_up(self, follower: FollowerState, now_us: int) -> bool:
+        return follower.is_caught_up(
+            leader_end_offset=self._log.log_end_offset, now_us=now_us, lag_max_us=self._lag_max_us
+        )
+
+    def _is_lagging(self, broker: BrokerId, now_us: int) -> bool:
+        if broker == self._broker_id:
+            return False
+        follower = self.followers.get(broker)
+        return follower is None or not self._is_caught_up(follower, now_us)

@@ -1,0 +1,134 @@
+"""What always holds of a log, of a replica, and between the replicas of one partition."""
+
+from collections.abc import Sequence
+
+from partition_log.batches import check_batch
+from partition_log.log import PartitionLog
+from partition_log.replica import Partition
+from protocol.errors import ErrorCode, InvariantViolation
+from protocol.ids import NO_LEADER_EPOCH
+
+
+def check_log(log: PartitionLog) -> None:
+    """A log is contiguous, its epochs never fall, and its high watermark lies inside.
+
+    Reads every batch: for tests, and for a log that was just opened.
+    Raises: InvariantViolation.
+    """
+    _check_offsets(log)
+    _check_batches(log)
+    _check_epochs(log)
+
+
+def check_partition(partition: Partition) -> None:
+    """A leader is among its replicas, its ISR is too, and nobody in sync is behind what it commits.
+
+    Raises: InvariantViolation.
+    """
+    _check_offsets(partition.log)
+    name = f"{partition.topic_partition} on {partition.broker_id}"
+    in_flight = partition.isr_in_flight
+    if not partition.is_leader:
+        if in_flight is not None or partition.leader_epoch_start_offset != -1:
+            raise InvariantViolation("follower proposes nothing", f"{name}: {in_flight}")
+        return
+    if partition.broker_id not in partition.replicas:
+        raise InvariantViolation("leader is a replica", f"{name}: {partition.replicas}")
+    if partition.log.latest_epoch != partition.leader_epoch:
+        raise InvariantViolation(
+            "leader writes in its epoch",
+            f"{name}: log is in {partition.log.latest_epoch}, leads in {partition.leader_epoch}",
+        )
+    if not partition.leader_epoch_start_offset <= partition.log_end_offset:
+        raise InvariantViolation(
+            "a leader never truncates",
+            f"{name}: epoch began at {partition.leader_epoch_start_offset}, "
+            f"the log ends at {partition.log_end_offset}",
+        )
+    if not set(partition.isr) <= set(partition.maximal_isr):
+        raise InvariantViolation(
+            "ISR within the maximal ISR", f"{name}: {partition.isr}, {partition.maximal_isr}"
+        )
+    if in_flight is None and partition.isr != partition.maximal_isr:
+        raise InvariantViolation(
+            "nothing in flight, nobody uncertain",
+            f"{name}: {partition.isr}, {partition.maximal_isr}",
+        )
+
+
+def check_agreement(logs: Sequence[PartitionLog]) -> None:
+    """Any two replicas have the same batches below the smaller of their high watermarks.
+
+    Holds with clean elections only: an unclean one may leave a replica with batches that it
+    believes committed and the leader does not have.
+    Raises: InvariantViolation.
+    """
+    for position, log in enumerate(logs):
+        for other in logs[position + 1 :]:
+            committed = min(log.high_watermark, other.high_watermark)
+            if log.read(0, 2**62, up_to=committed) != other.read(0, 2**62, up_to=committed):
+                raise InvariantViolation(
+                    "logs agree below the high watermark",
+                    f"{log.topic_partition}: two replicas differ below {committed}: "
+                    f"epochs {log.epochs.entries()} and {other.epochs.entries()}",
+                )
+
+
+def _check_offsets(log: PartitionLog) -> None:
+    if not 0 <= log.log_start_offset <= log.high_watermark <= log.log_end_offset:
+        raise InvariantViolation(
+            "log start <= high watermark <= log end",
+            f"{log.topic_partition}: {log.log_start_offset}, {log.high_watermark}, "
+            f"{log.log_end_offset}",
+        )
+
+
+def _check_batches(log: PartitionLog) -> None:
+    next_offset: int = log.log_start_offset
+    epoch: int = NO_LEADER_EPOCH
+    for index in range(len(log.storage)):
+        batch = log.storage.batch(index)
+        if batch.base_offset != next_offset or log.storage.base_offset(index) != next_offset:
+            raise InvariantViolation(
+                "contiguous log",
+                f"{log.topic_partition}: batch {index} begins at {batch.base_offset}, "
+                f"expected {next_offset}",
+            )
+        if batch.partition_leader_epoch < epoch:
+            raise InvariantViolation(
+                "leader epochs never fall",
+                f"{log.topic_partition}: batch {index} is of epoch "
+                f"{batch.partition_leader_epoch} after {epoch}",
+            )
+        if check_batch(batch) is not ErrorCode.NONE:
+            raise InvariantViolation(
+                "batches are whole", f"{log.topic_partition}: batch {index} has a wrong CRC"
+            )
+        next_offset = batch.next_offset
+        epoch = batch.partition_leader_epoch
+    if next_offset != log.log_end_offset:
+        raise InvariantViolation(
+            "contiguous log",
+            f"{log.topic_partition}: batches end at {next_offset}, the log at {log.log_end_offset}",
+        )
+
+
+def _check_epochs(log: PartitionLog) -> None:
+    entries = log.epochs.entries()
+    for entry, successor in zip(entries, entries[1:], strict=False):
+        if entry.epoch >= successor.epoch or entry.offset >= successor.offset:
+            raise InvariantViolation(
+                "epoch cache increases", f"{log.topic_partition}: {entry} before {successor}"
+            )
+    starts = {entry.epoch: entry.offset for entry in entries}
+    epoch: int = NO_LEADER_EPOCH
+    for index in range(len(log.storage)):
+        batch = log.storage.batch(index)
+        began = batch.partition_leader_epoch != epoch
+        epoch = batch.partition_leader_epoch
+        if began and starts.get(epoch) != batch.base_offset:
+            raise InvariantViolation(
+                "epoch cache matches the batches",
+                f"{log.topic_partition}: epoch {epoch} begins at {batch.base_offset}, "
+                f"the cache says {starts.get(epoch)}",
+            )

@@ -1,0 +1,51 @@
+"""The trace events of a replica, in one place: which columns each kind fills."""
+
+from partition_log.log import PartitionLog
+from protocol.ids import CONSUMER_OFFSETS, NO_BROKER, BrokerId, LeaderEpoch, Offset, broker_name
+from protocol.trace import TraceEvent, TraceKind
+
+
+def became_leader(log: PartitionLog, leader_epoch: LeaderEpoch) -> TraceEvent:
+    """Return BECAME_LEADER: metadata with a new leader epoch was applied."""
+    return TraceEvent(
+        kind=TraceKind.BECAME_LEADER,
+        partition=str(log.topic_partition),
+        leader_epoch=leader_epoch,
+        offset=log.log_end_offset,
+    )
+
+
+def became_follower(
+    log: PartitionLog, leader_epoch: LeaderEpoch, leader_id: BrokerId
+) -> TraceEvent:
+    """Return BECAME_FOLLOWER; its peer is empty if nobody leads."""
+    return TraceEvent(
+        kind=TraceKind.BECAME_FOLLOWER,
+        partition=str(log.topic_partition),
+        leader_epoch=leader_epoch,
+        peer="" if leader_id == NO_BROKER else broker_name(leader_id),
+    )
+
+
+def log_truncated(log: PartitionLog, leader_epoch: LeaderEpoch, from_offset: Offset) -> TraceEvent:
+    """Return LOG_TRUNCATED of a log that ended at `from_offset` before."""
+    return TraceEvent(
+        kind=TraceKind.LOG_TRUNCATED,
+        partition=str(log.topic_partition),
+        leader_epoch=leader_epoch,
+        offset=log.log_end_offset,
+        detail={"from_offset": from_offset},
+    )
+
+
+def high_watermark_moved(log: PartitionLog, leader_epoch: LeaderEpoch) -> tuple[TraceEvent, ...]:
+    """Return HIGH_WATERMARK for an offsets partition, nothing for data: that would flood."""
+    if log.topic_partition.topic != CONSUMER_OFFSETS:
+        return ()
+    event = TraceEvent(
+        kind=TraceKind.HIGH_WATERMARK,
+        partition=str(log.topic_partition),
+        leader_epoch=leader_epoch,
+        offset=log.high_watermark,
+    )
+    return (event,)
