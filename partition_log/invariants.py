@@ -1,6 +1,7 @@
 """What always holds of a log, of a replica, and between the replicas of one partition."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from partition_log.batches import check_batch
 from partition_log.log import PartitionLog
@@ -115,12 +116,12 @@ def _check_batches(log: PartitionLog) -> None:
 
 def _check_epochs(log: PartitionLog) -> None:
     entries = log.epochs.entries()
-    for entry, successor in zip(entries, entries[1:], strict=False):
+    for entry, successor in pairwise(entries):
         if entry.epoch >= successor.epoch or entry.offset >= successor.offset:
             raise InvariantViolation(
                 "epoch cache increases", f"{log.topic_partition}: {entry} before {successor}"
             )
-    starts = {entry.epoch: entry.offset for entry in entries}
+    starts: dict[int, int] = {entry.epoch: entry.offset for entry in entries}
     epoch: int = NO_LEADER_EPOCH
     for index in range(len(log.storage)):
         batch = log.storage.batch(index)
