@@ -1,0 +1,253 @@
+"""VirtualLoop: time jumps, ties are first in first out, nothing is swallowed, nothing is real."""
+
+import asyncio
+import contextvars
+import socket
+
+import pytest
+
+from cluster.loop import Deadlock, InstantNeverEnds, LoopTimer, VirtualLoop
+
+
+def test_time_jumps_to_the_next_timer_and_is_counted_in_microseconds() -> None:
+    """A day passes at once, and one microsecond is told from two."""
+    loop = VirtualLoop()
+    seen: list[tuple[str, int]] = []
+
+    def see(label: str) -> None:
+        seen.append((label, loop.now_us()))
+
+    for label, when_us in (("day", 86_400_000_000), ("two", 2), ("one", 1)):
+        loop.post_at(when_us, see, label)
+    loop.run_until_us(86_400_000_000)
+    assert seen == [("one", 1), ("two", 2), ("day", 86_400_000_000)]
+    assert loop.time() == 86_400.0
+
+
+def test_equal_times_run_first_in_first_out_whatever_made_them() -> None:
+    """The stock asyncio heap is not FIFO for equal deadlines: removing one timer permutes others."""
+    loop = VirtualLoop()
+    seen: list[int] = []
+    for i in range(30):
+        match i % 3:
+            case 0:
+                loop.post_at(1_000, seen.append, i)
+            case 1:
+                loop.call_at_us(1_000, seen.append, i)
+            case _:
+                loop.call_later(0.001, seen.append, i)
+    loop.run_until_us(1_000)
+    assert seen == list(range(30))
+
+
+def test_what_an_instant_adds_to_itself_runs_after_what_was_due() -> None:
+    """One rule for timers and callbacks: the order in which they were scheduled."""
+    loop = VirtualLoop()
+    seen: list[str] = []
+
+    def first() -> None:
+        seen.append("first")
+        loop.post(seen.append, "posted")
+        loop.post_at(loop.now_us(), seen.append, "posted at now")
+        loop.call_soon(seen.append, "soon")
+        loop.post_at(loop.now_us() - 5, seen.append, "overdue")
+
+    loop.post_at(10, first)
+    loop.post_at(10, seen.append, "second")
+    loop.run_until_us(10)
+    assert seen == ["first", "second", "posted", "posted at now", "soon", "overdue"]
+
+
+def test_a_cancelled_timer_does_not_run_and_does_not_move_the_clock() -> None:
+    """A request's timeout that was cancelled must not make an idle run look alive."""
+    loop = VirtualLoop()
+    seen: list[str] = []
+    loop.call_at_us(50, seen.append, "lean").cancel()
+    loop.call_later(0.00005, seen.append, "asyncio's").cancel()
+    with pytest.raises(Deadlock, match="at 0 us"):
+        loop.run_until_complete(loop.create_future())
+    assert seen == []
+
+
+def test_a_timer_cancelled_at_its_own_instant_does_not_run() -> None:
+    """An answer that arrives in the microsecond of the timeout, before it, wins."""
+    loop = VirtualLoop()
+    seen: list[str] = []
+    timers: list[LoopTimer] = []
+    loop.post_at(5, lambda: timers[0].cancel())
+    timers.append(loop.call_at_us(5, seen.append, "timeout"))
+    loop.run_until_us(5)
+    assert seen == []
+
+
+def test_waiting_for_what_nobody_can_do_is_a_deadlock() -> None:
+    """A run that would hang says so."""
+    loop = VirtualLoop()
+    with pytest.raises(Deadlock):
+        loop.run_until_complete(loop.create_future())
+
+
+def test_an_instant_that_never_ends_is_an_error_naming_the_callback() -> None:
+    """A loop of zero delays never lets time pass."""
+    loop = VirtualLoop(max_events_per_instant=100)
+
+    def again() -> None:
+        loop.post(again)
+
+    loop.post_at(7, again)
+    with pytest.raises(InstantNeverEnds, match=r"at 7 us.*again"):
+        loop.run_until_us(10)
+
+
+def test_the_cap_counts_per_instant_not_per_run() -> None:
+    """A long run has more events than one instant may have."""
+    loop = VirtualLoop(max_events_per_instant=10)
+    count = 0
+
+    def tick() -> None:
+        nonlocal count
+        count += 1
+        loop.post_at(loop.now_us() + 1, tick)
+
+    loop.post(tick)
+    loop.run_until_us(500)
+    assert count == 501
+
+
+def test_an_exception_leaves_the_run_and_the_rest_can_still_be_run() -> None:
+    """Nothing is logged and swallowed, and a broken run can still be healed and stopped."""
+    loop = VirtualLoop()
+    seen: list[str] = []
+
+    def fail() -> None:
+        raise ValueError("broken")
+
+    loop.post_at(1, fail)
+    loop.post_at(1, seen.append, "after")
+    with pytest.raises(ValueError, match="broken"):
+        loop.run_until_us(10)
+    loop.run_until_us(10)
+    assert seen == ["after"]
+
+
+def test_run_until_complete_can_be_called_again_after_an_interrupt() -> None:
+    """Ctrl-C stops between two callbacks; then the run is healed on the same loop."""
+    loop = VirtualLoop()
+    seen: list[str] = []
+
+    async def main() -> None:
+        await asyncio.sleep(1)
+        loop.interrupt()
+        seen.append("the callback that was running ends")
+        await asyncio.sleep(1)
+        seen.append("main ends")
+
+    task = loop.create_task(main())
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(task)
+    assert seen == ["the callback that was running ends"]
+    loop.run_until_complete(task)
+    assert seen[-1] == "main ends"
+    assert loop.now_us() == 2_000_000
+
+
+def test_run_until_complete_returns_and_raises_what_the_future_does() -> None:
+    """As asyncio's does."""
+
+    async def answer() -> int:
+        await asyncio.sleep(0.5)
+        return 42
+
+    async def fail() -> None:
+        await asyncio.sleep(0.5)
+        raise LookupError("no")
+
+    loop = VirtualLoop()
+    assert loop.run_until_complete(answer()) == 42
+    with pytest.raises(LookupError):
+        loop.run_until_complete(fail())
+
+
+def test_the_standard_library_runs_on_it() -> None:
+    """Experiments and tenacity may use asyncio's own timeout, queue, event and lock."""
+    loop = VirtualLoop()
+
+    async def main() -> list[object]:
+        queue: asyncio.Queue[int] = asyncio.Queue(1)
+        event = asyncio.Event()
+
+        async def producer() -> None:
+            for i in range(3):
+                await queue.put(i)
+                await asyncio.sleep(1)
+            event.set()
+
+        task = asyncio.create_task(producer())
+        items: list[object] = [await queue.get() for _ in range(3)]
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.25):
+                await event.wait()
+        items.append(round(loop.time(), 6))
+        await event.wait()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(loop.create_future(), 2)
+        items.append(await asyncio.gather(asyncio.sleep(1, "a"), asyncio.sleep(0, "b")))
+        await task
+        items.append(loop.time())
+        return items
+
+    assert loop.run_until_complete(main()) == [0, 1, 2, 2.25, ["a", "b"], 6.0]
+
+
+def test_sockets_threads_and_processes_are_refused() -> None:
+    """Nothing real can slip into virtual time unseen."""
+    loop = VirtualLoop()
+
+    async def main() -> None:
+        with pytest.raises(NotImplementedError):
+            await asyncio.to_thread(print)
+        with pytest.raises(NotImplementedError):
+            await asyncio.open_connection("localhost", 80)
+        with pytest.raises(NotImplementedError):
+            await asyncio.create_subprocess_exec("true")
+        with socket.socket() as sock, pytest.raises(NotImplementedError):
+            await loop.sock_recv(sock, 1)
+
+    loop.run_until_complete(main())
+
+
+def test_discard_forgets_only_the_ready_steps_of_one_context() -> None:
+    """The task of a node that crashes in this instant takes no further step; its neighbour does."""
+    loop = VirtualLoop()
+    contexts = {"dead": contextvars.Context(), "alive": contextvars.Context()}
+    seen: list[str] = []
+
+    async def step(label: str) -> None:
+        try:
+            await asyncio.sleep(1)
+            seen.append(label)
+        finally:
+            seen.append(f"{label} cleaned up")
+
+    tasks = [loop.create_task(step(label), context=contexts[label]) for label in contexts]
+    loop.run_until_us(1)
+    for task in tasks:
+        task.cancel()
+    loop.discard(contexts["dead"])
+    loop.run_until_us(2_000_000)
+    assert seen == ["alive cleaned up"]
+    tasks[0]._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+def test_a_loop_refuses_to_run_inside_another_or_after_close() -> None:
+    """Misuse is said at once."""
+    loop, inner = VirtualLoop(), VirtualLoop()
+
+    async def main() -> None:
+        inner.run_until_us(1)
+
+    with pytest.raises(RuntimeError, match="another event loop"):
+        loop.run_until_complete(main())
+    loop.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        loop.run_until_us(1)
