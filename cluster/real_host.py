@@ -74,7 +74,7 @@ class RealHost(Host):
         self._clock = settings.clock
         self._callbacks = callbacks
         self._loop = asyncio.get_running_loop()
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[asyncio.Task[None], Coroutine[Any, Any, None]] = {}
         self._seq = 0
         self._trace = FrameTraceWriter(
             frames_path(settings.machine_dir / "trace", name, incarnation)
@@ -121,7 +121,7 @@ class RealHost(Host):
             coroutine.close()
             self._check_alive()
         task = self._loop.create_task(self._watch(coroutine, name), name=f"{self.name}/{name}")
-        self._tasks[task] = None
+        self._tasks[task] = coroutine
         task.add_done_callback(self._forget_task)
 
     def connect(self, peer: NodeName, purpose: str, *, setup_timeout_us: int) -> Connection:
@@ -234,7 +234,8 @@ class RealHost(Host):
                 self.report_failure(name, error)
 
     def _forget_task(self, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(task, None)
+        # A task that was cancelled before its first step leaves a coroutine that nobody awaited.
+        self._tasks.pop(task).close()
 
 
 def _wake(future: "Future[Any]") -> None:
