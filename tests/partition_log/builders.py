@@ -1,0 +1,194 @@
+"""Builders for the partition log's tests: small values with sensible defaults."""
+
+from partition_log.batches import build_batch
+from partition_log.invariants import check_log, check_partition
+from partition_log.log import PartitionLog
+from partition_log.memory_storage import MemoryLogStorage
+from partition_log.outcomes import FetchResult, FollowerFetchResult, ReplicaConfig
+from partition_log.replica import Partition
+from partition_log.storage import LogStorage
+from protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, offsets_partition
+from protocol.log_messages import FetchPartition
+from protocol.record_batch import Record, RecordBatch, decode_records
+
+PARTITION = offsets_partition(3)
+MS = 1_000
+SECOND = 1_000_000
+LAG_MAX_US = 30 * SECOND
+A, B, C = BrokerId(0), BrokerId(1), BrokerId(2)
+REPLICAS = (A, B, C)
+EVERYBODY = {A: BrokerEpoch(100), B: BrokerEpoch(101), C: BrokerEpoch(102)}
+
+
+def records(*values: str) -> tuple[Record, ...]:
+    """Return one record for each value."""
+    return tuple(Record(value.encode(), value.encode(), 7) for value in values)
+
+
+def batch(*values: str, base_offset: int = 0, leader_epoch: int = 0) -> RecordBatch:
+    """Return a batch with one record for each value."""
+    return build_batch(
+        records(*(values or ("v",))), base_offset=base_offset, leader_epoch=leader_epoch
+    )
+
+
+def log(storage: LogStorage | None = None, *, high_watermark: int = 0) -> PartitionLog:
+    """Return a log on memory storage."""
+    place = MemoryLogStorage() if storage is None else storage
+    return PartitionLog(PARTITION, place, high_watermark=high_watermark)
+
+
+def log_of_epochs(*epochs: int) -> PartitionLog:
+    """Return a log with one record for each epoch given, e.g. (0, 0, 2)."""
+    made = log()
+    for epoch in epochs:
+        made.append_as_leader(records(f"{made.log_end_offset}@{epoch}"), leader_epoch=epoch)
+    return made
+
+
+def values(partition_log: PartitionLog, *, up_to: int | None = None) -> list[str]:
+    """Return what a log holds, by the values of its records."""
+    end = partition_log.log_end_offset if up_to is None else up_to
+    found = partition_log.read(partition_log.log_start_offset, 2**62, up_to=end)
+    return [
+        (record.value or b"").decode() for each in found for record in decode_records(each.records)
+    ]
+
+
+def entries(*pairs: tuple[int, int]) -> tuple[tuple[LeaderEpoch, Offset], ...]:
+    """Return (epoch, offset) pairs as an epoch cache shows them."""
+    return tuple((LeaderEpoch(epoch), Offset(offset)) for epoch, offset in pairs)
+
+
+def replica(
+    broker: BrokerId = A,
+    partition_log: PartitionLog | None = None,
+    *,
+    min_insync_replicas: int = 2,
+    min_insync_check: bool = True,
+    message_max_bytes: int = 1_048_588,
+) -> Partition:
+    """Return a replica that knows of no leader; brokers 0, 1 and 2 may join its ISR."""
+    made = Partition(
+        PARTITION,
+        broker,
+        log() if partition_log is None else partition_log,
+        ReplicaConfig(
+            min_insync_replicas=min_insync_replicas,
+            replica_lag_time_max_ms=LAG_MAX_US // MS,
+            message_max_bytes=message_max_bytes,
+            min_insync_check=min_insync_check,
+        ),
+    )
+    made.update_eligible_brokers(EVERYBODY)
+    return made
+
+
+def leader(
+    broker: BrokerId = A,
+    partition_log: PartitionLog | None = None,
+    *,
+    isr: tuple[BrokerId, ...] = REPLICAS,
+    replicas: tuple[BrokerId, ...] = REPLICAS,
+    leader_epoch: int = 1,
+    partition_epoch: int = 1,
+    now_us: int = 0,
+    min_insync_replicas: int = 2,
+    min_insync_check: bool = True,
+    message_max_bytes: int = 1_048_588,
+) -> Partition:
+    """Return a replica that leads since `now_us`."""
+    made = replica(
+        broker,
+        partition_log,
+        min_insync_replicas=min_insync_replicas,
+        min_insync_check=min_insync_check,
+        message_max_bytes=message_max_bytes,
+    )
+    made.make_leader(
+        leader_epoch=leader_epoch,
+        partition_epoch=partition_epoch,
+        replicas=replicas,
+        isr=isr,
+        now_us=now_us,
+    )
+    return made
+
+
+def follower(
+    broker: BrokerId = B,
+    partition_log: PartitionLog | None = None,
+    *,
+    leader_id: BrokerId = A,
+    leader_epoch: int = 1,
+    partition_epoch: int = 1,
+) -> Partition:
+    """Return a replica that follows `leader_id`."""
+    made = replica(broker, partition_log)
+    made.make_follower(
+        leader_id=leader_id,
+        leader_epoch=leader_epoch,
+        partition_epoch=partition_epoch,
+        replicas=REPLICAS,
+        isr=REPLICAS,
+    )
+    return made
+
+
+def fetch_request(
+    offset: int,
+    *,
+    leader_epoch: int = 1,
+    last_fetched_epoch: int = -1,
+    partition_max_bytes: int = 1_048_576,
+) -> FetchPartition:
+    """Return what a fetcher asks of one partition."""
+    return FetchPartition(
+        partition=PARTITION.partition,
+        current_leader_epoch=leader_epoch,
+        fetch_offset=offset,
+        last_fetched_epoch=last_fetched_epoch,
+        partition_max_bytes=partition_max_bytes,
+    )
+
+
+def fetch_as(
+    leading: Partition,
+    broker: int,
+    offset: int,
+    *,
+    now_us: int = 0,
+    leader_epoch: int = 1,
+    last_fetched_epoch: int = -1,
+    replica_epoch: int | None = None,
+    max_bytes: int = 2**31,
+) -> FetchResult:
+    """Fetch from `leading` as follower `broker` (-1: a consumer) whose log ends at `offset`."""
+    known = EVERYBODY.get(BrokerId(broker), BrokerEpoch(-1))
+    result = leading.fetch(
+        fetch_request(offset, leader_epoch=leader_epoch, last_fetched_epoch=last_fetched_epoch),
+        replica_id=broker,
+        replica_epoch=known if replica_epoch is None else replica_epoch,
+        max_bytes=max_bytes,
+        now_us=now_us,
+    )
+    check_log(leading.log)
+    check_partition(leading)
+    return result
+
+
+def replicate(leading: Partition, following: Partition, *, now_us: int = 0) -> FollowerFetchResult:
+    """Let `following` fetch once from `leading` and take the answer."""
+    request = following.fetch_position(1_048_576)
+    answer = leading.fetch(
+        request,
+        replica_id=following.broker_id,
+        replica_epoch=EVERYBODY[following.broker_id],
+        max_bytes=2**31,
+        now_us=now_us,
+    )
+    result = following.handle_fetch_response(request, answer.data)
+    for each in (leading, following):
+        check_log(each.log)
+        check_partition(each)
+    return result

@@ -1,0 +1,92 @@
+"""Batches: what the CRC covers, and what a broken one is answered with."""
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from partition_log.batches import (
+    batch_crc,
+    build_batch,
+    check_batch,
+    payload_record_count,
+    place_batch,
+)
+from protocol.errors import ErrorCode, SimulationError
+from protocol.record_batch import Record, RecordBatch, decode_records, encode_records
+from tests.partition_log.builders import records
+
+
+def test_build_batch_counts_records_and_takes_the_largest_timestamp() -> None:
+    """Offsets come from the count; time-based lookups from the largest timestamp."""
+    batch = build_batch((Record(b"a", b"1", 5), Record(b"b", None, 9), Record(b"c", b"3", 7)))
+    assert batch.record_count == 3
+    assert batch.max_timestamp_ms == 9
+    assert [record.key for record in decode_records(batch.records)] == [b"a", b"b", b"c"]
+    assert check_batch(batch) is ErrorCode.NONE
+
+
+def test_build_batch_without_records_is_misuse() -> None:
+    """A batch of nothing has no offsets."""
+    with pytest.raises(SimulationError):
+        build_batch(())
+
+
+def test_place_batch_keeps_the_crc_right() -> None:
+    """The leader sets offset and epoch of a producer's batch without touching the rest."""
+    placed = place_batch(build_batch(records("a")), base_offset=41, leader_epoch=6)
+    assert (placed.base_offset, placed.partition_leader_epoch) == (41, 6)
+    assert check_batch(placed) is ErrorCode.NONE
+
+
+def test_batch_survives_the_wire() -> None:
+    """On Ray a batch is encoded; its CRC must hold on the other side."""
+    batch = build_batch(records("a", "b"), producer_id=2**40, is_transactional=True)
+    decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(batch), type=RecordBatch)
+    assert decoded == batch
+    assert check_batch(decoded) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"records": encode_records(records("x"))},
+        {"max_timestamp_ms": 8},
+        {"producer_id": 1},
+        {"producer_epoch": 1},
+        {"is_transactional": True},
+        {"is_control": True},
+        {"crc": 1},
+        {"last_offset_delta": 1},
+        {"last_offset_delta": -1},
+        {"producer_id": 2**63},
+    ],
+    ids=str,
+)
+def test_check_batch_finds_a_change_of_anything_that_the_crc_covers(
+    change: dict[str, object],
+) -> None:
+    """Source: Kafka DefaultRecordBatch: the CRC covers attributes to the end of the batch."""
+    batch = build_batch(records("a"))
+    broken = replace(batch, **change)
+    assert check_batch(broken) is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_check_batch_finds_a_producer_that_miscounts() -> None:
+    """A right CRC over a wrong count would shift every later offset."""
+    honest = build_batch(records("a", "b"))
+    one = build_batch(records("a"))
+    liar = replace(one, records=honest.records)
+    liar = replace(liar, crc=batch_crc(liar))
+    assert check_batch(liar) is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 65_535, 65_536])
+def test_payload_record_count_reads_every_array_header(count: int) -> None:
+    """MessagePack has three array headers, by length."""
+    assert payload_record_count(encode_records(records("v") * count)) == count
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xa1x", b"\xc0"])
+def test_payload_record_count_of_something_else_is_minus_one(payload: bytes) -> None:
+    """Bytes that are no array are no batch."""
+    assert payload_record_count(payload) == -1

@@ -1,0 +1,81 @@
+"""The leader epoch cache. Mirrors Kafka's LeaderEpochFileCacheTest."""
+
+import pytest
+
+from partition_log.epochs import UNDEFINED_EPOCH_END, LeaderEpochCache
+from protocol.errors import SimulationError
+from protocol.ids import LeaderEpoch, Offset
+from tests.partition_log.builders import entries
+
+LOG_END = Offset(20)
+
+
+def cache(*pairs: tuple[int, int]) -> LeaderEpochCache:
+    made = LeaderEpochCache()
+    for epoch, start in pairs:
+        made.assign(LeaderEpoch(epoch), Offset(start))
+    return made
+
+
+def test_assign_keeps_the_first_start_of_an_epoch() -> None:
+    """Kafka: shouldNotUpdateEpochAndStartOffsetIfItDidNotChange: later batches do not move it."""
+    assert cache((2, 6), (2, 9)).entries() == entries((2, 6))
+
+
+def test_assign_at_the_same_offset_replaces_an_epoch_that_wrote_nothing() -> None:
+    """A leader that never wrote leaves no trace in the log."""
+    assert cache((2, 6), (3, 6)).entries() == entries((3, 6))
+
+
+def test_assign_behind_the_latest_drops_what_would_not_increase() -> None:
+    """Kafka: shouldEnforceMonotonicallyIncreasingEpochs / StartOffsets."""
+    assert cache((2, 6), (4, 9), (3, 8)).entries() == entries((2, 6), (3, 8))
+
+
+def test_assign_of_no_epoch_is_misuse() -> None:
+    """-1 stands for no epoch in every answer."""
+    with pytest.raises(SimulationError):
+        cache((-1, 0))
+
+
+@pytest.mark.parametrize(
+    ("requested", "answer"),
+    [
+        (-1, UNDEFINED_EPOCH_END),
+        (1, (1, 4)),  # before all known: ends where the first known begins
+        (2, (2, 6)),
+        (3, (2, 6)),  # unknown in the middle: the largest below it
+        (4, (4, 11)),
+        (7, (7, 20)),  # the latest ends at the log end
+        (8, UNDEFINED_EPOCH_END),  # after all known
+    ],
+)
+def test_end_offset_for_epoch(requested: int, answer: tuple[int, int]) -> None:
+    """Source: LeaderEpochFileCache.endOffsetFor."""
+    known = cache((2, 4), (4, 6), (7, 11))
+    assert known.end_offset_for_epoch(requested, LOG_END) == answer
+
+
+def test_end_offset_in_an_empty_cache_is_undefined() -> None:
+    """Kafka: shouldReturnUndefinedOffsetIfNoEpochsAssigned."""
+    assert cache().end_offset_for_epoch(0, LOG_END) == UNDEFINED_EPOCH_END
+
+
+@pytest.mark.parametrize(
+    ("end_offset", "left"),
+    [
+        (20, entries((2, 4), (4, 6), (7, 11))),
+        (12, entries((2, 4), (4, 6), (7, 11))),
+        (11, entries((2, 4), (4, 6))),
+        (7, entries((2, 4), (4, 6))),
+        (4, entries()),
+    ],
+)
+def test_truncate_from_end_forgets_epochs_that_begin_there_or_later(
+    end_offset: int, left: tuple[tuple[LeaderEpoch, Offset], ...]
+) -> None:
+    """Kafka: shouldTruncateFromEnd: an epoch that begins at the new end wrote nothing any more."""
+    known = cache((2, 4), (4, 6), (7, 11))
+    known.truncate_from_end(end_offset)
+    assert known.entries() == left
+    assert known.latest_epoch == (left[-1][0] if left else -1)

@@ -1,0 +1,184 @@
+"""The log of one replica: offsets, reads, truncation, recovery."""
+
+import pytest
+from msgspec.structs import replace
+
+from partition_log.invariants import check_log
+from partition_log.memory_storage import MemoryLogStorage
+from protocol.errors import ErrorCode, InvariantViolation, SimulationError
+from protocol.ids import LeaderEpoch
+from protocol.record_batch import RecordBatch
+from tests.partition_log.builders import batch, entries, log, log_of_epochs, records, values
+
+
+def test_append_as_leader_assigns_contiguous_offsets() -> None:
+    """Offsets count records, not batches."""
+    written = log()
+    first = written.append_as_leader(records("a", "b", "c"), leader_epoch=0)
+    second = written.append_batch_as_leader(batch("d", "e"), leader_epoch=0)
+    assert (first.base_offset, second.base_offset, written.log_end_offset) == (0, 3, 5)
+    assert values(written) == ["a", "b", "c", "d", "e"]
+    check_log(written)
+
+
+def test_append_as_leader_records_where_its_epoch_begins() -> None:
+    """Followers compare their history with these starts."""
+    written = log_of_epochs(0, 0, 3, 3, 5)
+    assert written.epochs.entries() == entries((0, 0), (3, 2), (5, 4))
+    assert written.latest_epoch == 5
+
+
+def test_append_in_an_older_epoch_is_misuse_and_changes_nothing() -> None:
+    """A replica that leads assigned its epoch before: an older one is a bug of the caller."""
+    written = log_of_epochs(4)
+    with pytest.raises(SimulationError):
+        written.append_as_leader(records("x"), leader_epoch=3)
+    assert written.log_end_offset == 1
+    assert len(written.storage) == 1
+
+
+def test_append_as_follower_keeps_the_leaders_offsets_and_epochs() -> None:
+    """A follower's log is the leader's, batch by batch."""
+    source = log_of_epochs(0, 1, 1)
+    copy = log()
+    fetched = source.read(0, 2**20, up_to=source.log_end_offset)
+    assert copy.append_as_follower(fetched) is ErrorCode.NONE
+    assert copy.read(0, 2**20, up_to=3) == fetched
+    assert copy.epochs.entries() == source.epochs.entries()
+    check_log(copy)
+
+
+@pytest.mark.parametrize(
+    ("second", "error"),
+    [
+        (batch("b", base_offset=2), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (batch("b", base_offset=0), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (batch("b", base_offset=1, leader_epoch=-1), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (replace(batch("b", base_offset=1), crc=0), ErrorCode.CORRUPT_MESSAGE),
+    ],
+    ids=["gap", "overlap", "older epoch", "corrupt"],
+)
+def test_append_as_follower_of_batches_that_do_not_fit_appends_none(
+    second: RecordBatch, error: ErrorCode
+) -> None:
+    """All or nothing: the first batch, which is right, does not stay either."""
+    copy = log()
+    assert copy.append_as_follower((batch("a"), second)) is error
+    assert copy.log_end_offset == 0
+    assert len(copy.storage) == 0
+
+
+def test_read_returns_the_stored_batches_themselves() -> None:
+    """Reads are by reference: the simulator must not copy what it replicates."""
+    written = log()
+    appended = written.append_as_leader(records("a"), leader_epoch=0)
+    assert written.read(0, 1, up_to=1)[0] is appended
+
+
+def test_read_from_the_middle_of_a_batch_begins_with_the_whole_batch() -> None:
+    """A consumer skips what it has; Kafka's brokers do not split batches."""
+    written = log()
+    written.append_as_leader(records("a", "b", "c"), leader_epoch=0)
+    written.append_as_leader(records("d"), leader_epoch=0)
+    assert [found.base_offset for found in written.read(2, 2**20, up_to=4)] == [0, 3]
+
+
+def test_read_stops_before_the_batch_that_passes_up_to() -> None:
+    """A consumer must not see a record above the high watermark."""
+    written = log_of_epochs(0, 0, 0)
+    written.append_as_leader(records("d", "e"), leader_epoch=0)
+    assert [found.base_offset for found in written.read(1, 2**20, up_to=3)] == [1, 2]
+    assert [found.base_offset for found in written.read(1, 2**20, up_to=4)] == [1, 2]
+    assert written.read(3, 2**20, up_to=3) == ()
+
+
+def test_read_limits_bytes_but_returns_one_batch() -> None:
+    """Without one batch at least, a batch larger than the limit would stop the reader forever."""
+    written = log_of_epochs(0, 0, 0)
+    size = batch("0@0").size_in_bytes
+    assert len(written.read(0, 2 * size, up_to=3)) == 2
+    assert len(written.read(0, 2 * size - 1, up_to=3)) == 1
+    assert len(written.read(0, 1, up_to=3)) == 1
+    assert written.read(0, size - 1, up_to=3, min_one_batch=False) == ()
+
+
+@pytest.mark.parametrize("offset", [-1, 4])
+def test_read_outside_the_log_is_misuse(offset: int) -> None:
+    """The caller answers it with OFFSET_OUT_OF_RANGE; nothing must be read by accident."""
+    with pytest.raises(SimulationError):
+        log_of_epochs(0, 0, 0).read(offset, 1, up_to=3)
+
+
+def test_high_watermark_is_cut_to_the_log() -> None:
+    """Source: UnifiedLog.updateHighWatermark: a leader may be ahead of its follower's log."""
+    written = log_of_epochs(0, 0, 0)
+    assert written.update_high_watermark(9)
+    assert written.high_watermark == 3
+    assert not written.update_high_watermark(3)
+    assert written.update_high_watermark(-5)
+    assert written.high_watermark == 0
+
+
+def test_truncate_to_takes_the_high_watermark_and_the_epochs_with_it() -> None:
+    """After an unclean election committed data may go; the log must stay consistent."""
+    written = log_of_epochs(0, 1, 1, 2)
+    written.update_high_watermark(4)
+    assert written.truncate_to(2) == 2
+    assert (written.log_end_offset, written.high_watermark) == (2, 2)
+    assert written.epochs.entries() == entries((0, 0), (1, 1))
+    assert values(written) == ["0@0", "1@1"]
+    written.append_as_leader(records("new"), leader_epoch=7)
+    assert values(written) == ["0@0", "1@1", "new"]
+    check_log(written)
+
+
+def test_truncate_into_a_batch_takes_the_whole_batch() -> None:
+    """Batches are the unit of the log. Source: Kafka LogSegment.truncateTo."""
+    written = log()
+    written.append_as_leader(records("a"), leader_epoch=0)
+    written.append_as_leader(records("b", "c"), leader_epoch=0)
+    assert written.truncate_to(2) == 1
+    check_log(written)
+
+
+def test_truncate_to_the_end_forgets_an_epoch_that_wrote_nothing() -> None:
+    """Otherwise the follower would ask with an epoch that its leader's log does not have."""
+    written = log_of_epochs(0, 0)
+    written.assign_epoch_start(LeaderEpoch(5))
+    assert written.truncate_to(2) == 2
+    assert written.latest_epoch == 0
+
+
+def test_truncate_before_the_log_start_is_misuse() -> None:
+    """Nothing is there to be kept."""
+    with pytest.raises(SimulationError):
+        log_of_epochs(0).truncate_to(-1)
+
+
+def test_opening_a_log_recovers_what_a_crash_left() -> None:
+    """A crash keeps the page cache: end, epochs and contents are what they were."""
+    storage = MemoryLogStorage()
+    before = log(storage)
+    for epoch in (0, 0, 2):
+        before.append_as_leader(records("a", "b"), leader_epoch=epoch)
+    after = log(storage, high_watermark=4)
+    assert (after.log_end_offset, after.high_watermark) == (6, 4)
+    assert after.epochs.entries() == before.epochs.entries()
+    assert values(after) == values(before)
+    check_log(after)
+
+
+def test_opening_a_log_cuts_the_checkpointed_high_watermark_to_what_is_there() -> None:
+    """A power loss may take records that the checkpoint still counts."""
+    storage = MemoryLogStorage()
+    log(storage).append_as_leader(records("a"), leader_epoch=0)
+    assert log(storage, high_watermark=9).high_watermark == 1
+
+
+def test_opening_a_log_with_a_hole_is_reported() -> None:
+    """Storage promises contiguous batches; reading on would shift every record."""
+    storage = MemoryLogStorage()
+    storage.append(batch(base_offset=0))
+    storage.append(batch(base_offset=2))
+    with pytest.raises(InvariantViolation, match="contiguous log"):
+        log(storage)
