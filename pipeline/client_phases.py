@@ -1,0 +1,188 @@
+"""The table `client_phases`: the client chain of a failover, per member (DESIGN 8)."""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from pipeline.events import of_kind
+from pipeline.exchanges import exchanges
+from pipeline.groups import MEMBER_KINDS
+from protocol.envelope import ApiKey
+from protocol.trace import TraceKind
+
+_KEY = ("run", "fault", "group", "node")
+_SIGNAL_KINDS = (
+    TraceKind.COORDINATOR_UNKNOWN,
+    TraceKind.COORDINATOR_FOUND,
+    TraceKind.COORDINATOR_LOOKUP_FAILED,
+    *(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECORDS_CONSUMED),
+)
+_ANSWER = "answer"
+"""Marks the rows made of an exchange, beside the kinds of events."""
+
+
+def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
+    """Follow each member from the fault to its first answer from the new coordinator.
+
+    A member is its consumer's node: member ids may change on the way.
+    Input grain: one row per event; one row per fault and group. Output grain: one row per run,
+    fault, affected group and consumer that was in the group before the fault.
+    Columns: `run`, `fault`, `group`, `consumer` (node), `member_id`, `member_id_after`,
+    `generation`, `generation_after`; moments in microseconds on the run's clock: `fault_us`,
+    `unknown_us` (first marked its coordinator unknown), `named_us` (first told the coordinator of
+    the newest epoch), `accepted_us` (its first success there after the load: an acknowledged commit
+    or a group request; a heartbeat sent before the load ended does not count); phases in
+    microseconds: `notice_us` (fault to unknown), `rediscover_us` (unknown to named), `accept_us`
+    (named to accepted), `join_us`, `sync_us` (first JoinGroup or SyncGroup sent after the fault to
+    the first that succeeded); `attempts`: FindCoordinator answers and failures from unknown to
+    named, `stale_answers`: those of them that named another broker.
+    Nulls: a moment that did not come, and the phases that it bounds (no `notice_us`: the member
+    did not have to look; no `join_us`: it did not have to join); `..._after` without an event
+    after the fault; `attempts`, `stale_answers` without `unknown_us`.
+    """
+    met = F.broadcast(failovers.where("affected"))
+    member = Window.partitionBy(*_KEY)
+    signals = _signals(events).join(met, ["run", "group"])
+    # One shuffle: every step is a window or an aggregation over the same key.
+    steps = (
+        signals.where(F.col("at_us") < F.col("until_us"))
+        .withColumn("unknown_us", F.min(_when(_is_unknown())).over(member))
+        .withColumn("named_us", F.min(_when(_names_the_newest())).over(member))
+        .withColumn("accepted_us", F.min(_when(_is_accepted())).over(member))
+    )
+    found = steps.groupBy(*_KEY).agg(
+        *(F.first(c).alias(c) for c in ("fault_us", "unknown_us", "named_us", "accepted_us")),
+        F.min("at_us").alias("first_seen_us"),
+        F.count(_when(_is_lookup())).alias("lookups"),
+        F.count(_when(_is_lookup() & _names_another())).alias("stale"),
+        _latest("member", before=True).alias("member_id"),
+        _latest("member", before=False).alias("member_id_after"),
+        _latest("generation", before=True).alias("generation"),
+        _latest("generation", before=False).alias("generation_after"),
+        _first_success(ApiKey.JOIN_GROUP).alias("join_us"),
+        _first_success(ApiKey.SYNC_GROUP).alias("sync_us"),
+    )
+    looked = F.col("unknown_us").isNotNull()
+    return found.where(F.col("first_seen_us") < F.col("fault_us")).select(
+        "run",
+        "fault",
+        "group",
+        F.col("node").alias("consumer"),
+        "member_id",
+        "member_id_after",
+        "generation",
+        "generation_after",
+        "fault_us",
+        "unknown_us",
+        "named_us",
+        "accepted_us",
+        (F.col("unknown_us") - F.col("fault_us")).alias("notice_us"),
+        (F.col("named_us") - F.col("unknown_us")).alias("rediscover_us"),
+        (F.col("accepted_us") - F.col("named_us")).alias("accept_us"),
+        "join_us",
+        "sync_us",
+        F.when(looked, F.col("lookups")).alias("attempts"),
+        F.when(looked, F.col("stale")).alias("stale_answers"),
+    )
+
+
+def _signals(events: DataFrame) -> DataFrame:
+    """One row per thing that a consumer did or was told, with when it had asked (null: unasked)."""
+    told = of_kind(events, *_SIGNAL_KINDS).where(F.col("group").isNotNull())
+    own = told.select(
+        "run",
+        "group",
+        "node",
+        "kind",
+        "peer",
+        F.nullif("member", F.lit("")).alias("member"),
+        "generation",
+        F.lit(None).cast("string").alias("api"),
+        F.lit(None).cast("string").alias("error"),
+        F.lit(None).cast("long").alias("sent_us"),
+        F.col("time_us").alias("at_us"),
+    )
+    answers = exchanges(events).select(
+        "run",
+        "group",
+        "node",
+        F.lit(_ANSWER).alias("kind"),
+        "peer",
+        F.nullif("member", F.lit("")).alias("member"),
+        "generation",
+        "api",
+        "error",
+        "sent_us",
+        F.col("answered_us").alias("at_us"),
+    )
+    return own.unionByName(answers)
+
+
+def _when(condition: Column) -> Column:
+    return F.when(condition, F.col("at_us"))
+
+
+def _is(kind: TraceKind) -> Column:
+    return F.col("kind") == kind.value
+
+
+def _is_unknown() -> Column:
+    return _is(TraceKind.COORDINATOR_UNKNOWN) & (F.col("at_us") >= F.col("fault_us"))
+
+
+def _names_another() -> Column:
+    return _is(TraceKind.COORDINATOR_FOUND) & ~_names_coordinator()
+
+
+def _names_coordinator() -> Column:
+    """Whether a COORDINATOR_FOUND names the newest coordinator, in its newest term.
+
+    Where the same broker was elected again, an answer before the election meant its old term. For
+    another broker no such test is needed, and clocks of two machines would make it fail.
+    """
+    same = F.col("coordinator").eqNullSafe(F.col("old_leader"))
+    in_term = ~same | F.col("decided_us").isNull() | (F.col("at_us") >= F.col("decided_us"))
+    return F.col("peer").eqNullSafe(F.col("coordinator")) & in_term
+
+
+def _names_the_newest() -> Column:
+    found = _is(TraceKind.COORDINATOR_FOUND) & _names_coordinator()
+    return found & (F.col("at_us") >= F.col("unknown_us"))
+
+
+def _is_accepted() -> Column:
+    """Whether the coordinator did what was asked, after its load.
+
+    Source: BEHAVIOUR 2.0: a loading broker answers heartbeats with NONE, without a look at them.
+    """
+    loaded_us = F.when(F.col("moved"), F.col("active_us")).otherwise(F.col("fault_us"))
+    committed = _is(TraceKind.OFFSETS_COMMITTED)
+    waved_through = (F.col("api") == ApiKey.HEARTBEAT.label) & ~(F.col("sent_us") >= loaded_us)
+    answered = (F.col("kind") == _ANSWER) & (F.col("error") == "NONE") & ~waved_through
+    return (
+        (committed | answered)
+        & F.col("peer").eqNullSafe(F.col("coordinator"))
+        & (F.col("at_us") >= loaded_us)
+        & (F.col("at_us") >= F.col("named_us"))
+    )
+
+
+def _is_lookup() -> Column:
+    lookup = _is(TraceKind.COORDINATOR_FOUND) | _is(TraceKind.COORDINATOR_LOOKUP_FAILED)
+    named = F.col("named_us").isNull() | (F.col("at_us") <= F.col("named_us"))
+    return lookup & (F.col("at_us") >= F.col("unknown_us")) & named
+
+
+def _latest(column: str, *, before: bool) -> Column:
+    """Return the latest known value before the fault, or from it on. Generation -1 is none."""
+    side = (F.col("at_us") < F.col("fault_us")) == F.lit(before)
+    known = F.col(column).isNotNull() & side
+    if column == "generation":
+        known &= F.col(column) >= 0
+    return F.max_by(F.when(known, F.col(column)), _when(known))
+
+
+def _first_success(api: ApiKey) -> Column:
+    """Return microseconds from the first request of `api` after the fault to its first success."""
+    asked = (F.col("api") == api.label) & (F.col("sent_us") >= F.col("fault_us"))
+    succeeded = asked & (F.col("error") == "NONE")
+    return F.min(_when(succeeded)) - F.min(F.when(asked, F.col("sent_us")))

@@ -1,0 +1,69 @@
+"""Faults as each group meets them: who coordinates it before and after. No table of its own."""
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+
+def group_failovers(
+    faults: DataFrame, groups: DataFrame, broker_phases: DataFrame, tenures: DataFrame
+) -> DataFrame:
+    """Join every fault with every group of its run.
+
+    Output grain: one row per run, fault and group.
+    Columns: `run`, `fault`, `group`, `partition` (its offsets partition); `affected`: the fault
+    names the group, or moved its partition; `moved`: its partition got a leader in a new epoch;
+    `old_leader`; `coordinator`: the broker of the newest epoch; `fault_us`, `decided_us`,
+    `active_us` and `until_us` in microseconds on the run's clock, where `until_us` is the next
+    fault that affects the same group, or the run's end.
+    Nulls: `decided_us` unless moved; `active_us` unless the new coordinator loaded; `coordinator`
+    if the group's partition never had one.
+    """
+    met = faults.join(groups.select("run", "group", "partition"), "run").select(
+        "run",
+        "fault",
+        "group",
+        "partition",
+        F.col("injected_us").alias("fault_us"),
+        F.col("until_us").alias("next_fault_us"),
+        F.array_contains("groups", F.col("group")).alias("named"),
+    )
+    moves = broker_phases.select(
+        "run", "fault", "partition", "old_leader", "new_leader", "decided_us", "active_us"
+    )
+    in_office = (
+        faults.select("run", "fault", "injected_us")
+        .join(tenures.select("run", "partition", "broker", "start_us"), "run")
+        .where(F.col("start_us") <= F.col("injected_us"))
+        .groupBy("run", "fault", "partition")
+        .agg(F.max_by("broker", "start_us").alias("in_office"))
+    )
+    moved = F.col("decided_us").isNotNull()
+    later = (
+        Window.partitionBy("run", "group")
+        .orderBy("fault_us", "fault")
+        .rowsBetween(1, Window.unboundedFollowing)
+    )
+    last = Window.partitionBy("run")
+    return (
+        met.join(moves, ["run", "fault", "partition"], "left")
+        .join(in_office, ["run", "fault", "partition"], "left")
+        .withColumn("affected", F.col("named") | moved)
+        .select(
+            "run",
+            "fault",
+            "group",
+            "partition",
+            "affected",
+            moved.alias("moved"),
+            F.coalesce("old_leader", "in_office").alias("old_leader"),
+            F.coalesce("new_leader", "in_office").alias("coordinator"),
+            "fault_us",
+            "decided_us",
+            "active_us",
+            F.coalesce(
+                F.min(F.when(F.col("affected"), F.col("fault_us"))).over(later),
+                # The last fault's window ends where the run does.
+                F.max("next_fault_us").over(last),
+            ).alias("until_us"),
+        )
+    )
