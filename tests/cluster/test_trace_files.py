@@ -9,14 +9,12 @@ import pytest
 from cluster.trace_files import (
     FrameReader,
     FrameTraceWriter,
-    ParquetTraceWriter,
     TraceFileCorrupt,
     frames_path,
     merge_rows,
     read_frames,
-    read_parquet,
-    write_parquet,
 )
+from cluster.trace_parquet import ParquetTraceWriter, read_parquet, write_parquet
 from protocol.trace import TRACE_COLUMNS, TraceEvent, TraceKind, TraceRow, stamp
 
 
