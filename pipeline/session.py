@@ -1,25 +1,23 @@
-"""Spark sessions: quiet, local by default, leaving nothing in the working directory.
-
-Spark is imported only when a session is made: whoever reads a summary's types needs no Java.
-"""
+"""Spark sessions: quiet, local by default, leaving nothing in the working directory."""
 
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from py4j.java_gateway import JavaGateway
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
 
 from pipeline.java import JavaProblem, find_java
 
-if TYPE_CHECKING:
-    from py4j.java_gateway import JavaGateway
-    from pyspark.sql import SparkSession
-
 LOCAL_MASTER = "local[2]"
-_JVM_EXIT_S = 20
 LOCAL_SHUFFLE_PARTITIONS = 2
 """A run has some 100,000 rows: more partitions only cost their scheduling."""
+_JVM_EXIT_S = 20
 
 _QUIET_LOGGING = """\
 rootLogger.level = error
@@ -47,7 +45,7 @@ class SparkStartError(Exception):
 
 
 @contextmanager
-def spark_session(master: str | None = None, *, name: str = "coordlab") -> Iterator["SparkSession"]:
+def spark_session(master: str | None = None, *, name: str = "coordlab") -> Iterator[SparkSession]:
     """Open a Spark session on `master` (None: on this machine) and end it, its JVM included.
 
     A local session listens on the loopback address only. Everything that Spark writes while it
@@ -60,7 +58,12 @@ def spark_session(master: str | None = None, *, name: str = "coordlab") -> Itera
     with tempfile.TemporaryDirectory(prefix="coordlab-spark-", ignore_cleanup_errors=True) as temp:
         settings = _settings(master or LOCAL_MASTER, name, Path(temp))
         with _jvm(settings, Path(temp) / "jvm.log") as gateway:
-            yield from _session(settings, gateway)
+            conf = SparkConf(_jvm=gateway.jvm).setAll(list(settings.items()))
+            session = SparkSession(SparkContext(conf=conf, gateway=gateway))
+            try:
+                yield session
+            finally:
+                session.stop()
 
 
 def _settings(master: str, name: str, temp: Path) -> dict[str, str]:
@@ -90,15 +93,11 @@ def _settings(master: str, name: str, temp: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _jvm(settings: dict[str, str], log: Path) -> Iterator["JavaGateway"]:
+def _jvm(settings: dict[str, str], log: Path) -> Iterator[JavaGateway]:
     """Start a JVM that writes to `log` instead of the terminal, and end it at the end.
 
     PySpark by itself starts one JVM per process, lets it print on our terminal and keeps it.
     """
-    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - see the module docstring
-    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415
-    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
-
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     with log.open("wb") as output:
         try:
@@ -116,7 +115,7 @@ def _jvm(settings: dict[str, str], log: Path) -> Iterator["JavaGateway"]:
             _end(gateway.proc)
 
 
-def _end(process: "subprocess.Popen[bytes] | None") -> None:
+def _end(process: subprocess.Popen[bytes] | None) -> None:
     """End the JVM as PySpark's launcher means it: it exits when its standard input closes."""
     if process is None or process.stdin is None:
         return
@@ -126,15 +125,3 @@ def _end(process: "subprocess.Popen[bytes] | None") -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def _session(settings: dict[str, str], gateway: "JavaGateway") -> Iterator["SparkSession"]:
-    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - see the module docstring
-    from pyspark.sql import SparkSession  # noqa: PLC0415
-
-    conf = SparkConf(_jvm=gateway.jvm).setAll(list(settings.items()))
-    context = SparkContext(conf=conf, gateway=gateway)
-    try:
-        yield SparkSession(context)
-    finally:
-        context.stop()

@@ -1,0 +1,168 @@
+"""Sum tables up: each fault's phases and gaps with percentiles, its members and rebalances.
+
+Only aggregates reach the driver: a few rows per fault, whatever the size of the runs.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+
+from pipeline.events import RunFiles
+from pipeline.figures import (
+    MEASURES,
+    PERCENTS,
+    Distribution,
+    FaultSummary,
+    Measure,
+    RunSummary,
+)
+
+Tables = Mapping[str, DataFrame]
+FaultKey = tuple[str, str]
+"""Run and fault."""
+
+
+def summarize(
+    tables: Tables, runs: Sequence[RunFiles], clock_errors_us: Mapping[str, int]
+) -> tuple[RunSummary, ...]:
+    """Sum the tables up, run by run, in the order of `runs`."""
+    bad: dict[str, dict[str, int]] = {}
+    for row in tables["bad_rows"].groupBy("run", "reason").count().collect():
+        bad.setdefault(row["run"], {})[row["reason"]] = row["count"]
+    known = {row["run"]: row for row in tables["runs"].collect()}
+    faults = _faults(tables, clock_errors_us)
+    return tuple(
+        RunSummary(
+            run=files.run,
+            directory=files.directory,
+            events=known[files.run]["events"] if files.run in known else 0,
+            completed=files.run in known and known[files.run]["completed"],
+            clock_error_us=clock_errors_us[files.run],
+            bad_rows=tuple(sorted(bad.get(files.run, {}).items())),
+            unreadable=files.unreadable,
+            faults=tuple(faults.get(files.run, ())),
+        )
+        for files in runs
+    )
+
+
+def _faults(tables: Tables, clock_errors_us: Mapping[str, int]) -> dict[str, list[FaultSummary]]:
+    """Return each run's faults in time order."""
+    measured = _distributions(tables, clock_errors_us)
+    rebalanced = _rebalances(tables["rebalances"])
+    rows = _counts(tables).collect()
+    summaries: dict[str, list[FaultSummary]] = {}
+    for row in sorted(rows, key=lambda row: (row["run"], row["injected_us"], row["fault"])):
+        key = (row["run"], row["fault"])
+        found = measured.get(key, {})
+        summary = FaultSummary(
+            fault=row["fault"],
+            kind=row["kind"],
+            target=row["target"],
+            node=row["node"],
+            injected_us=row["injected_us"],
+            healed_us=row["healed_us"],
+            partitions_moved=row["moved"],
+            members=row["members"],
+            members_kept=row["kept"],
+            measures=tuple((m, found[m.name]) for m in MEASURES if m.name in found),
+            rebalances=tuple(sorted(rebalanced.get(key, {}).items())),
+        )
+        summaries.setdefault(row["run"], []).append(summary)
+    return summaries
+
+
+def _counts(tables: Tables) -> DataFrame:
+    """One row per run and fault, with its partitions and members counted."""
+    key = ["run", "fault"]
+    kept = (F.col("member_id") == F.col("member_id_after")) & (
+        F.col("generation") == F.col("generation_after")
+    )
+    moved = tables["broker_phases"].groupBy(*key).agg(F.count("*").alias("moved"))
+    members = (
+        tables["client_phases"]
+        .groupBy(*key)
+        .agg(F.count("*").alias("members"), F.count_if(kept).alias("kept"))
+    )
+    return (
+        tables["faults"]
+        .join(moved, key, "left")
+        .join(members, key, "left")
+        .select(
+            *key,
+            "kind",
+            "target",
+            "node",
+            "injected_us",
+            "healed_us",
+            *(F.coalesce(name, F.lit(0)).alias(name) for name in ("moved", "members", "kept")),
+        )
+    )
+
+
+def _rebalances(rebalances: DataFrame) -> dict[FaultKey, dict[str, int]]:
+    """Count the rebalances after each fault by cause."""
+    cause = F.coalesce("cause", F.lit("unknown")).alias("cause")
+    after_faults = rebalances.where(F.col("fault").isNotNull())
+    counts: dict[FaultKey, dict[str, int]] = {}
+    for row in after_faults.groupBy("run", "fault", cause).count().collect():
+        counts.setdefault((row["run"], row["fault"]), {})[row["cause"]] = row["count"]
+    return counts
+
+
+def _distributions(
+    tables: Tables, clock_errors_us: Mapping[str, int]
+) -> dict[FaultKey, dict[str, Distribution]]:
+    """Return each fault's measures by name."""
+    percents = F.array(*(F.lit(percent / 100) for percent in PERCENTS))
+    summed = (
+        _long(tables)
+        .groupBy("run", "fault", "measure")
+        .agg(
+            F.count("value").alias("samples"),
+            F.count_if(F.col("value").isNull()).alias("missing"),
+            F.percentile_approx("value", percents).alias("percentiles"),
+            F.max("value").alias("maximum"),
+        )
+    )
+    across = {measure.name for measure in MEASURES if measure.across_nodes}
+    found: dict[FaultKey, dict[str, Distribution]] = {}
+    for row in summed.collect():
+        bound_us = clock_errors_us[row["run"]] if row["measure"] in across else 0
+        measures = found.setdefault((row["run"], row["fault"]), {})
+        measures[row["measure"]] = _distribution(row, bound_us)
+    return found
+
+
+def _distribution(row: Row, bound_us: int) -> Distribution:
+    return Distribution(
+        samples=row["samples"],
+        missing=row["missing"],
+        percentiles=dict(zip(PERCENTS, row["percentiles"] or (), strict=False)),
+        maximum=row["maximum"],
+        bound_us=bound_us,
+    )
+
+
+def _long(tables: Tables) -> DataFrame:
+    """One row per run, fault, measure and subject: the measured columns under one another."""
+    parts = []
+    for name in dict.fromkeys(measure.table for measure in MEASURES):
+        entries = F.array(*(_entry(measure) for measure in MEASURES if measure.table == name))
+        rows = tables[name].select("run", "fault", F.explode(entries).alias("entry"))
+        parts.append(rows.where(F.col("entry").isNotNull()).select("run", "fault", "entry.*"))
+    stacked, *others = parts
+    for other in others:
+        stacked = stacked.unionByName(other)
+    return stacked
+
+
+def _entry(measure: Measure) -> Column:
+    """Return a row's contribution to a measure; null if the row is about another subject."""
+    entry = F.struct(
+        F.lit(measure.name).alias("measure"), F.col(measure.column).cast("long").alias("value")
+    )
+    if measure.subject_kind is None:
+        return entry
+    return F.when(F.col("subject_kind") == measure.subject_kind, entry)
