@@ -1,0 +1,153 @@
+"""What a checker is: rows of the trace go in one by one, findings with evidence come out.
+
+A checker keeps its own model, far simpler than the code that it judges, and never looks at the
+cluster. Rows come in the order of the run's clock; between machines that order is only as good as
+`clock_error_us`, so that a checker judges by epochs and offsets, and by time only beyond it.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from chaos.checkers.story import tell
+from protocol.trace import TraceKind, TraceRow
+
+MAX_FINDINGS = 20
+"""A broken guard breaks every commit: the first findings tell the story, the rest are counted."""
+
+
+class CheckOutcome(StrEnum):
+    """What one checker has to say. Only VIOLATED is a finding about Kafka's promises."""
+
+    PASS = "pass"
+    VIOLATED = "violated"
+    INCONCLUSIVE = "inconclusive"  # something that it needs did not happen; the note says what
+    NOTHING_SEEN = "nothing_seen"  # it passed without having anything to judge
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """A broken promise, with the rows that prove it, in time order, and as a story."""
+
+    check: str
+    summary: str
+    time_us: int
+    group: str | None = None
+    partition: str | None = None
+    story: tuple[str, ...] = ()
+    evidence: tuple[TraceRow, ...] = ()
+
+
+class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one checker found, and how much it saw: `seen` counts what it judged, by its name."""
+
+    check: str
+    outcome: CheckOutcome
+    findings: tuple[Finding, ...] = ()
+    findings_total: int = 0
+    seen: dict[str, int] = {}
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupExpectation:
+    """What a checker may expect of one group.
+
+    Shape: `consumers` are node names; `offsets_partition` is printed as in the trace.
+    """
+
+    consumers: tuple[str, ...]
+    offsets_partition: str
+    commits: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckContext:
+    """What the checkers know of the experiment beside its trace.
+
+    Units: `clock_error_us` bounds how far the clocks of two nodes are apart.
+    """
+
+    groups: dict[str, GroupExpectation] = field(default_factory=dict)
+    min_insync_replicas: int = 1
+    liveness_timeout_us: int = 60_000_000
+    clock_error_us: int = 0
+
+
+class Checker(ABC):
+    """Watches a run for one promise."""
+
+    name: str
+    promise: str
+    """What it checks, in one sentence for people."""
+    kinds: frozenset[TraceKind]
+    """The kinds of rows that it wants to see."""
+
+    def __init__(self, context: CheckContext) -> None:
+        self.context = context
+        self.findings: list[Finding] = []
+        self.findings_total = 0
+
+    @abstractmethod
+    def observe(self, row: TraceRow) -> None:
+        """Take in one row of one of `kinds`."""
+
+    @abstractmethod
+    def finish(self) -> CheckReport:
+        """Judge what only the end can tell, and report. Called once."""
+
+    def found(
+        self,
+        summary: str,
+        evidence: list[TraceRow],
+        *,
+        group: str | None = None,
+        partition: str | None = None,
+    ) -> None:
+        """Record a finding; `evidence` is put in time order and told as a story."""
+        self.findings_total += 1
+        if len(self.findings) >= MAX_FINDINGS:
+            return
+        rows = sorted(evidence, key=lambda row: (row.time_us, row.node, row.incarnation, row.seq))
+        self.findings.append(
+            Finding(
+                check=self.name,
+                summary=summary,
+                time_us=rows[-1].time_us if rows else 0,
+                group=group,
+                partition=partition,
+                story=tuple(tell(row) for row in rows),
+                evidence=tuple(rows),
+            )
+        )
+
+    def report(
+        self, *, judged: int, seen: dict[str, int], note: str = "", inconclusive: bool = False
+    ) -> CheckReport:
+        """Return the report; `judged` counts the cases in which a violation could have shown."""
+        if self.findings_total:
+            outcome = CheckOutcome.VIOLATED
+        elif inconclusive:
+            outcome = CheckOutcome.INCONCLUSIVE
+        elif judged == 0:
+            outcome = CheckOutcome.NOTHING_SEEN
+        else:
+            outcome = CheckOutcome.PASS
+        return CheckReport(
+            check=self.name,
+            outcome=outcome,
+            findings=tuple(self.findings),
+            findings_total=self.findings_total,
+            seen=seen,
+            note=note,
+        )
+
+
+def detail_of(row: TraceRow) -> dict[str, Any]:
+    """Return the decoded detail of a row; values are whatever its kind's JSON holds."""
+    if row.detail is None:
+        return {}
+    detail: dict[str, Any] = msgspec.json.decode(row.detail)
+    return detail

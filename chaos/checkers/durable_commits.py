@@ -1,0 +1,295 @@
+"""Durable commits: what was acknowledged is what a later fetch returns, or something newer.
+
+Every committed offset of a group and partition is a register. A commit has an interval: from the
+moment before which its member cannot have sent it, to its answer. A fetch may return the value of
+any commit that no acknowledged commit has certainly replaced before the fetch began. "Newer" means
+later, not larger: a member that commits a smaller offset rewinds its group, and that is no loss.
+
+What may have been written counts as written but replaces nothing: commits that failed without a
+definite answer, and commits that a coordinator stored while their member heard nothing. A fetch
+answered by a coordinator that another had already replaced may be stale, as in Kafka (BEHAVIOUR
+6.5): it is counted, and proves nothing.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from chaos.checkers.base import CheckContext, Checker, CheckReport, detail_of
+from protocol.envelope import ApiKey
+from protocol.errors import ErrorCode
+from protocol.ids import CONSUMER_OFFSETS
+from protocol.trace import TraceKind, TraceRow
+
+MAX_KEPT_COMMITS = 4_096
+VERIFICATION = "verification"
+VERIFYING_STAGE = "verifying"
+"""The stage from which on every fetch is a verification: what was acknowledged before it counts."""
+
+_LEADERSHIP = frozenset({TraceKind.BECAME_LEADER, TraceKind.LOAD_COMPLETED})
+_DEFINITE_NAMES = frozenset(code.name for code in ErrorCode if code.definite)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Commit:
+    """One commit of one partition. `earliest_us` to `latest_us` is when it took effect, if so."""
+
+    offset: int
+    node: str
+    earliest_us: int
+    latest_us: int
+    acknowledged: bool
+    row: TraceRow
+
+
+@dataclass(slots=True)
+class _Register:
+    """The committed offset of one group and partition, as the trace tells its history."""
+
+    commits: deque[_Commit] = field(default_factory=lambda: deque(maxlen=MAX_KEPT_COMMITS))
+    forgotten_until_us: int = -1  # commits acknowledged up to here may have been forgotten
+    answered_us: dict[str, int] = field(
+        default_factory=dict
+    )  # node -> its previous commit's answer
+    reported: TraceRow | None = None  # the lost commit already told
+
+
+class DurableCommits(Checker):
+    """An acknowledged commit is what a later fetch returns, or something newer."""
+
+    name = "durable_commits"
+    promise = (
+        "an acknowledged commit is what a later fetch returns, or something newer that was "
+        "acknowledged or may have been"
+    )
+    kinds = frozenset(
+        {
+            TraceKind.OFFSETS_COMMITTED,
+            TraceKind.COMMIT_FAILED,
+            TraceKind.COMMIT_STORED,
+            TraceKind.OFFSETS_FETCHED,
+            TraceKind.PARTITIONS_ASSIGNED,
+            TraceKind.REQUEST_SENT,
+            TraceKind.RUN_STAGE,
+            TraceKind.NODE_KILLED,
+            *_LEADERSHIP,
+        }
+    )
+
+    def __init__(self, context: CheckContext) -> None:
+        super().__init__(context)
+        self._registers: dict[tuple[str, str], _Register] = {}
+        self._assigned_us: dict[tuple[str, str], int] = {}  # (node, group)
+        self._fetch_sent_us: dict[tuple[str, str], int] = {}  # (node, group)
+        self._verifying_us: int | None = None
+        self._leaders: dict[str, list[TraceRow]] = {}  # offsets partition -> leadership rows
+        self._silenced: dict[str, bool] = {}  # groups of which a consumer was killed
+        self._consumers = {
+            node: group for group, known in context.groups.items() for node in known.consumers
+        }
+        self._seen = {
+            "commits_acknowledged": 0,
+            "commits_indefinite": 0,
+            "fetches_judged": 0,
+            "fetches_of_unknown_start": 0,
+            "fetches_from_a_replaced_coordinator": 0,
+            "fetches_of_a_value_nobody_is_known_to_have_committed": 0,
+        }
+
+    def observe(self, row: TraceRow) -> None:
+        """Take in a commit, a fetch, or what bounds when they began."""
+        match row.kind:
+            case TraceKind.RUN_STAGE:
+                if detail_of(row).get("stage") == VERIFYING_STAGE:
+                    self._verifying_us = row.time_us
+            case TraceKind.REQUEST_SENT:
+                if row.api == ApiKey.OFFSET_FETCH.label and row.group is not None:
+                    self._fetch_sent_us[row.node, row.group] = row.time_us
+            case TraceKind.PARTITIONS_ASSIGNED:
+                if row.group is not None:
+                    self._assigned_us[row.node, row.group] = row.time_us
+            case TraceKind.NODE_KILLED:
+                group = self._consumers.get(row.peer or "")
+                if group is not None:
+                    self._silenced[group] = True
+            case TraceKind.BECAME_LEADER | TraceKind.LOAD_COMPLETED:
+                if row.partition is not None and row.partition.startswith(CONSUMER_OFFSETS):
+                    self._leaders.setdefault(row.partition, []).append(row)
+            case _:
+                if row.group is not None and row.partition is not None and row.offset is not None:
+                    self._observe_offset(row, row.group, row.partition, row.offset)
+
+    def _observe_offset(self, row: TraceRow, group: str, partition: str, offset: int) -> None:
+        register = self._registers.setdefault((group, partition), _Register())
+        match row.kind:
+            case TraceKind.OFFSETS_COMMITTED:
+                self._seen["commits_acknowledged"] += 1
+                self._answered(register, row, group, offset, acknowledged=True)
+            case TraceKind.COMMIT_FAILED:
+                if row.error not in _DEFINITE_NAMES:
+                    self._seen["commits_indefinite"] += 1
+                    self._answered(register, row, group, offset, acknowledged=False)
+                register.answered_us[row.node] = row.time_us
+            case TraceKind.COMMIT_STORED:
+                self._remember(
+                    register,
+                    _Commit(
+                        offset=offset,
+                        node=row.node,
+                        earliest_us=row.time_us,
+                        latest_us=row.time_us,
+                        acknowledged=False,
+                        row=row,
+                    ),
+                )
+            case TraceKind.OFFSETS_FETCHED:
+                if row.error in {None, "NONE"}:
+                    self._judge(register, row, group, partition, offset)
+            case _:
+                pass
+
+    def _answered(
+        self, register: _Register, row: TraceRow, group: str, offset: int, *, acknowledged: bool
+    ) -> None:
+        """Remember a commit that its member has an answer for.
+
+        A member has one commit of a partition in flight, so it cannot have sent this one before
+        the answer to the one before, nor before it was given the partition.
+        """
+        earliest = max(
+            register.answered_us.get(row.node, 0), self._assigned_us.get((row.node, group), 0)
+        )
+        register.answered_us[row.node] = row.time_us
+        self._remember(
+            register,
+            _Commit(
+                offset=offset,
+                node=row.node,
+                earliest_us=min(earliest, row.time_us),
+                latest_us=row.time_us,
+                acknowledged=acknowledged,
+                row=row,
+            ),
+        )
+
+    @staticmethod
+    def _remember(register: _Register, commit: _Commit) -> None:
+        if len(register.commits) == MAX_KEPT_COMMITS:
+            register.forgotten_until_us = register.commits[0].latest_us
+        register.commits.append(commit)
+
+    def _judge(
+        self, register: _Register, row: TraceRow, group: str, partition: str, offset: int
+    ) -> None:
+        began = self._began_us(row, group)
+        if began is None or began <= register.forgotten_until_us:
+            self._seen["fetches_of_unknown_start"] += 1
+            return
+        margin = self.context.clock_error_us
+        settled = [
+            commit
+            for commit in register.commits
+            if commit.acknowledged and commit.latest_us + margin < began
+        ]
+        self._seen["fetches_judged"] += 1
+        if not settled:
+            return  # nothing was promised yet
+        candidates = [
+            commit
+            for commit in register.commits
+            if commit.offset == offset and commit.earliest_us <= row.time_us + margin
+        ]
+        if any(
+            not any(_replaces(newer, commit, margin) for newer in settled) for commit in candidates
+        ):
+            return
+        if not candidates and offset >= 0 and self._silenced.get(group):
+            self._seen["fetches_of_a_value_nobody_is_known_to_have_committed"] += 1
+            return
+        if self._was_replaced(row, group):
+            self._seen["fetches_from_a_replaced_coordinator"] += 1
+            return
+        self._tell(register, row, group, partition, candidates, settled)
+
+    def _began_us(self, row: TraceRow, group: str) -> int | None:
+        """Return the latest time at which the fetch is known not to have begun yet."""
+        known = [
+            time_us
+            for time_us in (
+                self._assigned_us.get((row.node, group)),
+                self._fetch_sent_us.get((row.node, group)),
+                self._verifying_us if row.cause == VERIFICATION else None,
+            )
+            if time_us is not None
+        ]
+        return max(known, default=None)
+
+    def _was_replaced(self, row: TraceRow, group: str) -> bool:
+        """Whether the coordinator that answered was no longer the newest when the answer came."""
+        expected = self.context.groups.get(group)
+        rows = [] if expected is None else self._leaders.get(expected.offsets_partition, [])
+        newest = max(
+            (other for other in rows if other.time_us <= row.time_us + self.context.clock_error_us),
+            key=lambda other: other.leader_epoch or 0,
+            default=None,
+        )
+        return newest is not None and row.peer is not None and newest.node != row.peer
+
+    def _tell(
+        self,
+        register: _Register,
+        row: TraceRow,
+        group: str,
+        partition: str,
+        candidates: list[_Commit],
+        settled: list[_Commit],
+    ) -> None:
+        lost = max(settled, key=lambda commit: commit.latest_us)
+        if register.reported is lost.row:
+            return
+        register.reported = lost.row
+        expected = self.context.groups.get(group)
+        moves = [] if expected is None else self._leaders.get(expected.offsets_partition, [])
+        stored = [
+            commit.row
+            for commit in register.commits
+            if commit.row.kind == TraceKind.COMMIT_STORED
+            and commit.offset == lost.offset
+            and commit.row.time_us <= row.time_us
+        ]
+        older = [commit.row for commit in candidates if commit.latest_us <= lost.latest_us]
+        returned = "no offset" if row.offset == -1 else f"offset {row.offset}"
+        origin = (
+            "" if row.offset == -1 or candidates else ", which nobody is known to have committed"
+        )
+        self.found(
+            f"{group}, {partition}: offset {lost.offset} was acknowledged by {lost.row.peer} to "
+            f"{lost.node}, and a later fetch returned {returned}{origin}",
+            [
+                *older[-1:],
+                *stored[-1:],
+                lost.row,
+                *(move for move in moves if lost.earliest_us <= move.time_us <= row.time_us),
+                row,
+            ],
+            group=group,
+            partition=partition,
+        )
+
+    def finish(self) -> CheckReport:
+        """Report; everything was judged when it was seen."""
+        judged = self._seen["fetches_judged"] if self._seen["commits_acknowledged"] else 0
+        note = ""
+        if not self._seen["commits_acknowledged"]:
+            note = "no commit was acknowledged"
+        elif not judged:
+            note = "nothing was fetched after a commit was acknowledged"
+        return self.report(judged=judged, seen=dict(self._seen), note=note)
+
+
+def _replaces(newer: _Commit, older: _Commit, margin: int) -> bool:
+    """Whether `newer` certainly took effect after `older` did, if it did at all."""
+    if newer is older:
+        return False
+    if newer.node == older.node:
+        return newer.latest_us > older.latest_us and newer.earliest_us >= older.latest_us
+    return older.latest_us + margin < newer.earliest_us

@@ -1,0 +1,170 @@
+"""Fencing: an old coordinator cannot get anything acknowledged that the new one does not know.
+
+Judged by epochs and offsets of `__consumer_offsets`, not by the order of rows: the later epoch's
+log begins where its leader's log ended when it took over, and whatever an older epoch had
+acknowledged must lie below. Source: DESIGN 7; BEHAVIOUR 6.5.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from chaos.checkers.base import CheckContext, Checker, CheckReport, detail_of
+from protocol.ids import CONSUMER_OFFSETS
+from protocol.trace import TraceKind, TraceRow
+
+MAX_EVIDENCE_APPENDS = 3
+MAX_KEPT_APPENDS = 10_000
+"""Of each epoch the newest appends are kept: offsets grow, so what a later epoch lost is among
+them, and a long run does not fill the memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Acknowledged:
+    """An append that completed well: [base, end) in the log of its epoch."""
+
+    base: int
+    end: int
+    started: TraceRow
+    completed: TraceRow
+
+
+@dataclass(slots=True)
+class _Epoch:
+    """What was seen of one leader epoch of one partition."""
+
+    start_offset: int | None = None  # where its leader's log ended when it took over
+    start_row: TraceRow | None = None
+    leader: str | None = None
+    leader_row: TraceRow | None = None
+    acknowledged: deque[_Acknowledged] = field(
+        default_factory=lambda: deque(maxlen=MAX_KEPT_APPENDS)
+    )
+    first_acknowledged: TraceRow | None = None
+
+
+class Fencing(Checker):
+    """No append acknowledged under an older leader epoch is missing from a later epoch's log."""
+
+    name = "fencing"
+    promise = (
+        "no append acknowledged under an older leader epoch is missing from the later epoch's "
+        "log, and none begun after the later epoch's first acknowledged append is acknowledged "
+        "under the older one"
+    )
+    kinds = frozenset(
+        {TraceKind.BECAME_LEADER, TraceKind.APPEND_STARTED, TraceKind.APPEND_COMPLETED}
+    )
+
+    def __init__(self, context: CheckContext) -> None:
+        super().__init__(context)
+        self._epochs: dict[str, dict[int, _Epoch]] = {}
+        self._started: dict[tuple[str, int, str, int | None], TraceRow] = {}
+        self._acknowledged = 0
+        self._failed = 0
+
+    def observe(self, row: TraceRow) -> None:
+        """Take in a leadership change or an append of an offsets partition."""
+        if row.partition is None or not row.partition.startswith(f"{CONSUMER_OFFSETS}-"):
+            return
+        if row.leader_epoch is None:
+            return
+        epoch = self._epochs.setdefault(row.partition, {}).setdefault(row.leader_epoch, _Epoch())
+        append = (row.node, row.incarnation, row.partition, row.correlation_id)
+        if row.kind == TraceKind.BECAME_LEADER:
+            self._became_leader(epoch, row)
+        elif row.kind == TraceKind.APPEND_STARTED:
+            self._started[append] = row
+            self._log_begins(epoch, row, detail_of(row).get("epoch_start_offset", row.offset))
+        else:
+            started = self._started.pop(append, None)
+            if row.error not in {None, "NONE"}:
+                self._failed += 1
+            elif started is not None and started.offset is not None:
+                self._append_acknowledged(epoch, started, row)
+
+    def _became_leader(self, epoch: _Epoch, row: TraceRow) -> None:
+        if epoch.leader is None:
+            epoch.leader, epoch.leader_row = row.node, row
+        elif epoch.leader != row.node and epoch.leader_row is not None:
+            self.found(
+                f"{row.partition} has two leaders in epoch {row.leader_epoch}: {epoch.leader} and "
+                f"{row.node}",
+                [epoch.leader_row, row],
+                partition=row.partition,
+            )
+        self._log_begins(epoch, row, row.offset)
+
+    def _log_begins(self, epoch: _Epoch, row: TraceRow, offset: int | None) -> None:
+        if offset is not None and (epoch.start_offset is None or offset < epoch.start_offset):
+            epoch.start_offset, epoch.start_row = offset, row
+
+    def _append_acknowledged(self, epoch: _Epoch, started: TraceRow, completed: TraceRow) -> None:
+        self._acknowledged += 1
+        base = started.offset or 0
+        records = detail_of(started).get("records", 1)
+        if epoch.first_acknowledged is None:
+            epoch.first_acknowledged = completed
+        epoch.acknowledged.append(
+            _Acknowledged(base=base, end=base + records, started=started, completed=completed)
+        )
+
+    def finish(self) -> CheckReport:
+        """Compare every epoch with every later one."""
+        overtaken = 0
+        for partition, epochs in sorted(self._epochs.items()):
+            numbers = sorted(epochs)
+            for position, older in enumerate(numbers):
+                for newer in numbers[position + 1 :]:
+                    overtaken += len(epochs[older].acknowledged)
+                    self._compare(partition, older, epochs[older], newer, epochs[newer])
+        return self.report(
+            judged=overtaken,
+            seen={
+                "appends_acknowledged": self._acknowledged,
+                "appends_failed": self._failed,
+                "leader_epochs": sum(len(epochs) for epochs in self._epochs.values()),
+                "acknowledged_before_a_later_epoch": overtaken,
+            },
+            note="" if overtaken else "no append was followed by a later leader epoch",
+        )
+
+    def _compare(self, partition: str, older: int, old: _Epoch, newer: int, new: _Epoch) -> None:
+        if new.start_offset is not None and new.start_row is not None:
+            start = new.start_offset
+            lost = [append for append in old.acknowledged if append.end > start]
+            if lost:
+                rows = [
+                    row
+                    for append in lost[:MAX_EVIDENCE_APPENDS]
+                    for row in (append.started, append.completed)
+                ]
+                self.found(
+                    f"{partition}: {len(lost)} append(s) acknowledged in epoch {older} from offset "
+                    f"{lost[0].base} are missing from the log of epoch {newer}, which begins at "
+                    f"{start}",
+                    [*rows, new.start_row],
+                    partition=partition,
+                )
+                return
+        first = new.first_acknowledged
+        if first is None:
+            return
+        late = [
+            append
+            for append in old.acknowledged
+            if append.started.time_us > first.time_us + self.context.clock_error_us
+        ]
+        if late:
+            self.found(
+                f"{partition}: {len(late)} append(s) begun after epoch {newer} had acknowledged "
+                f"its first were acknowledged in epoch {older}",
+                [
+                    first,
+                    *(
+                        row
+                        for append in late[:MAX_EVIDENCE_APPENDS]
+                        for row in (append.started, append.completed)
+                    ),
+                ],
+                partition=partition,
+            )

@@ -1,0 +1,199 @@
+"""Liveness: once everything is healed, every group is Stable again, and commits, within a bound.
+
+Where a group is not, the partition of `__consumer_offsets` is asked first: without a leader or
+with too few replicas in sync nobody promised anything, and the outcome is inconclusive.
+"""
+
+from dataclasses import dataclass, field
+
+from chaos.checkers.base import (
+    CheckContext,
+    Checker,
+    CheckReport,
+    GroupExpectation,
+    detail_of,
+)
+from protocol.trace import TraceKind, TraceRow
+
+STABLE = "Stable"
+_MEMBER_STABLE = "STABLE"
+
+
+@dataclass(slots=True)
+class _Group:
+    """What was last seen of one group."""
+
+    state: str | None = None
+    state_row: TraceRow | None = None
+    members: dict[str, TraceRow] = field(default_factory=dict)  # consumer -> its last MEMBER_STATE
+    committed: dict[str, TraceRow] = field(default_factory=dict)  # since healing
+    assigned: dict[str, int] = field(default_factory=dict)  # consumer -> number of partitions
+    live_us: int | None = None  # when it was live again
+
+
+class Liveness(Checker):
+    """Every group is Stable, with every member committing, within the bound after healing."""
+
+    name = "liveness"
+    promise = (
+        "after healing, every group is Stable with all its members within the bound, and every "
+        "member that commits has a commit acknowledged"
+    )
+    kinds = frozenset(
+        {
+            TraceKind.RUN_STAGE,
+            TraceKind.GROUP_STATE,
+            TraceKind.GROUP_LOADED,
+            TraceKind.MEMBER_STATE,
+            TraceKind.OFFSETS_COMMITTED,
+            TraceKind.PARTITIONS_ASSIGNED,
+            TraceKind.LEADER_ELECTED,
+            TraceKind.ISR_CHANGED,
+        }
+    )
+
+    def __init__(self, context: CheckContext) -> None:
+        super().__init__(context)
+        self._groups = {group_id: _Group() for group_id in context.groups}
+        self._partitions: dict[str, tuple[str, int, TraceRow]] = {}  # leader, ISR size, row
+        self._healed: TraceRow | None = None
+        self._waited_until_us: int | None = None
+        self._over = False
+        self._last_us = 0
+
+    def observe(self, row: TraceRow) -> None:
+        """Take in a stage, a state or a commit."""
+        if self._over:
+            return
+        self._last_us = row.time_us
+        group = None if row.group is None else self._groups.get(row.group)
+        match row.kind:
+            case TraceKind.RUN_STAGE:
+                self._stage(row)
+            case TraceKind.LEADER_ELECTED | TraceKind.ISR_CHANGED:
+                self._partition_changed(row)
+            case _ if group is None:
+                return
+            case TraceKind.GROUP_STATE:
+                group.state, group.state_row = detail_of(row).get("to"), row
+            case TraceKind.GROUP_LOADED:
+                group.state, group.state_row = detail_of(row).get("state"), row
+            case TraceKind.MEMBER_STATE:
+                group.members[row.node] = row
+            case TraceKind.PARTITIONS_ASSIGNED:
+                group.assigned[row.node] = len(detail_of(row).get("partitions", ()))
+            case TraceKind.OFFSETS_COMMITTED:
+                if self._healed is not None:
+                    group.committed.setdefault(row.node, row)
+            case _:
+                pass
+        if self._healed is not None and row.group is not None and group is not None:
+            expected = self.context.groups[row.group]
+            if group.live_us is None and not self._missing(group, expected):
+                group.live_us = row.time_us
+
+    def _stage(self, row: TraceRow) -> None:
+        match detail_of(row).get("stage"):
+            case "liveness":
+                self._healed = row
+                for group_id, group in self._groups.items():
+                    if not self._missing(group, self.context.groups[group_id]):
+                        group.live_us = row.time_us
+            case "verifying":
+                self._waited_until_us = row.time_us
+            case "stopping":
+                self._over = True
+                if self._waited_until_us is None:
+                    self._waited_until_us = row.time_us
+            case _:
+                pass
+
+    def _partition_changed(self, row: TraceRow) -> None:
+        if row.partition is None:
+            return
+        leader = self._partitions.get(row.partition, ("?", 0, row))[0]
+        if row.kind == TraceKind.LEADER_ELECTED:
+            leader = row.peer or ""
+        self._partitions[row.partition] = (leader, len(detail_of(row).get("isr", ())), row)
+
+    def _missing(self, group: _Group, expected: GroupExpectation) -> list[str]:
+        """Return what keeps the group from being live, in words."""
+        missing = []
+        if group.state != STABLE:
+            missing.append(f"its coordinator has it {group.state or 'not loaded'}")
+        for consumer in expected.consumers:
+            row = group.members.get(consumer)
+            state = None if row is None else detail_of(row).get("to")
+            if state != _MEMBER_STABLE:
+                missing.append(f"{consumer} is {state or 'never seen'}")
+            elif (
+                expected.commits
+                and group.assigned.get(consumer, 0) > 0
+                and consumer not in group.committed
+            ):
+                missing.append(f"{consumer} has no commit acknowledged since healing")
+        return missing
+
+    def finish(self) -> CheckReport:
+        """Judge every group that should have come back."""
+        if self._healed is None:
+            return self.report(
+                judged=0,
+                seen={"groups": 0},
+                note="the run never came to healing",
+                inconclusive=True,
+            )
+        healed_us = self._healed.time_us
+        deadline = healed_us + self.context.liveness_timeout_us
+        watched_until = self._waited_until_us or self._last_us
+        notes = []
+        slowest = 0
+        for group_id, expected in self.context.groups.items():
+            group = self._groups[group_id]
+            if group.live_us is not None and group.live_us <= deadline:
+                slowest = max(slowest, group.live_us - healed_us)
+                continue
+            excuse = self._excuse(expected)
+            if excuse is not None:
+                notes.append(f"{group_id} is not live, as it may be: {excuse}")
+            elif group.live_us is None and watched_until < deadline:
+                notes.append(f"{group_id} was not watched for the whole bound")
+            else:
+                self._not_live(group_id, group, expected)
+        return self.report(
+            judged=len(self.context.groups),
+            seen={"groups": len(self.context.groups), "slowest_us_after_healing": slowest},
+            note="; ".join(notes),
+            inconclusive=bool(notes),
+        )
+
+    def _excuse(self, expected: GroupExpectation) -> str | None:
+        """Say why the group could not come back, if its partition was not available."""
+        known = self._partitions.get(expected.offsets_partition)
+        if known is None:
+            return None
+        leader, in_sync, _ = known
+        if not leader:
+            return f"{expected.offsets_partition} has no leader"
+        if in_sync < self.context.min_insync_replicas:
+            return (
+                f"{expected.offsets_partition} has {in_sync} replica(s) in sync, under "
+                f"min.insync.replicas {self.context.min_insync_replicas}"
+            )
+        return None
+
+    def _not_live(self, group_id: str, group: _Group, expected: GroupExpectation) -> None:
+        missing = self._missing(group, expected) or ["it came back, but too late"]
+        evidence = [row for row in (self._healed, group.state_row) if row is not None]
+        evidence += [
+            row
+            for consumer in expected.consumers[:6]
+            if (row := group.members.get(consumer)) is not None
+        ]
+        self.found(
+            f"{group_id} is not live {self.context.liveness_timeout_us / 1e6:g} s after healing: "
+            + "; ".join(missing[:6]),
+            evidence,
+            group=group_id,
+            partition=expected.offsets_partition,
+        )

@@ -1,0 +1,262 @@
+"""The experiment file: its structs, and the cluster that it describes.
+
+Owns the vocabulary of an experiment: what is built, what is asked, what is broken and when. It
+knows nothing of YAML, lines or near misses (`loader`), nor of what a fault does (`faults`).
+Kafka's settings keep Kafka's names, defaults and bounds: their structs are `protocol.config`'s.
+"""
+
+import re
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from cluster.spec import (
+    BrokerSpec,
+    ClusterSpec,
+    ConsumerSpec,
+    ControllerSpec,
+    LinkModel,
+    PreloadSpec,
+    ProducerSpec,
+    TopicSpec,
+)
+from protocol.config import (
+    BrokerConfig,
+    ConsumerConfig,
+    Guards,
+    ProducerConfig,
+    TopicConfig,
+    kafka_name,
+)
+from protocol.ids import CONSUMER_OFFSETS, NodeName
+from protocol.partitioner import partition_for
+
+FORMAT_VERSION = 1
+FIRST_CONTROLLER_ID = 100
+"""Brokers are numbered from 0, controllers from here, so that a bare id names one node."""
+
+_DURATION = re.compile(r"(\d{1,9})(us|ms|s|m|h)")
+_UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
+
+Duration = Annotated[
+    str,
+    Meta(
+        pattern=r"^\d{1,9}(us|ms|s|m|h)$",
+        description="a whole number and its unit: us, ms, s, m or h",
+        examples=["5s", "250ms"],
+    ),
+]
+"""A length of time as people write it; `microseconds` reads it."""
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$",
+        max_length=100,
+        description="letters, digits, `-` and `_`: it becomes the name of a folder",
+    ),
+]
+KafkaName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9._-]+$",
+        min_length=1,
+        max_length=249,
+        description="letters, digits, `.`, `_` and `-`, as Kafka's topics have them",
+    ),
+]
+Count = Annotated[int, Meta(ge=1)]
+
+
+def microseconds(duration: str) -> int:
+    """Return the length of `duration`, such as `5s` or `250ms`, in microseconds.
+
+    Raises: ValueError if it is not a whole number followed by us, ms, s, m or h.
+    """
+    match = _DURATION.fullmatch(duration)
+    if match is None:
+        raise ValueError(f"not a duration such as `5s` or `250ms`: {duration!r}")
+    return int(match[1]) * _UNIT_US[match[2]]
+
+
+class ClusterDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The servers. `config` holds for brokers and controllers; `guards` are switches, all on."""
+
+    brokers: Count = 3
+    controllers: Annotated[int, Meta(ge=1, le=1)] = 1
+    config: BrokerConfig = BrokerConfig()
+    guards: Guards = Guards()
+    links: LinkModel = LinkModel()
+
+
+class TopicDefinition(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=kafka_name
+):
+    """One topic; its replicas are spread evenly, the preferred leader of partition p is p mod n."""
+
+    partitions: Count
+    replication_factor: Count
+    config: TopicConfig = TopicConfig()
+
+
+class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One consumer group: its members are alike.
+
+    Units: each member polls with `poll_timeout_ms`; a record costs `process_us`; offsets are
+    committed asynchronously every `commit_interval_ms` (None: the application never commits).
+    `isolate` gives every member a process of its own on Ray.
+    """
+
+    members: Annotated[int, Meta(ge=0)]
+    topics: Annotated[tuple[str, ...], Meta(min_length=1)]
+    config: ConsumerConfig = ConsumerConfig()
+    poll_timeout_ms: Count = 50
+    process_us: Annotated[int, Meta(ge=0)] = 0
+    commit_interval_ms: Count | None = None
+    isolate: bool = False
+
+    @property
+    def commits(self) -> bool:
+        """Whether members commit offsets, by themselves or by Kafka's auto-commit."""
+        return self.commit_interval_ms is not None or self.config.enable_auto_commit
+
+
+class ProducerDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One producer: numbered records at a steady rate, round robin over the partitions."""
+
+    topic: str
+    records_per_second: Annotated[float, Meta(gt=0)]
+    config: ProducerConfig = ProducerConfig()
+
+
+class PreloadDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Commit records that stand in the offsets partition of `group` before the run begins."""
+
+    group: str
+    commit_records: Count
+
+
+class FaultDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of the plan: a fault and its undoing.
+
+    Units: `at` counts from the steady state; `duration` from the injection; without one the fault
+    lasts until everything is healed at the end.
+    """
+
+    at: Duration
+    fault: str
+    target: str
+    duration: Duration | None = None
+    args: dict[str, Any] = {}  # the fault's own schema says what it may hold (`faults`)
+
+
+class RunDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long the stages of a run may take.
+
+    Units: `after_faults` is how long the cluster is watched after the last fault was injected or
+    undone; `liveness_timeout` bounds the wait for the groups after everything was healed.
+    """
+
+    steady_state_timeout: Duration = "60s"
+    after_faults: Duration = "10s"
+    liveness_timeout: Duration = "60s"
+
+
+class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A whole experiment file.
+
+    Shape: `topics` and `groups` are by name; `faults` is the plan; `checks` empty means all.
+    """
+
+    version: Annotated[int, Meta(ge=FORMAT_VERSION, le=FORMAT_VERSION)]
+    name: Name
+    question: str
+    expect: str
+    cluster: ClusterDefinition = ClusterDefinition()
+    topics: dict[KafkaName, TopicDefinition]
+    groups: dict[KafkaName, GroupDefinition]
+    producers: tuple[ProducerDefinition, ...] = ()
+    offsets_log: tuple[PreloadDefinition, ...] = ()
+    faults: tuple[FaultDefinition, ...] = ()
+    run: RunDefinition = RunDefinition()
+    checks: tuple[str, ...] = ()
+    links: dict[str, str] = {}
+
+
+def consumer_name(group_id: str, index: int) -> NodeName:
+    """Return the node name of member `index` of `group_id`."""
+    return NodeName(f"consumer-{group_id}-{index}")
+
+
+def group_partition(experiment: Experiment, group_id: str) -> int:
+    """Return the index of the offsets partition that `group_id` belongs to."""
+    return partition_for(group_id, experiment.cluster.config.offsets_topic_num_partitions)
+
+
+def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
+    """Return the cluster that `experiment` describes, as both runtimes build it."""
+    cluster = experiment.cluster
+    config = cluster.config
+    offsets = TopicSpec(
+        name=CONSUMER_OFFSETS,
+        partitions=config.offsets_topic_num_partitions,
+        replication_factor=config.offsets_topic_replication_factor,
+        config=TopicConfig(cleanup_policy="compact"),
+    )
+    return ClusterSpec(
+        controllers=tuple(
+            ControllerSpec(node_id=FIRST_CONTROLLER_ID + index)
+            for index in range(cluster.controllers)
+        ),
+        brokers=tuple(BrokerSpec(broker_id=index) for index in range(cluster.brokers)),
+        topics=(
+            offsets,
+            *(
+                TopicSpec(
+                    name=name,
+                    partitions=topic.partitions,
+                    replication_factor=topic.replication_factor,
+                    config=topic.config,
+                )
+                for name, topic in experiment.topics.items()
+            ),
+        ),
+        consumers=tuple(
+            _consumer(group_id, index, group)
+            for group_id, group in experiment.groups.items()
+            for index in range(group.members)
+        ),
+        producers=tuple(
+            ProducerSpec(
+                name=NodeName(f"producer-{index}"),
+                topic=producer.topic,
+                records_per_second=producer.records_per_second,
+                config=producer.config,
+            )
+            for index, producer in enumerate(experiment.producers)
+        ),
+        broker_config=config,
+        guards=cluster.guards,
+        preload=tuple(
+            PreloadSpec(
+                partition=group_partition(experiment, preload.group),
+                commit_records=preload.commit_records,
+            )
+            for preload in experiment.offsets_log
+        ),
+        links=cluster.links,
+    )
+
+
+def _consumer(group_id: str, index: int, group: GroupDefinition) -> ConsumerSpec:
+    return ConsumerSpec(
+        name=consumer_name(group_id, index),
+        group_id=group_id,
+        index=index,
+        topics=group.topics,
+        config=group.config,
+        poll_timeout_ms=group.poll_timeout_ms,
+        process_us=group.process_us,
+        commit_interval_ms=group.commit_interval_ms,
+        isolate=group.isolate,
+    )

@@ -1,0 +1,190 @@
+"""Finds experiment files, reads them, and says all that is wrong with them at once.
+
+Data flow: name or path -> YAML with lines (`document`) -> `--var` (`overrides`) -> structs
+(`shape`) -> sense (`semantics`) -> `LoadedExperiment`. Nothing is started here.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from chaos.document import Item, read_document
+from chaos.experiment import Experiment
+from chaos.overrides import apply_overrides
+from chaos.problems import ExperimentError, Problem, near_miss
+from chaos.semantics import errors, warnings
+from chaos.shape import check_shape, resolve_path
+
+_CHECKOUT = Path(__file__).resolve().parent.parent
+_SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedExperiment:
+    """An experiment that can be run, where it came from, and what is unwise in it."""
+
+    experiment: Experiment
+    path: Path
+    warnings: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedExperiment:
+    """One experiment that a name would find. `problem` is set where it cannot be loaded."""
+
+    name: str
+    path: Path
+    question: str = ""
+    problem: str | None = None
+
+
+def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> LoadedExperiment:
+    """Return the experiment of this name, or in this file, changed by `overrides`.
+
+    Shape: each override is `key=value` with a dotted path into the file.
+    Raises: ExperimentError with every problem that was found.
+    """
+    path = find_experiment(name_or_path)
+    file = _shown(path)
+    root = read_document(path, file)
+    problems = apply_overrides(root, overrides)
+    problems += [
+        # Whatever stands in the file has a line: the rest came from the command line.
+        replace(problem, file="--var") if problem.line is None else problem
+        for problem in check_shape(root, Experiment, file)
+    ]
+    if problems:
+        raise ExperimentError(_in_order(problems))
+    experiment = msgspec.convert(root.plain(), Experiment)
+    found = _placed(errors(experiment), root, file)
+    if found:
+        raise ExperimentError(found)
+    return LoadedExperiment(
+        experiment=experiment,
+        path=path,
+        warnings=tuple(_placed(warnings(experiment), root, file)),
+    )
+
+
+def search_path() -> tuple[Path, ...]:
+    """Return the folders in which a name is looked up, nearest first."""
+    return (
+        Path.cwd() / "experiments",
+        _CHECKOUT / "experiments",
+        Path(sys.prefix) / "share" / "coordlab" / "experiments",
+    )
+
+
+def list_experiments() -> list[ListedExperiment]:
+    """Return every experiment that can be run by name, in order of names."""
+    listed = []
+    for name, path in sorted(_by_name().items()):
+        try:
+            question = load_experiment(str(path)).experiment.question.strip()
+        except ExperimentError as error:
+            listed.append(ListedExperiment(name=name, path=path, problem=str(error)))
+        else:
+            listed.append(ListedExperiment(name=name, path=path, question=question))
+    return listed
+
+
+def find_experiment(name_or_path: str) -> Path:
+    """Return the file of an experiment.
+
+    Raises: ExperimentError if there is none, with the name that was probably meant.
+    """
+    looks_like_path = name_or_path.endswith(_SUFFIXES) or "/" in name_or_path
+    if looks_like_path:
+        path = Path(name_or_path)
+        if path.is_file():
+            return path
+        near = near_miss(path.stem, [other.stem for other in _files(path.parent)])
+        suggestion = None if near is None else str(path.with_name(near + (path.suffix or ".yaml")))
+        raise ExperimentError(
+            [
+                Problem(
+                    file=name_or_path,
+                    line=None,
+                    path="",
+                    message="there is no such file",
+                    near_miss=suggestion,
+                )
+            ]
+        )
+    known = _by_name()
+    if name_or_path in known:
+        return known[name_or_path]
+    raise ExperimentError(
+        [
+            Problem(
+                file=name_or_path,
+                line=None,
+                path="",
+                message="there is no experiment of this name",
+                expected="a file, or one of "
+                + (", ".join(f"`{name}`" for name in sorted(known)) or "none: none is installed"),
+                near_miss=near_miss(name_or_path, sorted(known)),
+            )
+        ]
+    )
+
+
+def _by_name() -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for folder in search_path():
+        for path in _files(folder):
+            found.setdefault(path.stem, path)
+    return found
+
+
+def _files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
+
+
+def _shown(path: Path) -> str:
+    resolved = path.resolve()
+    return (
+        str(resolved.relative_to(Path.cwd())) if resolved.is_relative_to(Path.cwd()) else str(path)
+    )
+
+
+def _placed(problems: Iterable[Problem], root: Item, file: str) -> list[Problem]:
+    """Give each problem the line where its path stands, and sort them by it.
+
+    What an override put there has no line in the file: it is told as coming from `--var`.
+    """
+    placed = []
+    for problem in problems:
+        line, overridden = _line_of(problem.path, root)
+        placed.append(replace(problem, file="--var" if overridden else file, line=line))
+    return _in_order(placed)
+
+
+def _in_order(problems: Iterable[Problem]) -> list[Problem]:
+    return sorted(problems, key=lambda problem: (problem.line is None, problem.line or 0))
+
+
+def _line_of(path: str, root: Item) -> tuple[int | None, bool]:
+    """Return the line of the deepest part of `path` that stands in the file.
+
+    The flag says that an override put it there.
+    """
+    steps = resolve_path(path, root, Experiment)
+    item, line = root, root.line
+    for step in steps if isinstance(steps, list) else []:
+        if isinstance(item.value, dict) and step in item.value:
+            line = item.key_lines.get(str(step), item.line)
+            item = item.value[str(step)]
+        elif isinstance(item.value, list) and isinstance(step, int):
+            item = item.value[step]
+            line = item.line
+        else:
+            break
+        if line is None:
+            return None, True
+    return line, False

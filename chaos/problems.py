@@ -1,0 +1,64 @@
+"""What can be wrong with an experiment file, told so that a person can mend it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that is wrong, or unwise, in one place of a file.
+
+    Shape: `line` counts from 1 and is None where no line can be named (a key that is missing from
+    the whole file, a `--var`); `path` is as a person would write it, e.g. `faults[0].target`.
+    """
+
+    file: str
+    line: int | None
+    path: str
+    message: str
+    expected: str | None = None
+    found: str | None = None
+    near_miss: str | None = None
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        text = f"{place}: {self.path}: {self.message}" if self.path else f"{place}: {self.message}"
+        if self.expected is not None:
+            text += f"; expected {self.expected}"
+        if self.found is not None:
+            text += f", got {self.found}" if self.expected is not None else f"; got {self.found}"
+        if self.near_miss is not None:
+            text += f"; did you mean `{self.near_miss}`?"
+        return text
+
+
+class ExperimentError(Exception):
+    """An experiment that cannot be run: nothing was started. Holds every problem found."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def near_miss(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that `word` was probably meant to be, if one is close.
+
+    A slip of separators (`session_timeout_ms`, `coordinatorOf`) counts as close.
+    """
+    names = list(known)
+    plain = {_plain(name): name for name in reversed(names)}
+    if _plain(word) in plain:
+        return plain[_plain(word)]
+    close = get_close_matches(word, names, n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+def _plain(word: str) -> str:
+    return "".join(character for character in word.lower() if character.isalnum())
+
+
+def one_of(known: Iterable[str]) -> str:
+    """Return "one of `a`, `b`", for the expected part of a problem."""
+    names = [f"`{name}`" for name in known]
+    return names[0] if len(names) == 1 else "one of " + ", ".join(names)

@@ -1,0 +1,440 @@
+"""Runs an experiment: steady state, faults by the plan, healing, liveness, verification, verdict.
+
+Knows only `Runtime`: the same code drives virtual time and Ray. Whatever happens on the way, an
+error or a Ctrl-C too, everything that was broken is healed and the cluster is stopped. Data flow:
+(experiment, plan) -> Runtime; trace rows -> CheckSuite -> Results; every change -> RunDirectory.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from chaos.checkers.base import CheckReport
+from chaos.checkers.registry import CheckSuite
+from chaos.conditions import missing_for_liveness, missing_for_steady_state, summarize
+from chaos.experiment import Experiment, microseconds
+from chaos.faults import FAULT_KINDS
+from chaos.journal import FaultOutcome, Journal, JournalEntry
+from chaos.manifest import RunStatus
+from chaos.plan import Plan, PlannedFault, acts_of, length_us
+from chaos.run_directory import RunDirectory
+from chaos.targets import Miss, resolve_target
+from chaos.verdict import Results, RunOutcome, Verdict, exit_code, judge
+from cluster.runtime import ClusterStatus, Runtime
+from protocol.ids import NodeName, TopicPartition
+from protocol.trace import TraceEvent, TraceKind, TraceRow
+
+POLL_US = 250_000
+"""How often the cluster is looked at. The same whether anybody watches or not: a look is an event
+of the virtual loop, and what is watched must not run otherwise."""
+
+STAGES = (
+    "starting",
+    "steady",
+    "faults",
+    "healing",
+    "liveness",
+    "verifying",
+    "stopping",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What a live view shows. `waiting_for` says what the stage still misses."""
+
+    stage: str
+    time_us: int
+    status: ClusterStatus | None
+    faults: tuple[JournalEntry, ...]
+    waiting_for: tuple[str, ...] = ()
+    steady_at_us: int | None = None
+
+
+ProgressObserver = Callable[[Progress], None]
+TraceReader = Callable[[], Iterable[TraceRow]]
+
+
+class ToolFailed(Exception):
+    """The lab itself failed, not the cluster: the run proves nothing."""
+
+
+class _GiveUp(Exception):
+    """The run cannot prove its point; says why. It is healed, stopped and UNKNOWN."""
+
+
+class ExperimentRun:
+    """One run of one plan. `execute` may be called once."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        plan: Plan,
+        runtime: Runtime,
+        suite: CheckSuite,
+        *,
+        directory: RunDirectory | None = None,
+        progress: ProgressObserver | None = None,
+        read_trace: TraceReader | None = None,
+        time_limit_us: int | None = None,
+    ) -> None:
+        """Prepare a run.
+
+        Shape: `suite` is fed either while the run goes on, by the runtime's observers, or from
+        `read_trace` after the nodes have stopped. Units: `time_limit_us` is on the run's clock.
+        """
+        self._experiment = experiment
+        self._plan = plan
+        self._runtime = runtime
+        self._suite = suite
+        self._directory = directory
+        self._progress = progress
+        self._read_trace = read_trace
+        self._time_limit_us = time_limit_us
+        self._journal = Journal(plan, self._write_journal)
+        self._stage = ""
+        self._status: ClusterStatus | None = None
+        self._steady_at_us: int | None = None
+        self._healed_at_us: int | None = None
+        self._commits_at_healing: dict[str, int] = {}
+        self._unknown: list[str] = []
+        self._tool_failures: list[str] = []
+
+    def execute(self) -> Results:
+        """Run to the end, whatever that is, and return what it proved.
+
+        Raises: nothing but what a second Ctrl-C, while everything is being stopped, raises.
+        """
+        interrupted = False
+        try:
+            self._runtime.run(self._measure())
+        except KeyboardInterrupt:
+            interrupted = True
+            self._log("interrupted: healing and stopping")
+        except Exception as error:
+            self._tool_failures.append(f"{type(error).__name__}: {error}")
+        interrupted = self._clean_up() or interrupted
+        for failure in self._runtime.failures():
+            if not any(failure in known for known in self._tool_failures):
+                self._tool_failures.append(failure)
+        reports = self._check()
+        return self._conclude(reports, interrupted=interrupted)
+
+    # -- the stages --
+
+    async def _measure(self) -> None:
+        try:
+            self._enter("starting")
+            await self._runtime.start()
+            await self._reach_steady_state()
+            await self._inject_faults()
+            await self._heal_everything()
+            await self._wait_for_liveness()
+            await self._verify()
+        except _GiveUp as reason:
+            self._unknown.append(str(reason))
+            self._log(f"giving up: {reason}")
+
+    async def _reach_steady_state(self) -> None:
+        timeout = self._experiment.run.steady_state_timeout
+        missing = await self._wait(
+            lambda status: missing_for_steady_state(self._experiment, status),
+            microseconds(timeout),
+        )
+        if missing:
+            raise _GiveUp(f"no steady state within {timeout}: {summarize(missing)}")
+        self._enter("steady")
+        self._steady_at_us = self._runtime.now_us()
+        for fault in self._plan:
+            self._journal.entry(fault.fault_id).planned_at_us = self._steady_at_us + fault.at_us
+        self._journal.changed()
+
+    async def _inject_faults(self) -> None:
+        self._enter("faults")
+        began_us = self._runtime.now_us()
+        for act in acts_of(self._plan):
+            await self._pause_until(began_us + act.at_us)
+            if act.heals:
+                await self._heal(act.planned, by="plan")
+            else:
+                await self._inject(act.planned)
+        after_us = microseconds(self._experiment.run.after_faults)
+        await self._pause_until(began_us + length_us(self._plan) + after_us)
+
+    async def _heal_everything(self) -> None:
+        self._enter("healing")
+        for fault in reversed(self._plan):
+            await self._heal(fault, by="end")
+
+    async def _wait_for_liveness(self) -> None:
+        """Wait, within the bound, until every group is well and every member committed again.
+
+        Whether that it did not come is a violation, the liveness checker says.
+        """
+        status = await self._look()
+        self._commits_at_healing = {
+            name: member.commits_acknowledged for name, member in status.members.items()
+        }
+        self._healed_at_us = self._runtime.now_us()
+        timeout_us = microseconds(self._experiment.run.liveness_timeout)
+        self._enter("liveness", timeout_us=timeout_us)
+        missing = await self._wait(
+            lambda status: missing_for_liveness(self._experiment, status, self._commits_at_healing),
+            timeout_us,
+        )
+        if missing:
+            self._log(f"not live: {summarize(missing)}")
+
+    async def _verify(self) -> None:
+        """Read what is committed, through the cluster's own network.
+
+        A partition for which the coordinator has no offset leaves no row of its own: the run
+        writes one, so that a commit that vanished is seen.
+        """
+        self._enter("verifying")
+        for group_id, group in self._experiment.groups.items():
+            if group.members == 0:
+                continue
+            try:
+                committed = await self._runtime.committed_offsets(group_id)
+            except TimeoutError as error:
+                self._unknown.append(f"the offsets of {group_id} could not be read: {error}")
+                continue
+            for topic in group.topics:
+                for index in range(self._experiment.topics[topic].partitions):
+                    partition = TopicPartition(topic, index)
+                    if partition not in committed:
+                        self._trace(
+                            TraceKind.OFFSETS_FETCHED,
+                            group=group_id,
+                            partition=str(partition),
+                            offset=-1,
+                            cause="verification",
+                        )
+
+    # -- faults --
+
+    async def _inject(self, planned: PlannedFault) -> None:
+        entry = self._journal.entry(planned.fault_id)
+        status = await self._look()
+        entry.fired_at_us = self._runtime.now_us()
+        target = resolve_target(planned.target, self._experiment, status)
+        if isinstance(target, Miss):
+            entry.outcome = FaultOutcome.MISSED
+            entry.error = target.reason
+            self._journal.changed()
+            self._log(f"{planned.fault_id} hit nothing: {target.reason}")
+            return
+        entry.node = target.node
+        entry.blast_radius = target.blast_radius
+        entry.resolved = target.detail
+        kind = FAULT_KINDS[planned.fault]
+        try:
+            injected = await kind.inject(self._runtime, target.node, planned.args)
+        except Exception as error:
+            entry.outcome = FaultOutcome.FAILED
+            entry.error = f"{type(error).__name__}: {error}"
+            self._journal.changed()
+            raise ToolFailed(f"{planned.fault_id} could not be injected: {error}") from error
+        entry.outcome = FaultOutcome.HIT
+        entry.incarnation = injected.incarnation
+        entry.pid = injected.pid
+        self._trace(
+            TraceKind.FAULT_INJECTED,
+            peer=target.node,
+            cause=planned.fault_id,
+            detail={
+                "fault": planned.fault,
+                "target": planned.target,
+                "pid": injected.pid,
+                "groups": list(target.blast_radius.groups),
+                "partitions": list(target.blast_radius.partitions),
+                "members_survive": kind.members_survive,
+            },
+        )
+        self._journal.changed()
+        self._log(f"{planned.fault_id}: {planned.target} is {target.node}, pid {injected.pid}")
+
+    async def _heal(self, planned: PlannedFault, *, by: str) -> None:
+        entry = self._journal.entry(planned.fault_id)
+        half_done = by == "end" and entry.perhaps_in_force
+        if entry.node is None or not (entry.in_force or half_done):
+            return
+        try:
+            await FAULT_KINDS[planned.fault].heal(self._runtime, NodeName(entry.node), planned.args)
+        except Exception as error:
+            if half_done:  # what was never injected refuses to be undone
+                self._log(f"{planned.fault_id}, half injected, could not be undone: {error}")
+                return
+            entry.error = f"not healed: {type(error).__name__}: {error}"
+            self._journal.changed()
+            raise ToolFailed(f"{planned.fault_id} could not be healed: {error}") from error
+        entry.healed_at_us = self._runtime.now_us()
+        entry.healed_by = by
+        self._trace(
+            TraceKind.FAULT_HEALED,
+            peer=entry.node,
+            cause=planned.fault_id,
+            detail={"fault": planned.fault},
+        )
+        self._journal.changed()
+        self._log(f"{planned.fault_id} healed by {by}")
+
+    # -- waiting and looking --
+
+    async def _wait(
+        self, missing_in: Callable[[ClusterStatus], list[str]], timeout_us: int
+    ) -> list[str]:
+        """Look again and again until nothing is missing; return what still is after the timeout."""
+        deadline_us = self._runtime.now_us() + timeout_us
+        while True:
+            missing = missing_in(await self._look())
+            self._show(missing)
+            if not missing or self._runtime.now_us() >= deadline_us:
+                return missing
+            await self._runtime.sleep(min(POLL_US, deadline_us - self._runtime.now_us()))
+
+    async def _pause_until(self, time_us: int) -> None:
+        """Let the run go on until `time_us`, looking at it on the way."""
+        while (left_us := time_us - self._runtime.now_us()) > 0:
+            await self._runtime.sleep(min(POLL_US, left_us))
+            await self._look()
+            self._show()
+
+    async def _look(self) -> ClusterStatus:
+        failures = self._runtime.failures()
+        if failures:
+            raise ToolFailed(failures[0])
+        now_us = self._runtime.now_us()
+        if self._time_limit_us is not None and now_us > self._time_limit_us:
+            raise _GiveUp(f"the time limit of {self._time_limit_us / 1e6:g} s was reached")
+        self._status = await self._runtime.status()
+        return self._status
+
+    def _enter(self, stage: str, **detail: int) -> None:
+        self._stage = stage
+        self._trace(TraceKind.RUN_STAGE, detail={"stage": stage, **detail})
+        self._log(f"stage {stage}")
+        self._show()
+
+    def _show(self, waiting_for: Iterable[str] = ()) -> None:
+        if self._progress is None:
+            return
+        self._progress(
+            Progress(
+                stage=self._stage,
+                time_us=self._runtime.now_us(),
+                status=self._status,
+                faults=self._journal.entries,
+                waiting_for=tuple(waiting_for),
+                steady_at_us=self._steady_at_us,
+            )
+        )
+
+    # -- the end --
+
+    def _clean_up(self) -> bool:
+        """Heal what is still broken, and stop the cluster; return whether Ctrl-C came meanwhile."""
+        interrupted = False
+        if any(entry.in_force or entry.perhaps_in_force for entry in self._journal.entries):
+            try:
+                self._runtime.run(self._heal_everything())
+            except KeyboardInterrupt:
+                interrupted = True
+            except Exception as error:
+                self._tool_failures.append(f"healing: {type(error).__name__}: {error}")
+        try:
+            self._enter("stopping")
+            self._runtime.run(self._runtime.stop())
+        except KeyboardInterrupt:
+            interrupted = True
+            self._runtime.run(self._runtime.stop())
+        except Exception as error:
+            self._tool_failures.append(f"stopping: {type(error).__name__}: {error}")
+        return interrupted
+
+    def _check(self) -> tuple[CheckReport, ...]:
+        try:
+            if self._read_trace is not None:
+                self._suite.observe_all(self._read_trace())
+            return self._suite.finish()
+        except Exception as error:
+            self._tool_failures.append(f"checking: {type(error).__name__}: {error}")
+            return ()
+
+    def _conclude(self, reports: tuple[CheckReport, ...], *, interrupted: bool) -> Results:
+        verdict, reasons = judge(
+            reports=reports,
+            entries=self._journal.entries,
+            unknown_because=tuple(self._unknown),
+        )
+        if interrupted:
+            outcome = RunOutcome.INTERRUPTED
+            reasons = ("interrupted", *reasons)
+        elif self._tool_failures:
+            outcome = RunOutcome.INTERNAL_ERROR
+            reasons = tuple(self._tool_failures)
+        else:
+            outcome = RunOutcome.COMPLETED
+        if outcome is not RunOutcome.COMPLETED:
+            verdict = Verdict.UNKNOWN
+        status = self._status or ClusterStatus()
+        results = Results(
+            outcome=outcome,
+            verdict=verdict,
+            exit_code=exit_code(outcome, verdict),
+            reasons=reasons,
+            checks=reports,
+            faults=self._journal.entries,
+            steady_at_us=self._steady_at_us,
+            healed_at_us=self._healed_at_us,
+            ended_at_us=self._runtime.now_us(),
+            records_produced=status.records_produced,
+            records_consumed=sum(member.records_consumed for member in status.members.values()),
+            commits_acknowledged=sum(
+                member.commits_acknowledged for member in status.members.values()
+            ),
+            rows_seen=self._suite.rows_seen,
+        )
+        if self._directory is not None:
+            self._directory.write_results(results)
+            self._directory.finish(_STATUS[outcome])
+        self._log(f"{outcome}, verdict {verdict}: {'; '.join(reasons) or 'nothing to add'}")
+        return results
+
+    def _trace(
+        self,
+        kind: TraceKind,
+        *,
+        peer: str | None = None,
+        group: str | None = None,
+        partition: str | None = None,
+        offset: int | None = None,
+        cause: str | None = None,
+        detail: dict[str, object] | None = None,
+    ) -> None:
+        self._runtime.trace(
+            TraceEvent(
+                kind=kind,
+                peer=peer,
+                group=group,
+                partition=partition,
+                offset=offset,
+                cause=cause,
+                detail=detail,
+            )
+        )
+
+    def _log(self, message: str) -> None:
+        if self._directory is not None:
+            self._directory.log(self._runtime.now_us(), message)
+
+    def _write_journal(self, entries: tuple[JournalEntry, ...]) -> None:
+        if self._directory is not None:
+            self._directory.write_journal(entries)
+
+
+_STATUS = {
+    RunOutcome.COMPLETED: RunStatus.COMPLETED,
+    RunOutcome.INTERRUPTED: RunStatus.INTERRUPTED,
+    RunOutcome.INTERNAL_ERROR: RunStatus.FAILED,
+}

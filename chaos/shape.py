@@ -1,0 +1,277 @@
+"""Checks a document against the experiment's structs, and reports every misfit at once.
+
+msgspec stops at the first error and knows no lines; this walks the same type annotations beside
+the document, so that the structs stay the only definition of what a file may hold. Also resolves
+dotted paths (`groups.readers.config.session.timeout.ms`), where Kafka's names hold dots too.
+"""
+
+import re
+import types
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Literal, TypeGuard, Union, get_args, get_origin
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import FieldInfo, fields
+
+from chaos.document import Item
+from chaos.problems import Problem, near_miss, one_of
+
+
+def check_shape(item: Item, expected: object, file: str, path: str = "") -> Iterator[Problem]:
+    """Yield a problem for each place of `item` that the type `expected` does not allow.
+
+    Shape: `expected` is built of structs, `dict[str, X]`, `tuple[X, ...]`, unions with None and
+    what msgspec converts by itself. Nothing is yielded if and only if msgspec.convert accepts it.
+    """
+    bare = _bare(expected)
+    inner = _optional_of(bare)
+    if inner is not None:
+        if item.value is not None:
+            yield from check_shape(item, inner, file, path)
+    elif _is_struct(bare):
+        yield from _check_struct(item, bare, file, path)
+    elif get_origin(bare) is dict:
+        yield from _check_dict(item, get_args(bare), file, path)
+    elif get_origin(bare) is tuple:
+        yield from _check_tuple(item, expected, file, path)
+    else:
+        yield from _check_leaf(item, expected, file, path)
+
+
+def _check_struct(
+    item: Item, struct: type[msgspec.Struct], file: str, path: str
+) -> Iterator[Problem]:
+    if not isinstance(item.value, dict):
+        yield _misfit(item, file, path, "a mapping")
+        return
+    known = {info.encode_name: info for info in fields(struct)}
+    misspelt: set[str] = set()
+    for key, child in item.value.items():
+        here = f"{path}.{key}" if path else key
+        if key in known:
+            yield from check_shape(child, known[key].type, file, here)
+            continue
+        missing = [name for name in known if name not in item.value]
+        close = near_miss(key, missing) or near_miss(key, known)
+        misspelt.add(close or "")
+        yield Problem(
+            file=file,
+            line=item.line_of(key),
+            path=here,
+            message="unknown key",
+            # A config of twenty settings is not listed where one of them was clearly meant.
+            expected=None if close is not None and len(known) > 10 else one_of(known),
+            near_miss=close,
+        )
+    for name, info in known.items():
+        if info.required and name not in item.value and name not in misspelt:
+            yield Problem(
+                file=file,
+                line=item.line,
+                path=f"{path}.{name}" if path else name,
+                message="is missing",
+                expected=describe(info.type),
+            )
+
+
+def _check_dict(item: Item, args: tuple[object, ...], file: str, path: str) -> Iterator[Problem]:
+    if not isinstance(item.value, dict):
+        yield _misfit(item, file, path, "a mapping")
+        return
+    key_type, value_type = args
+    for key, child in item.value.items():
+        here = f"{path}.{key}"
+        yield from _check_leaf(Item(value=key, line=item.line_of(key)), key_type, file, here)
+        yield from check_shape(child, value_type, file, here)
+
+
+def _check_tuple(item: Item, expected: object, file: str, path: str) -> Iterator[Problem]:
+    if not isinstance(item.value, list):
+        yield _misfit(item, file, path, "a list")
+        return
+    element_type = get_args(_bare(expected))[0]
+    for index, child in enumerate(item.value):
+        yield from check_shape(child, element_type, file, f"{path}[{index}]")
+    for meta in _metas(expected):
+        if meta.min_length is not None and len(item.value) < meta.min_length:
+            yield _misfit(item, file, path, f"a list of at least {meta.min_length}")
+
+
+def _check_leaf(item: Item, expected: object, file: str, path: str) -> Iterator[Problem]:
+    try:
+        msgspec.convert(item.plain(), expected)
+    except (msgspec.ValidationError, TypeError):
+        close = None
+        bare = _bare(expected)
+        if get_origin(bare) is Literal:
+            close = near_miss(str(item.value), [str(choice) for choice in get_args(bare)])
+        elif _is_duration(expected) and isinstance(item.value, int | float):
+            close = f"{item.value}s"
+        yield Problem(
+            file=file,
+            line=item.line,
+            path=path,
+            message="is not allowed",
+            expected=describe(expected),
+            found=show(item),
+            near_miss=close,
+        )
+
+
+def _misfit(item: Item, file: str, path: str, expected: str) -> Problem:
+    return Problem(
+        file=file,
+        line=item.line,
+        path=path,
+        message="is not allowed",
+        expected=expected,
+        found=show(item),
+    )
+
+
+def show(item: Item) -> str:
+    """Return a value as an error names it."""
+    match item.value:
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if item.value else "false"
+        case str():
+            return f"`{item.value}`"
+        case other:
+            return f"{other} ({type(other).__name__})"
+
+
+def describe(expected: object) -> str:
+    """Return what a type annotation allows, in words."""
+    bare = _bare(expected)
+    inner = _optional_of(bare)
+    if inner is not None:
+        return f"{describe(inner)}, or nothing"
+    bounds = "".join(
+        f" {sign} {bound}"
+        for meta in _metas(expected)
+        for sign, bound in ((">=", meta.ge), (">", meta.gt), ("<=", meta.le), ("<", meta.lt))
+        if bound is not None
+    )
+    for meta in _metas(expected):
+        if meta.description is not None:
+            examples = " or ".join(f"`{example}`" for example in meta.examples or ())
+            return f"{meta.description}{f', such as {examples}' if examples else ''}"
+    if get_origin(bare) is Literal:
+        return one_of(_yaml_word(choice) for choice in get_args(bare))
+    if _is_struct(bare) or get_origin(bare) is dict:
+        return "a mapping"
+    if get_origin(bare) is tuple:
+        return "a list"
+    words: dict[object, str] = {
+        int: "a whole number",
+        float: "a number",
+        str: "text",
+        bool: "true or false",
+    }
+    return words.get(bare, str(bare)) + bounds
+
+
+def resolve_path(dotted: str, root: Item, expected: object) -> list[str | int] | Problem:
+    """Return the steps from `root` to the place that `dotted` names, which may not exist yet.
+
+    Shape: list indexes are written `faults[0]` or `faults.0`; at each struct and mapping the
+    longest name that fits is taken, because Kafka's names hold dots. A Problem (without file) says
+    where the path leaves the experiment.
+    """
+    steps: list[str | int] = []
+    item: Item | None = root
+    kind: object = expected
+    rest = re.sub(r"\[(\d+)\]", r".\1", dotted)
+    walked = ""
+    while rest:
+        kind = _optional_of(_bare(kind)) or _bare(kind)
+        children = item.value if item is not None else None
+        if _is_struct(kind):
+            by_name: dict[str, FieldInfo] = {info.encode_name: info for info in fields(kind)}
+            step = _longest_prefix(rest, by_name)
+            if step is None:
+                return _lost(walked, rest, by_name)
+            kind = by_name[step].type
+            item = children.get(step) if isinstance(children, dict) else None
+        elif get_origin(kind) is dict:
+            named = children if isinstance(children, dict) else {}
+            step = _longest_prefix(rest, named)
+            if step is None:
+                if kind != dict[str, Any]:
+                    return _lost(walked, rest, named)
+                step = rest.partition(".")[0]
+            kind = get_args(kind)[1]
+            item = named.get(step)
+        elif get_origin(kind) is tuple:
+            step = rest.partition(".")[0]
+            listed = children if isinstance(children, list) else []
+            if not step.isdecimal() or int(step) >= len(listed):
+                return _lost(walked, rest, [str(index) for index in range(len(listed))])
+            kind = get_args(kind)[0]
+            item = listed[int(step)]
+            steps.append(int(step))
+            walked = f"{walked}[{step}]"
+            rest = rest[len(step) + 1 :]
+            continue
+        else:
+            return _lost(walked, rest, ())
+        steps.append(step)
+        walked = f"{walked}.{step}" if walked else step
+        rest = rest[len(step) + 1 :]
+    return steps
+
+
+def _lost(walked: str, rest: str, known: Iterable[str]) -> Problem:
+    names = list(known)
+    word = rest if any("." in name for name in names) else rest.partition(".")[0]
+    close = near_miss(word, names)
+    return Problem(
+        file="--var",
+        line=None,
+        path=f"{walked}.{rest}" if walked else rest,
+        message=f"unknown key `{word}`" if names else f"nothing can stand under `{walked}`",
+        expected=one_of(names) if names and (close is None or len(names) <= 10) else None,
+        near_miss=close,
+    )
+
+
+def _longest_prefix(rest: str, names: Iterable[str]) -> str | None:
+    fitting = [name for name in names if rest == name or rest.startswith(f"{name}.")]
+    return max(fitting, key=len, default=None)
+
+
+def _bare(expected: object) -> object:
+    return get_args(expected)[0] if get_origin(expected) is Annotated else expected
+
+
+def _metas(expected: object) -> list[Meta]:
+    if get_origin(expected) is not Annotated:
+        return []
+    return [meta for meta in get_args(expected)[1:] if isinstance(meta, Meta)]
+
+
+def _optional_of(bare: object) -> object:
+    """Return X of `X | None`, or None for any other type."""
+    if get_origin(bare) not in {Union, types.UnionType}:
+        return None
+    others = [choice for choice in get_args(bare) if choice is not types.NoneType]
+    return others[0] if len(others) == 1 and len(get_args(bare)) == 2 else None
+
+
+def _is_struct(bare: object) -> TypeGuard[type[msgspec.Struct]]:
+    return isinstance(bare, type) and issubclass(bare, msgspec.Struct)
+
+
+def _is_duration(expected: object) -> bool:
+    return any("5s" in (meta.examples or ()) for meta in _metas(expected))
+
+
+def _yaml_word(choice: object) -> str:
+    return str(choice).lower() if isinstance(choice, bool) else str(choice)

@@ -1,0 +1,237 @@
+"""Hand-made traces: rows as a run would have written them, for checkers and readers of traces."""
+
+from collections.abc import Callable
+from typing import TypedDict, Unpack
+
+from protocol.ids import CONSUMER_OFFSETS
+from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
+
+OFFSETS_0 = f"{CONSUMER_OFFSETS}-0"
+
+
+class Columns(TypedDict, total=False):
+    """The columns of a row beside its stamp."""
+
+    peer: str | None
+    group: str | None
+    member: str | None
+    partition: str | None
+    generation: int | None
+    leader_epoch: int | None
+    offset: int | None
+    api: str | None
+    error: str | None
+    correlation_id: int | None
+    cause: str | None
+    detail: dict[str, object] | None
+
+
+class Rows:
+    """Builds a trace row by row; each goes at once to `observer`, if there is one."""
+
+    def __init__(self, observer: Callable[[TraceRow], None] | None = None) -> None:
+        self.rows: list[TraceRow] = []
+        self._observer = observer
+        self._written: dict[tuple[str, int], int] = {}
+        self._appends = 0
+
+    def add(
+        self,
+        time_s: float,
+        node: str,
+        kind: TraceKind,
+        *,
+        incarnation: int = 0,
+        **columns: Unpack[Columns],
+    ) -> TraceRow:
+        """Add one row at `time_s` seconds of the run's clock."""
+        seq = self._written.get((node, incarnation), 0)
+        self._written[node, incarnation] = seq + 1
+        time_us = round(time_s * 1_000_000)
+        row = stamp(
+            TraceEvent(kind=kind, **columns),
+            run="test",
+            time_us=time_us,
+            node_time_us=time_us,
+            seq=seq,
+            node=node,
+            incarnation=incarnation,
+        )
+        self.rows.append(row)
+        if self._observer is not None:
+            self._observer(row)
+        return row
+
+    def stage(self, time_s: float, stage: str) -> None:
+        """The run enters a stage."""
+        self.add(time_s, "driver", TraceKind.RUN_STAGE, detail={"stage": stage})
+
+    def leads(self, time_s: float, node: str, epoch: int, log_end: int, **more: str) -> None:
+        """`node` becomes leader of an offsets partition whose log ends at `log_end`."""
+        self.add(
+            time_s,
+            node,
+            TraceKind.BECAME_LEADER,
+            partition=more.get("partition", OFFSETS_0),
+            leader_epoch=epoch,
+            offset=log_end,
+        )
+
+    def append_started(
+        self, time_s: float, node: str, epoch: int, base: int, records: int = 1
+    ) -> int:
+        """`node` appends to the offsets partition; returns the append id."""
+        self._appends += 1
+        self._append(time_s, node, TraceKind.APPEND_STARTED, epoch, base, self._appends, records)
+        return self._appends
+
+    def append_completed(
+        self, time_s: float, node: str, epoch: int, base: int, append_id: int, error: str = "NONE"
+    ) -> None:
+        """The append was acknowledged, or failed with `error`."""
+        self._append(
+            time_s, node, TraceKind.APPEND_COMPLETED, epoch, base, append_id, 1, error=error
+        )
+
+    def _append(
+        self,
+        time_s: float,
+        node: str,
+        kind: TraceKind,
+        epoch: int,
+        base: int,
+        append_id: int,
+        records: int,
+        error: str | None = None,
+    ) -> None:
+        self.add(
+            time_s,
+            node,
+            kind,
+            partition=OFFSETS_0,
+            leader_epoch=epoch,
+            offset=base,
+            correlation_id=append_id,
+            error=error,
+            detail={"records": records},
+        )
+
+    def appended(self, time_s: float, node: str, epoch: int, base: int, records: int = 1) -> None:
+        """An append begun now and acknowledged 2 ms later."""
+        append_id = self.append_started(time_s, node, epoch, base, records)
+        self.append_completed(time_s + 0.002, node, epoch, base, append_id)
+
+    def assigned(self, time_s: float, consumer: str, group: str = "g", partitions: int = 1) -> None:
+        """`consumer` is given partitions of topic `t`."""
+        self.add(
+            time_s,
+            consumer,
+            TraceKind.PARTITIONS_ASSIGNED,
+            group=group,
+            member=f"{consumer}-id",
+            generation=1,
+            detail={"partitions": [f"t-{index}" for index in range(partitions)]},
+        )
+
+    def committed(
+        self, time_s: float, consumer: str, offset: int, *, group: str = "g", peer: str = "broker-0"
+    ) -> None:
+        """A commit of t-0 is acknowledged to `consumer`."""
+        self.add(
+            time_s,
+            consumer,
+            TraceKind.OFFSETS_COMMITTED,
+            group=group,
+            member=f"{consumer}-id",
+            generation=1,
+            partition="t-0",
+            offset=offset,
+            peer=peer,
+        )
+
+    def commit_failed(self, time_s: float, consumer: str, offset: int, error: str) -> None:
+        """A commit of t-0 failed."""
+        self.add(
+            time_s,
+            consumer,
+            TraceKind.COMMIT_FAILED,
+            group="g",
+            member=f"{consumer}-id",
+            generation=1,
+            partition="t-0",
+            offset=offset,
+            error=error,
+        )
+
+    def fetched(
+        self,
+        time_s: float,
+        node: str,
+        offset: int,
+        *,
+        peer: str | None = "broker-0",
+        cause: str | None = None,
+    ) -> None:
+        """`node` is told the committed offset of t-0."""
+        self.add(
+            time_s,
+            node,
+            TraceKind.OFFSETS_FETCHED,
+            group="g",
+            partition="t-0",
+            offset=offset,
+            peer=peer,
+            cause=cause,
+        )
+
+    def group_state(
+        self, time_s: float, node: str, before: str, after: str, generation: int = 1
+    ) -> None:
+        """The coordinator on `node` moves group `g` to another state."""
+        self.add(
+            time_s,
+            node,
+            TraceKind.GROUP_STATE,
+            group="g",
+            generation=generation,
+            detail={"from": before, "to": after},
+        )
+
+    def group_loaded(
+        self, time_s: float, node: str, state: str = "Stable", generation: int = 1
+    ) -> None:
+        """The coordinator on `node` has loaded group `g` from the log."""
+        self.add(
+            time_s,
+            node,
+            TraceKind.GROUP_LOADED,
+            group="g",
+            partition=OFFSETS_0,
+            generation=generation,
+            detail={"state": state, "members": 2, "offsets": 1},
+        )
+
+    def member_state(self, time_s: float, consumer: str, after: str) -> None:
+        """A consumer moves to another state."""
+        self.add(
+            time_s,
+            consumer,
+            TraceKind.MEMBER_STATE,
+            group="g",
+            member=f"{consumer}-id",
+            generation=1,
+            detail={"from": "UNJOINED", "to": after},
+        )
+
+    def fault(
+        self, time_s: float, peer: str, *, fault: str = "crash", members_survive: bool = True
+    ) -> None:
+        """A fault hits `peer`."""
+        self.add(
+            time_s,
+            "driver",
+            TraceKind.FAULT_INJECTED,
+            peer=peer,
+            cause=f"{fault}-0",
+            detail={"fault": fault, "members_survive": members_survive},
+        )
