@@ -1,0 +1,205 @@
+"""Loads and unloads of the coordinator, one at a time, in the order in which they were decided.
+
+A load reads the log up to its end in bounded turns and lets the host go on between them, as Kafka
+does by loading on another thread. Its cost in virtual time is ClusterSpec.costs; on Ray it is real.
+Source: BEHAVIOUR 5.4 and 5.5, Kafka `GroupMetadataManager.scheduleLoadGroupAndOffsets` and
+`removeGroupsForPartition` (one scheduler thread, KAFKA-10614).
+"""
+
+from asyncio import Future
+from collections import deque
+from dataclasses import dataclass
+
+from cluster.broker.group_coordination import GroupCoordination
+from cluster.broker.replica_manager import LocalLeadership, ReplicaManager
+from cluster.host import Host
+from cluster.spec import ClusterSpec
+from coordinator.coordinator import LoadIgnored
+from partition_log.replica import Partition
+from protocol.ids import CONSUMER_OFFSETS, TopicPartition
+from protocol.record_batch import RecordBatch
+from protocol.trace import TraceEvent, TraceKind
+
+LOAD_TURN_BYTES = 65_536
+"""What a load reads before others get their turn, unless offsets.load.buffer.size is smaller.
+
+Decoding that much takes a few milliseconds of real time, which is what a heartbeat may wait.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Load:
+    partition: Partition
+    leader_epoch: int
+    scheduled_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unload:
+    name: TopicPartition
+    leader_epoch: int
+
+
+class CoordinatorTasks:
+    """The queue of one broker, and the coroutine that works it off."""
+
+    def __init__(
+        self,
+        host: Host,
+        cluster: ClusterSpec,
+        replicas: ReplicaManager,
+        coordination: GroupCoordination,
+    ) -> None:
+        self._host = host
+        self._costs = cluster.costs
+        self._replicas = replicas
+        self._coordination = coordination
+        self._turn_bytes = min(LOAD_TURN_BYTES, cluster.broker_config.offsets_load_buffer_size)
+        self._queue: deque[_Load | _Unload] = deque()
+        self._wakeup: Future[None] | None = None
+
+    def leadership_changed(self, leadership: LocalLeadership) -> None:
+        """Schedule a load for each offsets partition gained, an unload for each one followed."""
+        for partition in leadership.became_leader:
+            if partition.topic_partition.topic == CONSUMER_OFFSETS:
+                self._queue.append(
+                    _Load(
+                        partition=partition,
+                        leader_epoch=partition.leader_epoch,
+                        scheduled_us=self._host.now_us(),
+                    )
+                )
+                self._trace(
+                    TraceKind.LOAD_SCHEDULED, partition.topic_partition, partition.leader_epoch
+                )
+        for partition in leadership.became_follower:
+            if partition.topic_partition.topic == CONSUMER_OFFSETS:
+                self._queue.append(
+                    _Unload(name=partition.topic_partition, leader_epoch=partition.leader_epoch)
+                )
+                self._trace(
+                    TraceKind.UNLOAD_SCHEDULED, partition.topic_partition, partition.leader_epoch
+                )
+        if self._wakeup is not None and not self._wakeup.done():
+            self._wakeup.set_result(None)
+
+    async def run(self) -> None:
+        """Do one task after the other, for ever."""
+        while True:
+            if not self._queue:
+                self._wakeup = self._host.create_future()
+                await self._wakeup
+                self._wakeup = None
+                continue
+            match self._queue.popleft():
+                case _Load() as load:
+                    await self._load(load)
+                case _Unload() as unload:
+                    self._unload(unload)
+
+    async def _load(self, load: _Load) -> None:
+        host = self._host
+        coordinator = self._coordination.coordinator
+        name = load.partition.topic_partition
+        begun = coordinator.begin_load(name.partition, load.leader_epoch, host.now_us())
+        if isinstance(begun, LoadIgnored):
+            self._trace_ignored(TraceKind.LOAD_IGNORED, name, load.leader_epoch, begun)
+            return
+        self._trace(
+            TraceKind.LOAD_STARTED,
+            name,
+            load.leader_epoch,
+            detail={"wait_us": host.now_us() - load.scheduled_us},
+        )
+        self._coordination.carry_out(begun)
+        if host.simulates_costs:
+            await host.sleep(self._costs.load_fixed_us)
+        records = size_in_bytes = 0
+        log = load.partition.log
+        position = int(log.log_start_offset)
+        # A replica that leads no more has no log end to read to: what was read so far is kept.
+        while load.partition.is_leader and position < log.log_end_offset:
+            batches = log.read(position, self._turn_bytes, up_to=log.log_end_offset)
+            if not batches:
+                break
+            position = batches[-1].next_offset
+            records += sum(batch.record_count for batch in batches)
+            size_in_bytes += sum(batch.size_in_bytes for batch in batches)
+            self._coordination.carry_out(coordinator.load_batches(name.partition, batches))
+            await host.sleep(self._turn_cost_us(batches))
+        self._coordination.carry_out(coordinator.finish_load(name.partition, host.now_us()))
+        error = coordinator.load_error(name.partition)
+        if error is not None:
+            host.log(f"load of {name} stopped early: {error}")
+        self._trace(
+            TraceKind.LOAD_COMPLETED,
+            name,
+            load.leader_epoch,
+            offset=position,
+            detail={
+                "records": records,
+                "bytes": size_in_bytes,
+                "groups": self._group_count(name.partition),
+            },
+        )
+
+    def _unload(self, unload: _Unload) -> None:
+        name = unload.name
+        groups = self._group_count(name.partition)
+        result = self._coordination.coordinator.unload(
+            name.partition, unload.leader_epoch, self._host.now_us()
+        )
+        if isinstance(result, LoadIgnored):
+            self._trace_ignored(TraceKind.UNLOAD_IGNORED, name, unload.leader_epoch, result)
+            return
+        self._coordination.carry_out(result)
+        self._trace(
+            TraceKind.UNLOAD_COMPLETED, name, unload.leader_epoch, detail={"groups": groups}
+        )
+
+    def _turn_cost_us(self, batches: tuple[RecordBatch, ...]) -> int:
+        """Return what reading `batches` takes in virtual time; 0 where it took real time."""
+        if not self._host.simulates_costs:
+            return 0
+        records = sum(batch.record_count for batch in batches)
+        size_in_bytes = sum(batch.size_in_bytes for batch in batches)
+        costs = self._costs
+        return (
+            records * costs.load_ns_per_record + size_in_bytes * costs.load_ns_per_byte
+        ) // 1_000
+
+    def _group_count(self, partition: int) -> int:
+        groups = self._coordination.coordinator.groups()
+        return sum(group.partition == partition for group in groups)
+
+    def _trace_ignored(
+        self, kind: TraceKind, name: TopicPartition, leader_epoch: int, ignored: LoadIgnored
+    ) -> None:
+        self._host.trace(
+            TraceEvent(
+                kind=kind,
+                partition=str(name),
+                leader_epoch=leader_epoch,
+                cause=ignored.reason,
+                detail={"known_epoch": ignored.known_epoch},
+            )
+        )
+
+    def _trace(
+        self,
+        kind: TraceKind,
+        name: TopicPartition,
+        leader_epoch: int,
+        *,
+        offset: int | None = None,
+        detail: dict[str, object] | None = None,
+    ) -> None:
+        self._host.trace(
+            TraceEvent(
+                kind=kind,
+                partition=str(name),
+                leader_epoch=leader_epoch,
+                offset=offset,
+                detail=detail,
+            )
+        )

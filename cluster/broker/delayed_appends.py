@@ -1,0 +1,56 @@
+"""Appends with acks=all that wait for the high watermark. Kafka's produce purgatory."""
+
+from collections import deque
+from collections.abc import Callable
+
+from partition_log.replica import Partition
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+
+
+class DelayedAppend:
+    """One append that waits. `required_offset` is the offset that follows its batch."""
+
+    __slots__ = ("is_done", "on_completed", "partition", "required_offset")
+
+    def __init__(
+        self, partition: Partition, required_offset: int, on_completed: Callable[[ErrorCode], None]
+    ) -> None:
+        self.partition = partition
+        self.required_offset = required_offset
+        self.on_completed = on_completed
+        self.is_done = False
+
+
+class DelayedAppends:
+    """The appends of all partitions that wait, each partition's in the order of its log."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[TopicPartition, deque[DelayedAppend]] = {}
+
+    def park(
+        self, partition: Partition, required_offset: int, on_completed: Callable[[ErrorCode], None]
+    ) -> DelayedAppend:
+        """Wait until `partition` acknowledges everything below `required_offset`."""
+        delayed = DelayedAppend(partition, required_offset, on_completed)
+        self._waiting.setdefault(partition.topic_partition, deque()).append(delayed)
+        return delayed
+
+    def check(self, partition: Partition) -> None:
+        """Complete what the high watermark has passed, or everything if leadership was lost."""
+        waiting = self._waiting.get(partition.topic_partition)
+        while waiting:
+            delayed = waiting[0]
+            error = partition.check_acknowledged(delayed.required_offset)
+            if error is None:
+                return
+            waiting.popleft()
+            delayed.is_done = True
+            delayed.on_completed(error)
+
+    def expire(self, delayed: DelayedAppend) -> None:
+        """Give up on one append: its time is over, but its record stays in the log."""
+        if not delayed.is_done:
+            delayed.is_done = True
+            self._waiting[delayed.partition.topic_partition].remove(delayed)
+            delayed.on_completed(ErrorCode.REQUEST_TIMED_OUT)

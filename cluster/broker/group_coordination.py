@@ -1,0 +1,114 @@
+"""Hosts the group coordinator: feeds it its inputs, one at a time, and carries out each Result.
+
+An append may end while the Result that asked for it is still being carried out: its outcome waits
+its turn, so that replies go out in the order in which the coordinator gave them.
+"""
+
+from collections import deque
+
+from cluster.broker.appends import CoordinatorAppends
+from cluster.broker.replica_manager import ReplicaManager
+from cluster.host import Host
+from cluster.keyed_timers import KeyedTimers
+from cluster.spec import ClusterSpec
+from coordinator.coordinator import GroupCoordinator
+from protocol.effects import AppendCompleted, Result
+from protocol.envelope import RequestEnvelope
+from protocol.errors import SimulationError
+from protocol.ids import RequestId
+from protocol.offset_messages import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+RefusedOffsets = dict[str, tuple[OffsetCommitResponsePartition, ...]]
+"""The partitions of a commit, by topic, that the API layer answers itself."""
+
+
+class GroupCoordination:
+    """The coordinator of one broker incarnation on its Host."""
+
+    def __init__(
+        self,
+        host: Host,
+        cluster: ClusterSpec,
+        replicas: ReplicaManager,
+        coordinator: GroupCoordinator,
+    ) -> None:
+        self.coordinator = coordinator
+        self._host = host
+        self._appends = CoordinatorAppends(host, cluster, replicas, self._append_completed)
+        self._timers = KeyedTimers(host, self._timer_fired)
+        self._completed: deque[AppendCompleted] = deque()
+        self._is_busy = False
+        self._refused: dict[RequestId, RefusedOffsets] = {}
+
+    def handle(
+        self,
+        request_id: RequestId,
+        envelope: RequestEnvelope,
+        refused: RefusedOffsets | None = None,
+    ) -> None:
+        """Hand a group request to the coordinator.
+
+        `refused` is put before what the coordinator answers to an OffsetCommit.
+        """
+        if refused:
+            self._refused[request_id] = refused
+        self.carry_out(self.coordinator.handle(request_id, envelope, self._host.now_us()))
+
+    def carry_out(self, result: Result) -> None:
+        """Do what the coordinator asks for, and then what that brings about."""
+        was_busy, self._is_busy = self._is_busy, True
+        self._carry_out_one(result)
+        if was_busy:
+            return
+        while self._completed:
+            completed = self._completed.popleft()
+            self._carry_out_one(self.coordinator.append_completed(completed, self._host.now_us()))
+        self._is_busy = False
+
+    def _carry_out_one(self, result: Result) -> None:
+        host = self._host
+        for event in result.trace:
+            host.trace(event)
+        if result.timers:
+            self._timers.apply(result.timers)
+        for append in result.appends:
+            self._appends.append(append)
+        if result.sends:
+            raise SimulationError(f"the group coordinator sends nothing, not {result.sends}")
+        for reply in result.replies:
+            response = reply.response
+            if self._refused and isinstance(response, OffsetCommitResponse):
+                response = self._with_refused(reply.request_id, response)
+            host.reply(reply.request_id, response)
+
+    def _append_completed(self, completed: AppendCompleted) -> None:
+        self._completed.append(completed)
+        if not self._is_busy:
+            self.carry_out(_NOTHING)
+
+    def _timer_fired(self, key: str) -> None:
+        self.carry_out(self.coordinator.timer_fired(key, self._host.now_us()))
+
+    def _with_refused(
+        self, request_id: RequestId, response: OffsetCommitResponse
+    ) -> OffsetCommitResponse:
+        refused = self._refused.pop(request_id, None)
+        if refused is None:
+            return response
+        answered = {topic.name: topic.partitions for topic in response.topics}
+        names = list(dict.fromkeys([*refused, *answered]))
+        return OffsetCommitResponse(
+            topics=tuple(
+                OffsetCommitResponseTopic(
+                    name=name, partitions=refused.get(name, ()) + answered.get(name, ())
+                )
+                for name in names
+            )
+        )
+
+
+_NOTHING = Result()

@@ -1,0 +1,140 @@
+"""What this broker believes of the cluster, and the answers that it gives from it.
+
+It may be behind the controller: a broker answers Metadata and FindCoordinator from here, stale or
+not. Source: Kafka `KRaftMetadataCache`, `KafkaApis.getCoordinator`.
+"""
+
+from collections.abc import Sequence
+
+from cluster.controller.metadata_image import MetadataImage, PartitionRegistration
+from protocol.discovery_messages import (
+    Coordinator,
+    CoordinatorType,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.errors import ErrorCode
+from protocol.ids import CONSUMER_OFFSETS, BrokerEpoch, BrokerId, TopicPartition, offsets_partition
+from protocol.metadata_records import NO_LEADER, MetadataRecord
+from protocol.partitioner import partition_for
+
+SHARE_SINCE_VERSION = 6
+
+
+class MetadataCache:
+    """A broker's metadata image, fed with deltas, and what clients are told from it.
+
+    `num_offsets_partitions` is read once, at start: Kafka does not follow a growth of
+    `__consumer_offsets` either (BEHAVIOUR 2.1).
+    """
+
+    def __init__(self, *, num_offsets_partitions: int) -> None:
+        self.image = MetadataImage()
+        """To read only."""
+        self.eligible_brokers: dict[BrokerId, BrokerEpoch] = {}
+        """Brokers that may join an ISR, with their epochs. One object, changed in place."""
+        self._num_offsets_partitions = num_offsets_partitions
+
+    @property
+    def last_applied_offset(self) -> int:
+        """Offset of the newest metadata record that is in; -1 before the first."""
+        return self.image.end_offset - 1
+
+    def apply(self, records: Sequence[MetadataRecord]) -> list[TopicPartition]:
+        """Take in the next records of the metadata log; return the partitions they touched."""
+        changed: dict[TopicPartition, None] = {}
+        for record in records:
+            partition = self.image.replay(record)
+            if partition is not None:
+                changed[partition] = None
+        self.eligible_brokers.clear()
+        for broker in self.image.brokers.values():
+            if self.image.is_active(broker.broker_id):
+                self.eligible_brokers[broker.broker_id] = broker.broker_epoch
+        return list(changed)
+
+    def contains(self, topic: str, partition: int) -> bool:
+        """Return whether there is such a partition."""
+        partitions = self.image.topics.get(topic)
+        return partitions is not None and 0 <= partition < len(partitions)
+
+    def metadata(self, request: MetadataRequest) -> MetadataResponse:
+        """Answer Metadata: live brokers and the topics asked for."""
+        topics = self.image.topics if request.topics is None else request.topics
+        brokers = tuple(
+            MetadataResponseBroker(
+                node_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack
+            )
+            for broker in self.image.brokers.values()
+            if not broker.fenced
+        )
+        return MetadataResponse(
+            brokers=brokers,
+            # KRaft names any live broker: none of them is the controller.
+            controller_id=min((broker.node_id for broker in brokers), default=-1),
+            topics=tuple(self._topic(name) for name in topics),
+        )
+
+    def find_coordinator(
+        self, request: FindCoordinatorRequest, api_version: int
+    ) -> FindCoordinatorResponse:
+        """Answer FindCoordinator, key by key."""
+        return FindCoordinatorResponse(
+            coordinators=tuple(
+                self._coordinator(request.key_type, key, api_version)
+                for key in request.coordinator_keys
+            )
+        )
+
+    def _topic(self, name: str) -> MetadataResponseTopic:
+        partitions = self.image.topics.get(name)
+        if partitions is None:
+            return MetadataResponseTopic(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return MetadataResponseTopic(
+            name=name,
+            is_internal=name == CONSUMER_OFFSETS,
+            partitions=tuple(
+                self._partition(index, partition) for index, partition in enumerate(partitions)
+            ),
+        )
+
+    def _partition(self, index: int, partition: PartitionRegistration) -> MetadataResponsePartition:
+        has_leader = self._is_alive(partition.leader)
+        return MetadataResponsePartition(
+            error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_index=index,
+            leader_id=partition.leader if has_leader else NO_LEADER,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=partition.replicas,
+            isr_nodes=partition.isr,
+            offline_replicas=tuple(
+                replica for replica in partition.replicas if not self._is_alive(replica)
+            ),
+        )
+
+    def _coordinator(self, key_type: int, key: str, api_version: int) -> Coordinator:
+        """Return the coordinator of one key; the order of the checks is BEHAVIOUR 2.1's."""
+        is_known_type = key_type in tuple(CoordinatorType)
+        if not is_known_type or (
+            key_type == CoordinatorType.SHARE and api_version < SHARE_SINCE_VERSION
+        ):
+            return Coordinator(key=key, error_code=ErrorCode.INVALID_REQUEST)
+        if key_type != CoordinatorType.GROUP:
+            # Their topics, `__transaction_state` and `__share_group_state`, do not exist.
+            return Coordinator(key=key, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        partition = self.image.partition(
+            offsets_partition(partition_for(key, self._num_offsets_partitions))
+        )
+        leader = None if partition is None else self.image.brokers.get(partition.leader)
+        if leader is None or leader.fenced:
+            return Coordinator(key=key, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return Coordinator(key=key, node_id=leader.broker_id, host=leader.host, port=leader.port)
+
+    def _is_alive(self, broker_id: BrokerId) -> bool:
+        broker = self.image.brokers.get(broker_id)
+        return broker is not None and not broker.fenced

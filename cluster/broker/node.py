@@ -1,0 +1,111 @@
+"""The broker's node: builds the parts of a broker on a Host and starts them."""
+
+import uuid
+
+from cluster.broker.api import BrokerApi
+from cluster.broker.controller_channel import ControllerChannel
+from cluster.broker.coordinator_tasks import CoordinatorTasks
+from cluster.broker.group_coordination import GroupCoordination
+from cluster.broker.heartbeats import BrokerHeartbeats
+from cluster.broker.identity import BrokerIdentity
+from cluster.broker.metadata_cache import MetadataCache
+from cluster.broker.metadata_fetcher import MetadataFetcher
+from cluster.broker.preload import preload
+from cluster.broker.replica_manager import ReplicaManager
+from cluster.host import Host
+from cluster.runtime import ClusterStatus, GroupStatus
+from cluster.spec import BrokerSpec, ClusterSpec
+from coordinator.coordinator import GroupCoordinator
+from protocol.ids import CONSUMER_OFFSETS, BrokerId, TopicPartition
+
+
+class BrokerNode:
+    """One incarnation of a broker.
+
+    It serves nobody until it has read its own registration from the metadata log, and then for as
+    long as it lives, fenced or not.
+    """
+
+    def __init__(self, host: Host, cluster: ClusterSpec, spec: BrokerSpec) -> None:
+        self._host = host
+        self._cluster = cluster
+        self._identity = BrokerIdentity(broker_id=BrokerId(spec.broker_id))
+        controllers = tuple(controller.name for controller in cluster.controllers)
+        self._cache = MetadataCache(num_offsets_partitions=_num_offsets_partitions(cluster))
+        self._replicas = ReplicaManager(
+            host,
+            self._identity,
+            cluster,
+            self._cache,
+            ControllerChannel(host, controllers, "alter-partition"),
+        )
+        coordinator = GroupCoordinator(
+            config=cluster.broker_config,
+            guards=cluster.guards,
+            num_offsets_partitions=_num_offsets_partitions(cluster),
+            new_uuid=self._new_uuid,
+        )
+        self._coordination = GroupCoordination(host, cluster, self._replicas, coordinator)
+        self._tasks = CoordinatorTasks(host, cluster, self._replicas, self._coordination)
+        self._api = BrokerApi(host, self._cache, self._replicas, self._coordination)
+        self._metadata = MetadataFetcher(
+            host,
+            ControllerChannel(host, controllers, "metadata"),
+            self._identity,
+            cluster,
+            self._cache,
+            self._publish,
+        )
+        self._heartbeats = BrokerHeartbeats(
+            host,
+            ControllerChannel(host, controllers, "heartbeat"),
+            self._identity,
+            spec,
+            cluster.broker_config,
+            self._cache,
+            self._caught_up,
+        )
+
+    def start(self) -> None:
+        """Recover the disk, register with the controller, and pull metadata."""
+        host = self._host
+        if host.incarnation == 0:
+            preload(host.storage, self._identity.broker_id, self._cluster)
+        self._replicas.start()
+        host.spawn(self._tasks.run(), name="coordinator-tasks")
+        host.spawn(self._metadata.run(), name="metadata-fetcher")
+        host.spawn(self._heartbeats.run(), name="heartbeats")
+
+    def report(self, status: ClusterStatus) -> None:
+        """Write that this broker lives, and the groups that it coordinates, into `status`."""
+        broker_id = self._identity.broker_id
+        status.brokers_alive[broker_id] = True
+        for group in self._coordination.coordinator.groups():
+            status.groups.setdefault(group.group_id, []).append(
+                GroupStatus(
+                    coordinator=broker_id,
+                    offsets_partition=group.partition,
+                    state=group.state.value,
+                    generation=group.generation,
+                    members=group.members,
+                )
+            )
+
+    async def _caught_up(self) -> None:
+        """Act on the metadata that there is, and only then serve."""
+        await self._metadata.publish_first()
+        self._host.serve(self._api.handle)
+
+    def _publish(self, changed: list[TopicPartition]) -> None:
+        """Apply a delta that the cache has: replicas first, coordinators last (BEHAVIOUR 5.5)."""
+        self._tasks.leadership_changed(self._replicas.apply(changed))
+
+    def _new_uuid(self) -> str:
+        return str(uuid.UUID(int=self._host.rng.getrandbits(128), version=4))
+
+
+def _num_offsets_partitions(cluster: ClusterSpec) -> int:
+    for topic in cluster.topics:
+        if topic.name == CONSUMER_OFFSETS:
+            return topic.partitions
+    return cluster.broker_config.offsets_topic_num_partitions

@@ -1,0 +1,73 @@
+"""Commit records that stand in an offsets partition before the run, as on an old cluster.
+
+Written to an empty disk in the broker's first life, equal on every replica, in leader epoch 0.
+"""
+
+from functools import lru_cache
+from itertools import count
+
+from cluster.controller.topic_creation import replica_assignment
+from cluster.spec import ClusterSpec, PreloadSpec
+from partition_log.batches import build_batch, place_batch
+from partition_log.storage import Storage
+from protocol.ids import CONSUMER_OFFSETS, BrokerId, TopicPartition, offsets_partition
+from protocol.offsets_records import (
+    OffsetCommitValue,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+)
+from protocol.partitioner import partition_for
+from protocol.record_batch import Record, RecordBatch
+
+TOPIC = "preloaded"
+PARTITIONS_PER_GROUP = 50
+"""Each group commits to these in turn, so that most records are overwritten by later ones."""
+
+
+def preload(storage: Storage, broker_id: BrokerId, cluster: ClusterSpec) -> None:
+    """Write the preloaded batches of the partitions that `broker_id` replicates.
+
+    A log that is not empty stays as it is.
+    """
+    for spec in cluster.preload:
+        for topic in cluster.topics:
+            if topic.name == CONSUMER_OFFSETS:
+                log = storage.log(offsets_partition(spec.partition))
+                replicas = replica_assignment(topic, spec.partition, cluster.brokers)
+                if broker_id in replicas and len(log) == 0:
+                    for batch in preloaded_batches(spec, topic.partitions):
+                        log.append(batch)
+
+
+@lru_cache(maxsize=4)
+def preloaded_batches(spec: PreloadSpec, num_partitions: int) -> tuple[RecordBatch, ...]:
+    """Return the batches of `spec`: its groups commit in turn, with rising offsets.
+
+    Cached: in virtual time the brokers of one process share the same immutable batches.
+    """
+    groups = group_ids(spec, num_partitions)
+    keys = [
+        encode_offset_commit_key(group, TopicPartition(TOPIC, partition))
+        for partition in range(PARTITIONS_PER_GROUP)
+        for group in groups
+    ]
+    batches = []
+    for base_offset in range(0, spec.commit_records, spec.records_per_batch):
+        end = min(base_offset + spec.records_per_batch, spec.commit_records)
+        records = tuple(
+            Record(
+                keys[index % len(keys)],
+                encode_offset_commit_value(OffsetCommitValue(offset=index, commit_timestamp_ms=0)),
+                0,
+            )
+            for index in range(base_offset, end)
+        )
+        batches.append(place_batch(build_batch(records), base_offset=base_offset, leader_epoch=0))
+    return tuple(batches)
+
+
+def group_ids(spec: PreloadSpec, num_partitions: int) -> list[str]:
+    """Return the first `spec.groups` names that belong to the partition of `spec`."""
+    names = (f"preloaded-{number}" for number in count())
+    mine = (name for name in names if partition_for(name, num_partitions) == spec.partition)
+    return [next(mine) for _ in range(spec.groups)]

@@ -1,0 +1,324 @@
+"""The replicas of partitions that this broker holds, as leader or follower.
+
+Owns the Partitions, applies leadership to them, and carries what they return: a high watermark
+that moved completes appends and fetches, an ISR proposal goes to the controller. What an input
+completes is completed at its end (`complete_delayed`), never in its middle. Must not know groups.
+Source: Kafka `ReplicaManager`.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from cluster.broker.controller_channel import ControllerChannel
+from cluster.broker.delayed_appends import DelayedAppend, DelayedAppends
+from cluster.broker.delayed_fetches import DelayedFetches
+from cluster.broker.fetch_reader import FetchReader
+from cluster.broker.identity import BrokerIdentity
+from cluster.broker.isr_changes import IsrChanges
+from cluster.broker.metadata_cache import MetadataCache
+from cluster.broker.replica_fetcher import ReplicaFetchers
+from cluster.controller.metadata_image import PartitionRegistration
+from cluster.host import Host
+from cluster.spec import ClusterSpec
+from partition_log.checkpoints import (
+    REPLICATION_OFFSET_CHECKPOINT,
+    decode_offset_checkpoint,
+    encode_offset_checkpoint,
+)
+from partition_log.log import PartitionLog
+from partition_log.outcomes import (
+    AlterPartitionResult,
+    AppendInfo,
+    FetchResult,
+    FollowerFetchResult,
+    ReplicaConfig,
+)
+from partition_log.replica import Partition
+from protocol.errors import ErrorCode
+from protocol.ids import METADATA_PARTITION, NO_BROKER, RequestId, TopicPartition
+from protocol.log_messages import FetchRequest
+from protocol.record_batch import Record, RecordBatch
+from protocol.trace import TraceEvent
+
+AppendCallback = Callable[[ErrorCode], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalLeadership:
+    """What a metadata delta changed for this broker: partitions with a new leader epoch."""
+
+    became_leader: tuple[Partition, ...]
+    became_follower: tuple[Partition, ...]
+
+
+class ReplicaManager:
+    """Everything that this broker holds of partitions."""
+
+    def __init__(
+        self,
+        host: Host,
+        identity: BrokerIdentity,
+        cluster: ClusterSpec,
+        cache: MetadataCache,
+        controller: ControllerChannel,
+    ) -> None:
+        self._host = host
+        self._identity = identity
+        self._config = cluster.broker_config
+        self._guards = cluster.guards
+        self._cache = cache
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        """Logs found on the disk whose partitions metadata has not named yet."""
+        self._checkpointed: bytes | None = None
+        self._appends = DelayedAppends()
+        self._reader = FetchReader(self._partitions, self.absence, self._fetched)
+        self._fetches = DelayedFetches(host, self._reader)
+        self._fetchers = ReplicaFetchers(
+            host, identity, cluster.broker_config, self._follower_fetched
+        )
+        self._isr_changes = IsrChanges(host, controller, identity, self._isr_changed)
+        self._grown: dict[TopicPartition, None] = {}
+        """Partitions whose logs grew since the delayed fetches were last looked at."""
+        self._advanced: dict[TopicPartition, Partition] = {}
+        """Partitions whose high watermark or leader changed, likewise."""
+        self._is_completing = False
+
+    def start(self) -> None:
+        """Recover the logs from the disk, and begin the periodic work."""
+        storage = self._host.storage
+        content = storage.read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
+        checkpoint = {} if content is None else decode_offset_checkpoint(content)
+        for name in storage.partitions():
+            if name != METADATA_PARTITION:
+                self._logs[name] = PartitionLog(
+                    name, storage.log(name), high_watermark=checkpoint.get(name, 0)
+                )
+        self._checkpoint_later()
+        self._shrink_isrs_later()
+
+    def partition(self, name: TopicPartition) -> Partition | None:
+        """Return this broker's replica of a partition, None if it has none."""
+        return self._partitions.get(name)
+
+    def absence(self, topic: str, partition: int) -> ErrorCode:
+        """Return why there is no replica here. Source: Kafka `getPartitionOrError`."""
+        if self._cache.contains(topic, partition):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    # -- metadata --
+
+    def apply(self, changed: Iterable[TopicPartition]) -> LocalLeadership:
+        """Lead and follow as the metadata cache says of the partitions that changed.
+
+        Source: Kafka `ReplicaManager.applyDelta`: first leaders, then followers, then fetchers.
+        """
+        broker_id = self._identity.broker_id
+        leading: list[tuple[Partition, PartitionRegistration]] = []
+        following: list[tuple[Partition, PartitionRegistration]] = []
+        for name in changed:
+            registration = self._cache.image.partition(name)
+            if registration is not None and broker_id in registration.replicas:
+                leads = registration.leader == broker_id
+                (leading if leads else following).append((self._get_or_create(name), registration))
+        became_leader = [
+            partition
+            for partition, registration in leading
+            if self._make_leader(partition, registration)
+        ]
+        became_follower = [
+            partition
+            for partition, registration in following
+            if self._make_follower(partition, registration)
+        ]
+        self.complete_delayed()
+        return LocalLeadership(
+            became_leader=tuple(became_leader), became_follower=tuple(became_follower)
+        )
+
+    def _make_leader(self, partition: Partition, registration: PartitionRegistration) -> bool:
+        """Lead, or learn a new ISR; return whether this is a new leader epoch."""
+        change = partition.make_leader(
+            leader_epoch=registration.leader_epoch,
+            partition_epoch=registration.partition_epoch,
+            replicas=registration.replicas,
+            isr=registration.isr,
+            now_us=self._host.now_us(),
+        )
+        self._trace(change.trace)
+        if change.is_new_leader_epoch:
+            self._fetchers.stop(partition.topic_partition)
+        # Also without a new high watermark: the ISR that a delayed append looks at has changed.
+        self._advanced[partition.topic_partition] = partition
+        return change.is_new_leader_epoch
+
+    def _make_follower(self, partition: Partition, registration: PartitionRegistration) -> bool:
+        """Follow; return whether this is a new leader epoch."""
+        change = partition.make_follower(
+            leader_id=registration.leader,
+            leader_epoch=registration.leader_epoch,
+            partition_epoch=registration.partition_epoch,
+            replicas=registration.replicas,
+            isr=registration.isr,
+        )
+        self._trace(change.trace)
+        if change.is_new_leader_epoch:
+            if registration.leader == NO_BROKER:
+                self._fetchers.stop(partition.topic_partition)
+            else:
+                self._fetchers.follow(partition)
+            # Whoever waits here for the leader that this replica was is told that it is not.
+            self._advanced[partition.topic_partition] = partition
+            self._grown[partition.topic_partition] = None
+        return change.is_new_leader_epoch
+
+    def _get_or_create(self, name: TopicPartition) -> Partition:
+        partition = self._partitions.get(name)
+        if partition is None:
+            log = self._logs.pop(name, None) or PartitionLog(name, self._host.storage.log(name))
+            min_insync_replicas = self._cache.image.topic_config(name.topic).min_insync_replicas
+            partition = Partition(
+                name,
+                self._identity.broker_id,
+                log,
+                ReplicaConfig(
+                    min_insync_replicas=min_insync_replicas or self._config.min_insync_replicas,
+                    replica_lag_time_max_ms=self._config.replica_lag_time_max_ms,
+                    message_max_bytes=self._config.message_max_bytes,
+                    min_insync_check=self._guards.min_insync_check,
+                ),
+            )
+            partition.update_eligible_brokers(self._cache.eligible_brokers)
+            self._partitions[name] = partition
+        return partition
+
+    # -- appends --
+
+    def append_records(
+        self, partition: Partition, records: tuple[Record, ...], *, required_acks: int
+    ) -> AppendInfo:
+        """Append a batch of the coordinator's. Call `complete_delayed` when its wait is parked."""
+        info = partition.append_records(
+            records, required_acks=required_acks, now_us=self._host.now_us()
+        )
+        self._appended(partition, info)
+        return info
+
+    def append_batch(
+        self, partition: Partition, batch: RecordBatch, *, required_acks: int
+    ) -> AppendInfo:
+        """Append a producer's batch. Call `complete_delayed` when its wait is parked."""
+        info = partition.append_batch(
+            batch, required_acks=required_acks, now_us=self._host.now_us()
+        )
+        self._appended(partition, info)
+        return info
+
+    def await_acknowledgement(
+        self, partition: Partition, info: AppendInfo, on_completed: AppendCallback
+    ) -> DelayedAppend:
+        """Call `on_completed` once an append with acks=all is acknowledged or cannot be."""
+        return self._appends.park(partition, info.next_offset, on_completed)
+
+    def give_up(self, delayed: DelayedAppend) -> None:
+        """End the wait for an acknowledgement with REQUEST_TIMED_OUT; the record stays."""
+        self._appends.expire(delayed)
+
+    def complete_delayed(self) -> None:
+        """Complete what the last inputs made possible; anything that this makes possible too.
+
+        Called at the end of an input. In the middle of one it would answer with half of it.
+        """
+        if self._is_completing:
+            return
+        self._is_completing = True
+        while self._advanced or self._grown:
+            advanced, self._advanced = self._advanced, {}
+            grown, self._grown = self._grown, {}
+            for name, partition in advanced.items():
+                self._appends.check(partition)
+                self._fetches.high_watermark_advanced(name)
+            if grown:
+                self._fetches.logs_grew()
+        self._is_completing = False
+
+    def _appended(self, partition: Partition, info: AppendInfo) -> None:
+        if info.error is ErrorCode.NONE:
+            self._grown[partition.topic_partition] = None
+            self._high_watermark_moved(partition, info.new_high_watermark, info.trace)
+
+    # -- fetches --
+
+    def fetch(self, request_id: RequestId, request: FetchRequest) -> None:
+        """Answer a Fetch of a follower or a consumer, at once or when there is enough for it."""
+        read = self._reader.read(request, self._host.now_us(), update_fetch_state=True)
+        if read.is_complete or request.max_wait_ms == 0:
+            self._host.reply(request_id, read.response)
+        else:
+            self._fetches.park(request_id, request)
+        self.complete_delayed()
+
+    def _fetched(self, partition: Partition, result: FetchResult) -> None:
+        """Take what the progress of a follower led to."""
+        self._high_watermark_moved(partition, result.new_high_watermark, result.trace)
+        if result.proposal is not None:
+            self._isr_changes.submit(partition, result.proposal)
+
+    def _follower_fetched(self, partition: Partition, result: FollowerFetchResult) -> None:
+        """Take what this broker, as a follower, did with an answer of its leader."""
+        self._trace(result.trace)
+
+    # -- ISR --
+
+    def _isr_changed(self, partition: Partition, result: AlterPartitionResult) -> None:
+        self._high_watermark_moved(partition, result.new_high_watermark, result.trace)
+        if result.committed_isr is not None:
+            self._advanced[partition.topic_partition] = partition
+        self.complete_delayed()
+
+    def _shrink_isrs(self) -> None:
+        now_us = self._host.now_us()
+        for partition in self._partitions.values():
+            proposal = partition.maybe_shrink_isr(now_us)
+            if proposal is not None:
+                self._host.log(
+                    f"{partition.topic_partition}: wants the ISR {proposal.new_isr} "
+                    f"instead of {partition.isr}"
+                )
+                self._isr_changes.submit(partition, proposal)
+        self._shrink_isrs_later()
+
+    def _shrink_isrs_later(self) -> None:
+        self._host.after(self._config.replica_lag_time_max_ms * 1_000 // 2, self._shrink_isrs)
+
+    # -- high watermarks --
+
+    def _high_watermark_moved(
+        self,
+        partition: Partition,
+        high_watermark: int | None,
+        trace: tuple[TraceEvent, ...],
+    ) -> None:
+        self._trace(trace)
+        if high_watermark is not None:
+            self._advanced[partition.topic_partition] = partition
+
+    def _checkpoint(self) -> None:
+        """Write the high watermarks to the disk, if any moved."""
+        content = encode_offset_checkpoint(
+            (name, partition.log.high_watermark) for name, partition in self._partitions.items()
+        )
+        if content != self._checkpointed:
+            self._checkpointed = content
+            self._host.storage.write_checkpoint(REPLICATION_OFFSET_CHECKPOINT, content)
+        self._checkpoint_later()
+
+    def _checkpoint_later(self) -> None:
+        self._host.after(
+            self._config.replica_high_watermark_checkpoint_interval_ms * 1_000, self._checkpoint
+        )
+
+    def _trace(self, events: tuple[TraceEvent, ...]) -> None:
+        for event in events:
+            self._host.trace(event)
