@@ -1,0 +1,139 @@
+"""A few virtual hosts on one network, without nodes: for tests of connections and hosts."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from cluster.frames import Frame
+from cluster.host import IncomingRequest
+from cluster.loop import VirtualLoop
+from cluster.randomness import stream
+from cluster.spec import LinkModel
+from cluster.virtual.clock import NodeClock
+from cluster.virtual.host import VirtualHost
+from cluster.virtual.network import VirtualNetwork
+from partition_log.memory_storage import MemoryStorage
+from protocol.envelope import AnyRequest
+from protocol.group_messages import HeartbeatRequest, HeartbeatResponse
+from protocol.ids import Incarnation, NodeName
+from protocol.trace import TraceRow
+
+T = TypeVar("T")
+
+LATENCY_US = 100
+"""One way, constant."""
+CONSTANT_LATENCY = LinkModel(base_us=LATENCY_US, jitter_us=0, tail_us=0)
+
+
+class HostLab:
+    """Hosts by name on one loop and network; keeps every trace row and frame.
+
+    `lose` says which frames never arrive.
+    """
+
+    def __init__(self, model: LinkModel = CONSTANT_LATENCY, *, copy_messages: bool = False) -> None:
+        self.loop = VirtualLoop()
+        self.rows: list[TraceRow] = []
+        self.frames: list[Frame] = []
+        self.failures: list[tuple[str, BaseException]] = []
+        self.lose: Callable[[Frame], bool] = lambda _frame: False
+        lab = self
+
+        class WatchedNetwork(VirtualNetwork):
+            def transmit(self, frame: Frame) -> None:
+                lab.frames.append(frame)
+                if not lab.lose(frame):
+                    super().transmit(frame)
+
+        self.network = WatchedNetwork(
+            self.loop, seed=1, model=model, racks={}, copy_messages=copy_messages
+        )
+
+    def host(
+        self,
+        name: str,
+        incarnation: int = 0,
+        *,
+        traced: bool = True,
+        clock: NodeClock | None = None,
+    ) -> VirtualHost:
+        """Return a new live host, attached to the network."""
+        host = VirtualHost(
+            name=NodeName(name),
+            incarnation=Incarnation(incarnation),
+            run_id="test",
+            loop=self.loop,
+            network=self.network,
+            clock=clock or NodeClock(self.loop),
+            rng=stream(1, name, incarnation),
+            storage=MemoryStorage(),
+            observers=(self.rows.append,),
+            traces_messages=traced,
+            on_failure=self._failed,
+            log=None,
+        )
+        self.network.attach(host)
+        return host
+
+    def kinds(self, node: str) -> list[str]:
+        """Return the kinds of the rows of `node`, in order."""
+        return [row.kind for row in self.rows if row.node == node]
+
+    def run_for(self, duration_us: int) -> None:
+        """Let `duration_us` pass."""
+        self.loop.run_until_us(self.loop.now_us() + duration_us)
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run `main` to its end."""
+        return self.loop.run_until_complete(main)
+
+    def _failed(self, host: VirtualHost, what: str, error: BaseException) -> None:
+        self.failures.append((f"{host.name}: {what}", error))
+
+
+class EchoServer:
+    """Answers every request with a HeartbeatResponse, or parks those of some groups."""
+
+    def __init__(self, host: VirtualHost, *, parked_groups: tuple[str, ...] = ()) -> None:
+        self.host = host
+        self.parked_groups = parked_groups
+        self.served: list[IncomingRequest] = []
+        self.parked: list[IncomingRequest] = []
+        host.serve(self.handle)
+
+    def handle(self, request: IncomingRequest) -> None:
+        """Serve one request."""
+        self.served.append(request)
+        body = request.envelope.body
+        if isinstance(body, HeartbeatRequest) and body.group_id in self.parked_groups:
+            self.parked.append(request)
+        else:
+            self.host.reply(request.request_id, HeartbeatResponse())
+
+    def release(self) -> None:
+        """Answer what is parked."""
+        parked, self.parked = self.parked, []
+        for request in parked:
+            self.host.reply(request.request_id, HeartbeatResponse())
+
+    @property
+    def served_groups(self) -> list[str]:
+        """Groups named by the requests served, in order."""
+        return [group_of(request.envelope.body) for request in self.served]
+
+
+def heartbeat(group: str = "g") -> HeartbeatRequest:
+    """Return a request that names `group`."""
+    return HeartbeatRequest(group_id=group, generation_id=3, member_id="m")
+
+
+def group_of(request: AnyRequest) -> str:
+    """Return the group that a heartbeat names."""
+    if not isinstance(request, HeartbeatRequest):
+        raise TypeError(f"not a heartbeat: {request}")
+    return request.group_id
+
+
+async def forever() -> None:
+    """Wait for what never comes."""
+    await asyncio.get_running_loop().create_future()
