@@ -1,0 +1,173 @@
+"""A small cluster of fake nodes on the virtual runtime: brokers that answer, consumers that ask.
+
+For tests of the runtime itself; the brokers keep what they were asked on their disk.
+"""
+
+import random
+from collections.abc import Callable
+
+from cluster.host import Disconnected, Host, IncomingRequest, RequestTimedOut
+from cluster.nodes import Node, NodeSpec
+from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus
+from cluster.spec import BrokerSpec, ClusterSpec, ConsumerSpec, ControllerSpec
+from protocol.group_messages import HeartbeatRequest, HeartbeatResponse
+from protocol.ids import BrokerId, NodeName, offsets_partition
+from protocol.record_batch import RecordBatch
+from protocol.trace import TraceEvent, TraceKind
+
+MS = 1_000
+
+
+def fake_spec(brokers: int = 3, consumers: int = 4) -> ClusterSpec:
+    """Return a cluster of one (silent) controller, `brokers` and `consumers`."""
+    return ClusterSpec(
+        controllers=(ControllerSpec(node_id=100),),
+        brokers=tuple(BrokerSpec(broker_id=i) for i in range(brokers)),
+        topics=(),
+        consumers=tuple(
+            ConsumerSpec(name=NodeName(f"consumer-{i}"), group_id="g", index=i, topics=())
+            for i in range(consumers)
+        ),
+    )
+
+
+class FakeController:
+    """Does nothing."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+
+    def start(self) -> None:
+        """Begin to do nothing."""
+
+    def report(self, status: ClusterStatus) -> None:
+        """Know nothing."""
+
+
+class FakeBroker:
+    """Answers heartbeats after a drawn delay, and appends a batch for each to its disk."""
+
+    def __init__(self, host: Host, spec: BrokerSpec) -> None:
+        self.host = host
+        self.spec = spec
+        self.log = host.storage.log(offsets_partition(0))
+
+    def start(self) -> None:
+        """Serve."""
+        self.host.serve(self.handle)
+
+    def handle(self, request: IncomingRequest) -> None:
+        """Append, and answer a little later."""
+        offset = len(self.log)
+        self.log.append(
+            RecordBatch(
+                base_offset=offset,
+                partition_leader_epoch=0,
+                last_offset_delta=0,
+                max_timestamp_ms=self.host.wall_us() // MS,
+                records=b"",
+            )
+        )
+        self.host.trace(TraceEvent(kind=TraceKind.APPEND_STARTED, offset=offset))
+        delay_us = self.host.rng.randrange(2 * MS)
+        self.host.after(delay_us, self.host.reply, request.request_id, HeartbeatResponse())
+
+    def report(self, status: ClusterStatus) -> None:
+        """Say how much is on the disk, as a generation."""
+        status.groups.setdefault("g", []).append(
+            GroupStatus(
+                coordinator=BrokerId(self.spec.broker_id),
+                offsets_partition=0,
+                state="Stable",
+                generation=len(self.log),
+                members=(),
+            )
+        )
+
+
+class FakeConsumer:
+    """Sends heartbeats to one broker after another; a failed one is followed by a longer pause."""
+
+    def __init__(self, host: Host, cluster: ClusterSpec, spec: ConsumerSpec) -> None:
+        self.host = host
+        self.cluster = cluster
+        self.spec = spec
+        self.acknowledged = 0
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self.host.spawn(self.run(), name="heartbeats")
+
+    async def run(self) -> None:
+        """Ask for ever."""
+        turn = self.spec.index
+        while True:
+            broker = self.cluster.brokers[turn % len(self.cluster.brokers)]
+            turn += 1
+            connection = self.host.connect(broker.name, "coordinator", setup_timeout_us=100 * MS)
+            try:
+                for _ in range(5):
+                    await self.host.sleep(10 * MS + self.host.rng.randrange(10 * MS))
+                    request = HeartbeatRequest(
+                        group_id=self.spec.group_id,
+                        generation_id=self.acknowledged,
+                        member_id=self.spec.name,
+                    )
+                    await connection.call(request, timeout_us=50 * MS)
+                    self.acknowledged += 1
+            except (Disconnected, RequestTimedOut):
+                await self.host.sleep(20 * MS)
+            connection.close()
+
+    def report(self, status: ClusterStatus) -> None:
+        """Say how many answers came."""
+        status.members[self.host.name] = MemberStatus(
+            group_id=self.spec.group_id,
+            member_id=self.spec.name,
+            generation=0,
+            state="stable",
+            coordinator=None,
+            assigned=(),
+            records_consumed=0,
+            commits_acknowledged=self.acknowledged,
+        )
+
+
+class SetIteratingConsumer(FakeConsumer):
+    """Planted nondeterminism: the order of a set of strings decides whom it asks."""
+
+    async def run(self) -> None:
+        """Ask every broker, in the order of a set."""
+        while True:
+            for name in {broker.name for broker in self.cluster.brokers}:
+                await self.host.sleep(10 * MS)
+                connection = self.host.connect(name, "coordinator", setup_timeout_us=100 * MS)
+                connection.close()
+
+
+class GlobalRandomConsumer(FakeConsumer):
+    """Planted nondeterminism: waits are drawn from the process's own generator."""
+
+    async def run(self) -> None:
+        """Ask one broker after waits of any length."""
+        while True:
+            await self.host.sleep(random.randrange(20 * MS))
+            name = self.cluster.brokers[0].name
+            self.host.connect(name, "coordinator", setup_timeout_us=100 * MS).close()
+
+
+def fake_builder(
+    consumer: Callable[[Host, ClusterSpec, ConsumerSpec], Node] = FakeConsumer,
+) -> Callable[[NodeSpec, ClusterSpec, Host], Node]:
+    """Return a builder of fake nodes, with consumers of the given kind."""
+
+    def build(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+        match spec:
+            case BrokerSpec():
+                return FakeBroker(host, spec)
+            case ConsumerSpec():
+                return consumer(host, cluster, spec)
+            case _:
+                return FakeController(host)
+
+    return build
