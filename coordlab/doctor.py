@@ -4,7 +4,6 @@ Looks and says what is missing and how to get it; it changes nothing and starts 
 """
 
 import importlib.metadata
-import os
 import platform
 import resource
 import shutil
@@ -184,13 +183,13 @@ def _processes_named(name: str) -> list[int]:
     proc = Path("/proc")
     if not proc.is_dir():
         return []
-    for entry in sorted(os.listdir(proc)):
-        if not entry.isdigit():
+    for entry in proc.iterdir():
+        if not entry.name.isdigit():
             continue
         try:
-            command = (proc / entry / "comm").read_text(encoding="utf-8").strip()
+            command = (entry / "comm").read_text(encoding="utf-8").strip()
         except OSError:
             continue
-        if command.startswith(name[:15]):
-            pids.append(int(entry))
+        if command == name[:15]:
+            pids.append(int(entry.name))
     return pids

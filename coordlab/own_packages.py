@@ -5,6 +5,7 @@ The folders are top-level import packages with plain names, so another project's
 """
 
 import importlib.util
+import sys
 from pathlib import Path
 
 OWN_PACKAGES = (
@@ -16,6 +17,7 @@ OWN_PACKAGES = (
     "pipeline",
     "coordlab",
 )
+_EXIT_BAD_ARGUMENTS = 254  # chaos.verdict has it too, but must not be imported before the check
 
 
 def package_root() -> Path:
@@ -37,3 +39,11 @@ def foreign_packages() -> tuple[str, ...]:
                 f"not from {root}: remove that distribution or directory from the Python path"
             )
     return tuple(problems)
+
+
+def require_own_packages() -> None:
+    """End the process with a clear error unless every package is ours."""
+    problems = foreign_packages()
+    if problems:
+        sys.stderr.write("".join(f"coordlab: {problem}\n" for problem in problems))
+        sys.exit(_EXIT_BAD_ARGUMENTS)

@@ -1,0 +1,191 @@
+"""`coordlab run`: from an experiment to a run directory, a verdict and a closing summary.
+
+Wiring only: the experiment is chaos's, the cluster is the runtime's, the phases are Spark's.
+"""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+
+from chaos.checkers.registry import CheckSuite, context_of
+from chaos.experiment import Experiment, to_cluster_spec
+from chaos.loader import load_experiment
+from chaos.manifest import replay_command
+from chaos.plan import plan_of
+from chaos.run_directory import RunDirectory, create_run_directory
+from chaos.runner import ExperimentRun
+from chaos.verdict import Results, RunOutcome
+from cluster.runtime import RowObserver, Runtime
+from cluster.trace_digest import TraceDigest
+from cluster.trace_parquet import ParquetTraceWriter
+from coordlab.analysis import analyze_runs, java_notice
+from coordlab.live import LiveView
+from coordlab.summary_view import print_summary
+from pipeline.summary import RunSummary
+
+RUNTIMES = ("ray", "virtual")
+EVENTS_FILE = "part-00000.parquet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What the command line says about a run. `time_limit_us` is on the run's clock."""
+
+    experiment: str
+    runtime: str = "ray"
+    seed: int = 0
+    overrides: tuple[str, ...] = ()
+    runs: Path = Path("runs")
+    ray_address: str = "local"
+    time_limit_us: int | None = None
+    trace: bool = True
+    analyze: bool = True
+    master: str | None = None
+    json: bool = False
+
+
+def run(options: RunOptions, console: Console) -> int:
+    """Run one experiment and return the exit code.
+
+    Raises: ExperimentError before anything is started.
+    """
+    loaded = load_experiment(options.experiment, options.overrides)
+    for warning in loaded.warnings:
+        console.print(f"[yellow]unwise:[/] {escape(str(warning))}", highlight=False)
+    experiment = loaded.experiment
+    plan = plan_of(experiment)
+    directory = create_run_directory(
+        options.runs,
+        experiment,
+        plan,
+        seed=options.seed,
+        runtime=options.runtime,
+        replay=replay_command(
+            options.experiment,
+            runtime=options.runtime,
+            seed=options.seed,
+            overrides=options.overrides,
+        ),
+        experiment_file=str(loaded.path),
+    )
+    with _terminate_as_ctrl_c():
+        results = _execute(options, experiment, directory, console)
+        phases = _analyze(options, directory, results, console)
+    if options.json:
+        console.file.write(_as_json(directory, results))
+        return results.exit_code
+    print_summary(console, directory.manifest, results, phases)
+    console.print(f"run directory: {directory.path}", highlight=False, soft_wrap=True)
+    console.print(f"again: {directory.manifest.replay}", highlight=False, soft_wrap=True)
+    return results.exit_code
+
+
+def _execute(
+    options: RunOptions, experiment: Experiment, directory: RunDirectory, console: Console
+) -> Results:
+    suite = CheckSuite(context_of(experiment), experiment.checks)
+    digest = TraceDigest()
+    writer = ParquetTraceWriter(directory.events / EVENTS_FILE)
+    observers: list[RowObserver] = [suite.observe, writer]
+    if options.runtime == "virtual":
+        observers.append(digest)
+    runtime = _runtime(options, experiment, directory, observers)
+    view = LiveView(console, experiment, options.runtime)
+    try:
+        with view:
+            results = ExperimentRun(
+                experiment,
+                plan_of(experiment),
+                runtime,
+                suite,
+                directory=directory,
+                progress=None if options.json else view,
+                time_limit_us=options.time_limit_us,
+            ).execute()
+    finally:
+        writer.close()
+    if options.runtime == "virtual":
+        directory.manifest.digest = digest.hexdigest()
+    directory.write_manifest()
+    return results
+
+
+def _runtime(
+    options: RunOptions,
+    experiment: Experiment,
+    directory: RunDirectory,
+    observers: list[RowObserver],
+) -> Runtime:
+    spec = to_cluster_spec(experiment)
+    run_id = directory.manifest.run
+    if options.runtime == "virtual":
+        from cluster.virtual.runtime import VirtualRuntime  # noqa: PLC0415 - starts in no time
+
+        return VirtualRuntime(
+            spec,
+            seed=options.seed,
+            run_id=run_id,
+            observers=observers,
+            trace_messages=options.trace,
+        )
+    from cluster.ray_nodes import RayRuntime  # noqa: PLC0415 - importing Ray takes a second
+
+    return RayRuntime(
+        spec,
+        seed=options.seed,
+        run_id=run_id,
+        run_dir=directory.path,
+        ray_address=options.ray_address,
+        observers=observers,
+        trace_messages=options.trace,
+    )
+
+
+def _analyze(
+    options: RunOptions, directory: RunDirectory, results: Results, console: Console
+) -> RunSummary | None:
+    """Return the phases, or None where they are not wanted, or not to be had now."""
+    if not options.analyze or options.json or results.outcome is RunOutcome.INTERNAL_ERROR:
+        return None
+    if results.outcome is RunOutcome.INTERRUPTED:
+        console.print(f"to analyse it: python -m coordlab analyze {directory.path}", soft_wrap=True)
+        return None
+    notice = java_notice(directory.path)
+    if notice is not None:
+        console.print(notice, highlight=False, soft_wrap=True)
+        return None
+    try:
+        return analyze_runs(console, [directory.path], master=options.master)[0]
+    except KeyboardInterrupt:
+        console.print("analysis interrupted; the run itself is complete")
+        return None
+
+
+def _as_json(directory: RunDirectory, results: Results) -> str:
+    document = {
+        "run_directory": str(directory.path),
+        "manifest": directory.manifest,
+        "results": results,
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
+@contextmanager
+def _terminate_as_ctrl_c() -> Iterator[None]:
+    """Treat SIGTERM as Ctrl-C: the cluster is healed and stopped before the process ends."""
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
