@@ -1,19 +1,62 @@
 """The facade: the one way in to the group coordinator of a broker.
 
-Owns which offsets partitions are owned or loading, and routes each input to the module of its
-API. The broker feeds requests, completed appends, fired timers and tasks (load, unload); it
-carries out the Result of each. Must not know logs, sockets or clocks.
+Routes each input to the module of its API. The broker feeds requests, completed appends, fired
+timers and tasks (load, unload; one at a time, in order); it carries out the Result of each. Must
+not know logs, sockets or clocks.
+Source: Kafka `GroupCoordinator`, `GroupMetadataManager` (scala); BEHAVIOUR [S].
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from coordinator.delayed import cancel_all, restart_session_timer
+from coordinator.errors import UnknownServerError
+from coordinator.expiry import expire
+from coordinator.group import Group
+from coordinator.heartbeat import handle_heartbeat
+from coordinator.invariants import check_shards
+from coordinator.join_group import handle_join_group
+from coordinator.leave_group import for_version, handle_leave_group
+from coordinator.load import Load
+from coordinator.offset_commit import handle_offset_commit, offsets_stored
+from coordinator.offset_fetch import handle_offset_fetch
+from coordinator.rebalance import prepare_rebalance
+from coordinator.replies import answer_parked_sync, fail_parked_join, join_error
+from coordinator.shard import Shard, Shards
 from coordinator.states import GroupState
+from coordinator.static_member import static_member_stored
+from coordinator.sync_group import assignment_stored, handle_sync_group
+from coordinator.turn import (
+    AssignmentAppend,
+    EmptyGroupAppend,
+    OffsetsAppend,
+    Shared,
+    StaticMemberAppend,
+    Turn,
+)
+from coordinator.validation import check_group_status
 from protocol.config import BrokerConfig, Guards
 from protocol.effects import AppendCompleted, Result
-from protocol.envelope import RequestEnvelope
-from protocol.ids import RequestId
+from protocol.envelope import GroupRequest, GroupResponse, RequestEnvelope
+from protocol.errors import ErrorCode, SimulationError
+from protocol.group_messages import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from protocol.ids import RequestId, offsets_partition
+from protocol.offset_messages import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
 from protocol.record_batch import RecordBatch
+from protocol.trace import TraceEvent, TraceKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +79,7 @@ class GroupSummary:
 
 
 class GroupCoordinator:
-    """The group coordinator of one broker incarnation (Scala's, BEHAVIOUR [S])."""
+    """The group coordinator of one broker incarnation."""
 
     def __init__(
         self,
@@ -46,48 +89,291 @@ class GroupCoordinator:
         num_offsets_partitions: int,
         new_uuid: Callable[[], str],
     ) -> None:
-        raise NotImplementedError
+        self._shared = Shared(config=config, guards=guards, new_uuid=new_uuid)
+        self._shards = Shards(num_offsets_partitions)
+        self._guards = guards
+        self._is_active = True
+
+    # -- requests, appends, timers --
 
     def handle(self, request_id: RequestId, envelope: RequestEnvelope, now_us: int) -> Result:
-        """Handle a group request; its answer may come now, later, or (never) not at all."""
-        raise NotImplementedError
+        """Handle a group request; it is answered now, later, or in Kafka's odd cases never.
+
+        Raises: SimulationError if the envelope holds no request of the group coordinator.
+        """
+        turn = Turn(self._shared, now_us)
+        body = envelope.body
+        if not isinstance(body, GroupRequest):
+            raise SimulationError(f"{envelope.api_key.label} is not the group coordinator's")
+        try:
+            self._dispatch(turn, request_id, body, envelope)
+        except UnknownServerError:
+            self._mark_answered(body, request_id)
+            turn.reply(request_id, _server_error(body, envelope.api_version))
+        return turn.result
 
     def append_completed(self, completed: AppendCompleted, now_us: int) -> Result:
-        """Take the outcome of an append that an earlier Result asked for."""
-        raise NotImplementedError
+        """Take the outcome of an append that an earlier Result asked for.
+
+        Raises: SimulationError if no such append is in flight.
+        """
+        turn = Turn(self._shared, now_us)
+        pending = self._shared.appends.pop(completed.append_id, None)
+        match pending:
+            case AssignmentAppend():
+                assignment_stored(turn, completed.append_id, pending, completed.error)
+            case StaticMemberAppend():
+                static_member_stored(turn, pending, completed.error)
+            case OffsetsAppend():
+                offsets_stored(turn, pending, completed)
+            case EmptyGroupAppend():
+                # A failure is only logged in Kafka: the last stored generation would come back
+                # on a load, and its members, who are gone, would expire.
+                pass
+            case None:
+                raise SimulationError(f"append {completed.append_id} is not in flight")
+        return turn.result
 
     def timer_fired(self, key: str, now_us: int) -> Result:
         """Take a fired timer; one that means nothing any more changes nothing."""
-        raise NotImplementedError
+        turn = Turn(self._shared, now_us)
+        timer = self._shared.timers.pop(key, None)
+        if timer is not None:
+            try:
+                expire(turn, timer)
+            except UnknownServerError:
+                # Kafka's timer thread logs it. The join phase it was to complete hangs.
+                return turn.result
+        return turn.result
+
+    # -- load and unload --
 
     def begin_load(self, partition: int, leader_epoch: int, now_us: int) -> Result | LoadIgnored:
-        """Begin to load `partition`: from here its groups answer COORDINATOR_LOAD_IN_PROGRESS."""
-        raise NotImplementedError
+        """Begin to load `partition`: from here its groups answer COORDINATOR_LOAD_IN_PROGRESS.
+
+        Ignored for an older epoch than the known one, and where the partition is here already.
+        """
+        shards = self._shards
+        if not self._accepts_epoch(partition, leader_epoch):
+            return self._ignored(partition, "stale leader epoch")
+        if partition in shards.owned or partition in shards.loading:
+            return self._ignored(partition, "already loaded or loading")
+        shards.loading[partition] = Load(partition)
+        return Turn(self._shared, now_us).result
 
     def load_batches(self, partition: int, batches: tuple[RecordBatch, ...]) -> Result:
-        """Read one bounded chunk of the log, in offset order."""
-        raise NotImplementedError
+        """Read one bounded chunk of the log, in offset order.
+
+        Raises: SimulationError if the partition is not loading.
+        """
+        self._loading(partition).read(batches)
+        return Result()
 
     def finish_load(self, partition: int, now_us: int) -> Result:
-        """Build the groups that the log holds, start their session timers, own `partition`."""
-        raise NotImplementedError
+        """Build the groups that the log holds, start their session timers, own `partition`.
+
+        It is owned also if the load failed (load_error), as in Kafka: it then has no groups, and
+        offsets are answered with -1.
+
+        Raises: SimulationError if the partition is not loading.
+        """
+        turn = Turn(self._shared, now_us)
+        load = self._loading(partition)
+        groups = load.finish(now_us)
+        shard = Shard(partition)
+        del self._shards.loading[partition]
+        self._shards.owned[partition] = shard
+        if load.error is None:
+            self._shards.load_errors.pop(partition, None)
+        else:
+            self._shards.load_errors[partition] = load.error
+        for group in groups:
+            shard.groups[group.group_id] = group
+            _group_loaded(turn, group)
+        return turn.result
 
     def unload(self, partition: int, leader_epoch: int | None, now_us: int) -> Result | LoadIgnored:
-        """Forget `partition`; parked callers are answered NOT_COORDINATOR."""
-        raise NotImplementedError
+        """Forget `partition`: groups become Dead, parked callers are told NOT_COORDINATOR.
+
+        `leader_epoch` None (the replica was deleted) is always accepted, and the known epoch
+        stays. Appends in flight are still answered when they complete.
+        """
+        if leader_epoch is not None and not self._accepts_epoch(partition, leader_epoch):
+            return self._ignored(partition, "stale leader epoch")
+        turn = Turn(self._shared, now_us)
+        shard = self._shards.owned.pop(partition, None)
+        self._shards.loading.pop(partition, None)
+        if shard is not None:
+            for group in shard.groups.values():
+                _group_unloaded(turn, group)
+        return turn.result
+
+    def shut_down(self) -> None:
+        """Answer COORDINATOR_NOT_AVAILABLE from here on."""
+        self._is_active = False
+
+    # -- what may be seen --
 
     def load_error(self, partition: int) -> str | None:
         """Return why the last load of `partition` stopped early, None if it did not."""
-        raise NotImplementedError
+        return self._shards.load_errors.get(partition)
 
     def is_loading(self, partition: int) -> bool:
         """Return whether `partition` is between begin_load and finish_load."""
-        raise NotImplementedError
+        return partition in self._shards.loading
 
     def is_owned(self, partition: int) -> bool:
         """Return whether this broker serves the groups of `partition`."""
-        raise NotImplementedError
+        return partition in self._shards.owned
+
+    def partition_of(self, group_id: str) -> int:
+        """Return the offsets partition of a group."""
+        return self._shards.partition_of(group_id)
 
     def groups(self) -> tuple[GroupSummary, ...]:
-        """Return every cached group, in the order in which they were created or loaded."""
-        raise NotImplementedError
+        """Return every cached group: by partition as owned, then as created or loaded."""
+        return tuple(
+            GroupSummary(
+                group_id=group.group_id,
+                partition=group.partition,
+                state=group.state,
+                generation=group.generation_id,
+                members=tuple(group.members),
+            )
+            for group in self._shards.groups()
+        )
+
+    def group(self, group_id: str) -> Group | None:
+        """Return a cached group, to look at: only this package may change it."""
+        shard = self._shards.owned.get(self._shards.partition_of(group_id))
+        return None if shard is None else shard.groups.get(group_id)
+
+    def check_invariants(self) -> None:
+        """Check everything that must hold between two inputs.
+
+        Raises: InvariantViolation.
+        """
+        check_shards(self._shards, self._shared.timers)
+
+    # -- helpers --
+
+    def _dispatch(
+        self, turn: Turn, request_id: RequestId, body: GroupRequest, envelope: RequestEnvelope
+    ) -> None:
+        version = envelope.api_version
+        match body:
+            case JoinGroupRequest():
+                shard = self._gate(body.group_id)
+                handle_join_group(turn, shard, request_id, body, envelope)
+            case SyncGroupRequest():
+                handle_sync_group(turn, self._gate(body.group_id), request_id, body, version)
+            case HeartbeatRequest():
+                handle_heartbeat(turn, self._gate(body.group_id), request_id, body)
+            case LeaveGroupRequest():
+                handle_leave_group(turn, self._gate(body.group_id), request_id, body, version)
+            case OffsetCommitRequest():
+                shard = self._gate_of_offsets(body.group_id)
+                handle_offset_commit(turn, shard, request_id, body, version)
+            case OffsetFetchRequest():
+                handle_offset_fetch(turn, self._gate_of_offsets, request_id, body, version)
+
+    def _gate(self, group_id: str) -> Shard | ErrorCode:
+        return check_group_status(self._shards, group_id, is_active=self._is_active)
+
+    def _gate_of_offsets(self, group_id: str) -> Shard | ErrorCode:
+        return check_group_status(
+            self._shards, group_id, is_active=self._is_active, allow_empty_id=True
+        )
+
+    def _mark_answered(self, body: GroupRequest, request_id: RequestId) -> None:
+        """Keep a parked JoinGroup that failed from being answered once more."""
+        group = self.group(body.group_id) if isinstance(body, JoinGroupRequest) else None
+        if group is not None:
+            for member in group.members.values():
+                parked = member.awaiting_join
+                if parked is not None and parked.request_id == request_id:
+                    parked.answered = True
+
+    def _accepts_epoch(self, partition: int, leader_epoch: int) -> bool:
+        """Return whether an epoch is not older than the known one, which it then becomes."""
+        known = self._shards.known_epochs.get(partition)
+        if known is None or leader_epoch >= known:
+            self._shards.known_epochs[partition] = leader_epoch
+            return True
+        return not self._guards.leader_epoch_guard
+
+    def _ignored(self, partition: int, reason: str) -> LoadIgnored:
+        return LoadIgnored(reason=reason, known_epoch=self._shards.known_epochs[partition])
+
+    def _loading(self, partition: int) -> Load:
+        load = self._shards.loading.get(partition)
+        if load is None:
+            raise SimulationError(f"partition {partition} is not loading")
+        return load
+
+
+def _group_loaded(turn: Turn, group: Group) -> None:
+    """Start a loaded group's timers: every member has a full session timeout of grace.
+
+    Source: Kafka `onGroupLoaded`.
+    """
+    turn.trace(
+        TraceEvent(
+            kind=TraceKind.GROUP_LOADED,
+            group=group.group_id,
+            partition=str(offsets_partition(group.partition)),
+            generation=group.generation_id,
+            detail={
+                "state": group.state.value,
+                "members": list(group.members),
+                "offsets": len(group.offsets),
+            },
+        )
+    )
+    if len(group.members) > turn.config.group_max_size:
+        prepare_rebalance(turn, group, cause="loaded with more members than group.max.size")
+    for member in group.members.values():
+        restart_session_timer(turn, group, member)
+
+
+def _group_unloaded(turn: Turn, group: Group) -> None:
+    """Answer whoever is parked, and stop the group's timers.
+
+    The JoinGroup of a static member that is being stored is left to its append.
+    Source: Kafka `onGroupUnloaded`.
+    """
+    previous = group.state
+    group.transition_to(
+        GroupState.DEAD, now_us=turn.now_us, cause="unloaded", trace=turn.result.trace
+    )
+    error = ErrorCode.NOT_COORDINATOR
+    for member in group.members.values():
+        match previous:
+            case GroupState.PREPARING_REBALANCE:
+                fail_parked_join(turn, group, member, member.member_id, error)
+            case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
+                answer_parked_sync(turn, group, member, SyncGroupResponse(error_code=error))
+            case GroupState.EMPTY | GroupState.DEAD:
+                pass
+    cancel_all(turn, group)
+
+
+def _server_error(body: GroupRequest, api_version: int) -> GroupResponse:
+    """Return the answer to a request whose handler failed: UNKNOWN_SERVER_ERROR.
+
+    Source: Kafka `AbstractRequest.getErrorResponse` of each API.
+    """
+    error = ErrorCode.UNKNOWN_SERVER_ERROR
+    match body:
+        case JoinGroupRequest():
+            return join_error("", error, api_version)
+        case SyncGroupRequest():
+            return SyncGroupResponse(error_code=error)
+        case HeartbeatRequest():
+            return HeartbeatResponse(error_code=error)
+        case LeaveGroupRequest():
+            return for_version(LeaveGroupResponse(error_code=error), api_version)
+        case OffsetCommitRequest():
+            return OffsetCommitResponse()
+        case OffsetFetchRequest():
+            return OffsetFetchResponse()

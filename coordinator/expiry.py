@@ -1,0 +1,90 @@
+"""What happens when a timer of a group fires.
+
+A timer that means nothing any more changes nothing: its group is Dead, its member is gone, parked
+or was replaced, its generation is over.
+Source: Kafka `InitialDelayedJoin.onComplete`, `onExpirePendingSync`, `onExpireHeartbeat`;
+BEHAVIOUR 3.3 to 3.5.
+"""
+
+from coordinator.delayed import extended_initial_join, schedule_join
+from coordinator.group import Group, InitialDelayedJoin
+from coordinator.rebalance import (
+    complete_join,
+    drop_member,
+    prepare_rebalance,
+    remove_member,
+    remove_pending_member,
+)
+from coordinator.states import GroupState
+from coordinator.turn import (
+    GroupTimer,
+    JoinTimer,
+    PendingMemberTimer,
+    SessionTimer,
+    SyncTimer,
+    Turn,
+)
+
+
+def expire(turn: Turn, timer: GroupTimer) -> None:
+    """Carry out a timer that fired.
+
+    Raises: UnknownServerError, which Kafka's timer thread only logs.
+    """
+    if timer.group.state is GroupState.DEAD:
+        return
+    match timer:
+        case JoinTimer():
+            _expire_join(turn, timer.group)
+        case SyncTimer():
+            _expire_sync(turn, timer.group, timer.generation_id)
+        case SessionTimer():
+            _expire_session(turn, timer.group, timer.member_id)
+        case PendingMemberTimer():
+            if timer.member_id in timer.group.pending_members:
+                remove_pending_member(turn, timer.group, timer.member_id)
+
+
+def _expire_join(turn: Turn, group: Group) -> None:
+    if group.state is not GroupState.PREPARING_REBALANCE:
+        return
+    join = group.delayed_join
+    if isinstance(join, InitialDelayedJoin):
+        if group.new_member_added and join.remaining_ms != 0:
+            group.new_member_added = False
+            extended = extended_initial_join(turn, join)
+            schedule_join(turn, group, extended, extended.delay_ms)
+        else:
+            complete_join(turn, group, cause="initial rebalance delay over")
+    else:
+        complete_join(turn, group, cause="rebalance timeout")
+
+
+def _expire_sync(turn: Turn, group: Group, generation_id: int) -> None:
+    if (
+        generation_id != group.generation_id
+        or group.state not in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE}
+        or not group.pending_sync_members
+    ):
+        return
+    silent = tuple(group.pending_sync_members)
+    for member_id in silent:
+        member = group.members.get(member_id)
+        if member is not None:
+            drop_member(turn, group, member, cause="sync deadline")
+    prepare_rebalance(
+        turn, group, cause=f"no SyncGroup from {', '.join(silent)}", member_id=silent[0]
+    )
+
+
+def _expire_session(turn: Turn, group: Group, member_id: str) -> None:
+    member = group.members.get(member_id)
+    if member is None or member.outlives_session_timeout:
+        return
+    remove_member(
+        turn,
+        group,
+        member,
+        cause="session expiry",
+        reason=f"member {member_id} expired: no heartbeat",
+    )

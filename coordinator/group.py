@@ -1,0 +1,391 @@
+"""A group: its members, its state, its generation.
+
+Two rules: everything that changes a group's members, counts or state is a method here; the group
+knows nothing of requests, timers or the log (who parks a request says with which id).
+Source: Kafka `GroupMetadata` (scala); BEHAVIOUR 4.
+"""
+
+from dataclasses import dataclass
+
+from coordinator.errors import UnknownServerError
+from coordinator.member import Member, ParkedJoin
+from coordinator.offsets import GroupOffsets
+from coordinator.states import REBALANCE_FROM, VALID_PREVIOUS_STATES, GroupState
+from protocol.consumer_protocol import (
+    ConsumerProtocolError,
+    TruncatedConsumerProtocol,
+    decode_subscribed_topics,
+)
+from protocol.errors import IllegalTransition
+from protocol.group_messages import JoinGroupRequestProtocol, JoinGroupResponseMember
+from protocol.ids import RequestId
+from protocol.trace import TraceEvent, TraceKind
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+STORY_LENGTH_MAX = 16
+"""How many of a group's last transitions an IllegalTransition tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedJoin:
+    """Completes the join phase when everyone has joined, or when its time is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitialDelayedJoin:
+    """Completes the first join phase of an Empty group: never early, maybe one delay later.
+
+    Units: `delay_ms` is the wait that is running, `remaining_ms` what extensions may still take.
+    """
+
+    delay_ms: int
+    remaining_ms: int
+
+
+class Group:
+    """One group of one offsets partition.
+
+    Invariant: `members_awaiting_join` is the number of members whose JoinGroup is parked.
+    Invariant: `supported_protocols[name]` is the number of members that support `name`.
+    Invariant: every instance id in `static_members` names a member that has it.
+    """
+
+    def __init__(self, group_id: str, partition: int, state: GroupState, now_us: int) -> None:
+        self.group_id = group_id
+        self.partition = partition  # of __consumer_offsets
+        self._state = state
+        # Hard state: what the group's record holds, beside the members' own.
+        self.generation_id = 0
+        self.protocol_type: str | None = None  # None for a simple group
+        self.protocol_name: str | None = None  # None before the first generation and when Empty
+        self.leader_id: str | None = None  # None exactly where there are no members
+        self.current_state_timestamp_ms: int | None = now_us // 1_000  # None: an old record
+        self.members: dict[str, Member] = {}
+        self.offsets = GroupOffsets()
+        # Soft state.
+        self.static_members: dict[str, str] = {}  # group.instance.id -> member id
+        self.pending_members: dict[str, None] = {}  # ids given out, not yet used
+        self.pending_sync_members: dict[str, None] = {}  # ids that owe a SyncGroup
+        self.supported_protocols: dict[str, int] = {}
+        self.members_awaiting_join = 0
+        self.new_member_added = False  # extends the initial join phase once
+        # What will complete the join phase; None outside one, and after one that failed.
+        self.delayed_join: DelayedJoin | InitialDelayedJoin | None = None
+        self.subscribed_topics: frozenset[str] | None = None  # None: unknown
+        self._story: list[str] = [state.value]
+
+    # -- state --
+
+    @property
+    def state(self) -> GroupState:
+        """The group's state; only transition_to writes it."""
+        return self._state
+
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether a rebalance may start now."""
+        return self._state in REBALANCE_FROM
+
+    def transition_to(
+        self, target: GroupState, *, now_us: int, cause: str, trace: list[TraceEvent]
+    ) -> None:
+        """Enter `target`, stamp the time and trace GROUP_STATE.
+
+        Raises: IllegalTransition with the group's story if the table does not allow it.
+        """
+        allowed = VALID_PREVIOUS_STATES[target]
+        if self._state not in allowed:
+            names = sorted(state.value for state in allowed)
+            raise IllegalTransition(
+                f"group {self.group_id} in generation {self.generation_id}: {target.value} is "
+                f"entered from {', '.join(names)}, not from {self._state.value}; "
+                f"story: {' -> '.join(self._story)}"
+            )
+        previous, self._state = self._state, target
+        self.current_state_timestamp_ms = now_us // 1_000
+        self._story = [*self._story[-STORY_LENGTH_MAX:], f"{target.value} ({cause})"]
+        trace.append(
+            TraceEvent(
+                kind=TraceKind.GROUP_STATE,
+                group=self.group_id,
+                generation=self.generation_id,
+                cause=cause,
+                detail={"from": previous.value, "to": target.value},
+            )
+        )
+
+    # -- members --
+
+    def add(self, member: Member, parked: ParkedJoin | None = None) -> None:
+        """Add a member; the first one gives the protocol type and leads.
+
+        Raises: IllegalTransition if its instance id is mapped, or its protocols do not fit.
+        """
+        instance = member.group_instance_id
+        if instance is not None and instance in self.static_members:
+            raise IllegalTransition(
+                f"group {self.group_id}: instance {instance} is {self.static_members[instance]}, "
+                f"so {member.member_id} cannot be added"
+            )
+        protocol_type = self.protocol_type if self.members else member.protocol_type
+        if protocol_type != member.protocol_type or not self._fits(member):
+            raise IllegalTransition(
+                f"group {self.group_id} ({protocol_type}) does not support "
+                f"{member.protocol_type} {member.protocol_names()}"
+            )
+        self.protocol_type = protocol_type
+        if instance is not None:
+            self.static_members[instance] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        member.heartbeat_key = f"heartbeat-{self.group_id}-{member.member_id}"
+        self.members[member.member_id] = member
+        self._count_protocols(member, 1)
+        if parked is not None:
+            self.park_join(member, parked)
+        self.pending_members.pop(member.member_id, None)
+
+    def remove(self, member_id: str) -> Member | None:
+        """Forget an id wherever it stands, and return its member if it was one.
+
+        The leader's place goes to the first member that is left (Kafka: to any).
+        """
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count_protocols(member, -1)
+            if member.awaiting_join is not None:
+                self.members_awaiting_join -= 1
+            if member.group_instance_id is not None:
+                self.static_members.pop(member.group_instance_id, None)
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        self.pending_members.pop(member_id, None)
+        self.pending_sync_members.pop(member_id, None)
+        return member
+
+    def replace_static_member(self, group_instance_id: str, old_id: str, new_id: str) -> Member:
+        """Give the member `old_id` the id `new_id`; leadership and instance id follow.
+
+        Assignment, timeouts and protocols stay. Requests of the old id must have been answered.
+        `pending_sync_members` keeps the old id, as in Kafka.
+
+        Raises: IllegalTransition if `old_id` is no member.
+        """
+        member = self.members.pop(old_id, None)
+        if member is None:
+            raise IllegalTransition(f"group {self.group_id}: {old_id} is no member to replace")
+        member.member_id = new_id
+        member.heartbeat_key = f"heartbeat-{self.group_id}-{new_id}"
+        self.members[new_id] = member
+        if self.leader_id == old_id:
+            self.leader_id = new_id
+        self.static_members[group_instance_id] = new_id
+        return member
+
+    def update_member(
+        self,
+        member: Member,
+        protocols: tuple[JoinGroupRequestProtocol, ...],
+        *,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        parked: ParkedJoin | None,
+    ) -> None:
+        """Take what a JoinGroup says of a known member, and park it (None: park nothing)."""
+        self._count_protocols(member, -1)
+        member.supported_protocols = protocols
+        self._count_protocols(member, 1)
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+        if parked is None:
+            self.unpark_join(member)
+        else:
+            self.park_join(member, parked)
+
+    def park_join(self, member: Member, parked: ParkedJoin) -> None:
+        """Let `parked` wait; an earlier JoinGroup of the member is never answered."""
+        if member.awaiting_join is None:
+            self.members_awaiting_join += 1
+        member.awaiting_join = parked
+
+    def unpark_join(self, member: Member) -> ParkedJoin | None:
+        """Return the member's parked JoinGroup, which waits no longer."""
+        parked = member.awaiting_join
+        if parked is not None:
+            member.awaiting_join = None
+            self.members_awaiting_join -= 1
+        return parked
+
+    def unpark_sync(self, member: Member) -> RequestId | None:
+        """Return the member's parked SyncGroup, which waits no longer."""
+        request_id = member.awaiting_sync
+        member.awaiting_sync = None
+        return request_id
+
+    def add_pending_member(self, member_id: str) -> None:
+        """Remember an id that was given out with MEMBER_ID_REQUIRED.
+
+        Raises: IllegalTransition if it is a member already.
+        """
+        if member_id in self.members:
+            raise IllegalTransition(f"group {self.group_id}: {member_id} is a member already")
+        self.pending_members[member_id] = None
+
+    def add_pending_sync_member(self, member_id: str) -> None:
+        """Remember that a member owes a SyncGroup for this generation.
+
+        Raises: IllegalTransition if it is no member.
+        """
+        self._check_member(member_id)
+        self.pending_sync_members[member_id] = None
+
+    def remove_pending_sync_member(self, member_id: str) -> None:
+        """Remember that a member has sent its SyncGroup.
+
+        Raises: IllegalTransition if it is no member.
+        """
+        self._check_member(member_id)
+        self.pending_sync_members.pop(member_id, None)
+
+    @property
+    def has_all_members_joined(self) -> bool:
+        """Whether the join phase need not wait: everyone is parked, and no id is pending."""
+        return len(self.members) == self.members_awaiting_join and not self.pending_members
+
+    def is_leader(self, member_id: str) -> bool:
+        """Return whether `member_id` leads the group."""
+        return self.leader_id == member_id
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The largest rebalance timeout of the members, 0 where there are none."""
+        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure that the leader has rejoined, if anyone has; return whether one has.
+
+        Source: Kafka `maybeElectNewJoinedLeader`; BEHAVIOUR 3.2.
+        """
+        if self.leader_id is None:
+            return False
+        if self.members[self.leader_id].awaiting_join is not None:
+            return True
+        for member in self.members.values():
+            if member.awaiting_join is not None:
+                self.leader_id = member.member_id
+                return True
+        return False
+
+    # -- protocols and generations --
+
+    def supports_protocols(self, protocol_type: str, names: tuple[str, ...]) -> bool:
+        """Return whether a member with this type and these protocols fits in."""
+        if self._state is GroupState.EMPTY:
+            return bool(protocol_type) and bool(names)
+        return self.protocol_type == protocol_type and self._is_common(names)
+
+    def select_protocol(self) -> str:
+        """Return the protocol that most members prefer among those that all support.
+
+        A tie goes to the protocol that was voted for first (Kafka: to any).
+
+        Raises: IllegalTransition if there are no members; UnknownServerError if none is common,
+            which takes a member that lists one protocol twice (Kafka counts it twice).
+        """
+        if not self.members:
+            raise IllegalTransition(f"group {self.group_id} has no members to vote")
+        size = len(self.members)
+        candidates = {n: None for n, count in self.supported_protocols.items() if count == size}
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            name = member.vote(candidates)
+            if name is None:
+                raise UnknownServerError(
+                    f"member {member.member_id} supports none of {tuple(candidates)}"
+                )
+            votes[name] = votes.get(name, 0) + 1
+        return max(votes, key=lambda name: votes[name])
+
+    def init_next_generation(self, *, now_us: int, cause: str, trace: list[TraceEvent]) -> None:
+        """Begin the next generation: CompletingRebalance with members, Empty without.
+
+        Raises: UnknownServerError if there is no protocol to select or a subscription cannot be
+            parsed; the generation has advanced then, the state has not (BEHAVIOUR 0.1).
+        """
+        self.generation_id += 1
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.subscribed_topics = self.compute_subscribed_topics()
+        target = GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY
+        self.transition_to(target, now_us=now_us, cause=cause, trace=trace)
+        self.pending_sync_members.clear()
+
+    def compute_subscribed_topics(self) -> frozenset[str] | None:
+        """Return the topics that members subscribe to, None where that is unknown.
+
+        Raises: UnknownServerError if a subscription is worse than truncated.
+        """
+        if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return None
+        if not self.members:
+            return frozenset()
+        if self.protocol_name is None:
+            return None
+        try:
+            return frozenset(
+                topic
+                for member in self.members.values()
+                for topic in decode_subscribed_topics(member.metadata(self.protocol_name))
+            )
+        except TruncatedConsumerProtocol:
+            return None
+        except ConsumerProtocolError as error:
+            raise UnknownServerError(f"group {self.group_id}: subscription: {error}") from error
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Return whether members may consume `topic`: also where nobody knows."""
+        return self.subscribed_topics is None or topic in self.subscribed_topics
+
+    def current_member_metadata(self) -> tuple[JoinGroupResponseMember, ...]:
+        """Return the members as the leader gets them, static ones that did not rejoin included.
+
+        Raises: IllegalTransition in Dead and PreparingRebalance, or without a protocol.
+        """
+        if (
+            self._state in {GroupState.DEAD, GroupState.PREPARING_REBALANCE}
+            or self.protocol_name is None
+        ):
+            raise IllegalTransition(
+                f"group {self.group_id} has no members' metadata in {self._state.value}"
+            )
+        name = self.protocol_name
+        return tuple(
+            JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=member.metadata(name),
+            )
+            for member in self.members.values()
+        )
+
+    def _count_protocols(self, member: Member, change: int) -> None:
+        # Every occurrence of a name counts, as in Kafka.
+        counts = self.supported_protocols
+        for name in member.protocol_names():
+            count = counts.get(name, 0) + change
+            if count:
+                counts[name] = count
+            else:
+                del counts[name]
+
+    def _is_common(self, names: tuple[str, ...]) -> bool:
+        size = len(self.members)
+        return any(self.supported_protocols.get(name, 0) == size for name in names)
+
+    def _fits(self, member: Member) -> bool:
+        if self._state is GroupState.EMPTY:
+            return bool(member.protocol_type) and bool(member.supported_protocols)
+        return self._is_common(member.protocol_names())
+
+    def _check_member(self, member_id: str) -> None:
+        if member_id not in self.members:
+            raise IllegalTransition(f"group {self.group_id}: {member_id} is no member")

@@ -1,0 +1,56 @@
+"""Heartbeat (12), v0 to v4: a member is alive, and learns of a rebalance.
+
+Answered from memory, without the log: an isolated old coordinator goes on answering.
+Source: Kafka `GroupCoordinator.handleHeartbeat`; BEHAVIOUR 2.4.
+"""
+
+from coordinator.delayed import restart_session_timer
+from coordinator.group import Group
+from coordinator.shard import Shard
+from coordinator.states import GroupState
+from coordinator.turn import Turn
+from coordinator.validation import check_current_member, check_generation
+from protocol.config import Guards
+from protocol.errors import ErrorCode
+from protocol.group_messages import HeartbeatRequest, HeartbeatResponse
+from protocol.ids import RequestId
+
+_RESPONSES = {error: HeartbeatResponse(error_code=error) for error in ErrorCode}
+
+
+def handle_heartbeat(
+    turn: Turn, shard: Shard | ErrorCode, request_id: RequestId, request: HeartbeatRequest
+) -> None:
+    """Answer a Heartbeat. `shard` is what the gate said."""
+    turn.reply(request_id, _RESPONSES[_heartbeat(turn, shard, request)])
+
+
+def _heartbeat(turn: Turn, shard: Shard | ErrorCode, request: HeartbeatRequest) -> ErrorCode:
+    if isinstance(shard, ErrorCode):
+        # While the group loads nobody knows better: the client is left in peace.
+        loading = shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return ErrorCode.NONE if loading else shard
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    error = _check(group, request, turn.guards)
+    if error.value:
+        return error
+    match group.state:
+        case GroupState.EMPTY:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        case GroupState.PREPARING_REBALANCE:
+            restart_session_timer(turn, group, group.members[request.member_id])
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
+            restart_session_timer(turn, group, group.members[request.member_id])
+            return ErrorCode.NONE
+        case GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def _check(group: Group, request: HeartbeatRequest, guards: Guards) -> ErrorCode:
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = check_current_member(group, request.member_id, request.group_instance_id)
+    return error if error.value else check_generation(group, request.generation_id, guards)

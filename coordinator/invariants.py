@@ -1,0 +1,172 @@
+"""What always holds of a group and of the shards, checked after every input in tests.
+
+Each function raises InvariantViolation with what it found.
+"""
+
+from collections.abc import Mapping
+
+from coordinator.delayed import heartbeat_key
+from coordinator.group import Group
+from coordinator.shard import Shard, Shards
+from coordinator.states import GroupState
+from coordinator.turn import GroupTimer
+from protocol.errors import InvariantViolation
+
+
+def check_group(group: Group) -> None:
+    """Counts agree with members, the leader is one of them, and parked requests fit the state."""
+    _check_counts(group)
+    _check_ids(group)
+    _check_state(group)
+    _check_parked(group)
+
+
+def check_shard(shard: Shard) -> None:
+    """Every group stands under its own id, in its own partition, and none is Dead."""
+    for group_id, group in shard.groups.items():
+        _require(
+            group.group_id == group_id and group.partition == shard.partition,
+            "group_in_its_shard",
+            f"{group.group_id} of partition {group.partition} stands as {group_id} "
+            f"in shard {shard.partition}",
+        )
+        _require(group.state is not GroupState.DEAD, "no_dead_group", f"{group_id} is Dead")
+        check_group(group)
+
+
+def check_shards(shards: Shards, timers: Mapping[str, GroupTimer]) -> None:
+    """No partition is owned and loading, and whoever must be expired some day has a timer."""
+    for partition, shard in shards.owned.items():
+        _require(
+            partition not in shards.loading,
+            "owned_or_loading",
+            f"partition {partition} is owned and loading",
+        )
+        check_shard(shard)
+        for group in shard.groups.values():
+            _check_timers(group, timers)
+    for key, timer in timers.items():
+        shard_of_timer = shards.owned.get(timer.group.partition)
+        _require(
+            shard_of_timer is not None
+            and shard_of_timer.groups.get(timer.group.group_id) is timer.group,
+            "timer_of_live_group",
+            f"{key} runs for {timer.group.group_id}, which is not here",
+        )
+
+
+def _check_counts(group: Group) -> None:
+    awaiting = sum(member.awaiting_join is not None for member in group.members.values())
+    _require(
+        awaiting == group.members_awaiting_join,
+        "members_awaiting_join",
+        f"{group.group_id}: {awaiting} members are parked, {group.members_awaiting_join} counted",
+    )
+    counts: dict[str, int] = {}
+    for member in group.members.values():
+        for name in member.protocol_names():
+            counts[name] = counts.get(name, 0) + 1
+    _require(
+        counts == group.supported_protocols,
+        "supported_protocols",
+        f"{group.group_id}: members support {counts}, counted {group.supported_protocols}",
+    )
+
+
+def _check_ids(group: Group) -> None:
+    _require(
+        group.leader_id in group.members if group.members else group.leader_id is None,
+        "leader_is_member",
+        f"{group.group_id}: leader {group.leader_id} of {list(group.members)}",
+    )
+    static = {
+        member.group_instance_id: member_id
+        for member_id, member in group.members.items()
+        if member.group_instance_id is not None
+    }
+    _require(
+        static == group.static_members,
+        "static_members",
+        f"{group.group_id}: {static} by member, {group.static_members} by instance",
+    )
+    both = [member_id for member_id in group.pending_members if member_id in group.members]
+    _require(not both, "pending_is_no_member", f"{group.group_id}: {both} are members and pending")
+    for member_id, member in group.members.items():
+        _require(
+            member.member_id == member_id
+            and member.heartbeat_key == heartbeat_key(group, member_id),
+            "member_under_its_id",
+            f"{group.group_id}: {member.member_id} stands as {member_id}",
+        )
+
+
+def _check_state(group: Group) -> None:
+    state = group.state
+    if state is GroupState.EMPTY:
+        _require(not group.members, "empty_group", f"{group.group_id}: {list(group.members)}")
+    if state in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE}:
+        _require(
+            bool(group.members) and group.protocol_name is not None,
+            "generation_has_members",
+            f"{group.group_id} is {state.value} with {len(group.members)} members and protocol "
+            f"{group.protocol_name}",
+        )
+    else:
+        _require(
+            not group.pending_sync_members,
+            "pending_sync_in_generation",
+            f"{group.group_id} is {state.value}, waits for {list(group.pending_sync_members)}",
+        )
+    _require(
+        group.delayed_join is None or state is GroupState.PREPARING_REBALANCE,
+        "join_phase_in_preparing",
+        f"{group.group_id} is {state.value} with {group.delayed_join}",
+    )
+
+
+def _check_parked(group: Group) -> None:
+    state = group.state
+    for member in group.members.values():
+        _require(
+            member.awaiting_sync is None or state is GroupState.COMPLETING_REBALANCE,
+            "parked_sync_in_completing",
+            f"{group.group_id} is {state.value}, SyncGroup of {member.member_id} is parked",
+        )
+        # In Stable a replaced static member waits until its new id is stored.
+        _require(
+            member.awaiting_join is None
+            or state is GroupState.PREPARING_REBALANCE
+            or (state in {GroupState.STABLE, GroupState.DEAD} and member.is_static),
+            "parked_join_in_preparing",
+            f"{group.group_id} is {state.value}, JoinGroup of {member.member_id} is parked",
+        )
+        _require(
+            not member.is_new or state in {GroupState.PREPARING_REBALANCE, GroupState.DEAD},
+            "new_member_in_preparing",
+            f"{group.group_id} is {state.value}, {member.member_id} is still new",
+        )
+
+
+def _check_timers(group: Group, timers: Mapping[str, GroupTimer]) -> None:
+    waiting = [m.member_id for m in group.members.values() if not m.outlives_session_timeout]
+    for member_id in (*waiting, *group.pending_members):
+        _require(
+            heartbeat_key(group, member_id) in timers,
+            "session_timer",
+            f"{group.group_id}: nothing will ever expire {member_id}",
+        )
+    _require(
+        group.delayed_join is None or f"join-{group.group_id}" in timers,
+        "join_timer",
+        f"{group.group_id}: nothing bounds the join phase",
+    )
+    _require(
+        not group.pending_sync_members or f"sync-{group.group_id}" in timers,
+        "sync_timer",
+        f"{group.group_id}: nothing bounds the wait for {list(group.pending_sync_members)}",
+    )
+
+
+def _require(holds: bool, name: str, evidence: str) -> None:
+    if not holds:
+        raise InvariantViolation(name, evidence)

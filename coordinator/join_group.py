@@ -1,0 +1,280 @@
+"""JoinGroup (11), v0 to v9: a member asks to be in the next generation.
+
+v1 has a rebalance timeout of its own; v4 makes a dynamic member come back with the id it was
+given (KIP-394); v5 knows static members (KIP-345); v8 carries a reason; v9 lets the leader skip
+the assignment.
+Source: Kafka `GroupCoordinator.handleJoinGroup`, `doNewMemberJoinGroup`,
+`doCurrentMemberJoinGroup`, `addMemberAndRebalance`; BEHAVIOUR 2.2.
+"""
+
+from dataclasses import dataclass
+
+from coordinator.delayed import (
+    cancel_heartbeat,
+    schedule_new_member_timer,
+    schedule_pending_member_timer,
+)
+from coordinator.errors import UnknownServerError
+from coordinator.group import Group
+from coordinator.member import Member, ParkedJoin
+from coordinator.rebalance import drop_member, maybe_prepare_rebalance, try_complete_join
+from coordinator.replies import current_generation, join_error, join_response
+from coordinator.shard import Shard
+from coordinator.states import GroupState
+from coordinator.static_member import replace_static_member
+from coordinator.turn import Turn
+from coordinator.validation import check_current_member
+from protocol.envelope import RequestEnvelope
+from protocol.errors import ErrorCode
+from protocol.group_messages import JoinGroupRequest
+from protocol.ids import RequestId
+from protocol.trace import TraceEvent, TraceKind
+
+MEMBER_ID_REQUIRED_VERSION = 4
+"""From here a dynamic member is first given an id (KIP-394)."""
+REASON_NOT_PROVIDED = "not provided"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """A JoinGroup with what its envelope says."""
+
+    request: JoinGroupRequest
+    request_id: RequestId
+    api_version: int
+    client_id: str
+    client_host: str
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long the member may take to rejoin; v0 has the session timeout for it."""
+        if self.api_version == 0:
+            return self.request.session_timeout_ms
+        return self.request.rebalance_timeout_ms
+
+    @property
+    def requires_known_member_id(self) -> bool:
+        """Whether a client without id is first given one."""
+        return (
+            self.api_version >= MEMBER_ID_REQUIRED_VERSION
+            and self.request.group_instance_id is None
+        )
+
+    @property
+    def reason(self) -> str:
+        """Why the client says that it joins."""
+        return self.request.reason or REASON_NOT_PROVIDED
+
+    def park(self) -> ParkedJoin:
+        """Return the request as a member keeps it until it is answered."""
+        return ParkedJoin(request_id=self.request_id, api_version=self.api_version)
+
+
+def handle_join_group(
+    turn: Turn,
+    shard: Shard | ErrorCode,
+    request_id: RequestId,
+    request: JoinGroupRequest,
+    envelope: RequestEnvelope,
+) -> None:
+    """Answer or park a JoinGroup. `shard` is what the gate said.
+
+    Raises: UnknownServerError where Kafka throws.
+    """
+    join = Join(
+        request=request,
+        request_id=request_id,
+        api_version=envelope.api_version,
+        client_id=envelope.client_id,
+        client_host=envelope.client_host,
+    )
+    if isinstance(shard, ErrorCode):
+        _refuse(turn, join, request.member_id, shard)
+        return
+    config = turn.config
+    if not (
+        config.group_min_session_timeout_ms
+        <= request.session_timeout_ms
+        <= config.group_max_session_timeout_ms
+    ):
+        _refuse(turn, join, request.member_id, ErrorCode.INVALID_SESSION_TIMEOUT)
+        return
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        if request.member_id:
+            _refuse(turn, join, request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+            return
+        group = shard.create_group(request.group_id, turn.now_us)
+    if not _accepts(group, request.member_id, config.group_max_size):
+        _evict(turn, group, request.member_id)
+        _refuse(turn, join, "", ErrorCode.GROUP_MAX_SIZE_REACHED)
+    elif request.member_id:
+        _join_with_member_id(turn, group, join)
+    else:
+        _join_without_member_id(turn, group, join)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        try_complete_join(turn, group)
+
+
+def _accepts(group: Group, member_id: str, group_max_size: int) -> bool:
+    """Return whether the group has room for the member. Ids that are pending do not count.
+
+    While a rebalance is prepared those that are parked count, not the members: the first ones to
+    rejoin keep their place in a group that is too large.
+    """
+    match group.state:
+        case GroupState.EMPTY | GroupState.DEAD:
+            return True
+        case GroupState.PREPARING_REBALANCE:
+            member = group.members.get(member_id)
+            is_parked = member is not None and member.awaiting_join is not None
+            return is_parked or group.members_awaiting_join < group_max_size
+        case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
+            return member_id in group.members or len(group.members) < group_max_size
+
+
+def _evict(turn: Turn, group: Group, member_id: str) -> None:
+    """Take out a member, or pending id, that has found no place."""
+    member = group.members.get(member_id)
+    if member is not None:
+        drop_member(turn, group, member, cause="group.max.size")
+    elif member_id in group.pending_members:
+        group.remove(member_id)
+        cancel_heartbeat(turn, group, member_id)
+
+
+def _join_without_member_id(turn: Turn, group: Group, join: Join) -> None:
+    request = join.request
+    if group.state is GroupState.DEAD:
+        _refuse(turn, join, "", ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return
+    if not _is_supported(group, request):
+        _refuse(turn, join, "", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return
+    instance = request.group_instance_id
+    prefix = join.client_id if instance is None else instance
+    member_id = f"{prefix}-{turn.new_uuid()}"
+    if instance is not None and instance in group.static_members:
+        replace_static_member(
+            turn,
+            group,
+            parked=join.park(),
+            group_instance_id=instance,
+            old_member_id=group.static_members[instance],
+            new_member_id=member_id,
+            protocols=request.protocols,
+            rebalance_timeout_ms=join.rebalance_timeout_ms,
+            session_timeout_ms=request.session_timeout_ms,
+            reason=join.reason,
+        )
+    elif join.requires_known_member_id:
+        group.add_pending_member(member_id)
+        schedule_pending_member_timer(turn, group, member_id, request.session_timeout_ms)
+        _refuse(turn, join, member_id, ErrorCode.MEMBER_ID_REQUIRED)
+    else:
+        _add_member_and_rebalance(turn, group, join, member_id)
+
+
+def _join_with_member_id(turn: Turn, group: Group, join: Join) -> None:
+    request = join.request
+    member_id = request.member_id
+    if group.state is GroupState.DEAD:
+        _refuse(turn, join, member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return
+    if not _is_supported(group, request):
+        _refuse(turn, join, member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return
+    if member_id in group.pending_members:
+        if request.group_instance_id is not None:
+            raise UnknownServerError(f"pending id {member_id} cannot be of a static member")
+        _add_member_and_rebalance(turn, group, join, member_id)
+        return
+    error = check_current_member(group, member_id, request.group_instance_id)
+    if error is not ErrorCode.NONE:
+        _refuse(turn, join, member_id, error)
+        return
+    member = group.members[member_id]
+    match group.state:
+        case GroupState.PREPARING_REBALANCE:
+            _update_member_and_rebalance(turn, group, join, member, "rejoined")
+        case GroupState.COMPLETING_REBALANCE:
+            if member.matches(request.protocols):
+                # Its JoinGroup answer got lost, presumably: it gets the same again.
+                turn.reply(join.request_id, current_generation(group, member_id))
+            else:
+                _update_member_and_rebalance(turn, group, join, member, "changed its metadata")
+        case GroupState.STABLE:
+            if group.is_leader(member_id):
+                # The leader rejoins to have the assignment computed again.
+                _update_member_and_rebalance(turn, group, join, member, "(leader) rejoined")
+            elif not member.matches(request.protocols):
+                _update_member_and_rebalance(turn, group, join, member, "changed its metadata")
+            else:
+                turn.reply(
+                    join.request_id,
+                    join_response(group, member_id, leader_id=group.leader_id, members=()),
+                )
+        case GroupState.EMPTY | GroupState.DEAD:
+            _refuse(turn, join, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+def _add_member_and_rebalance(turn: Turn, group: Group, join: Join, member_id: str) -> None:
+    request = join.request
+    member = Member(
+        member_id=member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=join.client_id,
+        client_host=join.client_host,
+        rebalance_timeout_ms=join.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+        protocol_type=request.protocol_type,
+        supported_protocols=request.protocols,
+        is_new=True,
+    )
+    # The first member of all does not extend the initial delay: the group is still Empty then.
+    if group.state is GroupState.PREPARING_REBALANCE and group.generation_id == 0:
+        group.new_member_added = True
+    group.add(member, join.park())
+    schedule_new_member_timer(turn, group, member)
+    turn.trace(
+        TraceEvent(
+            kind=TraceKind.MEMBER_ADDED,
+            group=group.group_id,
+            member=member_id,
+            generation=group.generation_id,
+            detail={"client_id": member.client_id, "instance": member.group_instance_id},
+        )
+    )
+    maybe_prepare_rebalance(
+        turn,
+        group,
+        cause=f"member {member_id} joined; client reason: {join.reason}",
+        member_id=member_id,
+    )
+
+
+def _update_member_and_rebalance(
+    turn: Turn, group: Group, join: Join, member: Member, what: str
+) -> None:
+    group.update_member(
+        member,
+        join.request.protocols,
+        rebalance_timeout_ms=join.rebalance_timeout_ms,
+        session_timeout_ms=join.request.session_timeout_ms,
+        parked=join.park(),
+    )
+    maybe_prepare_rebalance(
+        turn,
+        group,
+        cause=f"member {member.member_id} {what}; client reason: {join.reason}",
+        member_id=member.member_id,
+    )
+
+
+def _is_supported(group: Group, request: JoinGroupRequest) -> bool:
+    names = tuple(protocol.name for protocol in request.protocols)
+    return group.supports_protocols(request.protocol_type, names)
+
+
+def _refuse(turn: Turn, join: Join, member_id: str, error: ErrorCode) -> None:
+    turn.reply(join.request_id, join_error(member_id, error, join.api_version))

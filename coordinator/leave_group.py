@@ -1,0 +1,99 @@
+"""LeaveGroup (13), v0 to v5: members go, or an admin removes static ones.
+
+v3 has a batch of members, v5 a reason for each.
+Source: Kafka `GroupCoordinator.handleLeaveGroup`, `LeaveGroupResponse`; BEHAVIOUR 2.5.
+"""
+
+from coordinator.group import Group
+from coordinator.rebalance import remove_member, remove_pending_member
+from coordinator.shard import Shard
+from coordinator.states import GroupState
+from coordinator.turn import Turn
+from coordinator.validation import check_current_member
+from protocol.errors import ErrorCode
+from protocol.group_messages import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from protocol.ids import RequestId
+
+BATCH_VERSION = 3
+"""Below this version the error of the one member is the answer's."""
+
+
+def handle_leave_group(
+    turn: Turn,
+    shard: Shard | ErrorCode,
+    request_id: RequestId,
+    request: LeaveGroupRequest,
+    api_version: int,
+) -> None:
+    """Answer a LeaveGroup. `shard` is what the gate said.
+
+    Raises: UnknownServerError if it completes a join phase that cannot be completed.
+    """
+    turn.reply(request_id, for_version(_leave(turn, shard, request), api_version))
+
+
+def for_version(response: LeaveGroupResponse, api_version: int) -> LeaveGroupResponse:
+    """Return `response` as `api_version` has it: below v3 there is one error, and no members."""
+    if api_version >= BATCH_VERSION:
+        return response
+    errors = (response.error_code, *(member.error_code for member in response.members))
+    first = next((error for error in errors if error is not ErrorCode.NONE), ErrorCode.NONE)
+    return LeaveGroupResponse(error_code=first)
+
+
+def _leave(turn: Turn, shard: Shard | ErrorCode, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    if isinstance(shard, ErrorCode):
+        return LeaveGroupResponse(error_code=shard)
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        return LeaveGroupResponse(
+            members=tuple(
+                _answer(identity, ErrorCode.UNKNOWN_MEMBER_ID) for identity in request.members
+            )
+        )
+    if group.state is GroupState.DEAD:
+        return LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return LeaveGroupResponse(
+        members=tuple(
+            _answer(identity, _leave_one(turn, group, identity)) for identity in request.members
+        )
+    )
+
+
+def _leave_one(turn: Turn, group: Group, identity: MemberIdentity) -> ErrorCode:
+    member_id, instance = identity.member_id, identity.group_instance_id
+    if not member_id:
+        # An admin removes a static member: only the instance id is known to it.
+        current = None if instance is None else group.static_members.get(instance)
+        if current is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        member_id = current
+    elif member_id in group.pending_members:
+        remove_pending_member(turn, group, member_id)
+        return ErrorCode.NONE
+    else:
+        error = check_current_member(group, member_id, instance)
+        if error is not ErrorCode.NONE:
+            return error
+    reason = identity.reason or "not provided"
+    remove_member(
+        turn,
+        group,
+        group.members[member_id],
+        cause="leave",
+        reason=f"member {member_id} left; client reason: {reason}",
+    )
+    return ErrorCode.NONE
+
+
+def _answer(identity: MemberIdentity, error: ErrorCode) -> MemberResponse:
+    return MemberResponse(
+        member_id=identity.member_id,
+        group_instance_id=identity.group_instance_id,
+        error_code=error,
+    )

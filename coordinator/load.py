@@ -1,0 +1,156 @@
+"""Loading: what one offsets partition's log holds becomes groups.
+
+Resumable: the broker feeds the log in chunks of its own choosing, in offset order, up to the log
+end (also above the high watermark, as Kafka does), and finishes. The last write of a key wins, so
+a chunk only keeps the newest bytes of each key; they are decoded once, at the end. That is what
+makes a log of many commits cheap to read.
+
+Source: Kafka `GroupMetadataManager.doLoadGroupsAndOffsets`, `GroupMetadata.loadGroup`;
+BEHAVIOUR 5.4.
+"""
+
+from coordinator.errors import UnknownServerError
+from coordinator.group import Group
+from coordinator.member import Member
+from coordinator.offsets import CommittedOffset
+from coordinator.states import GroupState
+from protocol.group_messages import JoinGroupRequestProtocol
+from protocol.offsets_records import (
+    CorruptOffsetsRecord,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    decode_group_metadata_value,
+    decode_key,
+    decode_offset_commit_value,
+)
+from protocol.record_batch import RecordBatch, decode_records
+
+_OFFSET_KEY_PREFIX = b"\x00\x01"
+_OLD_OFFSET_KEY_PREFIX = b"\x00\x00"
+
+
+class Load:
+    """A load of one partition under way."""
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.error: str | None = None  # why reading stopped early
+        # Key -> base offset of the newest batch that has it, and the value there.
+        self._offsets: dict[bytes, tuple[int, bytes]] = {}
+        self._groups: dict[str, GroupMetadataValue] = {}
+
+    def read(self, batches: tuple[RecordBatch, ...]) -> None:
+        """Read batches that follow those read before.
+
+        A record that cannot be read ends the load: the error is kept, and everything is lost that
+        was read so far, as in Kafka, where groups are cached at the end only.
+        """
+        if self.error is not None:
+            return
+        try:
+            for batch in batches:
+                self._read_batch(batch)
+        except ValueError as error:  # CorruptOffsetsRecord, or msgspec's own
+            self._fail(str(error))
+
+    def finish(self, now_us: int) -> tuple[Group, ...]:
+        """Return the groups: first those with a record, then those that only hold offsets."""
+        groups: dict[str, Group] = {}
+        try:
+            for group_id, value in self._groups.items():
+                groups[group_id] = group_from_record(group_id, self.partition, value, now_us)
+            for key_bytes, (base_offset, value_bytes) in self._offsets.items():
+                key = decode_key(key_bytes)
+                if not isinstance(key, OffsetCommitKey):
+                    raise CorruptOffsetsRecord(f"{key} is no key of an offset")
+                group = groups.get(key.group)
+                if group is None:
+                    group = Group(key.group, self.partition, GroupState.EMPTY, now_us)
+                    groups[key.group] = group
+                offset = decode_offset_commit_value(value_bytes)
+                group.offsets.load(key.topic_partition, CommittedOffset(base_offset, offset))
+        except (ValueError, UnknownServerError) as error:
+            self._fail(str(error))
+            return ()
+        return tuple(groups.values())
+
+    def _read_batch(self, batch: RecordBatch) -> None:
+        if batch.is_control or batch.is_transactional:
+            raise CorruptOffsetsRecord(
+                f"transactional batch at offset {batch.base_offset}: no transactions in this log"
+            )
+        offsets = self._offsets
+        base_offset = batch.base_offset
+        for record in decode_records(batch.records):
+            key, value = record.key, record.value
+            if key is None:
+                raise CorruptOffsetsRecord(f"record without key in batch {base_offset}")
+            prefix = key[:2]
+            if prefix == _OLD_OFFSET_KEY_PREFIX:
+                key = _OFFSET_KEY_PREFIX + key[2:]
+            elif prefix != _OFFSET_KEY_PREFIX:
+                self._read_other(key, value)
+                continue
+            if value is None:
+                offsets.pop(key, None)
+            else:
+                offsets[key] = (base_offset, value)
+
+    def _read_other(self, key_bytes: bytes, value: bytes | None) -> None:
+        key = decode_key(key_bytes)
+        if not isinstance(key, GroupMetadataKey):
+            return  # a newer coordinator wrote it: ignored, as in Kafka
+        # A group that is written again takes a new place in the order.
+        self._groups.pop(key.group, None)
+        if value is not None:
+            self._groups[key.group] = decode_group_metadata_value(value)
+
+    def _fail(self, error: str) -> None:
+        self.error = error
+        self._offsets.clear()
+        self._groups.clear()
+
+
+def group_from_record(
+    group_id: str, partition: int, value: GroupMetadataValue, now_us: int
+) -> Group:
+    """Return the group that a record describes: Stable with members, Empty without.
+
+    Raises: CorruptOffsetsRecord if it has members and no protocol, or a leader that is none of
+        them; UnknownServerError if a member's subscription cannot be parsed.
+    """
+    state = GroupState.STABLE if value.members else GroupState.EMPTY
+    group = Group(group_id, partition, state, now_us)
+    group.generation_id = value.generation
+    group.protocol_type = value.protocol_type or None
+    group.protocol_name = value.protocol
+    timestamp = value.current_state_timestamp_ms
+    group.current_state_timestamp_ms = None if timestamp == -1 else timestamp
+    for stored in value.members:
+        if value.protocol is None:
+            raise CorruptOffsetsRecord(f"group {group_id} has members and no protocol")
+        rebalance_timeout_ms = stored.rebalance_timeout_ms
+        group.add(
+            Member(
+                member_id=stored.member_id,
+                group_instance_id=stored.group_instance_id,
+                client_id=stored.client_id,
+                client_host=stored.client_host,
+                rebalance_timeout_ms=stored.session_timeout_ms
+                if rebalance_timeout_ms == -1
+                else rebalance_timeout_ms,
+                session_timeout_ms=stored.session_timeout_ms,
+                protocol_type=value.protocol_type,
+                supported_protocols=(
+                    JoinGroupRequestProtocol(value.protocol, stored.subscription),
+                ),
+                assignment=stored.assignment,
+            )
+        )
+    if value.leader is not None:
+        if value.leader not in group.members:
+            raise CorruptOffsetsRecord(f"group {group_id}: leader {value.leader} is no member")
+        group.leader_id = value.leader
+    group.subscribed_topics = group.compute_subscribed_topics()
+    return group

@@ -1,0 +1,91 @@
+"""A member of a group, with what it waits for.
+
+Owns the member's fields only; who is in a group, and how many wait, is `group`'s.
+Source: Kafka `MemberMetadata` (scala); BEHAVIOUR 4.1.
+"""
+
+from dataclasses import dataclass, field
+
+from protocol.errors import IllegalTransition
+from protocol.group_messages import JoinGroupRequestProtocol
+from protocol.ids import RequestId
+
+
+@dataclass(slots=True, kw_only=True)
+class ParkedJoin:
+    """A JoinGroup that waits for its answer.
+
+    `answered` is set when the request failed with UNKNOWN_SERVER_ERROR while its member stays
+    parked: Kafka's callback then is a dead letter, and nothing may answer the request again.
+    """
+
+    request_id: RequestId
+    api_version: int
+    answered: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """One member.
+
+    Units: timeouts in milliseconds. Shape: `supported_protocols` in the member's order of
+    preference; after a load it holds the selected protocol only.
+    """
+
+    # What the log holds, once the group's record is written.
+    member_id: str
+    group_instance_id: str | None  # None for a dynamic member
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    supported_protocols: tuple[JoinGroupRequestProtocol, ...]
+    assignment: bytes = b""
+    # Soft state, lost on failover.
+    is_new: bool = False  # in its first join phase: only its five-minute timer expires it
+    awaiting_join: ParkedJoin | None = None  # its JoinGroup, while parked
+    awaiting_sync: RequestId | None = None  # its SyncGroup, while parked
+    heartbeat_key: str = field(init=False, default="")  # set by the group: its timer's key
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the member has a group.instance.id."""
+        return self.group_instance_id is not None
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether a request of the member waits for its answer."""
+        return self.awaiting_join is not None or self.awaiting_sync is not None
+
+    @property
+    def outlives_session_timeout(self) -> bool:
+        """Whether the session timer means nothing now: parked, and not in its first join phase.
+
+        Source: Kafka `MemberMetadata.hasSatisfiedHeartbeat`.
+        """
+        return self.is_parked and not self.is_new
+
+    def metadata(self, protocol_name: str) -> bytes:
+        """Return the member's bytes for a protocol.
+
+        Raises: IllegalTransition if it does not support the protocol.
+        """
+        for protocol in self.supported_protocols:
+            if protocol.name == protocol_name:
+                return protocol.metadata
+        raise IllegalTransition(
+            f"member {self.member_id} supports {self.protocol_names()}, not {protocol_name!r}"
+        )
+
+    def protocol_names(self) -> tuple[str, ...]:
+        """Return the names of its protocols, most preferred first."""
+        return tuple(protocol.name for protocol in self.supported_protocols)
+
+    def matches(self, protocols: tuple[JoinGroupRequestProtocol, ...]) -> bool:
+        """Return whether `protocols` are its own: same names, same order, same bytes."""
+        return self.supported_protocols == protocols
+
+    def vote(self, candidates: dict[str, None]) -> str | None:
+        """Return the first of its protocols that is a candidate, None if none is."""
+        return next((name for name in self.protocol_names() if name in candidates), None)

@@ -1,0 +1,102 @@
+"""The answers to JoinGroup, SyncGroup and the parked ones of both.
+
+Owns what differs between versions of an answer. Source: Kafka `JoinGroupResponse`,
+`KafkaApis.handleJoinGroupRequest`; BEHAVIOUR 2.2, 4.9.
+"""
+
+from coordinator.group import Group
+from coordinator.member import Member, ParkedJoin
+from coordinator.turn import Turn
+from protocol.errors import ErrorCode
+from protocol.group_messages import (
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    SyncGroupResponse,
+)
+from protocol.ids import RequestId
+
+NULLABLE_PROTOCOL_NAME_VERSION = 7
+"""Below this version of JoinGroup a missing protocol name is sent as an empty string."""
+
+
+def join_error(member_id: str, error: ErrorCode, api_version: int) -> JoinGroupResponse:
+    """Return a JoinGroup answer that fails with `error`."""
+    return JoinGroupResponse(
+        error_code=error,
+        member_id=member_id,
+        protocol_name=None if api_version >= NULLABLE_PROTOCOL_NAME_VERSION else "",
+    )
+
+
+def join_response(
+    group: Group,
+    member_id: str,
+    *,
+    leader_id: str | None,
+    members: tuple[JoinGroupResponseMember, ...],
+    skip_assignment: bool = False,
+) -> JoinGroupResponse:
+    """Return a JoinGroup answer of the group's current generation."""
+    return JoinGroupResponse(
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=leader_id or "",
+        skip_assignment=skip_assignment,
+        member_id=member_id,
+        members=members,
+    )
+
+
+def current_generation(group: Group, member_id: str) -> JoinGroupResponse:
+    """Return the answer that every member gets: with the list of members for the leader only."""
+    return join_response(
+        group,
+        member_id,
+        leader_id=group.leader_id,
+        members=group.current_member_metadata() if group.is_leader(member_id) else (),
+    )
+
+
+def answer_parked_join(
+    turn: Turn, group: Group, member: Member, response: JoinGroupResponse
+) -> None:
+    """Answer the member's JoinGroup, if one is parked."""
+    parked = group.unpark_join(member)
+    if parked is not None and not parked.answered:
+        turn.reply(parked.request_id, response)
+
+
+def fail_parked_join(
+    turn: Turn, group: Group, member: Member, member_id: str, error: ErrorCode
+) -> None:
+    """Answer the member's JoinGroup with an error that names `member_id`, if one is parked."""
+    parked = group.unpark_join(member)
+    if parked is not None:
+        reply_join_error(turn, parked, member_id, error)
+
+
+def reply_join_error(turn: Turn, parked: ParkedJoin, member_id: str, error: ErrorCode) -> None:
+    """Answer a JoinGroup that is parked no longer with an error."""
+    if not parked.answered:
+        turn.reply(parked.request_id, join_error(member_id, error, parked.api_version))
+
+
+def sync_response(group: Group, member: Member) -> SyncGroupResponse:
+    """Return a SyncGroup answer with the member's stored assignment."""
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=member.assignment,
+    )
+
+
+def answer_parked_sync(
+    turn: Turn, group: Group, member: Member, response: SyncGroupResponse
+) -> bool:
+    """Answer the member's SyncGroup, if one is parked, and return whether one was."""
+    request_id: RequestId | None = group.unpark_sync(member)
+    if request_id is None:
+        return False
+    turn.reply(request_id, response)
+    return True

@@ -1,0 +1,67 @@
+"""Which offsets partitions are here, and the groups of each.
+
+Owns the sets of owned and loading partitions and the leader epoch known of each. A shard is the
+groups of one owned partition. Must not know what loading is made of.
+Source: Kafka `GroupMetadataManager` (`ownedPartitions`, `loadingPartitions`,
+`groupMetadataCache`); BEHAVIOUR 5.4, 5.5, 5.7.
+"""
+
+from collections.abc import Iterator
+
+from coordinator.group import Group
+from coordinator.load import Load
+from coordinator.states import GroupState
+from protocol.partitioner import partition_for
+
+PARTITIONS_REMEMBERED_MAX = 65_536
+"""How many group ids keep their computed partition: the hash reads every letter of an id."""
+
+
+class Shard:
+    """The groups of one owned partition of `__consumer_offsets`.
+
+    Invariant: every group's `partition` is this one, and none is Dead.
+    """
+
+    __slots__ = ("groups", "partition")
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.groups: dict[str, Group] = {}
+
+    def create_group(self, group_id: str, now_us: int) -> Group:
+        """Return a new Empty group, which is now one of the shard's."""
+        group = Group(group_id, self.partition, GroupState.EMPTY, now_us)
+        self.groups[group_id] = group
+        return group
+
+
+class Shards:
+    """The offsets partitions of this broker.
+
+    Invariant: no partition is owned and loading at once.
+    Invariant: the number of partitions never changes, as Kafka reads it once at start.
+    """
+
+    def __init__(self, num_partitions: int) -> None:
+        self._num_partitions = num_partitions
+        self._partition_of: dict[str, int] = {}
+        self.owned: dict[int, Shard] = {}
+        self.loading: dict[int, Load] = {}
+        self.known_epochs: dict[int, int] = {}
+        self.load_errors: dict[int, str] = {}
+
+    def partition_of(self, group_id: str) -> int:
+        """Return the offsets partition of a group."""
+        partition = self._partition_of.get(group_id)
+        if partition is None:
+            if len(self._partition_of) >= PARTITIONS_REMEMBERED_MAX:
+                self._partition_of.clear()
+            partition = partition_for(group_id, self._num_partitions)
+            self._partition_of[group_id] = partition
+        return partition
+
+    def groups(self) -> Iterator[Group]:
+        """Return every cached group: by partition as owned, then as created or loaded."""
+        for shard in self.owned.values():
+            yield from shard.groups.values()

@@ -1,0 +1,185 @@
+"""A static member that comes back without its member id: a new process takes the old one's place.
+
+Source: Kafka `updateStaticMemberAndRebalance` (KIP-345, KIP-814); BEHAVIOUR 2.2.2.
+"""
+
+from coordinator.delayed import cancel_heartbeat, restart_session_timer
+from coordinator.errors import UnknownServerError, group_append_error
+from coordinator.group import Group
+from coordinator.member import Member, ParkedJoin
+from coordinator.rebalance import maybe_prepare_rebalance, prepare_rebalance
+from coordinator.replies import (
+    answer_parked_join,
+    answer_parked_sync,
+    fail_parked_join,
+    join_response,
+    reply_join_error,
+)
+from coordinator.states import GroupState
+from coordinator.store import group_record
+from coordinator.turn import StaticMemberAppend, Turn
+from protocol.errors import ErrorCode
+from protocol.group_messages import JoinGroupRequestProtocol, JoinGroupResponse, SyncGroupResponse
+from protocol.trace import TraceEvent, TraceKind
+
+SKIP_ASSIGNMENT_VERSION = 9
+"""From this version of JoinGroup a leader is told who it is, and to skip the assignment."""
+
+
+def replace_static_member(
+    turn: Turn,
+    group: Group,
+    *,
+    parked: ParkedJoin,
+    group_instance_id: str,
+    old_member_id: str,
+    new_member_id: str,
+    protocols: tuple[JoinGroupRequestProtocol, ...],
+    rebalance_timeout_ms: int,
+    session_timeout_ms: int,
+    reason: str,
+) -> None:
+    """Give the member a new id, fence the old one, and park the request.
+
+    In Stable the group goes on without a rebalance if the selected protocol stays: the new id is
+    stored and the request answered when the log has it.
+
+    Raises: UnknownServerError in Empty, where no member can be: Kafka throws, too.
+    """
+    old_leader_id = group.leader_id
+    member = _rename(turn, group, group_instance_id, old_member_id, new_member_id)
+    # The first session timer still has the old member's timeout (BEHAVIOUR 0.1).
+    restart_session_timer(turn, group, member)
+    old_rebalance_timeout_ms = member.rebalance_timeout_ms
+    old_session_timeout_ms = member.session_timeout_ms
+    group.update_member(
+        member,
+        protocols,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        session_timeout_ms=session_timeout_ms,
+        parked=parked,
+    )
+    cause = f"static member {group_instance_id} came back as {new_member_id}; client reason: "
+    match group.state:
+        case GroupState.STABLE:
+            if group.select_protocol() != group.protocol_name:
+                maybe_prepare_rebalance(
+                    turn, group, cause=f"{cause}{reason}", member_id=new_member_id
+                )
+                return
+            assignments = {m.member_id: m.assignment for m in group.members.values()}
+            turn.append(
+                group,
+                (group_record(group, assignments, turn.now_ms),),
+                StaticMemberAppend(
+                    group=group,
+                    member=member,
+                    parked=parked,
+                    group_instance_id=group_instance_id,
+                    old_member_id=old_member_id,
+                    new_member_id=new_member_id,
+                    old_leader_id=old_leader_id,
+                    old_rebalance_timeout_ms=old_rebalance_timeout_ms,
+                    old_session_timeout_ms=old_session_timeout_ms,
+                ),
+            )
+        case GroupState.COMPLETING_REBALANCE:
+            # The leader may be computing an assignment for the old id.
+            prepare_rebalance(turn, group, cause=f"{cause}{reason}", member_id=new_member_id)
+        case GroupState.PREPARING_REBALANCE:
+            pass
+        case GroupState.EMPTY | GroupState.DEAD:
+            raise UnknownServerError(
+                f"group {group.group_id} is {group.state.value}, yet has static member "
+                f"{group_instance_id}"
+            )
+
+
+def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCode) -> None:
+    """Answer the JoinGroup whose new member id was stored, or put the old id back."""
+    if error is not ErrorCode.NONE:
+        _revert(turn, append, group_append_error(error))
+        return
+    group, member, parked = append.group, append.member, append.parked
+    if member.awaiting_join is not parked:
+        return  # answered meanwhile: by a rebalance, a removal, or the next replacement
+    skips = parked.api_version >= SKIP_ASSIGNMENT_VERSION
+    is_leader = skips and group.is_leader(append.new_member_id)
+    if is_leader and group.state is GroupState.DEAD:
+        fail_parked_join(turn, group, member, append.new_member_id, ErrorCode.NOT_COORDINATOR)
+        return
+    if is_leader and group.state is GroupState.PREPARING_REBALANCE:
+        # Kafka cannot build the list of members now, and leaves the request to the join phase.
+        return
+    response = join_response(
+        group,
+        append.new_member_id,
+        # Below v9 the old leader's id keeps the new process from assigning: a Stable group would
+        # not take its assignment.
+        leader_id=group.leader_id if skips else append.old_leader_id,
+        members=group.current_member_metadata() if is_leader else (),
+        skip_assignment=is_leader,
+    )
+    if group.members.get(append.new_member_id) is member:
+        answer_parked_join(turn, group, member, response)
+    else:
+        member.awaiting_join = None
+        turn.reply(parked.request_id, response)
+
+
+def _revert(turn: Turn, append: StaticMemberAppend, error: ErrorCode) -> None:
+    """Undo a replacement that could not be stored; the member keeps its new protocols, as in Kafka.
+
+    Nothing is left to undo if the member went, or was replaced again, meanwhile.
+    """
+    group, member = append.group, append.member
+    is_parked = member.awaiting_join is append.parked
+    if group.members.get(append.new_member_id) is member:
+        group.update_member(
+            member,
+            member.supported_protocols,
+            rebalance_timeout_ms=append.old_rebalance_timeout_ms,
+            session_timeout_ms=append.old_session_timeout_ms,
+            parked=None if is_parked else member.awaiting_join,
+        )
+        _rename(turn, group, append.group_instance_id, append.new_member_id, append.old_member_id)
+        restart_session_timer(turn, group, member)
+    if not is_parked:
+        return
+    member.awaiting_join = None
+    turn.reply(
+        append.parked.request_id,
+        JoinGroupResponse(
+            error_code=error,
+            generation_id=group.generation_id,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            leader=append.old_leader_id or "",
+            member_id="",
+        ),
+    )
+
+
+def _rename(turn: Turn, group: Group, group_instance_id: str, old_id: str, new_id: str) -> Member:
+    """Answer what the old id waits for with FENCED_INSTANCE_ID and give the member its new id."""
+    member = group.members[old_id]
+    parked = group.unpark_join(member)
+    if parked is not None:
+        reply_join_error(turn, parked, old_id, ErrorCode.FENCED_INSTANCE_ID)
+    answer_parked_sync(
+        turn, group, member, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID)
+    )
+    cancel_heartbeat(turn, group, old_id)
+    group.replace_static_member(group_instance_id, old_id, new_id)
+    for kind, member_id in ((TraceKind.MEMBER_REMOVED, old_id), (TraceKind.MEMBER_ADDED, new_id)):
+        turn.trace(
+            TraceEvent(
+                kind=kind,
+                group=group.group_id,
+                member=member_id,
+                generation=group.generation_id,
+                cause=f"static member {group_instance_id} replaced",
+                detail={"client_id": member.client_id, "instance": group_instance_id},
+            )
+        )
+    return member

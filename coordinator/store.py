@@ -1,0 +1,68 @@
+"""What a group writes to `__consumer_offsets`.
+
+Source: Kafka `GroupMetadataManager.storeGroup`, `storeOffsets`; BEHAVIOUR 5.1, 5.2.
+"""
+
+from coordinator.group import Group
+from protocol.errors import SimulationError
+from protocol.ids import TopicPartition
+from protocol.offsets_records import (
+    GroupMetadataValue,
+    MemberMetadataValue,
+    OffsetCommitValue,
+    encode_group_metadata_key,
+    encode_group_metadata_value,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+)
+from protocol.record_batch import Record
+
+
+def group_record(group: Group, assignments: dict[str, bytes], now_ms: int) -> Record:
+    """Return the record of `group` with these assignments, one for every member.
+
+    Of a member's protocols only the selected one is stored.
+
+    Raises: SimulationError if a member has no assignment, or there is no protocol.
+    """
+    name = group.protocol_name
+    members = []
+    for member in group.members.values():
+        if name is None or member.member_id not in assignments:
+            raise SimulationError(
+                f"group {group.group_id}: cannot store {member.member_id} with protocol {name} "
+                f"and assignments for {tuple(assignments)}"
+            )
+        members.append(
+            MemberMetadataValue(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                session_timeout_ms=member.session_timeout_ms,
+                subscription=member.metadata(name),
+                assignment=assignments[member.member_id],
+            )
+        )
+    timestamp = group.current_state_timestamp_ms
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation_id,
+        protocol=name,
+        leader=group.leader_id,
+        current_state_timestamp_ms=-1 if timestamp is None else timestamp,
+        members=tuple(members),
+    )
+    return Record(
+        encode_group_metadata_key(group.group_id), encode_group_metadata_value(value), now_ms
+    )
+
+
+def offset_record(
+    group_id: str, partition: TopicPartition, value: OffsetCommitValue, now_ms: int
+) -> Record:
+    """Return the record of one committed offset."""
+    return Record(
+        encode_offset_commit_key(group_id, partition), encode_offset_commit_value(value), now_ms
+    )

@@ -1,0 +1,151 @@
+"""SyncGroup (14), v0 to v5: the leader gives the assignment, everyone gets a part of it.
+
+Source: Kafka `GroupCoordinator.handleSyncGroup`, `validateSyncGroup`, `doSyncGroup`;
+BEHAVIOUR 2.3.
+"""
+
+from coordinator.delayed import complete_sync, restart_session_timer
+from coordinator.errors import group_append_error
+from coordinator.group import Group
+from coordinator.rebalance import (
+    answer_sync_and_restart,
+    maybe_prepare_rebalance,
+    reset_assignments,
+)
+from coordinator.replies import sync_response
+from coordinator.shard import Shard
+from coordinator.states import GroupState
+from coordinator.store import group_record
+from coordinator.turn import AssignmentAppend, Turn
+from coordinator.validation import check_current_member
+from protocol.errors import ErrorCode
+from protocol.group_messages import SyncGroupRequest, SyncGroupResponse
+from protocol.ids import AppendId, RequestId
+from protocol.trace import TraceEvent, TraceKind
+
+MANDATORY_PROTOCOL_VERSION = 5
+"""From this version a request must name its protocol type and name."""
+
+
+def handle_sync_group(
+    turn: Turn,
+    shard: Shard | ErrorCode,
+    request_id: RequestId,
+    request: SyncGroupRequest,
+    api_version: int,
+) -> None:
+    """Answer or park a SyncGroup. `shard` is what the gate said."""
+    if api_version >= MANDATORY_PROTOCOL_VERSION and (
+        request.protocol_type is None or request.protocol_name is None
+    ):
+        _refuse(turn, request_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return
+    if isinstance(shard, ErrorCode):
+        # Old clients cannot handle COORDINATOR_LOAD_IN_PROGRESS here; rejoining does no harm.
+        loading = shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        _refuse(turn, request_id, ErrorCode.REBALANCE_IN_PROGRESS if loading else shard)
+        return
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        _refuse(turn, request_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        return
+    error = _check(group, request)
+    if error is not ErrorCode.NONE:
+        _refuse(turn, request_id, error)
+        return
+    match group.state:
+        case GroupState.EMPTY:
+            _refuse(turn, request_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        case GroupState.PREPARING_REBALANCE:
+            _refuse(turn, request_id, ErrorCode.REBALANCE_IN_PROGRESS)
+        case GroupState.COMPLETING_REBALANCE:
+            _park(turn, group, request_id, request)
+        case GroupState.STABLE:
+            group.remove_pending_sync_member(request.member_id)
+            complete_sync(turn, group)
+            member = group.members[request.member_id]
+            turn.reply(request_id, sync_response(group, member))
+            restart_session_timer(turn, group, member)
+        case GroupState.DEAD:
+            _refuse(turn, request_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def assignment_stored(
+    turn: Turn, append_id: AppendId, append: AssignmentAppend, error: ErrorCode
+) -> None:
+    """Hand out the assignment that the log has acknowledged, or rebalance if it has not.
+
+    Ignored if a rebalance raced the append: it has answered the parked requests already.
+    """
+    group = append.group
+    if (
+        group.state is not GroupState.COMPLETING_REBALANCE
+        or group.generation_id != append.generation_id
+    ):
+        return
+    if error is not ErrorCode.NONE:
+        reset_assignments(turn, group, group_append_error(error))
+        maybe_prepare_rebalance(
+            turn,
+            group,
+            cause=f"the assignment could not be stored: {error.name}",
+            member_id=append.member_id,
+        )
+        return
+    for member in group.members.values():
+        member.assignment = append.assignments[member.member_id]
+    turn.trace(
+        TraceEvent(
+            kind=TraceKind.ASSIGNMENT_STORED,
+            group=group.group_id,
+            generation=group.generation_id,
+            correlation_id=append_id,
+        )
+    )
+    for member in group.members.values():
+        answer_sync_and_restart(turn, group, member, sync_response(group, member))
+    group.transition_to(
+        GroupState.STABLE, now_us=turn.now_us, cause="assignment stored", trace=turn.result.trace
+    )
+
+
+def _check(group: Group, request: SyncGroupRequest) -> ErrorCode:
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = check_current_member(group, request.member_id, request.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if request.protocol_type is not None and request.protocol_type != group.protocol_type:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if request.protocol_name is not None and request.protocol_name != group.protocol_name:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.NONE
+
+
+def _park(turn: Turn, group: Group, request_id: RequestId, request: SyncGroupRequest) -> None:
+    """Let the request wait for the assignment to be stored; the leader's has it stored."""
+    # An earlier SyncGroup of the same member is never answered.
+    group.members[request.member_id].awaiting_sync = request_id
+    group.remove_pending_sync_member(request.member_id)
+    complete_sync(turn, group)
+    if not group.is_leader(request.member_id):
+        return
+    given = {entry.member_id: entry.assignment for entry in request.assignments}
+    # Members that the leader forgot get nothing; ids that are no members are not stored.
+    assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+    turn.append(
+        group,
+        (group_record(group, assignments, turn.now_ms),),
+        AssignmentAppend(
+            group=group,
+            generation_id=group.generation_id,
+            member_id=request.member_id,
+            assignments=assignments,
+        ),
+    )
+
+
+def _refuse(turn: Turn, request_id: RequestId, error: ErrorCode) -> None:
+    turn.reply(request_id, SyncGroupResponse(error_code=error))

@@ -1,0 +1,169 @@
+"""One input being handled: its time, the Result it builds, and what outlives it.
+
+Owns the two registries that tie a later input to what it is about: timers by key, appends in
+flight by id. Handlers take a Turn, change groups, and say what the broker shall do through it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from coordinator.group import Group
+from coordinator.member import Member, ParkedJoin
+from protocol.config import BrokerConfig, Guards
+from protocol.effects import Append, CancelTimer, Reply, Result, SetTimer
+from protocol.envelope import GroupResponse
+from protocol.ids import AppendId, RequestId, TopicPartition
+from protocol.offsets_records import OffsetCommitValue
+from protocol.record_batch import Record
+from protocol.trace import TraceEvent
+
+
+@dataclass(frozen=True, slots=True)
+class JoinTimer:
+    """The join phase of `group` has lasted long enough."""
+
+    group: Group
+
+
+@dataclass(frozen=True, slots=True)
+class SyncTimer:
+    """The members of this generation had their time to send SyncGroup."""
+
+    group: Group
+    generation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTimer:
+    """A member has not been heard of: its session, or its first join phase, is over."""
+
+    group: Group
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PendingMemberTimer:
+    """An id that was given out with MEMBER_ID_REQUIRED has not come back."""
+
+    group: Group
+    member_id: str
+
+
+GroupTimer = JoinTimer | SyncTimer | SessionTimer | PendingMemberTimer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentAppend:
+    """The leader's assignment is on its way to the log; `assignments` by member id."""
+
+    group: Group
+    generation_id: int
+    member_id: str  # the leader that sent it
+    assignments: dict[str, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmptyGroupAppend:
+    """The record of a group that became Empty is on its way; nobody waits for it."""
+
+    group: Group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticMemberAppend:
+    """The new id of a replaced static member is on its way to the log.
+
+    Holds what a failure brings back. Units: timeouts in milliseconds.
+    """
+
+    group: Group
+    member: Member
+    parked: ParkedJoin
+    group_instance_id: str
+    old_member_id: str
+    new_member_id: str
+    old_leader_id: str | None
+    old_rebalance_timeout_ms: int
+    old_session_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsAppend:
+    """A commit is on its way to the log.
+
+    Shape: `is_too_large` has every partition of the request, in its order, and whether its
+    metadata was refused; `values` has the others, which are being appended.
+    """
+
+    group: Group
+    member_id: str
+    generation_id: int
+    request_id: RequestId
+    values: dict[TopicPartition, OffsetCommitValue]
+    is_too_large: dict[TopicPartition, bool]
+
+
+PendingAppend = AssignmentAppend | EmptyGroupAppend | StaticMemberAppend | OffsetsAppend
+
+
+@dataclass(slots=True, kw_only=True)
+class Shared:
+    """What all turns of one coordinator share."""
+
+    config: BrokerConfig
+    guards: Guards
+    new_uuid: Callable[[], str]
+    timers: dict[str, GroupTimer] = field(default_factory=dict)
+    appends: dict[AppendId, PendingAppend] = field(default_factory=dict)
+    last_append_id: int = 0
+
+
+class Turn:
+    """One input being handled."""
+
+    __slots__ = ("_shared", "config", "guards", "now_us", "result")
+
+    def __init__(self, shared: Shared, now_us: int) -> None:
+        self._shared = shared
+        self.config = shared.config
+        self.guards = shared.guards
+        self.now_us = now_us  # wall clock, microseconds since the epoch
+        self.result = Result()
+
+    @property
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch, as records and group states are stamped."""
+        return self.now_us // 1_000
+
+    def new_uuid(self) -> str:
+        """Return a fresh uuid for a member id."""
+        return self._shared.new_uuid()
+
+    def reply(self, request_id: RequestId, response: GroupResponse) -> None:
+        """Answer a request."""
+        self.result.replies.append(Reply(request_id=request_id, response=response))
+
+    def trace(self, event: TraceEvent) -> None:
+        """Let the trace see something."""
+        self.result.trace.append(event)
+
+    def set_timer(self, key: str, timer: GroupTimer, delay_ms: int) -> None:
+        """Start a timer, replacing the one with the same key; a negative delay is none."""
+        self._shared.timers[key] = timer
+        self.result.timers.append(SetTimer(key=key, delay_us=max(delay_ms, 0) * 1_000))
+
+    def cancel_timer(self, key: str) -> None:
+        """Stop a timer, if it runs."""
+        if self._shared.timers.pop(key, None) is not None:
+            self.result.timers.append(CancelTimer(key=key))
+
+    def append(self, group: Group, records: tuple[Record, ...], pending: PendingAppend) -> AppendId:
+        """Append a batch to the group's partition; `pending` says what its outcome is about."""
+        shared = self._shared
+        shared.last_append_id += 1
+        append_id = AppendId(shared.last_append_id)
+        shared.appends[append_id] = pending
+        self.result.appends.append(
+            Append(append_id=append_id, partition=group.partition, records=records)
+        )
+        return append_id
