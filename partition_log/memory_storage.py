@@ -1,7 +1,7 @@
 """The in-memory form of Storage: what virtual time uses, and every test.
 
-It survives a crash of its broker because the broker's successor is given the same object, and it
-can lose power: everything that was not flushed is then gone, as a page cache is.
+It survives a crash of its broker because the broker's successor is given the same object, or a copy
+where the dead one could still write to it, and it can lose power: everything that was not flushed is then gone, as a page cache is.
 """
 
 from partition_log.storage import LogStorage, Storage
@@ -56,6 +56,13 @@ class MemoryLogStorage(LogStorage):
         """Move the flush mark to the end."""
         self._flushed_length = len(self._batches)
 
+    def copy(self) -> "MemoryLogStorage":
+        """Return a log with the same (immutable) batches and the same flush mark."""
+        twin = MemoryLogStorage()
+        twin._batches = list(self._batches)
+        twin._flushed_length = self._flushed_length
+        return twin
+
     def power_loss(self) -> None:
         """Forget what was not flushed."""
         del self._batches[self._flushed_length :]
@@ -86,6 +93,13 @@ class MemoryStorage(Storage):
     def read_checkpoint(self, name: str) -> bytes | None:
         """Return a checkpoint's content, None if it was never written."""
         return self._checkpoints.get(name)
+
+    def copy(self) -> "MemoryStorage":
+        """Return a disk with the same content; neither sees what is written to the other."""
+        twin = MemoryStorage()
+        twin._logs = {partition: log.copy() for partition, log in self._logs.items()}
+        twin._checkpoints = dict(self._checkpoints)
+        return twin
 
     def power_loss(self) -> None:
         """Cut every log back to what was flushed. A crash of the process needs no call."""

@@ -6,7 +6,6 @@ order in which they happen.
 """
 
 import asyncio
-import copy
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -161,7 +160,7 @@ class VirtualRuntime(Runtime):
         host.crash()
         # What is left of a callback that died half way must not reach the disk: it keeps the old
         # object, the next incarnation finds a copy.
-        machine.storage = copy.deepcopy(machine.storage)
+        machine.storage = machine.storage.copy()
         return KilledNode(node=node, incarnation=host.incarnation, pid=None)
 
     async def restart(self, node: NodeName) -> None:

@@ -18,7 +18,8 @@ from cluster.virtual.clock import WALL_EPOCH_US, NodeClock
 from cluster.virtual.network import Link
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.errors import SimulationError
-from protocol.ids import BrokerId, NodeName
+from protocol.ids import BrokerId, NodeName, offsets_partition
+from protocol.record_batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind, TraceRow
 from tests.support.fake_cluster import MS, FakeConsumer, fake_builder, fake_spec
 from tests.support.virtual_hosts import LATENCY_US, EchoServer, HostLab, forever, heartbeat
@@ -269,6 +270,59 @@ def test_an_observer_may_kill_the_node_whose_row_it_sees() -> None:
 
     run.run(main())
     assert runtime.failures() == ()
+
+
+class WritesAfterDeath(FakeConsumer):
+    """Appends to its disk in the cleanup of the step in which it is killed."""
+
+    def start(self) -> None:
+        """Arm the step; a later life only reads."""
+        self.log = self.host.storage.log(offsets_partition(0))
+        if self.host.incarnation == 0:
+            self.host.after(SECOND_US, self.step)
+
+    def step(self) -> None:
+        """Append one batch before the row that kills it, and one after."""
+        self.log.append(BATCH)
+        try:
+            self.host.trace(TraceEvent(kind=TraceKind.RUN_STAGE))
+        finally:
+            self.log.append(BATCH)
+
+    def report(self, status: ClusterStatus) -> None:
+        """Say how much is on the disk, as produced records."""
+        status.records_produced += len(self.log)
+
+
+def test_what_a_step_writes_after_its_node_died_is_not_on_the_disk() -> None:
+    """The kill is at an exact point of the step: the disk has what came before it only."""
+    run = Run()
+
+    def kill(row: TraceRow) -> None:
+        if row.kind == TraceKind.RUN_STAGE:
+            runtime.crash_now(NodeName(row.node))
+
+    runtime = VirtualRuntime(
+        fake_spec(consumers=1),
+        seed=1,
+        run_id="test",
+        observers=(run.rows.append, kill),
+        build=fake_builder(WritesAfterDeath),
+    )
+    run.runtime = runtime
+
+    async def main() -> None:
+        await runtime.sleep(2 * SECOND_US)
+        await runtime.restart(CONSUMER)
+        assert (await runtime.status()).records_produced == 1
+
+    run.run(main())
+    assert runtime.failures() == ()
+
+
+BATCH = RecordBatch(
+    base_offset=0, partition_leader_epoch=0, last_offset_delta=0, max_timestamp_ms=0, records=b""
+)
 
 
 class FailingConsumer(FakeConsumer):
