@@ -25,9 +25,8 @@ OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 """Written where a commit carries an explicit expiry: newer versions have no field for it."""
 GROUP_VALUE_VERSION = 3
 
-_Int16 = Annotated[int, Meta(ge=-(1 << 15), lt=1 << 15)]
-_Int32 = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 31)]
-_Int64 = Annotated[int, Meta(ge=-(1 << 63), lt=1 << 63)]
+_Int32 = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+_Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class CorruptOffsetsRecord(ValueError):
@@ -56,7 +55,7 @@ class GroupMetadataKey(msgspec.Struct, frozen=True, array_like=True):
 class UnknownKey(msgspec.Struct, frozen=True):
     """A key of a version that this coordinator does not know; its record is ignored."""
 
-    version: _Int16
+    version: int
 
 
 OffsetsKey = OffsetCommitKey | GroupMetadataKey | UnknownKey
