@@ -1,7 +1,8 @@
 """The in-memory form of Storage: what virtual time uses, and every test.
 
 It survives a crash of its broker because the broker's successor is given the same object, or a copy
-where the dead one could still write to it, and it can lose power: everything that was not flushed is then gone, as a page cache is.
+where the dead one could still write to it, and it can lose power: everything that was not flushed
+is then gone, as a page cache is.
 """
 
 from partition_log.storage import LogStorage, Storage
