@@ -1,0 +1,89 @@
+"""Same code, config, plan and seed: the same trace, byte for byte, in whatever process it runs.
+
+Five processes differ in hash seed, heap layout, garbage collection, optimisation, and the order in
+which they run the scenarios. PYTHONHASHSEED=0 alone would be no test: many orders hang on
+addresses (SIMULATION.md 2.3). Planted sources of nondeterminism must make the comparison fail.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROCESSES = (
+    ("0", ()),
+    ("1", ("--heap", "5000", "--gc", "off")),
+    ("777", ("-O", "--heap", "20000", "--order", "reversed")),
+    ("random", ("--heap", "50001")),
+    ("4294967295", ("-O", "--heap", "1234", "--gc", "off", "--order", "reversed")),
+)
+"""PYTHONHASHSEED and options of each process; -O is the interpreter's."""
+
+
+def _run(process: tuple[str, tuple[str, ...]]) -> dict[str, str]:
+    hash_seed, options = process
+    command = [
+        sys.executable,
+        *(option for option in options if option == "-O"),
+        "-m",
+        "tests.support.determinism",
+        *(option for option in options if option != "-O"),
+    ]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{command} failed:\n{done.stderr}")
+    digests: dict[str, str] = json.loads(done.stdout)
+    return digests
+
+
+@pytest.fixture(scope="module")
+def digests() -> dict[str, list[str]]:
+    """Return scenario -> its digest in each of the processes."""
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        results = list(pool.map(_run, PROCESSES))
+    return {name: [result[name] for result in results] for name in results[0]}
+
+
+@pytest.mark.slow
+def test_a_seed_gives_one_trace_in_every_process(digests: dict[str, list[str]]) -> None:
+    """One digest per scenario, whatever the process; and seeds differ from each other."""
+    clean = {name: set(seen) for name, seen in digests.items() if not name.startswith("planted")}
+    assert clean
+    assert {name: len(seen) for name, seen in clean.items()} == dict.fromkeys(clean, 1)
+    by_reference = [seen.copy().pop() for name, seen in clean.items() if "codec" not in name]
+    assert len(set(by_reference)) == len(by_reference)
+
+
+@pytest.mark.slow
+def test_a_trace_is_the_same_when_every_message_passes_through_the_codec(
+    digests: dict[str, list[str]],
+) -> None:
+    """By reference in virtual time, as bytes on Ray: they must be the same program."""
+    pairs = [name for name in digests if name.endswith(" through the codec")]
+    assert pairs
+    for name in pairs:
+        assert digests[name] == digests[name.removesuffix(" through the codec")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", ["set_of_strings", "set_of_objects", "global_random"])
+def test_a_planted_source_of_nondeterminism_is_noticed(
+    digests: dict[str, list[str]], source: str
+) -> None:
+    """A check that cannot fail proves nothing."""
+    planted = [seen for name, seen in digests.items() if name.startswith(f"planted: {source}")]
+    assert planted
+    for seen in planted:
+        assert len(set(seen)) > 1

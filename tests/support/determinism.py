@@ -1,0 +1,162 @@
+"""Runs scenarios in one process and prints their trace digests as JSON: a child of the test.
+
+`python -m tests.support.determinism --heap 5000 --gc off --order reversed` puts junk on the heap
+first, so that objects lie at other addresses than in another process, and runs the scenarios in the
+given order, so that anything that leaks from one run into the next shows.
+"""
+
+import argparse
+import gc
+import json
+import random
+from collections.abc import Callable
+from functools import partial
+
+from cluster.host import Host
+from cluster.nodes import Node, NodeSpec
+from cluster.runtime import ClusterStatus
+from cluster.spec import ClusterSpec, ConsumerSpec
+from cluster.trace_digest import TraceDigest
+from cluster.virtual.runtime import NodeBuilder, VirtualRuntime
+from protocol.ids import NodeName
+from protocol.trace import TraceEvent, TraceKind
+from tests.support.fake_cluster import fake_builder, fake_spec
+
+SECOND_US = 1_000_000
+RUN_US = 3 * SECOND_US
+JUNK: list[object] = []
+"""What the prelude left on the heap, for as long as the process lives."""
+
+
+class PlantedNode:
+    """A node with a task beside it that lets `source` decide what is traced."""
+
+    def __init__(self, node: Node, host: Host, source: Callable[[], list[str]]) -> None:
+        self._node = node
+        self._host = host
+        self._source = source
+
+    def start(self) -> None:
+        """Start the node and the task."""
+        self._node.start()
+        self._host.spawn(self._run(), name="planted")
+
+    def report(self, status: ClusterStatus) -> None:
+        """Report the node."""
+        self._node.report(status)
+
+    async def _run(self) -> None:
+        while True:
+            await self._host.sleep(SECOND_US // 10)
+            for text in self._source():
+                self._host.trace(TraceEvent(kind=TraceKind.RUN_STAGE, cause=text))
+
+
+def set_of_strings() -> list[str]:
+    """Iterate a set of strings: its order hangs on the process's hash seed."""
+    return list({"broker-0", "broker-1", "broker-2", "broker-3"})
+
+
+def global_random() -> list[str]:
+    """Draw from the process's own generator."""
+    return [str(random.random())]
+
+
+class _Member:
+    """An object whose default hash is its address."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def set_of_objects() -> list[str]:
+    """Iterate a set of objects, as a set of tasks is: its order hangs on the heap's layout."""
+    return [member.name for member in {_Member(name) for name in "abcdefgh"}]
+
+
+def planted(build: NodeBuilder, source: Callable[[], list[str]]) -> NodeBuilder:
+    """Return a builder that plants `source` in the first consumer."""
+
+    def build_planted(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+        node = build(spec, cluster, host)
+        if isinstance(spec, ConsumerSpec) and spec.index == 0:
+            return PlantedNode(node, host, source)
+        return node
+
+    return build_planted
+
+
+def digest(
+    spec: ClusterSpec,
+    build: NodeBuilder,
+    *,
+    seed: int,
+    run_us: int = RUN_US,
+    copy_messages: bool = False,
+) -> str:
+    """Run a cluster with a crash and a restart of broker 0 half way; return the trace's digest."""
+    observer = TraceDigest()
+    runtime = VirtualRuntime(
+        spec,
+        seed=seed,
+        run_id="determinism",
+        observers=(observer,),
+        copy_messages=copy_messages,
+        build=build,
+    )
+
+    async def main() -> None:
+        await runtime.start()
+        await runtime.sleep(run_us // 2)
+        await runtime.crash(NodeName("broker-0"))
+        await runtime.sleep(run_us // 4)
+        await runtime.restart(NodeName("broker-0"))
+        await runtime.sleep(run_us // 4)
+        await runtime.stop()
+
+    runtime.run(main())
+    return f"{observer.hexdigest()} of {observer.rows} rows"
+
+
+SCENARIOS: dict[str, Callable[[], str]] = {
+    **{
+        f"fake seed {seed}": partial(digest, fake_spec(), fake_builder(), seed=seed)
+        for seed in range(5)
+    },
+    "fake seed 0 through the codec": partial(
+        digest, fake_spec(), fake_builder(), seed=0, copy_messages=True
+    ),
+    **{
+        f"planted: {source.__name__}": partial(
+            digest, fake_spec(), planted(fake_builder(), source), seed=0
+        )
+        for source in (set_of_strings, set_of_objects, global_random)
+    },
+}
+
+
+def fill_heap(count: int) -> None:
+    """Allocate `count` objects of many sizes and free every third, which leaves holes."""
+    JUNK.extend([None] * (i % 37) if i % 2 else {i: str(i), "name": (i,)} for i in range(count))
+    del JUNK[::3]
+
+
+def main() -> None:
+    """Print one JSON object: scenario -> digest."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--heap", type=int, default=0)
+    parser.add_argument("--gc", choices=["on", "off"], default="on")
+    parser.add_argument("--order", choices=["given", "reversed"], default="given")
+    parser.add_argument("--only", default="", help="prefix of the scenarios to run")
+    args = parser.parse_args()
+    if args.gc == "off":
+        gc.disable()
+    fill_heap(args.heap)
+    names = [name for name in SCENARIOS if name.startswith(args.only)]
+    if args.order == "reversed":
+        names.reverse()
+    print(json.dumps({name: SCENARIOS[name]() for name in names}))
+
+
+if __name__ == "__main__":
+    main()
