@@ -21,6 +21,8 @@ from protocol.ids import CONSUMER_OFFSETS
 from protocol.trace import TraceKind, TraceRow
 
 MAX_KEPT_COMMITS = 4_096
+RESIGNING_US = 5_000_000
+"""No broker that can be reached takes longer to learn that it is no longer leader."""
 VERIFICATION = "verification"
 VERIFYING_STAGE = "verifying"
 """The stage from which on every fetch is a verification: what was acknowledged before it counts."""
@@ -224,15 +226,24 @@ class DurableCommits(Checker):
         return max(known, default=None)
 
     def _was_replaced(self, row: TraceRow, group: str) -> bool:
-        """Whether the coordinator that answered was no longer the newest when the answer came."""
+        """Whether a coordinator answered that another had replaced when the answer came.
+
+        After healing this excuses only a coordinator replaced a moment ago: by then it has learnt.
+        """
         expected = self.context.groups.get(group)
         rows = [] if expected is None else self._leaders.get(expected.offsets_partition, [])
-        newest = max(
-            (other for other in rows if other.time_us <= row.time_us + self.context.clock_error_us),
-            key=lambda other: other.leader_epoch or 0,
-            default=None,
-        )
-        return newest is not None and row.peer is not None and newest.node != row.peer
+        known = [
+            other
+            for other in rows
+            if other.time_us <= row.time_us + self.context.clock_error_us
+            and other.leader_epoch is not None
+        ]
+        newest = max(known, key=lambda other: other.leader_epoch or 0, default=None)
+        if newest is None or newest.node == row.peer:
+            return False
+        if row.cause == VERIFICATION and newest.time_us < row.time_us - RESIGNING_US:
+            return False
+        return any(other.node == row.peer for other in known)
 
     def _tell(
         self,

@@ -13,6 +13,7 @@ from chaos.checkers.base import (
     GroupExpectation,
     detail_of,
 )
+from chaos.checkers.coordinators import COORDINATOR_KINDS, CoordinatorView
 from protocol.trace import TraceKind, TraceRow
 
 STABLE = "Stable"
@@ -23,8 +24,6 @@ _MEMBER_STABLE = "STABLE"
 class _Group:
     """What was last seen of one group."""
 
-    state: str | None = None
-    state_row: TraceRow | None = None
     members: dict[str, TraceRow] = field(default_factory=dict)  # consumer -> its last MEMBER_STATE
     committed: dict[str, TraceRow] = field(default_factory=dict)  # since healing
     assigned: dict[str, int] = field(default_factory=dict)  # consumer -> number of partitions
@@ -42,8 +41,7 @@ class Liveness(Checker):
     kinds = frozenset(
         {
             TraceKind.RUN_STAGE,
-            TraceKind.GROUP_STATE,
-            TraceKind.GROUP_LOADED,
+            *COORDINATOR_KINDS,
             TraceKind.MEMBER_STATE,
             TraceKind.OFFSETS_COMMITTED,
             TraceKind.PARTITIONS_ASSIGNED,
@@ -55,6 +53,7 @@ class Liveness(Checker):
     def __init__(self, context: CheckContext) -> None:
         super().__init__(context)
         self._groups = {group_id: _Group() for group_id in context.groups}
+        self._coordinators = CoordinatorView(context)
         self._partitions: dict[str, tuple[str, int, TraceRow]] = {}  # leader, ISR size, row
         self._healed: TraceRow | None = None
         self._waited_until_us: int | None = None
@@ -66,38 +65,33 @@ class Liveness(Checker):
         if self._over:
             return
         self._last_us = row.time_us
+        self._coordinators.observe(row)
         group = None if row.group is None else self._groups.get(row.group)
         match row.kind:
             case TraceKind.RUN_STAGE:
                 self._stage(row)
             case TraceKind.LEADER_ELECTED | TraceKind.ISR_CHANGED:
                 self._partition_changed(row)
-            case _ if group is None:
-                return
-            case TraceKind.GROUP_STATE:
-                group.state, group.state_row = detail_of(row).get("to"), row
-            case TraceKind.GROUP_LOADED:
-                group.state, group.state_row = detail_of(row).get("state"), row
-            case TraceKind.MEMBER_STATE:
+            case TraceKind.MEMBER_STATE if group is not None:
                 group.members[row.node] = row
-            case TraceKind.PARTITIONS_ASSIGNED:
+            case TraceKind.PARTITIONS_ASSIGNED if group is not None:
                 group.assigned[row.node] = len(detail_of(row).get("partitions", ()))
-            case TraceKind.OFFSETS_COMMITTED:
+            case TraceKind.OFFSETS_COMMITTED if group is not None:
                 if self._healed is not None:
                     group.committed.setdefault(row.node, row)
             case _:
                 pass
-        if self._healed is not None and row.group is not None and group is not None:
-            expected = self.context.groups[row.group]
-            if group.live_us is None and not self._missing(group, expected):
-                group.live_us = row.time_us
+        if group is None or row.group is None or self._healed is None:
+            return
+        if group.live_us is None and not self._missing(row.group):
+            group.live_us = row.time_us
 
     def _stage(self, row: TraceRow) -> None:
         match detail_of(row).get("stage"):
             case "liveness":
                 self._healed = row
                 for group_id, group in self._groups.items():
-                    if not self._missing(group, self.context.groups[group_id]):
+                    if not self._missing(group_id):
                         group.live_us = row.time_us
             case "verifying":
                 self._waited_until_us = row.time_us
@@ -116,11 +110,13 @@ class Liveness(Checker):
             leader = row.peer or ""
         self._partitions[row.partition] = (leader, len(detail_of(row).get("isr", ())), row)
 
-    def _missing(self, group: _Group, expected: GroupExpectation) -> list[str]:
+    def _missing(self, group_id: str) -> list[str]:
         """Return what keeps the group from being live, in words."""
+        group, expected = self._groups[group_id], self.context.groups[group_id]
         missing = []
-        if group.state != STABLE:
-            missing.append(f"its coordinator has it {group.state or 'not loaded'}")
+        seen = self._coordinators.state(group_id)
+        if seen is None or seen.state != STABLE:
+            missing.append(f"its coordinator has it {'not loaded' if seen is None else seen.state}")
         for consumer in expected.consumers:
             row = group.members.get(consumer)
             state = None if row is None else detail_of(row).get("to")
@@ -183,8 +179,11 @@ class Liveness(Checker):
         return None
 
     def _not_live(self, group_id: str, group: _Group, expected: GroupExpectation) -> None:
-        missing = self._missing(group, expected) or ["it came back, but too late"]
-        evidence = [row for row in (self._healed, group.state_row) if row is not None]
+        missing = self._missing(group_id) or ["it came back, but too late"]
+        seen = self._coordinators.state(group_id)
+        evidence = [
+            row for row in (self._healed, None if seen is None else seen.row) if row is not None
+        ]
         evidence += [
             row
             for consumer in expected.consumers[:6]

@@ -8,6 +8,7 @@ of the run or to the first change of the group's own making: a member that was h
 from dataclasses import dataclass, field
 
 from chaos.checkers.base import CheckContext, Checker, CheckReport, detail_of
+from chaos.checkers.coordinators import COORDINATOR_KINDS, CoordinatorView
 from protocol.trace import TraceKind, TraceRow
 
 STABLE = "Stable"
@@ -16,14 +17,11 @@ _OWN_DOING = frozenset({"leave", "left"})
 
 @dataclass(slots=True)
 class _Group:
-    """What was last seen of one group, and the fault under which it is watched."""
+    """The fault under which a group is watched, and what was seen since."""
 
-    state: str | None = None
-    generation: int | None = None
-    stable_row: TraceRow | None = None
     watched_since: TraceRow | None = None  # the fault
+    stable_before: TraceRow | None = None  # the row that made it Stable before the fault
     trail: list[TraceRow] = field(default_factory=list)  # what led to a rebalance
-    reported: bool = False
 
 
 class NeedlessRebalance(Checker):
@@ -41,8 +39,7 @@ class NeedlessRebalance(Checker):
             TraceKind.NODE_KILLED,
             TraceKind.NODE_STARTED,
             TraceKind.NODE_STOPPED,
-            TraceKind.GROUP_STATE,
-            TraceKind.GROUP_LOADED,
+            *COORDINATOR_KINDS,
             TraceKind.GENERATION_STARTED,
             TraceKind.REBALANCE_STARTED,
             TraceKind.MEMBER_REMOVED,
@@ -53,6 +50,7 @@ class NeedlessRebalance(Checker):
     def __init__(self, context: CheckContext) -> None:
         super().__init__(context)
         self._groups = {group_id: _Group() for group_id in context.groups}
+        self._coordinators = CoordinatorView(context)
         self._group_of = {
             consumer: group_id
             for group_id, expected in context.groups.items()
@@ -66,6 +64,7 @@ class NeedlessRebalance(Checker):
         """Take in a fault or a step of a group."""
         if self._over:
             return
+        self._coordinators.observe(row)
         match row.kind:
             case TraceKind.RUN_STAGE:
                 self._over = detail_of(row).get("stage") == "stopping"
@@ -85,8 +84,11 @@ class NeedlessRebalance(Checker):
             if not servers_only:
                 if not hit_member or self._group_of.get(row.peer or "") == group_id:
                     group.watched_since = None
-            elif group.state == STABLE and group.watched_since is None:
+                continue
+            seen = self._coordinators.state(group_id)
+            if seen is not None and seen.state == STABLE and group.watched_since is None:
                 group.watched_since = row
+                group.stable_before = seen.row
                 group.trail = []
                 self._watched += 1
 
@@ -99,11 +101,8 @@ class NeedlessRebalance(Checker):
 
     def _group_step(self, group: _Group, row: TraceRow) -> None:
         match row.kind:
-            case TraceKind.GROUP_STATE:
-                self._state(group, row, detail_of(row).get("to"))
             case TraceKind.GROUP_LOADED:
                 group.trail.append(row)
-                self._state(group, row, detail_of(row).get("state"))
             case TraceKind.MEMBER_REMOVED if row.cause in _OWN_DOING:
                 group.watched_since = None
             case TraceKind.MEMBER_REMOVED | TraceKind.MEMBER_ADDED:
@@ -114,16 +113,18 @@ class NeedlessRebalance(Checker):
                 pass
         del group.trail[:-12]
 
-    def _state(self, group: _Group, row: TraceRow, state: str | None) -> None:
-        group.state = state
-        if state == STABLE:
-            group.generation, group.stable_row = row.generation, row
-
     def _rebalance(self, group: _Group, row: TraceRow) -> None:
         fault = group.watched_since
-        if fault is None:
+        if fault is None or row.group is None:
             return
-        if row.kind == TraceKind.GENERATION_STARTED and row.generation == group.generation:
+        if row.node != self._coordinators.coordinator(row.group):
+            return  # a zombie rebalances whom it cannot reach: its members have moved on
+        before = group.stable_before
+        if (
+            row.kind == TraceKind.GENERATION_STARTED
+            and before is not None
+            and row.generation == before.generation
+        ):
             return
         if row.kind == TraceKind.REBALANCE_STARTED:
             self._rebalances += 1
@@ -133,7 +134,7 @@ class NeedlessRebalance(Checker):
             f"{row.group} was Stable and all its members survived {fault.cause or 'the fault'}, "
             f"yet {row.node} began a rebalance{reason}",
             [
-                *([group.stable_row] if group.stable_row is not None else []),
+                *([group.stable_before] if group.stable_before is not None else []),
                 fault,
                 *(step for step in group.trail if step.time_us >= fault.time_us),
                 row,

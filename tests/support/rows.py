@@ -211,6 +211,18 @@ class Rows:
             detail={"state": state, "members": 2, "offsets": 1},
         )
 
+    def load_completed(self, time_s: float, node: str, epoch: int) -> None:
+        """`node` has loaded the offsets partition: it is the coordinator from here."""
+        self.add(
+            time_s,
+            node,
+            TraceKind.LOAD_COMPLETED,
+            partition=OFFSETS_0,
+            leader_epoch=epoch,
+            offset=10,
+            detail={"records": 10, "bytes": 1_000, "groups": 1},
+        )
+
     def member_state(self, time_s: float, consumer: str, after: str) -> None:
         """A consumer moves to another state."""
         self.add(

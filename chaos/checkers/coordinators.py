@@ -1,0 +1,73 @@
+"""Which broker is a group's coordinator, by leader epoch, and what state it has the group in.
+
+In a failover two brokers write states of one group: the old one unloads it, or goes on as a zombie,
+after the new one has loaded it. What counts is the coordinator of the newest epoch.
+"""
+
+from dataclasses import dataclass
+
+from chaos.checkers.base import CheckContext, detail_of
+from protocol.trace import TraceKind, TraceRow
+
+COORDINATOR_KINDS = frozenset(
+    {
+        TraceKind.LOAD_STARTED,
+        TraceKind.LOAD_COMPLETED,
+        TraceKind.GROUP_LOADED,
+        TraceKind.GROUP_STATE,
+    }
+)
+"""The rows that a view must see."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenState:
+    """A state, and the row that says so."""
+
+    state: str
+    row: TraceRow
+
+
+class CoordinatorView:
+    """Follows every group of the experiment."""
+
+    def __init__(self, context: CheckContext) -> None:
+        self._groups_in: dict[str, list[str]] = {}
+        for group_id, expected in context.groups.items():
+            self._groups_in.setdefault(expected.offsets_partition, []).append(group_id)
+        self._newest: dict[str, tuple[int, str]] = {}  # group -> epoch, node that has loaded it
+        self._states: dict[tuple[str, str], SeenState] = {}  # (node, group)
+        self._last_writer: dict[str, str] = {}  # group -> node, where no load was seen
+
+    def observe(self, row: TraceRow) -> None:
+        """Take in a row of COORDINATOR_KINDS."""
+        match row.kind:
+            case TraceKind.LOAD_STARTED:
+                for group_id in self._groups_in.get(row.partition or "", ()):
+                    self._states.pop((row.node, group_id), None)
+            case TraceKind.LOAD_COMPLETED:
+                epoch = row.leader_epoch or 0
+                for group_id in self._groups_in.get(row.partition or "", ()):
+                    if epoch >= self._newest.get(group_id, (-1, ""))[0]:
+                        self._newest[group_id] = (epoch, row.node)
+            case TraceKind.GROUP_LOADED:
+                self._seen(row, detail_of(row).get("state"))
+            case TraceKind.GROUP_STATE:
+                self._seen(row, detail_of(row).get("to"))
+            case _:
+                pass
+
+    def _seen(self, row: TraceRow, state: str | None) -> None:
+        if row.group is not None and state is not None:
+            self._states[row.node, row.group] = SeenState(state=state, row=row)
+            self._last_writer[row.group] = row.node
+
+    def coordinator(self, group_id: str) -> str | None:
+        """Return the node that coordinates the group, None before any was seen."""
+        newest = self._newest.get(group_id)
+        return self._last_writer.get(group_id) if newest is None else newest[1]
+
+    def state(self, group_id: str) -> SeenState | None:
+        """Return the state in which its coordinator has the group, None if it does not know it."""
+        node = self.coordinator(group_id)
+        return None if node is None else self._states.get((node, group_id))

@@ -1,0 +1,250 @@
+"""The durable-commits checker finds planted losses and excuses what Kafka allows."""
+
+import pytest
+
+from chaos.checkers.base import CheckContext, CheckOutcome, CheckReport, GroupExpectation
+from chaos.checkers.durable_commits import DurableCommits
+from protocol.trace import TraceKind
+from tests.support.rows import OFFSETS_0, Rows
+
+CONTEXT = CheckContext(
+    groups={
+        "g": GroupExpectation(
+            consumers=("consumer-g-0", "consumer-g-1"), offsets_partition=OFFSETS_0, commits=True
+        )
+    }
+)
+C0, C1 = "consumer-g-0", "consumer-g-1"
+
+
+def check(rows: Rows) -> CheckReport:
+    checker = DurableCommits(CONTEXT)
+    for row in rows.rows:
+        checker.observe(row)
+    return checker.finish()
+
+
+def two_commits() -> Rows:
+    """C0 is given t-0 and has 100, then 200 acknowledged by broker 0 in epoch 0."""
+    rows = Rows()
+    rows.leads(0.1, "broker-0", 0, 0)
+    rows.assigned(1, C0)
+    rows.committed(2, C0, 100)
+    rows.committed(3, C0, 200)
+    return rows
+
+
+def verify(rows: Rows, time_s: float, offset: int, peer: str = "broker-1") -> None:
+    rows.stage(time_s, "verifying")
+    rows.fetched(time_s + 0.1, "admin-0", offset, peer=peer, cause="verification")
+
+
+def test_last_acknowledged_commit_returned_passes() -> None:
+    """The ordinary run."""
+    rows = two_commits()
+    rows.leads(4, "broker-1", 1, 2)
+    verify(rows, 10, 200)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["commits_acknowledged"] == 2
+    assert report.seen["fetches_judged"] == 1
+
+
+def test_older_commit_returned_after_a_failover_is_found_with_its_story() -> None:
+    """Planted bug: acknowledged before it was replicated; the new coordinator has the old one."""
+    rows = two_commits()
+    rows.leads(4, "broker-1", 1, 1)
+    verify(rows, 10, 100)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    (finding,) = report.findings
+    assert "offset 200 was acknowledged by broker-0 to consumer-g-0" in finding.summary
+    assert "a later fetch returned offset 100" in finding.summary
+    assert [row.kind for row in finding.evidence] == [
+        TraceKind.OFFSETS_COMMITTED,
+        TraceKind.OFFSETS_COMMITTED,
+        TraceKind.BECAME_LEADER,
+        TraceKind.OFFSETS_FETCHED,
+    ]
+    assert [row.time_us for row in finding.evidence] == sorted(
+        row.time_us for row in finding.evidence
+    )
+
+
+def test_commit_that_vanished_altogether_is_found() -> None:
+    """Planted bug: a load that swallowed its error leaves the group without offsets."""
+    rows = two_commits()
+    verify(rows, 10, -1)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "returned no offset" in report.findings[0].summary
+
+
+def test_value_that_nobody_committed_is_found() -> None:
+    """Planted bug: one partition's offset stored under another."""
+    rows = two_commits()
+    verify(rows, 10, 777)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "nobody is known to have committed" in report.findings[0].summary
+
+
+def test_loss_seen_by_the_next_owner_is_found_without_any_verification() -> None:
+    """A member that starts from a stale offset reprocesses: its fetch proves the loss."""
+    rows = two_commits()
+    rows.assigned(5, C1)
+    rows.fetched(5.1, C1, 100)
+
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+def test_clients_own_rewind_passes() -> None:
+    """A member may commit a smaller offset: newer means later, not larger."""
+    rows = two_commits()
+    rows.committed(4, C0, 50)
+    verify(rows, 10, 50)
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_value_before_a_rewind_returned_is_found() -> None:
+    """And then the larger offset is the stale one."""
+    rows = two_commits()
+    rows.committed(4, C0, 50)
+    verify(rows, 10, 200)
+
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+@pytest.mark.parametrize("returned", [200, 300])
+def test_commit_that_timed_out_may_or_may_not_be_returned(returned: int) -> None:
+    """Its record may stand in the log: the client cannot know, nor can the checker."""
+    rows = two_commits()
+    rows.commit_failed(9, C0, 300, "REQUEST_TIMED_OUT")
+    verify(rows, 10, returned)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["commits_indefinite"] == 1
+
+
+def test_indefinite_commit_replaced_by_an_acknowledged_one_does_not_excuse() -> None:
+    """What may have been written was certainly replaced afterwards."""
+    rows = two_commits()
+    rows.commit_failed(4, C0, 300, "DISCONNECTED")
+    rows.committed(5, C0, 400)
+    verify(rows, 10, 300)
+
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+def test_definite_failure_does_not_count_as_written() -> None:
+    """COORDINATOR_LOAD_IN_PROGRESS means that nothing was appended."""
+    rows = two_commits()
+    rows.commit_failed(4, C0, 300, "COORDINATOR_LOAD_IN_PROGRESS")
+    verify(rows, 10, 300)
+
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+def test_commit_acknowledged_while_the_fetch_was_under_way_may_be_missing() -> None:
+    """The fetch may have been answered first: its start bounds what it must know."""
+    rows = two_commits()
+    rows.stage(10, "verifying")
+    rows.committed(10.05, C0, 300)
+    rows.fetched(10.1, "admin-0", 200, cause="verification")
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_fetch_request_bounds_the_start_of_a_fetch() -> None:
+    """A member that was assigned long ago fetches again: its request says when."""
+    rows = Rows()
+    rows.assigned(1, C1)
+    rows.assigned(1, C0)
+    rows.committed(2, C0, 100)
+    rows.committed(3, C0, 200)
+    rows.add(4, C1, TraceKind.REQUEST_SENT, api="OffsetFetch", group="g", peer="broker-0")
+    rows.fetched(4.1, C1, 100)
+
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+def test_two_owners_whose_commits_overlap_may_end_with_either() -> None:
+    """Neither commit certainly came after the other."""
+    rows = Rows()
+    rows.assigned(1, C0)
+    rows.assigned(1, C1)
+    rows.committed(2, C0, 200)
+    rows.committed(2.1, C1, 150)
+    verify(rows, 10, 200)
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_next_owners_commit_replaces_the_previous_owners() -> None:
+    """C1 was given the partition after C0's last commit: its commit came later for certain."""
+    rows = two_commits()
+    rows.assigned(4, C1)
+    rows.committed(5, C1, 250)
+    verify(rows, 10, 200)
+
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+def test_stale_answer_of_a_replaced_coordinator_is_counted_and_excused() -> None:
+    """A zombie answers from memory until it learns: Kafka allows it (BEHAVIOUR 6.5)."""
+    rows = two_commits()
+    rows.leads(4, "broker-1", 1, 2)
+    rows.committed(5, C0, 300, peer="broker-1")
+    rows.assigned(6, C1)
+    rows.fetched(6.1, C1, 200, peer="broker-0")
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["fetches_from_a_replaced_coordinator"] == 1
+
+
+def test_commit_stored_while_its_member_died_may_be_returned() -> None:
+    """The coordinator stored it, the answer never reached anybody."""
+    rows = two_commits()
+    rows.add(
+        4, "broker-0", TraceKind.COMMIT_STORED, group="g", partition="t-0", offset=300, member="m"
+    )
+    verify(rows, 10, 300)
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_unknown_value_after_a_member_was_killed_is_not_accused() -> None:
+    """Its last commit may have been on the way; no row can tell."""
+    rows = two_commits()
+    rows.add(4, "driver", TraceKind.NODE_KILLED, peer=C0)
+    verify(rows, 10, 333)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["fetches_of_a_value_nobody_is_known_to_have_committed"] == 1
+
+
+def test_run_without_commits_says_that_nothing_was_judged() -> None:
+    """A group that never commits cannot lose a commit."""
+    rows = Rows()
+    rows.assigned(1, C0)
+    rows.fetched(1.1, C0, -1)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.NOTHING_SEEN
+    assert report.note == "no commit was acknowledged"

@@ -1,0 +1,153 @@
+"""The liveness checker finds groups that never come back, and knows when they need not."""
+
+from chaos.checkers.base import CheckContext, CheckOutcome, CheckReport, GroupExpectation
+from chaos.checkers.liveness import Liveness
+from protocol.trace import TraceKind
+from tests.support.rows import OFFSETS_0, Rows
+
+C0, C1 = "consumer-g-0", "consumer-g-1"
+
+
+def check(rows: Rows, *, commits: bool = True) -> CheckReport:
+    checker = Liveness(
+        CheckContext(
+            groups={
+                "g": GroupExpectation(
+                    consumers=(C0, C1), offsets_partition=OFFSETS_0, commits=commits
+                )
+            },
+            min_insync_replicas=2,
+            liveness_timeout_us=60_000_000,
+        )
+    )
+    for row in rows.rows:
+        checker.observe(row)
+    return checker.finish()
+
+
+def healed_group() -> Rows:
+    """A Stable group of two, a failover, and healing at 40 s."""
+    rows = Rows()
+    rows.group_state(1, "broker-0", "CompletingRebalance", "Stable")
+    for consumer in (C0, C1):
+        rows.member_state(1, consumer, "STABLE")
+        rows.assigned(1, consumer)
+    rows.group_loaded(8, "broker-1")
+    rows.stage(39, "healing")
+    rows.stage(40, "liveness")
+    return rows
+
+
+def finish(rows: Rows, verifying_s: float) -> Rows:
+    rows.stage(verifying_s, "verifying")
+    rows.stage(verifying_s + 1, "stopping")
+    return rows
+
+
+def test_group_that_commits_again_after_healing_passes() -> None:
+    """The ordinary end."""
+    rows = healed_group()
+    rows.committed(40.2, C0, 1)
+    rows.committed(40.3, C1, 1)
+
+    report = check(finish(rows, 41))
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["slowest_us_after_healing"] == 300_000
+
+
+def test_member_that_never_commits_again_is_found() -> None:
+    """Planted bug: a client that stays with a dead coordinator (KAFKA-12890's kin)."""
+    rows = healed_group()
+    rows.committed(40.2, C0, 1)
+
+    report = check(finish(rows, 100))
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert f"{C1} has no commit acknowledged since healing" in report.findings[0].summary
+
+
+def test_group_stuck_in_a_rebalance_is_found() -> None:
+    """Planted bug: a join phase that never completes."""
+    rows = healed_group()
+    rows.group_state(40.5, "broker-1", "Stable", "PreparingRebalance")
+    rows.member_state(40.6, C0, "PREPARING_REBALANCE")
+
+    report = check(finish(rows, 100))
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "its coordinator has it PreparingRebalance" in report.findings[0].summary
+    assert "broker-1" in "\n".join(report.findings[0].story)
+
+
+def test_group_that_came_back_too_late_is_found() -> None:
+    """The bound is part of the promise."""
+    rows = healed_group()
+    rows.committed(40.2, C0, 1)
+    rows.committed(105, C1, 1)
+
+    assert check(finish(rows, 106)).outcome is CheckOutcome.VIOLATED
+
+
+def test_group_without_quorum_is_allowed_to_be_down() -> None:
+    """Too few replicas in sync: nobody promised anything, and nothing is proven."""
+    rows = healed_group()
+    rows.add(41, "controller-100", TraceKind.ISR_CHANGED, partition=OFFSETS_0, detail={"isr": [1]})
+
+    report = check(finish(rows, 100))
+
+    assert report.outcome is CheckOutcome.INCONCLUSIVE
+    assert "under min.insync.replicas 2" in report.note
+
+
+def test_group_that_was_watched_too_briefly_proves_nothing() -> None:
+    """An interrupted wait is neither a pass nor a violation."""
+    report = check(finish(healed_group(), 45))
+
+    assert report.outcome is CheckOutcome.INCONCLUSIVE
+
+
+def test_group_that_does_not_commit_needs_only_be_stable() -> None:
+    """Members without commits are well when the protocol says so."""
+    assert check(finish(healed_group(), 41), commits=False).outcome is CheckOutcome.PASS
+
+
+def test_old_coordinator_that_unloads_late_does_not_matter() -> None:
+    """In a move the old broker forgets the group after the new one has it."""
+    rows = healed_group()
+    rows.load_completed(40.1, "broker-1", 1)
+    rows.group_state(40.15, "broker-0", "Stable", "Dead")
+    rows.committed(40.2, C0, 1)
+    rows.committed(40.3, C1, 1)
+
+    assert check(finish(rows, 41)).outcome is CheckOutcome.PASS
+
+
+def test_group_that_its_newest_coordinator_does_not_know_is_found() -> None:
+    """Planted bug: the group's records were not loaded; the old broker's state is no excuse."""
+    rows = healed_group()
+    rows.load_completed(40.1, "broker-2", 2)
+    rows.committed(40.2, C0, 1)
+    rows.committed(40.3, C1, 1)
+
+    report = check(finish(rows, 101))
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "its coordinator has it not loaded" in report.findings[0].summary
+
+
+def test_member_without_partitions_need_not_commit() -> None:
+    """More members than partitions: the idle one has nothing to commit."""
+    rows = healed_group()
+    rows.assigned(40.1, C1, partitions=0)
+    rows.committed(40.2, C0, 1)
+
+    assert check(finish(rows, 41)).outcome is CheckOutcome.PASS
+
+
+def test_run_that_never_healed_is_inconclusive() -> None:
+    """Liveness is a promise about what follows healing."""
+    rows = Rows()
+    rows.stage(1, "stopping")
+
+    assert check(rows).outcome is CheckOutcome.INCONCLUSIVE

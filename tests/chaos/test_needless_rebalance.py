@@ -1,0 +1,157 @@
+"""The needless-rebalance checker finds rebalances that a failover must not cause."""
+
+from chaos.checkers.base import CheckContext, CheckOutcome, CheckReport, GroupExpectation
+from chaos.checkers.needless_rebalance import NeedlessRebalance
+from protocol.trace import TraceKind
+from tests.support.rows import OFFSETS_0, Rows
+
+C0, C1 = "consumer-g-0", "consumer-g-1"
+CONTEXT = CheckContext(
+    groups={"g": GroupExpectation(consumers=(C0, C1), offsets_partition=OFFSETS_0, commits=True)}
+)
+
+
+def check(rows: Rows) -> CheckReport:
+    checker = NeedlessRebalance(CONTEXT)
+    for row in rows.rows:
+        checker.observe(row)
+    return checker.finish()
+
+
+def stable_group_loses_its_coordinator() -> Rows:
+    """A Stable group in generation 1, its coordinator killed at 10 s, loaded again at 18 s."""
+    rows = Rows()
+    rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
+    rows.fault(10, "broker-0")
+    rows.group_loaded(18, "broker-1")
+    return rows
+
+
+def rebalance(rows: Rows, time_s: float, cause: str = "member joined") -> None:
+    rows.add(time_s, "broker-1", TraceKind.REBALANCE_STARTED, group="g", generation=1, cause=cause)
+    rows.group_state(time_s, "broker-1", "Stable", "PreparingRebalance")
+
+
+def test_failover_that_keeps_the_generation_passes() -> None:
+    """MEASURED_FAILOVER, point 6: no failover of a Stable group caused a rebalance."""
+    rows = stable_group_loses_its_coordinator()
+    rows.stage(40, "stopping")
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen == {"failovers_of_a_stable_group": 1, "rebalances": 0}
+
+
+def test_rebalance_after_the_load_is_found() -> None:
+    """Planted bug: members rejoin although the new coordinator knows them."""
+    rows = stable_group_loses_its_coordinator()
+    rebalance(rows, 19)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    (finding,) = report.findings
+    assert "all its members survived crash-0, yet broker-1 began a rebalance" in finding.summary
+    assert [row.kind for row in finding.evidence] == [
+        TraceKind.GROUP_STATE,
+        TraceKind.FAULT_INJECTED,
+        TraceKind.GROUP_LOADED,
+        TraceKind.REBALANCE_STARTED,
+    ]
+
+
+def test_generation_from_nothing_on_the_new_coordinator_is_found() -> None:
+    """Planted bug: the group record was lost, so the new coordinator begins at generation 1."""
+    rows = Rows()
+    rows.group_state(4, "broker-0", "CompletingRebalance", "Stable", generation=3)
+    rows.fault(10, "broker-0")
+    rows.load_completed(18, "broker-1", 1)
+    rows.add(19, "broker-1", TraceKind.GENERATION_STARTED, group="g", generation=1)
+
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+def test_session_expiry_of_a_living_member_is_found() -> None:
+    """Planted bug: the new coordinator starts its session timers with the old one's ends."""
+    rows = stable_group_loses_its_coordinator()
+    rows.add(
+        18.1, "broker-1", TraceKind.MEMBER_REMOVED, group="g", member="m", cause="session expiry"
+    )
+    rebalance(rows, 18.1, cause="session expiry")
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "session expiry" in "\n".join(report.findings[0].story)
+
+
+def test_rebalance_because_a_member_was_killed_too_passes() -> None:
+    """Not all members survived."""
+    rows = stable_group_loses_its_coordinator()
+    rows.add(20, "driver", TraceKind.NODE_KILLED, peer=C1)
+    rebalance(rows, 66, cause="session expiry")
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_rebalance_because_a_member_left_passes() -> None:
+    """A member that leaves on its own accord is not the failover's doing."""
+    rows = stable_group_loses_its_coordinator()
+    rows.add(20, "broker-1", TraceKind.MEMBER_REMOVED, group="g", member="m", cause="leave")
+    rebalance(rows, 20.1)
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_rebalance_under_a_fault_that_cuts_members_off_is_not_judged() -> None:
+    """Members out of reach expire: that rebalance is needed."""
+    rows = Rows()
+    rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
+    rows.fault(10, "broker-0", fault="cut", members_survive=False)
+    rebalance(rows, 60)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.NOTHING_SEEN
+
+
+def test_group_that_was_rebalancing_when_the_fault_came_is_not_judged() -> None:
+    """Only a Stable group can keep its generation."""
+    rows = Rows()
+    rows.group_state(4, "broker-0", "Stable", "PreparingRebalance")
+    rows.fault(10, "broker-0")
+    rebalance(rows, 19)
+
+    assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
+
+
+def test_rebalance_while_the_run_stops_is_not_judged() -> None:
+    """Consumers that are stopped leave."""
+    rows = stable_group_loses_its_coordinator()
+    rows.stage(40, "stopping")
+    rebalance(rows, 40.1)
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_rebalance_before_any_fault_is_not_judged() -> None:
+    """Members join one after another while the cluster starts."""
+    rows = Rows()
+    rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
+    rebalance(rows, 5)
+    rows.group_state(6, "broker-0", "CompletingRebalance", "Stable", generation=2)
+    rows.fault(10, "broker-0")
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_rebalance_of_a_zombie_is_not_the_groups() -> None:
+    """On resume a paused coordinator expires members that left it long ago (BEHAVIOUR 6.6 i)."""
+    rows = stable_group_loses_its_coordinator()
+    rows.load_completed(18, "broker-1", 1)
+    rows.add(
+        30, "broker-0", TraceKind.REBALANCE_STARTED, group="g", generation=1, cause="session expiry"
+    )
+
+    assert check(rows).outcome is CheckOutcome.PASS
