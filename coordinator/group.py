@@ -11,6 +11,7 @@ from coordinator.errors import UnknownServerError
 from coordinator.member import Member, ParkedJoin
 from coordinator.offsets import GroupOffsets
 from coordinator.states import REBALANCE_FROM, VALID_PREVIOUS_STATES, GroupState
+from coordinator.vote import most_votes
 from protocol.consumer_protocol import (
     ConsumerProtocolError,
     TruncatedConsumerProtocol,
@@ -148,7 +149,7 @@ class Group:
     def remove(self, member_id: str) -> Member | None:
         """Forget an id wherever it stands, and return its member if it was one.
 
-        The leader's place goes to the first member that is left (Kafka: to any).
+        The leader's place goes to the member that came last (Kafka: to any, by hash order).
         """
         member = self.members.pop(member_id, None)
         if member is not None:
@@ -158,7 +159,7 @@ class Group:
             if member.group_instance_id is not None:
                 self.static_members.pop(member.group_instance_id, None)
         if self.leader_id == member_id:
-            self.leader_id = next(iter(self.members), None)
+            self.leader_id = next(reversed(self.members), None)
         self.pending_members.pop(member_id, None)
         self.pending_sync_members.pop(member_id, None)
         return member
@@ -264,13 +265,15 @@ class Group:
     def elect_joined_leader(self) -> bool:
         """Make sure that the leader has rejoined, if anyone has; return whether one has.
 
+        Of those that have, the one that came last takes over (Kafka: any, by hash order).
+
         Source: Kafka `maybeElectNewJoinedLeader`; BEHAVIOUR 3.2.
         """
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].awaiting_join is not None:
             return True
-        for member in self.members.values():
+        for member in reversed(self.members.values()):
             if member.awaiting_join is not None:
                 self.leader_id = member.member_id
                 return True
@@ -287,8 +290,6 @@ class Group:
     def select_protocol(self) -> str:
         """Return the protocol that most members prefer among those that all support.
 
-        A tie goes to the protocol that was voted for first (Kafka: to any).
-
         Raises: IllegalTransition if there are no members; UnknownServerError if none is common,
             which takes a member that lists one protocol twice (Kafka counts it twice).
         """
@@ -296,15 +297,7 @@ class Group:
             raise IllegalTransition(f"group {self.group_id} has no members to vote")
         size = len(self.members)
         candidates = {n: None for n, count in self.supported_protocols.items() if count == size}
-        votes: dict[str, int] = {}
-        for member in self.members.values():
-            name = member.vote(candidates)
-            if name is None:
-                raise UnknownServerError(
-                    f"member {member.member_id} supports none of {tuple(candidates)}"
-                )
-            votes[name] = votes.get(name, 0) + 1
-        return max(votes, key=lambda name: votes[name])
+        return most_votes(self._vote(member, candidates) for member in self.members.values())
 
     def init_next_generation(self, *, now_us: int, cause: str, trace: list[TraceEvent]) -> None:
         """Begin the next generation: CompletingRebalance with members, Empty without.
@@ -376,6 +369,14 @@ class Group:
                 counts[name] = count
             else:
                 del counts[name]
+
+    def _vote(self, member: Member, candidates: dict[str, None]) -> str:
+        name = member.vote(candidates)
+        if name is None:
+            raise UnknownServerError(
+                f"member {member.member_id} supports none of {tuple(candidates)}"
+            )
+        return name
 
     def _is_common(self, names: tuple[str, ...]) -> bool:
         size = len(self.members)

@@ -1,0 +1,64 @@
+"""The protocol vote: which of the common protocols a generation uses.
+
+Kafka breaks a tie by the order of a Scala HashMap of names, which is arbitrary but fixed: the same
+names always give the same protocol, and recordings show it.
+Source: Kafka `GroupMetadata.selectProtocol`, Scala 2.13 `immutable.HashMap`; BEHAVIOUR 4.5.
+"""
+
+from collections.abc import Iterable
+
+from protocol.partitioner import java_string_hash
+
+_BITS_PER_LEVEL = 5
+_HASH_BITS = 32
+
+
+def most_votes(votes: Iterable[str]) -> str:
+    """Return the name with the most votes; of several, the first in Scala's order.
+
+    Shape: `votes` is non-empty.
+    """
+    counts: dict[str, int] = {}
+    for name in votes:
+        counts[name] = counts.get(name, 0) + 1
+    most = max(counts.values())
+    leading = [name for name, count in counts.items() if count == most]
+    return leading[0] if len(leading) == 1 else scala_order(leading, among=counts)[0]
+
+
+def scala_order(names: Iterable[str], *, among: Iterable[str]) -> list[str]:
+    """Return `names` in the order in which a Scala HashMap with the keys `among` has them.
+
+    The map is a trie over five bits of the hash at a time: a node has first the keys that are
+    alone at their place, then the subtrees of those that share one.
+    """
+    wanted = dict.fromkeys(names)
+    hashes = {name: _improve(java_string_hash(name)) for name in among}
+    return [name for name in _trie_order(list(hashes), hashes, 0) if name in wanted]
+
+
+def _trie_order(names: list[str], hashes: dict[str, int], shift: int) -> list[str]:
+    if shift >= _HASH_BITS:
+        return names  # equal hashes: a collision node keeps the order of insertion
+    places: dict[int, list[str]] = {}
+    for name in names:
+        places.setdefault(hashes[name] >> shift & (1 << _BITS_PER_LEVEL) - 1, []).append(name)
+    ordered = [places[index] for index in sorted(places)]
+    alone = [place[0] for place in ordered if len(place) == 1]
+    shared = [
+        name
+        for place in ordered
+        if len(place) > 1
+        for name in _trie_order(place, hashes, shift + _BITS_PER_LEVEL)
+    ]
+    return alone + shared
+
+
+def _improve(java_hash: int) -> int:
+    """Return Scala's `Hashing.improve` of a Java hash, as an unsigned 32-bit number."""
+    mask = (1 << _HASH_BITS) - 1
+    value = java_hash & mask
+    value = (value + ~(value << 9)) & mask
+    value ^= value >> 14
+    value = (value + (value << 4)) & mask
+    return value ^ (value >> 10)

@@ -1,0 +1,337 @@
+"""Executes the Results of a GroupCoordinator: a log, virtual timers, and the answers.
+
+The log is a list of batches for each partition. It acknowledges appends at once, or holds them
+until a test says what became of them. After every input the coordinator's invariants are checked.
+"""
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+
+from coordinator.coordinator import GroupCoordinator, GroupSummary, LoadIgnored
+from coordinator.group import Group
+from coordinator.states import GroupState
+from protocol.config import BrokerConfig, Guards
+from protocol.effects import Append, AppendCompleted, Result, SetTimer
+from protocol.envelope import AnyResponse, GroupRequest
+from protocol.errors import ErrorCode
+from protocol.group_messages import (
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    SyncGroupResponse,
+)
+from protocol.ids import RequestId
+from protocol.offset_messages import (
+    OffsetCommitResponse,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+)
+from protocol.record_batch import Record, RecordBatch, encode_records
+from protocol.trace import TraceEvent, TraceKind
+from tests.support.builders import (
+    GROUP,
+    envelope,
+    heartbeat,
+    join_group,
+    offset_fetch,
+    sync_group,
+)
+
+EPOCH_US = 1_700_000_000_000_000
+"""Wall clock at the start of every test, microseconds since the epoch."""
+MEMBER_ID_REQUIRED_VERSION = 4
+
+
+def new_uuids() -> Callable[[], str]:
+    """Return a generator of uuids that are told apart at a glance."""
+    numbers = count(1)
+    return lambda: f"uuid-{next(numbers)}"
+
+
+class CoordinatorHarness:
+    """A coordinator with everything around it that a broker would be."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig | None = None,
+        guards: Guards | None = None,
+        num_partitions: int = 1,
+        owned: tuple[int, ...] = (0,),
+        log: dict[int, list[RecordBatch]] | None = None,
+    ) -> None:
+        self.config = config or BrokerConfig(group_initial_rebalance_delay_ms=0)
+        self.guards = guards or Guards()
+        self.num_partitions = num_partitions
+        self.coordinator = GroupCoordinator(
+            config=self.config,
+            guards=self.guards,
+            num_offsets_partitions=num_partitions,
+            new_uuid=new_uuids(),
+        )
+        self.now_us = EPOCH_US
+        self.log: dict[int, list[RecordBatch]] = log or {}
+        self.holds_appends = False
+        self.held: list[Append] = []
+        self.trace: list[TraceEvent] = []
+        self.responses: dict[RequestId, AnyResponse] = {}
+        self.answer_order: list[RequestId] = []
+        self._requests = count(1)
+        self._deadlines: dict[str, tuple[int, int]] = {}
+        self._timer_heap: list[tuple[int, int, str]] = []
+        self._timer_sequence = count()
+        self._to_acknowledge: list[tuple[Append, int]] = []
+        for partition in owned:
+            self.load(partition)
+
+    # -- inputs --
+
+    def submit(
+        self, body: GroupRequest, *, version: int | None = None, client_id: str = "client"
+    ) -> RequestId:
+        """Feed a request and return its id; `responses` has the answer once there is one."""
+        request_id = RequestId(next(self._requests))
+        request = envelope(body, version=version, client_id=client_id)
+        self.execute(self.coordinator.handle(request_id, request, self.now_us))
+        return request_id
+
+    def advance(self, delay_ms: float) -> None:
+        """Let virtual time pass and every timer fire that falls due, the last instant included."""
+        end_us = self.now_us + round(delay_ms * 1_000)
+        while self._timer_heap and self._timer_heap[0][0] <= end_us:
+            deadline_us, sequence, key = heapq.heappop(self._timer_heap)
+            if self._deadlines.get(key) != (deadline_us, sequence):
+                continue
+            del self._deadlines[key]
+            self.now_us = max(self.now_us, deadline_us)
+            self.execute(self.coordinator.timer_fired(key, self.now_us))
+        self.now_us = end_us
+
+    def complete(self, error: ErrorCode = ErrorCode.NONE, *, index: int = 0) -> None:
+        """Let one held append succeed, or fail with `error`."""
+        append = self.held.pop(index)
+        base_offset = self._write(append) if error is ErrorCode.NONE else None
+        self._complete(append, error, base_offset)
+
+    def load(
+        self, partition: int = 0, epoch: int = 0, *, batches_per_chunk: int = 1_000
+    ) -> LoadIgnored | None:
+        """Load a partition from the log; return why not, if it was ignored."""
+        begun = self.coordinator.begin_load(partition, epoch, self.now_us)
+        if isinstance(begun, LoadIgnored):
+            return begun
+        self.execute(begun)
+        batches = self.log.get(partition, [])
+        for start in range(0, len(batches), batches_per_chunk):
+            chunk = tuple(batches[start : start + batches_per_chunk])
+            self.execute(self.coordinator.load_batches(partition, chunk))
+        self.execute(self.coordinator.finish_load(partition, self.now_us))
+        return None
+
+    def unload(self, partition: int = 0, epoch: int | None = 0) -> LoadIgnored | None:
+        """Unload a partition; return why not, if it was ignored."""
+        result = self.coordinator.unload(partition, epoch, self.now_us)
+        if isinstance(result, LoadIgnored):
+            return result
+        self.execute(result)
+        return None
+
+    def failover(self) -> "CoordinatorHarness":
+        """Return the harness of another broker that has loaded this one's log."""
+        return CoordinatorHarness(
+            config=self.config,
+            guards=self.guards,
+            num_partitions=self.num_partitions,
+            owned=tuple(range(self.num_partitions)),
+            log={partition: list(batches) for partition, batches in self.log.items()},
+        )
+
+    # -- requests of one API, answered at once --
+
+    def join(self, body: GroupRequest, *, version: int = 9) -> JoinGroupResponse:
+        """Return the answer of a JoinGroup that must be answered at once."""
+        response = self._now(body, version)
+        assert isinstance(response, JoinGroupResponse)
+        return response
+
+    def sync(self, body: GroupRequest, *, version: int = 5) -> SyncGroupResponse:
+        """Return the answer of a SyncGroup that must be answered at once."""
+        response = self._now(body, version)
+        assert isinstance(response, SyncGroupResponse)
+        return response
+
+    def beat(self, member_id: str, generation_id: int, instance: str | None = None) -> ErrorCode:
+        """Return what a Heartbeat is answered."""
+        response = self._now(heartbeat(member_id, generation_id, instance=instance), 4)
+        assert isinstance(response, HeartbeatResponse)
+        return response.error_code
+
+    def leave(self, body: GroupRequest, *, version: int = 5) -> LeaveGroupResponse:
+        """Return the answer of a LeaveGroup."""
+        response = self._now(body, version)
+        assert isinstance(response, LeaveGroupResponse)
+        return response
+
+    def commit(self, body: GroupRequest, *, version: int = 9) -> list[ErrorCode]:
+        """Return the errors of an OffsetCommit, partition by partition."""
+        return commit_errors(self._now(body, version))
+
+    def fetch(self, body: GroupRequest, *, version: int = 9) -> OffsetFetchResponse:
+        """Return the answer of an OffsetFetch."""
+        response = self._now(body, version)
+        assert isinstance(response, OffsetFetchResponse)
+        return response
+
+    # -- whole groups --
+
+    def new_member_id(self, *, client_id: str = "client", group_id: str = GROUP) -> str:
+        """Return the id that a new dynamic client is told to come back with."""
+        request_id = self.submit(join_group(group_id=group_id), client_id=client_id)
+        response = self.join_response(request_id)
+        assert response.error_code is ErrorCode.MEMBER_ID_REQUIRED
+        return response.member_id
+
+    def stable_group(
+        self, size: int = 2, *, group_id: str = GROUP, session_timeout_ms: int = 10_000
+    ) -> list[str]:
+        """Bring a group of dynamic members into Stable, generation 1; return ids, leader first."""
+        ids = [self.new_member_id(client_id=f"c{i}", group_id=group_id) for i in range(size)]
+        joins = [
+            self.submit(
+                join_group(member_id, group_id=group_id, session_timeout_ms=session_timeout_ms)
+            )
+            for member_id in ids
+        ]
+        self.advance(self.config.group_initial_rebalance_delay_ms * 2)
+        leader = self.join_response(joins[0]).leader
+        assert leader == ids[0]
+        self.sync_all(ids, 1, group_id=group_id)
+        return ids
+
+    def sync_all(self, ids: list[str], generation_id: int, *, group_id: str = GROUP) -> None:
+        """Let every member send SyncGroup, the leader (the first) last, and become Stable."""
+        assignments = {member_id: b"for-" + member_id.encode() for member_id in ids}
+        for member_id in ids[1:]:
+            self.submit(sync_group(member_id, generation_id, group_id=group_id))
+        self.submit(sync_group(ids[0], generation_id, assignments, group_id=group_id))
+        assert self.summary(group_id).state is GroupState.STABLE
+
+    # -- what is seen --
+
+    def response(self, request_id: RequestId) -> AnyResponse | None:
+        """Return the answer of a request, None while it has none."""
+        return self.responses.get(request_id)
+
+    def join_response(self, request_id: RequestId) -> JoinGroupResponse:
+        """Return the answer of a JoinGroup."""
+        response = self.responses[request_id]
+        assert isinstance(response, JoinGroupResponse)
+        return response
+
+    def sync_response(self, request_id: RequestId) -> SyncGroupResponse:
+        """Return the answer of a SyncGroup."""
+        response = self.responses[request_id]
+        assert isinstance(response, SyncGroupResponse)
+        return response
+
+    def summary(self, group_id: str = GROUP) -> GroupSummary:
+        """Return what may be seen of a group that must exist."""
+        return next(s for s in self.coordinator.groups() if s.group_id == group_id)
+
+    def state(self, group_id: str = GROUP) -> GroupState:
+        """Return the state of a group that must exist."""
+        return self.summary(group_id).state
+
+    def group(self, group_id: str = GROUP) -> Group:
+        """Return a group that must exist."""
+        group = self.coordinator.group(group_id)
+        assert group is not None
+        return group
+
+    def events(self, kind: TraceKind) -> list[TraceEvent]:
+        """Return the trace events of one kind."""
+        return [event for event in self.trace if event.kind is kind]
+
+    def timer_keys(self) -> list[str]:
+        """Return the keys of the timers that run, soonest first."""
+        return [key for key, _ in sorted(self._deadlines.items(), key=lambda item: item[1])]
+
+    def offset(self, topic: str, partition: int, *, group_id: str = GROUP) -> int:
+        """Return the committed offset in memory, -1 if there is none."""
+        return self.fetched(topic, partition, group_id=group_id).committed_offset
+
+    def fetched(
+        self, topic: str, partition: int, *, group_id: str = GROUP, require_stable: bool = False
+    ) -> OffsetFetchResponsePartition:
+        """Return what an OffsetFetch says of one partition."""
+        response = self.fetch(
+            offset_fetch((topic, partition), group_id=group_id, require_stable=require_stable)
+        )
+        return response.groups[0].topics[0].partitions[0]
+
+    # -- the broker's part --
+
+    def execute(self, result: Result) -> None:
+        """Carry out a Result, and what follows from it at once."""
+        self._carry_out(result)
+        while self._to_acknowledge:
+            append, base_offset = self._to_acknowledge.pop(0)
+            self._complete(append, ErrorCode.NONE, base_offset)
+
+    def write_records(self, *records: Record, partition: int = 0) -> int:
+        """Append a batch to the log, as some earlier leader, and return its base offset."""
+        batches = self.log.setdefault(partition, [])
+        base_offset = batches[-1].next_offset if batches else 0
+        batches.append(
+            RecordBatch(
+                base_offset=base_offset,
+                partition_leader_epoch=0,
+                last_offset_delta=len(records) - 1,
+                max_timestamp_ms=self.now_us // 1_000,
+                records=encode_records(records),
+            )
+        )
+        return base_offset
+
+    def _carry_out(self, result: Result) -> None:
+        for timer in result.timers:
+            if isinstance(timer, SetTimer):
+                assert timer.delay_us >= 0
+                entry = (self.now_us + timer.delay_us, next(self._timer_sequence))
+                self._deadlines[timer.key] = entry
+                heapq.heappush(self._timer_heap, (*entry, timer.key))
+            else:
+                self._deadlines.pop(timer.key, None)
+        for append in result.appends:
+            if self.holds_appends:
+                self.held.append(append)
+            else:
+                self._to_acknowledge.append((append, self._write(append)))
+        for reply in result.replies:
+            assert reply.request_id not in self.responses, "answered twice"
+            self.responses[reply.request_id] = reply.response
+            self.answer_order.append(reply.request_id)
+        self.trace.extend(result.trace)
+        self.coordinator.check_invariants()
+
+    def _write(self, append: Append) -> int:
+        return self.write_records(*append.records, partition=append.partition)
+
+    def _complete(self, append: Append, error: ErrorCode, base_offset: int | None) -> None:
+        completed = AppendCompleted(
+            append_id=append.append_id, error=error, base_offset=base_offset
+        )
+        self.execute(self.coordinator.append_completed(completed, self.now_us))
+
+    def _now(self, body: GroupRequest, version: int) -> AnyResponse:
+        request_id = self.submit(body, version=version)
+        response = self.response(request_id)
+        assert response is not None, "parked"
+        return response
+
+
+def commit_errors(response: AnyResponse | None) -> list[ErrorCode]:
+    """Return the errors of an OffsetCommit's answer, partition by partition."""
+    assert isinstance(response, OffsetCommitResponse)
+    return [p.error_code for topic in response.topics for p in topic.partitions]
