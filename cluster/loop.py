@@ -259,8 +259,11 @@ class VirtualLoop(_LoopInterface):
         """Make the running `run_*` raise KeyboardInterrupt, between two callbacks.
 
         For a signal handler: the interpreter's own KeyboardInterrupt would hit a node in the
-        middle of a step and leave it half changed.
+        middle of a step and leave it half changed. Called again before that happened, it raises
+        on the spot: the callback that runs never ends.
         """
+        if self._interrupted:
+            raise KeyboardInterrupt
         self._interrupted = True
         self._stopping = True
 
