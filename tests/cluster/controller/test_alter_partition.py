@@ -1,0 +1,122 @@
+"""AlterPartition: Kafka ReplicationControlManagerTest.testAlterPartition...; BEHAVIOUR 6.1."""
+
+import pytest
+
+from protocol.controller_messages import AlterPartitionRequest, AlterPartitionResponse
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+from protocol.trace import TraceKind
+from tests.support.controllers import ControllerLab, cluster_of, topic
+
+P0 = TopicPartition("orders", 0)
+
+
+@pytest.fixture
+def lab() -> ControllerLab:
+    """Return a controller with three live brokers; orders-0 is led by 0, ISR 0, 1, 2."""
+    lab = ControllerLab(cluster_of(topic()))
+    lab.start_brokers(0, 1, 2)
+    return lab
+
+
+def test_shrink_by_the_leader_is_accepted_with_a_new_partition_epoch(lab: ControllerLab) -> None:
+    """The leader epoch stays: nobody must fetch anew because a follower lags."""
+    answer = lab.alter_partition(P0, (0, 2), by=0)
+    assert answer.error_code is ErrorCode.NONE
+    assert (answer.leader_id, answer.leader_epoch) == (0, 0)
+    assert (answer.isr, answer.partition_epoch) == ((0, 2), 1)
+    assert lab.partition(P0).isr == (0, 2)
+    (event,) = lab.events(TraceKind.ISR_CHANGED)
+    assert event.detail == {"isr": [0, 2], "partition_epoch": 1}
+
+
+def test_isr_that_is_in_force_already_is_accepted_without_a_record(lab: ControllerLab) -> None:
+    """A retry of a proposal whose answer was lost."""
+    before = lab.records()
+    answer = lab.alter_partition(P0, (0, 1, 2), by=0)
+    assert answer.error_code is ErrorCode.NONE
+    assert answer.partition_epoch == 0
+    assert lab.records() == before
+
+
+@pytest.mark.parametrize(
+    ("new_isr", "by", "leader_epoch", "partition_epoch", "error"),
+    [
+        ((0, 2), 0, 1, 0, ErrorCode.NOT_CONTROLLER),
+        ((0, 2), 0, 0, 1, ErrorCode.NOT_CONTROLLER),
+        ((1, 2), 1, 0, 0, ErrorCode.INVALID_REQUEST),
+        ((1, 2), 0, 0, 0, ErrorCode.INVALID_REQUEST),
+        ((0, 0, 1), 0, 0, 0, ErrorCode.INVALID_REQUEST),
+        ((0, 7), 0, 0, 0, ErrorCode.INVALID_REQUEST),
+        ((), 0, 0, 0, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_proposal_that_cannot_be_is_refused_and_changes_nothing(
+    lab: ControllerLab,
+    new_isr: tuple[int, ...],
+    by: int,
+    leader_epoch: int,
+    partition_epoch: int,
+    error: ErrorCode,
+) -> None:
+    """Newer epochs than the controller's, a proposer that does not lead, a malformed ISR."""
+    before = lab.records()
+    answer = lab.alter_partition(
+        P0, new_isr, by=by, leader_epoch=leader_epoch, partition_epoch=partition_epoch
+    )
+    assert answer.error_code is error
+    assert lab.records() == before
+
+
+def test_proposal_of_an_older_leader_epoch_is_fenced(lab: ControllerLab) -> None:
+    """The cut-off leader returns after another was elected: it must not change the ISR."""
+    for _ in range(5):
+        lab.advance_ms(2_000)
+        lab.heartbeat(1)
+        lab.heartbeat(2)
+    assert lab.partition(P0).leader == 1
+    answer = lab.alter_partition(P0, (0,), by=0, leader_epoch=0, partition_epoch=0)
+    assert answer.error_code is ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_proposal_with_an_older_partition_epoch_is_out_of_date(lab: ControllerLab) -> None:
+    """The leader did not know of the newest ISR when it proposed."""
+    lab.alter_partition(P0, (0, 2), by=0)
+    answer = lab.alter_partition(P0, (0,), by=0, partition_epoch=0)
+    assert answer.error_code is ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_fenced_replica_is_ineligible(lab: ControllerLab) -> None:
+    """A broker that the controller counts as dead must not hold back, or stand in for, commits."""
+    for _ in range(5):
+        lab.advance_ms(2_000)
+        lab.heartbeat(0)
+        lab.heartbeat(1)
+    assert lab.partition(P0).isr == (0, 1)
+    answer = lab.alter_partition(P0, (0, 1, 2), by=0)
+    assert answer.error_code is ErrorCode.INELIGIBLE_REPLICA
+
+
+def test_replica_of_a_former_life_is_ineligible(lab: ControllerLab) -> None:
+    """KIP-903: the leader saw the fetches of an incarnation that is gone."""
+    lab.alter_partition(P0, (0, 1), by=0)
+    stale = {2: lab.broker_epochs[2] - 1}
+    answer = lab.alter_partition(P0, (0, 1, 2), by=0, broker_epochs=stale)
+    assert answer.error_code is ErrorCode.INELIGIBLE_REPLICA
+    answer = lab.alter_partition(P0, (0, 1, 2), by=0, broker_epochs=dict(lab.broker_epochs))
+    assert answer.error_code is ErrorCode.NONE
+
+
+def test_unknown_partition_is_refused(lab: ControllerLab) -> None:
+    """A leader of a deleted topic, or a bug of ours."""
+    answer = lab.alter_partition(TopicPartition("orders", 9), (0,), by=0)
+    assert answer.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_stale_broker_epoch_refuses_the_whole_request(lab: ControllerLab) -> None:
+    """A former life of the leader speaks."""
+    response = lab.replies[
+        lab.send(AlterPartitionRequest(broker_id=0, broker_epoch=999, topics=()))
+    ]
+    assert isinstance(response, AlterPartitionResponse)
+    assert response.error_code is ErrorCode.STALE_BROKER_EPOCH

@@ -1,0 +1,206 @@
+"""Registration, heartbeats and fencing: BEHAVIOUR 6.2, Kafka ClusterControlManagerTest."""
+
+from protocol.config import BrokerConfig
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+from protocol.metadata_records import NO_LEADER, RegisterBrokerRecord
+from protocol.trace import TraceKind
+from tests.support.controllers import ControllerLab, cluster_of, topic
+
+SESSION_MS = 9_000
+P0 = TopicPartition("orders", 0)
+
+
+def running_lab(*, config: BrokerConfig | None = None) -> ControllerLab:
+    """Return a controller with three live brokers; orders-0 has the replicas 0, 1, 2."""
+    cluster = cluster_of(topic()) if config is None else cluster_of(topic(), config=config)
+    lab = ControllerLab(cluster)
+    lab.start_brokers(0, 1, 2)
+    return lab
+
+
+def keep_alive(lab: ControllerLab, *brokers: int, duration_ms: int) -> None:
+    """Let time pass while only `brokers` heartbeat, every two seconds."""
+    for _ in range(duration_ms // 2_000):
+        lab.advance_ms(2_000)
+        for broker_id in brokers:
+            lab.heartbeat(broker_id)
+    lab.advance_ms(duration_ms % 2_000)
+
+
+def test_register_gives_the_offset_of_the_record_as_broker_epoch() -> None:
+    """Broker epochs grow with every registration because the log does."""
+    lab = ControllerLab(cluster_of())
+    assert lab.register(0).broker_epoch == 0
+    assert lab.register(1).broker_epoch == 1
+    records = lab.records()
+    assert isinstance(records[1], RegisterBrokerRecord)
+    assert records[1].broker_epoch == 1
+    assert lab.image.brokers[1].fenced
+
+
+def test_register_again_by_the_same_incarnation_is_idempotent() -> None:
+    """The first answer may have been lost: the broker asks again and is the same broker."""
+    lab = ControllerLab(cluster_of())
+    lab.register(0)
+    assert lab.register(0).broker_epoch == 0
+    assert len(lab.records()) == 1
+
+
+def test_register_of_another_incarnation_is_refused_while_the_session_runs() -> None:
+    """Two processes with one node id: the first one may be alive. ClusterControlManager."""
+    lab = running_lab()
+    before = lab.records()
+    response = lab.register(0, incarnation_id=1)
+    assert response.error_code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert lab.records() == before
+
+
+def test_register_of_another_incarnation_succeeds_once_the_old_one_is_fenced() -> None:
+    """A restarted broker is let in after detection, fenced, with a new epoch."""
+    lab = running_lab()
+    old_epoch = lab.broker_epochs[0]
+    keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
+    response = lab.register(0, incarnation_id=1)
+    assert response.error_code is ErrorCode.NONE
+    assert response.broker_epoch > old_epoch
+    assert lab.broker(0).fenced
+    assert lab.broker(0).incarnation_id == 1
+
+
+def test_register_in_the_instant_the_session_ends_first_moves_the_leaders() -> None:
+    """The request may be handled before the timer of the same instant: leadership must move."""
+    lab = running_lab()
+    keep_alive(lab, 1, 2, duration_ms=8_000)
+    lab.now_us += 1_000_000
+    lab.register(0, incarnation_id=1)
+    assert lab.partition(P0).leader == 1
+    assert lab.partition(P0).isr == (1, 2)
+    assert [event.detail["reason"] for event in lab.events(TraceKind.BROKER_FENCED) if event.detail]
+
+
+def test_heartbeat_of_a_broker_that_has_not_read_its_registration_leaves_it_fenced() -> None:
+    """Fenced until caught up: it would lead by an image without its own topics."""
+    lab = ControllerLab(cluster_of())
+    lab.register(0)
+    lab.register(1)
+    response = lab.heartbeat(1, offset=0)
+    assert (response.is_caught_up, response.is_fenced) == (False, True)
+    response = lab.heartbeat(1, offset=1)
+    assert (response.is_caught_up, response.is_fenced) == (True, False)
+    assert [event.peer for event in lab.events(TraceKind.BROKER_UNFENCED)] == ["broker-1"]
+
+
+def test_heartbeat_that_wants_the_fence_keeps_it() -> None:
+    """A starting broker learns that it caught up before it is ready to serve."""
+    lab = ControllerLab(cluster_of())
+    lab.register(0)
+    response = lab.heartbeat(0, want_fence=True)
+    assert (response.is_caught_up, response.is_fenced) == (True, True)
+    assert len(lab.records()) == 1
+
+
+def test_heartbeat_with_another_broker_epoch_is_stale_and_changes_nothing() -> None:
+    """A former incarnation must not keep the session of the present one alive."""
+    lab = running_lab()
+    before = lab.records()
+    keep_alive(lab, 1, 2, duration_ms=8_000)
+    response = lab.heartbeat(0, epoch=lab.broker_epochs[0] + 1_000)
+    assert response.error_code is ErrorCode.STALE_BROKER_EPOCH
+    assert lab.heartbeat(7, epoch=3).error_code is ErrorCode.STALE_BROKER_EPOCH
+    assert lab.records() == before
+    lab.advance_ms(1_000)
+    assert lab.broker(0).fenced
+
+
+def test_silent_broker_is_fenced_when_its_session_ends_not_before() -> None:
+    """The session runs from the last heartbeat; the check is exact to the millisecond."""
+    lab = running_lab()
+    keep_alive(lab, 0, 1, 2, duration_ms=4_000)
+    last_heartbeat_us = lab.now_us
+    keep_alive(lab, 1, 2, duration_ms=SESSION_MS - 1)
+    assert not lab.broker(0).fenced
+    keep_alive(lab, 1, 2, duration_ms=1)
+    assert lab.broker(0).fenced
+    assert lab.now_us - last_heartbeat_us == SESSION_MS * 1_000
+    (event,) = lab.events(TraceKind.BROKER_FENCED)
+    assert event.peer == "broker-0"
+    assert event.detail == {"reason": "session ended", "silent_ms": SESSION_MS}
+
+
+def test_brokers_that_heartbeat_are_never_fenced() -> None:
+    """The fence timer fires early and is set anew; it must not take anybody with it."""
+    lab = running_lab()
+    keep_alive(lab, 0, 1, 2, duration_ms=60_000)
+    assert lab.events(TraceKind.BROKER_FENCED) == []
+
+
+def test_fencing_takes_the_broker_out_of_every_isr_and_moves_its_leaders() -> None:
+    """6.2: leaders go to the first replica in assignment order that is in ISR and alive."""
+    lab = running_lab()
+    keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
+    led, followed = lab.partition(P0), lab.partition(TopicPartition("orders", 1))
+    assert (led.leader, led.leader_epoch, led.partition_epoch) == (1, 1, 1)
+    assert led.isr == (1, 2)
+    assert (followed.leader, followed.leader_epoch, followed.partition_epoch) == (1, 0, 1)
+    assert followed.isr == (1, 2)
+    elected = [e for e in lab.events(TraceKind.LEADER_ELECTED) if e.leader_epoch == 1]
+    assert [(e.partition, e.peer) for e in elected] == [("orders-0", "broker-1")]
+    assert elected[0].detail == {"isr": [1, 2], "reason": "broker fenced"}
+    assert [e.partition for e in lab.events(TraceKind.ISR_CHANGED)] == [
+        "orders-0",
+        "orders-1",
+        "orders-2",
+    ]
+
+
+def test_fencing_is_one_batch_of_the_log() -> None:
+    """A standby must never see a fenced broker that still leads."""
+    lab = running_lab()
+    batches = len(lab.storage)
+    keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
+    assert len(lab.storage) == batches + 1
+
+
+def test_last_member_of_an_isr_stays_in_it_without_a_leader() -> None:
+    """No clean leader: the partition waits for the replica that has everything."""
+    lab = running_lab()
+    lab.advance_ms(SESSION_MS)
+    assert lab.partition(P0).leader == NO_LEADER
+    assert lab.partition(P0).isr == (2,)
+    assert lab.events(TraceKind.LEADER_ELECTED)[-1].peer == ""
+
+
+def test_unfenced_broker_leads_again_what_nobody_leads() -> None:
+    """The last ISR member returns: it is elected, in a new leader epoch."""
+    lab = running_lab()
+    lab.advance_ms(SESSION_MS)
+    epoch = lab.partition(P0).leader_epoch
+    lab.register(1, incarnation_id=1)
+    lab.heartbeat(1)
+    assert lab.partition(P0).leader == NO_LEADER
+    lab.register(2, incarnation_id=1)
+    lab.heartbeat(2)
+    assert lab.partition(P0).leader == 2
+    assert lab.partition(P0).leader_epoch == epoch + 1
+
+
+def test_unclean_election_takes_an_alive_replica_from_outside_the_isr() -> None:
+    """Only where configured: data may be lost, the ISR becomes that replica alone."""
+    config = BrokerConfig(auto_leader_rebalance_enable=False, unclean_leader_election_enable=True)
+    lab = running_lab(config=config)
+    keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
+    lab.alter_partition(P0, (1,), by=1)
+    keep_alive(lab, 2, duration_ms=SESSION_MS)
+    assert lab.partition(P0).leader == 2
+    assert lab.partition(P0).isr == (2,)
+
+
+def test_clean_election_leaves_a_partition_without_leader_instead_of_losing_data() -> None:
+    """The default: the same story as above without the setting."""
+    lab = running_lab()
+    keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
+    lab.alter_partition(P0, (1,), by=1)
+    keep_alive(lab, 2, duration_ms=SESSION_MS)
+    assert lab.partition(P0).leader == NO_LEADER
+    assert lab.partition(P0).isr == (1,)

@@ -1,0 +1,194 @@
+"""The controller as a whole: its log, who waits for it, topics, and leaders that move back."""
+
+import pytest
+
+from cluster.controller.metadata_image import MetadataImage
+from protocol.config import BrokerConfig, TopicConfig
+from protocol.errors import ErrorCode, SimulationError
+from protocol.group_messages import HeartbeatRequest
+from protocol.ids import RequestId, TopicPartition
+from protocol.log_messages import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from protocol.metadata_records import TopicRecord, decode_metadata_record
+from protocol.record_batch import Record
+from protocol.trace import TraceKind
+from tests.support.controllers import ControllerLab, cluster_of, topic
+
+P0 = TopicPartition("orders", 0)
+
+
+def answer_of(lab: ControllerLab, request_id: RequestId) -> PartitionData | None:
+    """Return what a Fetch of the metadata log was answered, None while it is parked."""
+    response = lab.replies.get(request_id)
+    if response is None:
+        return None
+    assert isinstance(response, FetchResponse)
+    return response.responses[0].partitions[0]
+
+
+def test_topics_are_created_when_the_last_broker_of_the_plan_is_unfenced() -> None:
+    """A partition begins with its whole assignment in the ISR: nobody may be missing."""
+    lab = ControllerLab(cluster_of(topic(partitions=4)))
+    lab.start_brokers(0, 1)
+    assert lab.image.topics == {}
+    lab.register(2)
+    lab.heartbeat(2)
+    partitions = lab.image.topics["orders"]
+    assert [p.replicas for p in partitions] == [(0, 1, 2), (1, 2, 0), (2, 0, 1), (0, 1, 2)]
+    assert all(p.isr == p.replicas and p.leader == p.replicas[0] for p in partitions)
+    assert all((p.leader_epoch, p.partition_epoch) == (0, 0) for p in partitions)
+    assert len(lab.events(TraceKind.LEADER_ELECTED)) == 4
+
+
+def test_topic_settings_and_assignments_of_the_plan_are_kept() -> None:
+    """Brokers learn a topic's min.insync.replicas from the metadata log."""
+    plan = topic(
+        partitions=1,
+        config=TopicConfig(min_insync_replicas=2, unclean_leader_election_enable=True),
+        assignments=((2, 0),),
+    )
+    lab = ControllerLab(cluster_of(plan))
+    lab.start_brokers(0, 1, 2)
+    assert lab.partition(P0).replicas == (2, 0)
+    assert lab.image.topic_config("orders") == plan.config
+
+
+def test_topics_are_created_once() -> None:
+    """A broker that is unfenced later must not make them again."""
+    lab = ControllerLab(cluster_of(topic()))
+    lab.start_brokers(0, 1, 2)
+    lab.advance_ms(9_000)
+    for broker_id in range(3):
+        lab.register(broker_id, incarnation_id=1)
+        lab.heartbeat(broker_id)
+    assert sum(isinstance(record, TopicRecord) for record in lab.records()) == 1
+
+
+def test_fetch_behind_the_end_is_answered_at_once() -> None:
+    """A broker that starts reads the log from its first record."""
+    lab = ControllerLab(cluster_of(topic()))
+    lab.start_brokers(0, 1, 2)
+    data = answer_of(lab, lab.fetch(0))
+    assert data is not None
+    assert sum(batch.record_count for batch in data.records) == len(lab.records())
+    assert data.high_watermark == lab.log.log_end_offset
+
+
+def test_fetch_at_the_end_waits_for_the_next_record() -> None:
+    """A delta must reach brokers when it is decided, not at their next poll."""
+    lab = ControllerLab(cluster_of())
+    request_id = lab.fetch(0)
+    assert answer_of(lab, request_id) is None
+    lab.register(0)
+    data = answer_of(lab, request_id)
+    assert data is not None
+    assert len(data.records) == 1
+    assert not any(key.startswith("fetch-") for key in lab.timers)
+
+
+def test_fetch_at_the_end_is_answered_empty_after_max_wait() -> None:
+    """A long poll ends before the broker's request timeout would."""
+    lab = ControllerLab(cluster_of())
+    request_id = lab.fetch(0, max_wait_ms=500)
+    lab.advance_ms(499)
+    assert answer_of(lab, request_id) is None
+    lab.advance_ms(1)
+    data = answer_of(lab, request_id)
+    assert data is not None
+    assert (data.error_code, data.records) == (ErrorCode.NONE, ())
+
+
+def test_fetch_beyond_the_end_is_out_of_range() -> None:
+    """A broker that knows more than this controller's log: it must not wait for ever."""
+    lab = ControllerLab(cluster_of())
+    data = answer_of(lab, lab.fetch(5, max_wait_ms=0))
+    assert data is not None
+    assert data.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_fetch_of_any_other_partition_is_unknown() -> None:
+    """A controller holds the metadata log and nothing else."""
+    lab = ControllerLab(cluster_of())
+    position = FetchPartition(partition=0, fetch_offset=0)
+    request = FetchRequest(
+        max_wait_ms=0, topics=(FetchTopic(topic="orders", partitions=(position,)),)
+    )
+    data = answer_of(lab, lab.send(request))
+    assert data is not None
+    assert data.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_api_of_another_role_is_our_own_bug() -> None:
+    """Nobody sends a group request to a controller: misuse raises."""
+    lab = ControllerLab(cluster_of())
+    with pytest.raises(SimulationError, match="HeartbeatRequest"):
+        lab.send(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"))
+
+
+def test_image_is_what_replaying_the_log_gives() -> None:
+    """The seam for a standby: nothing but the log's records changes hard state."""
+    lab = ControllerLab(cluster_of(topic()))
+    lab.start_brokers(0, 1, 2)
+    lab.alter_partition(P0, (0, 1), by=0)
+    lab.advance_ms(9_000)
+    replica = MetadataImage()
+    for record in lab.records():
+        replica.replay(record)
+    assert replica.brokers == lab.image.brokers
+    assert replica.topics == lab.image.topics
+    assert replica.end_offset == lab.image.end_offset == lab.log.log_end_offset
+
+
+def test_restarted_controller_goes_on_from_its_log_and_gives_full_sessions() -> None:
+    """It cannot know when a broker was last heard of: nobody is fenced for the controller's gap."""
+    lab = ControllerLab(cluster_of(topic()))
+    lab.start_brokers(0, 1, 2)
+    again = ControllerLab(cluster_of(topic()), lab.storage)
+    assert again.image.topics == lab.image.topics
+    again.advance_ms(8_999)
+    assert not any(broker.fenced for broker in again.image.brokers.values())
+    again.advance_ms(1)
+    assert all(broker.fenced for broker in again.image.brokers.values())
+
+
+def test_preferred_leaders_are_elected_at_the_next_check_if_enabled() -> None:
+    """leader.imbalance.check.interval.seconds after a restart, leadership moves back (6.2)."""
+    config = BrokerConfig(leader_imbalance_check_interval_seconds=20)
+    lab = ControllerLab(cluster_of(topic(), config=config))
+    lab.start_brokers(0, 1, 2)
+    for _ in range(5):
+        lab.advance_ms(2_000)
+        lab.heartbeat(1)
+        lab.heartbeat(2)
+    assert lab.partition(P0).leader == 1
+    lab.register(0, incarnation_id=1)
+    lab.heartbeat(0)
+    lab.alter_partition(P0, (1, 2, 0), by=1)
+    for _ in range(5):
+        lab.advance_ms(2_000)
+        for broker_id in range(3):
+            lab.heartbeat(broker_id)
+    assert lab.partition(P0).leader == 0
+    assert lab.partition(P0).leader_epoch == 2
+    event = lab.events(TraceKind.LEADER_ELECTED)[-1]
+    assert event.detail == {"isr": [1, 2, 0], "reason": "preferred leader"}
+
+
+def test_metadata_record_without_a_value_is_no_record() -> None:
+    """A tombstone has no meaning in the metadata log."""
+    with pytest.raises(ValueError, match="value"):
+        decode_metadata_record(Record(key=None, value=None))
+
+
+def test_change_of_an_unknown_partition_is_misuse() -> None:
+    """Replay checks what writing promised: the records fit each other."""
+    lab = ControllerLab(cluster_of(topic()))
+    lab.start_brokers(0, 1, 2)
+    lab.alter_partition(P0, (0, 1), by=0)
+    with pytest.raises(SimulationError, match="does not exist"):
+        MetadataImage().replay(lab.records()[-1])

@@ -1,0 +1,253 @@
+"""A ControllerCore with a clock and brokers that speak to it: no host, no network."""
+
+from cluster.controller.core import ControllerCore
+from cluster.controller.metadata_image import (
+    BrokerRegistration,
+    MetadataImage,
+    PartitionRegistration,
+)
+from cluster.spec import BrokerSpec, ClusterSpec, ControllerSpec, TopicSpec
+from partition_log.log import PartitionLog
+from partition_log.memory_storage import MemoryLogStorage
+from protocol.config import BrokerConfig
+from protocol.controller_messages import (
+    AlterPartitionPartitionData,
+    AlterPartitionPartitionResponse,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionTopicData,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    BrokerState,
+)
+from protocol.effects import CancelTimer, Result, SetTimer
+from protocol.envelope import API_KEYS, AnyRequest, AnyResponse, RequestEnvelope
+from protocol.ids import METADATA_PARTITION, BrokerId, RequestId, TopicPartition
+from protocol.log_messages import FetchPartition, FetchRequest, FetchTopic
+from protocol.metadata_records import MetadataRecord, decode_metadata_record
+from protocol.record_batch import decode_records
+from protocol.trace import TraceEvent, TraceKind
+
+CONTROLLER = BrokerId(100)
+NO_BALANCING = BrokerConfig(auto_leader_rebalance_enable=False)
+
+
+def cluster_of(
+    *topics: TopicSpec, brokers: int = 3, config: BrokerConfig = NO_BALANCING
+) -> ClusterSpec:
+    """Return a cluster of one controller and `brokers` brokers, from 0."""
+    return ClusterSpec(
+        controllers=(ControllerSpec(node_id=CONTROLLER),),
+        brokers=tuple(BrokerSpec(broker_id=broker_id) for broker_id in range(brokers)),
+        topics=topics,
+        broker_config=config,
+    )
+
+
+def topic(
+    name: str = "orders", partitions: int = 3, replication_factor: int = 3, **more: object
+) -> TopicSpec:
+    """Return a topic of the plan."""
+    return TopicSpec(
+        name=name,
+        partitions=partitions,
+        replication_factor=replication_factor,
+        **more,  # type: ignore[arg-type]  # the fields of TopicSpec, by name
+    )
+
+
+class ControllerLab:
+    """A controller, its log, the time, and everything it has asked for so far."""
+
+    def __init__(self, cluster: ClusterSpec, storage: MemoryLogStorage | None = None) -> None:
+        self.now_us = 0
+        self.storage = storage or MemoryLogStorage()
+        self.log = PartitionLog(METADATA_PARTITION, self.storage)
+        self.core = ControllerCore(controller_id=CONTROLLER, cluster=cluster, log=self.log)
+        self.trace: list[TraceEvent] = []
+        self.replies: dict[RequestId, AnyResponse] = {}
+        self.timers: dict[str, int] = {}
+        """When each pending timer fires."""
+        self.broker_epochs: dict[int, int] = {}
+        self._next_request_id = 0
+        self._take(self.core.start(self.now_us))
+
+    @property
+    def image(self) -> MetadataImage:
+        """What the controller believes."""
+        return self.core.image
+
+    # -- requests --
+
+    def send(self, request: AnyRequest, *, host: str = "broker-0") -> RequestId:
+        """Hand a request to the controller; its reply, if there is one by now, is in `replies`."""
+        request_id = RequestId(self._next_request_id)
+        self._next_request_id += 1
+        envelope = RequestEnvelope(
+            api_key=API_KEYS[type(request)],
+            api_version=0,
+            correlation_id=request_id,
+            client_id=host,
+            client_host=host,
+            body=request,
+        )
+        self._take(self.core.handle(request_id, envelope, self.now_us))
+        return request_id
+
+    def register(self, broker_id: int, incarnation_id: int = 0) -> BrokerRegistrationResponse:
+        """Register a broker; its epoch is remembered."""
+        response = self.replies[
+            self.send(
+                BrokerRegistrationRequest(
+                    broker_id=broker_id,
+                    incarnation_id=incarnation_id,
+                    host=f"broker-{broker_id}",
+                    port=9092,
+                )
+            )
+        ]
+        if not isinstance(response, BrokerRegistrationResponse):
+            raise TypeError(response)
+        if response.broker_epoch >= 0:
+            self.broker_epochs[broker_id] = response.broker_epoch
+        return response
+
+    def heartbeat(
+        self,
+        broker_id: int,
+        *,
+        offset: int | None = None,
+        epoch: int | None = None,
+        want_fence: bool = False,
+    ) -> BrokerHeartbeatResponse:
+        """Heartbeat of a broker that has read the whole metadata log, unless told otherwise."""
+        response = self.replies[
+            self.send(
+                BrokerHeartbeatRequest(
+                    broker_id=broker_id,
+                    broker_epoch=(
+                        self.broker_epochs.get(broker_id, -1) if epoch is None else epoch
+                    ),
+                    current_metadata_offset=(
+                        self.log.log_end_offset - 1 if offset is None else offset
+                    ),
+                    want_fence=want_fence,
+                )
+            )
+        ]
+        if not isinstance(response, BrokerHeartbeatResponse):
+            raise TypeError(response)
+        return response
+
+    def start_brokers(self, *broker_ids: int) -> None:
+        """Register brokers and unfence them."""
+        for broker_id in broker_ids:
+            self.register(broker_id)
+        for broker_id in broker_ids:
+            self.heartbeat(broker_id)
+
+    def fetch(self, offset: int, *, max_wait_ms: int = 500) -> RequestId:
+        """Fetch the metadata log from `offset`."""
+        position = FetchPartition(partition=0, fetch_offset=offset)
+        return self.send(
+            FetchRequest(
+                replica_id=0,
+                max_wait_ms=max_wait_ms,
+                topics=(FetchTopic(topic=METADATA_PARTITION.topic, partitions=(position,)),),
+            )
+        )
+
+    def alter_partition(
+        self,
+        name: TopicPartition,
+        new_isr: tuple[int, ...],
+        *,
+        by: int,
+        leader_epoch: int | None = None,
+        partition_epoch: int | None = None,
+        broker_epochs: dict[int, int] | None = None,
+    ) -> AlterPartitionPartitionResponse:
+        """Propose an ISR, with the epochs in force unless told otherwise."""
+        now = self.image.partition(name)
+        data = AlterPartitionPartitionData(
+            partition_index=name.partition,
+            leader_epoch=(
+                leader_epoch if leader_epoch is not None else now.leader_epoch if now else 0
+            ),
+            partition_epoch=(
+                partition_epoch
+                if partition_epoch is not None
+                else now.partition_epoch
+                if now
+                else 0
+            ),
+            new_isr_with_epochs=tuple(
+                BrokerState(member, (broker_epochs or {}).get(member, -1)) for member in new_isr
+            ),
+        )
+        response = self.replies[
+            self.send(
+                AlterPartitionRequest(
+                    broker_id=by,
+                    broker_epoch=self.broker_epochs[by],
+                    topics=(AlterPartitionTopicData(topic_name=name.topic, partitions=(data,)),),
+                )
+            )
+        ]
+        if not isinstance(response, AlterPartitionResponse):
+            raise TypeError(response)
+        return response.topics[0].partitions[0]
+
+    # -- time --
+
+    def advance_ms(self, duration_ms: int) -> None:
+        """Let time pass; timers fire when they are due."""
+        end_us = self.now_us + duration_ms * 1_000
+        while True:
+            due = min(self.timers.items(), key=lambda item: item[1], default=None)
+            if due is None or due[1] > end_us:
+                break
+            del self.timers[due[0]]
+            self.now_us = due[1]
+            self._take(self.core.timer_fired(due[0], self.now_us))
+        self.now_us = end_us
+
+    # -- what happened --
+
+    def partition(self, name: TopicPartition) -> PartitionRegistration:
+        """Return what is registered of a partition that exists."""
+        found = self.image.partition(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def broker(self, broker_id: int) -> BrokerRegistration:
+        """Return what is registered of a broker."""
+        return self.image.brokers[BrokerId(broker_id)]
+
+    def events(self, kind: TraceKind) -> list[TraceEvent]:
+        """Return the events of one kind, in order."""
+        return [event for event in self.trace if event.kind is kind]
+
+    def records(self) -> list[MetadataRecord]:
+        """Return every record of the metadata log."""
+        return [
+            decode_metadata_record(record)
+            for index in range(len(self.storage))
+            for record in decode_records(self.storage.batch(index).records)
+        ]
+
+    def _take(self, result: Result) -> None:
+        self.trace.extend(result.trace)
+        for timer in result.timers:
+            match timer:
+                case SetTimer(key=key, delay_us=delay_us):
+                    self.timers[key] = self.now_us + delay_us
+                case CancelTimer(key=key):
+                    self.timers.pop(key, None)
+        for reply in result.replies:
+            if reply.request_id in self.replies:
+                raise AssertionError(f"request {reply.request_id} was answered twice")
+            self.replies[reply.request_id] = reply.response
