@@ -5,8 +5,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from pipeline.figures import RunSummary
 from pipeline.java import JavaProblem, find_java
-from pipeline.summary import RunSummary
 from pipeline.tables import analyze
 
 

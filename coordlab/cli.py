@@ -1,21 +1,18 @@
 """The commands: arguments in, exit code out. What they do stands in modules of their own."""
 
-import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import click
 import msgspec
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from chaos.experiment import microseconds
 from chaos.loader import list_experiments, load_experiment
-from chaos.problems import ExperimentError, near_miss, one_of
+from chaos.problems import ExperimentError, Problem, near_miss, one_of
 from chaos.run_directory import DEFAULT_ROOT, NotARun, PastRun, list_runs, open_run
 from chaos.verdict import (
     EXIT_BAD_ARGUMENTS,
@@ -34,37 +31,69 @@ EXIT_CODES_HELP = (
     "Exit codes: 0 pass, 1 a promise was violated, 2 unknown (the run proves nothing), "
     "130 interrupted, 254 bad arguments or experiment file, 255 internal error."
 )
-app = typer.Typer(
-    name="coordlab",
-    help="A chaos lab for Kafka-style group coordination. Break a cluster on purpose and see, phase "
-    "by phase, what its consumer groups lived through.",
-    epilog=EXIT_CODES_HELP,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+HELP_WIDTH = 100
 
-RunsRoot = Annotated[Path, typer.Option("--runs", help="Folder of the run directories.")]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--var",
-        metavar="KEY=VALUE",
-        help="Change one value of the file: a dotted path into it, e.g. `run.after_faults=5s`.",
-    ),
-]
-Master = Annotated[
-    str | None,
-    typer.Option(help="Spark master, e.g. `spark://host:7077`; default: Spark on this machine."),
-]
+
+class Duration(click.ParamType[int]):
+    """A length of time as people write it (`90s`, `5m`); its value is in microseconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Return the microseconds of `value`."""
+        if isinstance(value, int):
+            return value
+        try:
+            return microseconds(str(value))
+        except ValueError:
+            self.fail(f"expected a duration such as `90s` or `5m`, got `{value}`", param, ctx)
+
+
+class OneOf(click.ParamType[str]):
+    """One of a few words; another word gets the one that was probably meant."""
+
+    name = "word"
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = tuple(words)
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        """Return `value` if it is one of the words."""
+        word = str(value)
+        if word in self.words:
+            return word
+        near = near_miss(word, self.words)
+        hint = "" if near is None else f"; did you mean `{near}`?"
+        self.fail(f"expected {one_of(self.words)}, got `{word}`{hint}", param, ctx)
+
+
+runs_option = click.option(
+    "--runs",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=DEFAULT_ROOT,
+    show_default=True,
+    help="Folder of the run directories.",
+)
+var_option = click.option(
+    "--var",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Change one value of the file: a dotted path into it, e.g. `run.after_faults=5s`.",
+)
+master_option = click.option(
+    "--master", help="Spark master, e.g. `spark://host:7077`; default: Spark on this machine."
+)
 
 
 def run_cli(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; every error ends here, told once."""
     errors = Console(stderr=True)
     try:
-        code = app(list(arguments), standalone_mode=False, prog_name="python -m coordlab")
+        code = app.main(list(arguments), prog_name="python -m coordlab", standalone_mode=False)
     except ExperimentError as error:
         for problem in error.problems:
             errors.print(escape(str(problem)), highlight=False, soft_wrap=True)
@@ -72,11 +101,8 @@ def run_cli(arguments: Sequence[str]) -> int:
     except NotARun as error:
         errors.print(escape(str(error)), highlight=False, soft_wrap=True)
         return EXIT_BAD_ARGUMENTS
-    except click.exceptions.NoArgsIsHelpError as error:
-        errors.print(escape(error.format_message()), highlight=False)
-        return EXIT_BAD_ARGUMENTS
     except click.ClickException as error:
-        error.show(file=sys.stderr)
+        error.show()
         return EXIT_BAD_ARGUMENTS
     except (click.Abort, KeyboardInterrupt):
         errors.print("interrupted")
@@ -91,41 +117,86 @@ def run_cli(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else EXIT_PASS
 
 
+@click.group(
+    epilog=EXIT_CODES_HELP,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": HELP_WIDTH},
+)
+@click.version_option(package_name="coordlab")
+def app() -> None:
+    """Break a Kafka-style cluster on purpose and see what its consumer groups lived through.
+
+    A chaos lab for group coordination: an experiment file goes in, a cluster runs on Ray or in
+    virtual time, faults hit it, and every phase of the failover is measured.
+    """
+
+
 @app.command("run", epilog=EXIT_CODES_HELP)
+@click.argument("experiment")
+@click.option(
+    "--runtime",
+    type=OneOf(RUNTIMES),
+    default="ray",
+    show_default=True,
+    metavar="|".join(RUNTIMES),
+    help="Real processes on Ray, or virtual time in this process.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seed of every random choice.",
+)
+@var_option
+@runs_option
+@click.option(
+    "--ray-address",
+    default="local",
+    show_default=True,
+    help="A running Ray cluster, e.g. `host:6379`; `local` starts one here.",
+)
+@click.option(
+    "--time-limit", type=Duration(), help="End the run after this time of its clock, e.g. `5m`."
+)
+@click.option(
+    "--trace/--no-trace",
+    default=True,
+    show_default=True,
+    help="Write every message into the trace, or events only.",
+)
+@click.option(
+    "--analyze/--no-analyze",
+    default=True,
+    show_default=True,
+    help="Analyse the run with Spark when it ends.",
+)
+@master_option
+@click.option("--json", is_flag=True, help="Print one JSON document instead; no live view.")
 def run_command(
-    experiment: Annotated[str, typer.Argument(help="Name of an experiment, or its file.")],
-    runtime: Annotated[
-        str, typer.Option(help=f"Where the cluster runs: {', '.join(RUNTIMES)}.")
-    ] = ("ray"),
-    seed: Annotated[int, typer.Option(help="Seed of every random choice.", min=0)] = 0,
-    var: Overrides = None,
-    runs: RunsRoot = DEFAULT_ROOT,
-    ray_address: Annotated[
-        str, typer.Option(help="A running Ray cluster, e.g. `host:6379`; `local` starts one here.")
-    ] = "local",
-    time_limit: Annotated[
-        str | None, typer.Option(help="End the run after this time of its clock, e.g. `5m`.")
-    ] = None,
-    trace: Annotated[
-        bool, typer.Option(help="Write every message into the trace, not only events.")
-    ] = True,
-    analyze: Annotated[bool, typer.Option(help="Analyse the run with Spark when it ends.")] = True,
-    master: Master = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document instead; no live view.")
-    ] = False,
+    experiment: str,
+    runtime: str,
+    seed: int,
+    var: tuple[str, ...],
+    runs: Path,
+    ray_address: str,
+    time_limit: int | None,
+    trace: bool,
+    analyze: bool,
+    master: str | None,
+    json: bool,
 ) -> int:
-    """Run an experiment: start its cluster, break it by the plan, heal it, check its promises."""
-    if runtime not in RUNTIMES:
-        raise _bad("--runtime", one_of(RUNTIMES), runtime, near_miss(runtime, RUNTIMES))
+    """Run an experiment: start its cluster, break it by the plan, heal it, check its promises.
+
+    EXPERIMENT is a name that `list` shows, or a file.
+    """
     options = RunOptions(
         experiment=experiment,
         runtime=runtime,
         seed=seed,
-        overrides=tuple(var or ()),
+        overrides=var,
         runs=runs,
         ray_address=ray_address,
-        time_limit_us=None if time_limit is None else _duration("--time-limit", time_limit),
+        time_limit_us=time_limit,
         trace=trace,
         analyze=analyze,
         master=master,
@@ -135,15 +206,14 @@ def run_command(
 
 
 @app.command("analyze")
-def analyze_command(
-    run_directories: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="[RUN]...", help="Run directories; default: the latest run."),
-    ] = None,
-    runs: RunsRoot = DEFAULT_ROOT,
-    master: Master = None,
-) -> int:
-    """Compute the tables of finished or interrupted runs with Spark, and print their phases."""
+@click.argument("run_directories", metavar="[RUN]...", nargs=-1, type=click.Path(path_type=Path))
+@runs_option
+@master_option
+def analyze_command(run_directories: tuple[Path, ...], runs: Path, master: str | None) -> int:
+    """Compute the tables of finished or interrupted runs with Spark, and print their phases.
+
+    RUN is a run directory; without one, the latest run is analysed.
+    """
     console = Console()
     past = [open_run(path) for path in run_directories] if run_directories else [_latest(runs)]
     notice = java_notice(past[0].path)
@@ -158,7 +228,8 @@ def analyze_command(
 
 
 @app.command("list")
-def list_command(runs: RunsRoot = DEFAULT_ROOT) -> int:
+@runs_option
+def list_command(runs: Path) -> int:
     """List the experiments that can be run by name, and past runs with their verdicts."""
     console = Console()
     table = Table(box=None, pad_edge=False, title="experiments", title_justify="left")
@@ -179,16 +250,15 @@ def list_command(runs: RunsRoot = DEFAULT_ROOT) -> int:
 
 
 @app.command("validate")
-def validate_command(
-    experiments: Annotated[list[str], typer.Argument(help="Names of experiments, or their files.")],
-    var: Overrides = None,
-) -> int:
+@click.argument("experiments", metavar="EXPERIMENT...", nargs=-1, required=True)
+@var_option
+def validate_command(experiments: tuple[str, ...], var: tuple[str, ...]) -> int:
     """Check experiment files without starting anything; tell what is wrong, and what is unwise."""
     console = Console()
-    problems = []
+    problems: list[Problem] = []
     for name in experiments:
         try:
-            loaded = load_experiment(name, tuple(var or ()))
+            loaded = load_experiment(name, var)
         except ExperimentError as error:
             problems += error.problems
             continue
@@ -207,17 +277,16 @@ def validate_command(
 
 
 @app.command("doctor")
-def doctor_command(
-    only: Annotated[
-        list[str] | None,
-        typer.Option("--only", metavar="CHECK", help=f"Only these: {', '.join(CHECKS)}."),
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> int:
+@click.option(
+    "--only",
+    type=OneOf(tuple(CHECKS)),
+    multiple=True,
+    metavar="CHECK",
+    help=f"Only these checks: {', '.join(CHECKS)}.",
+)
+@click.option("--json", is_flag=True, help="Print JSON.")
+def doctor_command(only: tuple[str, ...], json: bool) -> int:
     """Say what this machine lacks for runs and analyses, and how to get it."""
-    for name in only or ():
-        if name not in CHECKS:
-            raise _bad("--only", one_of(CHECKS), name, near_miss(name, CHECKS))
     checks = tuple(CHECKS[name]() for name in only or CHECKS)
     console = Console()
     if json:
@@ -253,15 +322,3 @@ def _runs_table(past: Sequence[PastRun]) -> Table:
             "-" if results is None else str(results.verdict),
         )
     return table
-
-
-def _duration(option: str, text: str) -> int:
-    try:
-        return microseconds(text)
-    except ValueError as error:
-        raise _bad(option, "a duration such as `90s` or `5m`", text, None) from error
-
-
-def _bad(option: str, expected: str, found: str, near: str | None) -> click.BadParameter:
-    hint = "" if near is None else f"; did you mean `{near}`?"
-    return click.BadParameter(f"expected {expected}, got `{found}`{hint}", param_hint=option)

@@ -19,7 +19,7 @@ MIN_PYTHON = (3, 11)
 MIN_MEMORY_BYTES = 4 * 1024**3
 MIN_DISK_BYTES = 2 * 1024**3
 MIN_OPEN_FILES = 1024
-REQUIRED_DISTRIBUTIONS = ("ray", "pyspark", "pyarrow", "msgspec", "tenacity", "rich", "typer")
+REQUIRED_DISTRIBUTIONS = ("ray", "pyspark", "pyarrow", "msgspec", "tenacity", "rich", "click")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

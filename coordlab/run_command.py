@@ -28,7 +28,7 @@ from cluster.trace_parquet import ParquetTraceWriter
 from coordlab.analysis import analyze_runs, java_notice
 from coordlab.live import LiveView
 from coordlab.summary_view import print_summary
-from pipeline.summary import RunSummary
+from pipeline.figures import RunSummary
 
 RUNTIMES = ("ray", "virtual")
 EVENTS_FILE = "part-00000.parquet"

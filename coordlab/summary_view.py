@@ -12,7 +12,7 @@ from chaos.journal import JournalEntry
 from chaos.manifest import Manifest
 from chaos.verdict import Results, RunOutcome, Verdict
 from coordlab.live import seconds
-from pipeline.summary import FaultSummary, RunSummary
+from pipeline.figures import Chain, FaultSummary, RunSummary
 
 _VERDICT_STYLES = {
     Verdict.PASS: "bold green",
@@ -27,7 +27,7 @@ _CHECK_STYLES = {
 }
 _MAX_STORY_LINES = 12
 _MAX_LISTED = 8
-HEADINGS = {
+HEADINGS: dict[Chain, str] = {
     "broker": "broker chain, per offsets partition",
     "client": "client chain, per member",
     "gap": "what was felt",
@@ -82,7 +82,7 @@ def _outcome_line(fault: FaultSummary) -> Text:
     return line
 
 
-def _phase_table(fault: FaultSummary, chain: str) -> Group:
+def _phase_table(fault: FaultSummary, chain: Chain) -> Group:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("")
     for heading in ("n", "none", "p50", "p90", "p99", "max"):
