@@ -36,7 +36,7 @@ def test_register_gives_the_offset_of_the_record_as_broker_epoch() -> None:
     records = lab.records()
     assert isinstance(records[1], RegisterBrokerRecord)
     assert records[1].broker_epoch == 1
-    assert lab.image.brokers[1].fenced
+    assert lab.broker(1).fenced
 
 
 def test_register_again_by_the_same_incarnation_is_idempotent() -> None:
