@@ -42,7 +42,7 @@ _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_00
 Duration = Annotated[
     str,
     Meta(
-        pattern=r"^\d{1,9}(us|ms|s|m|h)$",
+        pattern=r"^\d{1,9}(us|ms|s|m|h)(?!\n)$",
         description="a whole number and its unit: us, ms, s, m or h",
         examples=["5s", "250ms"],
     ),
@@ -51,7 +51,7 @@ Duration = Annotated[
 Name = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*(?!\n)$",
         max_length=100,
         description="letters, digits, `-` and `_`: it becomes the name of a folder",
     ),
@@ -59,7 +59,7 @@ Name = Annotated[
 KafkaName = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z0-9._-]+$",
+        pattern=r"^[A-Za-z0-9._-]+(?!\n)$",
         min_length=1,
         max_length=249,
         description="letters, digits, `.`, `_` and `-`, as Kafka's topics have them",

@@ -1,0 +1,400 @@
+"""Experiment files: what is wrong is said with file, line, path, expectation and near miss."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from chaos.loader import find_experiment, list_experiments, load_experiment
+from chaos.problems import ExperimentError, Problem
+
+VALID = """\
+version: 1
+name: small
+question: What happens?
+expect: Nothing much.
+cluster:
+  brokers: 3
+  config:
+    offsets.topic.num.partitions: 2
+    min.insync.replicas: 2
+topics:
+  orders:
+    partitions: 2
+    replication.factor: 3
+groups:
+  readers:
+    members: 2
+    topics: [orders]
+    commit_interval_ms: 200
+    config:
+      session.timeout.ms: 45000
+      enable.auto.commit: false
+producers:
+  - topic: orders
+    records_per_second: 10
+faults:
+  - at: 5s
+    fault: crash
+    target: coordinator-of(readers)
+    duration: 25s
+"""
+
+Write = Callable[[str], str]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Write a file into an empty working directory and return its name."""
+    monkeypatch.chdir(tmp_path)
+
+    def write_file(content: str) -> str:
+        (tmp_path / "small.yaml").write_text(content)
+        return "small.yaml"
+
+    return write_file
+
+
+def problems(file: str, *overrides: str) -> tuple[Problem, ...]:
+    with pytest.raises(ExperimentError) as caught:
+        load_experiment(file, overrides)
+    return caught.value.problems
+
+
+def only_problem(file: str, *overrides: str) -> Problem:
+    (problem,) = problems(file, *overrides)
+    return problem
+
+
+def test_valid_file_is_read_under_kafkas_names_without_warning(write: Write) -> None:
+    """The structs hold what the file says, and Kafka's defaults for the rest."""
+    loaded = load_experiment(write(VALID))
+
+    group = loaded.experiment.groups["readers"]
+    assert loaded.warnings == ()
+    assert group.config.session_timeout_ms == 45_000
+    assert group.config.heartbeat_interval_ms == 3_000
+    assert loaded.experiment.cluster.config.offsets_topic_num_partitions == 2
+
+
+def test_misspelt_key_names_line_path_and_near_miss(write: Write) -> None:
+    """The first mistake everybody makes."""
+    problem = only_problem(write(VALID.replace("session.timeout.ms", "session.timout.ms")))
+
+    assert str(problem) == (
+        "small.yaml:20: groups.readers.config.session.timout.ms: unknown key; "
+        "did you mean `session.timeout.ms`?"
+    )
+
+
+def test_underscores_in_a_kafka_name_are_a_near_miss(write: Write) -> None:
+    """Python's habit, not Kafka's."""
+    problem = only_problem(write(VALID.replace("session.timeout.ms", "session_timeout_ms")))
+
+    assert problem.near_miss == "session.timeout.ms"
+
+
+def test_missing_key_is_named_with_what_it_should_hold(write: Write) -> None:
+    """A topic without partitions; the line is that of the mapping that lacks it."""
+    problem = only_problem(write(VALID.replace("    partitions: 2\n    repl", "    repl")))
+
+    assert problem.path == "topics.orders.partitions"
+    assert problem.message == "is missing"
+    assert problem.expected == "a whole number >= 1"
+
+
+def test_misspelt_required_key_is_one_problem_not_two(write: Write) -> None:
+    """It is not missing: it is there, misspelt."""
+    problem = only_problem(write(VALID.replace("    members: 2", "    member: 2")))
+
+    assert (problem.path, problem.near_miss) == ("groups.readers.member", "members")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "path", "expected", "found"),
+    [
+        ("brokers: 3", "brokers: three", "cluster.brokers", "a whole number >= 1", "`three`"),
+        ("brokers: 3", "brokers: 0", "cluster.brokers", "a whole number >= 1", "0 (int)"),
+        ("commit: false", "commit: 2", "readers.config.enable.auto.commit", "true or fal", "2"),
+        ("at: 5s", "at: 5", "faults[0].at", "such as `5s` or `250ms`", "5 (int)"),
+        ("at: 5s", "at: 5 seconds", "faults[0].at", "us, ms, s, m or h", "`5 seconds`"),
+        ("at: 5s", "at: \"5s\\n\"", "faults[0].at", "us, ms, s, m or h", "`5s"),
+        ("[orders]", "orders", "groups.readers.topics", "a list", "`orders`"),
+        ("[orders]", "[]", "groups.readers.topics", "a list of at least 1", "a list"),
+        ("[orders]", "[2026-01-01]", "readers.topics[0]", "text", "2026-01-01 (date)"),
+        ("name: small", "name: a:b", "name", "letters, digits", "`a:b`"),
+        ("version: 1", "version: 2", "version", "<= 1", "2 (int)"),
+    ],
+)
+def test_value_that_does_not_fit_says_what_was_expected_and_what_came(
+    write: Write, before: str, after: str, path: str, expected: str, found: str
+) -> None:
+    """Types, bounds, lists, names and durations."""
+    problem = only_problem(write(VALID.replace(before, after)))
+
+    assert problem.path.endswith(path)
+    assert expected in (problem.expected or "")
+    assert found in (problem.found or "")
+    assert problem.line is not None
+
+
+def test_duration_without_unit_is_a_near_miss_in_seconds(write: Write) -> None:
+    """A bare number could be anything: one form only."""
+    assert only_problem(write(VALID.replace("at: 5s", "at: 5"))).near_miss == "5s"
+
+
+def test_choice_that_is_misspelt_has_a_near_miss(write: Write) -> None:
+    """Kafka's word lists."""
+    changed = VALID.replace("enable.auto.commit: false", "auto.offset.reset: earlyest")
+    problem = problems(write(changed))[0]
+
+    assert problem.expected == "one of `latest`, `earliest`, `none`"
+    assert problem.near_miss == "earliest"
+
+
+def test_several_problems_are_reported_together_in_the_files_order(write: Write) -> None:
+    """Nobody wants to mend a file one error at a time."""
+    changed = VALID.replace("brokers: 3", "brokers: x").replace("at: 5s", "att: 5s")
+    found = problems(write(changed.replace("records_per_second: 10", "records_per_second: 0")))
+
+    assert [problem.path for problem in found] == [
+        "cluster.brokers",
+        "producers[0].records_per_second",
+        "faults[0].att",
+    ]
+    assert [problem.line for problem in found] == [6, 24, 26]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "path", "message", "near_miss"),
+    [
+        ("fault: crash", "fault: crush", "faults[0].fault", "unknown fault `crush`", "crash"),
+        (
+            "coordinator-of(readers)",
+            "cordinator-of(readers)",
+            "faults[0].target",
+            "unknown target `cordinator-of`",
+            "coordinator-of(readers)",
+        ),
+        (
+            "coordinator-of(readers)",
+            "coordinator-of(reader)",
+            "faults[0].target",
+            "no group `reader` is defined",
+            "coordinator-of(readers)",
+        ),
+        ("coordinator-of(readers)", "broker(3)", "faults[0].target", "no broker `3`", None),
+        ("coordinator-of(readers)", "broker(x", "faults[0].target", "is no target", None),
+        (
+            "topics: [orders]",
+            "topics: [oders]",
+            "groups.readers.topics[0]",
+            "unknown topic `oders`",
+            "orders",
+        ),
+        ("topic: orders", "topic: order", "producers[0].topic", "unknown topic", "orders"),
+        (
+            "replication.factor: 3",
+            "replication.factor: 4",
+            "topics.orders.replication.factor",
+            "more replicas than brokers",
+            None,
+        ),
+        (
+            "replication.factor: 3",
+            "replication.factor: 1",
+            "topics.orders.config.min.insync.replicas",
+            "no write with acks=all could ever succeed",
+            None,
+        ),
+        (
+            "session.timeout.ms: 45000",
+            "heartbeat.interval.ms: 45000",
+            "groups.readers.config.heartbeat.interval.ms",
+            "refuses to start",
+            None,
+        ),
+        (
+            "session.timeout.ms: 45000",
+            "session.timeout.ms: 5000",
+            "groups.readers.config.session.timeout.ms",
+            "INVALID_SESSION_TIMEOUT",
+            None,
+        ),
+        (
+            "session.timeout.ms: 45000",
+            "group.instance.id: one",
+            "groups.readers.config.group.instance.id",
+            "fence each other",
+            None,
+        ),
+        ("duration: 25s", "duration: 25h", "faults[0].duration", "is not allowed", None),
+        (
+            "duration: 25s",
+            "args: {delay: 3}",
+            "faults[0].args.delay",
+            "unknown field",
+            None,
+        ),
+    ],
+)
+def test_parts_that_do_not_fit_each_other_are_errors(
+    write: Write, before: str, after: str, path: str, message: str, near_miss: str | None
+) -> None:
+    """What no shape can tell, with the line of the nearest thing that stands in the file."""
+    problem = only_problem(write(VALID.replace(before, after)))
+
+    assert problem.path == path
+    assert message in problem.message
+    assert problem.near_miss == near_miss
+    assert problem.line is not None
+
+
+def test_unknown_check_is_an_error(write: Write) -> None:
+    """A check that is never made must not look like one that passed."""
+    problem = only_problem(write(VALID + "checks: [fencing, durable-commits]\n"))
+
+    assert (problem.path, problem.near_miss) == ("checks[1]", "durable_commits")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "path"),
+    [
+        (
+            "session.timeout.ms: 45000",
+            "session.timeout.ms: 6000",
+            "groups.readers.config.heartbeat.interval.ms",
+        ),
+        ("      enable.auto.commit: false\n", "", "groups.readers.config.enable.auto.commit"),
+        ("duration: 25s", "duration: 2s", "faults[0].duration"),
+        ("members: 2", "members: 0", "groups.readers.members"),
+    ],
+)
+def test_unwise_settings_are_warnings(write: Write, before: str, after: str, path: str) -> None:
+    """Kafka would take them: so do we, and say so."""
+    (warning,) = load_experiment(write(VALID.replace(before, after))).warnings
+
+    assert warning.path == path
+    assert warning.line is not None
+
+
+def test_key_that_stands_twice_is_an_error(write: Write) -> None:
+    """YAML readers take the last one, silently."""
+    problem = only_problem(write(VALID.replace("  brokers: 3\n", "  brokers: 3\n  brokers: 5\n")))
+
+    assert problem.path == "cluster.brokers"
+    assert "a second time (first in line 6)" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "the file is empty"),
+        ("- a\n- b\n", "must be a mapping"),
+        ("a: [1, 2\nb: 3\n", "not valid YAML"),
+        ("a: &a [*a]\n", "contains itself"),
+        ("? [1, 2]\n: 3\n", "a key must be a plain word"),
+    ],
+)
+def test_file_that_is_no_experiment_at_all_says_so(
+    write: Write, content: str, message: str
+) -> None:
+    """Never a traceback."""
+    assert message in problems(write(content))[0].message
+
+
+def test_override_changes_a_place_whose_names_hold_dots(write: Write) -> None:
+    """`--var` takes the path as the file has it."""
+    loaded = load_experiment(
+        write(VALID),
+        [
+            "groups.readers.config.session.timeout.ms=10000",
+            "cluster.brokers=5",
+            "faults[0].duration=30s",
+            "groups.readers.config.auto.offset.reset=earliest",
+        ],
+    )
+
+    experiment = loaded.experiment
+    assert experiment.groups["readers"].config.session_timeout_ms == 10_000
+    assert experiment.groups["readers"].config.auto_offset_reset == "earliest"
+    assert experiment.cluster.brokers == 5
+    assert experiment.faults[0].duration == "30s"
+
+
+def test_override_into_a_section_that_the_file_does_not_have(write: Write) -> None:
+    """Defaults need not be spelled out to be changed."""
+    loaded = load_experiment(write(VALID), ["run.liveness_timeout=5s"])
+
+    assert loaded.experiment.run.liveness_timeout == "5s"
+
+
+@pytest.mark.parametrize(
+    ("override", "path", "near_miss"),
+    [
+        ("cluster.broker=5", "cluster.broker", "brokers"),
+        ("groups.reader.members=3", "groups.reader.members", "readers"),
+        (
+            "groups.readers.config.session.timout.ms=1",
+            "groups.readers.config.session.timout.ms",
+            "session.timeout.ms",
+        ),
+        ("faults[3].at=1s", "faults.3.at", None),
+        ("cluster.brokers.x=1", "cluster.brokers.x", None),
+        ("cluster.brokers", "cluster.brokers", None),
+        ("=3", "=3", None),
+    ],
+)
+def test_override_that_leads_nowhere_is_an_error(
+    write: Write, override: str, path: str, near_miss: str | None
+) -> None:
+    """The same errors as in the file, said of `--var`."""
+    problem = only_problem(write(VALID), override)
+
+    assert problem.file == "--var"
+    assert problem.path == path
+    assert problem.near_miss == near_miss
+
+
+def test_override_with_a_wrong_value_is_blamed_not_the_file(write: Write) -> None:
+    """No line of the file is at fault."""
+    shape = only_problem(write(VALID), "cluster.brokers=many")
+    sense = only_problem(write(VALID), "topics.orders.replication.factor=7")
+
+    assert str(shape).startswith("--var: cluster.brokers: is not allowed; expected a whole number")
+    assert str(sense).startswith("--var: topics.orders.replication.factor: more replicas")
+
+
+def test_unknown_name_suggests_the_one_that_was_meant() -> None:
+    """`run coordinater_crash`."""
+    problem = only_problem("coordinater_crash")
+
+    assert problem.near_miss == "coordinator_crash"
+
+
+def test_unknown_file_suggests_its_neighbour(write: Write) -> None:
+    """A path is never looked up as a name."""
+    write(VALID)
+
+    assert only_problem("smal.yaml").near_miss == "small.yaml"
+
+
+def test_own_experiments_folder_comes_first(write: Write, tmp_path: Path) -> None:
+    """A user's file of the same name wins over the one that was installed."""
+    write(VALID)
+    own = tmp_path / "experiments" / "coordinator_crash.yaml"
+    own.parent.mkdir()
+    own.write_text(VALID)
+
+    assert find_experiment("coordinator_crash") == own
+
+
+def test_every_experiment_that_comes_along_is_valid_and_without_warning() -> None:
+    """They are read as examples."""
+    listed = list_experiments()
+
+    assert "coordinator_crash" in [experiment.name for experiment in listed]
+    for experiment in listed:
+        assert experiment.problem is None
+        assert experiment.question
+        assert load_experiment(str(experiment.path)).warnings == ()

@@ -1,0 +1,62 @@
+"""Verdicts and exit codes: what counts more than what."""
+
+import pytest
+
+from chaos.checkers.base import CheckOutcome, CheckReport
+from chaos.journal import FaultOutcome, JournalEntry
+from chaos.verdict import RunOutcome, Verdict, exit_code, judge
+
+
+def report(outcome: CheckOutcome, note: str = "") -> CheckReport:
+    return CheckReport(check="fencing", outcome=outcome, note=note)
+
+
+def fault(outcome: FaultOutcome) -> JournalEntry:
+    return JournalEntry(
+        fault_id="crash-0",
+        fault="crash",
+        target="broker(0)",
+        duration_us=None,
+        outcome=outcome,
+        error="broker 0 is not alive",
+    )
+
+
+@pytest.mark.parametrize(
+    ("checks", "outcome", "unknown", "verdict"),
+    [
+        (CheckOutcome.PASS, FaultOutcome.HIT, (), Verdict.PASS),
+        (CheckOutcome.NOTHING_SEEN, FaultOutcome.HIT, (), Verdict.PASS),
+        (CheckOutcome.VIOLATED, FaultOutcome.HIT, (), Verdict.VIOLATED),
+        (CheckOutcome.PASS, FaultOutcome.MISSED, (), Verdict.UNKNOWN),
+        (CheckOutcome.PASS, FaultOutcome.PLANNED, (), Verdict.UNKNOWN),
+        (CheckOutcome.INCONCLUSIVE, FaultOutcome.HIT, (), Verdict.UNKNOWN),
+        (CheckOutcome.PASS, FaultOutcome.HIT, ("no steady state",), Verdict.UNKNOWN),
+        (CheckOutcome.VIOLATED, FaultOutcome.MISSED, ("time limit",), Verdict.VIOLATED),
+    ],
+)
+def test_verdict_of_checks_faults_and_reasons(
+    checks: CheckOutcome, outcome: FaultOutcome, unknown: tuple[str, ...], verdict: Verdict
+) -> None:
+    """A violation is proven whatever else happened; a doubt otherwise makes it unknown."""
+    given, reasons = judge(
+        reports=(report(checks, "why"),), entries=(fault(outcome),), unknown_because=unknown
+    )
+
+    assert given is verdict
+    assert bool(reasons) == (verdict is Verdict.UNKNOWN or bool(unknown))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verdict", "code"),
+    [
+        (RunOutcome.COMPLETED, Verdict.PASS, 0),
+        (RunOutcome.COMPLETED, Verdict.VIOLATED, 1),
+        (RunOutcome.COMPLETED, Verdict.UNKNOWN, 2),
+        (RunOutcome.INTERRUPTED, Verdict.VIOLATED, 130),
+        (RunOutcome.INTERNAL_ERROR, Verdict.VIOLATED, 255),
+    ],
+)
+def test_exit_code_of_every_ending(outcome: RunOutcome, verdict: Verdict, code: int) -> None:
+    """DESIGN section 10: a failed tool and an interrupted run never speak of Kafka."""
+    assert exit_code(outcome, verdict) == code

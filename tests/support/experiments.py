@@ -1,0 +1,44 @@
+"""Small experiments for tests, built as their files would be read."""
+
+from typing import Any
+
+import msgspec
+
+from chaos.experiment import Experiment
+
+
+def experiment(**changes: object) -> Experiment:
+    """Return a valid experiment: two consumers of `orders` in group `readers`, one crash.
+
+    Shape: `changes` replace whole top-level keys of the file.
+    """
+    content: dict[str, Any] = {
+        "version": 1,
+        "name": "small",
+        "question": "What happens?",
+        "expect": "Nothing much.",
+        "cluster": {
+            "brokers": 3,
+            "config": {"offsets.topic.num.partitions": 2, "min.insync.replicas": 2},
+        },
+        "topics": {"orders": {"partitions": 2, "replication.factor": 3}},
+        "groups": {
+            "readers": {
+                "members": 2,
+                "topics": ["orders"],
+                "commit_interval_ms": 200,
+                "config": {"enable.auto.commit": False},
+            }
+        },
+        "faults": [
+            {
+                "at": "5s",
+                "fault": "crash",
+                "target": "coordinator-of(readers)",
+                "duration": "25s",
+            }
+        ],
+        "run": {"after_faults": "10s"},
+    }
+    content.update(changes)
+    return msgspec.convert(content, Experiment)
