@@ -8,7 +8,7 @@ Owns the shapes and their MessagePack form. Offsets, epochs and CRCs are given b
 import msgspec
 
 
-class Record(msgspec.Struct, frozen=True, array_like=True):
+class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One record. `value` None is a tombstone; `timestamp_ms` is CreateTime since the epoch."""
 
     key: bytes | None
