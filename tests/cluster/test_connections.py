@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.connections import ClientConnection
+from cluster.client_connection import ClientConnection
 from cluster.frames import CloseFrame, OpenFrame, ResponseFrame
 from cluster.host import Connection, Disconnected, RequestTimedOut
 from cluster.virtual.host import VirtualHost
