@@ -1,0 +1,115 @@
+"""What an agent does on its machine: signals to real processes, and the files that they left.
+
+Pure operating system, testable without Ray. A process is named by its pid and its start time, so
+that a number that the system gave to somebody else meanwhile is never hit.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+READ_CHUNK_BYTES = 4 * 1024 * 1024
+"""Files travel from other machines in pieces of this size."""
+COLLECTED = ("trace", "logs")
+"""The folders below a machine's directory that a run collects."""
+_POLL_S = 0.002
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessRef:
+    """A process of this boot. `start_ticks` is its start time in the kernel's clock ticks."""
+
+    pid: int
+    start_ticks: int
+
+
+class ProcessStillAlive(Exception):
+    """A process that was killed did not go away."""
+
+
+def start_ticks(pid: int) -> int | None:
+    """Return when process `pid` started, None if it is gone or only waits to be reaped.
+
+    Source: proc(5), fields 3 (state) and 22 (starttime) of /proc/<pid>/stat.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name in field 2 may hold spaces and brackets: count from its end.
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def own_process() -> ProcessRef:
+    """Return the calling process."""
+    pid = os.getpid()
+    return ProcessRef(pid=pid, start_ticks=start_ticks(pid) or 0)
+
+
+def is_alive(process: ProcessRef) -> bool:
+    """Return whether the very same process is still there."""
+    return start_ticks(process.pid) == process.start_ticks
+
+
+def send_signal(process: ProcessRef, signal_number: signal.Signals) -> None:
+    """Send a signal. Raises: ProcessLookupError if the process is gone."""
+    if not is_alive(process):
+        raise ProcessLookupError(f"process {process.pid} is gone")
+    os.kill(process.pid, signal_number)
+
+
+async def wait_gone(processes: Sequence[ProcessRef], timeout_s: float) -> tuple[ProcessRef, ...]:
+    """Wait until all are gone, `timeout_s` at most; return who is still there."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
+    while True:
+        alive = tuple(process for process in processes if is_alive(process))
+        if not alive or loop.time() > deadline:
+            return alive
+        await asyncio.sleep(_POLL_S)
+
+
+async def kill(process: ProcessRef, timeout_s: float) -> None:
+    """`kill -9` a process and wait until it is gone.
+
+    Raises: ProcessLookupError if it was gone before; ProcessStillAlive.
+    """
+    send_signal(process, signal.SIGKILL)
+    if await wait_gone([process], timeout_s):
+        raise ProcessStillAlive(f"process {process.pid} is there {timeout_s} s after SIGKILL")
+
+
+def collected_files(machine_dir: Path) -> tuple[tuple[str, int], ...]:
+    """Return the files that a run collects: path below `machine_dir`, size in bytes."""
+    found = [
+        path
+        for folder in COLLECTED
+        for path in sorted((machine_dir / folder).glob("*"))
+        if path.is_file()
+    ]
+    return tuple((str(path.relative_to(machine_dir)), path.stat().st_size) for path in found)
+
+
+def read_piece(machine_dir: Path, relative_path: str, offset: int) -> bytes:
+    """Return up to READ_CHUNK_BYTES of a collected file. Raises: ValueError, OSError."""
+    path = (machine_dir / relative_path).resolve()
+    if not path.is_relative_to(machine_dir.resolve()):
+        raise ValueError(f"{relative_path} is outside of the run")
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read(READ_CHUNK_BYTES)
+
+
+def remove_disks(machine_dir: Path) -> None:
+    """Delete the brokers' disks of a finished run."""
+    shutil.rmtree(machine_dir / "disks", ignore_errors=True)
+
+
+def remove_machine_dir(machine_dir: Path) -> None:
+    """Delete all that a finished run left on a machine that is not the driver's."""
+    shutil.rmtree(machine_dir, ignore_errors=True)

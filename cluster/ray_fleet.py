@@ -1,0 +1,302 @@
+"""The fleet: every node process of a run and the Ray machines that they are on.
+
+Owns starting, watching, killing and ending real processes, the machines' agents and clock
+offsets, and fetching files from other machines. It knows processes, not nodes: which node lives
+in which, and in which incarnation, is `ray_runtime`'s business.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+from cluster import ray_nodes
+from cluster.clock import ClockOffset, RunClock, measure_offset
+from cluster.ray_layout import ProcessPlan, node_names, place
+from cluster.ray_nodes import ActorGone, AgentHandle, Machine, ProcessHandle
+from cluster.ray_services import ListeningProcess
+from cluster.real_host import RunSettings
+from cluster.runtime import ClusterStartError, ClusterStatus
+from cluster.tcp import ProcessAddress
+from protocol.ids import NodeName
+
+T = TypeVar("T")
+
+START_ATTEMPTS = 3
+START_TIMEOUT_S = 60.0
+"""A process on a loaded machine needs seconds to import Ray; more than this is a failure."""
+CALL_TIMEOUT_S = 10.0
+STATUS_TIMEOUT_S = 2.0
+KILL_TIMEOUT_S = 5.0
+STOP_TIMEOUT_S = 5.0
+COLLECT_TIMEOUT_S = 60.0
+
+
+@dataclass(slots=True, kw_only=True)
+class FleetProcess:
+    """A node process that listens. `is_up` False means gone, or given up."""
+
+    process_id: str
+    plan: ProcessPlan
+    machine: Machine
+    handle: ProcessHandle
+    listening: ListeningProcess
+    is_up: bool = True
+    is_expected_to_end: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineState:
+    """A Ray machine with its agent, its directory for the run and its clock."""
+
+    machine: Machine
+    agent: AgentHandle
+    machine_dir: Path
+    clock: ClockOffset
+
+
+class Fleet:
+    """The processes of one run. `on_failure` gets a line for each failure of the tool itself."""
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        seed: int,
+        run_dir: Path,
+        clock: RunClock,
+        ray_address: str,
+        trace_messages: bool,
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self.processes: list[FleetProcess] = []
+        """Every process that came up, in order; those that ended are kept."""
+        self.machines: dict[str, MachineState] = {}
+        """By Ray's id of the machine; those that were lost are kept."""
+        self._run_id = run_id
+        self._seed = seed
+        self._run_dir = run_dir
+        self._clock = clock
+        self._ray_address = ray_address
+        self._trace_messages = trace_messages
+        self._on_failure = on_failure
+        self._token = secrets.token_hex(16)
+        self._places: dict[str, Machine] = {}
+        self._agents: list[AgentHandle] = []
+        self._starts: dict[str, int] = {}
+        self._watchers: list[asyncio.Task[None]] = []
+        self._owns_ray = False
+
+    async def connect(self, plans: Sequence[ProcessPlan]) -> None:
+        """Start Ray or join it, start an agent on each machine, decide where processes go.
+
+        Raises: RayUnavailable, ActorGone, TimeoutError.
+        """
+        self._owns_ray = ray_nodes.connect_ray(self._ray_address)
+        marker = f".run-{self._token}"
+        (self._run_dir / marker).touch()
+        try:
+            await side_by_side(
+                self._start_agent(machine, marker) for machine in ray_nodes.machines()
+            )
+        finally:
+            (self._run_dir / marker).unlink()
+        self._places = place(plans, [state.machine for state in self.machines.values()])
+
+    async def start_process(self, plan: ProcessPlan) -> FleetProcess:
+        """Start a process where it was before, or elsewhere if that machine is lost.
+
+        Raises: ClusterStartError.
+        """
+        machine = self._machine_for(plan)
+        retrying = AsyncRetrying(
+            stop=stop_after_attempt(START_ATTEMPTS),
+            wait=wait_exponential(multiplier=0.2, max=2.0),
+            retry=retry_if_exception_type((ActorGone, TimeoutError)),
+            reraise=True,
+        )
+        try:
+            return await retrying(self._try_start, plan, machine)
+        except Exception as error:
+            names = ", ".join(node_names(plan)) or plan.name
+            raise ClusterStartError(
+                f"{names} could not be started on {machine.address}: {error!r}"
+            ) from error
+
+    async def push_directory(self, directory: Mapping[NodeName, ProcessAddress]) -> None:
+        """Tell every live process where every live node is."""
+        await side_by_side(self._push(p, directory) for p in self.processes if p.is_up)
+
+    async def kill(self, process: FleetProcess) -> int:
+        """`kill -9` a process, wait until it is gone, and return its pid.
+
+        Raises: ProcessLookupError if it was gone before; ProcessStillAlive; ActorGone if its
+            machine is lost.
+        """
+        process.is_expected_to_end = True
+        agent = self.machines[process.machine.ray_node_id].agent
+        await agent.kill(process.listening.process, KILL_TIMEOUT_S)
+        process.is_up = False
+        return process.listening.process.pid
+
+    async def status(self) -> list[ClusterStatus]:
+        """Ask every process; one that does not answer in time is missing."""
+        return await side_by_side(self._status_of(p) for p in self.processes if p.is_up)
+
+    async def stop_processes(self) -> None:
+        """End all nodes, clients first so that none misses a server, and then the processes.
+
+        Returns when the processes are gone; what does not end is reported as a failure.
+        """
+        for watcher in self._watchers:
+            watcher.cancel()
+        self._watchers.clear()
+        live = [p for p in self.processes if p.is_up]
+        await side_by_side(self._stop_nodes(p) for p in live if not p.plan.is_server)
+        await side_by_side(self._stop_nodes(p) for p in live if p.plan.is_server)
+        for process in live:
+            process.is_up = False
+            process.handle.end()
+        await side_by_side(self._wait_gone(state) for state in self.machines.values())
+
+    async def collect(self) -> dict[str, str]:
+        """Fetch what other machines hold of the run, and delete the disks.
+
+        Returns: the machines that are lost with their files, and why.
+        """
+        lost: dict[str, str] = {}
+        for state in self.machines.values():
+            try:
+                await state.agent.fetch_files(self._run_dir, COLLECT_TIMEOUT_S)
+                await state.agent.clean_up(COLLECT_TIMEOUT_S)
+            except (ActorGone, TimeoutError, OSError) as error:
+                lost[state.machine.address] = str(error).partition("\n")[0]
+        return lost
+
+    def disconnect(self) -> None:
+        """End the agents, and Ray if this run started it. Twice does no harm."""
+        agents, self._agents = self._agents, []
+        for agent in agents:
+            agent.end()
+        if self._owns_ray:
+            self._owns_ray = False
+            ray_nodes.disconnect_ray()
+
+    async def _start_agent(self, machine: Machine, marker: str) -> None:
+        agent = AgentHandle.start(self._run_id, machine)
+        self._agents.append(agent)
+        self.machines[machine.ray_node_id] = MachineState(
+            machine=machine,
+            agent=agent,
+            machine_dir=await agent.prepare(self._run_dir, marker, START_TIMEOUT_S),
+            clock=await measure_offset(agent.read_clock),
+        )
+
+    async def _try_start(self, plan: ProcessPlan, machine: Machine) -> FleetProcess:
+        attempt = self._starts[plan.name] = self._starts.get(plan.name, -1) + 1
+        state = self.machines[machine.ray_node_id]
+        settings = RunSettings(
+            run_id=self._run_id,
+            seed=self._seed,
+            token=self._token,
+            clock=self._clock.on_machine(state.clock.offset_ns),
+            machine_dir=state.machine_dir,
+            trace_messages=self._trace_messages,
+        )
+        process_id = f"{plan.name}#{attempt}"
+        is_local = self._ray_address == ray_nodes.LOCAL
+        handle = ProcessHandle.start(
+            process_id,
+            settings,
+            machine,
+            bind_address=ray_nodes.LOOPBACK if is_local else machine.address,
+        )
+        try:
+            listening = await handle.listen(START_TIMEOUT_S)
+        except BaseException:
+            handle.end()
+            raise
+        process = FleetProcess(
+            process_id=process_id, plan=plan, machine=machine, handle=handle, listening=listening
+        )
+        self.processes.append(process)
+        self._watchers.append(asyncio.create_task(self._watch(process), name=process_id))
+        return process
+
+    def _machine_for(self, plan: ProcessPlan) -> Machine:
+        """Return the machine that holds a process's directory, or another if that one is lost."""
+        alive = {machine.ray_node_id for machine in ray_nodes.machines()}
+        chosen = self._places[plan.name]
+        if chosen.ray_node_id in alive:
+            return chosen
+        for ray_node_id, state in self.machines.items():
+            if ray_node_id in alive:
+                self._places[plan.name] = state.machine
+                return state.machine
+        raise ClusterStartError(f"no machine is left for {plan.name}")
+
+    async def _watch(self, process: FleetProcess) -> None:
+        """Take what fails in a process, until it ends."""
+        known = 0
+        while True:
+            try:
+                news = await process.handle.next_failures(known)
+            except ActorGone as error:
+                process.is_up = False
+                if not process.is_expected_to_end:
+                    self._on_failure(f"process {process.process_id} died by itself: {error}")
+                return
+            known += len(news)
+            for line in news:
+                self._on_failure(line)
+
+    async def _push(
+        self, process: FleetProcess, directory: Mapping[NodeName, ProcessAddress]
+    ) -> None:
+        try:
+            await process.handle.set_directory(directory, CALL_TIMEOUT_S)
+        except ActorGone:
+            process.is_up = False  # its watcher says whether that was expected
+        except TimeoutError:
+            self._on_failure(f"{process.process_id} did not take the directory in time")
+
+    async def _status_of(self, process: FleetProcess) -> ClusterStatus:
+        try:
+            return await process.handle.status(STATUS_TIMEOUT_S)
+        except (ActorGone, TimeoutError):
+            return ClusterStatus()
+
+    async def _stop_nodes(self, process: FleetProcess) -> None:
+        process.is_expected_to_end = True
+        try:
+            await process.handle.stop(STOP_TIMEOUT_S)
+        except (ActorGone, TimeoutError) as error:
+            self._on_failure(f"{process.process_id} did not stop in an orderly way: {error!r}")
+
+    async def _wait_gone(self, state: MachineState) -> None:
+        processes = [p.listening.process for p in self.processes if p.machine == state.machine]
+        try:
+            left = await state.agent.wait_gone(processes, KILL_TIMEOUT_S)
+        except (ActorGone, TimeoutError):
+            return  # the machine is lost, and its processes with it
+        for process in left:
+            self._on_failure(f"process {process.pid} on {state.machine.address} did not end")
+
+
+async def side_by_side(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run coroutines side by side and return their results; the first error ends the others.
+
+    Raises: that error itself (a TaskGroup would wrap it in a group).
+    """
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise

@@ -1,0 +1,374 @@
+"""RayRuntime: the cluster as real processes, in real time, that can really be killed.
+
+Owns the nodes' lives (start, crash, restart, stop), the directory of where each lives, the run's
+own trace, and the merging of all traces at the end. Processes and machines are the `Fleet`'s.
+What a fault, a plan or a verdict is, it does not know.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cluster import ray_nodes
+from cluster.client.admin import fetch_committed_offsets
+from cluster.clock import RunClock
+from cluster.host import Host
+from cluster.nodes import Node, NodeSpec, build_node
+from cluster.ray_fleet import (
+    CALL_TIMEOUT_S,
+    START_TIMEOUT_S,
+    Fleet,
+    FleetProcess,
+    side_by_side,
+)
+from cluster.ray_layout import ProcessPlan, has_disk, plan_processes, role_of
+from cluster.runtime import (
+    ClusterStartError,
+    ClusterStatus,
+    KilledNode,
+    NodeTaskFailed,
+    RowObserver,
+    Runtime,
+    UnknownNode,
+)
+from cluster.spec import BrokerSpec, ClusterSpec
+from cluster.tcp import ProcessAddress
+from cluster.trace_files import FrameReader, FrameTraceWriter, frames_path, merge_rows
+from protocol.ids import BrokerId, Incarnation, NodeName, Offset, TopicPartition
+from protocol.trace import TraceEvent, TraceKind, stamp
+
+T = TypeVar("T")
+
+DRIVER = NodeName("driver")
+ADMIN = NodeName("admin-0")
+ADMIN_PROCESS = "clients-0"
+
+NodeBuilder = Callable[[NodeSpec, ClusterSpec, Host], Node]
+
+
+@dataclass(slots=True, kw_only=True)
+class _NodeLife:
+    """What outlives the incarnations of one node. `process` is None while it is down."""
+
+    spec: NodeSpec
+    plan: ProcessPlan
+    incarnations: int = 0
+    process: FleetProcess | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceReport:
+    """What became of the trace files.
+
+    Shape: `torn_bytes` has an entry for each file that a kill cut short; `lost` names the machines
+    whose files could not be fetched, with the reason.
+    """
+
+    rows: int
+    files: int
+    torn_bytes: dict[str, int] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+
+
+class RayRuntime(Runtime):
+    """A cluster on Ray. One object is one run.
+
+    `run_dir` gets `trace/`, `logs/` and, while the run lasts, `disks/`. `ray_address` "local" is a
+    Ray of the run's own; anything else is joined. `time_scale` makes run time pass faster than
+    real time. Rows go to the observers at the end, merged.
+    """
+
+    name = "ray"
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        *,
+        seed: int,
+        run_id: str,
+        run_dir: Path,
+        ray_address: str = ray_nodes.LOCAL,
+        time_scale: float = 1.0,
+        observers: Sequence[RowObserver] = (),
+        trace_messages: bool = True,
+        build: NodeBuilder = build_node,
+    ) -> None:
+        self.trace_report: TraceReport | None = None
+        """Set by stop()."""
+        self._spec = spec
+        self._run_id = run_id
+        self._run_dir = run_dir.resolve()
+        self._observers = tuple(observers)
+        self._build = build
+        self._clock = RunClock.starting_now(time_scale=time_scale)
+        self._driver_rows = 0
+        self._driver_trace = FrameTraceWriter(frames_path(self._run_dir / "trace", DRIVER, 0))
+        self._plans = plan_processes(spec)
+        self._lives: dict[NodeName, _NodeLife] = {
+            node.name: _NodeLife(spec=node, plan=plan)
+            for plan in self._plans
+            for node in plan.nodes
+        }
+        self._fleet = Fleet(
+            run_id=run_id,
+            seed=seed,
+            run_dir=self._run_dir,
+            clock=self._clock,
+            ray_address=ray_address,
+            trace_messages=trace_messages,
+            on_failure=self._failed,
+        )
+        self._failures: list[str] = []
+        self._lost: dict[str, str] = {}
+        self._is_stopped = False
+        self._runner: asyncio.Runner | None = None
+        self._main: asyncio.Task[Any] | None = None
+        self._is_broken = False
+        self._is_ending = False
+
+    # -- the run ---------------------------------------------------------------------------------
+
+    @property
+    def clock_bounds_us(self) -> dict[str, int]:
+        """Clock error of each machine against the driver, in microseconds of run time."""
+        return {
+            state.machine.address: round(state.clock.bound_ns * self._clock.time_scale / 1000)
+            for state in self._fleet.machines.values()
+        }
+
+    def now_us(self) -> int:
+        """Return the run's clock: microseconds since this object was made."""
+        return self._clock.now_us()
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run `main` to its end and return its result.
+
+        When a node's task dies, or a process without having been killed, `main` is cancelled and
+        its cleanup runs before this raises; that happens once in a run.
+        Raises: what `main` raises; NodeTaskFailed; KeyboardInterrupt after a Ctrl-C.
+        """
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        try:
+            return self._runner.run(self._supervise(main))
+        finally:
+            if self._is_stopped:
+                self._runner.close()
+                self._runner = None
+
+    async def sleep(self, delay_us: int) -> None:
+        """Wait on the run's clock."""
+        await asyncio.sleep(self._clock.real_seconds(delay_us))
+
+    def trace(self, event: TraceEvent) -> None:
+        """Write an event of the run itself, to the page cache at once."""
+        if self._is_stopped:
+            return
+        now_us = self._clock.now_us()
+        self._driver_trace.write(
+            stamp(
+                event,
+                run=self._run_id,
+                time_us=now_us,
+                node_time_us=now_us,
+                seq=self._driver_rows,
+                node=DRIVER,
+                incarnation=0,
+            )
+        )
+        self._driver_rows += 1
+        self._driver_trace.flush()
+
+    def failures(self) -> tuple[str, ...]:
+        """Return the tool's own failures so far."""
+        return tuple(self._failures)
+
+    # -- lives -----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start Ray or join it, then every process, then every node in order.
+
+        Raises: ClusterStartError; whatever was started is stopped.
+        """
+        try:
+            await self._fleet.connect(self._plans)
+            await side_by_side(self._start_process(plan) for plan in self._plans)
+            await self._push_directory()
+            for life in self._lives.values():
+                await self._start_node(life)
+        except Exception as error:
+            await self.stop()
+            if isinstance(error, ClusterStartError):
+                raise
+            raise ClusterStartError(f"the cluster could not be started: {error!r}") from error
+
+    async def status(self) -> ClusterStatus:
+        """Look at the cluster; a process that does not answer within 2 s is missing."""
+        status = ClusterStatus()
+        for life in self._lives.values():
+            if isinstance(life.spec, BrokerSpec):
+                status.brokers_alive[BrokerId(life.spec.broker_id)] = life.process is not None
+        for part in await self._fleet.status():
+            _merge(part, into=status)
+        return status
+
+    async def crash(self, node: NodeName) -> KilledNode:
+        """`kill -9` the node's process; a client that shares one is ended alone, without a pid.
+
+        Raises: UnknownNode if there is no such node, or it is down already.
+        """
+        life = self._life(node)
+        process = life.process
+        if process is None:
+            raise UnknownNode(f"{node} is down already and cannot be killed")
+        # The row comes first: whatever others see of the death is behind it in the trace.
+        self.trace(TraceEvent(kind=TraceKind.NODE_KILLED, peer=node))
+        life.process = None
+        pid = None
+        if process.plan.name == node:
+            pid = await self._fleet.kill(process)
+        else:
+            await process.handle.crash_node(node, CALL_TIMEOUT_S)
+        await self._push_directory()
+        return KilledNode(node=node, incarnation=life.incarnations - 1, pid=pid)
+
+    async def restart(self, node: NodeName) -> None:
+        """Start a dead node again on the machine that holds its disk, as a new incarnation.
+
+        Raises: UnknownNode if there is no such node, or it is running; ClusterStartError.
+        """
+        life = self._life(node)
+        if life.process is not None:
+            raise UnknownNode(f"{node} is running and cannot be restarted")
+        shared = self._process_named(life.plan.name)
+        life.process = shared or await self._fleet.start_process(life.plan)
+        await self._push_directory()
+        await self._start_node(life)
+
+    async def committed_offsets(self, group_id: str) -> dict[TopicPartition, Offset]:
+        """Ask the group's coordinator through the cluster's own network what is committed.
+
+        Raises: TimeoutError after 60 s without a definite answer.
+        """
+        process = self._process_named(ADMIN_PROCESS)
+        if process is None:
+            raise UnknownNode(f"{ADMIN}'s process is not running")
+        question = partial(_ask_committed, cluster=self._spec, group_id=group_id)
+        return await process.handle.ask_as_admin(ADMIN, question)
+
+    async def stop(self) -> None:
+        """Stop every node, clients first, collect the traces and hand them to the observers.
+
+        May be called twice, after errors, and again after a Ctrl-C that cut it short. What cannot
+        be stopped or collected is in `failures` and `trace_report`.
+        """
+        if self._is_stopped:
+            return
+        self._is_ending = True
+        await self._fleet.stop_processes()
+        for life in self._lives.values():
+            life.process = None
+        self._lost |= await self._fleet.collect()
+        self._is_stopped = True
+        self._driver_trace.close()
+        self._fleet.disconnect()
+        self._hand_over()
+
+    async def _start_process(self, plan: ProcessPlan) -> None:
+        process = await self._fleet.start_process(plan)
+        for node in plan.nodes:
+            self._lives[node.name].process = process
+
+    async def _start_node(self, life: _NodeLife) -> None:
+        process = life.process
+        if process is None:
+            raise ClusterStartError(f"{life.spec.name} has no process")
+        incarnation = Incarnation(life.incarnations)
+        life.incarnations += 1
+        try:
+            await process.handle.start_node(
+                life.spec.name,
+                incarnation,
+                partial(self._build, life.spec, self._spec),
+                role=role_of(life.spec),
+                has_disk=has_disk(life.spec),
+                timeout_s=START_TIMEOUT_S,
+            )
+        except Exception as error:
+            raise ClusterStartError(f"{life.spec.name} could not be started: {error!r}") from error
+
+    async def _push_directory(self) -> None:
+        directory: dict[NodeName, ProcessAddress] = {
+            name: life.process.listening.address
+            for name, life in self._lives.items()
+            if life.process is not None
+        }
+        admin = self._process_named(ADMIN_PROCESS)
+        if admin is not None:
+            directory[ADMIN] = admin.listening.address
+        await self._fleet.push_directory(directory)
+
+    def _process_named(self, name: str) -> FleetProcess | None:
+        """Return the live process of a plan."""
+        return next((p for p in self._fleet.processes if p.is_up and p.plan.name == name), None)
+
+    def _life(self, node: NodeName) -> _NodeLife:
+        life = self._lives.get(node)
+        if life is None:
+            raise UnknownNode(f"no node {node}; there are {', '.join(self._lives)}")
+        return life
+
+    # -- failures and the end --------------------------------------------------------------------
+
+    async def _supervise(self, main: Coroutine[Any, Any, T]) -> T:
+        task = self._main = asyncio.ensure_future(main)
+        was_broken = self._is_broken
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if self._is_broken and not was_broken:
+                raise NodeTaskFailed("; ".join(self._failures)) from None
+            raise
+        finally:
+            self._main = None
+
+    def _failed(self, failure: str) -> None:
+        """Take a failure of the tool: the first one ends the experiment, but no cleanup."""
+        self._failures.append(failure)
+        if not self._is_broken and not self._is_ending and self._main is not None:
+            self._is_broken = True
+            self._main.cancel()
+
+    def _hand_over(self) -> None:
+        """Give the merged rows to the observers, in order, once."""
+        paths = sorted((self._run_dir / "trace").glob("*.frames"))
+        readers = [FrameReader(path) for path in paths]
+        rows = 0
+        for row in merge_rows(readers):
+            rows += 1
+            for observer in self._observers:
+                observer(row)
+        self.trace_report = TraceReport(
+            rows=rows,
+            files=len(readers),
+            torn_bytes={r.path.name: r.torn_bytes for r in readers if r.torn_bytes},
+            lost=self._lost,
+        )
+
+
+async def _ask_committed(
+    host: Host, *, cluster: ClusterSpec, group_id: str
+) -> dict[TopicPartition, Offset]:
+    return await fetch_committed_offsets(host, cluster, group_id)
+
+
+def _merge(part: ClusterStatus, *, into: ClusterStatus) -> None:
+    into.brokers_fenced.update(part.brokers_fenced)
+    into.partitions.update(part.partitions)
+    into.members.update(part.members)
+    into.records_produced += part.records_produced
+    for group_id, found in part.groups.items():
+        into.groups.setdefault(group_id, []).extend(found)
