@@ -228,6 +228,20 @@ class ExperimentRun:
         entry.blast_radius = target.blast_radius
         entry.resolved = target.detail
         kind = FAULT_KINDS[planned.fault]
+        # The row comes first: on Ray the others see a death before the killer has its answer, and
+        # every phase is measured from here. The process's id stands in the journal.
+        self._trace(
+            TraceKind.FAULT_INJECTED,
+            peer=target.node,
+            cause=planned.fault_id,
+            detail={
+                "fault": planned.fault,
+                "target": planned.target,
+                "groups": list(target.blast_radius.groups),
+                "partitions": list(target.blast_radius.partitions),
+                "members_survive": kind.members_survive,
+            },
+        )
         try:
             injected = await kind.inject(self._runtime, target.node, planned.args)
         except Exception as error:
@@ -238,19 +252,6 @@ class ExperimentRun:
         entry.outcome = FaultOutcome.HIT
         entry.incarnation = injected.incarnation
         entry.pid = injected.pid
-        self._trace(
-            TraceKind.FAULT_INJECTED,
-            peer=target.node,
-            cause=planned.fault_id,
-            detail={
-                "fault": planned.fault,
-                "target": planned.target,
-                "pid": injected.pid,
-                "groups": list(target.blast_radius.groups),
-                "partitions": list(target.blast_radius.partitions),
-                "members_survive": kind.members_survive,
-            },
-        )
         self._journal.changed()
         self._log(f"{planned.fault_id}: {planned.target} is {target.node}, pid {injected.pid}")
 

@@ -13,9 +13,11 @@ class TraceKind(StrEnum):
     """What happened. The comment of each kind says which columns it fills, beside the stamp."""
 
     # -- the run (node "driver") --
-    RUN_STAGE = "run_stage"  # detail: stage (starting|steady|faults|healing|liveness|stopping)
-    FAULT_INJECTED = "fault_injected"  # peer: node hit; cause: fault id; detail: fault, target,
-    #   pid (Ray), groups: [...], partitions: [...] (blast radius)
+    RUN_STAGE = "run_stage"  # detail: stage (starting|steady|faults|healing|liveness|
+    #   verifying|stopping)
+    FAULT_INJECTED = "fault_injected"  # peer: node hit; cause: fault id; written just before
+    #   the act; detail: fault, target, groups: [...], partitions: [...] (blast radius),
+    #   members_survive (no member is hit or out of reach)
     FAULT_HEALED = "fault_healed"  # peer, cause, detail: fault
     # -- a node's life --
     NODE_STARTED = "node_started"  # detail: pid (Ray), role

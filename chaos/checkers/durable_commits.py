@@ -28,7 +28,8 @@ VERIFYING_STAGE = "verifying"
 """The stage from which on every fetch is a verification: what was acknowledged before it counts."""
 
 _LEADERSHIP = frozenset({TraceKind.BECAME_LEADER, TraceKind.LOAD_COMPLETED})
-_DEFINITE_NAMES = frozenset(code.name for code in ErrorCode if code.definite)
+_NEVER_SENT = "COMMIT_FAILED"  # the client's own: it was in no generation to commit in
+_DEFINITE_NAMES = frozenset(code.name for code in ErrorCode if code.definite) | {_NEVER_SENT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
