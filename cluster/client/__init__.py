@@ -1,0 +1,9 @@
+"""Kafka's classic clients on a Host: the consumer of a group, a producer, and an admin's question.
+
+Reading order: `errors` and `futures` (what an operation ends with, how a coroutine waits),
+`retries` (backoff; tenacity on the host's clock), `network_client` and `metadata`,
+`coordinator_discovery`, `generation`, `membership` (join, sync, leave), `heartbeat`, `assignors`,
+`subscription`, `offset_commits`, `positions`, `fetcher`, `consumer_coordinator` (what a poll does
+for the group), `consumer`, `producer`, `admin`. Answers are handled in callbacks, as Kafka's client
+handles them inside poll; only the application, the heartbeats and a lookup wait.
+"""
