@@ -170,8 +170,8 @@ class Partition:
         """Lead the partition as metadata says, or learn its new ISR or assignment as its leader.
 
         A new leader epoch begins at the log end; followers in the ISR count as caught up now. A
-        proposal in flight is forgotten: its answer will be out of date. The high watermark stays
-        where this replica last knew it, unless the ISR is this replica alone.
+        proposal in flight is forgotten if there is news: its answer will be out of date. The high
+        watermark stays where this replica last knew it, unless the ISR is this replica alone.
         Raises: SimulationError if this replica is not in `replicas`.
         Source: Kafka Partition.makeLeader.
         """
@@ -181,7 +181,17 @@ class Partition:
             )
         if partition_epoch < self.partition_epoch:
             return LeadershipChange(stale=True)
-        is_new_leader = not self.is_leader
+        if (
+            self.is_leader
+            and partition_epoch == self.partition_epoch
+            and leader_epoch == self.leader_epoch
+        ):
+            # DEVIATION: Kafka would forget a proposal in flight here. The delta may come after
+            # the answer to AlterPartition that said the same, and after the next proposal.
+            return LeadershipChange()
+        # DEVIATION: Kafka keeps the followers' offsets also when this leader has missed epochs in
+        # between. Somebody else led then, and the followers may have truncated below them.
+        is_new_leader = not self.is_leader or leader_epoch > self.leader_epoch + 1
         is_new_leader_epoch = leader_epoch > self.leader_epoch
         self.replicas = replicas
         self.partition_epoch = PartitionEpoch(partition_epoch)

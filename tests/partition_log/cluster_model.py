@@ -1,0 +1,355 @@
+"""Three replicas of one partition, a controller, and a network that delays and loses.
+
+A model for tests: everything between the replicas is explicit state that a test moves step by
+step, so that any order of events can be had. Elections are clean unless a test asks otherwise;
+crashes keep the page cache; nobody loses power.
+"""
+
+from dataclasses import dataclass, field
+
+from partition_log.invariants import check_agreement, check_log, check_partition
+from partition_log.log import PartitionLog
+from partition_log.memory_storage import MemoryLogStorage
+from partition_log.outcomes import IsrProposal, ReplicaConfig
+from partition_log.replica import Partition
+from protocol.controller_messages import AlterPartitionPartitionResponse
+from protocol.errors import ErrorCode, InvariantViolation
+from protocol.ids import NO_BROKER, BrokerEpoch, BrokerId
+from protocol.log_messages import FetchPartition, PartitionData
+from protocol.record_batch import decode_records
+from tests.partition_log.builders import PARTITION, REPLICAS, records
+
+CONFIG = ReplicaConfig(min_insync_replicas=2, replica_lag_time_max_ms=10_000)
+
+
+@dataclass
+class Metadata:
+    """What the controller says of the partition and of the brokers."""
+
+    leader_id: BrokerId = NO_BROKER
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+    isr: tuple[BrokerId, ...] = REPLICAS
+    unfenced: dict[BrokerId, BrokerEpoch] = field(default_factory=dict)
+    version: int = 0
+
+
+@dataclass
+class Broker:
+    """One broker with its disk, what it holds in memory, and what is under way to or from it."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    disk: MemoryLogStorage = field(default_factory=MemoryLogStorage)
+    checkpoint: int = 0
+    partition: Partition | None = None  # None: crashed
+    version: int = -1
+    parked: dict[int, str] = field(default_factory=dict)  # end offset -> value, acks=all
+    fetched: tuple[FetchPartition, PartitionData] | None = None
+    proposal: IsrProposal | None = None  # to be sent
+    answer: tuple[IsrProposal, AlterPartitionPartitionResponse] | None = None
+
+
+class ClusterModel:
+    """The cluster. Each public method is one event; an event that cannot happen does nothing."""
+
+    def __init__(self) -> None:
+        self.now_us = 0
+        self.metadata = Metadata()
+        self.acknowledged: dict[int, str] = {}  # offset -> value
+        self.appended = 0
+        self.brokers = {broker: Broker(broker, BrokerEpoch(100 + broker)) for broker in REPLICAS}
+        for broker in self.brokers.values():
+            self._open(broker)
+            self.metadata.unfenced[broker.broker_id] = broker.broker_epoch
+        self.move_leadership(REPLICAS[0])
+        for broker_id in REPLICAS:
+            self.apply_metadata(broker_id)
+
+    # -- brokers --
+
+    def append(self, broker_id: BrokerId) -> None:
+        """Append a record with acks=all, if this replica believes that it leads."""
+        broker = self.brokers.get(broker_id)
+        if broker is None or broker.partition is None:
+            return
+        value = f"v{self.appended}"
+        info = broker.partition.append_records(records(value), required_acks=-1, now_us=self.now_us)
+        if info.error is ErrorCode.NONE:
+            self.appended += 1
+            broker.parked[info.next_offset] = value
+
+    def send_fetch(self, broker_id: BrokerId) -> None:
+        """Fetch from whom this replica follows; the answer is then under way."""
+        broker = self.brokers[broker_id]
+        if broker.partition is None or broker.partition.leader_id in (NO_BROKER, broker_id):
+            return
+        leading = self.brokers[broker.partition.leader_id]
+        if leading.partition is None:
+            return
+        request = broker.partition.fetch_position(1_048_576)
+        result = leading.partition.fetch(
+            request,
+            replica_id=broker_id,
+            replica_epoch=broker.broker_epoch,
+            max_bytes=300,
+            now_us=self.now_us,
+        )
+        if result.proposal is not None:
+            leading.proposal = result.proposal
+        broker.fetched = (request, result.data)
+
+    def deliver_fetch(self, broker_id: BrokerId) -> None:
+        """Let the answer under way arrive."""
+        broker = self.brokers[broker_id]
+        if broker.partition is not None and broker.fetched is not None:
+            broker.partition.handle_fetch_response(*broker.fetched)
+        broker.fetched = None
+
+    def replicate(self, broker_id: BrokerId) -> None:
+        """Fetch, with an answer that arrives at once."""
+        self.send_fetch(broker_id)
+        self.deliver_fetch(broker_id)
+
+    def shrink(self, broker_id: BrokerId) -> None:
+        """Let a leader look for followers that lag."""
+        broker = self.brokers[broker_id]
+        if broker.partition is None:
+            return
+        proposal = broker.partition.maybe_shrink_isr(self.now_us)
+        if proposal is not None:
+            broker.proposal = proposal
+
+    def crash(self, broker_id: BrokerId) -> None:
+        """Kill a broker: its memory and everything under way is gone, its page cache stays."""
+        old = self.brokers[broker_id]
+        self.brokers[broker_id] = Broker(
+            broker_id, old.broker_epoch, disk=old.disk, checkpoint=old.checkpoint
+        )
+
+    def restart(self, broker_id: BrokerId) -> None:
+        """Start a crashed broker; it registers under a new epoch and knows the metadata."""
+        broker = self.brokers[broker_id]
+        if broker.partition is not None:
+            return
+        broker.broker_epoch = BrokerEpoch(broker.broker_epoch + 10)
+        self._open(broker)
+        self.unfence(broker_id)
+        self.apply_metadata(broker_id)
+
+    def checkpoint(self, broker_id: BrokerId) -> None:
+        """Write the high watermark to disk."""
+        broker = self.brokers[broker_id]
+        if broker.partition is not None:
+            broker.checkpoint = broker.partition.high_watermark
+
+    def apply_metadata(self, broker_id: BrokerId) -> None:
+        """Bring a broker to the controller's present state, past everything between."""
+        broker, state = self.brokers[broker_id], self.metadata
+        if broker.partition is None or broker.version == state.version:
+            return
+        broker.version = state.version
+        broker.partition.update_eligible_brokers(dict(state.unfenced))
+        if state.leader_id == broker_id:
+            broker.partition.make_leader(
+                leader_epoch=state.leader_epoch,
+                partition_epoch=state.partition_epoch,
+                replicas=REPLICAS,
+                isr=state.isr,
+                now_us=self.now_us,
+            )
+            return
+        broker.parked.clear()
+        broker.partition.make_follower(
+            leader_id=state.leader_id,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            replicas=REPLICAS,
+            isr=state.isr,
+        )
+
+    def pass_time(self, seconds: int) -> None:
+        """Let time pass."""
+        self.now_us += seconds * 1_000_000
+
+    # -- controller --
+
+    def fence(self, broker_id: BrokerId) -> None:
+        """Take a broker out of the ISR, unless it is the last, and move its leadership."""
+        state = self.metadata
+        if state.unfenced.pop(broker_id, None) is None:
+            return
+        if broker_id in state.isr and len(state.isr) > 1:
+            state.isr = tuple(broker for broker in state.isr if broker != broker_id)
+        if state.leader_id == broker_id:
+            self._elect()
+        self._publish()
+
+    def unfence(self, broker_id: BrokerId) -> None:
+        """Let a broker serve, if its process runs; elect it if nobody leads."""
+        broker, state = self.brokers[broker_id], self.metadata
+        if broker.partition is None:
+            return
+        state.unfenced[broker_id] = broker.broker_epoch
+        if state.leader_id == NO_BROKER:
+            self._elect()
+        self._publish()
+
+    def move_leadership(self, broker_id: BrokerId) -> None:
+        """Elect a member of the ISR; also the present leader again, in a new epoch."""
+        state = self.metadata
+        if broker_id not in state.isr or broker_id not in state.unfenced:
+            return
+        state.leader_id = broker_id
+        state.leader_epoch += 1
+        self._publish()
+
+    def elect_unclean(self, broker_id: BrokerId) -> None:
+        """Elect any unfenced replica and make it the ISR."""
+        state = self.metadata
+        if broker_id not in state.unfenced or broker_id == state.leader_id:
+            return
+        state.isr = (broker_id,)
+        state.leader_id = broker_id
+        state.leader_epoch += 1
+        self._publish()
+
+    def handle_alter_partition(self, broker_id: BrokerId) -> None:
+        """Let a leader's proposal reach the controller; the answer is then under way."""
+        broker, state = self.brokers[broker_id], self.metadata
+        if broker.proposal is None or broker.answer is not None:
+            return
+        proposal, broker.proposal = broker.proposal, None
+        data = proposal.data
+        error = ErrorCode.NONE
+        if data.leader_epoch < state.leader_epoch:
+            error = ErrorCode.FENCED_LEADER_EPOCH
+        elif broker_id != state.leader_id:
+            error = ErrorCode.INVALID_REQUEST
+        elif data.partition_epoch != state.partition_epoch:
+            error = ErrorCode.INVALID_UPDATE_VERSION
+        elif any(
+            member.broker_id not in state.unfenced
+            or member.broker_epoch not in (-1, state.unfenced[BrokerId(member.broker_id)])
+            for member in data.new_isr_with_epochs
+        ):
+            error = ErrorCode.INELIGIBLE_REPLICA
+        else:
+            state.isr = proposal.new_isr
+            self._publish()
+        broker.answer = (
+            proposal,
+            AlterPartitionPartitionResponse(
+                partition_index=data.partition_index,
+                error_code=error,
+                leader_id=state.leader_id,
+                leader_epoch=state.leader_epoch,
+                isr=state.isr,
+                partition_epoch=state.partition_epoch,
+            ),
+        )
+
+    def deliver_answer(self, broker_id: BrokerId, *, lost: bool = False) -> None:
+        """Let the controller's answer arrive, or be lost with its connection."""
+        broker = self.brokers[broker_id]
+        if broker.partition is None or broker.answer is None:
+            return
+        (proposal, answer), broker.answer = broker.answer, None
+        if lost:
+            answer = AlterPartitionPartitionResponse(
+                partition_index=answer.partition_index, error_code=ErrorCode.NETWORK_EXCEPTION
+            )
+        result = broker.partition.handle_alter_partition_response(
+            proposal, answer, now_us=self.now_us
+        )
+        if result.retry and broker.proposal is None:
+            broker.proposal = proposal
+
+    def recover(self, broker_id: BrokerId) -> None:
+        """Restart and unfence a broker and tell it everything."""
+        self.restart(broker_id)
+        if broker_id not in self.metadata.unfenced:
+            self.unfence(broker_id)
+        self.apply_metadata(broker_id)
+
+    # -- checks --
+
+    def check(self) -> None:
+        """Acknowledge what may be acknowledged; nothing acknowledged may be lost.
+
+        Raises: InvariantViolation.
+        """
+        for broker in self.brokers.values():
+            if broker.partition is not None:
+                check_log(broker.partition.log)
+                check_partition(broker.partition)
+                self._acknowledge(broker)
+        check_agreement([b.partition.log for b in self.brokers.values() if b.partition])
+        for member in self.metadata.isr:
+            stored = _values(self.brokers[member].disk)
+            for offset, value in self.acknowledged.items():
+                if stored.get(offset) != value:
+                    raise InvariantViolation(
+                        "acknowledged records are in every log of the ISR",
+                        f"{value} at {offset}: broker {member} has {stored.get(offset)}",
+                    )
+
+    def heal(self) -> None:
+        """Restart, unfence and connect everybody; all replicas must come to agree.
+
+        Raises: InvariantViolation if they do not within a bounded number of rounds.
+        """
+        for broker_id in REPLICAS:
+            self.recover(broker_id)
+        for _ in range(30):
+            for broker_id in REPLICAS:
+                self.apply_metadata(broker_id)
+                self.deliver_fetch(broker_id)
+                self.replicate(broker_id)
+                self.handle_alter_partition(broker_id)
+                self.deliver_answer(broker_id)
+                self.check()
+        ends = {
+            (b.partition.log_end_offset, b.partition.high_watermark)
+            for b in self.brokers.values()
+            if b.partition
+        }
+        if len(ends) > 1:
+            raise InvariantViolation("replicas converge", f"{sorted(ends)}")
+        if any(end != high_watermark for end, high_watermark in ends):
+            raise InvariantViolation("everything is committed", f"{sorted(ends)}")
+        if sorted(self.metadata.isr) != sorted(REPLICAS):
+            raise InvariantViolation("everybody is in sync", f"{self.metadata.isr}")
+
+    def _acknowledge(self, broker: Broker) -> None:
+        if broker.partition is None or not broker.partition.is_leader:
+            return
+        for end_offset, value in list(broker.parked.items()):
+            if broker.partition.check_acknowledged(end_offset) is ErrorCode.NONE:
+                del broker.parked[end_offset]
+                self.acknowledged[end_offset - 1] = value
+
+    def _elect(self) -> None:
+        state = self.metadata
+        alive = [broker for broker in state.isr if broker in state.unfenced]
+        state.leader_id = alive[0] if alive else NO_BROKER
+        state.leader_epoch += 1
+
+    def _publish(self) -> None:
+        self.metadata.partition_epoch += 1
+        self.metadata.version += 1
+
+    def _open(self, broker: Broker) -> None:
+        log = PartitionLog(PARTITION, broker.disk, high_watermark=broker.checkpoint)
+        broker.partition = Partition(PARTITION, broker.broker_id, log, CONFIG)
+        broker.version = -1
+
+
+def _values(disk: MemoryLogStorage) -> dict[int, str]:
+    """Return offset -> value of everything on a disk."""
+    found: dict[int, str] = {}
+    for index in range(len(disk)):
+        batch = disk.batch(index)
+        for delta, record in enumerate(decode_records(batch.records)):
+            found[batch.base_offset + delta] = (record.value or b"").decode()
+    return found

@@ -1,0 +1,127 @@
+"""Appends to a leader: what is refused, and when acks=all is acknowledged."""
+
+import pytest
+from msgspec.structs import replace
+
+from protocol.errors import ErrorCode
+from protocol.trace import TraceKind
+from tests.partition_log.builders import (
+    REPLICAS,
+    SECOND,
+    A,
+    B,
+    C,
+    batch,
+    fetch_as,
+    leader,
+    records,
+    values,
+)
+
+
+def test_append_returns_where_it_landed() -> None:
+    """The broker remembers offset -> append id, and the trace the epoch."""
+    leading = leader(leader_epoch=4)
+    leading.append_records(records("a", "b"), required_acks=-1, now_us=0)
+    info = leading.append_records(records("c"), required_acks=-1, now_us=0)
+    assert (info.error, info.base_offset, info.next_offset, info.leader_epoch) == (
+        ErrorCode.NONE,
+        2,
+        3,
+        4,
+    )
+    assert info.new_high_watermark is None
+
+
+def test_append_of_a_producers_batch_sets_offset_and_epoch() -> None:
+    """A producer knows neither."""
+    leading = leader(leader_epoch=4)
+    leading.append_batch(batch("a", base_offset=77, leader_epoch=9), required_acks=1, now_us=0)
+    stored = leading.log.storage.batch(0)
+    assert (stored.base_offset, stored.partition_leader_epoch) == (0, 4)
+
+
+def test_append_of_a_corrupt_batch_changes_nothing() -> None:
+    """Kafka answers CORRUPT_MESSAGE, which a producer retries."""
+    leading = leader()
+    info = leading.append_batch(replace(batch("a"), crc=1), required_acks=1, now_us=0)
+    assert info.error is ErrorCode.CORRUPT_MESSAGE
+    assert leading.log_end_offset == 0
+
+
+def test_append_over_message_max_bytes_changes_nothing() -> None:
+    """message.max.bytes bounds a batch, of clients and of the coordinator alike."""
+    leading = leader(message_max_bytes=100)
+    assert leading.append_records(records("a"), required_acks=1, now_us=0).error is ErrorCode.NONE
+    large = leading.append_records(records("x" * 100), required_acks=1, now_us=0)
+    assert large.error is ErrorCode.MESSAGE_TOO_LARGE
+    assert leading.log_end_offset == 1
+
+
+@pytest.mark.parametrize(
+    ("acks", "error"),
+    [(-1, ErrorCode.NOT_ENOUGH_REPLICAS), (1, ErrorCode.NONE), (0, ErrorCode.NONE)],
+)
+def test_append_below_min_insync_replicas_is_refused_for_acks_all(
+    acks: int, error: ErrorCode
+) -> None:
+    """BEHAVIOUR 6.1: acks=all is refused up front; the others ask for no such promise."""
+    leading = leader(isr=(A,))
+    info = leading.append_records(records("a"), required_acks=acks, now_us=0)
+    assert info.error is error
+    assert leading.log_end_offset == (0 if error else 1)
+
+
+def test_append_below_min_insync_replicas_with_the_guard_off_is_taken_and_commits() -> None:
+    """min_insync_check off: one replica acknowledges alone, which is how commits get lost."""
+    leading = leader(isr=(A,), min_insync_check=False)
+    info = leading.append_records(records("a"), required_acks=-1, now_us=0)
+    assert info.error is ErrorCode.NONE
+    assert info.new_high_watermark == 1
+    assert leading.check_acknowledged(1) is ErrorCode.NONE
+
+
+def test_effective_min_isr_is_not_more_than_there_are_replicas() -> None:
+    """min.insync.replicas 2 with one replica would make the topic useless."""
+    leading = leader(replicas=(A,), isr=(A,))
+    info = leading.append_records(records("a"), required_acks=-1, now_us=0)
+    assert (info.error, info.new_high_watermark) == (ErrorCode.NONE, 1)
+
+
+def test_append_is_acknowledged_when_every_replica_in_sync_has_fetched_it() -> None:
+    """The high watermark is the smallest log end in the ISR."""
+    leading = leader()
+    info = leading.append_records(records("a"), required_acks=-1, now_us=0)
+    fetch_as(leading, B, 1, last_fetched_epoch=1)
+    assert leading.check_acknowledged(info.next_offset) is None
+    last = fetch_as(leading, C, 1, last_fetched_epoch=1)
+    assert last.new_high_watermark == 1
+    assert [(e.kind, e.offset) for e in last.trace] == [(TraceKind.HIGH_WATERMARK, 1)]
+    assert leading.check_acknowledged(info.next_offset) is ErrorCode.NONE
+
+
+def test_append_reached_with_too_small_an_isr_is_not_enough_replicas_after_append() -> None:
+    """BEHAVIOUR 6.1: the record stays in the log, the caller hears that it may be lost."""
+    leading = leader()
+    info = leading.append_records(records("a"), required_acks=-1, now_us=0)
+    for broker in (B, C):
+        fetch_as(leading, broker, 1, last_fetched_epoch=1)
+    leading.make_leader(
+        leader_epoch=1, partition_epoch=2, replicas=REPLICAS, isr=(A,), now_us=SECOND
+    )
+    outcome = leading.check_acknowledged(info.next_offset)
+    assert outcome is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert values(leading.log) == ["a"]
+
+
+def test_high_watermark_does_not_move_below_min_insync_replicas() -> None:
+    """Records taken before the ISR shrank, or with acks=1, wait until it has grown again."""
+    leading = leader()
+    info = leading.append_records(records("a"), required_acks=-1, now_us=0)
+    change = leading.make_leader(
+        leader_epoch=1, partition_epoch=2, replicas=REPLICAS, isr=(A,), now_us=SECOND
+    )
+    assert change.new_high_watermark is None
+    assert leading.check_acknowledged(info.next_offset) is None
+    assert leading.append_records(records("b"), required_acks=1, now_us=0).error is ErrorCode.NONE
+    assert leading.high_watermark == 0

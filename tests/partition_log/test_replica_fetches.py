@@ -1,0 +1,173 @@
+"""Fetches from a leader: fencing, limits, divergence. Mirrors Kafka's PartitionTest."""
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.ids import BrokerEpoch
+from protocol.log_messages import EpochEndOffset
+from tests.partition_log.builders import (
+    EVERYBODY,
+    A,
+    B,
+    C,
+    fetch_as,
+    fetch_request,
+    leader,
+    log_of_epochs,
+    records,
+)
+
+CONSUMER = -1
+
+
+@pytest.mark.parametrize(
+    ("epoch", "error"),
+    [
+        (3, ErrorCode.FENCED_LEADER_EPOCH),
+        (5, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (4, ErrorCode.NONE),
+        (-1, ErrorCode.NONE),
+    ],
+)
+@pytest.mark.parametrize("fetcher", [CONSUMER, B])
+def test_fetch_in_another_leader_epoch_is_fenced(
+    fetcher: int, epoch: int, error: ErrorCode
+) -> None:
+    """BEHAVIOUR 6.1. Source: PartitionTest.testReadRecordEpochValidationForLeader."""
+    leading = leader(leader_epoch=4)
+    assert fetch_as(leading, fetcher, 0, leader_epoch=epoch).data.error_code is error
+
+
+def test_fetch_that_is_refused_does_not_count_as_progress() -> None:
+    """A zombie's follower that moved on must not help it to commit."""
+    leading = leader(leader_epoch=4)
+    leading.append_records(records("a"), required_acks=-1, now_us=0)
+    fetch_as(leading, B, 1, leader_epoch=5)
+    assert leading.follower_log_end_offset(B) == -1
+
+
+def test_fetch_of_a_follower_reads_to_the_log_end() -> None:
+    """Replication is what moves the high watermark, so it cannot stop there."""
+    leading = leader(partition_log=log_of_epochs(0, 0))
+    answer = fetch_as(leading, B, 0).data
+    assert [batch.base_offset for batch in answer.records] == [0, 1]
+    assert (answer.high_watermark, answer.leader_epoch, answer.leader_id) == (0, 1, A)
+
+
+def test_fetch_of_a_consumer_reads_to_the_high_watermark() -> None:
+    """What is not committed may still vanish."""
+    log = log_of_epochs(0, 0, 0)
+    log.update_high_watermark(2)
+    leading = leader(partition_log=log)
+    assert [b.base_offset for b in fetch_as(leading, CONSUMER, 0).data.records] == [0, 1]
+    above = fetch_as(leading, CONSUMER, 3).data
+    assert (above.error_code, above.records) == (ErrorCode.NONE, ())
+
+
+@pytest.mark.parametrize("fetcher", [CONSUMER, B])
+@pytest.mark.parametrize("offset", [-1, 3])
+def test_fetch_outside_the_log_is_offset_out_of_range(fetcher: int, offset: int) -> None:
+    """A consumer then resets its position."""
+    leading = leader(partition_log=log_of_epochs(0, 0))
+    result = fetch_as(leading, fetcher, offset)
+    assert result.data.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert result.data.records == ()
+
+
+def test_fetch_is_limited_by_the_partition_and_by_what_is_left_of_the_request() -> None:
+    """Both limits hold; the smaller one decides."""
+    leading = leader(partition_log=log_of_epochs(0, 0, 0))
+    size = leading.log.storage.batch(0).size_in_bytes
+    narrow = leading.fetch(
+        fetch_request(0, partition_max_bytes=2 * size),
+        replica_id=B,
+        replica_epoch=-1,
+        max_bytes=3 * size,
+        now_us=0,
+    )
+    assert narrow.size_in_bytes == 2 * size
+    assert fetch_as(leading, B, 0, max_bytes=2 * size).size_in_bytes == 2 * size
+    left = leading.fetch(
+        fetch_request(0),
+        replica_id=B,
+        replica_epoch=-1,
+        max_bytes=size - 1,
+        min_one_batch=False,
+        now_us=0,
+    )
+    assert left.data.records == ()
+
+
+def test_fetch_of_a_broker_that_is_no_replica_is_unknown_leader_epoch() -> None:
+    """It may know of a newer assignment than this leader (Kafka followerReplicaOrThrow)."""
+    leading = leader(replicas=(A, B), isr=(A, B))
+    assert fetch_as(leading, C, 0).data.error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
+    without_epoch = fetch_as(leading, C, 0, leader_epoch=-1).data
+    assert without_epoch.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_fetch_of_a_followers_earlier_incarnation_does_not_count() -> None:
+    """Kafka: testFetchFromFollowerWithStaleBrokerEpoch: it speaks for a log that is gone."""
+    leading = leader(partition_log=log_of_epochs(0))
+    leading.update_eligible_brokers({**EVERYBODY, B: BrokerEpoch(500)})
+    stale = fetch_as(leading, B, 1, last_fetched_epoch=0, replica_epoch=101)
+    assert stale.data.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert leading.follower_log_end_offset(B) == -1
+
+
+def test_fetch_with_a_prefix_of_the_leaders_log_does_not_diverge() -> None:
+    """The epoch of the follower's last batch ends, at the leader, where it fetches or later."""
+    leading = leader(partition_log=log_of_epochs(0, 0, 2), leader_epoch=3)
+    answer = fetch_as(leading, B, 1, leader_epoch=3, last_fetched_epoch=0).data
+    assert answer.diverging_epoch is None
+    assert [batch.base_offset for batch in answer.records] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("offset", "last_epoch", "diverging"),
+    [
+        (3, 0, EpochEndOffset(epoch=0, end_offset=2)),  # more of epoch 0 than the leader
+        (3, 1, EpochEndOffset(epoch=0, end_offset=2)),  # an epoch the leader never had
+        (4, 2, EpochEndOffset(epoch=2, end_offset=3)),  # ahead within the last written epoch
+    ],
+)
+def test_fetch_that_diverges_is_answered_with_the_epochs_end(
+    offset: int, last_epoch: int, diverging: EpochEndOffset
+) -> None:
+    """Kafka: testReadRecord with a diverging lastFetchedEpoch: no records, no progress."""
+    leading = leader(partition_log=log_of_epochs(0, 0, 2), leader_epoch=3)
+    answer = fetch_as(leading, B, offset, leader_epoch=3, last_fetched_epoch=last_epoch).data
+    assert answer.error_code is ErrorCode.NONE
+    assert answer.diverging_epoch == diverging
+    assert answer.records == ()
+    assert leading.follower_log_end_offset(B) == -1
+
+
+def test_fetch_with_an_epoch_after_all_known_is_out_of_range() -> None:
+    """Kafka: could not determine the end offset of the last fetched epoch."""
+    leading = leader(partition_log=log_of_epochs(0), leader_epoch=3)
+    answer = fetch_as(leading, B, 1, leader_epoch=3, last_fetched_epoch=4).data
+    assert answer.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_fetch_of_a_follower_is_answered_with_the_high_watermark_before_it() -> None:
+    """The follower learns of what it committed with its next Fetch, as in Kafka."""
+    leading = leader(replicas=(A, B), isr=(A, B), partition_log=log_of_epochs(0))
+    result = fetch_as(leading, B, 1, last_fetched_epoch=0)
+    assert (result.data.high_watermark, result.new_high_watermark) == (0, 1)
+    assert fetch_as(leading, B, 1, last_fetched_epoch=0).data.high_watermark == 1
+
+
+def test_parked_fetch_that_is_read_again_counts_no_progress() -> None:
+    """It was counted when it came; half a second later it is no sign of life."""
+    leading = leader(partition_log=log_of_epochs(0))
+    result = leading.fetch(
+        fetch_request(1, last_fetched_epoch=0),
+        replica_id=B,
+        replica_epoch=101,
+        max_bytes=1,
+        now_us=0,
+        update_fetch_state=False,
+    )
+    assert result.data.error_code is ErrorCode.NONE
+    assert leading.follower_log_end_offset(B) == -1

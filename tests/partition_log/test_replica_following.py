@@ -1,0 +1,229 @@
+"""A follower: what it asks for, what it makes of the answer. BEHAVIOUR 6.1, KIP-595."""
+
+import pytest
+from msgspec.structs import replace
+
+from partition_log.fetching import truncation_offset
+from partition_log.invariants import check_agreement
+from protocol.errors import ErrorCode
+from protocol.ids import NO_BROKER
+from protocol.log_messages import EpochEndOffset, PartitionData
+from protocol.trace import TraceKind
+from tests.partition_log.builders import (
+    PARTITION,
+    REPLICAS,
+    A,
+    B,
+    C,
+    follower,
+    leader,
+    log_of_epochs,
+    records,
+    replicate,
+    values,
+)
+
+
+def test_fetch_position_is_the_log_end_in_the_leaders_epoch() -> None:
+    """The leader fences by the epoch and finds divergence by the last one fetched."""
+    position = follower(partition_log=log_of_epochs(0, 2), leader_epoch=5).fetch_position(1000)
+    assert position.fetch_offset == 2
+    assert position.current_leader_epoch == 5
+    assert position.last_fetched_epoch == 2
+    assert position.partition_max_bytes == 1000
+
+
+def test_follower_appends_what_it_fetched_and_learns_the_high_watermark() -> None:
+    """Two rounds: the first brings the records, the second what they committed."""
+    leading = leader(replicas=(A, B), isr=(A, B))
+    following = follower()
+    leading.append_records(records("a", "b"), required_acks=-1, now_us=0)
+    first = replicate(leading, following)
+    assert (first.appended_batches, following.log_end_offset) == (1, 2)
+    assert first.new_high_watermark is None
+    assert replicate(leading, following).new_high_watermark is None
+    second = replicate(leading, following)
+    assert second.new_high_watermark == 2
+    assert [event.kind for event in second.trace] == [TraceKind.HIGH_WATERMARK]
+
+
+def test_followers_high_watermark_may_fall_to_a_new_leaders() -> None:
+    """The new leader's starts where it last knew it; Kafka's follower takes what it is told."""
+    log = log_of_epochs(0, 0)
+    log.update_high_watermark(2)
+    following = follower(partition_log=log)
+    result = following.handle_fetch_response(
+        following.fetch_position(1), PartitionData(partition_index=3, high_watermark=1)
+    )
+    assert result.new_high_watermark == following.high_watermark == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+    ],
+)
+def test_answer_with_an_error_changes_nothing(error: ErrorCode) -> None:
+    """The fetcher backs off or waits for metadata; the log is not its business."""
+    following = follower(partition_log=log_of_epochs(0))
+    result = following.handle_fetch_response(
+        following.fetch_position(1), PartitionData(partition_index=3, error_code=error)
+    )
+    assert result.error is error
+    assert following.log_end_offset == 1
+
+
+def test_answer_to_another_leader_epoch_is_ignored() -> None:
+    """Leadership changed while the Fetch was parked: these records may be a zombie's."""
+    leading = leader(partition_log=log_of_epochs(0))
+    following = follower()
+    request = following.fetch_position(1000)
+    answer = leading.fetch(request, replica_id=B, replica_epoch=-1, max_bytes=1000, now_us=0)
+    following.make_follower(
+        leader_id=C, leader_epoch=2, partition_epoch=2, replicas=REPLICAS, isr=REPLICAS
+    )
+    result = following.handle_fetch_response(request, answer.data)
+    assert result.ignored
+    assert following.log_end_offset == 0
+
+
+def test_answer_to_an_earlier_position_is_ignored() -> None:
+    """The same batches twice would break the log."""
+    leading = leader(partition_log=log_of_epochs(0))
+    following = follower()
+    request = following.fetch_position(1000)
+    answer = leading.fetch(request, replica_id=B, replica_epoch=-1, max_bytes=1000, now_us=0)
+    assert following.handle_fetch_response(request, answer.data).appended_batches == 1
+    assert following.handle_fetch_response(request, answer.data).ignored
+    assert following.log_end_offset == 1
+
+
+@pytest.mark.parametrize("leader_id", [NO_BROKER, B])
+def test_answer_to_a_replica_that_no_longer_follows_is_ignored(leader_id: int) -> None:
+    """It leads itself now, or nobody does."""
+    leading = leader(partition_log=log_of_epochs(0))
+    following = follower()
+    request = following.fetch_position(1000)
+    answer = leading.fetch(request, replica_id=B, replica_epoch=-1, max_bytes=1000, now_us=0)
+    if leader_id == B:
+        following.make_leader(
+            leader_epoch=2, partition_epoch=2, replicas=REPLICAS, isr=REPLICAS, now_us=0
+        )
+    else:
+        following.make_follower(
+            leader_id=NO_BROKER, leader_epoch=1, partition_epoch=2, replicas=REPLICAS, isr=()
+        )
+    assert following.handle_fetch_response(request, answer.data).ignored
+    assert following.log_end_offset == 0
+
+
+def test_corrupt_records_are_not_appended() -> None:
+    """The follower fetches them again."""
+    leading = leader(partition_log=log_of_epochs(0))
+    following = follower()
+    request = following.fetch_position(1000)
+    data = leading.fetch(request, replica_id=B, replica_epoch=-1, max_bytes=1000, now_us=0).data
+    broken = replace(data, records=(replace(data.records[0], crc=1),), high_watermark=1)
+    result = following.handle_fetch_response(request, broken)
+    assert result.error is ErrorCode.CORRUPT_MESSAGE
+    assert (following.log_end_offset, following.high_watermark) == (0, 0)
+
+
+# -- divergence --
+
+
+@pytest.mark.parametrize(
+    ("epochs", "diverging", "offset"),
+    [
+        ((0, 0, 1), (0, 1), 1),  # both know epoch 0, the leader's is shorter
+        ((0, 0, 1), (0, 3), 2),  # both know epoch 0, the follower's is shorter
+        ((0, 0, 3), (2, 2), 2),  # follower lacks epoch 2: end of the one below
+        ((0, 0, 1), (1, 9), 3),  # never more than there is
+        ((0, 0), (5, 1), 1),  # all of the follower's epochs are older
+        ((4, 4), (2, 3), 0),  # all of them are newer
+    ],
+)
+def test_truncation_offset(
+    epochs: tuple[int, ...], diverging: tuple[int, int], offset: int
+) -> None:
+    """Source: AbstractFetcherThread.getOffsetTruncationState."""
+    found = truncation_offset(
+        log_of_epochs(*epochs), EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
+    )
+    assert found == offset
+
+
+def test_diverging_follower_truncates_and_says_so() -> None:
+    """The suffix that the new leader does not have was never committed."""
+    leading = leader(B, log_of_epochs(0, 0, 2), leader_epoch=3)
+    following = follower(A, log_of_epochs(0, 0, 0, 0), leader_id=B, leader_epoch=3)
+    result = replicate(leading, following)
+    assert result.truncated_to == 2
+    assert [(e.kind, e.leader_epoch, e.offset, e.detail) for e in result.trace] == [
+        (TraceKind.LOG_TRUNCATED, 3, 2, {"from_offset": 4})
+    ]
+    assert result.trace[0].partition == str(PARTITION)
+    replicate(leading, following)
+    assert values(following.log) == values(leading.log) == ["0@0", "1@0", "2@2"]
+
+
+def test_diverging_answer_does_not_move_the_high_watermark_forward() -> None:
+    """Source: processFetchRequest: it counts from the next Fetch on, when the logs agree."""
+    log = log_of_epochs(0, 2)
+    log.update_high_watermark(2)
+    leading = leader(B, log, leader_epoch=3)
+    following = follower(A, log_of_epochs(0, 0), leader_id=B, leader_epoch=3)
+    replicate(leading, following)
+    assert (following.log_end_offset, following.high_watermark) == (1, 0)
+
+
+def test_truncation_below_the_high_watermark_takes_it_down() -> None:
+    """After an unclean election: data loss, visible in the trace."""
+    log = log_of_epochs(0, 0, 0)
+    log.update_high_watermark(3)
+    leading = leader(B, log_of_epochs(0), leader_epoch=3)
+    following = follower(A, log, leader_id=B, leader_epoch=3)
+    result = replicate(leading, following)
+    assert (result.truncated_to, result.new_high_watermark) == (1, 1)
+    assert [event.kind for event in result.trace] == [
+        TraceKind.LOG_TRUNCATED,
+        TraceKind.HIGH_WATERMARK,
+    ]
+
+
+def test_divergence_over_several_epochs_ends() -> None:
+    """KIP-279: fast leader changes; each round goes down an epoch until the logs agree."""
+    leading = leader(B, log_of_epochs(0, 0, 3, 3, 6, 6), leader_epoch=7)
+    following = follower(A, log_of_epochs(0, 0, 1, 2, 2, 4, 4, 5), leader_id=B, leader_epoch=7)
+    for _ in range(6):
+        replicate(leading, following)
+    assert values(following.log) == values(leading.log)
+    check_agreement([leading.log, following.log])
+
+
+def test_former_leader_that_wrote_nothing_does_not_loop() -> None:
+    """Its epoch stands at its log end without a batch; the cut must forget it."""
+    resigned = leader(A, log_of_epochs(0, 0), leader_epoch=5)
+    leading = leader(B, log_of_epochs(0, 0, 4), leader_epoch=6)
+    resigned.make_follower(
+        leader_id=B, leader_epoch=6, partition_epoch=2, replicas=REPLICAS, isr=REPLICAS
+    )
+    assert replicate(leading, resigned).truncated_to is None
+    assert replicate(leading, resigned).appended_batches == 1
+    assert values(resigned.log) == values(leading.log)
+
+
+def test_zombie_follower_is_fenced_by_the_new_epoch() -> None:
+    """BEHAVIOUR 6.5: a follower that moved on refuses to help the old leader, and vice versa."""
+    zombie = leader(A, log_of_epochs(0), leader_epoch=1)
+    moved_on = follower(B, log_of_epochs(0), leader_id=C, leader_epoch=2)
+    request = moved_on.fetch_position(1000)
+    answer = zombie.fetch(request, replica_id=B, replica_epoch=-1, max_bytes=1000, now_us=0)
+    assert answer.data.error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
+    new_leader = leader(C, log_of_epochs(0), leader_epoch=2)
+    late = follower(B, log_of_epochs(0), leader_id=C, leader_epoch=1)
+    assert replicate(new_leader, late).error is ErrorCode.FENCED_LEADER_EPOCH

@@ -1,0 +1,305 @@
+"""The ISR: shrink, expansion, and every answer to AlterPartition. BEHAVIOUR 6.1."""
+
+import pytest
+
+from partition_log.invariants import check_partition
+from partition_log.outcomes import IsrProposal
+from partition_log.replica import Partition
+from protocol.controller_messages import AlterPartitionPartitionResponse, BrokerState
+from protocol.errors import ErrorCode
+from protocol.ids import BrokerEpoch, BrokerId
+from tests.partition_log.builders import (
+    EVERYBODY,
+    LAG_MAX_US,
+    REPLICAS,
+    SECOND,
+    A,
+    B,
+    C,
+    fetch_as,
+    leader,
+    log_of_epochs,
+    records,
+)
+
+
+def answer(
+    leading: Partition,
+    proposal: IsrProposal,
+    error: ErrorCode = ErrorCode.NONE,
+    *,
+    leader_epoch: int = 1,
+    partition_epoch: int = 2,
+) -> AlterPartitionPartitionResponse:
+    """Return the controller's answer to `proposal`."""
+    return AlterPartitionPartitionResponse(
+        partition_index=proposal.data.partition_index,
+        error_code=error,
+        leader_id=leading.broker_id,
+        leader_epoch=leader_epoch,
+        isr=proposal.new_isr,
+        partition_epoch=partition_epoch,
+    )
+
+
+def shrinking() -> tuple[Partition, IsrProposal]:
+    """Return a leader of three that proposes to drop broker 2, which never fetched."""
+    leading = leader(partition_log=log_of_epochs(0))
+    fetch_as(leading, B, 1, last_fetched_epoch=0, now_us=LAG_MAX_US)
+    proposal = leading.maybe_shrink_isr(LAG_MAX_US + 1)
+    assert proposal is not None
+    return leading, proposal
+
+
+def expanding() -> tuple[Partition, IsrProposal]:
+    """Return a leader of {0, 1} that proposes to add broker 2."""
+    leading = leader(partition_log=log_of_epochs(0), isr=(A, B))
+    proposal = fetch_as(leading, C, 1, last_fetched_epoch=0).proposal
+    assert proposal is not None
+    return leading, proposal
+
+
+# -- shrink --
+
+
+def test_shrink_waits_for_replica_lag_time_max() -> None:
+    """A follower in the ISR counts as caught up when the leader epoch begins."""
+    leading = leader(partition_log=log_of_epochs(0), now_us=SECOND)
+    assert leading.maybe_shrink_isr(SECOND + LAG_MAX_US) is None
+    proposal = leading.maybe_shrink_isr(SECOND + LAG_MAX_US + 1)
+    assert proposal is not None
+    assert (proposal.new_isr, proposal.removed) == ((A,), (B, C))
+
+
+def test_shrink_keeps_a_follower_at_the_log_end_however_long_ago_it_fetched() -> None:
+    """It has everything: an idle partition does not shrink. Source: ReplicaState.isCaughtUp."""
+    leading = leader(partition_log=log_of_epochs(0))
+    for broker in (B, C):
+        fetch_as(leading, broker, 1, last_fetched_epoch=0)
+    assert leading.maybe_shrink_isr(100 * LAG_MAX_US) is None
+
+
+def test_shrink_keeps_a_follower_that_keeps_up_with_a_busy_leader() -> None:
+    """It is never at the end, but reaches in each Fetch what was the end at the one before."""
+    leading = leader(isr=(A, B), replicas=(A, B))
+    end, last_epoch = 0, -1
+    for step in range(1, 100):
+        leading.append_records(records("x"), required_acks=-1, now_us=step * SECOND)
+        fetch_as(leading, B, end, last_fetched_epoch=last_epoch, now_us=step * SECOND)
+        end, last_epoch = leading.log_end_offset, 1
+        leading.append_records(records("y"), required_acks=-1, now_us=step * SECOND)
+    assert leading.maybe_shrink_isr(100 * SECOND) is None
+
+
+def test_shrink_drops_a_follower_that_fetches_but_falls_behind() -> None:
+    """Signs of life are not enough: it must reach what was the end when it last fetched."""
+    leading = leader(isr=(A, B), replicas=(A, B), partition_log=log_of_epochs(0, 0, 0))
+    for step in range(LAG_MAX_US // SECOND + 2):
+        fetch_as(leading, B, 1, last_fetched_epoch=0, now_us=step * SECOND)
+    proposal = leading.maybe_shrink_isr(LAG_MAX_US + SECOND)
+    assert proposal is not None
+    assert proposal.removed == (B,)
+
+
+def test_shrink_proposal_names_epochs_of_leader_partition_and_brokers() -> None:
+    """The controller refuses what is not based on its own latest state."""
+    leading, proposal = shrinking()
+    assert proposal.data.leader_epoch == 1
+    assert proposal.data.partition_epoch == 1
+    assert proposal.data.new_isr_with_epochs == (BrokerState(A, 100), BrokerState(B, 101))
+    assert leading.isr_in_flight is proposal
+
+
+def test_shrink_changes_nothing_until_answered() -> None:
+    """A leader that cannot reach the controller never commits alone."""
+    leading, _ = shrinking()
+    assert leading.isr == leading.maximal_isr == REPLICAS
+    info = leading.append_records(records("x"), required_acks=-1, now_us=LAG_MAX_US)
+    fetch_as(leading, B, 2, last_fetched_epoch=1, now_us=LAG_MAX_US + 2)
+    assert leading.check_acknowledged(info.next_offset) is None
+    assert leading.maybe_shrink_isr(9 * LAG_MAX_US) is None
+
+
+def test_shrink_confirmed_moves_the_high_watermark() -> None:
+    """Source: PartitionTest.testShrinkIsr: who left no longer holds it back."""
+    leading, proposal = shrinking()
+    result = leading.handle_alter_partition_response(
+        proposal, answer(leading, proposal), now_us=LAG_MAX_US + 2
+    )
+    assert result.committed_isr == leading.isr == leading.maximal_isr == (A, B)
+    assert (result.partition_epoch, result.new_high_watermark) == (2, 1)
+    assert leading.partition_epoch == 2
+    check_partition(leading)
+
+
+# -- expansion --
+
+
+def test_expansion_is_proposed_when_a_follower_reaches_the_high_watermark() -> None:
+    """Source: PartitionTest.testIsrExpansion."""
+    _, proposal = expanding()
+    assert (proposal.new_isr, proposal.added) == ((A, B, C), (C,))
+    assert proposal.data.new_isr_with_epochs[-1] == BrokerState(C, 102)
+
+
+def test_expansion_below_the_high_watermark_is_not_proposed() -> None:
+    """A member of the ISR has everything that was acknowledged."""
+    leading = leader(partition_log=log_of_epochs(0, 0), isr=(A, B))
+    fetch_as(leading, B, 2, last_fetched_epoch=0, now_us=0)
+    assert leading.high_watermark == 2
+    assert fetch_as(leading, C, 1, last_fetched_epoch=0).proposal is None
+
+
+def test_expansion_below_the_start_of_the_leader_epoch_is_not_proposed() -> None:
+    """Kafka: testIsrNotExpandedIfReplicaIsBehindLeaderEpochStart. A new leader's watermark lags.
+
+    1. The old leader acknowledged offset 2; this replica, in the ISR, has it, its watermark is 0.
+    2. It is elected. A follower at offset 1 is above that watermark, and lacks what was
+       acknowledged.
+    """
+    leading = leader(partition_log=log_of_epochs(0, 0), isr=(A, B))
+    assert fetch_as(leading, C, 1, last_fetched_epoch=0).proposal is None
+    assert fetch_as(leading, C, 2, last_fetched_epoch=0).proposal is not None
+
+
+@pytest.mark.parametrize(
+    ("eligible", "replica_epoch", "proposed"),
+    [
+        ({A: BrokerEpoch(100), B: BrokerEpoch(101)}, 102, False),  # fenced or shutting down
+        (EVERYBODY, 102, True),
+        (EVERYBODY, -1, True),  # a fetcher that names no epoch is not checked
+        (EVERYBODY, 103, False),  # an incarnation that metadata does not know yet
+    ],
+)
+def test_expansion_is_for_the_registered_unfenced_incarnation(
+    eligible: dict[BrokerId, BrokerEpoch], replica_epoch: int, proposed: bool
+) -> None:
+    """KIP-841, KIP-903: the controller would refuse it with INELIGIBLE_REPLICA."""
+    leading = leader(isr=(A, B))
+    leading.update_eligible_brokers(eligible)
+    result = fetch_as(leading, C, 0, replica_epoch=replica_epoch)
+    assert (result.proposal is not None) is proposed
+
+
+def test_expansion_in_flight_counts_for_the_high_watermark_at_once() -> None:
+    """The controller may have applied it: from then on C may be elected."""
+    leading, _ = expanding()
+    assert (leading.isr, leading.maximal_isr) == ((A, B), REPLICAS)
+    info = leading.append_records(records("x"), required_acks=-1, now_us=LAG_MAX_US * 2)
+    fetch_as(leading, B, 2, last_fetched_epoch=1, now_us=LAG_MAX_US * 2)
+    assert leading.check_acknowledged(info.next_offset) is None
+    fetch_as(leading, C, 2, last_fetched_epoch=1, now_us=LAG_MAX_US * 2)
+    assert leading.check_acknowledged(info.next_offset) is ErrorCode.NONE
+
+
+def test_expansion_in_flight_does_not_count_for_min_insync_replicas() -> None:
+    """acks=all asks for committed members: the expansion may be refused."""
+    leading = leader(partition_log=log_of_epochs(0), isr=(A,))
+    assert fetch_as(leading, B, 1, last_fetched_epoch=0).proposal is not None
+    info = leading.append_records(records("x"), required_acks=-1, now_us=0)
+    assert info.error is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def test_one_proposal_is_in_flight_at_a_time() -> None:
+    """Each is based on the partition epoch that the one before leads to."""
+    leading = leader(isr=(A,), min_insync_replicas=1)
+    assert fetch_as(leading, B, 0).proposal is not None
+    assert fetch_as(leading, C, 0).proposal is None
+    assert leading.maybe_shrink_isr(9 * LAG_MAX_US) is None
+
+
+def test_high_watermark_waits_for_a_caught_up_follower_outside_the_isr() -> None:
+    """BEHAVIOUR 6.1: it is about to join; running ahead of it would keep it out forever."""
+    leading = leader(partition_log=log_of_epochs(0), isr=(A, B))
+    fetch_as(leading, C, 1, last_fetched_epoch=0)
+    leading.make_leader(leader_epoch=1, partition_epoch=2, replicas=REPLICAS, isr=(A, B), now_us=0)
+    leading.append_records(records("x"), required_acks=-1, now_us=0)
+    assert fetch_as(leading, B, 2, last_fetched_epoch=1, now_us=1).new_high_watermark == 1
+    leading.update_eligible_brokers({A: BrokerEpoch(100), B: BrokerEpoch(101)})
+    info = leading.append_records(records("y"), required_acks=-1, now_us=2)
+    assert info.new_high_watermark == 2
+
+
+# -- answers --
+
+
+@pytest.mark.parametrize(
+    ("error", "retry"),
+    [
+        (ErrorCode.NOT_CONTROLLER, True),
+        (ErrorCode.NETWORK_EXCEPTION, True),
+        (ErrorCode.REQUEST_TIMED_OUT, True),
+        (ErrorCode.STALE_BROKER_EPOCH, True),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, True),
+        (ErrorCode.FENCED_LEADER_EPOCH, False),
+        (ErrorCode.INVALID_UPDATE_VERSION, False),
+        (ErrorCode.NEW_LEADER_ELECTED, False),
+        (ErrorCode.INVALID_REQUEST, False),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),
+    ],
+)
+def test_refusal_that_leaves_doubt_keeps_the_maximal_isr(error: ErrorCode, retry: bool) -> None:
+    """Source: handleAlterPartitionError: it may have been applied, so both ISRs count."""
+    leading, proposal = expanding()
+    result = leading.handle_alter_partition_response(
+        proposal, answer(leading, proposal, error), now_us=0
+    )
+    assert result.retry is retry
+    assert result.committed_isr is None
+    assert leading.isr_in_flight is proposal
+    assert (leading.isr, leading.maximal_isr, leading.partition_epoch) == ((A, B), REPLICAS, 1)
+
+
+def test_ineligible_replica_takes_the_proposal_back() -> None:
+    """The controller says that it was certainly not applied; it may be proposed again."""
+    leading, proposal = expanding()
+    result = leading.handle_alter_partition_response(
+        proposal, answer(leading, proposal, ErrorCode.INELIGIBLE_REPLICA), now_us=0
+    )
+    assert not result.retry
+    assert leading.isr == leading.maximal_isr == (A, B)
+    assert fetch_as(leading, C, 1, last_fetched_epoch=0).proposal is not None
+
+
+def test_expansion_confirmed_becomes_the_committed_isr() -> None:
+    """Source: PartitionTest.testIsrExpansion, success."""
+    leading, proposal = expanding()
+    result = leading.handle_alter_partition_response(proposal, answer(leading, proposal), now_us=0)
+    assert result.committed_isr == leading.isr == leading.maximal_isr == REPLICAS
+    assert leading.isr_in_flight is None
+
+
+@pytest.mark.parametrize("epochs", [(2, 2), (1, 0)], ids=["leader epoch", "partition epoch"])
+def test_success_for_other_epochs_is_ignored(epochs: tuple[int, int]) -> None:
+    """Source: handleAlterPartitionUpdate: metadata will tell what is true now."""
+    leading, proposal = expanding()
+    response = answer(leading, proposal, leader_epoch=epochs[0], partition_epoch=epochs[1])
+    result = leading.handle_alter_partition_response(proposal, response, now_us=0)
+    assert result.committed_isr is None
+    assert (leading.isr, leading.maximal_isr) == ((A, B), REPLICAS)
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION])
+def test_answer_after_newer_metadata_is_ignored(error: ErrorCode) -> None:
+    """The delta that carries the new ISR may overtake the answer; what it says is newer."""
+    leading, proposal = expanding()
+    leading.make_leader(leader_epoch=1, partition_epoch=3, replicas=REPLICAS, isr=(A, C), now_us=0)
+    result = leading.handle_alter_partition_response(
+        proposal, answer(leading, proposal, error), now_us=0
+    )
+    assert not result.retry
+    assert result.committed_isr is None
+    assert leading.isr == leading.maximal_isr == (A, C)
+    assert leading.partition_epoch == 3
+
+
+def test_answer_after_the_leader_resigned_is_ignored() -> None:
+    """A follower has no ISR to change."""
+    leading, proposal = expanding()
+    leading.make_follower(
+        leader_id=B, leader_epoch=2, partition_epoch=2, replicas=REPLICAS, isr=(B, C)
+    )
+    result = leading.handle_alter_partition_response(proposal, answer(leading, proposal), now_us=0)
+    assert not result.retry
+    assert leading.leader_id == B
+    check_partition(leading)

@@ -1,0 +1,184 @@
+"""Leadership of a replica: what metadata makes of it. Mirrors Kafka's PartitionTest."""
+
+import pytest
+
+from partition_log.invariants import check_partition
+from protocol.errors import ErrorCode, SimulationError
+from protocol.ids import NO_BROKER, BrokerId, Offset
+from protocol.trace import TraceKind
+from tests.partition_log.builders import (
+    REPLICAS,
+    A,
+    B,
+    C,
+    fetch_as,
+    follower,
+    leader,
+    log_of_epochs,
+    records,
+    replica,
+)
+
+
+def test_make_leader_begins_its_epoch_at_the_log_end() -> None:
+    """Kafka: testMakeLeaderUpdatesEpochCache: the epoch is known before it has written anything."""
+    leading = leader(partition_log=log_of_epochs(0, 0, 2), leader_epoch=5)
+    assert leading.is_leader
+    assert leading.leader_epoch_start_offset == 3
+    assert leading.log.epochs.entries()[-1] == (5, 3)
+    check_partition(leading)
+
+
+def test_make_leader_keeps_its_own_last_high_watermark() -> None:
+    """A new leader knows no more than it last heard; followers' Fetches move it on."""
+    log = log_of_epochs(0, 0, 0)
+    log.update_high_watermark(1)
+    leading = leader(partition_log=log)
+    assert leading.high_watermark == 1
+    assert leading.check_acknowledged(3) is None
+
+
+def test_make_leader_in_an_isr_of_one_commits_its_whole_log() -> None:
+    """Nobody else's Fetch would ever move the high watermark."""
+    made = replica(partition_log=log_of_epochs(0, 0, 0), min_insync_replicas=1)
+    change = made.make_leader(
+        leader_epoch=1, partition_epoch=1, replicas=REPLICAS, isr=(A,), now_us=0
+    )
+    assert change.new_high_watermark == 3
+    assert [event.kind for event in change.trace] == [
+        TraceKind.BECAME_LEADER,
+        TraceKind.HIGH_WATERMARK,
+    ]
+
+
+def test_make_leader_says_what_it_did() -> None:
+    """The broker starts a load for a new leader epoch, and only then."""
+    made = replica(partition_log=log_of_epochs(0))
+    first = made.make_leader(
+        leader_epoch=3, partition_epoch=1, replicas=REPLICAS, isr=REPLICAS, now_us=0
+    )
+    same = made.make_leader(
+        leader_epoch=3, partition_epoch=2, replicas=REPLICAS, isr=(A, B), now_us=0
+    )
+    assert first.is_new_leader_epoch
+    assert [(e.kind, e.leader_epoch, e.offset) for e in first.trace] == [
+        (TraceKind.BECAME_LEADER, 3, 1)
+    ]
+    assert not same.is_new_leader_epoch
+    assert same.trace == ()
+    assert made.isr == (A, B)
+
+
+def test_make_leader_with_an_older_partition_epoch_changes_nothing() -> None:
+    """Kafka: testIgnoreLeaderPartitionStateChangeWithOlderEpoch: late metadata is no news."""
+    leading = leader(leader_epoch=4, partition_epoch=9, isr=(A, B))
+    change = leading.make_leader(
+        leader_epoch=5, partition_epoch=8, replicas=REPLICAS, isr=REPLICAS, now_us=0
+    )
+    assert change.stale
+    assert (leading.leader_epoch, leading.partition_epoch, leading.isr) == (4, 9, (A, B))
+
+
+def test_make_follower_with_an_older_partition_epoch_changes_nothing() -> None:
+    """Kafka: testIgnoreFollowerPartitionStateChangeWithOlderEpoch."""
+    leading = leader(leader_epoch=4, partition_epoch=9)
+    change = leading.make_follower(
+        leader_id=B, leader_epoch=5, partition_epoch=8, replicas=REPLICAS, isr=(B, C)
+    )
+    assert change.stale
+    assert leading.is_leader
+
+
+def test_make_leader_outside_its_replicas_is_misuse() -> None:
+    """The controller never elects a broker that holds no replica."""
+    with pytest.raises(SimulationError):
+        leader(A, replicas=(B, C))
+
+
+def test_make_follower_of_itself_is_misuse() -> None:
+    """Who is named leader must be made leader."""
+    with pytest.raises(SimulationError):
+        follower(B, leader_id=B)
+
+
+def test_re_election_of_the_same_leader_begins_a_new_epoch_and_keeps_follower_offsets() -> None:
+    """A leader elected again has the log it had: what it knows of its followers stays true."""
+    leading = leader(partition_log=log_of_epochs(0, 0), isr=(A, B))
+    fetch_as(leading, B, 2, last_fetched_epoch=0)
+    leading.append_records(records("x"), required_acks=-1, now_us=0)
+    change = leading.make_leader(
+        leader_epoch=2, partition_epoch=2, replicas=REPLICAS, isr=(A, B), now_us=50
+    )
+    assert change.is_new_leader_epoch
+    assert leading.leader_epoch_start_offset == 3
+    assert leading.follower_log_end_offset(B) == 2
+    assert leading.append_records(records("y"), required_acks=-1, now_us=50).leader_epoch == 2
+    check_partition(leading)
+
+
+def test_a_leader_after_following_forgets_what_it_knew_of_its_followers() -> None:
+    """Their logs may have been cut meanwhile."""
+    leading = leader(isr=(A, B), min_insync_replicas=1)
+    fetch_as(leading, B, 0)
+    leading.make_follower(
+        leader_id=B, leader_epoch=2, partition_epoch=2, replicas=REPLICAS, isr=REPLICAS
+    )
+    assert leading.leader_epoch_start_offset == -1
+    leading.make_leader(
+        leader_epoch=3, partition_epoch=3, replicas=REPLICAS, isr=REPLICAS, now_us=0
+    )
+    assert leading.follower_log_end_offset(B) == -1
+
+
+def test_a_follower_refuses_appends_and_fetches() -> None:
+    """Clients with stale metadata must ask again."""
+    following = follower()
+    refused = following.append_records(records("x"), required_acks=1, now_us=0)
+    assert refused.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert following.log_end_offset == 0
+    answer = fetch_as(following, -1, 0).data
+    assert answer.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (answer.leader_id, answer.leader_epoch) == (A, 1)
+    assert following.check_acknowledged(0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert following.maybe_shrink_isr(0) is None
+
+
+def test_make_follower_of_nobody_leaves_the_partition_without_leader() -> None:
+    """No replica of the ISR is alive: the controller says leader -1."""
+    made = replica(B)
+    change = made.make_follower(
+        leader_id=NO_BROKER, leader_epoch=2, partition_epoch=2, replicas=REPLICAS, isr=(A,)
+    )
+    assert change.is_new_leader_epoch
+    assert [(event.kind, event.peer) for event in change.trace] == [(TraceKind.BECAME_FOLLOWER, "")]
+    assert not made.is_leader
+
+
+def test_make_follower_traces_its_leader() -> None:
+    """The trace shows who follows whom since when."""
+    change = replica(B).make_follower(
+        leader_id=A, leader_epoch=2, partition_epoch=2, replicas=REPLICAS, isr=REPLICAS
+    )
+    assert [(e.kind, e.peer, e.leader_epoch, e.partition) for e in change.trace] == [
+        (TraceKind.BECAME_FOLLOWER, "broker-0", 2, "__consumer_offsets-3")
+    ]
+
+
+def test_a_restarted_leader_resumes_its_epoch_where_its_log_ends() -> None:
+    """A broker that restarts before it is fenced leads on in the same epoch."""
+    log = log_of_epochs(1, 1)
+    leading = leader(partition_log=log, leader_epoch=1)
+    assert leading.leader_epoch_start_offset == 2
+    assert leading.log.epochs.entries() == ((1, 0),)
+    check_partition(leading)
+
+
+def test_reassignment_changes_who_follows() -> None:
+    """A removed replica must not hold the high watermark back, an added one must be known."""
+    leading = leader(isr=(A, B))
+    leading.make_leader(
+        leader_epoch=1, partition_epoch=2, replicas=(A, B, BrokerId(7)), isr=(A, B), now_us=0
+    )
+    assert leading.follower_log_end_offset(BrokerId(7)) == Offset(-1)
+    with pytest.raises(SimulationError):
+        leading.follower_log_end_offset(C)

@@ -1,0 +1,73 @@
+"""Orders of events that nearly lose data, told step by step on the cluster model."""
+
+from tests.partition_log.builders import A, B, C
+from tests.partition_log.cluster_model import ClusterModel
+
+
+def test_leader_that_missed_another_leaders_epoch_forgets_follower_offsets() -> None:
+    """A is elected again and never heard of C's time as leader, in which B truncated.
+
+    1. A writes two records; B has both, C none: nothing is committed.
+    2. C is elected, B truncates to C's empty log. A hears nothing of it.
+    3. A is elected again. If it still believed that B has the records, C's Fetch would commit
+       them, and B, in the ISR, could be elected without them.
+    """
+    model = ClusterModel()
+    for _ in range(2):
+        model.append(A)
+    for _ in range(3):
+        model.replicate(B)
+    model.move_leadership(C)
+    for broker in (C, B):
+        model.apply_metadata(broker)
+    for _ in range(2):
+        model.replicate(B)
+    model.move_leadership(A)
+    for broker in (A, C):
+        model.apply_metadata(broker)
+    for _ in range(4):
+        model.replicate(C)
+        model.check()
+    assert model.acknowledged == {}
+    model.heal()
+    assert len(model.acknowledged) == 2
+
+
+def test_late_metadata_of_the_present_partition_epoch_keeps_the_proposal_in_flight() -> None:
+    """The delta of the ISR that a leader knows already must not make it forget the next one.
+
+    1. A knows of its ISR {A, C} at partition epoch n from the answer to AlterPartition.
+    2. A proposes to add B, and the controller applies it; the answer is under way.
+    3. The delta of n arrives. Forgetting the proposal, A would commit without B once B is not
+       caught up for replica.lag.time.max.ms, while the controller may elect B.
+    """
+    model = ClusterModel()
+    model.fence(B)
+    model.apply_metadata(A)
+    model.unfence(B)
+    for broker in (A, B, C):
+        model.apply_metadata(broker)
+    model.append(A)
+    for _ in range(2):
+        model.replicate(C)
+    for _ in range(2):
+        model.replicate(B)
+    model.handle_alter_partition(A)
+    assert model.metadata.isr == (A, C, B)
+    leading = model.brokers[A].partition
+    assert leading is not None
+    leading.make_leader(
+        leader_epoch=leading.leader_epoch,
+        partition_epoch=leading.partition_epoch,
+        replicas=leading.replicas,
+        isr=leading.isr,
+        now_us=model.now_us,
+    )
+    model.pass_time(30)
+    model.append(A)
+    for _ in range(2):
+        model.replicate(C)
+    model.check()
+    assert len(model.acknowledged) == 1
+    model.heal()
+    assert len(model.acknowledged) == 2
