@@ -12,15 +12,14 @@ from chaos.checkers.base import CheckReport
 from chaos.checkers.registry import CheckSuite
 from chaos.conditions import missing_for_liveness, missing_for_steady_state, summarize
 from chaos.experiment import Experiment, microseconds
-from chaos.faults import FAULT_KINDS
-from chaos.journal import FaultOutcome, Journal, JournalEntry
+from chaos.injection import FaultInjector, ToolFailed
+from chaos.journal import Journal, JournalEntry
 from chaos.manifest import RunStatus
-from chaos.plan import Plan, PlannedFault, acts_of, length_us
+from chaos.plan import Plan, acts_of, length_us
 from chaos.run_directory import RunDirectory
-from chaos.targets import Miss, resolve_target
 from chaos.verdict import Results, RunOutcome, Verdict, exit_code, judge
 from cluster.runtime import ClusterStatus, Runtime
-from protocol.ids import NodeName, TopicPartition
+from protocol.ids import TopicPartition
 from protocol.trace import TraceEvent, TraceKind, TraceRow
 
 POLL_US = 250_000
@@ -52,10 +51,6 @@ class Progress:
 
 ProgressObserver = Callable[[Progress], None]
 TraceReader = Callable[[], Iterable[TraceRow]]
-
-
-class ToolFailed(Exception):
-    """The lab itself failed, not the cluster: the run proves nothing."""
 
 
 class _GiveUp(Exception):
@@ -91,6 +86,7 @@ class ExperimentRun:
         self._read_trace = read_trace
         self._time_limit_us = time_limit_us
         self._journal = Journal(plan, self._write_journal)
+        self._injector = FaultInjector(experiment, runtime, self._journal, self._log)
         self._stage = ""
         self._status: ClusterStatus | None = None
         self._steady_at_us: int | None = None
@@ -154,16 +150,26 @@ class ExperimentRun:
         for act in acts_of(self._plan):
             await self._pause_until(began_us + act.at_us)
             if act.heals:
-                await self._heal(act.planned, by="plan")
+                await self._injector.heal(act.planned, by="plan")
             else:
-                await self._inject(act.planned)
+                await self._injector.inject(act.planned, await self._look())
         after_us = microseconds(self._experiment.run.after_faults)
         await self._pause_until(began_us + length_us(self._plan) + after_us)
 
     async def _heal_everything(self) -> None:
+        """Undo every fault that is in force; one that cannot be undone keeps none from it.
+
+        Raises: ToolFailed with all that could not be undone.
+        """
         self._enter("healing")
+        failures = []
         for fault in reversed(self._plan):
-            await self._heal(fault, by="end")
+            try:
+                await self._injector.heal(fault, by="end")
+            except ToolFailed as error:
+                failures.append(str(error))
+        if failures:
+            raise ToolFailed("; ".join(failures))
 
     async def _wait_for_liveness(self) -> None:
         """Wait, within the bound, until every group is well and every member committed again.
@@ -203,82 +209,15 @@ class ExperimentRun:
                 for index in range(self._experiment.topics[topic].partitions):
                     partition = TopicPartition(topic, index)
                     if partition not in committed:
-                        self._trace(
-                            TraceKind.OFFSETS_FETCHED,
-                            group=group_id,
-                            partition=str(partition),
-                            offset=-1,
-                            cause="verification",
+                        self._runtime.trace(
+                            TraceEvent(
+                                kind=TraceKind.OFFSETS_FETCHED,
+                                group=group_id,
+                                partition=str(partition),
+                                offset=-1,
+                                cause="verification",
+                            )
                         )
-
-    # -- faults --
-
-    async def _inject(self, planned: PlannedFault) -> None:
-        entry = self._journal.entry(planned.fault_id)
-        status = await self._look()
-        entry.fired_at_us = self._runtime.now_us()
-        target = resolve_target(planned.target, self._experiment, status)
-        if isinstance(target, Miss):
-            entry.outcome = FaultOutcome.MISSED
-            entry.error = target.reason
-            self._journal.changed()
-            self._log(f"{planned.fault_id} hit nothing: {target.reason}")
-            return
-        entry.node = target.node
-        entry.blast_radius = target.blast_radius
-        entry.resolved = target.detail
-        kind = FAULT_KINDS[planned.fault]
-        # The row comes first: on Ray the others see a death before the killer has its answer, and
-        # every phase is measured from here. The process's id stands in the journal.
-        self._trace(
-            TraceKind.FAULT_INJECTED,
-            peer=target.node,
-            cause=planned.fault_id,
-            detail={
-                "fault": planned.fault,
-                "target": planned.target,
-                "groups": list(target.blast_radius.groups),
-                "partitions": list(target.blast_radius.partitions),
-                "members_survive": kind.members_survive,
-            },
-        )
-        try:
-            injected = await kind.inject(self._runtime, target.node, planned.args)
-        except Exception as error:
-            entry.outcome = FaultOutcome.FAILED
-            entry.error = f"{type(error).__name__}: {error}"
-            self._journal.changed()
-            raise ToolFailed(f"{planned.fault_id} could not be injected: {error}") from error
-        entry.outcome = FaultOutcome.HIT
-        entry.incarnation = injected.incarnation
-        entry.pid = injected.pid
-        self._journal.changed()
-        self._log(f"{planned.fault_id}: {planned.target} is {target.node}, pid {injected.pid}")
-
-    async def _heal(self, planned: PlannedFault, *, by: str) -> None:
-        entry = self._journal.entry(planned.fault_id)
-        half_done = by == "end" and entry.perhaps_in_force
-        if entry.node is None or not (entry.in_force or half_done):
-            return
-        try:
-            await FAULT_KINDS[planned.fault].heal(self._runtime, NodeName(entry.node), planned.args)
-        except Exception as error:
-            if half_done:  # what was never injected refuses to be undone
-                self._log(f"{planned.fault_id}, half injected, could not be undone: {error}")
-                return
-            entry.error = f"not healed: {type(error).__name__}: {error}"
-            self._journal.changed()
-            raise ToolFailed(f"{planned.fault_id} could not be healed: {error}") from error
-        entry.healed_at_us = self._runtime.now_us()
-        entry.healed_by = by
-        self._trace(
-            TraceKind.FAULT_HEALED,
-            peer=entry.node,
-            cause=planned.fault_id,
-            detail={"fault": planned.fault},
-        )
-        self._journal.changed()
-        self._log(f"{planned.fault_id} healed by {by}")
 
     # -- waiting and looking --
 
@@ -313,7 +252,7 @@ class ExperimentRun:
 
     def _enter(self, stage: str, **detail: int) -> None:
         self._stage = stage
-        self._trace(TraceKind.RUN_STAGE, detail={"stage": stage, **detail})
+        self._runtime.trace(TraceEvent(kind=TraceKind.RUN_STAGE, detail={"stage": stage, **detail}))
         self._log(f"stage {stage}")
         self._show()
 
@@ -401,29 +340,6 @@ class ExperimentRun:
             self._directory.finish(_STATUS[outcome])
         self._log(f"{outcome}, verdict {verdict}: {'; '.join(reasons) or 'nothing to add'}")
         return results
-
-    def _trace(
-        self,
-        kind: TraceKind,
-        *,
-        peer: str | None = None,
-        group: str | None = None,
-        partition: str | None = None,
-        offset: int | None = None,
-        cause: str | None = None,
-        detail: dict[str, object] | None = None,
-    ) -> None:
-        self._runtime.trace(
-            TraceEvent(
-                kind=kind,
-                peer=peer,
-                group=group,
-                partition=partition,
-                offset=offset,
-                cause=cause,
-                detail=detail,
-            )
-        )
 
     def _log(self, message: str) -> None:
         if self._directory is not None:

@@ -118,7 +118,7 @@ def test_misspelt_required_key_is_one_problem_not_two(write: Write) -> None:
         ("commit: false", "commit: 2", "readers.config.enable.auto.commit", "true or fal", "2"),
         ("at: 5s", "at: 5", "faults[0].at", "such as `5s` or `250ms`", "5 (int)"),
         ("at: 5s", "at: 5 seconds", "faults[0].at", "us, ms, s, m or h", "`5 seconds`"),
-        ("at: 5s", "at: \"5s\\n\"", "faults[0].at", "us, ms, s, m or h", "`5s"),
+        ("at: 5s", 'at: "5s\\n"', "faults[0].at", "us, ms, s, m or h", "`5s"),
         ("[orders]", "orders", "groups.readers.topics", "a list", "`orders`"),
         ("[orders]", "[]", "groups.readers.topics", "a list of at least 1", "a list"),
         ("[orders]", "[2026-01-01]", "readers.topics[0]", "text", "2026-01-01 (date)"),

@@ -253,6 +253,34 @@ def test_fault_half_injected_when_interrupted_is_undone() -> None:
     assert "restart broker-0" in run.runtime.acts
 
 
+class StubbornBroker(FakeRuntime):
+    """Broker 2 never starts again."""
+
+    async def restart(self, node: NodeName) -> None:
+        if node == "broker-2":
+            raise OSError("address in use")
+        await super().restart(node)
+
+
+def test_fault_that_cannot_be_undone_keeps_no_other_from_it() -> None:
+    """Everything is healed at the end, as far as it can be."""
+    run = Run(
+        experiment(
+            faults=[
+                {"at": "1s", "fault": "crash", "target": "broker(1)"},
+                {"at": "2s", "fault": "crash", "target": "broker(2)"},
+            ]
+        )
+    )
+    run.runtime = StubbornBroker(run.experiment)
+
+    results = run.execute()
+
+    assert results.outcome is RunOutcome.INTERNAL_ERROR
+    assert "crash-1 could not be healed: address in use" in results.reasons[0]
+    assert [entry.in_force for entry in results.faults] == [False, True]
+
+
 def test_time_limit_makes_the_run_unknown_and_heals_it() -> None:
     """A run that was cut off proves nothing, and leaves nothing broken."""
     run = Run(time_limit_us=12_000_000)
