@@ -1,0 +1,168 @@
+"""The coordinator's broker is killed: detection, election, load, discovery (6.3, FO-01, FO-04)."""
+
+import pytest
+
+from cluster.broker.preload import group_ids
+from cluster.runtime import ClusterStatus
+from cluster.spec import PreloadSpec
+from protocol.errors import ErrorCode
+from protocol.ids import offsets_partition
+from protocol.partitioner import partition_for
+from protocol.trace import TraceKind, TraceRow
+from tests.support.brokers import BrokerLab, broker_cluster
+
+GROUP = "group"
+PARTITION = partition_for(GROUP, 3)
+"""Of __consumer_offsets; broker PARTITION leads it first, the next one in the ring then."""
+OLD = PARTITION
+NEW = (PARTITION + 1) % 3
+OTHER = (PARTITION + 2) % 3
+
+
+def moved(status: ClusterStatus) -> bool:
+    """Whether the group's partition has its second leader."""
+    return status.partitions[offsets_partition(PARTITION)].leader == NEW
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_killed_broker_is_fenced_between_session_minus_heartbeat_and_session(seed: int) -> None:
+    """The session runs from the last heartbeat, up to 2 s before the kill: 7.0 to 9.5 s."""
+
+    async def story(lab: BrokerLab) -> int:
+        await lab.seconds(1 + 0.45 * seed)
+        killed_us = lab.runtime.now_us()
+        await lab.kill(OLD)
+        await lab.until(moved)
+        return lab.events(TraceKind.BROKER_FENCED)[0].time_us - killed_us
+
+    assert 7_000_000 <= BrokerLab(broker_cluster(), seed=seed).run(story) <= 9_500_000
+
+
+def test_coordinator_moves_with_what_was_acknowledged() -> None:
+    """FO-04: a commit that was acknowledged is what the new coordinator has loaded."""
+
+    async def story(lab: BrokerLab) -> None:
+        answer = await lab.client.commit(OLD, GROUP, 41)
+        assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
+        await lab.kill(OLD)
+        await lab.until(moved)
+        await lab.seconds(0.5)
+        status = await lab.runtime.status()
+        assert [group.coordinator for group in status.groups[GROUP]] == [NEW]
+        (completed,) = [
+            row for row in lab.events(TraceKind.LOAD_COMPLETED) if row.leader_epoch == 1
+        ]
+        assert completed.node == f"broker-{NEW}"
+        assert completed.detail is not None
+        assert '"groups":1,"records":1' in completed.detail
+        answer = await lab.client.commit(NEW, GROUP, 42)
+        assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_discovery_names_the_dead_coordinator_until_it_is_fenced() -> None:
+    """MEASURED_FAILOVER 2: every other broker's metadata still names it, then the new one."""
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.kill(OLD)
+        await lab.seconds(5)
+        stale = await lab.client.find_coordinator(OTHER, GROUP)
+        assert (stale.error_code, stale.node_id) == (ErrorCode.NONE, OLD)
+        assert (stale.host, stale.port) == (f"broker-{OLD}", 9092)
+        await lab.until(moved)
+        await lab.seconds(0.02)
+        named = await lab.client.find_coordinator(OTHER, GROUP)
+        assert named.node_id == NEW
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_new_coordinator_is_named_before_it_serves() -> None:
+    """2.0: the metadata cache comes first, so the right broker may say NOT_COORDINATOR."""
+
+    async def story(lab: BrokerLab) -> list[ErrorCode]:
+        await lab.kill(OLD)
+        errors: list[ErrorCode] = []
+        await lab.until(moved)
+        while not errors or errors[-1] is not ErrorCode.NONE:
+            named = await lab.client.find_coordinator(NEW, GROUP)
+            if named.node_id == NEW:
+                answer = await lab.client.commit(NEW, GROUP, 1)
+                errors.append(answer.topics[0].partitions[0].error_code)
+        return list(dict.fromkeys(errors))
+
+    assert BrokerLab(broker_cluster()).run(story) == [
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NONE,
+    ]
+
+
+def test_phases_of_a_failover_are_near_a_real_cluster() -> None:
+    """MEASURED_FAILOVER, kill: decided to elected 42-142 ms, elected to loaded 8-142 ms."""
+
+    async def story(lab: BrokerLab) -> tuple[int, int]:
+        await lab.kill(OLD)
+        await lab.until(moved)
+        await lab.seconds(1)
+        (fenced,) = lab.events(TraceKind.BROKER_FENCED)
+        (led,) = _of_epoch_1(lab.events(TraceKind.BECAME_LEADER))
+        (loaded,) = _of_epoch_1(lab.events(TraceKind.LOAD_COMPLETED))
+        return led.time_us - fenced.time_us, loaded.time_us - led.time_us
+
+    published_us, loaded_us = BrokerLab(broker_cluster()).run(story)
+    assert 30_000 <= published_us <= 142_000
+    assert 5_000 <= loaded_us <= 142_000
+
+
+def test_large_log_makes_the_load_longer_while_the_broker_goes_on_heartbeating() -> None:
+    """200,000 commit records: seen in the load phase, and neither fenced nor deaf meanwhile."""
+    spec = PreloadSpec(partition=PARTITION, commit_records=200_000)
+
+    async def story(lab: BrokerLab) -> int:
+        await lab.kill(OLD)
+        await lab.until(moved)
+        await lab.seconds(0.06)
+        # In the middle of the load: another group's commit and a data partition are served.
+        mine = group_ids(spec, 3)[0]
+        answer = await lab.client.commit(NEW, mine, 1)
+        assert answer.topics[0].partitions[0].error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        produced = await lab.client.produce(NEW, b"a", partition=NEW)
+        assert produced.error_code is ErrorCode.NONE
+        await lab.seconds(3)
+        (started,) = _of_epoch_1(lab.events(TraceKind.LOAD_STARTED))
+        (completed,) = _of_epoch_1(lab.events(TraceKind.LOAD_COMPLETED))
+        assert completed.offset == 200_000
+        assert len(lab.events(TraceKind.BROKER_FENCED)) == 1
+        status = await lab.runtime.status()
+        assert [group.coordinator for group in status.groups[mine]] == [NEW]
+        return completed.time_us - started.time_us
+
+    assert 60_000 <= BrokerLab(broker_cluster(preload=(spec,))).run(story) <= 1_000_000
+
+
+def test_returning_coordinator_follows_and_does_not_serve_its_old_groups() -> None:
+    """Its groups were loaded elsewhere: NOT_COORDINATOR, and nobody answers for both."""
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.client.commit(OLD, GROUP, 1)
+        await lab.kill(OLD)
+        await lab.until(moved)
+        await lab.restart(OLD)
+        await lab.until(
+            lambda status: set(status.partitions[offsets_partition(PARTITION)].isr) == {0, 1, 2}
+        )
+        await lab.seconds(1)
+        answer = await lab.client.commit(OLD, GROUP, 2)
+        assert answer.topics[0].partitions[0].error_code is ErrorCode.NOT_COORDINATOR
+        status = await lab.runtime.status()
+        assert [group.coordinator for group in status.groups[GROUP]] == [NEW]
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def _of_epoch_1(rows: list[TraceRow]) -> list[TraceRow]:
+    """Return the rows of the group's partition in its second leader epoch."""
+    name = str(offsets_partition(PARTITION))
+    return [row for row in rows if row.leader_epoch == 1 and row.partition == name]
