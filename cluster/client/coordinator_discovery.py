@@ -18,7 +18,7 @@ from cluster.client.errors import (
 )
 from cluster.client.futures import RequestFuture, Wakeup
 from cluster.client.metadata import Metadata
-from cluster.client.network_client import COORDINATOR, GENERAL, NetworkClient
+from cluster.client.network_client import COORDINATOR, NetworkClient
 from cluster.client.retries import ExponentialBackoff, retrying
 from cluster.host import Host
 from protocol.discovery_messages import (
@@ -107,11 +107,6 @@ class CoordinatorDiscovery:
         self._network.disconnect(node.name, COORDINATOR)
         self._on_change()
 
-    @property
-    def is_looking_up(self) -> bool:
-        """Whether a lookup is in flight."""
-        return self._lookup is not None
-
     def lookup(self) -> RequestFuture[None]:
         """Ask the least loaded node, or join the lookup in flight.
 
@@ -127,11 +122,11 @@ class CoordinatorDiscovery:
         lookup = self._lookup = RequestFuture[None]()
 
         def answered(future: RequestFuture[FindCoordinatorResponse]) -> None:
-            self._answered(asked, future, lookup)
+            self._answered(asked.name, future, lookup)
 
         self._network.send(
-            asked,
-            GENERAL,
+            asked.name,
+            asked.purpose,
             FindCoordinatorRequest(
                 key_type=CoordinatorType.GROUP, coordinator_keys=(self._group_id,)
             ),

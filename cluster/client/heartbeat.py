@@ -45,6 +45,7 @@ class Heartbeat:
         self._failures = 0
         self._heartbeat_due_us = 0
         self._session_ends_us = 0
+        self._lookup_due_us = 0
         self._next_look_us: int | None = None
         """When the task looks again unless woken; None: only when woken."""
         self._poll_ended_us: int | None = None
@@ -104,10 +105,11 @@ class Heartbeat:
             return None
         now_us = self._host.now_us()
         if self._discovery.coordinator() is None:
-            if not self._discovery.is_looking_up:
+            if now_us >= self._lookup_due_us:
+                # Kafka's thread waits the plain retry.backoff.ms between two lookups of its own.
+                self._lookup_due_us = now_us + self._config.retry_backoff_ms * MS
                 self._discovery.lookup()
-            # Kafka's thread waits the plain retry.backoff.ms here.
-            return now_us + self._config.retry_backoff_ms * MS
+            return self._lookup_due_us
         if now_us >= self._session_ends_us:
             self._discovery.mark_unknown("session timed out without receiving a heartbeat response")
             return now_us

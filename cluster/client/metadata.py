@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.client.futures import RequestFuture
-from cluster.client.network_client import GENERAL, NetworkClient
+from cluster.client.network_client import BOOTSTRAP, GENERAL, KnownNode, NetworkClient
 from cluster.client.retries import MS, retry_backoff
 from cluster.host import Host, Timer
 from cluster.spec import ClusterSpec
@@ -65,9 +65,8 @@ class Metadata:
         self._topics = topics
         self._on_update = on_update
         self._network: NetworkClient | None = None
-        self._nodes: tuple[NodeName, ...] = tuple(
-            NodeName(server) for server in config.bootstrap_servers
-        ) or tuple(broker.name for broker in cluster.brokers)
+        servers = config.bootstrap_servers or tuple(broker.name for broker in cluster.brokers)
+        self._nodes = tuple(KnownNode(NodeName(server), BOOTSTRAP) for server in servers)
         self._live: dict[NodeName, None] = {}
         self._partition_counts: dict[str, int] = {}
         self._leaders: dict[TopicPartition, LeaderAndEpoch] = {}
@@ -96,7 +95,7 @@ class Metadata:
                 timer.cancel()
         self._timer = self._age_timer = None
 
-    def nodes(self) -> tuple[NodeName, ...]:
+    def nodes(self) -> tuple[KnownNode, ...]:
         """Return the known nodes: the bootstrap servers until brokers are known."""
         return self._nodes
 
@@ -145,8 +144,8 @@ class Metadata:
         self._is_asking = True
         self._update_wanted = False
         self._network.send(
-            node,
-            GENERAL,
+            node.name,
+            node.purpose,
             MetadataRequest(topics=self._topics),
             MetadataResponse,
             timeout_us=self._request_timeout_us,
@@ -182,10 +181,12 @@ class Metadata:
 
     def _take_over(self, response: MetadataResponse) -> bool:
         """Take over what is not older than what is known; return whether anything changed."""
-        nodes = tuple(broker_name(broker.node_id) for broker in response.brokers)
+        nodes = tuple(
+            KnownNode(broker_name(broker.node_id), GENERAL) for broker in response.brokers
+        )
         changed = nodes != self._nodes
         self._nodes = nodes
-        self._live = dict.fromkeys(nodes)
+        self._live = dict.fromkeys(node.name for node in nodes)
         for topic in response.topics:
             changed = self._take_over_topic(topic) or changed
         return changed

@@ -1,15 +1,16 @@
 """Connections of one client: which node to ask, when to reconnect, how long to hold back.
 
-Owns one connection per (node, purpose) and its reconnect backoff. The coordinator's connection is
-separate from the one that fetches, looks up and asks for metadata, as in Kafka's client, where the
-coordinator is a node of its own (`Integer.MAX_VALUE - id`); least_loaded_node looks at the latter.
+Owns one connection per (node, purpose) and its reconnect backoff. Fetches, lookups and metadata
+share one, as in Kafka's client: a lookup waits behind a parked Fetch. The coordinator's is separate
+(there a node of its own, `Integer.MAX_VALUE - id`), and so are those to bootstrap servers, which
+are used until the brokers are known; least_loaded_node looks at neither after that.
 It must not know what the requests mean.
 Source: Kafka NetworkClient, ClusterConnectionStates, ConsumerNetworkClient.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from cluster.client.errors import error_from_network
 from cluster.client.futures import RequestFuture
@@ -27,10 +28,18 @@ GENERAL = "client"
 COORDINATOR = "coordinator"
 """Purpose of the connection to the group's coordinator."""
 
+BOOTSTRAP = "bootstrap"
+"""Purpose of the connection to a bootstrap server, for Metadata and FindCoordinator."""
+
 MAX_IN_FLIGHT_REQUESTS = 100
 """More unanswered requests than this, and a node is not asked. Source: ConsumerConfig (100)."""
 
-ConnectionKey = tuple[NodeName, str]
+
+class KnownNode(NamedTuple):
+    """A node that may be asked for metadata and coordinators, and the connection for it."""
+
+    name: NodeName
+    purpose: str
 
 
 @dataclass(slots=True)
@@ -57,7 +66,7 @@ class NetworkClient:
         host: Host,
         config: ConsumerConfig | ProducerConfig,
         *,
-        known_nodes: Callable[[], tuple[NodeName, ...]],
+        known_nodes: Callable[[], tuple[KnownNode, ...]],
         on_disconnect: Callable[[], None],
     ) -> None:
         """Make a client without connections.
@@ -79,7 +88,7 @@ class NetworkClient:
         self._setup_timeout = ExponentialBackoff(
             host, config.socket_connection_setup_timeout_ms, setup_max_ms
         )
-        self._states: dict[ConnectionKey, _ConnectionState] = {}
+        self._states: dict[KnownNode, _ConnectionState] = {}
 
     def send(
         self,
@@ -131,7 +140,7 @@ class NetworkClient:
         state = self._state(node, purpose)
         return state.connection is None and self._host.now_us() < state.retry_at_us
 
-    def least_loaded_node(self) -> NodeName | None:
+    def least_loaded_node(self) -> KnownNode | None:
         """Return the node that is asked for metadata and coordinators; None if all are held back.
 
         Connected and idle first, then connected with the fewest requests in flight, then
@@ -144,12 +153,12 @@ class NetworkClient:
             return None
         now_us = self._host.now_us()
         start = self._host.rng.randrange(len(nodes))
-        ready: tuple[int, NodeName] | None = None
-        connecting: NodeName | None = None
-        can_connect: tuple[int, NodeName] | None = None
+        ready: tuple[int, KnownNode] | None = None
+        connecting: KnownNode | None = None
+        can_connect: tuple[int, KnownNode] | None = None
         for index in range(len(nodes)):
             node = nodes[(start + index) % len(nodes)]
-            state = self._state(node, GENERAL)
+            state = self._state(node.name, node.purpose)
             connection = state.connection
             if connection is None:
                 if now_us >= state.retry_at_us and (
@@ -177,7 +186,7 @@ class NetworkClient:
                 state.connection.close()
 
     def _state(self, node: NodeName, purpose: str) -> _ConnectionState:
-        key = (node, purpose)
+        key = KnownNode(node, purpose)
         state = self._states.get(key)
         if state is None:
             state = self._states[key] = _ConnectionState()
