@@ -13,17 +13,20 @@ from collections.abc import Callable
 from functools import partial
 
 from cluster.host import Host
-from cluster.nodes import Node, NodeSpec
+from cluster.nodes import Node, NodeSpec, build_node
 from cluster.runtime import ClusterStatus
 from cluster.spec import ClusterSpec, ConsumerSpec
 from cluster.trace_digest import TraceDigest
 from cluster.virtual.runtime import NodeBuilder, VirtualRuntime
-from protocol.ids import NodeName
+from protocol.ids import broker_name
 from protocol.trace import TraceEvent, TraceKind
 from tests.support.fake_cluster import fake_builder, fake_spec
+from tests.support.real_cluster import GROUP, real_spec
 
 SECOND_US = 1_000_000
-RUN_US = 3 * SECOND_US
+FAKE_RUN_US = 3 * SECOND_US
+REAL_RUN_US = 16 * SECOND_US
+"""Half of it lets the group become stable, a quarter is the failover: the session is 2 s."""
 JUNK: list[object] = []
 """What the prelude left on the heap, for as long as the process lives."""
 
@@ -91,10 +94,13 @@ def digest(
     build: NodeBuilder,
     *,
     seed: int,
-    run_us: int = RUN_US,
+    run_us: int,
     copy_messages: bool = False,
 ) -> str:
-    """Run a cluster with a crash and a restart of broker 0 half way; return the trace's digest."""
+    """Run a cluster with a crash and a restart of a broker half way; return the trace's digest.
+
+    The broker is the group's coordinator, the first one where nobody coordinates.
+    """
     observer = TraceDigest()
     runtime = VirtualRuntime(
         spec,
@@ -108,29 +114,44 @@ def digest(
     async def main() -> None:
         await runtime.start()
         await runtime.sleep(run_us // 2)
-        await runtime.crash(NodeName("broker-0"))
+        groups = (await runtime.status()).groups
+        victim = broker_name(groups[GROUP][0].coordinator if GROUP in groups else 0)
+        await runtime.crash(victim)
         await runtime.sleep(run_us // 4)
-        await runtime.restart(NodeName("broker-0"))
+        await runtime.restart(victim)
         await runtime.sleep(run_us // 4)
+        if GROUP in groups:
+            await runtime.committed_offsets(GROUP)
         await runtime.stop()
 
     runtime.run(main())
     return f"{observer.hexdigest()} of {observer.rows} rows"
 
 
+fake = partial(digest, fake_spec(), run_us=FAKE_RUN_US)
+real = partial(digest, real_spec(), run_us=REAL_RUN_US)
+SOURCES = (set_of_strings, set_of_objects, global_random)
+CODEC = " through the codec"
 SCENARIOS: dict[str, Callable[[], str]] = {
+    **{f"fake {seed}": partial(fake, fake_builder(), seed=seed) for seed in range(5)},
+    f"fake 0{CODEC}": partial(fake, fake_builder(), seed=0, copy_messages=True),
     **{
-        f"fake seed {seed}": partial(digest, fake_spec(), fake_builder(), seed=seed)
-        for seed in range(5)
-    },
-    "fake seed 0 through the codec": partial(
-        digest, fake_spec(), fake_builder(), seed=0, copy_messages=True
-    ),
-    **{
-        f"planted: {source.__name__}": partial(
-            digest, fake_spec(), planted(fake_builder(), source), seed=0
+        f"planted in fake: {source.__name__}": partial(
+            fake, planted(fake_builder(), source), seed=0
         )
-        for source in (set_of_strings, set_of_objects, global_random)
+        for source in SOURCES
+    },
+    **{f"real {seed}": partial(real, build_node, seed=seed) for seed in range(2)},
+    f"real 0{CODEC}": partial(real, build_node, seed=0, copy_messages=True),
+    **{
+        f"planted in real: {source.__name__}": partial(
+            digest,
+            real_spec(consumers=3),
+            planted(build_node, source),
+            run_us=REAL_RUN_US // 4,
+            seed=0,
+        )
+        for source in SOURCES
     },
 }
 

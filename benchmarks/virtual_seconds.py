@@ -1,0 +1,157 @@
+"""Virtual seconds per second of CPU: how much faster than real time a whole cluster runs.
+
+Two loads on one controller, three brokers and twelve consumers in a stable group: a light one with
+the trace off (10 records a second from the producer, one commit a second per member), and the
+`coordinator_crash` experiment's own (100 records a second, a commit every 200 ms per member) with
+every message traced, the rows going to a digest and a list, as a recorded run does. Prints a
+profile of the second, by layer and by function. The baseline is real time, 1.
+"""
+
+import cProfile
+import pstats
+import statistics
+import time
+from pathlib import Path
+
+from benchmarks.measurement import Measurement, machine
+from chaos.experiment import to_cluster_spec
+from chaos.loader import load_experiment
+from cluster.runtime import RowObserver
+from cluster.spec import ClusterSpec
+from cluster.trace_digest import TraceDigest
+from cluster.virtual.runtime import VirtualRuntime
+from protocol.trace import TraceRow
+
+ROOT = Path(__file__).resolve().parent.parent
+SECOND_US = 1_000_000
+SETTLE_S = 15
+"""Virtual seconds before measuring: registration, elections, the first rebalance."""
+ROUNDS = 3
+LIGHT = (
+    "groups.orders-readers.commit_interval_ms=1000",
+    "producers.0.records_per_second=10",
+)
+LAYERS = (
+    "cluster/loop.py",
+    "cluster/connections.py",
+    "cluster/virtual",
+    "cluster/controller",
+    "cluster/broker",
+    "cluster/client",
+    "cluster",
+    "coordinator",
+    "partition_log",
+    "protocol",
+)
+
+
+def cluster_of(overrides: tuple[str, ...] = ()) -> ClusterSpec:
+    """Return the cluster of the coordinator_crash experiment, changed by `overrides`."""
+    path = ROOT / "experiments" / "coordinator_crash.yaml"
+    return to_cluster_spec(load_experiment(str(path), overrides).experiment)
+
+
+def speed(
+    spec: ClusterSpec,
+    *,
+    seed: int,
+    virtual_s: int,
+    traced: bool,
+    profile: cProfile.Profile | None = None,
+) -> tuple[float, int]:
+    """Return virtual seconds per CPU second in a stable group, and rows traced meanwhile.
+
+    Raises: RuntimeError if the group is not stable when measuring begins.
+    """
+    rows: list[TraceRow] = []
+    observers: tuple[RowObserver, ...] = (TraceDigest(), rows.append) if traced else ()
+    runtime = VirtualRuntime(
+        spec, seed=seed, run_id="benchmark", observers=observers, trace_messages=traced
+    )
+
+    async def main() -> float:
+        await runtime.start()
+        await runtime.sleep(SETTLE_S * SECOND_US)
+        status = await runtime.status()
+        states = [group.state for groups in status.groups.values() for group in groups]
+        if states != ["Stable"]:
+            raise RuntimeError(f"the group is not stable after {SETTLE_S} s: {states}")
+        rows.clear()
+        if profile is not None:
+            profile.enable()
+        started = time.process_time()
+        await runtime.sleep(virtual_s * SECOND_US)
+        elapsed = time.process_time() - started
+        if profile is not None:
+            profile.disable()
+        await runtime.stop()
+        return elapsed
+
+    elapsed = runtime.run(main())
+    return virtual_s / elapsed, len(rows)
+
+
+def profile_of(spec: ClusterSpec, *, virtual_s: int, traced: bool) -> str:
+    """Return where the time of a run goes: per layer, and the functions that take the most."""
+    profile = cProfile.Profile()
+    speed(spec, seed=7, virtual_s=virtual_s, traced=traced, profile=profile)
+    # typeshed does not declare what Stats has computed: function -> (calls, _, own, total, _).
+    functions: dict[tuple[str, int, str], tuple[int, int, float, float, object]]
+    functions = pstats.Stats(profile).stats  # type: ignore[attr-defined]
+    own_by_layer = dict.fromkeys((*LAYERS, "library and builtins"), 0.0)
+    entries = []
+    for (file, line, function), (calls, _, own, total, _) in functions.items():
+        path = str(Path(file).relative_to(ROOT)) if file.startswith(f"{ROOT}/") else ""
+        in_ours = path and not path.startswith(".venv")
+        layer = next((name for name in LAYERS if in_ours and path.startswith(name)), None)
+        own_by_layer[layer or "library and builtins"] += own
+        where = f"{path}:{line}" if in_ours else Path(file).name
+        entries.append((own, total, calls, f"{where} {function}"))
+    whole = sum(own_by_layer.values())
+    lines = [f"profile of {virtual_s} virtual seconds (it slows Python code down about 3 times)"]
+    lines += [f"{own / whole:6.1%}  {name}" for name, own in own_by_layer.items()]
+    lines.append("   own s  with callees   calls  function")
+    for own, total, calls, name in sorted(entries, reverse=True)[:20]:
+        lines.append(f"{own:8.3f} {total:13.3f} {calls:7}  {name}")
+    return "\n".join(lines)
+
+
+def run() -> tuple[Measurement, ...]:
+    """Measure both loads; the median of several seeds."""
+    measurements = []
+    for name, overrides, virtual_s, traced, goal in (
+        ("light load, trace off", LIGHT, 60, False, 100.0),
+        ("coordinator_crash's load, trace on", (), 20, True, 20.0),
+    ):
+        spec = cluster_of(overrides)
+        results = [
+            speed(spec, seed=seed, virtual_s=virtual_s, traced=traced) for seed in range(ROUNDS)
+        ]
+        value = statistics.median(result[0] for result in results)
+        rows = statistics.median(result[1] / virtual_s for result in results)
+        measurements.append(
+            Measurement(
+                name=f"virtual time, {name}",
+                value=value,
+                baseline=1.0,
+                unit="s/s",
+                baseline_name="real time",
+                ratio=value,
+                goal=f"at least {goal:g}",
+                met=value >= goal,
+                note=f"{rows:,.0f} rows a virtual second" if traced else "",
+            )
+        )
+    print(profile_of(cluster_of(), virtual_s=20, traced=True))
+    return tuple(measurements)
+
+
+def main() -> None:
+    """Print the figures, the machine and the profile."""
+    print(machine())
+    for measurement in run():
+        print(measurement.line())
+
+
+if __name__ == "__main__":
+    main()

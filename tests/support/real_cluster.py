@@ -1,0 +1,63 @@
+"""A small real cluster for virtual time: short timeouts, so that a failover takes seconds."""
+
+from cluster.spec import (
+    BrokerSpec,
+    ClusterSpec,
+    ConsumerSpec,
+    ControllerSpec,
+    ProducerSpec,
+    TopicSpec,
+)
+from protocol.config import BrokerConfig, ConsumerConfig, TopicConfig
+from protocol.ids import CONSUMER_OFFSETS, NodeName
+
+GROUP = "readers"
+TOPIC = "orders"
+
+
+def real_spec(
+    *, consumers: int = 12, records_per_second: float = 50, commit_interval_ms: int = 200
+) -> ClusterSpec:
+    """Return one controller, three brokers, a producer and a group of `consumers`."""
+    return ClusterSpec(
+        controllers=(ControllerSpec(node_id=100),),
+        brokers=tuple(BrokerSpec(broker_id=i) for i in range(3)),
+        topics=(
+            TopicSpec(
+                name=CONSUMER_OFFSETS,
+                partitions=3,
+                replication_factor=3,
+                config=TopicConfig(cleanup_policy="compact"),
+            ),
+            TopicSpec(name=TOPIC, partitions=12, replication_factor=3),
+        ),
+        consumers=tuple(
+            ConsumerSpec(
+                name=NodeName(f"consumer-{GROUP}-{i}"),
+                group_id=GROUP,
+                index=i,
+                topics=(TOPIC,),
+                config=ConsumerConfig(
+                    session_timeout_ms=6_000,
+                    heartbeat_interval_ms=1_000,
+                    enable_auto_commit=False,
+                    auto_offset_reset="earliest",
+                ),
+                commit_interval_ms=commit_interval_ms,
+            )
+            for i in range(consumers)
+        ),
+        producers=(
+            ProducerSpec(
+                name=NodeName("producer-0"), topic=TOPIC, records_per_second=records_per_second
+            ),
+        ),
+        broker_config=BrokerConfig(
+            group_initial_rebalance_delay_ms=500,
+            offsets_topic_num_partitions=3,
+            min_insync_replicas=2,
+            broker_heartbeat_interval_ms=500,
+            broker_session_timeout_ms=2_000,
+            auto_leader_rebalance_enable=False,
+        ),
+    )
