@@ -4,21 +4,23 @@ A follower's waits for the log to grow, a consumer's for the high watermark to a
 when a partition of theirs changes its leader, and after max_wait_ms.
 """
 
-from cluster.broker.fetch_reader import FetchRead, FetchReader
+from cluster.broker.fetch_reader import FetchRead, FetchReader, PartitionKey
 from cluster.host import Host, Timer
 from protocol.ids import RequestId, TopicPartition
 from protocol.log_messages import FetchRequest
 
-PartitionKey = tuple[str, int]
-"""Topic and partition index: equal to a TopicPartition, cheaper to make."""
-
 
 class _DelayedFetch:
-    __slots__ = ("request", "request_id", "timer")
+    """`read` is what there was when the Fetch came: not enough."""
 
-    def __init__(self, request_id: RequestId, request: FetchRequest, timer: Timer) -> None:
+    __slots__ = ("read", "request", "request_id", "timer")
+
+    def __init__(
+        self, request_id: RequestId, request: FetchRequest, read: FetchRead, timer: Timer
+    ) -> None:
         self.request_id = request_id
         self.request = request
+        self.read = read
         self.timer = timer
 
 
@@ -37,10 +39,10 @@ class DelayedFetches:
         self._watchers: dict[PartitionKey, dict[RequestId, None]] = {}
         """The consumers' Fetches by the partitions that they wait for."""
 
-    def park(self, request_id: RequestId, request: FetchRequest) -> None:
-        """Keep a Fetch that cannot be answered yet, for `max_wait_ms` at most."""
+    def park(self, request_id: RequestId, request: FetchRequest, read: FetchRead) -> None:
+        """Keep a Fetch for which `read` is not enough, for `max_wait_ms` at most."""
         timer = self._host.after(request.max_wait_ms * 1_000, self._wait_ended, request_id)
-        fetch = _DelayedFetch(request_id, request, timer)
+        fetch = _DelayedFetch(request_id, request, read, timer)
         if request.replica_id >= 0:
             self._followers[request_id] = fetch
             return
@@ -75,8 +77,7 @@ class DelayedFetches:
         self._host.reply(request_id, self._read(fetch).response)
 
     def _read(self, fetch: _DelayedFetch) -> FetchRead:
-        # The progress of a follower was counted when its Fetch came.
-        return self._reader.read(fetch.request, self._host.now_us(), update_fetch_state=False)
+        return self._reader.read(fetch.request, self._host.now_us(), previous=fetch.read.response)
 
     def _forget(self, fetch: _DelayedFetch) -> None:
         request_id = fetch.request_id

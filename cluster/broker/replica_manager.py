@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from cluster.broker.controller_channel import ControllerChannel
 from cluster.broker.delayed_appends import DelayedAppend, DelayedAppends
 from cluster.broker.delayed_fetches import DelayedFetches
-from cluster.broker.fetch_reader import FetchReader
+from cluster.broker.fetch_reader import FetchReader, PartitionKey
 from cluster.broker.identity import BrokerIdentity
 from cluster.broker.isr_changes import IsrChanges
 from cluster.broker.metadata_cache import MetadataCache
@@ -67,7 +67,7 @@ class ReplicaManager:
         self._config = cluster.broker_config
         self._guards = cluster.guards
         self._cache = cache
-        self._partitions: dict[TopicPartition, Partition] = {}
+        self._partitions: dict[PartitionKey, Partition] = {}
         self._logs: dict[TopicPartition, PartitionLog] = {}
         """Logs found on the disk whose partitions metadata has not named yet."""
         self._checkpointed: bytes | None = None
@@ -252,11 +252,11 @@ class ReplicaManager:
 
     def fetch(self, request_id: RequestId, request: FetchRequest) -> None:
         """Answer a Fetch of a follower or a consumer, at once or when there is enough for it."""
-        read = self._reader.read(request, self._host.now_us(), update_fetch_state=True)
+        read = self._reader.read(request, self._host.now_us())
         if read.is_complete or request.max_wait_ms == 0:
             self._host.reply(request_id, read.response)
         else:
-            self._fetches.park(request_id, request)
+            self._fetches.park(request_id, request, read)
         self.complete_delayed()
 
     def _fetched(self, partition: Partition, result: FetchResult) -> None:
@@ -307,7 +307,8 @@ class ReplicaManager:
     def _checkpoint(self) -> None:
         """Write the high watermarks to the disk, if any moved."""
         content = encode_offset_checkpoint(
-            (name, partition.log.high_watermark) for name, partition in self._partitions.items()
+            (partition.topic_partition, partition.log.high_watermark)
+            for partition in self._partitions.values()
         )
         if content != self._checkpointed:
             self._checkpointed = content
