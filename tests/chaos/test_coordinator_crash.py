@@ -1,0 +1,179 @@
+"""`coordinator_crash` in virtual time: the story it must tell, and planted bugs it must find."""
+
+from collections.abc import Callable
+
+import pytest
+
+from chaos.checkers.base import CheckOutcome, CheckReport
+from chaos.checkers.registry import CheckSuite, context_of
+from chaos.experiment import to_cluster_spec
+from chaos.journal import FaultOutcome
+from chaos.loader import load_experiment
+from chaos.plan import plan_of
+from chaos.runner import ExperimentRun
+from chaos.verdict import Results, Verdict
+from cluster.virtual.runtime import VirtualRuntime
+from coordinator.coordinator import GroupCoordinator
+from coordinator.offsets import CommittedOffset, GroupOffsets
+from protocol.effects import Result
+from protocol.ids import NodeName, TopicPartition
+from protocol.record_batch import RecordBatch
+from protocol.trace import TraceKind, TraceRow
+
+SMALL = (
+    "groups.orders-readers.members=3",
+    "topics.orders.partitions=3",
+    "producers[0].records_per_second=20",
+)
+
+
+class Played:
+    """One run in virtual time: its rows and its results."""
+
+    def __init__(self, *overrides: str, seed: int = 7) -> None:
+        self.experiment = load_experiment("coordinator_crash", overrides).experiment
+        self.suite = CheckSuite(context_of(self.experiment), self.experiment.checks)
+        self.rows: list[TraceRow] = []
+        self.on_row: Callable[[TraceRow], None] | None = None
+        self.runtime = VirtualRuntime(
+            to_cluster_spec(self.experiment),
+            seed=seed,
+            run_id="test",
+            observers=[self._observe],
+            trace_messages=False,
+        )
+
+    def _observe(self, row: TraceRow) -> None:
+        self.rows.append(row)
+        self.suite.observe(row)
+        if self.on_row is not None:
+            self.on_row(row)
+
+    def play(self) -> Results:
+        return ExperimentRun(
+            self.experiment, plan_of(self.experiment), self.runtime, self.suite
+        ).execute()
+
+    def of_kind(self, kind: TraceKind, after_us: int = 0) -> list[TraceRow]:
+        return [row for row in self.rows if row.kind == kind and row.time_us > after_us]
+
+
+def report_of(results: Results, check: str) -> CheckReport:
+    return next(report for report in results.checks if report.check == check)
+
+
+@pytest.mark.slow
+def test_coordinator_crash_with_seed_7_passes_and_judges_something() -> None:
+    """MEASURED_FAILOVER, kill: detected after 7 to 9 s, no rebalance, nothing lost."""
+    played = Played()
+
+    results = played.play()
+
+    assert (results.verdict, results.exit_code, results.reasons) == (Verdict.PASS, 0, ())
+    assert {report.outcome for report in results.checks} == {CheckOutcome.PASS}
+    (fault,) = results.faults
+    assert fault.outcome is FaultOutcome.HIT
+    fired_us = fault.fired_at_us or 0
+    (fenced,) = played.of_kind(TraceKind.BROKER_FENCED, fired_us)[:1]
+    assert 7_000_000 <= fenced.time_us - fired_us <= 9_500_000
+    assert played.of_kind(TraceKind.REBALANCE_STARTED, fired_us) == []
+    assert report_of(results, "fencing").seen["acknowledged_before_a_later_epoch"] > 50
+    assert report_of(results, "durable_commits").seen["fetches_judged"] >= 12
+
+
+def test_acknowledgement_before_replication_is_found_by_fencing() -> None:
+    """Guard off: the leader acknowledges what only its own log has, and dies at that moment."""
+    played = Played(*SMALL, "cluster.guards.high_watermark_gate=false", "faults=[]")
+    killed: list[str] = []
+
+    def kill_on_acknowledgement(row: TraceRow) -> None:
+        late = row.time_us > 8_000_000 and not killed
+        if late and row.kind == TraceKind.APPEND_COMPLETED and row.error in {None, "NONE"}:
+            killed.append(row.node)
+            played.runtime.crash_now(NodeName(row.node))
+
+    played.on_row = kill_on_acknowledgement
+
+    results = played.play()
+
+    assert killed
+    assert results.verdict is Verdict.VIOLATED
+    fencing = report_of(results, "fencing")
+    assert fencing.outcome is CheckOutcome.VIOLATED
+    assert "missing from the log of epoch 1" in fencing.findings[0].summary
+    assert fencing.findings[0].evidence[-1].kind == TraceKind.BECAME_LEADER
+
+
+def test_death_on_acknowledgement_loses_nothing_behind_the_guard() -> None:
+    """The same moment with the guard on: the high watermark had passed it."""
+    played = Played(*SMALL, "faults=[]")
+    killed: list[str] = []
+
+    def kill_on_acknowledgement(row: TraceRow) -> None:
+        if row.time_us > 8_000_000 and not killed and row.kind == TraceKind.APPEND_COMPLETED:
+            killed.append(row.node)
+            played.runtime.crash_now(NodeName(row.node))
+
+    played.on_row = kill_on_acknowledgement
+
+    results = played.play()
+
+    assert killed
+    assert (results.verdict, results.reasons) == (Verdict.PASS, ())
+    assert report_of(results, "fencing").outcome is CheckOutcome.PASS
+
+
+def test_commit_acknowledged_and_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: the coordinator answers, and keeps the older offset of one partition."""
+    remember = GroupOffsets.append_succeeded
+
+    def forget(self: GroupOffsets, partition: TopicPartition, stored: CommittedOffset) -> bool:
+        if partition == TopicPartition("orders", 0) and stored.value.offset > 20:
+            self.append_failed(partition, stored.value)
+            return False
+        return remember(self, partition, stored)
+
+    monkeypatch.setattr(GroupOffsets, "append_succeeded", forget)
+
+    results = Played(*SMALL).play()
+
+    assert results.verdict is Verdict.VIOLATED
+    durable = report_of(results, "durable_commits")
+    assert [finding.partition for finding in durable.findings] == ["orders-0"]
+    assert "was acknowledged by" in durable.findings[0].summary
+
+
+def test_load_that_finds_nothing_is_found_by_two_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: the new coordinator swallows its load (BEHAVIOUR 6.6 f).
+
+    The members are unknown to it and must rejoin, and their offsets are gone.
+    """
+
+    def load_nothing(
+        self: GroupCoordinator, partition: int, batches: tuple[RecordBatch, ...]
+    ) -> Result:
+        del self, partition, batches
+        return Result()
+
+    monkeypatch.setattr(GroupCoordinator, "load_batches", load_nothing)
+
+    results = Played(*SMALL).play()
+
+    assert results.verdict is Verdict.VIOLATED
+    assert report_of(results, "needless_rebalance").outcome is CheckOutcome.VIOLATED
+    assert report_of(results, "durable_commits").outcome is CheckOutcome.VIOLATED
+
+
+def test_group_that_nobody_joins_ends_unknown() -> None:
+    """Exit 2, and nothing was broken."""
+    played = Played(
+        "groups.orders-readers.members=0",
+        "run.steady_state_timeout=5s",
+        "topics.orders.partitions=3",
+    )
+
+    results = played.play()
+
+    assert results.exit_code == 2
+    assert "group orders-readers: its coordinator does not know it" in results.reasons[0]
+    assert played.of_kind(TraceKind.FAULT_INJECTED) == []
