@@ -39,11 +39,12 @@ class RunNameClash(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFiles:
-    """The event files of one run. `unreadable` says for each file set aside why."""
+    """The event files of one run and their `rows`; `unreadable` says of each set aside why."""
 
     run: str
     directory: Path
     events: tuple[Path, ...]
+    rows: int
     unreadable: tuple[str, ...]
 
 
@@ -65,31 +66,38 @@ def find_run_files(run_dirs: Iterable[Path]) -> tuple[RunFiles, ...]:
             raise RunNameClash(f"{found[name].directory} and {directory} are both called {name}")
         events: list[Path] = []
         unreadable: list[str] = []
+        rows = 0
         for path in sorted((directory / "events").glob("*.parquet")):
-            problem = _problem_of(path)
-            if problem is None:
-                events.append(path)
+            found_in = _inspect(path)
+            if isinstance(found_in, str):
+                unreadable.append(f"{path.name}: {found_in}")
             else:
-                unreadable.append(f"{path.name}: {problem}")
+                events.append(path)
+                rows += found_in
         found[name] = RunFiles(
-            run=name, directory=directory, events=tuple(events), unreadable=tuple(unreadable)
+            run=name,
+            directory=directory,
+            events=tuple(events),
+            rows=rows,
+            unreadable=tuple(unreadable),
         )
     return tuple(found.values())
 
 
-def _problem_of(path: Path) -> str | None:
-    """Return why an event file cannot be read with EVENT_SCHEMA; None if it can."""
+def _inspect(path: Path) -> int | str:
+    """Return the number of an event file's rows, or why it cannot be read with EVENT_SCHEMA."""
     try:
-        schema = pq.read_schema(path)
+        metadata = pq.read_metadata(path)
     except (pa.ArrowException, OSError) as error:
         return f"not a whole Parquet file ({str(error).splitlines()[0]})"
+    schema = metadata.schema.to_arrow_schema()
     missing = [name for name in _REQUIRED if name not in schema.names]
     if missing:
         return f"lacks {', '.join(missing)}"
     for name, kind in TRACE_COLUMNS:
         if name in schema.names and not _readable_as(schema.field(name).type, kind):
             return f"{name} is {schema.field(name).type}, not {kind}"
-    return None
+    return int(metadata.num_rows)
 
 
 def _readable_as(found: pa.DataType, kind: str) -> bool:

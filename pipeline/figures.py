@@ -85,7 +85,8 @@ class Distribution:
 
     Units: microseconds, or counts, as the measure says; `bound_us` is the clocks' error, 0 where it
     does not matter. `samples` have a value, `missing` have none: a phase that a member did not
-    need, or that did not end before the run did. `percentiles` are values that occurred (nearest rank).
+    need, or that did not end before the run did. `percentiles` are values that occurred
+    (nearest rank).
     """
 
     samples: int
@@ -126,7 +127,7 @@ def duration_text(value_us: int, *, bound_us: int = 0) -> str:
     size = abs(value_us)
     if size < 1_000:
         return f"{value_us} us"
-    if size < 1_000_000:
+    if size < 999_500:  # above, three digits of milliseconds round to a second
         ms = value_us / 1_000
         return f"{ms:.3g} ms" if size < 99_950 else f"{ms:.0f} ms"
     return f"{value_us / 1_000_000:.2f} s"

@@ -47,6 +47,8 @@ TABLE_NAMES = (
 
 Progress = Callable[[str], None]
 """Told the name of each table (or `summary`) when its work begins."""
+SHORT_WORK_ROWS = 1_000_000
+"""Up to here a local Spark's own start and planning are most of the work."""
 _RUN_KEY = "run_key"
 
 
@@ -102,10 +104,14 @@ def analyze(
     for directory in run_dirs:
         if not directory.is_dir():
             raise FileNotFoundError(f"no run directory {directory}")
+    runs = find_run_files(run_dirs)
+    if not runs:
+        return ()
     if spark is not None:
-        return _analyze(spark, run_dirs, progress or _silent)
-    with spark_session(master) as session:
-        return _analyze(session, run_dirs, progress or _silent)
+        return _analyze(spark, runs, progress or _silent)
+    short_work = sum(run.rows for run in runs) <= SHORT_WORK_ROWS
+    with spark_session(master, short_work=short_work) as session:
+        return _analyze(session, runs, progress or _silent)
 
 
 def _silent(_: str) -> None:
@@ -113,11 +119,8 @@ def _silent(_: str) -> None:
 
 
 def _analyze(
-    spark: SparkSession, run_dirs: Sequence[Path], progress: Progress
+    spark: SparkSession, runs: Sequence[RunFiles], progress: Progress
 ) -> tuple[RunSummary, ...]:
-    runs = find_run_files(run_dirs)
-    if not runs:
-        return ()
     # Beside the tables, so that moving them is a rename and a cluster's workers see the folder.
     with tempfile.TemporaryDirectory(prefix=".tables-", dir=runs[0].directory) as staging:
         store = _Store(spark=spark, folder=Path(staging), progress=progress)

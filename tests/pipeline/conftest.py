@@ -1,0 +1,23 @@
+"""One Spark for the whole session: its start costs more than all tests."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.java import JavaProblem, find_java
+from pipeline.session import spark_session
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Start a local Spark; it ends with its JVM also after failures. CI must have a Java for it."""
+    java = find_java()
+    if isinstance(java, JavaProblem):
+        reason = f"no suitable Java: {java.found}. {java.advice}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with spark_session(short_work=True, name="coordlab-tests") as session:
+        yield session

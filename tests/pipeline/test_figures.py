@@ -1,0 +1,96 @@
+"""How figures print: only percentiles that mean something, and nothing below the clocks' error."""
+
+import pytest
+
+from pipeline.figures import (
+    MEASURES,
+    Distribution,
+    FaultSummary,
+    duration_text,
+)
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "bound_us", "text"),
+    [
+        (0, 0, "0 us"),
+        (850, 0, "850 us"),
+        (1_250, 0, "1.25 ms"),
+        (27_040, 0, "27 ms"),
+        (99_960, 0, "100 ms"),
+        (999_499, 0, "999 ms"),
+        (999_700, 0, "1.00 s"),
+        (7_710_000, 0, "7.71 s"),
+        (400, 500, "< 500 us"),
+        (-400, 500, "< 500 us"),
+        (500, 500, "500 us"),
+        (-2_000, 500, "-2 ms"),
+    ],
+)
+def test_duration_text_shows_three_digits_or_the_clocks_error(
+    microseconds: int, bound_us: int, text: str
+) -> None:
+    """DESIGN 8: a phase shorter than the clock error prints as `< bound`."""
+    assert duration_text(microseconds, bound_us=bound_us) == text
+
+
+def _distribution(samples: int, *, missing: int = 0) -> Distribution:
+    return Distribution(
+        samples=samples,
+        missing=missing,
+        percentiles={50: 2_000, 90: 9_000, 99: 10_000} if samples else {},
+        maximum=11_000 if samples else None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("samples", "shown"),
+    [
+        (0, ("", "", "", "")),
+        (1, ("2 ms", "", "", "11 ms")),
+        (9, ("2 ms", "", "", "11 ms")),
+        (10, ("2 ms", "9 ms", "", "11 ms")),
+        (99, ("2 ms", "9 ms", "", "11 ms")),
+        (100, ("2 ms", "9 ms", "10 ms", "11 ms")),
+    ],
+)
+def test_distribution_leaves_out_percentiles_of_too_few_samples(
+    samples: int, shown: tuple[str, ...]
+) -> None:
+    """A p99 of twelve members would only be their maximum under another name."""
+    assert _distribution(samples).cells(is_time=True) == (str(samples), "", *shown)
+
+
+def test_distribution_of_subjects_that_never_came_back_counts_them() -> None:
+    """The worst cases have no length: leaving them out silently would flatter the rest."""
+    assert _distribution(1, missing=2).cells(is_time=True)[:2] == ("1", "2")
+
+
+def test_distribution_of_counts_prints_no_unit() -> None:
+    """Records read are no time."""
+    assert _distribution(1).cells(is_time=False) == ("1", "", "2,000", "", "", "11,000")
+
+
+def test_fault_rows_without_any_join_leave_the_line_out() -> None:
+    """A failover without a rebalance is the common outcome: no empty lines for it."""
+    by_name = {measure.name: measure for measure in MEASURES}
+    fault = FaultSummary(
+        fault="f1",
+        kind="crash",
+        target=None,
+        node=None,
+        injected_us=0,
+        healed_us=None,
+        partitions_moved=1,
+        members=2,
+        members_kept=2,
+        measures=(
+            (by_name["notice"], _distribution(2)),
+            (by_name["join"], _distribution(0, missing=2)),
+            (by_name["accept"], _distribution(0, missing=2)),
+        ),
+        rebalances=(("a member joined", 2), ("session expiry", 1)),
+    )
+    assert [row[0] for row in fault.rows("client")] == ["notice", "accept"]
+    assert fault.rows("broker") == ()
+    assert fault.rebalance_count == 3
