@@ -1,0 +1,316 @@
+"""A group's own rules: members, leader, protocols, pending ids. Mirrors Kafka GroupMetadataTest."""
+
+import pytest
+
+from coordinator.errors import UnknownServerError
+from coordinator.group import Group
+from coordinator.invariants import check_group
+from coordinator.member import Member, ParkedJoin
+from coordinator.states import GroupState
+from coordinator.vote import scala_order
+from protocol.errors import IllegalTransition
+from protocol.ids import RequestId
+from tests.support.builders import protocols, subscription
+
+
+def empty_group() -> Group:
+    """Return a new group."""
+    return Group("g", 0, GroupState.EMPTY, 0)
+
+
+def preparing(*members: Member) -> Group:
+    """Return a group in PreparingRebalance with these members, all parked."""
+    group = empty_group()
+    group.transition_to(GroupState.PREPARING_REBALANCE, now_us=0, cause="test", trace=[])
+    for number, m in enumerate(members):
+        group.add(m, ParkedJoin(request_id=RequestId(number), api_version=9))
+    return group
+
+
+def member(
+    member_id: str = "m",
+    *names: str,
+    instance: str | None = None,
+    protocol_type: str = "consumer",
+    metadata: bytes | None = None,
+    rebalance_timeout_ms: int = 60_000,
+) -> Member:
+    """Return a member that supports the named protocols (default: range, roundrobin)."""
+    return Member(
+        member_id=member_id,
+        group_instance_id=instance,
+        client_id="c",
+        client_host="h",
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        session_timeout_ms=10_000,
+        protocol_type=protocol_type,
+        supported_protocols=protocols(*(names or ("range", "roundrobin")), metadata=metadata),
+    )
+
+
+def next_generation(group: Group) -> None:
+    """Begin the next generation of a group in PreparingRebalance."""
+    group.init_next_generation(now_us=0, cause="test", trace=[])
+
+
+def test_select_protocol_follows_the_majority_of_first_choices() -> None:
+    """GM-22."""
+    group = preparing(member("a", "range", "roundrobin"))
+    assert group.select_protocol() == "range"
+    group.add(member("b", "roundrobin", "range"))
+    assert group.select_protocol() in {"range", "roundrobin"}
+    group.add(member("c", "roundrobin", "range"))
+    assert group.select_protocol() == "roundrobin"
+
+
+def test_select_protocol_of_a_tie_is_the_one_that_kafka_takes() -> None:
+    """Recordings vote-tie (a before b) and fuzz-0088 (roundrobin before range) show the order."""
+    assert scala_order(["b", "a"], among=["b", "a"]) == ["a", "b"]
+    group = preparing(member("m", "range", "roundrobin"), member("n", "roundrobin", "range"))
+    assert group.select_protocol() == "roundrobin"
+
+
+def test_scala_order_puts_names_that_share_a_place_behind_the_others() -> None:
+    """The names range and sticky have the same five bits: they stand in a subtree."""
+    names = ["sticky", "range", "roundrobin", "cooperative-sticky"]
+    assert scala_order(names, among=names) == [
+        "cooperative-sticky",
+        "roundrobin",
+        "range",
+        "sticky",
+    ]
+
+
+def test_select_protocol_takes_only_what_all_support() -> None:
+    """GM-24."""
+    group = preparing(member("a", "range", "roundrobin"), member("b", "roundrobin", "blah"))
+    assert group.select_protocol() == "roundrobin"
+
+
+def test_select_protocol_without_members_is_misuse() -> None:
+    """GM-23."""
+    with pytest.raises(IllegalTransition, match="no members"):
+        empty_group().select_protocol()
+
+
+def test_member_that_lists_a_protocol_twice_cannot_be_served() -> None:
+    """Kafka counts both, so that no protocol is common, and throws when the phase completes."""
+    group = preparing(member("a", "range", "range"))
+    with pytest.raises(UnknownServerError):
+        next_generation(group)
+
+
+def test_supports_protocols_needs_one_that_every_member_has() -> None:
+    """GM-25: an Empty group takes anything but nothing."""
+    assert empty_group().supports_protocols("consumer", ("any",))
+    assert not empty_group().supports_protocols("", ("any",))
+    assert not empty_group().supports_protocols("consumer", ())
+    group = preparing(member("a", "range", "roundrobin"))
+    assert group.supports_protocols("consumer", ("roundrobin", "foo"))
+    assert group.supports_protocols("consumer", ("range", "foo"))
+    assert not group.supports_protocols("consumer", ("foo", "bar"))
+    group.add(member("b", "roundrobin", "blah"))
+    assert group.supports_protocols("consumer", ("roundrobin", "foo"))
+    assert not group.supports_protocols("connect", ("roundrobin", "foo"))
+    assert not group.supports_protocols("consumer", ("range", "foo"))
+
+
+def test_next_generation_selects_from_what_members_support_now() -> None:
+    """GM-29, GM-58: and nobody owes a SyncGroup yet."""
+    group = preparing(member("a", "range"))
+    group.add_pending_sync_member("a")
+    group.update_member(
+        group.members["a"],
+        protocols("roundrobin"),
+        rebalance_timeout_ms=1,
+        session_timeout_ms=1,
+        parked=group.members["a"].awaiting_join,
+    )
+    next_generation(group)
+    assert (group.generation_id, group.protocol_name) == (1, "roundrobin")
+    assert group.state is GroupState.COMPLETING_REBALANCE
+    assert not group.pending_sync_members
+
+
+def test_next_generation_without_members_is_empty_and_counts() -> None:
+    """GM-30."""
+    group = preparing()
+    next_generation(group)
+    assert (group.generation_id, group.protocol_name) == (1, None)
+    assert group.state is GroupState.EMPTY
+
+
+def test_subscribed_topics_are_known_from_the_next_generation_on() -> None:
+    """GM-27: unknown, then the union, then none when the last consumer has gone."""
+    group = preparing(
+        member("a", metadata=subscription("foo")), member("b", metadata=subscription("bar", "foo"))
+    )
+    assert group.subscribed_topics is None
+    assert group.is_subscribed_to("anything")
+    next_generation(group)
+    assert group.subscribed_topics == {"foo", "bar"}
+    assert not group.is_subscribed_to("baz")
+    group.transition_to(GroupState.PREPARING_REBALANCE, now_us=0, cause="test", trace=[])
+    group.remove("a")
+    group.remove("b")
+    next_generation(group)
+    assert group.subscribed_topics == frozenset()
+
+
+def test_subscribed_topics_of_truncated_bytes_are_unknown() -> None:
+    """GM-27, MM-28: tolerated, and taken for subscribed to everything."""
+    group = preparing(member("a", metadata=b"\x00"))
+    next_generation(group)
+    assert group.subscribed_topics is None
+
+
+def test_subscribed_topics_of_another_protocol_type_are_unknown() -> None:
+    """GM-28: only the consumer protocol's bytes can be read."""
+    group = preparing(member("a", protocol_type="connect", metadata=subscription("foo")))
+    next_generation(group)
+    assert group.subscribed_topics is None
+
+
+def test_next_generation_with_unreadable_bytes_fails_after_it_has_counted() -> None:
+    """BEHAVIOUR 0.1: the generation has advanced all the same, the state has not."""
+    group = preparing(member("a", metadata=b"meta-c1"))
+    with pytest.raises(UnknownServerError):
+        next_generation(group)
+    assert (group.generation_id, group.state) == (1, GroupState.PREPARING_REBALANCE)
+
+
+def test_update_member_changes_timeouts_and_the_maximum_over_members() -> None:
+    """GM-39."""
+    group = preparing(member("a", rebalance_timeout_ms=60_000))
+    group.update_member(
+        group.members["a"],
+        protocols("range"),
+        rebalance_timeout_ms=90_000,
+        session_timeout_ms=20_000,
+        parked=None,
+    )
+    assert group.rebalance_timeout_ms == 90_000
+    assert group.members["a"].session_timeout_ms == 20_000
+    assert group.members_awaiting_join == 0
+    check_group(group)
+
+
+def test_rebalance_timeout_without_members_is_zero() -> None:
+    """BEHAVIOUR 4.8."""
+    assert empty_group().rebalance_timeout_ms == 0
+
+
+def test_remove_leader_hands_leadership_to_a_member_that_is_left() -> None:
+    """BEHAVIOUR 4.3; the last one leaves none."""
+    group = preparing(member("a"), member("b"))
+    assert group.leader_id == "a"
+    group.remove("a")
+    assert group.leader_id == "b"
+    group.remove("b")
+    assert group.leader_id is None
+    check_group(group)
+
+
+def test_elect_joined_leader_prefers_the_leader_then_anyone_who_joined() -> None:
+    """BEHAVIOUR 3.2."""
+    group = preparing(member("a"), member("b"), member("c"))
+    assert group.elect_joined_leader()
+    assert group.leader_id == "a"
+    group.unpark_join(group.members["a"])
+    group.unpark_join(group.members["c"])
+    assert group.elect_joined_leader()
+    assert group.leader_id == "b"
+    group.unpark_join(group.members["b"])
+    assert not group.elect_joined_leader()
+
+
+def test_replace_static_member_moves_leadership_and_instance() -> None:
+    """GM-41, but for the answers, which the handler gives."""
+    group = preparing(member("a", instance="i"))
+    group.members["a"].assignment = b"mine"
+    group.replace_static_member("i", "a", "b")
+    assert (group.leader_id, group.static_members, list(group.members)) == ("b", {"i": "b"}, ["b"])
+    assert group.members["b"].assignment == b"mine"
+    check_group(group)
+
+
+def test_replace_unknown_static_member_is_misuse() -> None:
+    """GM-40."""
+    with pytest.raises(IllegalTransition, match="no member to replace"):
+        empty_group().replace_static_member("i", "a", "b")
+
+
+def test_add_same_instance_twice_is_misuse_and_changes_nothing() -> None:
+    """GM-53."""
+    group = preparing(member("a", instance="i"))
+    with pytest.raises(IllegalTransition, match="instance i"):
+        group.add(member("b", instance="i"))
+    assert list(group.members) == ["a"]
+    check_group(group)
+
+
+def test_add_member_with_other_protocols_is_misuse_and_changes_nothing() -> None:
+    """The handler has refused it before."""
+    group = preparing(member("a", "range"))
+    with pytest.raises(IllegalTransition, match="does not support"):
+        group.add(member("b", "blah", instance="i"))
+    assert (list(group.members), group.static_members) == (["a"], {})
+    check_group(group)
+
+
+def test_pending_id_becomes_a_member_or_is_removed() -> None:
+    """GM-50, GM-51, GM-52."""
+    group = preparing()
+    group.add_pending_member("a")
+    group.add(member("a"))
+    assert not group.pending_members
+    with pytest.raises(IllegalTransition, match="member already"):
+        group.add_pending_member("a")
+    group.add_pending_member("b")
+    group.remove("b")
+    assert not group.pending_members
+
+
+def test_pending_sync_is_for_members_only() -> None:
+    """GM-54 to GM-57."""
+    group = preparing(member("a"))
+    for change in (group.add_pending_sync_member, group.remove_pending_sync_member):
+        with pytest.raises(IllegalTransition, match="no member"):
+            change("nobody")
+    group.add_pending_sync_member("a")
+    group.remove_pending_sync_member("a")
+    assert not group.pending_sync_members
+    group.add_pending_sync_member("a")
+    group.remove("a")
+    assert not group.pending_sync_members
+
+
+def test_all_members_joined_counts_parked_members_and_pending_ids() -> None:
+    """GM-42: an emptied group has all of its members, which is why it completes at once."""
+    group = preparing(member("a"))
+    assert group.has_all_members_joined
+    group.add_pending_member("b")
+    assert not group.has_all_members_joined
+    group.remove("b")
+    group.unpark_join(group.members["a"])
+    assert not group.has_all_members_joined
+    group.remove("a")
+    assert group.has_all_members_joined
+
+
+def test_second_parked_join_takes_the_place_of_the_first() -> None:
+    """BEHAVIOUR 0.1: the first one is never answered, and the member counts once."""
+    group = preparing(member("a"))
+    group.park_join(group.members["a"], ParkedJoin(request_id=RequestId(7), api_version=9))
+    assert group.members_awaiting_join == 1
+    parked = group.unpark_join(group.members["a"])
+    assert parked is not None
+    assert parked.request_id == 7
+    assert group.unpark_join(group.members["a"]) is None
+    assert group.members_awaiting_join == 0
+
+
+def test_member_metadata_is_not_listed_while_a_rebalance_is_prepared() -> None:
+    """BEHAVIOUR 4.9."""
+    with pytest.raises(IllegalTransition, match="PreparingRebalance"):
+        preparing(member("a")).current_member_metadata()

@@ -1,0 +1,64 @@
+"""The transition table, and transition_to as the only way through it."""
+
+import pytest
+
+from coordinator.group import Group
+from coordinator.states import VALID_PREVIOUS_STATES, GroupState
+from protocol.errors import IllegalTransition
+from protocol.trace import TraceEvent, TraceKind
+
+E, P, C, S, D = (
+    GroupState.EMPTY,
+    GroupState.PREPARING_REBALANCE,
+    GroupState.COMPLETING_REBALANCE,
+    GroupState.STABLE,
+    GroupState.DEAD,
+)
+LEGAL = {(P, E), (E, P), (C, P), (S, P), (P, C), (C, S), (E, D), (P, D), (C, D), (S, D), (D, D)}
+"""From -> to, written out from BEHAVIOUR 1."""
+
+
+@pytest.mark.parametrize("source", list(GroupState))
+@pytest.mark.parametrize("target", list(GroupState))
+def test_transition_is_allowed_exactly_where_kafka_allows_it(
+    source: GroupState, target: GroupState
+) -> None:
+    """GM-05 to GM-21: a refused transition raises and changes nothing."""
+    group = Group("g", 0, source, 1_000)
+    trace: list[TraceEvent] = []
+    if (source, target) in LEGAL:
+        group.transition_to(target, now_us=5_000, cause="test", trace=trace)
+        assert group.state is target
+        assert group.current_state_timestamp_ms == 5
+        assert [(e.kind, e.cause, e.detail) for e in trace] == [
+            (TraceKind.GROUP_STATE, "test", {"from": source.value, "to": target.value})
+        ]
+    else:
+        with pytest.raises(IllegalTransition, match=source.value):
+            group.transition_to(target, now_us=5_000, cause="test", trace=trace)
+        assert (group.state, group.current_state_timestamp_ms, trace) == (source, 1, [])
+
+
+def test_can_rebalance_in_the_states_that_may_precede_preparing() -> None:
+    """GM-01 to GM-04."""
+    able = [s for s in GroupState if Group("g", 0, s, 0).can_rebalance]
+    assert able == [E, C, S]
+
+
+def test_states_print_as_kafka_prints_them() -> None:
+    """ListGroups, DescribeGroups and the trace use these names."""
+    assert [state.value for state in VALID_PREVIOUS_STATES] == [
+        "Empty",
+        "PreparingRebalance",
+        "CompletingRebalance",
+        "Stable",
+        "Dead",
+    ]
+
+
+def test_illegal_transition_tells_the_story_of_the_group() -> None:
+    """Whoever reads the error needs to know how the group came there."""
+    group = Group("g", 0, E, 0)
+    group.transition_to(P, now_us=0, cause="member m joined", trace=[])
+    with pytest.raises(IllegalTransition, match=r"Empty -> PreparingRebalance \(member m joined\)"):
+        group.transition_to(S, now_us=0, cause="nothing", trace=[])

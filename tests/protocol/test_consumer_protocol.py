@@ -1,0 +1,120 @@
+"""The consumer protocol's bytes, compared with bytes that Kafka's own classes write."""
+
+import pytest
+
+from protocol.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolError,
+    ConsumerProtocolSubscription,
+    TopicPartitions,
+    TruncatedConsumerProtocol,
+    decode_assignment,
+    decode_subscribed_topics,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+
+FULL = ConsumerProtocolSubscription(
+    topics=("t0", "t1"),
+    user_data=b"1.0",
+    owned_partitions=(TopicPartitions(topic="t0", partitions=(0, 2)),),
+    generation_id=7,
+    rack_id="rack-a",
+)
+
+
+def test_subscription_of_a_recording_is_read_and_written() -> None:
+    """These bytes stand in a recording of Kafka 3.9.1 (fuzz-0106): v1, no owned partitions."""
+    data = bytes.fromhex("000100000002000274300002743100000003312e3000000000")
+    subscription = decode_subscription(data)
+    assert subscription == ConsumerProtocolSubscription(topics=("t0", "t1"), user_data=b"1.0")
+    assert encode_subscription(subscription, 1) == data
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_subscription_of_each_version_keeps_what_the_version_has(version: int) -> None:
+    """Owned partitions came with v1, the generation with v2, the rack with v3."""
+    read = decode_subscription(encode_subscription(FULL, version))
+    assert read == ConsumerProtocolSubscription(
+        topics=FULL.topics,
+        user_data=FULL.user_data,
+        owned_partitions=FULL.owned_partitions if version >= 1 else (),
+        generation_id=FULL.generation_id if version >= 2 else -1,
+        rack_id=FULL.rack_id if version >= 3 else None,
+    )
+
+
+def test_subscription_without_user_data_has_minus_one_for_its_length() -> None:
+    """Null is not the same as empty bytes."""
+    data = encode_subscription(ConsumerProtocolSubscription(topics=()), 0)
+    assert data == bytes.fromhex("000000000000ffffffff")
+    assert decode_subscription(data).user_data is None
+
+
+def test_subscription_of_a_later_version_is_read_as_the_newest() -> None:
+    """A client may be newer than its assignor: unknown fields stand at the end."""
+    data = bytearray(encode_subscription(FULL, 3)) + b"more"
+    data[:2] = b"\x00\x09"
+    assert decode_subscription(bytes(data)) == FULL
+
+
+def test_assignment_is_written_as_kafka_does_and_read_back() -> None:
+    """Version, array of topics with their partitions, user data."""
+    assignment = ConsumerProtocolAssignment(
+        assigned_partitions=(TopicPartitions(topic="foo", partitions=(0, 1)),), user_data=b"u"
+    )
+    data = encode_assignment(assignment, 1)
+    assert data == bytes.fromhex("0001000000010003666f6f0000000200000000000000010000000175")
+    assert decode_assignment(data) == assignment
+    assert [str(p) for p in assignment.partitions()] == ["foo-0", "foo-1"]
+
+
+def test_subscribed_topics_ignore_version_and_what_follows_version_zero() -> None:
+    """The coordinator reads v0's fields whatever the version says (BEHAVIOUR 4.7)."""
+    data = b"\xff\xff" + encode_subscription(FULL, 3)[2:]
+    assert decode_subscribed_topics(data) == ("t0", "t1")
+
+
+@pytest.mark.parametrize("length", range(12))
+def test_subscription_cut_off_is_an_error_of_one_kind_or_the_other(length: int) -> None:
+    """No prefix is taken for a subscription, and nothing but our error comes out."""
+    data = encode_subscription(ConsumerProtocolSubscription(topics=("ab",)), 0)[:length]
+    with pytest.raises(ConsumerProtocolError):
+        decode_subscribed_topics(data)
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"\x00\x01", b"\x00\x01\x00\x00"])
+def test_subscription_that_ends_inside_a_number_is_truncated(data: bytes) -> None:
+    """Kafka's coordinator tolerates a buffer underflow: the topics are unknown then."""
+    with pytest.raises(TruncatedConsumerProtocol):
+        decode_subscribed_topics(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"meta-c1",  # an array of 1,952,526,637 elements
+        bytes.fromhex("0000ffffffff"),  # a null array
+        bytes.fromhex("000000000001ffff"),  # a null string
+        bytes.fromhex("00000000000100096162"),  # a string longer than the rest
+        bytes.fromhex("00000000000000000009"),  # user data longer than the rest
+    ],
+)
+def test_subscription_with_an_impossible_length_is_more_than_truncated(data: bytes) -> None:
+    """Kafka throws here, which breaks the join phase (BEHAVIOUR 0.1)."""
+    with pytest.raises(ConsumerProtocolError) as raised:
+        decode_subscribed_topics(data)
+    assert not isinstance(raised.value, TruncatedConsumerProtocol)
+
+
+def test_version_that_does_not_exist_is_not_written() -> None:
+    """A typo must not produce bytes that nobody can read."""
+    with pytest.raises(ConsumerProtocolError, match="unknown version 4"):
+        encode_subscription(FULL, 4)
+
+
+def test_string_over_the_limit_is_not_written() -> None:
+    """Its length does not fit 16 bits."""
+    with pytest.raises(ConsumerProtocolError, match="32768 bytes"):
+        encode_subscription(ConsumerProtocolSubscription(topics=("x" * 32_768,)))

@@ -1,0 +1,205 @@
+"""Keys and values of `__consumer_offsets`: which version is written, which are read."""
+
+import msgspec
+import pytest
+
+from protocol.ids import TopicPartition
+from protocol.offsets_records import (
+    CorruptOffsetsRecord,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    UnknownKey,
+    decode_group_metadata_value,
+    decode_key,
+    decode_offset_commit_value,
+    encode_group_metadata_key,
+    encode_group_metadata_value,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+    record_version,
+)
+
+MEMBER = MemberMetadataValue(
+    member_id="m-1",
+    group_instance_id="i-1",
+    client_id="c",
+    client_host="/h",
+    rebalance_timeout_ms=300_000,
+    session_timeout_ms=45_000,
+    subscription=b"sub",
+    assignment=b"asg",
+)
+GROUP = GroupMetadataValue(
+    protocol_type="consumer",
+    generation=5,
+    protocol="range",
+    leader="m-1",
+    current_state_timestamp_ms=1_234,
+    members=(MEMBER,),
+)
+
+
+def versioned(version: int, *body: object) -> bytes:
+    """Return a key or value as another release would have written it."""
+    return version.to_bytes(2, "big", signed=True) + msgspec.msgpack.encode(body)
+
+
+def test_offset_key_is_written_as_version_1_and_read_back() -> None:
+    """Version 0 and 1 have the same fields; Kafka writes 1."""
+    data = encode_offset_commit_key("g", TopicPartition("t", 3))
+    assert record_version(data) == 1
+    assert decode_key(data) == OffsetCommitKey("g", "t", 3)
+    assert decode_key(versioned(0, "g", "t", 3)) == OffsetCommitKey("g", "t", 3)
+
+
+def test_group_key_is_version_2() -> None:
+    """The version of a key is its type."""
+    data = encode_group_metadata_key("g")
+    assert record_version(data) == 2
+    assert decode_key(data) == GroupMetadataKey("g")
+
+
+@pytest.mark.parametrize("version", [3, 14, 99, -1])
+def test_key_of_an_unknown_version_is_told_apart_and_not_an_error(version: int) -> None:
+    """MM-68: a newer coordinator's records are ignored by an older one."""
+    assert decode_key(versioned(version, "whatever")) == UnknownKey(version)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00", b"\x00\x01\xc1", b"\x00\x02\x93"])
+def test_key_that_cannot_be_read_is_corrupt(data: bytes) -> None:
+    """No version, or no body of its kind."""
+    with pytest.raises(CorruptOffsetsRecord):
+        decode_key(data)
+
+
+def test_offset_value_without_expiry_is_written_as_version_3() -> None:
+    """MM-60, MM-58: with its leader epoch."""
+    value = OffsetCommitValue(offset=9, leader_epoch=4, metadata="m", commit_timestamp_ms=77)
+    data = encode_offset_commit_value(value)
+    assert record_version(data) == 3
+    assert decode_offset_commit_value(data) == value
+
+
+def test_offset_value_with_expiry_is_written_as_version_1_without_epoch() -> None:
+    """MM-57: only version 1 has a field for the expiry; it has none for the leader epoch."""
+    value = OffsetCommitValue(
+        offset=9, leader_epoch=4, metadata="m", commit_timestamp_ms=77, expire_timestamp_ms=99
+    )
+    data = encode_offset_commit_value(value)
+    assert record_version(data) == 1
+    read = decode_offset_commit_value(data)
+    assert (read.offset, read.leader_epoch, read.expire_timestamp_ms) == (9, -1, 99)
+
+
+@pytest.mark.parametrize(
+    ("data", "epoch", "expiry"),
+    [
+        (versioned(0, 9, "m", 77), -1, -1),
+        (versioned(1, 9, "m", 77, 99), -1, 99),
+        (versioned(2, 9, "m", 77), -1, -1),
+        (versioned(3, 9, 4, "m", 77), 4, -1),
+        (versioned(4, 9, 4, "m", 77), 4, -1),
+        (versioned(4, 9, 4, "m", 77, "a newer field"), 4, -1),
+    ],
+)
+def test_offset_value_of_every_version_is_read(data: bytes, epoch: int, expiry: int) -> None:
+    """MM-54, MM-62, MM-63: also with fields that only a newer version has."""
+    assert decode_offset_commit_value(data) == OffsetCommitValue(
+        offset=9,
+        leader_epoch=epoch,
+        metadata="m",
+        commit_timestamp_ms=77,
+        expire_timestamp_ms=expiry,
+    )
+
+
+def test_group_value_is_written_as_version_3_and_read_back() -> None:
+    """MM-59: with instance ids and the time of its state."""
+    data = encode_group_metadata_value(GROUP)
+    assert record_version(data) == 3
+    assert decode_group_metadata_value(data) == GROUP
+
+
+def test_group_value_of_an_empty_group_has_neither_protocol_nor_leader() -> None:
+    """What is written when the last member leaves."""
+    value = GroupMetadataValue(protocol_type="consumer", generation=6, protocol=None, leader=None)
+    assert decode_group_metadata_value(encode_group_metadata_value(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("data", "rebalance_timeout_ms", "timestamp_ms", "instance"),
+    [
+        (
+            versioned(0, "consumer", 5, "range", "m-1", [["m-1", "c", "/h", 45_000, b"s", b"a"]]),
+            -1,
+            -1,
+            None,
+        ),
+        (
+            versioned(
+                1, "consumer", 5, "range", "m-1", [["m-1", "c", "/h", 3, 45_000, b"s", b"a"]]
+            ),
+            3,
+            -1,
+            None,
+        ),
+        (
+            versioned(
+                2, "consumer", 5, "range", "m-1", 8, [["m-1", "c", "/h", 3, 45_000, b"s", b"a"]]
+            ),
+            3,
+            8,
+            None,
+        ),
+        (
+            versioned(
+                4,
+                "consumer",
+                5,
+                "range",
+                "m-1",
+                8,
+                [["m-1", "i", "c", "/h", 3, 45_000, b"s", b"a", "newer"]],
+                "newer",
+            ),
+            3,
+            8,
+            "i",
+        ),
+    ],
+)
+def test_group_value_of_every_version_is_read(
+    data: bytes, rebalance_timeout_ms: int, timestamp_ms: int, instance: str | None
+) -> None:
+    """MM-31, MM-61, MM-64."""
+    value = decode_group_metadata_value(data)
+    member = value.members[0]
+    assert (value.generation, value.current_state_timestamp_ms) == (5, timestamp_ms)
+    assert (member.rebalance_timeout_ms, member.session_timeout_ms) == (
+        rebalance_timeout_ms,
+        45_000,
+    )
+    assert member.group_instance_id == instance
+
+
+def test_group_value_of_an_unknown_version_is_an_error_that_names_it() -> None:
+    """MM-29."""
+    with pytest.raises(CorruptOffsetsRecord, match="group value version 5"):
+        decode_group_metadata_value(versioned(5, "x"))
+
+
+def test_offset_value_of_an_unknown_version_is_an_error_that_names_it() -> None:
+    """As for groups: a value cannot be guessed at."""
+    with pytest.raises(CorruptOffsetsRecord, match="offset value version 5"):
+        decode_offset_commit_value(versioned(5, 1))
+
+
+def test_values_with_a_body_of_another_kind_are_corrupt() -> None:
+    """The version is right, the bytes are not."""
+    with pytest.raises(CorruptOffsetsRecord, match="version 3"):
+        decode_offset_commit_value(versioned(3, "no offset"))
+    with pytest.raises(CorruptOffsetsRecord, match="version 3"):
+        decode_group_metadata_value(versioned(3, 1))
