@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from chaos.experiment import Experiment
-from chaos.plan import Plan, PlannedFault
+from chaos.plan import PlannedFault
 
 MANIFEST_FORMAT = 1
 _PACKAGES = ("coordlab", "ray", "msgspec", "msgpack", "pyarrow", "pyspark")
@@ -70,11 +70,6 @@ def experiment_of(manifest: Manifest) -> Experiment:
     Raises: msgspec.ValidationError if it was written by another version.
     """
     return msgspec.convert(manifest.config, Experiment)
-
-
-def plan_of_manifest(manifest: Manifest) -> Plan:
-    """Return the plan of a run."""
-    return manifest.plan
 
 
 def replay_command(
