@@ -1,0 +1,223 @@
+"""Loads and unloads run one at a time, in order, with their epochs checked (5.4, 5.5, FO-06)."""
+
+import json
+
+from cluster.broker.controller_channel import ControllerChannel
+from cluster.broker.coordinator_tasks import LOAD_TURN_BYTES, CoordinatorTasks
+from cluster.broker.group_coordination import GroupCoordination
+from cluster.broker.identity import BrokerIdentity
+from cluster.broker.metadata_cache import MetadataCache
+from cluster.broker.preload import preloaded_batches
+from cluster.broker.replica_manager import LocalLeadership, ReplicaManager
+from cluster.spec import CostModel, PreloadSpec
+from coordinator.coordinator import GroupCoordinator
+from partition_log.log import PartitionLog
+from partition_log.memory_storage import MemoryLogStorage
+from partition_log.outcomes import ReplicaConfig
+from partition_log.replica import Partition
+from protocol.ids import BrokerId, offsets_partition
+from protocol.trace import TraceKind, TraceRow
+from tests.support.brokers import broker_cluster
+from tests.support.virtual_hosts import HostLab
+
+ME = BrokerId(0)
+REPLICAS = (BrokerId(0), BrokerId(1))
+TASK_KINDS = (
+    TraceKind.LOAD_STARTED,
+    TraceKind.LOAD_COMPLETED,
+    TraceKind.LOAD_IGNORED,
+    TraceKind.UNLOAD_COMPLETED,
+    TraceKind.UNLOAD_IGNORED,
+)
+
+
+class TaskLab:
+    """The task queue of a broker, fed with leaderships by hand."""
+
+    def __init__(self) -> None:
+        self.lab = HostLab()
+        self.cluster = broker_cluster()
+        host = self.lab.host("broker-0")
+        identity = BrokerIdentity(broker_id=ME)
+        replicas = ReplicaManager(
+            host,
+            identity,
+            self.cluster,
+            MetadataCache(num_offsets_partitions=3),
+            ControllerChannel(host, (self.cluster.controllers[0].name,), "alter-partition"),
+        )
+        self.coordinator = GroupCoordinator(
+            config=self.cluster.broker_config,
+            guards=self.cluster.guards,
+            num_offsets_partitions=3,
+            new_uuid=lambda: "uuid",
+        )
+        coordination = GroupCoordination(host, self.cluster, replicas, self.coordinator)
+        self.tasks = CoordinatorTasks(host, self.cluster, replicas, coordination)
+        self.partitions: dict[int, Partition] = {}
+        host.spawn(self.tasks.run(), name="coordinator-tasks")
+        self.lab.run_for(1_000)
+
+    def partition(self, index: int, *, commit_records: int = 0) -> Partition:
+        """Return this broker's replica of an offsets partition, made with that many records."""
+        if index not in self.partitions:
+            storage = MemoryLogStorage()
+            spec = PreloadSpec(partition=index, commit_records=commit_records)
+            for batch in preloaded_batches(spec, 3):
+                storage.append(batch)
+            name = offsets_partition(index)
+            self.partitions[index] = Partition(
+                name, ME, PartitionLog(name, storage), ReplicaConfig()
+            )
+        return self.partitions[index]
+
+    def lead(self, *indexes: int, epoch: int) -> None:
+        """Become leader of offsets partitions in one delta."""
+        for index in indexes:
+            self.partition(index).make_leader(
+                leader_epoch=epoch,
+                partition_epoch=epoch,
+                replicas=REPLICAS,
+                isr=REPLICAS,
+                now_us=self.lab.loop.now_us(),
+            )
+        self.tasks.leadership_changed(
+            LocalLeadership(
+                became_leader=tuple(self.partition(index) for index in indexes), became_follower=()
+            )
+        )
+
+    def follow(self, index: int, *, epoch: int) -> None:
+        """Become follower of an offsets partition."""
+        partition = self.partition(index)
+        partition.make_follower(
+            leader_id=BrokerId(1),
+            leader_epoch=epoch,
+            partition_epoch=epoch,
+            replicas=REPLICAS,
+            isr=REPLICAS,
+        )
+        self.tasks.leadership_changed(
+            LocalLeadership(became_leader=(), became_follower=(partition,))
+        )
+
+    def done(self) -> list[tuple[str, str | None, int | None]]:
+        """Return what the queue did: kind, partition and leader epoch."""
+        return [
+            (row.kind, row.partition, row.leader_epoch)
+            for row in self.lab.rows
+            if row.kind in TASK_KINDS
+        ]
+
+    def row(self, kind: TraceKind) -> TraceRow:
+        """Return the only row of one kind."""
+        (row,) = [row for row in self.lab.rows if row.kind == kind]
+        return row
+
+
+def test_loads_of_one_delta_run_one_after_the_other() -> None:
+    """One scheduler thread: the second partition waits for the first one's load (6.3)."""
+    lab = TaskLab()
+    lab.partition(0, commit_records=20_000)
+    lab.lead(0, 1, epoch=1)
+    lab.lab.run_for(1_000_000)
+    assert lab.done() == [
+        ("load_started", "__consumer_offsets-0", 1),
+        ("load_completed", "__consumer_offsets-0", 1),
+        ("load_started", "__consumer_offsets-1", 1),
+        ("load_completed", "__consumer_offsets-1", 1),
+    ]
+    waits = [
+        json.loads(row.detail or "{}")["wait_us"]
+        for row in lab.lab.rows
+        if row.kind == TraceKind.LOAD_STARTED
+    ]
+    assert waits[0] == 0
+    assert waits[1] >= CostModel().load_fixed_us
+
+
+def test_load_costs_what_the_model_says_and_reads_everything() -> None:
+    """In virtual time: 300 ns a record and 4 ns a byte, and a fixed part."""
+    lab = TaskLab()
+    lab.partition(0, commit_records=20_000)
+    lab.lead(0, epoch=1)
+    lab.lab.run_for(1_000_000)
+    completed = lab.row(TraceKind.LOAD_COMPLETED)
+    detail = json.loads(completed.detail or "{}")
+    assert (detail["records"], detail["groups"], completed.offset) == (20_000, 20, 20_000)
+    costs = CostModel()
+    expected_us = (
+        costs.load_fixed_us
+        + (detail["records"] * costs.load_ns_per_record + detail["bytes"] * costs.load_ns_per_byte)
+        / 1_000
+    )
+    took_us = completed.time_us - lab.row(TraceKind.LOAD_STARTED).time_us
+    turns = detail["bytes"] / LOAD_TURN_BYTES
+    assert expected_us - turns - 2 <= took_us <= expected_us
+
+
+def test_groups_are_loading_until_everything_is_read() -> None:
+    """Requests meanwhile get COORDINATOR_LOAD_IN_PROGRESS, not half of the offsets."""
+    lab = TaskLab()
+    lab.partition(0, commit_records=20_000)
+    lab.lead(0, epoch=1)
+    lab.lab.run_for(8_000)
+    assert lab.coordinator.is_loading(0)
+    assert lab.coordinator.groups() == ()
+    lab.lab.run_for(1_000_000)
+    assert lab.coordinator.is_owned(0)
+
+
+def test_ping_pong_leaves_the_queue_in_the_order_of_the_epochs() -> None:
+    """FO-06, KAFKA-10614: lead 1, follow 2, lead 3, while the first load still runs."""
+    lab = TaskLab()
+    lab.partition(0, commit_records=20_000)
+    lab.lead(0, epoch=1)
+    lab.lab.run_for(6_000)
+    lab.follow(0, epoch=2)
+    lab.lead(0, epoch=3)
+    lab.lab.run_for(1_000_000)
+    name = "__consumer_offsets-0"
+    assert lab.done() == [
+        ("load_started", name, 1),
+        ("load_completed", name, 1),
+        ("unload_completed", name, 2),
+        ("load_started", name, 3),
+        ("load_completed", name, 3),
+    ]
+    assert lab.coordinator.is_owned(0)
+
+
+def test_load_of_a_lost_leadership_stops_reading() -> None:
+    """5.4 step 4: a replica that leads no more has no log end to read to."""
+    lab = TaskLab()
+    lab.partition(0, commit_records=20_000)
+    lab.lead(0, epoch=1)
+    lab.lab.run_for(6_000)
+    lab.follow(0, epoch=2)
+    lab.lab.run_for(1_000_000)
+    completed = lab.row(TraceKind.LOAD_COMPLETED)
+    assert completed.offset is not None
+    assert 0 < completed.offset < 20_000
+    assert not lab.coordinator.is_owned(0)
+    assert lab.coordinator.groups() == ()
+
+
+def test_load_of_a_partition_that_is_owned_is_ignored() -> None:
+    """Elected again with a higher epoch on the same broker: no reload (5.4 step 2)."""
+    lab = TaskLab()
+    lab.lead(0, epoch=1)
+    lab.lab.run_for(100_000)
+    lab.lead(0, epoch=2)
+    lab.lab.run_for(100_000)
+    ignored = lab.row(TraceKind.LOAD_IGNORED)
+    assert ignored.leader_epoch == 2
+    assert lab.coordinator.is_owned(0)
+
+
+def test_data_partitions_are_no_business_of_the_coordinator() -> None:
+    """Only __consumer_offsets is loaded."""
+    lab = TaskLab()
+    lab.tasks.leadership_changed(LocalLeadership(became_leader=(), became_follower=()))
+    lab.lab.run_for(10_000)
+    assert lab.done() == []
