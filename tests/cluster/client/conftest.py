@@ -1,0 +1,22 @@
+"""A lab of scripted brokers per test, whose coroutines are freed when the test ends."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.scripted_broker import ClientLab, LabMaker
+
+
+@pytest.fixture
+def make_lab() -> Iterator[LabMaker]:
+    """Make labs that end with the test."""
+    labs: list[ClientLab] = []
+
+    def make(brokers: int = 2, *, partitions: int = 2) -> ClientLab:
+        lab = ClientLab(brokers, partitions=partitions)
+        labs.append(lab)
+        return lab
+
+    yield make
+    for lab in labs:
+        lab.dispose()

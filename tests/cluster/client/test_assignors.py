@@ -1,0 +1,90 @@
+"""The range assignor against Kafka's RangeAssignorTest (BEHAVIOUR 7.8, AS-01)."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.client.assignors import ASSIGNORS, MemberSubscription
+from protocol.ids import MemberId, TopicPartition
+
+RANGE = ASSIGNORS["range"]
+
+
+def member(
+    member_id: str, *topics: str, group_instance_id: str | None = None
+) -> MemberSubscription:
+    return MemberSubscription(
+        member_id=MemberId(member_id), topics=topics, group_instance_id=group_instance_id
+    )
+
+
+def partitions(topic: str, *indexes: int) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(topic, index) for index in indexes)
+
+
+def test_range_with_uneven_partitions_gives_the_first_members_one_more() -> None:
+    """7 partitions over 3 members: 3, 2, 2, consecutive, in the order of the member ids."""
+    assigned = RANGE.assign({"t": 7}, (member("c", "t"), member("a", "t"), member("b", "t")))
+    assert assigned == {
+        "a": partitions("t", 0, 1, 2),
+        "b": partitions("t", 3, 4),
+        "c": partitions("t", 5, 6),
+    }
+
+
+def test_range_with_more_members_than_partitions_leaves_the_last_without() -> None:
+    """Kafka: testTwoConsumersOneTopicOnePartition."""
+    assigned = RANGE.assign({"t": 1}, (member("a", "t"), member("b", "t")))
+    assert assigned == {"a": partitions("t", 0), "b": ()}
+
+
+def test_range_with_mixed_subscriptions_deals_each_topic_to_its_subscribers() -> None:
+    """Kafka: testMultipleConsumersMixedTopicSubscriptions."""
+    assigned = RANGE.assign(
+        {"t1": 3, "t2": 2}, (member("a", "t1"), member("b", "t1", "t2"), member("c", "t1"))
+    )
+    assert assigned == {
+        "a": partitions("t1", 0),
+        "b": partitions("t1", 1) + partitions("t2", 0, 1),
+        "c": partitions("t1", 2),
+    }
+
+
+def test_range_with_static_members_keeps_their_places_when_member_ids_change() -> None:
+    """Static members come first, by instance id: a restarted one gets the same partitions."""
+    before = RANGE.assign(
+        {"t": 3},
+        (
+            member("z", "t", group_instance_id="i1"),
+            member("y", "t", group_instance_id="i2"),
+            member("a", "t"),
+        ),
+    )
+    after = RANGE.assign(
+        {"t": 3},
+        (
+            member("b", "t", group_instance_id="i1"),
+            member("y", "t", group_instance_id="i2"),
+            member("a", "t"),
+        ),
+    )
+    assert before[MemberId("z")] == after[MemberId("b")] == partitions("t", 0)
+    assert before[MemberId("y")] == after[MemberId("y")] == partitions("t", 1)
+
+
+def test_range_with_an_unknown_topic_assigns_nothing_of_it() -> None:
+    """Kafka: testOneConsumerNonexistentTopic."""
+    assert RANGE.assign({}, (member("a", "gone"),)) == {"a": ()}
+
+
+@given(st.dictionaries(st.sampled_from("tuv"), st.integers(0, 20)), st.integers(1, 9))
+def test_range_with_equal_subscriptions_is_complete_and_balanced(
+    counts: dict[str, int], members: int
+) -> None:
+    """7.8: no partition to two members, every one to somebody, per topic at most one apart."""
+    group = tuple(member(f"m{i}", *counts) for i in range(members))
+    assigned = RANGE.assign(counts, group)
+    dealt = sorted(p for given_to in assigned.values() for p in given_to)
+    assert dealt == sorted(TopicPartition(t, p) for t, n in counts.items() for p in range(n))
+    for topic in counts:
+        sizes = [sum(p.topic == topic for p in given_to) for given_to in assigned.values()]
+        assert max(sizes) - min(sizes) <= 1
