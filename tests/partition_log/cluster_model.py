@@ -16,7 +16,7 @@ from protocol.controller_messages import AlterPartitionPartitionResponse
 from protocol.errors import ErrorCode, InvariantViolation
 from protocol.ids import NO_BROKER, BrokerEpoch, BrokerId
 from protocol.log_messages import FetchPartition, PartitionData
-from protocol.record_batch import decode_records
+from protocol.record_batch import RecordBatch
 from tests.partition_log.builders import PARTITION, REPLICAS, records
 
 CONFIG = ReplicaConfig(min_insync_replicas=2, replica_lag_time_max_ms=10_000)
@@ -44,7 +44,7 @@ class Broker:
     checkpoint: int = 0
     partition: Partition | None = None  # None: crashed
     version: int = -1
-    parked: dict[int, str] = field(default_factory=dict)  # end offset -> value, acks=all
+    parked: set[int] = field(default_factory=set)  # end offsets of appends with acks=all
     fetched: tuple[FetchPartition, PartitionData] | None = None
     proposal: IsrProposal | None = None  # to be sent
     answer: tuple[IsrProposal, AlterPartitionPartitionResponse] | None = None
@@ -56,7 +56,7 @@ class ClusterModel:
     def __init__(self) -> None:
         self.now_us = 0
         self.metadata = Metadata()
-        self.acknowledged: dict[int, str] = {}  # offset -> value
+        self.acknowledged: dict[int, RecordBatch] = {}  # by offset
         self.appended = 0
         self.brokers = {broker: Broker(broker, BrokerEpoch(100 + broker)) for broker in REPLICAS}
         for broker in self.brokers.values():
@@ -77,7 +77,7 @@ class ClusterModel:
         info = broker.partition.append_records(records(value), required_acks=-1, now_us=self.now_us)
         if info.error is ErrorCode.NONE:
             self.appended += 1
-            broker.parked[info.next_offset] = value
+            broker.parked.add(info.next_offset)
 
     def send_fetch(self, broker_id: BrokerId) -> None:
         """Fetch from whom this replica follows; the answer is then under way."""
@@ -169,7 +169,7 @@ class ClusterModel:
         )
 
     def pass_time(self, seconds: int) -> None:
-        """Let time pass."""
+        """Let time pass; who has not caught up for 10 s lags."""
         self.now_us += seconds * 1_000_000
 
     # -- controller --
@@ -277,22 +277,29 @@ class ClusterModel:
     def check(self) -> None:
         """Acknowledge what may be acknowledged; nothing acknowledged may be lost.
 
+        Every log in the controller's ISR must have it, for each of them may be elected next.
         Raises: InvariantViolation.
         """
         for broker in self.brokers.values():
             if broker.partition is not None:
-                check_log(broker.partition.log)
                 check_partition(broker.partition)
                 self._acknowledge(broker)
         check_agreement([b.partition.log for b in self.brokers.values() if b.partition])
         for member in self.metadata.isr:
-            stored = _values(self.brokers[member].disk)
-            for offset, value in self.acknowledged.items():
-                if stored.get(offset) != value:
+            disk = self.brokers[member].disk
+            for offset, batch in self.acknowledged.items():
+                # A batch holds one record here, so that its offset is its index.
+                if offset >= len(disk) or disk.batch(offset) is not batch:
                     raise InvariantViolation(
                         "acknowledged records are in every log of the ISR",
-                        f"{value} at {offset}: broker {member} has {stored.get(offset)}",
+                        f"{batch} is not in the log of broker {member}",
                     )
+
+    def check_logs(self) -> None:
+        """Check every batch of every log. Raises: InvariantViolation."""
+        for broker in self.brokers.values():
+            if broker.partition is not None:
+                check_log(broker.partition.log)
 
     def heal(self) -> None:
         """Restart, unfence and connect everybody; all replicas must come to agree.
@@ -309,6 +316,7 @@ class ClusterModel:
                 self.handle_alter_partition(broker_id)
                 self.deliver_answer(broker_id)
                 self.check()
+        self.check_logs()
         ends = {
             (b.partition.log_end_offset, b.partition.high_watermark)
             for b in self.brokers.values()
@@ -324,10 +332,10 @@ class ClusterModel:
     def _acknowledge(self, broker: Broker) -> None:
         if broker.partition is None or not broker.partition.is_leader:
             return
-        for end_offset, value in list(broker.parked.items()):
+        for end_offset in sorted(broker.parked):
             if broker.partition.check_acknowledged(end_offset) is ErrorCode.NONE:
-                del broker.parked[end_offset]
-                self.acknowledged[end_offset - 1] = value
+                broker.parked.remove(end_offset)
+                self.acknowledged[end_offset - 1] = broker.disk.batch(end_offset - 1)
 
     def _elect(self) -> None:
         state = self.metadata
@@ -343,13 +351,3 @@ class ClusterModel:
         log = PartitionLog(PARTITION, broker.disk, high_watermark=broker.checkpoint)
         broker.partition = Partition(PARTITION, broker.broker_id, log, CONFIG)
         broker.version = -1
-
-
-def _values(disk: MemoryLogStorage) -> dict[int, str]:
-    """Return offset -> value of everything on a disk."""
-    found: dict[int, str] = {}
-    for index in range(len(disk)):
-        batch = disk.batch(index)
-        for delta, record in enumerate(decode_records(batch.records)):
-            found[batch.base_offset + delta] = (record.value or b"").decode()
-    return found
