@@ -86,7 +86,7 @@ class DelayedFetches:
             return
         del self._consumers[request_id]
         for key in _keys(fetch.request):
-            del self._watchers[key][request_id]
+            self._watchers[key].pop(request_id, None)
 
 
 def _keys(request: FetchRequest) -> list[PartitionKey]:

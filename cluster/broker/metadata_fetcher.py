@@ -68,13 +68,14 @@ class MetadataFetcher:
             backoff_us = BACKOFF_US_MIN
             if batches:
                 self._apply(batches)
-                if self._may_publish and not self._is_publishing:
+                if self._changed and self._may_publish and not self._is_publishing:
                     # As a task of its own: the next delta is fetched meanwhile.
+                    self._is_publishing = True
                     self._host.spawn(self._publish_changes(), name="metadata-publisher")
 
     async def publish_first(self) -> None:
         """Publish everything that is known, and from now on what changes."""
-        self._may_publish = True
+        self._may_publish = self._is_publishing = True
         await self._publish_changes()
 
     async def _fetch(self) -> tuple[RecordBatch, ...]:
@@ -108,8 +109,7 @@ class MetadataFetcher:
                 self._changed[partition] = None
 
     async def _publish_changes(self) -> None:
-        """Publish until nothing is newer; brokers alone changing is published too."""
-        self._is_publishing = True
+        """Publish, once or until nothing is newer."""
         while True:
             if self._publish_us:
                 await self._host.sleep(self._publish_us)

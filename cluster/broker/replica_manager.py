@@ -306,9 +306,11 @@ class ReplicaManager:
 
     def _checkpoint(self) -> None:
         """Write the high watermarks to the disk, if any moved."""
+        # Also of logs that wait for their first metadata: a restarted broker may wait for longer
+        # than the interval, and must not forget what it knew if it dies again meanwhile.
+        logs = [*self._logs.values(), *(p.log for p in self._partitions.values())]
         content = encode_offset_checkpoint(
-            (partition.topic_partition, partition.log.high_watermark)
-            for partition in self._partitions.values()
+            (log.topic_partition, log.high_watermark) for log in logs
         )
         if content != self._checkpointed:
             self._checkpointed = content

@@ -1,5 +1,6 @@
 """Brokers replicate: produce, fetch, high watermark, ISR, and a broker that comes back."""
 
+from partition_log.checkpoints import REPLICATION_OFFSET_CHECKPOINT, decode_offset_checkpoint
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition, broker_name
 from protocol.log_messages import (
@@ -220,3 +221,21 @@ def test_replicas_hold_the_same_log_byte_for_byte() -> None:
     logs = BrokerLab(broker_cluster()).run(story)
     assert len(logs[0]) == 20
     assert logs[0] == logs[1] == logs[2]
+
+
+def test_high_watermark_checkpoint_survives_a_restart_that_waits_for_the_fence() -> None:
+    """A broker that dies again before it was let in must still know what was committed."""
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.client.produce(0, b"a")
+        await lab.seconds(6)
+        written = lab.storages[broker_name(0)].read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
+        assert decode_offset_checkpoint(written or b"")[P0] == 1
+        await lab.kill(0)
+        await lab.restart(0)
+        await lab.seconds(6)
+        assert lab.events(TraceKind.BROKER_FENCED) == []
+        again = lab.storages[broker_name(0)].read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
+        assert decode_offset_checkpoint(again or b"")[P0] == 1
+
+    BrokerLab(broker_cluster()).run(story)
