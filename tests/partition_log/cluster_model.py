@@ -292,7 +292,8 @@ class ClusterModel:
                 if offset >= len(disk) or disk.batch(offset) is not batch:
                     raise InvariantViolation(
                         "acknowledged records are in every log of the ISR",
-                        f"{batch} is not in the log of broker {member}",
+                        f"broker {member} lacks offset {offset} of leader epoch "
+                        f"{batch.partition_leader_epoch}",
                     )
 
     def check_logs(self) -> None:
