@@ -130,23 +130,24 @@ def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCod
 def _revert(turn: Turn, append: StaticMemberAppend, error: ErrorCode) -> None:
     """Undo a replacement that could not be stored; the member keeps its new protocols, as in Kafka.
 
-    Nothing is left to undo if the member went, or was replaced again, meanwhile.
+    DEVIATION: if its JoinGroup was answered meanwhile, by a rebalance or the next replacement, the
+    new id stays. Kafka takes it away from the process that has it, and answers a second time.
     """
     group, member = append.group, append.member
-    is_parked = member.awaiting_join is append.parked
+    if member.awaiting_join is not append.parked:
+        return
     if group.members.get(append.new_member_id) is member:
         group.update_member(
             member,
             member.supported_protocols,
             rebalance_timeout_ms=append.old_rebalance_timeout_ms,
             session_timeout_ms=append.old_session_timeout_ms,
-            parked=None if is_parked else member.awaiting_join,
+            parked=None,
         )
         _rename(turn, group, append.group_instance_id, append.new_member_id, append.old_member_id)
         restart_session_timer(turn, group, member)
-    if not is_parked:
-        return
-    member.awaiting_join = None
+    else:
+        member.awaiting_join = None
     turn.reply(
         append.parked.request_id,
         JoinGroupResponse(

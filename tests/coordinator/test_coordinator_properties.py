@@ -1,0 +1,293 @@
+"""Any sequence of inputs keeps the invariants; errors change nothing; the log rebuilds the state.
+
+The harness checks the invariants after every input, and that no request is answered twice.
+"""
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from coordinator.group import Group
+from coordinator.states import GroupState
+from protocol.config import BrokerConfig
+from protocol.envelope import AnyResponse, GroupRequest, error_of
+from protocol.errors import ErrorCode
+from protocol.group_messages import LeaveGroupResponse, MemberIdentity
+from protocol.ids import RequestId
+from tests.support.builders import (
+    heartbeat,
+    join_group,
+    leave_group,
+    offset_commit,
+    offset_fetch,
+    protocols,
+    subscription,
+    sync_group,
+)
+from tests.support.coordinator_harness import CoordinatorHarness
+
+GROUPS = ("a", "b")
+CHANGES_THOUGH_AN_ERROR = {
+    "MEMBER_ID_REQUIRED",  # gives out an id
+    "GROUP_MAX_SIZE_REACHED",  # takes out who found no place
+    "REBALANCE_IN_PROGRESS",  # a heartbeat that says so keeps the member alive
+    "UNKNOWN_SERVER_ERROR",  # Kafka's handler failed half way
+}
+
+group_ids = st.sampled_from(GROUPS)
+instances = st.sampled_from([None, None, None, "i", "j"])
+offers = st.sampled_from(
+    [
+        protocols("range", "roundrobin"),
+        protocols("roundrobin", "range"),
+        protocols("range", metadata=subscription("bar")),
+        protocols("sticky"),
+        protocols("range", "range"),
+        protocols("range", "roundrobin", metadata=b"meta-c1"),
+        (),
+    ]
+)
+timeouts_ms = st.sampled_from([6_000, 10_000, 10_000, 5_000])
+rebalance_timeouts_ms = st.sampled_from([0, 5_000, 30_000, 30_000])
+generations = st.integers(-1, 4)
+picks = st.integers(0, 7)
+append_errors = st.sampled_from(
+    [
+        ErrorCode.NONE,
+        ErrorCode.NONE,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+    ]
+)
+
+
+def snapshot(h: CoordinatorHarness) -> object:
+    """Return all that an error must not change; groups that hold nothing are not there."""
+    return (
+        [
+            _group_snapshot(h.group(summary.group_id))
+            for summary in h.coordinator.groups()
+            if _holds_anything(h.group(summary.group_id))
+        ],
+        sorted(h.timer_keys()),
+        len(h.held),
+        [len(batches) for batches in h.log.values()],
+    )
+
+
+def _holds_anything(group: Group) -> bool:
+    return bool(
+        group.state is not GroupState.EMPTY
+        or group.generation_id
+        or group.pending_members
+        or group.offsets.has_offsets
+    )
+
+
+def _group_snapshot(group: Group) -> object:
+    return (
+        group.group_id,
+        group.state,
+        group.generation_id,
+        group.leader_id,
+        group.protocol_name,
+        [repr(member) for member in group.members.values()],
+        list(group.pending_members),
+        list(group.pending_sync_members),
+        group.new_member_added,
+        group.delayed_join,
+        group.offsets.committed(),
+    )
+
+
+def refused(response: AnyResponse | None) -> bool:
+    """Return whether a request was refused as a whole, at once, without any effect."""
+    if response is None:
+        return False
+    if isinstance(response, LeaveGroupResponse) and not response.error_code.value:
+        return all(member.error_code.value for member in response.members)
+    return error_of(response) not in {"NONE", *CHANGES_THOUGH_AN_ERROR}
+
+
+class Coordinator(RuleBasedStateMachine):
+    """Two groups on one partition, some clients, a log that may hold appends, timers, tasks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.h = CoordinatorHarness(owned=())
+        self.ids: dict[str, list[str]] = {group_id: [] for group_id in GROUPS}
+        self.epoch = 0
+        self.log_diverged = False
+
+    @initialize(delay_ms=st.sampled_from([0, 3_000]), max_size=st.sampled_from([2, 100]))
+    def start(self, delay_ms: int, max_size: int) -> None:
+        config = BrokerConfig(group_initial_rebalance_delay_ms=delay_ms, group_max_size=max_size)
+        self.h = CoordinatorHarness(config=config)
+
+    def submit(self, body: GroupRequest, version: int | None = None) -> RequestId:
+        """Feed a request and check that it changed nothing if it was refused."""
+        before = snapshot(self.h)
+        request_id = self.h.submit(body, version=version)
+        if refused(self.h.response(request_id)):
+            assert snapshot(self.h) == before
+        for group_id, known in self.ids.items():
+            group = self.h.coordinator.group(group_id)
+            if group is not None:
+                ids = (*group.members, *group.pending_members)
+                known.extend(member_id for member_id in ids if member_id not in known)
+        return request_id
+
+    def pick(self, group_id: str, pick: int) -> str:
+        """Return an id that the group knows or knew, or one that it never did."""
+        ids = self.ids[group_id]
+        return ids[-1 - pick % len(ids)] if ids and pick < 6 else "nobody"
+
+    @rule(
+        group_id=group_ids,
+        instance=instances,
+        offered=offers,
+        session=timeouts_ms,
+        rebalance=rebalance_timeouts_ms,
+        version=st.sampled_from([0, 3, 4, 5, 9]),
+    )
+    def join_anew(
+        self,
+        group_id: str,
+        instance: str | None,
+        offered: tuple,  # type: ignore[type-arg]  # the strategy above says of what
+        session: int,
+        rebalance: int,
+        version: int,
+    ) -> None:
+        body = join_group(
+            group_id=group_id,
+            instance=instance if version >= 5 else None,
+            offers=offered,
+            session_timeout_ms=session,
+            rebalance_timeout_ms=rebalance,
+        )
+        self.submit(body, version)
+
+    @rule(group_id=group_ids, pick=picks, instance=instances, offered=offers)
+    def join_again(
+        self,
+        group_id: str,
+        pick: int,
+        instance: str | None,
+        offered: tuple,  # type: ignore[type-arg]  # the strategy above says of what
+    ) -> None:
+        member_id = self.pick(group_id, pick)
+        self.submit(join_group(member_id, group_id=group_id, instance=instance, offers=offered))
+
+    @rule(group_id=group_ids)
+    def rejoin_everyone(self, group_id: str) -> None:
+        group = self.h.coordinator.group(group_id)
+        for member in () if group is None else tuple(group.members.values()):
+            self.submit(
+                join_group(
+                    member.member_id,
+                    group_id=group_id,
+                    instance=member.group_instance_id,
+                    offers=member.supported_protocols,
+                )
+            )
+
+    @rule(group_id=group_ids, pick=picks, generation_id=generations)
+    def sync_one(self, group_id: str, pick: int, generation_id: int) -> None:
+        member_id = self.pick(group_id, pick)
+        body = sync_group(member_id, generation_id, {member_id: b"x"}, group_id=group_id)
+        self.submit(body, 4)
+
+    @rule(group_id=group_ids)
+    def sync_everyone(self, group_id: str) -> None:
+        group = self.h.coordinator.group(group_id)
+        for member_id in () if group is None else tuple(group.members):
+            body = sync_group(
+                member_id,
+                group.generation_id if group else 0,
+                {member_id: b"mine"},
+                group_id=group_id,
+                protocol_name=None,
+            )
+            self.submit(body, 4)
+
+    @rule(group_id=group_ids, pick=picks, generation_id=generations, instance=instances)
+    def heartbeat(self, group_id: str, pick: int, generation_id: int, instance: str | None) -> None:
+        member_id = self.pick(group_id, pick)
+        self.submit(heartbeat(member_id, generation_id, group_id=group_id, instance=instance))
+
+    @rule(group_id=group_ids, pick=picks, instance=instances, by_instance=st.booleans())
+    def leave(self, group_id: str, pick: int, instance: str | None, by_instance: bool) -> None:
+        member_id = "" if by_instance else self.pick(group_id, pick)
+        identity = MemberIdentity(member_id=member_id, group_instance_id=instance)
+        self.submit(leave_group(identity, "nobody", group_id=group_id))
+
+    @rule(group_id=group_ids, pick=picks, generation_id=generations, offset=st.integers(0, 9))
+    def commit(self, group_id: str, pick: int, generation_id: int, offset: int) -> None:
+        member_id = "" if generation_id < 0 else self.pick(group_id, pick)
+        partitions = {("foo", offset % 2): offset}
+        self.submit(offset_commit(partitions, member_id, generation_id, group_id=group_id))
+
+    @rule(group_id=group_ids, require_stable=st.booleans())
+    def fetch(self, group_id: str, require_stable: bool) -> None:
+        before = snapshot(self.h)
+        self.submit(offset_fetch(group_id=group_id, require_stable=require_stable))
+        assert snapshot(self.h) == before
+
+    @rule(delay_ms=st.sampled_from([0, 1, 3_000, 6_000, 10_000, 30_000, 300_000]))
+    def advance(self, delay_ms: int) -> None:
+        self.h.advance(delay_ms)
+
+    @rule(holds=st.booleans())
+    def hold_appends(self, holds: bool) -> None:
+        self.h.holds_appends = holds
+
+    @precondition(lambda self: self.h.held)
+    @rule(error=append_errors, index=st.integers(0, 3))
+    def complete_append(self, error: ErrorCode, index: int) -> None:
+        self.log_diverged |= error is not ErrorCode.NONE
+        self.h.complete(error, index=index % len(self.h.held))
+
+    @rule(steps=st.integers(-1, 2), epoch_known=st.booleans())
+    def unload(self, steps: int, epoch_known: bool) -> None:
+        self.epoch = max(self.epoch, self.epoch + steps)
+        self.h.unload(epoch=self.epoch + min(steps, 0) if epoch_known else None)
+        # What is in flight now reaches the log behind the back of the next load.
+        self.log_diverged |= bool(self.h.held)
+
+    @rule(steps=st.integers(-1, 2), batches_per_chunk=st.integers(1, 3))
+    def load(self, steps: int, batches_per_chunk: int) -> None:
+        self.epoch = max(self.epoch, self.epoch + steps)
+        self.h.load(epoch=self.epoch + min(steps, 0), batches_per_chunk=batches_per_chunk)
+
+    def teardown(self) -> None:
+        """Let the log acknowledge everything; another broker must load the same state."""
+        self.h.holds_appends = False
+        while self.h.held:
+            self.h.complete()
+        if self.log_diverged:
+            return
+        other = self.h.failover()
+        assert other.coordinator.load_error(0) is None
+        for summary in self.h.coordinator.groups():
+            group = self.h.group(summary.group_id)
+            if summary.state not in {GroupState.STABLE, GroupState.EMPTY}:
+                continue
+            if summary.generation or group.offsets.has_offsets:
+                loaded = other.group(summary.group_id)
+                assert loaded.offsets.committed() == group.offsets.committed()
+                assert loaded.generation_id == group.generation_id
+                assert {m.member_id: m.assignment for m in loaded.members.values()} == {
+                    m.member_id: m.assignment for m in group.members.values()
+                }
+
+
+TestCoordinator = Coordinator.TestCase
+TestCoordinator.settings = settings(
+    max_examples=60,
+    stateful_step_count=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
