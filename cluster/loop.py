@@ -107,7 +107,8 @@ class VirtualLoop(_LoopInterface):
     """
 
     def __init__(self, *, max_events_per_instant: int = MAX_EVENTS_PER_INSTANT) -> None:
-        self._now_us = 0
+        self.current_us = 0
+        """What now_us() returns, for those whom a call is too slow. Only the loop writes it."""
         self._sequence = 0
         self._ready: deque[Any] = deque()
         """Shape: _Entry each."""
@@ -125,7 +126,7 @@ class VirtualLoop(_LoopInterface):
 
     def now_us(self) -> int:
         """Return microseconds of virtual time since the loop was made."""
-        return self._now_us
+        return self.current_us
 
     def post(self, callback: Callable[[*Ts], object], *args: *Ts) -> None:
         """Call `callback(*args)` at this instant, after everything that is ready."""
@@ -133,7 +134,7 @@ class VirtualLoop(_LoopInterface):
 
     def post_at(self, when_us: int, callback: Callable[[*Ts], object], *args: *Ts) -> None:
         """Call `callback(*args)` at `when_us`, or at this instant if that has passed."""
-        if when_us <= self._now_us:
+        if when_us <= self.current_us:
             self._ready.append((callback, args))
         else:
             self._sequence += 1
@@ -147,7 +148,7 @@ class VirtualLoop(_LoopInterface):
 
     def schedule(self, when_us: int, handle: LoopTimer | LoopHandle) -> None:
         """Run `handle` at `when_us`, or at this instant if that has passed."""
-        if when_us <= self._now_us:
+        if when_us <= self.current_us:
             self._ready.append((handle, None))
         else:
             self._sequence += 1
@@ -167,7 +168,7 @@ class VirtualLoop(_LoopInterface):
 
     def time(self) -> float:
         """Return seconds of virtual time since the loop was made."""
-        return self._now_us / 1e6
+        return self.current_us / 1e6
 
     def call_soon(
         self,
@@ -176,7 +177,7 @@ class VirtualLoop(_LoopInterface):
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
         """Call `callback(*args)` at this instant, after everything that is ready."""
-        handle = LoopHandle(callback, args, self, context, self._now_us)
+        handle = LoopHandle(callback, args, self, context, self.current_us)
         self._ready.append((handle, None))
         return handle
 
@@ -188,7 +189,7 @@ class VirtualLoop(_LoopInterface):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """Call `callback(*args)` after `delay` seconds, rounded to a microsecond."""
-        when_us = self._now_us + round(delay * 1e6)
+        when_us = self.current_us + round(delay * 1e6)
         handle = LoopHandle(callback, args, self, context, when_us)
         self.schedule(when_us, handle)
         return handle
@@ -340,7 +341,9 @@ class VirtualLoop(_LoopInterface):
                 continue
             if not heap:
                 if until_us is None:
-                    raise Deadlock(f"at {self._now_us} us nothing is ready and no timer is armed")
+                    raise Deadlock(
+                        f"at {self.current_us} us nothing is ready and no timer is armed"
+                    )
                 break
             entry = heappop(heap)
             when_us, _, callback, args = entry
@@ -349,7 +352,7 @@ class VirtualLoop(_LoopInterface):
             if until_us is not None and when_us > until_us:
                 heappush(heap, entry)
                 break
-            self._now_us = when_us
+            self.current_us = when_us
             allowed = self._max_events_per_instant
             if heap and heap[0][0] == when_us:
                 ready.append((callback, args))
@@ -362,12 +365,13 @@ class VirtualLoop(_LoopInterface):
             else:
                 callback._run()
         if until_us is not None and not self._stopping:
-            self._now_us = max(self._now_us, until_us)
+            self.current_us = max(self.current_us, until_us)
 
     def _instant_never_ends(self) -> InstantNeverEnds:
         callback, args = self._ready[0]
         target = callback if args is not None else callback._callback
         name = getattr(target, "__qualname__", type(target).__name__)
         return InstantNeverEnds(
-            f"more than {self._max_events_per_instant} events at {self._now_us} us; next is {name}"
+            f"more than {self._max_events_per_instant} events at {self.current_us} us;"
+            f" next is {name}"
         )

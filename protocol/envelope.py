@@ -22,6 +22,7 @@ from protocol.discovery_messages import (
     MetadataRequest,
     MetadataResponse,
 )
+from protocol.errors import ErrorCode
 from protocol.group_messages import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -203,4 +204,4 @@ def error_of(response: AnyResponse) -> str:
         case AlterPartitionResponse():
             codes = [response.error_code]
             codes += [p.error_code for t in response.topics for p in t.partitions]
-    return next((code.name for code in codes if code.value != 0), "NONE")
+    return next((code.name for code in codes if code is not ErrorCode.NONE), "NONE")

@@ -125,8 +125,8 @@ class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
     detail: dict[str, object] | None = None
 
 
-class TraceRow(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One row of the trace.
+class TraceRow(msgspec.Struct, frozen=True, array_like=True):
+    """One row of the trace. Made by `stamp`, by position: by keyword it takes five times as long.
 
     Units: `time_us` is on the run's undrifted clock, microseconds since the run began;
     `node_time_us` on the node's own monotonic clock.
@@ -193,23 +193,23 @@ def stamp(
 ) -> TraceRow:
     """Return the row of `event` as seen by `node` at `time_us`."""
     return TraceRow(
-        run=run,
-        time_us=time_us,
-        node_time_us=node_time_us,
-        seq=seq,
-        node=node,
-        incarnation=incarnation,
-        kind=event.kind.value,
-        peer=event.peer,
-        group=event.group,
-        member=event.member,
-        partition=event.partition,
-        generation=event.generation,
-        leader_epoch=event.leader_epoch,
-        offset=event.offset,
-        api=event.api,
-        error=event.error,
-        correlation_id=event.correlation_id,
-        cause=event.cause,
-        detail=None if event.detail is None else _detail_encoder.encode(event.detail).decode(),
+        run,
+        time_us,
+        node_time_us,
+        seq,
+        node,
+        incarnation,
+        event.kind._value_,
+        event.peer,
+        event.group,
+        event.member,
+        event.partition,
+        event.generation,
+        event.leader_epoch,
+        event.offset,
+        event.api,
+        event.error,
+        event.correlation_id,
+        event.cause,
+        None if event.detail is None else _detail_encoder.encode(event.detail).decode(),
     )

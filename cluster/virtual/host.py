@@ -119,7 +119,7 @@ class VirtualHost(Host):
             raise self._dead()
         timer = HostTimer(self, fn, args)
         loop = self._loop
-        loop.schedule(loop.now_us() + self._clock.run_delay_us(delay_us), timer)
+        loop.schedule(loop.current_us + self._clock.run_delay_us(delay_us), timer)
         return timer
 
     async def sleep(self, delay_us: int) -> None:
@@ -207,7 +207,7 @@ class VirtualHost(Host):
         row = stamp(
             event,
             run=self._run_id,
-            time_us=self._loop.now_us(),
+            time_us=self._loop.current_us,
             node_time_us=self._clock.now_us(),
             seq=self._rows,
             node=self.name,

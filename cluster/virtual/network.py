@@ -104,7 +104,7 @@ class VirtualNetwork:
         if self._copy_messages:
             frame = self._decoder.decode(self._encoder.encode(frame))
         loop = self._loop
-        loop.post_at(link.arrival_us(loop.now_us()), self._arrive, frame)
+        loop.post_at(link.arrival_us(loop.current_us), self._arrive, frame)
 
     def _arrive(self, frame: Frame) -> None:
         host = self._up.get(frame.destination)

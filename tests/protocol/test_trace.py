@@ -1,0 +1,51 @@
+"""The trace schema: a stamped row holds every field of its event, each in its own column."""
+
+from typing import get_type_hints
+
+import msgspec
+
+from protocol.trace import MESSAGE_KINDS, TRACE_COLUMNS, TraceEvent, TraceRow, stamp
+
+
+def test_stamp_puts_every_field_into_its_column() -> None:
+    """Rows are made by position: two columns of one type must not be swapped."""
+    texts = ("peer", "group", "member", "partition", "api", "error", "cause")
+    numbers = {"generation": 1, "leader_epoch": 2, "offset": 3, "correlation_id": 4}
+    event = msgspec.convert(
+        {
+            "kind": "request_sent",
+            "detail": {"b": 1, "a": [2]},
+            **{name: name for name in texts},
+            **numbers,
+        },
+        TraceEvent,
+    )
+    row = stamp(event, run="run", time_us=10, node_time_us=11, seq=12, node="node", incarnation=13)
+    for name in (*texts, "run", "node"):
+        assert getattr(row, name) == name
+    for name, number in numbers.items():
+        assert getattr(row, name) == number
+    assert (row.time_us, row.node_time_us, row.seq, row.incarnation) == (10, 11, 12, 13)
+    assert row.kind == "request_sent"
+    assert type(row.kind) is str
+    assert row.detail == '{"a":[2],"b":1}'
+
+
+def test_columns_are_the_fields_of_a_row_in_order() -> None:
+    """The Parquet files and the rows must not drift apart."""
+    assert tuple(name for name, _ in TRACE_COLUMNS) == TraceRow.__struct_fields__
+    hints = get_type_hints(TraceRow)
+    for name, parquet_type in TRACE_COLUMNS:
+        assert (str in getattr(hints[name], "__args__", (hints[name],))) == (
+            parquet_type == "string"
+        )
+
+
+def test_message_kinds_are_what_both_ends_of_a_connection_say() -> None:
+    """REQUEST_FAILED is not among them: it is traced even when messages are not."""
+    assert {kind.value for kind in MESSAGE_KINDS} == {
+        "request_sent",
+        "response_received",
+        "request_received",
+        "response_sent",
+    }
