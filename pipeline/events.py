@@ -67,7 +67,7 @@ def find_run_files(run_dirs: Iterable[Path]) -> tuple[RunFiles, ...]:
         events: list[Path] = []
         unreadable: list[str] = []
         rows = 0
-        for path in sorted((directory / "events").glob("*.parquet")):
+        for path in sorted((directory / "events").glob("*")):
             found_in = _inspect(path)
             if isinstance(found_in, str):
                 unreadable.append(f"{path.name}: {found_in}")
@@ -86,6 +86,8 @@ def find_run_files(run_dirs: Iterable[Path]) -> tuple[RunFiles, ...]:
 
 def _inspect(path: Path) -> int | str:
     """Return the number of an event file's rows, or why it cannot be read with EVENT_SCHEMA."""
+    if path.suffix != ".parquet":
+        return "not finished, or no Parquet file"
     try:
         metadata = pq.read_metadata(path)
     except (pa.ArrowException, OSError) as error:

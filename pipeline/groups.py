@@ -41,7 +41,7 @@ def groups(events: DataFrame) -> DataFrame:
     Source: Kafka GroupMetadataManager.partitionFor; protocol.partitioner, here in Spark's terms.
     """
     members = of_kind(events, *MEMBER_KINDS).where(F.col("group").isNotNull())
-    found = members.groupBy("run", "group").agg(F.count_distinct("node").alias("consumers"))
+    found = members.groupBy("run", "group").agg(F.size(F.collect_set("node")).alias("consumers"))
     loaded = of_kind(events, TraceKind.GROUP_LOADED).groupBy("run", "group")
     loaded_from = loaded.agg(F.max("partition").alias("loaded_from"))
     index = F.substring_index("partition", "-", -1).cast("int")

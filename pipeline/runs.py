@@ -22,7 +22,7 @@ def runs(events: DataFrame) -> DataFrame:
     staged = events.withColumn("stage", stage)
     found = staged.groupBy("run").agg(
         F.count(F.lit(1)).alias("events"),
-        F.count_distinct("node").alias("nodes"),
+        F.size(F.collect_set("node")).alias("nodes"),
         F.min(F.when(F.col("stage") == "steady", F.col("time_us"))).alias("steady_us"),
         F.min(F.when(F.col("stage") == "stopping", F.col("time_us"))).alias("stopping_us"),
         F.max("time_us").alias("last_us"),

@@ -47,7 +47,7 @@ TABLE_NAMES = (
 
 Progress = Callable[[str], None]
 """Told the name of each table (or `summary`) when its work begins."""
-SHORT_WORK_ROWS = 1_000_000
+SHORT_WORK_ROWS = 500_000
 """Up to here a local Spark's own start and planning are most of the work."""
 _RUN_KEY = "run_key"
 

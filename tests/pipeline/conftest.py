@@ -1,4 +1,4 @@
-"""One Spark for the whole session: its start costs more than all tests."""
+"""One Spark for the whole session, and one analysis: their start costs more than all tests."""
 
 import os
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.java import JavaProblem, find_java
 from pipeline.session import spark_session
+from tests.support.analysed_runs import AnalysedRuns, analyse_stories
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +22,9 @@ def spark() -> Iterator[SparkSession]:
         pytest.skip(reason)
     with spark_session(short_work=True, name="coordlab-tests") as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def analysed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> AnalysedRuns:
+    """Analyse the hand-written runs once."""
+    return analyse_stories(spark, tmp_path_factory.mktemp("runs"))

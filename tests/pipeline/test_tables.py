@@ -4,90 +4,16 @@ The stories, with their moments, are `traces/*.txt`; the tables are read back wi
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
-import msgspec
 import pytest
-from pyspark.sql import SparkSession
 
-from pipeline.figures import FaultSummary, RunSummary
-from pipeline.tables import TABLE_NAMES, analyze
-from protocol.trace import TraceKind
-from tests.support.trace_builder import (
-    TableRow,
-    parse_trace,
-    read_table,
-    write_events,
-    write_run,
-)
+from pipeline.tables import TABLE_NAMES
+from tests.support.analysed_runs import AnalysedRuns
+from tests.support.trace_builder import TableRow, read_table
 
 pytestmark = pytest.mark.spark
 
-TRACES = Path(__file__).parent / "traces"
 P2 = "__consumer_offsets-2"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Analysed:
-    """The runs that were analysed together, by name, and their summaries."""
-
-    directories: dict[str, Path]
-    summaries: dict[str, RunSummary]
-
-    def table(self, run: str, name: str, *keys: str) -> dict[tuple[object, ...], TableRow]:
-        """Return a table's rows by the given columns, which must tell them apart."""
-        rows = read_table(self.directories[run], name)
-        assert {row["run"] for row in rows} <= {self.summaries[run].run}
-        by_key = {tuple(row[key] for key in keys): row for row in rows}
-        assert len(by_key) == len(rows), f"{keys} do not tell the rows of {name} apart"
-        return by_key
-
-    def fault(self, run: str, name: str) -> FaultSummary:
-        """Return the summary of one fault."""
-        return next(fault for fault in self.summaries[run].faults if fault.fault == name)
-
-
-@pytest.fixture(scope="module")
-def analysed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Analysed:
-    """Analyse every story once, in one call: Spark's jobs are what takes the time."""
-    base = tmp_path_factory.mktemp("runs")
-    crash = parse_trace((TRACES / "crash.txt").read_text())
-    pause = parse_trace((TRACES / "pause.txt").read_text())
-    directories = {
-        "crash": write_run(base / "crash" / "1", crash, files=2, clock_error_us=40_000),
-        # What a user may call a folder must not end up as a pattern or a column.
-        "pause": write_run(base / "own [x] {y}=1+1" / "1", pause),
-        "empty": base / "crash" / "2",
-        "broken": _broken_run(base / "crash" / "3"),
-    }
-    directories["empty"].mkdir()
-    (directories["pause"] / "manifest.json").write_text('{"clock_err')
-    order = list(directories)
-    summaries = analyze(
-        [*directories.values(), directories["crash"] / "." / "events" / ".."], spark=spark
-    )
-    assert len(summaries) == len(order)
-    return Analysed(directories=directories, summaries=dict(zip(order, summaries, strict=True)))
-
-
-def _broken_run(directory: Path) -> Path:
-    """Write a run without a fault whose rows and files are partly broken, as after a SIGKILL."""
-    good = "1 broker-0 load_completed partition=__consumer_offsets-0 leader_epoch=0 records=1"
-    write_run(directory, parse_trace(good))
-    row = msgspec.structs.asdict(parse_trace(good)[0])
-    write_events(
-        directory / "events" / "bad.parquet",
-        [
-            row | {"seq": 1, "time_us": None},
-            row | {"seq": 2, "kind": None},
-            row | {"seq": 3, "kind": "no_such_kind"},
-            row | {"seq": 4, "kind": "NO SUCH KIND"},
-            row | {"seq": 5, "kind": TraceKind.NODE_STOPPED.value, "detail": '{"torn'},
-        ],
-    )
-    (directory / "events" / "torn.parquet").write_bytes(b"PAR1 and then nothing")
-    return directory
 
 
 def _rows(
@@ -99,7 +25,7 @@ def _rows(
     }
 
 
-def test_broker_phases_of_a_crash_follow_the_elected_leader(analysed: Analysed) -> None:
+def test_broker_phases_of_a_crash_follow_the_elected_leader(analysed: AnalysedRuns) -> None:
     """Of the elections after the fault, the one without a leader and the later one do not count."""
     rows = analysed.table("crash", "broker_phases", "fault", "partition")
     row = rows.pop(("f1", P2))
@@ -127,7 +53,7 @@ def test_broker_phases_of_a_crash_follow_the_elected_leader(analysed: Analysed) 
 
 
 def test_broker_phases_of_a_run_that_broke_off_before_the_load_are_null(
-    analysed: Analysed,
+    analysed: AnalysedRuns,
 ) -> None:
     """An interrupted run is analysed as far as it goes."""
     rows = analysed.table("pause", "broker_phases", "fault", "partition")
@@ -138,7 +64,7 @@ def test_broker_phases_of_a_run_that_broke_off_before_the_load_are_null(
 
 
 def test_client_phases_of_a_patient_member_ignore_the_heartbeat_waved_through(
-    analysed: Analysed,
+    analysed: AnalysedRuns,
 ) -> None:
     """BEHAVIOUR 2.0: a loading broker answers heartbeats NONE; the commit at 19.9 s is real."""
     row = analysed.table("crash", "client_phases", "consumer")["consumer-0",]
@@ -165,7 +91,7 @@ def test_client_phases_of_a_patient_member_ignore_the_heartbeat_waved_through(
     }
 
 
-def test_client_phases_of_a_rejoining_member_time_its_join_and_sync(analysed: Analysed) -> None:
+def test_client_phases_of_a_rejoining_member_time_its_join_and_sync(analysed: AnalysedRuns) -> None:
     """Join: from the first JoinGroup at 20.02 s, MEMBER_ID_REQUIRED included, to 20.1 s."""
     rows = analysed.table("crash", "client_phases", "consumer")
     assert set(rows) == {("consumer-0",), ("consumer-1",)}  # not the admin client
@@ -175,7 +101,9 @@ def test_client_phases_of_a_rejoining_member_time_its_join_and_sync(analysed: An
     assert _rows(rows, *phases)["consumer-1"] == [7_970_000, 100_000, 80_000, 9_000, 1, 0]
 
 
-def test_client_phases_that_never_end_are_null_and_count_every_lookup(analysed: Analysed) -> None:
+def test_client_phases_that_never_end_are_null_and_count_every_lookup(
+    analysed: AnalysedRuns,
+) -> None:
     """After the second fault the member is only ever told a broker that is not elected."""
     rows = analysed.table("pause", "client_phases", "fault")
     columns = ("notice_us", "rediscover_us", "accept_us", "attempts", "stale_answers")
@@ -186,7 +114,7 @@ def test_client_phases_that_never_end_are_null_and_count_every_lookup(analysed: 
     assert rows["f2",]["generation_after"] is None
 
 
-def test_coordinator_tenures_end_where_their_broker_does(analysed: Analysed) -> None:
+def test_coordinator_tenures_end_where_their_broker_does(analysed: AnalysedRuns) -> None:
     """By the kill at 12 s, not by the restart or the end; no tenure shares time with another."""
     rows = analysed.table("crash", "coordinator_tenures", "partition", "leader_epoch")
     columns = ("broker", "incarnation", "start_us", "end_us", "end_reason", "overlap_us")
@@ -197,7 +125,7 @@ def test_coordinator_tenures_end_where_their_broker_does(analysed: Analysed) -> 
     }
 
 
-def test_coordinator_tenures_of_a_split_brain_overlap(analysed: Analysed) -> None:
+def test_coordinator_tenures_of_a_split_brain_overlap(analysed: AnalysedRuns) -> None:
     """From 8.2 s, when the new one is active, to 20.2 s, when the old one unloads."""
     rows = analysed.table("pause", "coordinator_tenures", "leader_epoch")
     assert _rows(rows, "broker", "start_us", "end_us", "end_reason", "overlap_us") == {
@@ -206,7 +134,7 @@ def test_coordinator_tenures_of_a_split_brain_overlap(analysed: Analysed) -> Non
     }
 
 
-def test_availability_of_a_crash_per_member_partition_and_group(analysed: Analysed) -> None:
+def test_availability_of_a_crash_per_member_partition_and_group(analysed: AnalysedRuns) -> None:
     """The acknowledgement in flight at the kill ends no gap; what never came back has no length."""
     rows = analysed.table("crash", "availability", "subject_kind", "subject")
     assert _rows(rows, "gap_us", "before_us", "after_us") == {
@@ -220,7 +148,7 @@ def test_availability_of_a_crash_per_member_partition_and_group(analysed: Analys
 
 
 def test_availability_with_two_coordinators_at_once_has_no_time_without(
-    analysed: Analysed,
+    analysed: AnalysedRuns,
 ) -> None:
     """The members' gap is what a pause costs: nobody told them for 15 s (MEASURED_FAILOVER)."""
     rows = analysed.table("pause", "availability", "fault", "subject_kind")
@@ -232,7 +160,7 @@ def test_availability_with_two_coordinators_at_once_has_no_time_without(
     }
 
 
-def test_rebalances_know_their_cause_and_the_fault_before(analysed: Analysed) -> None:
+def test_rebalances_know_their_cause_and_the_fault_before(analysed: AnalysedRuns) -> None:
     """One that another cuts short never became stable; the group's forming belongs to no fault."""
     rows = analysed.table("crash", "rebalances", "cause")
     columns = ("fault", "member", "generation", "started_us", "joined_us", "stable_us", "length_us")
@@ -243,7 +171,7 @@ def test_rebalances_know_their_cause_and_the_fault_before(analysed: Analysed) ->
     }
 
 
-def test_faults_carry_their_blast_radius_and_window(analysed: Analysed) -> None:
+def test_faults_carry_their_blast_radius_and_window(analysed: AnalysedRuns) -> None:
     """A fault's window ends with the next one; one that was never healed says so."""
     row = analysed.table("crash", "faults", "fault")["f1",]
     row.pop("run")
@@ -265,7 +193,7 @@ def test_faults_carry_their_blast_radius_and_window(analysed: Analysed) -> None:
     }
 
 
-def test_groups_find_their_partition_by_load_or_by_name(analysed: Analysed) -> None:
+def test_groups_find_their_partition_by_load_or_by_name(analysed: AnalysedRuns) -> None:
     """No coordinator said that it loaded group-1: its name alone puts it into partition 2 of 3."""
     assert _rows(analysed.table("crash", "groups", "group"), "partition", "consumers") == {
         "group-1": [P2, 2]
@@ -275,7 +203,7 @@ def test_groups_find_their_partition_by_load_or_by_name(analysed: Analysed) -> N
     }
 
 
-def test_runs_that_broke_off_end_with_their_last_event(analysed: Analysed) -> None:
+def test_runs_that_broke_off_end_with_their_last_event(analysed: AnalysedRuns) -> None:
     """Without the stage `stopping` there is nothing better."""
     columns = ("steady_us", "end_us", "completed")
     assert _rows(analysed.table("crash", "runs", "run"), *columns) == {
@@ -286,11 +214,14 @@ def test_runs_that_broke_off_end_with_their_last_event(analysed: Analysed) -> No
     }
 
 
-def test_bad_rows_and_files_are_set_aside_and_counted(analysed: Analysed) -> None:
+def test_bad_rows_and_files_are_set_aside_and_counted(analysed: AnalysedRuns) -> None:
     """What is left of a broken run is analysed; a torn detail spoils only itself."""
     summary = analysed.summaries["broken"]
     assert summary.bad_rows == (("no kind", 1), ("no time_us", 1), ("unknown kind", 2))
-    assert [problem.split(":")[0] for problem in summary.unreadable] == ["torn.parquet"]
+    assert [problem.split(":")[0] for problem in summary.unreadable] == [
+        ".part-1.parquet.unfinished",
+        "torn.parquet",
+    ]
     assert summary.events == 2
     assert not summary.faults
     bad = analysed.table("broken", "bad_rows", "seq")
@@ -298,7 +229,7 @@ def test_bad_rows_and_files_are_set_aside_and_counted(analysed: Analysed) -> Non
     assert not analysed.table("crash", "bad_rows", "seq")
 
 
-def test_empty_run_has_every_table_without_rows(analysed: Analysed) -> None:
+def test_empty_run_has_every_table_without_rows(analysed: AnalysedRuns) -> None:
     """Whoever reads the tables needs no special case for a run that broke off at once."""
     assert [read_table(analysed.directories["empty"], name) for name in TABLE_NAMES] == [
         [] for _ in TABLE_NAMES
@@ -307,13 +238,13 @@ def test_empty_run_has_every_table_without_rows(analysed: Analysed) -> None:
     assert (summary.events, summary.completed, summary.faults) == (0, False, ())
 
 
-def test_tables_leave_nothing_beside_them(analysed: Analysed) -> None:
+def test_tables_leave_nothing_beside_them(analysed: AnalysedRuns) -> None:
     """The folder in which they were computed is gone."""
     names = sorted(path.name for path in analysed.directories["crash"].iterdir())
     assert names == ["events", "manifest.json", "tables"]
 
 
-def test_summary_of_a_crash_reads_like_its_story(analysed: Analysed) -> None:
+def test_summary_of_a_crash_reads_like_its_story(analysed: AnalysedRuns) -> None:
     """The closing summary's lines; notice is below the clocks' error of 40 ms in the manifest."""
     fault = analysed.fault("crash", "f1")
     assert fault.rows("broker") == (
@@ -342,7 +273,7 @@ def test_summary_of_a_crash_reads_like_its_story(analysed: Analysed) -> None:
     assert (fault.partitions_moved, fault.members, fault.members_kept) == (1, 2, 1)
 
 
-def test_summary_of_two_faults_keeps_them_apart(analysed: Analysed) -> None:
+def test_summary_of_two_faults_keeps_them_apart(analysed: AnalysedRuns) -> None:
     """In time order, each with its own; a manifest that is torn means no known clock error."""
     summary = analysed.summaries["pause"]
     assert [fault.fault for fault in summary.faults] == ["f1", "f2"]

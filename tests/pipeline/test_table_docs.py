@@ -1,0 +1,81 @@
+"""docs/TABLES.md and the docstrings against the tables that are written: STYLE 26 and 36."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.availability import availability
+from pipeline.broker_phases import broker_phases
+from pipeline.client_phases import client_phases
+from pipeline.coordinator_tenures import coordinator_tenures
+from pipeline.events import bad_rows
+from pipeline.faults import faults
+from pipeline.groups import groups
+from pipeline.rebalances import rebalances
+from pipeline.runs import runs
+from pipeline.tables import TABLE_NAMES
+from tests.support.analysed_runs import AnalysedRuns
+
+pytestmark = pytest.mark.spark
+
+PAGE = Path(__file__).parents[2] / "docs" / "TABLES.md"
+TRANSFORMS: tuple[Callable[..., object], ...] = (
+    bad_rows,
+    runs,
+    groups,
+    faults,
+    coordinator_tenures,
+    broker_phases,
+    client_phases,
+    availability,
+    rebalances,
+)
+SPARK_TYPES = {
+    "string": "string",
+    "int64": "bigint",
+    "int32": "int",
+    "bool": "boolean",
+    "list<element: string>": "array<string>",
+}
+
+
+def _documented() -> dict[str, list[tuple[str, str]]]:
+    """Return each section's columns with their types, in order."""
+    tables: dict[str, list[tuple[str, str]]] = {}
+    for line in PAGE.read_text().splitlines():
+        if heading := re.fullmatch(r"## (\w+)", line):
+            columns = tables.setdefault(heading[1], [])
+        elif row := re.fullmatch(r"\| `(\w+)` \| (\S+) \| .*\|", line):
+            columns.append((row[1], row[2]))
+    return tables
+
+
+@pytest.mark.parametrize("run", ["crash", "empty"])
+def test_tables_page_lists_every_column_with_its_type(analysed: AnalysedRuns, run: str) -> None:
+    """In the order of the files, and the same for a run without rows."""
+    written = {
+        name: [
+            (field.name, SPARK_TYPES[str(field.type).replace("item:", "element:")])
+            for field in pq.read_table(analysed.directories[run] / "tables" / name).schema
+        ]
+        for name in TABLE_NAMES
+    }
+    assert _documented() == written
+
+
+def test_transforms_name_their_grain_and_every_column(analysed: AnalysedRuns) -> None:
+    """STYLE 26: whoever reads the code needs no other page."""
+    missing = []
+    for name, transform in zip(TABLE_NAMES, TRANSFORMS, strict=True):
+        docstring = transform.__doc__ or ""
+        schema = pq.read_table(analysed.directories["crash"] / "tables" / name).schema
+        missing += [
+            f"{name}: {word}" for word in ("Output grain:", "Nulls:") if word not in docstring
+        ]
+        missing += [
+            f"{name}: {column}" for column in schema.names if f"`{column}`" not in docstring
+        ]
+    assert missing == []

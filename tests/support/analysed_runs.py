@@ -1,0 +1,79 @@
+"""The hand-written runs of tests/pipeline/traces, analysed together by Spark."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from pipeline.figures import FaultSummary, RunSummary
+from pipeline.tables import analyze
+from protocol.trace import TraceKind
+from tests.support.trace_builder import (
+    TableRow,
+    parse_trace,
+    read_table,
+    write_events,
+    write_run,
+)
+
+TRACES = Path(__file__).parents[1] / "pipeline" / "traces"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalysedRuns:
+    """The runs that were analysed together, by name, and their summaries."""
+
+    directories: dict[str, Path]
+    summaries: dict[str, RunSummary]
+
+    def table(self, run: str, name: str, *keys: str) -> dict[tuple[object, ...], TableRow]:
+        """Return a table's rows by the given columns, which must tell them apart."""
+        rows = read_table(self.directories[run], name)
+        assert {row["run"] for row in rows} <= {self.summaries[run].run}
+        by_key = {tuple(row[key] for key in keys): row for row in rows}
+        assert len(by_key) == len(rows), f"{keys} do not tell the rows of {name} apart"
+        return by_key
+
+    def fault(self, run: str, name: str) -> FaultSummary:
+        """Return the summary of one fault."""
+        return next(fault for fault in self.summaries[run].faults if fault.fault == name)
+
+
+def analyse_stories(spark: SparkSession, base: Path) -> AnalysedRuns:
+    """Write every story as a run directory under `base` and analyse all in one call."""
+    crash = parse_trace((TRACES / "crash.txt").read_text())
+    pause = parse_trace((TRACES / "pause.txt").read_text())
+    directories = {
+        "crash": write_run(base / "crash" / "1", crash, files=2, clock_error_us=40_000),
+        # What a user may call a folder must not end up as a pattern or a column.
+        "pause": write_run(base / "own [x] {y}=1+1" / "1", pause),
+        "empty": base / "crash" / "2",
+        "broken": _broken_run(base / "crash" / "3"),
+    }
+    directories["empty"].mkdir()
+    (directories["pause"] / "manifest.json").write_text('{"clock_err')
+    names = list(directories)
+    again = directories["crash"] / "events" / ".."  # named twice, analysed once
+    summaries = analyze([*directories.values(), again], spark=spark)
+    return AnalysedRuns(directories=directories, summaries=dict(zip(names, summaries, strict=True)))
+
+
+def _broken_run(directory: Path) -> Path:
+    """Write a run without a fault whose rows and files are partly broken, as after a SIGKILL."""
+    good = "1 broker-0 load_completed partition=__consumer_offsets-0 leader_epoch=0 records=1"
+    write_run(directory, parse_trace(good))
+    row = msgspec.structs.asdict(parse_trace(good)[0])
+    write_events(
+        directory / "events" / "bad.parquet",
+        [
+            row | {"seq": 1, "time_us": None},
+            row | {"seq": 2, "kind": None},
+            row | {"seq": 3, "kind": "no_such_kind"},
+            row | {"seq": 4, "kind": "NO SUCH KIND"},
+            row | {"seq": 5, "kind": TraceKind.NODE_STOPPED.value, "detail": '{"torn'},
+        ],
+    )
+    (directory / "events" / "torn.parquet").write_bytes(b"PAR1 and then nothing")
+    (directory / "events" / ".part-1.parquet.unfinished").write_bytes(b"PAR1")
+    return directory
