@@ -35,3 +35,20 @@ def test_power_loss_keeps_checkpoints() -> None:
     storage.write_checkpoint("c", b"1")
     storage.power_loss()
     assert storage.read_checkpoint("c") == b"1"
+
+
+def test_copy_shares_nothing_that_is_written_later() -> None:
+    """A dead incarnation that still runs must not write to its successor's disk."""
+    storage = MemoryStorage()
+    log = storage.log(PARTITION)
+    log.append(batch("flushed"))
+    log.flush()
+    log.append(batch("unflushed", base_offset=1))
+    storage.write_checkpoint("c", b"1")
+    twin = storage.copy()
+    log.truncate(0)
+    storage.write_checkpoint("c", b"2")
+    assert [twin.log(PARTITION).base_offset(index) for index in range(2)] == [0, 1]
+    assert twin.read_checkpoint("c") == b"1"
+    twin.power_loss()
+    assert len(twin.log(PARTITION)) == 1

@@ -3,7 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
+from partition_log.log import PartitionLog
+from partition_log.memory_storage import MemoryLogStorage
 from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
 from protocol.trace import TraceKind
 from tests.partition_log.builders import (
     REPLICAS,
@@ -13,6 +16,7 @@ from tests.partition_log.builders import (
     C,
     batch,
     fetch_as,
+    follower,
     leader,
     records,
     values,
@@ -47,6 +51,23 @@ def test_append_of_a_corrupt_batch_changes_nothing() -> None:
     info = leading.append_batch(replace(batch("a"), crc=1), required_acks=1, now_us=0)
     assert info.error is ErrorCode.CORRUPT_MESSAGE
     assert leading.log_end_offset == 0
+
+
+def test_append_of_a_batch_to_a_follower_changes_nothing() -> None:
+    """The producer's metadata is old; it must not matter whether its batch is whole."""
+    following = follower()
+    info = following.append_batch(replace(batch("a"), crc=1), required_acks=1, now_us=0)
+    assert info.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert following.log_end_offset == 0
+
+
+def test_high_watermark_of_a_data_partition_is_not_traced() -> None:
+    """It moves with every record produced: the trace would hold little else."""
+    data = PartitionLog(TopicPartition("orders", 0), MemoryLogStorage())
+    leading = leader(partition_log=data, isr=(A,), min_insync_replicas=1)
+    info = leading.append_records(records("a"), required_acks=-1, now_us=0)
+    assert info.new_high_watermark == 1
+    assert info.trace == ()
 
 
 def test_append_over_message_max_bytes_changes_nothing() -> None:

@@ -1,0 +1,144 @@
+"""The invariant checks: each finds what it is there for."""
+
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from partition_log.invariants import check_agreement, check_log, check_partition
+from partition_log.log import PartitionLog
+from partition_log.replica import Partition
+from protocol.errors import InvariantViolation
+from protocol.ids import LeaderEpoch, Offset
+from tests.partition_log.builders import (
+    A,
+    B,
+    batch,
+    fetch_as,
+    follower,
+    leader,
+    log_of_epochs,
+    records,
+)
+
+
+def above_the_log(log: PartitionLog) -> None:
+    log.high_watermark = Offset(9)
+
+
+def batch_lost(log: PartitionLog) -> None:
+    log.storage.truncate(2)
+
+
+def batch_in_a_wrong_place(log: PartitionLog) -> None:
+    log.storage.truncate(2)
+    log.storage.append(batch(base_offset=7))
+
+
+def batch_of_an_older_epoch(log: PartitionLog) -> None:
+    log.storage.truncate(2)
+    log.storage.append(batch(base_offset=2, leader_epoch=0))
+
+
+def batch_damaged(log: PartitionLog) -> None:
+    damaged = replace(log.storage.batch(2), crc=1)
+    log.storage.truncate(2)
+    log.storage.append(damaged)
+
+
+def epoch_forgotten(log: PartitionLog) -> None:
+    log.epochs.truncate_from_end(1)
+
+
+def epoch_invented(log: PartitionLog) -> None:
+    log.epochs.assign(LeaderEpoch(3), Offset(2))
+
+
+def epochs_out_of_order(log: PartitionLog) -> None:
+    log.epochs._start_offsets.reverse()
+
+
+@pytest.mark.parametrize(
+    ("damage", "name"),
+    [
+        (above_the_log, "log start <= high watermark <= log end"),
+        (batch_lost, "contiguous log"),
+        (batch_in_a_wrong_place, "contiguous log"),
+        (batch_of_an_older_epoch, "leader epochs never fall"),
+        (batch_damaged, "batches are whole"),
+        (epoch_forgotten, "epoch cache matches the batches"),
+        (epoch_invented, "epoch cache matches the batches"),
+        (epochs_out_of_order, "epoch cache increases"),
+    ],
+)
+def test_check_log_finds(damage: Callable[[PartitionLog], None], name: str) -> None:
+    """Damage is done behind the log's back, as a bug or a broken disk would."""
+    log = log_of_epochs(0, 1, 2)
+    check_log(log)
+    damage(log)
+    with pytest.raises(InvariantViolation) as raised:
+        check_log(log)
+    assert raised.value.name == name
+
+
+def truncated_while_leading(partition: Partition) -> None:
+    partition.log.truncate_to(0)
+    partition.log.assign_epoch_start(partition.leader_epoch)
+
+
+def in_an_older_epoch(partition: Partition) -> None:
+    partition.leader_epoch = LeaderEpoch(0)
+
+
+def removed_from_the_replicas(partition: Partition) -> None:
+    partition.replicas = (B,)
+
+
+def member_not_counted(partition: Partition) -> None:
+    partition._in_sync.maximal = (A,)
+
+
+def stranger_counted(partition: Partition) -> None:
+    partition._in_sync.committed = (A,)
+
+
+@pytest.mark.parametrize(
+    ("damage", "name"),
+    [
+        (truncated_while_leading, "a leader never truncates"),
+        (in_an_older_epoch, "leader writes in its epoch"),
+        (removed_from_the_replicas, "leader is a replica"),
+        (member_not_counted, "ISR within the maximal ISR"),
+        (stranger_counted, "nothing in flight, nobody uncertain"),
+    ],
+)
+def test_check_partition_finds(damage: Callable[[Partition], None], name: str) -> None:
+    """A leader that fails these would replicate nonsense."""
+    leading = leader(partition_log=log_of_epochs(0, 0))
+    check_partition(leading)
+    damage(leading)
+    with pytest.raises(InvariantViolation) as raised:
+        check_partition(leading)
+    assert raised.value.name == name
+
+
+def test_check_partition_finds_a_follower_that_proposes() -> None:
+    """Only a leader knows who is in sync."""
+    leading = leader(isr=(A,), min_insync_replicas=1)
+    assert fetch_as(leading, B, 0).proposal is not None
+    leading.leader_id = B
+    with pytest.raises(InvariantViolation, match="follower proposes nothing"):
+        check_partition(leading)
+    check_partition(follower())
+
+
+def test_check_agreement_compares_below_both_high_watermarks() -> None:
+    """Above it the logs may differ: that is what truncation is for."""
+    one, other = log_of_epochs(0, 0), log_of_epochs(0)
+    other.append_as_leader(records("different"), leader_epoch=1)
+    one.update_high_watermark(2)
+    other.update_high_watermark(1)
+    check_agreement([one, other])
+    other.update_high_watermark(2)
+    with pytest.raises(InvariantViolation, match="logs agree below the high watermark"):
+        check_agreement([one, other])
