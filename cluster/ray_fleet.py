@@ -94,7 +94,7 @@ class Fleet:
     async def connect(self, plans: Sequence[ProcessPlan]) -> None:
         """Start Ray or join it, start an agent on each machine, decide where processes go.
 
-        Raises: RayUnavailable, ActorGone, TimeoutError.
+        Raises: RayUnavailable, TimeoutError.
         """
         self._owns_ray = ray_nodes.connect_ray(self._ray_address)
         marker = f".run-{self._token}"
@@ -103,6 +103,11 @@ class Fleet:
             await side_by_side(
                 self._start_agent(machine, marker) for machine in ray_nodes.machines()
             )
+        except ActorGone as error:
+            raise ray_nodes.RayUnavailable(
+                f"Ray at {self._ray_address!r} starts no actors: {error}\nIf that cluster runs"
+                " without token authentication, set RAY_AUTH_MODE=disabled here."
+            ) from error
         finally:
             (self._run_dir / marker).unlink()
         self._places = place(plans, [state.machine for state in self.machines.values()])

@@ -9,20 +9,20 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-# Ray prints a paragraph for each process that dies, which is what this program does to them. Read
-# when ray is imported.
-os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^A worker died or was killed")
-# Ray's own advice about a default that it will change some day; it is printed at every start.
-os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+from cluster import ray_environment  # noqa: F401 - must be imported before ray
+
+# isort: split
 
 import ray
 from ray.exceptions import RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from cluster.clock import ClockReading
 from cluster.machine_files import ProcessRef
@@ -45,6 +45,8 @@ PACKAGES = ("protocol", "partition_log", "coordinator", "cluster", "chaos", "pip
 ROOT = Path(__file__).resolve().parent.parent
 LOCAL = "local"
 LOOPBACK = "127.0.0.1"
+REACH_ATTEMPTS = 3
+REACH_TIMEOUT_S = 5.0
 OBJECT_STORE_BYTES = 128 * 1024 * 1024
 """Nothing big goes through a local Ray's object store; its default is a third of the memory."""
 
@@ -91,7 +93,7 @@ def connect_ray(address: str) -> bool:
                 **quiet,
             )
         else:
-            use_token_if_there_is_one()
+            check_reachable(address)
             modules = [str(ROOT / package) for package in PACKAGES]
             ray.init(
                 address=address,
@@ -99,7 +101,8 @@ def connect_ray(address: str) -> bool:
                 **quiet,
             )
     except (RayError, ConnectionError, ValueError, RuntimeError, OSError) as error:
-        raise RayUnavailable(f"Ray at {address!r}: {error}") from error
+        cause = f": {error.__cause__}" if error.__cause__ else ""
+        raise RayUnavailable(f"Ray at {address!r}: {error}{cause}") from error
     return True
 
 
@@ -108,13 +111,23 @@ def disconnect_ray() -> None:
     ray.shutdown()
 
 
-def use_token_if_there_is_one() -> None:
-    """Let this process show the token file that a local Ray leaves in the home folder.
+def check_reachable(address: str) -> None:
+    """Check that somebody listens at `host:port`; Ray itself would try for minutes.
 
-    A later `ray start --head` on that machine demands it, and says so to nobody.
+    Raises: OSError if nobody does; ValueError if it is no such address.
     """
-    if (Path.home() / ".ray" / "auth_token").exists():
-        os.environ.setdefault("RAY_AUTH_MODE", "token")
+    if address == "auto":
+        return
+    host, separator, port = address.rpartition(":")
+    if "://" in address or not separator or not port.isdecimal():
+        raise ValueError("expected `local`, `auto` or `host:port` of the cluster's head")
+    connect = retry(
+        retry=retry_if_exception_type(OSError),
+        stop=stop_after_attempt(REACH_ATTEMPTS),
+        wait=wait_exponential(multiplier=0.2),
+        reraise=True,
+    )(socket.create_connection)
+    connect((host, int(port)), timeout=REACH_TIMEOUT_S).close()
 
 
 def machines() -> tuple[Machine, ...]:

@@ -139,6 +139,10 @@ class RayRuntime(Runtime):
             for state in self._fleet.machines.values()
         }
 
+    def pids(self) -> tuple[int, ...]:
+        """Return the pids of the node processes that are up, each on its own machine."""
+        return tuple(p.listening.process.pid for p in self._fleet.processes if p.is_up)
+
     def now_us(self) -> int:
         """Return the run's clock: microseconds since this object was made."""
         return self._clock.now_us()
@@ -324,7 +328,8 @@ class RayRuntime(Runtime):
     # -- failures and the end --------------------------------------------------------------------
 
     async def _supervise(self, main: Coroutine[Any, Any, T]) -> T:
-        task = self._main = asyncio.ensure_future(main)
+        task = asyncio.ensure_future(main)
+        self._main = task
         was_broken = self._is_broken
         try:
             return await task

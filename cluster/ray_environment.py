@@ -1,0 +1,26 @@
+"""What Ray reads from the environment when it is first imported: `ray_nodes` imports this first.
+
+Only what is unset is set, so that the user's own settings win.
+"""
+
+import os
+from pathlib import Path
+
+TOKEN_FILE = Path.home() / ".ray" / "auth_token"
+
+
+def prepare_environment() -> None:
+    """Set Ray's environment variables.
+
+    A local Ray leaves a token file in the home folder, and a later `ray start --head` on that
+    machine demands the token, while whoever joins it does not show it by default.
+    Ray prints a paragraph for each process that dies, which is what this program does to them, and
+    advice about a default that it will change some day.
+    """
+    if TOKEN_FILE.exists():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^A worker died or was killed")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+
+
+prepare_environment()

@@ -1,0 +1,257 @@
+"""RayRuntime with fake nodes: real kills, restarts on the same disk, failures that surface."""
+
+import asyncio
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cluster.host import Host
+from cluster.machine_files import start_ticks
+from cluster.nodes import Node, NodeSpec
+from cluster.ray_runtime import NodeBuilder, RayRuntime
+from cluster.runtime import (
+    ClusterStartError,
+    ClusterStatus,
+    KilledNode,
+    NodeTaskFailed,
+    UnknownNode,
+)
+from cluster.spec import BrokerSpec, ClusterSpec
+from protocol.ids import BrokerId, NodeName, broker_name
+from protocol.trace import TraceKind, TraceRow
+from tests.support.fake_cluster import FakeBroker, fake_builder, fake_spec
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("local_ray")]
+
+SECOND_US = 1_000_000
+CONSUMER, VICTIM = NodeName("consumer-0"), broker_name(1)
+
+
+class BrokenBroker(FakeBroker):
+    """A timer of it dies of a bug, soon."""
+
+    def report_and_fail(self) -> None:
+        raise ZeroDivisionError("planted bug")
+
+    def start(self) -> None:
+        super().start()
+        self.host.after(100_000, self.report_and_fail)
+
+
+class SuicidalBroker(FakeBroker):
+    """Its process ends without anybody having killed it, as by the kernel's OOM killer."""
+
+    def start(self) -> None:
+        super().start()
+        self.host.after(100_000, os.kill, os.getpid(), signal.SIGKILL)
+
+
+class UnstartableBroker(FakeBroker):
+    """Cannot start."""
+
+    def start(self) -> None:
+        raise ZeroDivisionError("planted bug")
+
+
+def build_broken(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+    if isinstance(spec, BrokerSpec):
+        return BrokenBroker(host, spec)
+    return fake_builder()(spec, cluster, host)
+
+
+def build_suicidal(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+    if isinstance(spec, BrokerSpec):
+        return SuicidalBroker(host, spec)
+    return fake_builder()(spec, cluster, host)
+
+
+def build_unstartable(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+    if isinstance(spec, BrokerSpec):
+        return UnstartableBroker(host, spec)
+    return fake_builder()(spec, cluster, host)
+
+
+def rows_of(rows: list[TraceRow], kind: TraceKind, node: str) -> list[TraceRow]:
+    return [row for row in rows if row.kind == kind and row.node == node]
+
+
+@dataclass(frozen=True)
+class Story:
+    """One run in which a broker and a client were killed and restarted, and what it left."""
+
+    runtime: RayRuntime
+    run_dir: Path
+    rows: list[TraceRow]
+    appended_before: int
+    appended_after: int
+    killed: KilledNode
+    pid_was_gone: bool
+    status_after_kill: ClusterStatus
+    client_killed: KilledNode
+    pids: tuple[int, ...]
+
+
+@pytest.fixture(scope="module")
+def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    """Run it once for all tests that look at it: starting processes is what takes the time."""
+    run_dir = tmp_path_factory.mktemp("run")
+    rows: list[TraceRow] = []
+    runtime = RayRuntime(
+        fake_spec(brokers=2, consumers=2),
+        seed=1,
+        run_id="run",
+        run_dir=run_dir,
+        build=fake_builder(),
+        observers=[rows.append],
+    )
+
+    async def appended() -> int:
+        status = await runtime.status()
+        return sum(g.generation for g in status.groups["g"] if g.coordinator == 1)
+
+    async def experiment() -> Story:
+        await runtime.start()
+        while (before := await appended()) < 10:
+            await runtime.sleep(20_000)
+        killed = await runtime.crash(VICTIM)
+        was_gone = start_ticks(killed.pid or 0) is None
+        with pytest.raises(UnknownNode, match="broker-1 is down"):
+            await runtime.crash(VICTIM)
+        status_after_kill = await runtime.status()
+        await runtime.sleep(SECOND_US)
+        with pytest.raises(UnknownNode, match="broker-0 is running"):
+            await runtime.restart(broker_name(0))
+        await runtime.restart(VICTIM)
+        after = await appended()
+        client_killed = await runtime.crash(CONSUMER)
+        await runtime.restart(CONSUMER)
+        return Story(
+            runtime=runtime,
+            run_dir=run_dir,
+            rows=rows,
+            appended_before=before,
+            appended_after=after,
+            killed=killed,
+            pid_was_gone=was_gone,
+            status_after_kill=status_after_kill,
+            client_killed=client_killed,
+            pids=runtime.pids(),
+        )
+
+    try:
+        return runtime.run(experiment())
+    finally:
+        runtime.run(runtime.stop())
+        runtime.run(runtime.stop())
+
+
+def test_crash_on_ray_ends_the_real_process(story: Story) -> None:
+    """The journal names a pid; that process must be gone when crash() returns."""
+    assert story.killed.pid is not None
+    assert story.pid_was_gone
+    assert story.killed.incarnation == 0
+    assert story.status_after_kill.brokers_alive == {BrokerId(0): True, BrokerId(1): False}
+    assert [g.coordinator for g in story.status_after_kill.groups["g"]] == [0]
+
+
+def test_restart_on_ray_finds_what_was_appended_before_the_kill(story: Story) -> None:
+    """What was in the page cache outlives `kill -9`, as for Kafka's broker."""
+    assert story.appended_after >= story.appended_before >= 10
+    started = [(r.node, r.incarnation) for r in story.rows if r.kind == TraceKind.NODE_STARTED]
+    assert started.count((VICTIM, 0)) == started.count((VICTIM, 1)) == 1
+
+
+def test_peers_of_a_killed_process_are_disconnected_at_once(story: Story) -> None:
+    """A client must learn of a kill from its socket, long before any timeout."""
+    (killed_row, _) = rows_of(story.rows, TraceKind.NODE_KILLED, "driver")
+    lost = [
+        row
+        for row in story.rows
+        if row.kind == TraceKind.REQUEST_FAILED
+        and row.peer == VICTIM
+        and row.time_us >= killed_row.time_us
+    ]
+    assert lost[0].error == "DISCONNECTED"
+    assert lost[0].time_us - killed_row.time_us < SECOND_US
+
+
+def test_client_in_a_shared_process_is_crashed_and_restarted_alone(story: Story) -> None:
+    """Its neighbour must live on in the same incarnation."""
+    assert story.client_killed == KilledNode(node=CONSUMER, incarnation=0, pid=None)
+    started = [(r.node, r.incarnation) for r in story.rows if r.kind == TraceKind.NODE_STARTED]
+    assert [s for s in started if s[0].startswith("consumer")] == [
+        ("consumer-0", 0),
+        ("consumer-1", 0),
+        ("consumer-0", 1),
+    ]
+
+
+def test_stop_on_ray_leaves_no_process_and_hands_the_whole_trace_over(story: Story) -> None:
+    """The trace of killed incarnations too, in one order, once, although stop came twice."""
+    assert len(story.pids) == 4
+    assert [pid for pid in story.pids if start_ticks(pid) is not None] == []
+    assert story.runtime.failures() == ()
+    report = story.runtime.trace_report
+    assert report is not None
+    assert (report.rows, report.lost) == (len(story.rows), {})
+    assert story.rows == sorted(story.rows, key=lambda r: (r.time_us, r.node, r.incarnation, r.seq))
+    stopped = [r.node for r in story.rows if r.kind == TraceKind.NODE_STOPPED]
+    assert sorted(stopped) == ["broker-0", "broker-1", "consumer-0", "consumer-1", "controller-100"]
+    assert set(story.runtime.clock_bounds_us.values()) == {0}, "one machine, one clock"
+    assert not (story.run_dir / "disks").exists()
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [(build_broken, "planted bug"), (build_suicidal, "died by itself")],
+    ids=["task", "process"],
+)
+def test_failure_of_the_tool_ends_the_run_and_is_reported(
+    tmp_path: Path, build: NodeBuilder, message: str
+) -> None:
+    """A node that dies of our own bug must never look like a property of Kafka."""
+    rows: list[TraceRow] = []
+    runtime = RayRuntime(
+        fake_spec(brokers=1, consumers=1),
+        seed=1,
+        run_id="run",
+        run_dir=tmp_path,
+        build=build,
+        observers=[rows.append],
+    )
+    cleaned_up: list[str] = []
+
+    async def experiment() -> None:
+        try:
+            await runtime.start()
+            await runtime.sleep(100 * SECOND_US)
+        finally:
+            await asyncio.sleep(0)
+            cleaned_up.append("main")
+
+    try:
+        with pytest.raises(NodeTaskFailed, match=message):
+            runtime.run(experiment())
+    finally:
+        runtime.run(runtime.stop())
+    assert cleaned_up == ["main"]
+    assert message in runtime.failures()[0]
+    if build is build_broken:
+        assert len(rows_of(rows, TraceKind.TASK_FAILED, "broker-0")) == 1
+
+
+def test_node_that_cannot_start_is_named_and_everything_is_stopped(tmp_path: Path) -> None:
+    """A run must not go on with half a cluster, nor leave processes behind."""
+    runtime = RayRuntime(
+        fake_spec(brokers=1, consumers=1),
+        seed=1,
+        run_id="run",
+        run_dir=tmp_path,
+        build=build_unstartable,
+    )
+    with pytest.raises(ClusterStartError, match=r"broker-0 could not be started: .*planted bug"):
+        runtime.run(runtime.start())
+    assert runtime.pids() == ()

@@ -1,0 +1,56 @@
+"""A driver in a process of its own: runs a fake cluster on Ray until told otherwise.
+
+Usage: python -m tests.support.ray_driver RUN_DIR ADDRESS MILLISECONDS. Prints one JSON object a
+line: `up` with the pids of the node processes, `interrupted` on Ctrl-C, and `stopped` at the end.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from cluster.ray_runtime import RayRuntime
+from protocol.trace import TraceRow
+from tests.support.fake_cluster import fake_builder, fake_spec
+
+
+def say(event: str, **fields: object) -> None:
+    """Print one event."""
+    sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
+    sys.stdout.flush()
+
+
+def main(run_dir: Path, ray_address: str, run_ms: int) -> None:
+    """Run the cluster."""
+    rows: list[TraceRow] = []
+    runtime = RayRuntime(
+        fake_spec(brokers=1, consumers=2),
+        seed=1,
+        run_id=run_dir.name,
+        run_dir=run_dir,
+        ray_address=ray_address,
+        build=fake_builder(),
+        observers=[rows.append],
+    )
+
+    async def experiment() -> None:
+        await runtime.start()
+        say("up", pids=runtime.pids())
+        await runtime.sleep(run_ms * 1_000)
+
+    try:
+        runtime.run(experiment())
+    except KeyboardInterrupt:
+        say("interrupted")
+    finally:
+        runtime.run(runtime.stop())
+        acknowledged = sum(row.kind == "response_received" for row in rows)
+        say(
+            "stopped",
+            failures=runtime.failures(),
+            runs=sorted({row.run for row in rows}),
+            acknowledged=acknowledged,
+        )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
