@@ -188,6 +188,12 @@ class ConsumerCoordinator:
             self._auto_commit.commit_if_due()
         return False
 
+    def auto_commit_due_us(self) -> int | None:
+        """When poll must commit automatically; None if it does not, or only after a rebalance."""
+        if self._auto_commit is None or self._membership.rejoin_needed_or_pending:
+            return None
+        return self._auto_commit.due_us
+
     async def _join_if_needed(self) -> bool:
         """Go on with the rebalance as far as it goes without waiting; whether it is finished.
 

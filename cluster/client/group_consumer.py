@@ -212,11 +212,10 @@ class GroupConsumer:
                 return self._fetcher.collect(self._config.max_poll_records)
 
     def _idle_until_us(self, application_us: int | None) -> int | None:
-        if self._auto_commit is None:
-            return application_us
-        if application_us is None:
-            return self._auto_commit.due_us
-        return min(application_us, self._auto_commit.due_us)
+        automatic_us = self._coordinator.auto_commit_due_us()
+        if automatic_us is None or application_us is None:
+            return application_us if automatic_us is None else automatic_us
+        return min(application_us, automatic_us)
 
     def _metadata_updated(self) -> None:
         self._subscriber.metadata_updated()

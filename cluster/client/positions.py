@@ -180,13 +180,14 @@ class Positions:
                 for entry in topic.partitions:
                     if entry.error_code is ErrorCode.NONE:
                         found[TopicPartition(topic.name, entry.partition_index)] = entry
+        retry_at_us = self._host.now_us() + self._backoff.delay_us(0)
         for partition, state in partitions.items():
             if not self._subscription.is_current(state) or not state.needs_reset:
                 continue
             listed = found.get(partition)
             if listed is None:
                 # Kafka retries every error here but a missing authorization, which the lab lacks.
-                state.retry_at_us = self._host.now_us() + self._backoff.delay_us(0)
+                state.retry_at_us = retry_at_us
                 self._metadata.request_update()
             else:
                 position = Position(listed.offset, listed.leader_epoch)
