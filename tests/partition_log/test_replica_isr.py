@@ -144,10 +144,13 @@ def test_expansion_is_proposed_when_a_follower_reaches_the_high_watermark() -> N
 
 def test_expansion_below_the_high_watermark_is_not_proposed() -> None:
     """A member of the ISR has everything that was acknowledged."""
-    leading = leader(partition_log=log_of_epochs(0, 0), isr=(A, B))
-    fetch_as(leading, B, 2, last_fetched_epoch=0, now_us=0)
+    leading = leader(isr=(A, B))
+    for value in ("a", "b"):
+        leading.append_records(records(value), required_acks=-1, now_us=0)
+    fetch_as(leading, B, 2, last_fetched_epoch=1)
     assert leading.high_watermark == 2
-    assert fetch_as(leading, C, 1, last_fetched_epoch=0).proposal is None
+    assert fetch_as(leading, C, 1, last_fetched_epoch=1).proposal is None
+    assert fetch_as(leading, C, 2, last_fetched_epoch=1).proposal is not None
 
 
 def test_expansion_below_the_start_of_the_leader_epoch_is_not_proposed() -> None:
