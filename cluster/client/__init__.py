@@ -3,7 +3,8 @@
 Reading order: `errors` and `futures` (what an operation ends with, how a coroutine waits),
 `retries` (backoff; tenacity on the host's clock), `network_client` and `metadata`,
 `coordinator_discovery`, `generation`, `membership` (join, sync, leave), `heartbeat`, `assignors`,
-`subscription`, `offset_commits`, `positions`, `fetcher`, `consumer_coordinator` (what a poll does
-for the group), `consumer`, `producer`, `admin`. Answers are handled in callbacks, as Kafka's client
-handles them inside poll; only the application, the heartbeats and a lookup wait.
+`subscription`, `offset_commits`, `offset_fetches`, `positions`, `fetcher`, `consumer_coordinator`
+(what a poll does for the group), `group_consumer` (all of it wired), `consumer` (the application),
+`producer`, `admin`. Answers are handled in callbacks, as Kafka's client handles them inside poll;
+only the application, the heartbeats and a lookup wait.
 """
