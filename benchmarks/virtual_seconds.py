@@ -1,10 +1,10 @@
 """Virtual seconds per second of CPU: how much faster than real time a whole cluster runs.
 
-Two loads on one controller, three brokers and twelve consumers in a stable group: a light one with
-the trace off (10 records a second from the producer, one commit a second per member), and the
+Three loads on one controller, three brokers and twelve consumers in a stable group: 10 records a
+second, and 10 for each member, with one commit a second per member and the trace off; and the
 `coordinator_crash` experiment's own (100 records a second, a commit every 200 ms per member) with
 every message traced, the rows going to a digest and a list, as a recorded run does. Prints a
-profile of the second, by layer and by function. The baseline is real time, 1.
+profile of the last, by layer and by function. The baseline is real time, 1.
 """
 
 import cProfile
@@ -26,11 +26,10 @@ ROOT = Path(__file__).resolve().parent.parent
 SECOND_US = 1_000_000
 SETTLE_S = 15
 """Virtual seconds before measuring: registration, elections, the first rebalance."""
-ROUNDS = 3
-LIGHT = (
-    "groups.orders-readers.commit_interval_ms=1000",
-    "producers.0.records_per_second=10",
-)
+ROUNDS = 5
+COMMIT_EACH_SECOND = "groups.orders-readers.commit_interval_ms=1000"
+LIGHT = (COMMIT_EACH_SECOND, "producers.0.records_per_second=10")
+BUSY = (COMMIT_EACH_SECOND, "producers.0.records_per_second=120")
 LAYERS = (
     "cluster/loop.py",
     "cluster/connections.py",
@@ -117,10 +116,11 @@ def profile_of(spec: ClusterSpec, *, virtual_s: int, traced: bool) -> str:
 
 
 def run() -> tuple[Measurement, ...]:
-    """Measure both loads; the median of several seeds."""
+    """Measure the loads; the median of several seeds."""
     measurements = []
     for name, overrides, virtual_s, traced, goal in (
-        ("light load, trace off", LIGHT, 60, False, 100.0),
+        ("10 records/s, trace off", LIGHT, 60, False, 100.0),
+        ("120 records/s, trace off", BUSY, 20, False, None),
         ("coordinator_crash's load, trace on", (), 20, True, 20.0),
     ):
         spec = cluster_of(overrides)
@@ -137,8 +137,8 @@ def run() -> tuple[Measurement, ...]:
                 unit="s/s",
                 baseline_name="real time",
                 ratio=value,
-                goal=f"at least {goal:g}",
-                met=value >= goal,
+                goal="" if goal is None else f"at least {goal:g}",
+                met=None if goal is None else value >= goal,
                 note=f"{rows:,.0f} rows a virtual second" if traced else "",
             )
         )
