@@ -72,20 +72,18 @@ class LoopHandle(asyncio.TimerHandle):
         self,
         callback: Callable[..., object],
         args: tuple[object, ...],
-        loop: asyncio.AbstractEventLoop,
         context: contextvars.Context | None,
         when_us: int,
     ) -> None:
         # Not super().__init__: it asks the loop for its debug mode, at twice the price.
         self._callback = callback
         self._args = args
-        self._loop = loop
         self._context = contextvars.copy_context() if context is None else context
-        self._source_traceback = None
-        self._repr = None
         self._cancelled = False
-        self._scheduled = False
         self._when = when_us / 1e6
+
+    def __repr__(self) -> str:
+        return f"<LoopHandle {self._callback!r} at {self._when} s>"
 
     def cancel(self) -> None:
         """Forget the call."""
@@ -177,7 +175,7 @@ class VirtualLoop(_LoopInterface):
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
         """Call `callback(*args)` at this instant, after everything that is ready."""
-        handle = LoopHandle(callback, args, self, context, self.current_us)
+        handle = LoopHandle(callback, args, context, self.current_us)
         self._ready.append((handle, None))
         return handle
 
@@ -190,7 +188,7 @@ class VirtualLoop(_LoopInterface):
     ) -> asyncio.TimerHandle:
         """Call `callback(*args)` after `delay` seconds, rounded to a microsecond."""
         when_us = self.current_us + round(delay * 1e6)
-        handle = LoopHandle(callback, args, self, context, when_us)
+        handle = LoopHandle(callback, args, context, when_us)
         self.schedule(when_us, handle)
         return handle
 
@@ -203,7 +201,7 @@ class VirtualLoop(_LoopInterface):
     ) -> asyncio.TimerHandle:
         """Call `callback(*args)` at `when` seconds, rounded to a microsecond."""
         when_us = round(when * 1e6)
-        handle = LoopHandle(callback, args, self, context, when_us)
+        handle = LoopHandle(callback, args, context, when_us)
         self.schedule(when_us, handle)
         return handle
 

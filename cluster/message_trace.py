@@ -9,6 +9,7 @@ from protocol.group_messages import (
     SyncGroupRequest,
 )
 from protocol.ids import NodeName
+from protocol.log_messages import FetchRequest, ProduceRequest
 from protocol.offset_messages import OffsetCommitRequest, OffsetFetchRequest
 from protocol.trace import TraceEvent, TraceKind
 
@@ -55,6 +56,8 @@ def server_event(
 def _group_columns(request: AnyRequest) -> tuple[str | None, str | None, int | None]:
     """Return group, member and generation that a request names, None where it names none."""
     match request:
+        case FetchRequest() | ProduceRequest():  # first, because most requests are
+            return None, None, None
         case HeartbeatRequest() | SyncGroupRequest():
             return request.group_id, request.member_id, request.generation_id
         case OffsetCommitRequest():
