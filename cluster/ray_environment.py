@@ -1,9 +1,12 @@
 """What Ray reads from the environment when it is first imported: `ray_nodes` imports this first.
 
-Only what is unset is set, so that the user's own settings win.
+Only what is unset is set, so that the user's own settings win. Where somebody imported Ray earlier
+nothing is set: it would reach the processes that Ray starts and not Ray in this one, and the two
+would disagree about the token.
 """
 
 import os
+import sys
 from pathlib import Path
 
 TOKEN_FILE = Path.home() / ".ray" / "auth_token"
@@ -17,6 +20,8 @@ def prepare_environment() -> None:
     Ray prints a paragraph for each process that dies, which is what this program does to them, and
     advice about a default that it will change some day.
     """
+    if "ray" in sys.modules:
+        return
     if TOKEN_FILE.exists():
         os.environ.setdefault("RAY_AUTH_MODE", "token")
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^A worker died or was killed")

@@ -1,0 +1,230 @@
+"""The TCP link between node processes on Ray, against one raw actor call per message.
+
+Two actors on one machine, each of them a process. In one a server answers heartbeats; the other
+asks it, over the link as a node does (a Host's connections), and by calling the server's actor
+itself, with the same message. Both ways alternate in one run: one request after the other (round
+trip), and with many requests in flight (requests per second).
+"""
+
+import asyncio
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from benchmarks.measurement import Measurement, machine, median_ratio
+from cluster.clock import RunClock
+from cluster.host import Disconnected, Host, IncomingRequest, RequestTimedOut
+from cluster.process import NodeProcess
+from cluster.ray_nodes import LOCAL, LOOPBACK, connect_ray, disconnect_ray
+from cluster.real_host import RunSettings
+from cluster.runtime import ClusterStatus
+from cluster.tcp import ProcessAddress
+from partition_log.memory_storage import MemoryStorage
+from protocol.envelope import AnyResponse
+from protocol.group_messages import HeartbeatRequest, HeartbeatResponse
+from protocol.ids import Incarnation, NodeName
+
+ROUNDS = 5
+SEQUENTIAL_REQUESTS = 300
+LINK_REQUESTS = 40_000
+ACTOR_REQUESTS = 2_000
+CONNECTIONS = 64
+IN_FLIGHT = 512
+"""Requests in flight, on the link spread over CONNECTIONS; as many actor calls."""
+TIMEOUT_US = 60_000_000
+SERVER, CLIENT = NodeName("server"), NodeName("client")
+REQUEST = HeartbeatRequest(group_id="orders-readers", generation_id=7, member_id="m" * 50)
+
+
+class Responder:
+    """A node that answers every heartbeat at once."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+
+    def start(self) -> None:
+        """Serve."""
+        self.host.serve(self.handle)
+
+    def handle(self, request: IncomingRequest) -> None:
+        """Answer."""
+        self.host.reply(request.request_id, HeartbeatResponse())
+
+    def report(self, status: ClusterStatus) -> None:
+        """Know nothing."""
+
+
+class LinkEnd:
+    """The actor: a process with one node, that can also be called itself."""
+
+    def __init__(self, name: NodeName, run_dir: str) -> None:
+        self._name = name
+        self._settings = RunSettings(
+            run_id="bench",
+            seed=1,
+            token="bench",
+            clock=RunClock.starting_now(),
+            machine_dir=Path(run_dir),
+            trace_messages=False,
+        )
+
+    async def listen(self) -> ProcessAddress:
+        """Start the process's listener and its node."""
+        self._process = NodeProcess(self._name, self._settings)
+        address = await self._process.listen(LOOPBACK)
+        self._node = self._process.start_node(
+            self._name, Incarnation(0), Responder, storage=MemoryStorage(), role="bench"
+        )
+        return address
+
+    async def set_directory(self, directory: dict[NodeName, ProcessAddress]) -> None:
+        """Take where the nodes are."""
+        self._process.set_directory(directory)
+
+    async def answer(self, request: HeartbeatRequest) -> HeartbeatResponse:
+        """Answer a raw actor call."""
+        return HeartbeatResponse()
+
+    async def link_round_trips(self) -> float:
+        """Return the median seconds of a request over the link, one after the other."""
+        connection = self._node.host.connect(SERVER, "bench", setup_timeout_us=TIMEOUT_US)
+        median = await _median_seconds(lambda: connection.call(REQUEST, timeout_us=TIMEOUT_US))
+        connection.close()
+        return median
+
+    async def actor_round_trips(self, server: Any) -> float:  # noqa: ANN401 - an actor handle
+        """Return the median seconds of a raw actor call, one after the other."""
+
+        async def call() -> None:
+            await server.answer.remote(REQUEST)
+
+        return await _median_seconds(call)
+
+    async def link_rate(self) -> float:
+        """Return requests per second over the link with IN_FLIGHT requests in flight."""
+        host = self._node.host
+        connections = [
+            host.connect(SERVER, f"bench-{i}", setup_timeout_us=TIMEOUT_US)
+            for i in range(CONNECTIONS)
+        ]
+        await asyncio.gather(*(c.call(REQUEST, timeout_us=TIMEOUT_US) for c in connections))
+        done = asyncio.get_running_loop().create_future()
+        sent = answered = 0
+
+        def send(number: int) -> None:
+            nonlocal sent
+            sent += 1
+
+            def on_response(outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
+                nonlocal answered
+                answered += 1
+                if isinstance(outcome, Disconnected | RequestTimedOut):
+                    done.set_exception(outcome)
+                elif answered == LINK_REQUESTS:
+                    done.set_result(None)
+                elif sent < LINK_REQUESTS:
+                    send(number)
+
+            connections[number].send(REQUEST, timeout_us=TIMEOUT_US, on_response=on_response)
+
+        started = time.perf_counter()
+        for number in range(IN_FLIGHT):
+            send(number % CONNECTIONS)
+        await done
+        seconds = time.perf_counter() - started
+        for connection in connections:
+            connection.close()
+        return LINK_REQUESTS / seconds
+
+    async def actor_rate(self, server: Any) -> float:  # noqa: ANN401 - an actor handle
+        """Return raw actor calls per second with IN_FLIGHT calls in flight."""
+        left = ACTOR_REQUESTS
+
+        async def call_on() -> None:
+            nonlocal left
+            while left > 0:
+                left -= 1
+                await server.answer.remote(REQUEST)
+
+        started = time.perf_counter()
+        await asyncio.gather(*(call_on() for _ in range(IN_FLIGHT)))
+        return ACTOR_REQUESTS / (time.perf_counter() - started)
+
+
+async def _median_seconds(call: Callable[[], Awaitable[object]]) -> float:
+    samples = []
+    for _ in range(SEQUENTIAL_REQUESTS):
+        started = time.perf_counter()
+        await call()
+        samples.append(time.perf_counter() - started)
+    return statistics.median(samples)
+
+
+def _measure(run_dir: str) -> tuple[Measurement, ...]:
+    actor_class = ray.remote(num_cpus=0, max_concurrency=2 * IN_FLIGHT)(LinkEnd)
+    server, client = actor_class.remote(SERVER, run_dir), actor_class.remote(CLIENT, run_dir)
+    addresses = ray.get([server.listen.remote(), client.listen.remote()])
+    directory = dict(zip((SERVER, CLIENT), addresses, strict=True))
+    ray.get([end.set_directory.remote(directory) for end in (server, client)])
+
+    def interleaved(calls: tuple[Callable[[], Any], Callable[[], Any]]) -> list[list[float]]:
+        samples: list[list[float]] = [[], []]
+        for round_number in range(ROUNDS + 1):
+            for values, call in zip(samples, calls, strict=True):
+                value = ray.get(call())
+                if round_number > 0:  # the first one opens connections and warms both ways up
+                    values.append(value)
+        return samples
+
+    link_s, actor_s = interleaved(
+        (client.link_round_trips.remote, lambda: client.actor_round_trips.remote(server))
+    )
+    link_rate, actor_rate = interleaved(
+        (client.link_rate.remote, lambda: client.actor_rate.remote(server))
+    )
+    trip_ratio, rate_ratio = median_ratio(link_s, actor_s), median_ratio(link_rate, actor_rate)
+    return (
+        Measurement(
+            name="link: requests per second, in flight",
+            value=statistics.median(link_rate),
+            baseline=statistics.median(actor_rate),
+            unit="1/s",
+            baseline_name="raw actor calls",
+            ratio=rate_ratio,
+            goal="at least 20",
+            met=rate_ratio >= 20,
+            note=f"{IN_FLIGHT} in flight; two processes of one machine",
+        ),
+        Measurement(
+            name="link: round trip, one after the other",
+            value=statistics.median(link_s) * 1e6,
+            baseline=statistics.median(actor_s) * 1e6,
+            unit="us",
+            baseline_name="raw actor call",
+            ratio=trip_ratio,
+            goal="at most 0.25",
+            met=trip_ratio <= 0.25,
+            note=f"medians of {SEQUENTIAL_REQUESTS} requests a round",
+        ),
+    )
+
+
+def run() -> tuple[Measurement, ...]:
+    """Measure on a local Ray of the benchmark's own."""
+    connect_ray(LOCAL)
+    try:
+        with tempfile.TemporaryDirectory() as run_dir:
+            return _measure(run_dir)
+    finally:
+        disconnect_ray()
+
+
+if __name__ == "__main__":
+    print(machine())
+    for measurement in run():
+        print(measurement.line())
