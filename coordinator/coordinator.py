@@ -109,7 +109,10 @@ class GroupCoordinator:
             self._dispatch(turn, request_id, body, envelope)
         except UnknownServerError:
             self._mark_answered(body, request_id)
-            turn.reply(request_id, _server_error(body, envelope.api_version))
+            # It may have been answered before the handler failed: a JoinGroup that found no room,
+            # and with that completed the join phase of the others.
+            if all(reply.request_id != request_id for reply in turn.result.replies):
+                turn.reply(request_id, _server_error(body, envelope.api_version))
         return turn.result
 
     def append_completed(self, completed: AppendCompleted, now_us: int) -> Result:

@@ -79,6 +79,16 @@ def restart_session_timer(turn: Turn, group: Group, member: Member) -> None:
         turn.set_timer(member.heartbeat_key, timer, member.session_timeout_ms)
 
 
+def ensure_session_timer(turn: Turn, group: Group, member: Member) -> None:
+    """Start the member's session timer if none runs.
+
+    DEVIATION: in Kafka a static member whose timer ended while its new id was being stored has
+    none, and is never expired; that takes an append slower than the session timeout.
+    """
+    if not turn.has_timer(member.heartbeat_key):
+        restart_session_timer(turn, group, member)
+
+
 def schedule_new_member_timer(turn: Turn, group: Group, member: Member) -> None:
     """Give a new member five minutes in its first JoinGroup, whatever its session timeout."""
     timer = SessionTimer(group, member.member_id)

@@ -3,7 +3,7 @@
 Source: Kafka `updateStaticMemberAndRebalance` (KIP-345, KIP-814); BEHAVIOUR 2.2.2.
 """
 
-from coordinator.delayed import cancel_heartbeat, restart_session_timer
+from coordinator.delayed import cancel_heartbeat, ensure_session_timer, restart_session_timer
 from coordinator.errors import UnknownServerError, group_append_error
 from coordinator.group import Group
 from coordinator.member import Member, ParkedJoin
@@ -122,6 +122,7 @@ def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCod
     )
     if group.members.get(append.new_member_id) is member:
         answer_parked_join(turn, group, member, response)
+        ensure_session_timer(turn, group, member)
     else:
         member.awaiting_join = None
         turn.reply(parked.request_id, response)

@@ -152,6 +152,10 @@ class Turn:
         self._shared.timers[key] = timer
         self.result.timers.append(SetTimer(key=key, delay_us=max(delay_ms, 0) * 1_000))
 
+    def has_timer(self, key: str) -> bool:
+        """Return whether a timer with this key runs."""
+        return key in self._shared.timers
+
     def cancel_timer(self, key: str) -> None:
         """Stop a timer, if it runs."""
         if self._shared.timers.pop(key, None) is not None:

@@ -354,3 +354,17 @@ def test_join_that_completes_an_unreadable_phase_is_a_server_error_and_answered_
     assert refused(response, ErrorCode.UNKNOWN_SERVER_ERROR, "")
     assert (h.state(), h.summary().generation) == (GroupState.PREPARING_REBALANCE, 2)
     assert h.leave(leave_group(ids[1])).members[0].error_code is ErrorCode.NONE
+
+
+def test_join_that_finds_no_room_and_completes_an_unreadable_phase_is_answered_once() -> None:
+    """Found by the property test: refused first, then the join phase of the others fails."""
+    h = harness(delay_ms=0)
+    ids = h.stable_group(2)
+    small = CoordinatorHarness(
+        config=BrokerConfig(group_initial_rebalance_delay_ms=0, group_max_size=1), log=h.log
+    )
+    parked = small.submit(join_group(ids[0], offers=protocols(metadata=b"meta-c1")))
+    response = small.join(join_group(ids[1]))
+    assert refused(response, ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    assert small.response(parked) is None
+    assert (small.state(), small.summary().generation) == (GroupState.PREPARING_REBALANCE, 2)

@@ -231,3 +231,19 @@ def test_static_replacement_that_raced_a_rebalance_is_answered_by_whoever_is_fir
     h.complete(ErrorCode.REQUEST_TIMED_OUT)
     assert h.state() is GroupState.COMPLETING_REBALANCE
     assert h.beat(h.join_response(follower).member_id, 2, "F") is ErrorCode.NONE
+
+
+def test_static_replacement_stored_later_than_its_session_still_has_a_session() -> None:
+    """DEVIATION: Kafka would never expire the member; the timer fired while it was parked."""
+    h, leader, _ = static_group()
+    h.holds_appends = True
+    come_back(h, "F")
+    h.advance(9_000)
+    h.beat(leader, 1, "L")
+    h.advance(5_000)
+    h.complete()
+    h.advance(4_000)
+    h.beat(leader, 1, "L")
+    assert len(h.summary().members) == 2
+    h.advance(6_000)
+    assert h.summary().members == (leader,)

@@ -1,7 +1,7 @@
 """Executes the Results of a GroupCoordinator: a log, virtual timers, and the answers.
 
-The log is a list of batches for each partition. It acknowledges appends at once, or holds them
-until a test says what became of them. After every input the coordinator's invariants are checked.
+The log is a list of batches for each partition. It acknowledges appends at once, or holds them,
+and what comes behind them, until a test says what became of each. After every input the coordinator's invariants are checked.
 """
 
 import heapq
@@ -304,7 +304,7 @@ class CoordinatorHarness:
             else:
                 self._deadlines.pop(timer.key, None)
         for append in result.appends:
-            if self.holds_appends:
+            if self.holds_appends or self.held:
                 self.held.append(append)
             else:
                 self._to_acknowledge.append((append, self._write(append)))
