@@ -1,0 +1,125 @@
+"""The checks find what they are for: each kind of damage, done by hand, is named."""
+
+from collections.abc import Callable
+
+import pytest
+
+from coordinator.group import DelayedJoin, Group
+from coordinator.invariants import check_group, check_shards
+from coordinator.shard import Shard, Shards
+from coordinator.states import GroupState
+from coordinator.turn import GroupTimer, SessionTimer
+from protocol.errors import InvariantViolation
+from protocol.ids import RequestId
+from tests.support.coordinator_harness import CoordinatorHarness
+
+
+def stable_group() -> Group:
+    """Return a Stable group of two."""
+    h = CoordinatorHarness()
+    h.stable_group()
+    return h.group()
+
+
+def _stray_count(group: Group) -> None:
+    group.members_awaiting_join += 1
+
+
+def _stray_protocol(group: Group) -> None:
+    group.supported_protocols["sticky"] = 1
+
+
+def _stray_leader(group: Group) -> None:
+    group.leader_id = "nobody"
+
+
+def _stray_instance(group: Group) -> None:
+    group.static_members["i"] = "nobody"
+
+
+def _stray_pending(group: Group) -> None:
+    group.pending_members[next(iter(group.members))] = None
+
+
+def _stray_id(group: Group) -> None:
+    next(iter(group.members.values())).heartbeat_key = "other"
+
+
+def _stray_sync(group: Group) -> None:
+    next(iter(group.members.values())).awaiting_sync = RequestId(1)
+
+
+def _stray_join_phase(group: Group) -> None:
+    group.delayed_join = DelayedJoin()
+
+
+def _stray_new_member(group: Group) -> None:
+    next(iter(group.members.values())).is_new = True
+
+
+def _no_protocol(group: Group) -> None:
+    group.protocol_name = None
+
+
+@pytest.mark.parametrize(
+    ("damage", "name"),
+    [
+        (_stray_count, "members_awaiting_join"),
+        (_stray_protocol, "supported_protocols"),
+        (_stray_leader, "leader_is_member"),
+        (_stray_instance, "static_members"),
+        (_stray_pending, "pending_is_no_member"),
+        (_stray_id, "member_under_its_id"),
+        (_stray_sync, "parked_sync_in_completing"),
+        (_stray_join_phase, "join_phase_in_preparing"),
+        (_stray_new_member, "new_member_in_preparing"),
+        (_no_protocol, "generation_has_members"),
+    ],
+)
+def test_check_group_names_the_damage(damage: Callable[[Group], None], name: str) -> None:
+    """A check that cannot fail proves nothing."""
+    group = stable_group()
+    check_group(group)
+    damage(group)
+    with pytest.raises(InvariantViolation) as raised:
+        check_group(group)
+    assert raised.value.name == name
+
+
+def shards_of(group: Group) -> tuple[Shards, dict[str, GroupTimer]]:
+    """Return shards with just this group, and the timers that its members need."""
+    shards = Shards(1)
+    shards.owned[0] = Shard(0)
+    shards.owned[0].groups[group.group_id] = group
+    members = group.members.values()
+    return shards, {m.heartbeat_key: SessionTimer(group, m.member_id) for m in members}
+
+
+def test_check_shards_misses_the_timer_of_a_member_that_must_expire_some_day() -> None:
+    """Without it a crashed member would stay for ever."""
+    shards, timers = shards_of(stable_group())
+    check_shards(shards, timers)
+    timers.popitem()
+    with pytest.raises(InvariantViolation, match="nothing will ever expire"):
+        check_shards(shards, timers)
+
+
+def test_check_shards_finds_a_timer_of_a_group_that_is_not_here() -> None:
+    """An unload has forgotten it."""
+    shards, timers = shards_of(stable_group())
+    timers["heartbeat-x"] = SessionTimer(stable_group(), "x")
+    with pytest.raises(InvariantViolation, match="which is not here"):
+        check_shards(shards, timers)
+
+
+def test_check_shards_finds_dead_and_misplaced_groups() -> None:
+    """A group leaves its shard before, or as, it becomes Dead."""
+    group = stable_group()
+    shards, timers = shards_of(group)
+    shards.owned[0].groups["other"] = shards.owned[0].groups.pop("group")
+    with pytest.raises(InvariantViolation, match="group_in_its_shard"):
+        check_shards(shards, timers)
+    shards.owned[0].groups = {"group": group}
+    group.transition_to(GroupState.DEAD, now_us=0, cause="test", trace=[])
+    with pytest.raises(InvariantViolation, match="is Dead"):
+        check_shards(shards, timers)
