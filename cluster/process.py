@@ -207,12 +207,8 @@ class NodeProcess:
 
     def _process_lost(self, process_id: str, nodes: tuple[NodeName, ...]) -> None:
         """Tell every node that a process is gone, and with it all connections to its nodes."""
-        lost = dict.fromkeys(nodes)
-        for name, address in self._directory.items():
-            if address.process_id == process_id:
-                lost[name] = None
         for host in list(self._hosts.values()):
-            for name in lost:
+            for name in nodes:
                 host.peer_lost(name)
 
     def _refused(self, caller: str, reason: str) -> None:

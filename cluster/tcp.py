@@ -61,8 +61,9 @@ class TransportEvents:
     """What a Transport tells its process.
 
     `on_frame` gets each frame, in order per sender. `on_peer_lost` gets the process that is gone
-    and the nodes that it said it has. `on_refused` gets who called (`host:port`) and why it was
-    refused. `before_write` is called before bytes leave, so that their cause can be on disk first.
+    and all its nodes that may have a connection. `on_refused` gets who called (`host:port`) and
+    why it was refused. `before_write` is called before bytes leave, so that their cause can be on
+    disk first.
     """
 
     on_frame: Callable[[Frame], None]
@@ -73,12 +74,16 @@ class TransportEvents:
 
 @dataclass(slots=True, kw_only=True)
 class _Peer:
-    """The pair of links with one process; either may be missing."""
+    """The pair of links with one process; either may be missing.
+
+    `nodes` are those that it said it has and those that were sent something: the control plane may
+    have forgotten them by the time when the process turns out to be gone.
+    """
 
     process_id: str
     outgoing: "_OutgoingLink | None" = None
     incoming: "_IncomingLink | None" = None
-    nodes: tuple[NodeName, ...] = ()
+    nodes: dict[NodeName, None] = field(default_factory=dict)
     draining: asyncio.TimerHandle | None = None
 
 
@@ -117,6 +122,7 @@ class Transport:
         peer = self._peers.get(address.process_id)
         if peer is None:
             peer = self._peers[address.process_id] = _Peer(process_id=address.process_id)
+        peer.nodes[frame.destination] = None
         if peer.draining is not None:
             return
         if peer.outgoing is None:
@@ -134,7 +140,7 @@ class Transport:
             peer.outgoing.abort()
         if peer.incoming is not None:
             peer.incoming.abort()
-        self.events.on_peer_lost(process_id, peer.nodes)
+        self.events.on_peer_lost(process_id, tuple(peer.nodes))
 
     async def close(self) -> None:
         """Stop listening and end every link; nothing is reported any more."""
@@ -177,7 +183,7 @@ class Transport:
         if peer is None:
             peer = self._peers[hello.process_id] = _Peer(process_id=hello.process_id)
         peer.incoming = link
-        peer.nodes = tuple(name for name, _ in hello.nodes)
+        peer.nodes.update((name, None) for name, _ in hello.nodes)
 
     def incoming_lost(self, link: "_IncomingLink", process_id: str | None) -> None:
         """Take the end of a link that the peer dialed."""
