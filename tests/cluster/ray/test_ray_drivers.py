@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -46,11 +46,13 @@ def program(
     try:
         yield process
     finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGTERM)
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
+        # Only the program itself, which ends what it started: a Ray head whose processes get the
+        # signal too takes half a minute to believe it.
+        process.terminate()
+        try:
+            process.wait(20)
+        finally:
+            with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
