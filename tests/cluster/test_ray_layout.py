@@ -1,0 +1,68 @@
+"""Which nodes share a process, and which machine gets which: pure functions."""
+
+import pytest
+
+from cluster.ray_layout import CONSUMERS_PER_PROCESS, node_names, place, plan_processes
+from cluster.spec import BrokerSpec, ClusterSpec, ConsumerSpec, ControllerSpec, ProducerSpec
+from protocol.ids import NodeName
+
+
+def consumer(index: int, *, isolate: bool = False) -> ConsumerSpec:
+    name = NodeName(f"consumer-{index}")
+    return ConsumerSpec(name=name, group_id="g", index=index, topics=(), isolate=isolate)
+
+
+def spec(*consumers: ConsumerSpec, brokers: int = 3, producers: int = 1) -> ClusterSpec:
+    return ClusterSpec(
+        controllers=(ControllerSpec(node_id=100),),
+        brokers=tuple(BrokerSpec(broker_id=i) for i in range(brokers)),
+        topics=(),
+        consumers=consumers,
+        producers=tuple(
+            ProducerSpec(name=NodeName(f"producer-{i}"), topic="t", records_per_second=1)
+            for i in range(producers)
+        ),
+    )
+
+
+def test_plan_gives_every_server_a_process_and_clients_one_together() -> None:
+    """A killed broker takes nobody else with it; a hundred consumers are not as many processes."""
+    plans = {plan.name: plan for plan in plan_processes(spec(consumer(0), consumer(1)))}
+    assert list(plans) == ["controller-100", "broker-0", "broker-1", "broker-2", "clients-0"]
+    assert node_names(plans["broker-1"]) == ("broker-1",)
+    assert node_names(plans["clients-0"]) == ("consumer-0", "consumer-1", "producer-0")
+    assert [name for name, plan in plans.items() if plan.is_server] == list(plans)[:4]
+
+
+def test_plan_isolates_whom_it_is_told_to_and_splits_the_others() -> None:
+    """`isolate: true` gives a consumer a process that can be killed or stopped for real."""
+    count = CONSUMERS_PER_PROCESS + 2
+    consumers = [consumer(i, isolate=i == 1) for i in range(count)]
+    plans = {plan.name: plan for plan in plan_processes(spec(*consumers))}
+    assert node_names(plans["consumer-1"]) == ("consumer-1",)
+    assert len(plans["clients-0"].nodes) == CONSUMERS_PER_PROCESS
+    assert node_names(plans["clients-1"]) == (f"consumer-{count - 1}", "producer-0")
+
+
+def test_plan_without_clients_has_a_process_for_the_runtimes_own_client() -> None:
+    """What is committed must be answerable although every consumer is isolated."""
+    plans = plan_processes(spec(producers=0))
+    assert plans[-1].name == "clients-0"
+    assert plans[-1].nodes == ()
+    assert not plans[-1].is_server
+
+
+@pytest.mark.parametrize("machines", [1, 2, 3, 5])
+def test_place_spreads_brokers_before_anything_else(machines: int) -> None:
+    """The loss of a machine must not take two brokers while another machine has none."""
+    names = [f"m{i}" for i in range(machines)]
+    placed = place(plan_processes(spec(consumer(0))), names)
+    brokers = [placed[f"broker-{i}"] for i in range(3)]
+    assert len(dict.fromkeys(brokers)) == min(machines, 3)
+    assert len(placed) == 5
+
+
+def test_place_without_a_machine_is_refused() -> None:
+    """A Ray whose machines have all gone must be said to be so."""
+    with pytest.raises(ValueError, match="no machine"):
+        place(plan_processes(spec()), [])
