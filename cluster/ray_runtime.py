@@ -139,6 +139,21 @@ class RayRuntime(Runtime):
             for state in self._fleet.machines.values()
         }
 
+    @property
+    def clock_error_us(self) -> int:
+        """Return how far apart the clocks of two nodes may be at most."""
+        bounds = sorted(self.clock_bounds_us.values(), reverse=True)
+        return sum(bounds[:2]) if len(bounds) > 1 else 0
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """Return what of the trace is missing: torn frames, and machines that were lost."""
+        report = self.trace_report
+        if report is None:
+            return ()
+        torn = [f"{name}: the last {size} bytes" for name, size in report.torn_bytes.items()]
+        return (*torn, *(f"{machine}: {why}" for machine, why in report.lost.items()))
+
     def pids(self) -> tuple[int, ...]:
         """Return the pids of the node processes that are up, each on its own machine."""
         return tuple(p.listening.process.pid for p in self._fleet.processes if p.is_up)

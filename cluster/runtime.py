@@ -135,6 +135,16 @@ class Runtime(ABC):
     async def stop(self) -> None:
         """Stop every node and collect what they traced. May be called twice, and after errors."""
 
+    @property
+    def clock_error_us(self) -> int:
+        """Return how far apart the clocks of two nodes may be at most; 0 where there is one."""
+        return 0
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """Return what of the trace is missing, in words, once the cluster was stopped."""
+        return ()
+
     @abstractmethod
     def failures(self) -> tuple[str, ...]:
         """Return the tool's own failures so far (tasks that died): never a verdict about Kafka."""

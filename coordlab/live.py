@@ -76,18 +76,20 @@ class LiveView:
             self._tell(progress)
 
     def _tell(self, progress: Progress) -> None:
-        at = f"{progress.time_us / 1e6:9.3f} s"
-        if progress.stage != self._stage:
-            self._stage = progress.stage
-            self._console.print(f"{at}  {progress.stage}", highlight=False)
         for fault in progress.faults:
-            now = "healed" if fault.healed_at_us is not None else fault.outcome
+            healed = fault.healed_at_us is not None
+            now = "healed" if healed else fault.outcome
             if now is not FaultOutcome.PLANNED and self._told.get(fault.fault_id) != now:
                 self._told[fault.fault_id] = now
-                self._console.print(
-                    f"{at}  {fault.fault} {fault.target} -> {fault.node or 'nobody'}: {now}",
-                    highlight=False,
-                )
+                at_us = fault.healed_at_us if healed else fault.fired_at_us
+                what = f"{fault.fault} {fault.target} -> {fault.node or 'nobody'}: {now}"
+                self._line(at_us or progress.time_us, what)
+        if progress.stage != self._stage:
+            self._stage = progress.stage
+            self._line(progress.time_us, progress.stage)
+
+    def _line(self, time_us: int, text: str) -> None:
+        self._console.print(f"{time_us / 1e6:9.3f} s  {text}", highlight=False, soft_wrap=True)
 
     def _render(self) -> RenderableType:
         progress = self._last

@@ -113,6 +113,8 @@ def _execute(
         writer.close()
     if options.runtime == "virtual":
         directory.manifest.digest = digest.hexdigest()
+    directory.manifest.clock_error_us = runtime.clock_error_us
+    directory.manifest.losses = runtime.losses
     directory.write_manifest()
     return results
 
@@ -126,7 +128,7 @@ def _runtime(
     spec = to_cluster_spec(experiment)
     run_id = directory.manifest.run
     if options.runtime == "virtual":
-        from cluster.virtual.runtime import VirtualRuntime  # noqa: PLC0415 - starts in no time
+        from cluster.virtual.runtime import VirtualRuntime  # noqa: PLC0415 - only one is needed
 
         return VirtualRuntime(
             spec,
@@ -135,7 +137,7 @@ def _runtime(
             observers=observers,
             trace_messages=options.trace,
         )
-    from cluster.ray_nodes import RayRuntime  # noqa: PLC0415 - importing Ray takes a second
+    from cluster.ray_runtime import RayRuntime  # noqa: PLC0415 - importing Ray takes a second
 
     return RayRuntime(
         spec,

@@ -12,7 +12,7 @@ from chaos.journal import JournalEntry
 from chaos.manifest import Manifest
 from chaos.verdict import Results, RunOutcome, Verdict
 from coordlab.live import seconds
-from pipeline.figures import Chain, FaultSummary, RunSummary
+from pipeline.figures import HEADER, Chain, FaultSummary, RunSummary
 
 _VERDICT_STYLES = {
     Verdict.PASS: "bold green",
@@ -85,7 +85,7 @@ def _outcome_line(fault: FaultSummary) -> Text:
 def _phase_table(fault: FaultSummary, chain: Chain) -> Group:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("")
-    for heading in ("n", "none", "p50", "p90", "p99", "max"):
+    for heading in HEADER:
         table.add_column(heading, justify="right")
     for row in fault.rows(chain):
         table.add_row(*row)
@@ -111,8 +111,8 @@ def _print_verdict(console: Console, manifest: Manifest, results: Results) -> No
     for reason in results.reasons:
         console.print(Padding(escape(reason), (0, 0, 0, 2)), highlight=False)
     console.print(
-        f"records produced {results.records_produced:,}, consumed {results.records_consumed:,}; "
-        f"commits acknowledged {results.commits_acknowledged:,}",
+        f"records acknowledged to producers {results.records_produced:,}, consumed "
+        f"{results.records_consumed:,}; commits acknowledged {results.commits_acknowledged:,}",
         highlight=False,
         style="dim",
     )
@@ -141,6 +141,12 @@ def _print_fault(console: Console, fault: JournalEntry) -> None:
         )
 
 
+def _seen(what: str, count: int) -> str:
+    """Return what a check counted, in words; a name that ends in `_us` is a time."""
+    words = what.removesuffix("_us").replace("_", " ")
+    return f"{words} {seconds(count)}" if what.endswith("_us") else f"{count:,} {words}"
+
+
 def _listed(names: tuple[str, ...]) -> str:
     if not names:
         return "none"
@@ -157,11 +163,11 @@ def _print_checks(console: Console, checks: tuple[CheckReport, ...]) -> None:
     for heading in ("check", "outcome", "seen"):
         table.add_column(heading)
     for check in checks:
-        seen = ", ".join(f"{count:,} {what}" for what, count in check.seen.items())
+        seen = "\n".join(_seen(what, count) for what, count in check.seen.items())
         table.add_row(
-            check.check,
+            check.check.replace("_", " "),
             Text(check.outcome.replace("_", " "), style=_CHECK_STYLES[check.outcome]),
-            seen + (f"; {check.note}" if check.note else ""),
+            "\n".join(filter(None, (seen, check.note))),
         )
     console.print(table)
     for check in checks:

@@ -158,7 +158,7 @@ class Liveness(Checker):
                 self._not_live(group_id, group, expected)
         return self.report(
             judged=len(self.context.groups),
-            seen={"groups": len(self.context.groups), "slowest_us_after_healing": slowest},
+            seen={"groups": len(self.context.groups), "slowest_after_healing_us": slowest},
             note="; ".join(notes),
             inconclusive=bool(notes),
         )
