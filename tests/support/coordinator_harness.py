@@ -1,7 +1,8 @@
 """Executes the Results of a GroupCoordinator: a log, virtual timers, and the answers.
 
 The log is a list of batches for each partition. It acknowledges appends at once, or holds them,
-and what comes behind them, until a test says what became of each. After every input the coordinator's invariants are checked.
+and what comes behind them, until a test says what became of each. After every input the
+coordinator's invariants are checked.
 """
 
 import heapq

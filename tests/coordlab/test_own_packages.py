@@ -1,0 +1,28 @@
+"""A foreign `protocol` or `pipeline` package must not be run instead of ours."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from coordlab.own_packages import package_root
+
+
+def test_a_package_of_the_same_name_from_elsewhere_is_refused_with_its_place(
+    tmp_path: Path,
+) -> None:
+    """The folders have plain names: another distribution may bring one, first on the path."""
+    foreign = tmp_path / "pipeline"
+    foreign.mkdir()
+    (foreign / "__init__.py").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-c", "import coordlab"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{package_root()}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 254
+    assert f"`pipeline` would be imported from {foreign}" in done.stderr
+    assert done.stdout == ""

@@ -1,0 +1,190 @@
+"""What people read: the live view and the closing summary, on a terminal and off it."""
+
+import io
+
+from rich.console import Console
+
+from chaos.checkers.base import CheckOutcome, CheckReport, Finding
+from chaos.journal import FaultOutcome, JournalEntry
+from chaos.loader import load_experiment
+from chaos.manifest import Manifest
+from chaos.runner import Progress
+from chaos.targets import BlastRadius
+from chaos.verdict import Results, RunOutcome, Verdict
+from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus
+from coordlab.live import LiveView
+from coordlab.summary_view import print_summary
+from protocol.ids import BrokerId, NodeName
+
+GROUP = "orders-readers"
+
+
+def console(*, terminal: bool = False) -> Console:
+    return Console(file=io.StringIO(), width=200, force_terminal=terminal, no_color=True)
+
+
+def text_of(shown: Console) -> str:
+    assert isinstance(shown.file, io.StringIO)
+    return shown.file.getvalue()
+
+
+def status(coordinator: int | None = 2) -> ClusterStatus:
+    return ClusterStatus(
+        brokers_alive={BrokerId(0): True, BrokerId(2): False},
+        brokers_fenced={BrokerId(0): False, BrokerId(1): True, BrokerId(2): False},
+        groups={
+            GROUP: [
+                GroupStatus(
+                    coordinator=BrokerId(2),
+                    offsets_partition=2,
+                    state="Stable",
+                    generation=4,
+                    members=("m-1", "m-2"),
+                )
+            ]
+        },
+        members={
+            NodeName(f"consumer-{index}"): MemberStatus(
+                group_id=GROUP,
+                member_id=f"m-{index}",
+                generation=4,
+                state="STABLE",
+                coordinator=None if coordinator is None else BrokerId(coordinator),
+                assigned=(),
+                records_consumed=10,
+                commits_acknowledged=3,
+            )
+            for index in (1, 2)
+        },
+        records_produced=21,
+    )
+
+
+def fault(
+    outcome: FaultOutcome = FaultOutcome.HIT, healed_at_us: int | None = None
+) -> JournalEntry:
+    return JournalEntry(
+        fault_id="crash-0",
+        fault="crash",
+        target=f"coordinator-of({GROUP})",
+        duration_us=25_000_000,
+        planned_at_us=11_000_000,
+        outcome=outcome,
+        fired_at_us=11_250_000,
+        node="broker-2",
+        pid=4711,
+        blast_radius=BlastRadius(groups=(GROUP,), partitions=("__consumer_offsets-2",)),
+        healed_at_us=healed_at_us,
+    )
+
+
+def manifest() -> Manifest:
+    return Manifest(
+        run="coordinator_crash/x",
+        experiment="coordinator_crash",
+        config={},
+        plan=(),
+        seed=7,
+        runtime="ray",
+        pid=1,
+        host="here",
+        started_at="2026-01-01T00:00:00.000+00:00",
+        replay="python -m coordlab run coordinator_crash --runtime ray --seed 7",
+    )
+
+
+def test_live_view_off_a_terminal_prints_one_line_a_change_at_the_time_it_happened() -> None:
+    """A log file of a CI run must not be full of redrawn panels."""
+    shown = console()
+    experiment = load_experiment("coordinator_crash").experiment
+    with LiveView(shown, experiment, "virtual") as view:
+        for time_us in (0, 250_000):
+            view(Progress(stage="steady", time_us=time_us, status=None, faults=()))
+        for entry in (fault(), fault(), fault(healed_at_us=36_250_000)):
+            view(Progress(stage="faults", time_us=36_500_000, status=status(), faults=(entry,)))
+    lines = text_of(shown).splitlines()
+    assert [line.split(" s  ")[1] for line in lines] == [
+        "steady",
+        f"crash coordinator-of({GROUP}) -> broker-2: hit",
+        "faults",
+        f"crash coordinator-of({GROUP}) -> broker-2: healed",
+    ]
+    assert lines[1].strip().startswith("11.250")
+    assert lines[3].strip().startswith("36.250")
+
+
+def test_live_view_on_a_terminal_shows_stage_brokers_groups_members_and_faults() -> None:
+    """The three questions while it runs: where is it, who serves the group, what was hit."""
+    shown = console(terminal=True)
+    experiment = load_experiment("coordinator_crash").experiment
+    with LiveView(shown, experiment, "ray") as view:
+        view(
+            Progress(
+                stage="faults",
+                time_us=20_000_000,
+                status=status(coordinator=None),
+                faults=(fault(),),
+                waiting_for=("orders-readers: 11 of 12 members",),
+            )
+        )
+    page = text_of(shown)
+    for word in ("0 up", "1 down", "2 down", "Stable", "2 x unknown", "crash", "broker-2"):
+        assert word in page, word
+    assert "waiting for: orders-readers: 11 of 12 members" in page
+
+
+def test_summary_of_a_violated_run_tells_the_story_of_the_finding() -> None:
+    """Exit code 1 alone helps nobody."""
+    shown = console()
+    report = CheckReport(
+        check="durable_commits",
+        outcome=CheckOutcome.VIOLATED,
+        findings=(
+            Finding(
+                check="durable_commits",
+                summary="an acknowledged commit vanished",
+                time_us=5,
+                story=("1.000 s broker-2 acknowledged [10]", "9.000 s broker-0 returned 4"),
+            ),
+        ),
+        findings_total=3,
+        seen={"commits_acknowledged": 1_234, "slowest_after_healing_us": 223_082},
+    )
+    results = Results(
+        outcome=RunOutcome.COMPLETED,
+        verdict=Verdict.VIOLATED,
+        exit_code=1,
+        checks=(report,),
+        faults=(fault(healed_at_us=36_250_000),),
+        ended_at_us=46_000_000,
+    )
+    print_summary(shown, manifest(), results, None)
+    page = text_of(shown)
+    for words in (
+        "VIOLATED  coordinator_crash on ray, seed 7",
+        "broker-2 (pid 4711) at 11.250 s, healed at 36.250 s",
+        f"blast radius: groups {GROUP}; led __consumer_offsets-2",
+        "an acknowledged commit vanished",
+        "broker-2 acknowledged [10]",
+        "1,234 commits acknowledged",
+        "slowest after healing 0.223 s",
+        "2 more findings",
+    ):
+        assert words in page, words
+
+
+def test_summary_of_a_failure_of_the_tool_is_no_verdict_about_kafka() -> None:
+    """A crash of ours must not read as a broken promise of Kafka's."""
+    shown = console()
+    results = Results(
+        outcome=RunOutcome.INTERNAL_ERROR,
+        verdict=Verdict.UNKNOWN,
+        exit_code=255,
+        reasons=("KeyError: [x]",),
+    )
+    print_summary(shown, manifest(), results, None)
+    page = text_of(shown)
+    assert "INTERNAL ERROR" in page
+    assert "says nothing about Kafka" in page
+    assert "KeyError: [x]" in page
+    assert "VIOLATED" not in page
