@@ -1,0 +1,125 @@
+"""`coordinator_crash` in virtual time against the bounds of the issue, computed from its rows.
+
+MEASURED_FAILOVER.md, section "kill", is what a real cluster did; nothing here is read from the
+pipeline's tables or the checkers' models.
+"""
+
+from collections import Counter
+
+import pytest
+
+from chaos.checkers.base import CheckOutcome
+from chaos.experiment import Experiment
+from chaos.loader import load_experiment
+from chaos.verdict import Verdict
+from protocol.trace import TraceKind
+from tests.support.acceptance import (
+    DETECT_MAX_US,
+    DETECT_MIN_US,
+    RESUME_MAX_US,
+    CoordinatorFailover,
+    VirtualRun,
+    coordinator_failover,
+    lost_commits,
+    play_virtual,
+)
+
+pytestmark = pytest.mark.slow
+
+GROUP = "orders-readers"
+SEEDS = (7, 0, 1, 2, 3)
+
+
+@pytest.fixture(scope="module")
+def experiment() -> Experiment:
+    return load_experiment("coordinator_crash").experiment
+
+
+@pytest.fixture(scope="module", params=SEEDS, ids=lambda seed: f"seed {seed}")
+def run(request: pytest.FixtureRequest, experiment: Experiment) -> VirtualRun:
+    """One run per seed; every test of this file looks at it."""
+    return play_virtual(experiment, seed=int(request.param))
+
+
+@pytest.fixture(scope="module")
+def failover(run: VirtualRun) -> CoordinatorFailover:
+    return coordinator_failover(run.rows, run.experiment, GROUP)
+
+
+def test_run_passes_and_every_check_judged_something(run: VirtualRun) -> None:
+    """A check that saw nothing to judge would pass as well."""
+    assert (run.results.verdict, run.results.reasons) == (Verdict.PASS, ())
+    assert {report.check: report.outcome for report in run.results.checks} == {
+        "fencing": CheckOutcome.PASS,
+        "durable_commits": CheckOutcome.PASS,
+        "liveness": CheckOutcome.PASS,
+        "needless_rebalance": CheckOutcome.PASS,
+    }
+
+
+def test_kill_is_detected_when_the_session_ends(failover: CoordinatorFailover) -> None:
+    """The session runs from the last heartbeat, which was up to 2 s before the kill."""
+    assert DETECT_MIN_US <= failover.detect_us <= DETECT_MAX_US
+
+
+def test_successor_is_another_broker_and_loads_soon(failover: CoordinatorFailover) -> None:
+    """MEASURED, kill: elected 42 to 142 ms after the decision, loaded 8 to 142 ms after that."""
+    assert failover.successor != failover.victim
+    assert 0 < failover.publish_us < 200_000
+    assert 0 < failover.load_us < 200_000
+    assert failover.records_loaded > 0
+
+
+def test_members_notice_a_kill_by_their_sockets(failover: CoordinatorFailover) -> None:
+    """MEASURED, kill: 27 ms at the median, 58 ms at most; no timeout is involved."""
+    notices = failover.notices_us()
+    assert len(notices) == len(failover.members) == 12
+    assert notices[-1] < 500_000
+
+
+def test_before_detection_members_are_told_only_of_the_dead_broker(
+    run: VirtualRun, failover: CoordinatorFailover
+) -> None:
+    """Until the fencing every broker's metadata names it: members ask in circles (MEASURED, 2)."""
+    for member in failover.members:
+        assert set(member.answers_before_detection) == {failover.victim}, member.node
+    answers = [
+        row
+        for row in run.rows
+        if row.kind == TraceKind.RESPONSE_RECEIVED
+        and row.api == "FindCoordinator"
+        and row.group == GROUP
+        and failover.killed_us < row.time_us <= failover.fenced_us
+    ]
+    assert {row.error for row in answers} == {"NONE"}
+    asked = Counter(row.node for row in answers)
+    assert asked == {
+        member.node: len(member.answers_before_detection) for member in failover.members
+    }
+
+
+def test_members_and_generation_survive_and_nothing_is_rebalanced(
+    failover: CoordinatorFailover,
+) -> None:
+    """Loaded from the log; the first heartbeat or commit of each member is accepted."""
+    assert failover.rebalances == 0
+    members = {}
+    for member in failover.members:
+        (identity,) = member.identities
+        members[member.node] = identity
+    member_ids, generations = zip(*members.values(), strict=True)
+    assert len(set(member_ids)) == 12
+    assert set(generations) == {failover.generation_loaded}
+    assert sorted(failover.members_loaded) == sorted(str(member_id) for member_id in member_ids)
+
+
+def test_every_member_commits_again_soon_after_the_load(failover: CoordinatorFailover) -> None:
+    """Measured: 0.25 s at most; the client's backoff allows 1.2 s."""
+    resumes = failover.resumes_us()
+    assert len(resumes) == 12
+    assert 0 < resumes[0] <= resumes[-1] <= RESUME_MAX_US
+
+
+def test_no_acknowledged_commit_is_lost(run: VirtualRun) -> None:
+    """What is read at the end is not older than anything that was acknowledged."""
+    assert lost_commits(run.rows, run.experiment, GROUP) == []

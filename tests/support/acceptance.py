@@ -1,0 +1,298 @@
+"""What one coordinator crash was, computed from the rows of its trace in plain Python.
+
+Independent of the pipeline and of the checkers on purpose: it shares no code with either, reads
+every row in memory, and knows only the one story of `coordinator_crash` (one kill, one group). The
+acceptance tests and the soak hold a run against the issue's bounds with it, on both runtimes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from chaos.checkers.registry import CheckSuite, context_of
+from chaos.experiment import Experiment, consumer_name, group_partition, to_cluster_spec
+from chaos.plan import plan_of
+from chaos.runner import ExperimentRun
+from chaos.verdict import Results
+from cluster.runtime import RowObserver
+from cluster.spec import ClusterSpec
+from cluster.trace_digest import TraceDigest
+from cluster.trace_parquet import read_parquet
+from cluster.virtual.runtime import VirtualRuntime
+from protocol.ids import offsets_partition
+from protocol.trace import TraceKind, TraceRow
+
+DETECT_MIN_US, DETECT_MAX_US = 7_000_000, 9_500_000
+"""Session minus heartbeat interval, and session plus 0.5 s, with Kafka's defaults."""
+RESUME_MAX_US = 1_500_000
+"""Within this after the load every member commits again: the client's backoff allows 1.2 s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberFailover:
+    """What one member lived through.
+
+    Units: microseconds of the run's clock. `answers_before_detection` are the brokers that it was
+    told are the coordinator after the kill and before the controller fenced the dead one.
+    `identities` are the (member id, generation) pairs of its acknowledged commits, from the first
+    of the run to the last. None: it did not come to that.
+    """
+
+    node: str
+    noticed_us: int | None
+    answers_before_detection: tuple[str, ...]
+    last_commit_before_us: int | None
+    first_commit_after_us: int | None
+    identities: tuple[tuple[str | None, int | None], ...]
+
+    @property
+    def commit_gap_us(self) -> int:
+        """From the last acknowledged commit before the kill to the first one after it."""
+        if self.last_commit_before_us is None or self.first_commit_after_us is None:
+            raise ValueError(f"{self.node} never committed before the kill, or never after it")
+        return self.first_commit_after_us - self.last_commit_before_us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorFailover:
+    """One kill of a group's coordinator and what came of it, phase by phase."""
+
+    group: str
+    victim: str
+    successor: str
+    killed_us: int
+    fenced_us: int
+    applied_us: int
+    load_started_us: int
+    loaded_us: int
+    records_loaded: int
+    generation_loaded: int
+    members_loaded: tuple[str, ...]
+    rebalances: int
+    members: tuple[MemberFailover, ...]
+
+    @property
+    def detect_us(self) -> int:
+        """From the kill until the controller fenced the broker."""
+        return self.fenced_us - self.killed_us
+
+    @property
+    def publish_us(self) -> int:
+        """From the decision until the successor applied it."""
+        return self.applied_us - self.fenced_us
+
+    @property
+    def load_us(self) -> int:
+        """From the start of the load task until the coordinator was active."""
+        return self.loaded_us - self.load_started_us
+
+    def notices_us(self) -> list[int]:
+        """From the kill until each member marked its coordinator unknown, in ascending order."""
+        return sorted(
+            member.noticed_us - self.killed_us
+            for member in self.members
+            if member.noticed_us is not None
+        )
+
+    def resumes_us(self) -> list[int]:
+        """From the load until each member's first acknowledged commit, in ascending order."""
+        return sorted(
+            member.first_commit_after_us - self.loaded_us
+            for member in self.members
+            if member.first_commit_after_us is not None
+        )
+
+    def commit_gaps_us(self) -> list[int]:
+        """Each member's commit gap, in ascending order."""
+        return sorted(member.commit_gap_us for member in self.members)
+
+
+def coordinator_failover(
+    rows: Sequence[TraceRow], experiment: Experiment, group: str
+) -> CoordinatorFailover:
+    """Read the one kill of `group`'s coordinator out of a trace in time order.
+
+    Raises: AssertionError if the trace holds no such story, naming what is missing.
+    """
+    partition = str(offsets_partition(group_partition(experiment, group)))
+    killed = _first(rows, TraceKind.FAULT_INJECTED, 0)
+    victim = killed.peer or ""
+    since = killed.time_us
+    fenced = _first(rows, TraceKind.BROKER_FENCED, since, peer=victim)
+    applied = _first(rows, TraceKind.BECAME_LEADER, since, partition=partition)
+    started = _first(rows, TraceKind.LOAD_STARTED, since, partition=partition)
+    loaded = _first(rows, TraceKind.LOAD_COMPLETED, since, partition=partition)
+    group_loaded = _first(rows, TraceKind.GROUP_LOADED, since, group=group)
+    assert {applied.node, started.node, group_loaded.node} == {loaded.node}
+    load_detail, group_detail = detail_of(loaded), detail_of(group_loaded)
+    names = [str(consumer_name(group, index)) for index in range(experiment.groups[group].members)]
+    return CoordinatorFailover(
+        group=group,
+        victim=victim,
+        successor=loaded.node,
+        killed_us=since,
+        fenced_us=fenced.time_us,
+        applied_us=applied.time_us,
+        load_started_us=started.time_us,
+        loaded_us=loaded.time_us,
+        records_loaded=int(str(load_detail["records"])),
+        generation_loaded=group_loaded.generation or 0,
+        members_loaded=tuple(str(member) for member in _listed(group_detail["members"])),
+        rebalances=len(rebalances_after(rows, group, since)),
+        members=tuple(_member(rows, name, victim, since, fenced.time_us) for name in names),
+    )
+
+
+def rebalances_after(rows: Sequence[TraceRow], group: str, since_us: int) -> list[TraceRow]:
+    """Return the rows that only a rebalance of `group` writes, on brokers or on members."""
+    kinds = {
+        TraceKind.REBALANCE_STARTED,
+        TraceKind.GENERATION_STARTED,
+        TraceKind.MEMBER_ADDED,
+        TraceKind.MEMBER_REMOVED,
+        TraceKind.PARTITIONS_ASSIGNED,
+        TraceKind.PARTITIONS_REVOKED,
+        TraceKind.PARTITIONS_LOST,
+    }
+    return [
+        row for row in rows if row.time_us > since_us and row.group == group and row.kind in kinds
+    ]
+
+
+def lost_commits(rows: Sequence[TraceRow], experiment: Experiment, group: str) -> list[str]:
+    """Return a sentence for each partition whose committed offset at the end is too old.
+
+    Members of a group that was never rebalanced only ever commit rising offsets, so that what is
+    read at the end must not lie below the largest one that was acknowledged.
+    """
+    acknowledged: dict[str, int] = {}
+    at_the_end: dict[str, int] = {}
+    for row in rows:
+        if row.group != group or row.partition is None or row.offset is None:
+            continue
+        if row.kind == TraceKind.OFFSETS_COMMITTED:
+            acknowledged[row.partition] = max(row.offset, acknowledged.get(row.partition, -1))
+        elif row.kind == TraceKind.OFFSETS_FETCHED and row.cause == "verification":
+            at_the_end[row.partition] = row.offset
+    partitions = [
+        f"{topic}-{index}"
+        for topic in experiment.groups[group].topics
+        for index in range(experiment.topics[topic].partitions)
+    ]
+    return [
+        f"{partition}: acknowledged {acknowledged.get(partition)}, "
+        f"at the end {at_the_end.get(partition)}"
+        for partition in partitions
+        if at_the_end.get(partition, -2) < acknowledged.get(partition, -1)
+    ]
+
+
+def _member(
+    rows: Sequence[TraceRow], node: str, victim: str, killed_us: int, fenced_us: int
+) -> MemberFailover:
+    own = [row for row in rows if row.node == node]
+    commits = [row for row in own if row.kind == TraceKind.OFFSETS_COMMITTED]
+    # What the dead broker acknowledged with its last breath may arrive after the kill.
+    before = [row.time_us for row in commits if row.time_us <= killed_us or row.peer == victim]
+    after = [row.time_us for row in commits if row.time_us > killed_us and row.peer != victim]
+    unknown = [
+        row.time_us
+        for row in own
+        if row.kind == TraceKind.COORDINATOR_UNKNOWN and row.time_us >= killed_us
+    ]
+    return MemberFailover(
+        node=node,
+        noticed_us=min(unknown, default=None),
+        answers_before_detection=tuple(
+            row.peer or ""
+            for row in own
+            if row.kind == TraceKind.COORDINATOR_FOUND and killed_us < row.time_us <= fenced_us
+        ),
+        last_commit_before_us=max(before, default=None),
+        first_commit_after_us=min(after, default=None),
+        identities=tuple(dict.fromkeys((row.member, row.generation) for row in commits)),
+    )
+
+
+def _first(
+    rows: Sequence[TraceRow],
+    kind: TraceKind,
+    since_us: int,
+    *,
+    peer: str | None = None,
+    partition: str | None = None,
+    group: str | None = None,
+) -> TraceRow:
+    for row in rows:
+        if (
+            row.kind == kind
+            and row.time_us >= since_us
+            and peer in {None, row.peer}
+            and partition in {None, row.partition}
+            and group in {None, row.group}
+        ):
+            return row
+    raise AssertionError(f"no {kind} after {since_us} us (peer {peer}, partition {partition})")
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def detail_of(row: TraceRow) -> dict[str, object]:
+    """Return the decoded detail of a row."""
+    return {} if row.detail is None else msgspec.json.decode(row.detail, type=dict[str, object])
+
+
+def percentile(ascending: Sequence[int], percent: int) -> int:
+    """Return the value below which `percent` of the values lie (nearest rank); one that occurred.
+
+    Shape: `ascending` is sorted and not empty.
+    """
+    rank = -(-percent * len(ascending) // 100)
+    return ascending[max(rank, 1) - 1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualRun:
+    """One whole experiment in virtual time: results, every row, and the trace's digest."""
+
+    experiment: Experiment
+    results: Results
+    rows: list[TraceRow]
+    digest: str
+
+
+def play_virtual(
+    experiment: Experiment,
+    *,
+    seed: int,
+    trace_messages: bool = True,
+    spec: ClusterSpec | None = None,
+) -> VirtualRun:
+    """Run an experiment by its own runner in virtual time; `spec` replaces the file's cluster."""
+    suite = CheckSuite(context_of(experiment), experiment.checks)
+    rows: list[TraceRow] = []
+    digest = TraceDigest()
+    observers: list[RowObserver] = [rows.append, suite.observe, digest]
+    runtime = VirtualRuntime(
+        spec or to_cluster_spec(experiment),
+        seed=seed,
+        run_id="acceptance",
+        observers=observers,
+        trace_messages=trace_messages,
+    )
+    results = ExperimentRun(experiment, plan_of(experiment), runtime, suite).execute()
+    return VirtualRun(experiment=experiment, results=results, rows=rows, digest=digest.hexdigest())
+
+
+def rows_of_run(run_directory: Path) -> list[TraceRow]:
+    """Return every row of a finished run, in the order of the run's clock."""
+    rows = [
+        row
+        for file in sorted((run_directory / "events").glob("*.parquet"))
+        for row in read_parquet(file)
+    ]
+    return sorted(rows, key=lambda row: (row.time_us, row.node, row.incarnation, row.seq))
