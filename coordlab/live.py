@@ -136,21 +136,29 @@ def _groups_table(status: ClusterStatus) -> Table:
     table = Table(box=None, pad_edge=False)
     for heading in ("group", "state", "generation", "members", "coordinator", "members see"):
         table.add_column(heading)
-    for group_id in list(status.groups)[:_MAX_GROUPS]:
-        for group in status.groups[group_id]:
-            seen = Counter(
-                "unknown" if member.coordinator is None else f"broker {member.coordinator}"
-                for member in status.members.values()
-                if member.group_id == group_id
-            )
+    members = list(status.members.values())
+    group_ids = dict.fromkeys((*status.groups, *(member.group_id for member in members)))
+    for group_id in list(group_ids)[:_MAX_GROUPS]:
+        seen = Counter(
+            "unknown" if member.coordinator is None else f"broker {member.coordinator}"
+            for member in members
+            if member.group_id == group_id
+        )
+        members_see = ", ".join(f"{count} x {what}" for what, count in sorted(seen.items()))
+        for group in status.groups.get(group_id, ()):
             table.add_row(
                 group_id,
                 Text(group.state, style=_STATE_STYLES.get(group.state, "")),
                 str(group.generation),
                 str(len(group.members)),
                 f"broker {group.coordinator}",
-                ", ".join(f"{count} x {what}" for what, count in sorted(seen.items())),
+                members_see,
             )
+        if not status.groups.get(group_id):
+            table.add_row(group_id, "-", "-", "-", Text("nobody", style="red"), members_see)
+    hidden = len(group_ids) - _MAX_GROUPS
+    if hidden > 0:
+        table.add_row(f"and {hidden} more", *("",) * 5)
     return table
 
 

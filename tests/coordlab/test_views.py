@@ -133,6 +133,18 @@ def test_live_view_on_a_terminal_shows_stage_brokers_groups_members_and_faults()
     assert "waiting for: orders-readers: 11 of 12 members" in page
 
 
+def test_live_view_of_a_group_that_nobody_serves_says_so() -> None:
+    """Between the kill and the load a group must not vanish from the screen."""
+    shown = console(terminal=True)
+    experiment = load_experiment("coordinator_crash").experiment
+    unserved = status(coordinator=None)
+    unserved.groups = {}
+    with LiveView(shown, experiment, "ray") as view:
+        view(Progress(stage="faults", time_us=20_000_000, status=unserved, faults=()))
+    row = next(line for line in text_of(shown).splitlines() if GROUP in line)
+    assert row.split() == [GROUP, "-", "-", "-", "nobody", "2", "x", "unknown"]
+
+
 def test_summary_of_a_violated_run_tells_the_story_of_the_finding() -> None:
     """Exit code 1 alone helps nobody."""
     shown = console()
