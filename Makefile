@@ -9,7 +9,7 @@ STAMP := $(VENV)/.setup-stamp
 RUN := $(BIN)/python -m coordlab
 SEED ?= 7
 
-.PHONY: help setup demo test test-fast check bench soak clean
+.PHONY: help setup demo test test-fast check bench soak docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,6 +44,9 @@ bench: $(STAMP) ## every benchmark, each a ratio to a baseline of the same run; 
 
 soak: $(STAMP) ## what needs real default timeouts or many seeds: minutes to an hour; writes docs/SOAK.md
 	$(BIN)/python -m benchmarks.soak $(if $(PART),--part $(PART))
+
+docs: $(STAMP) ## write docs/generated from the code
+	$(BIN)/python -m coordlab.reference
 
 clean: ## remove the virtual environment and caches; runs/ stays
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -59,10 +59,8 @@ class TraceKind(StrEnum):
     GROUP_LOADED = "group_loaded"  # group, partition, generation; detail: state, members, offsets
     GROUP_STATE = "group_state"  # group, generation, cause: why; detail: from, to
     REBALANCE_STARTED = "rebalance_started"  # group, member, generation (the old one), cause
-    GENERATION_STARTED = (
-        "generation_started"  # group, generation; detail: members,
-        #   leader, protocol
-    )
+    GENERATION_STARTED = "generation_started"  # group, generation;
+    #   detail: members, leader, protocol
     ASSIGNMENT_STORED = "assignment_stored"  # group, generation
     MEMBER_ADDED = "member_added"  # group, member, generation; detail: client_id, instance
     MEMBER_REMOVED = "member_removed"  # group, member, generation, cause: session expiry|leave|...
@@ -77,10 +75,8 @@ class TraceKind(StrEnum):
     PARTITIONS_ASSIGNED = "partitions_assigned"  # group, member, generation; detail: partitions
     PARTITIONS_REVOKED = "partitions_revoked"  # group, member, generation; detail: partitions
     PARTITIONS_LOST = "partitions_lost"  # group, member, generation; detail: partitions
-    POSITION_RESET = (
-        "position_reset"  # group, member, partition, offset, cause:
-        #   committed | earliest | latest
-    )
+    POSITION_RESET = "position_reset"  # group, member, partition, offset;
+    #   cause: committed | earliest | latest
     RECORDS_CONSUMED = "records_consumed"  # group, member, partition, offset: first;
     #   detail: count, last
     OFFSETS_COMMITTED = "offsets_committed"  # group, member, generation, partition, offset,

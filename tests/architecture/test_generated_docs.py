@@ -1,0 +1,23 @@
+"""Generated pages say what the code says."""
+
+import pytest
+
+from coordlab.reference import FOLDER, pages
+from protocol.trace import TraceKind
+
+
+@pytest.mark.parametrize("name", sorted(pages()))
+def test_generated_page_is_up_to_date(name: str) -> None:
+    """A page that lags behind misleads; `make docs` writes them anew."""
+    assert (FOLDER / name).read_text(encoding="utf-8") == pages()[name]
+
+
+def test_no_generated_page_is_left_over() -> None:
+    """A page that nothing makes would never be updated."""
+    assert sorted(path.name for path in FOLDER.iterdir()) == sorted(pages())
+
+
+def test_trace_page_describes_every_kind() -> None:
+    """The kinds are read from the source's comments: none may slip through."""
+    page = pages()["trace.md"]
+    assert [kind for kind in TraceKind if f"| `{kind}` |" not in page] == []
