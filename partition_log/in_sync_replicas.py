@@ -74,6 +74,30 @@ class InSyncReplicas:
         """Return the broker epoch of an eligible broker, -1 for others."""
         return self._eligible.get(broker, -1)
 
+    def fetched_at_end(self, broker: int, *, broker_epoch: int, now_us: int) -> bool:
+        """Count a Fetch from the log end by a member of the ISR that was there before.
+
+        Returns: False, and counts nothing, if there is more to it: it is not in the committed ISR
+        or was not at the log end yet, so that an ISR or the high watermark might have to move; or
+        it is another incarnation of it, or one that has been replaced.
+        """
+        follower = self.followers.get(BrokerId(broker))
+        if (
+            follower is None
+            or follower.log_end_offset != self._log.log_end_offset
+            or follower.broker_epoch != broker_epoch
+            or broker not in self.committed
+            or self._eligible.get(BrokerId(broker), -1) > broker_epoch
+        ):
+            return False
+        follower.update_fetch_state(
+            fetch_offset=follower.log_end_offset,
+            leader_end_offset=follower.log_end_offset,
+            broker_epoch=broker_epoch,
+            now_us=now_us,
+        )
+        return True
+
     def assign(self, replicas: tuple[BrokerId, ...], *, is_leader: bool) -> None:
         """Take the partition's assignment; only a leader keeps track of followers."""
         self.effective_min_isr = min(self._config.min_insync_replicas, len(replicas))

@@ -1,10 +1,14 @@
 """What goes into a replica once, and what it returns: plain values, built once and then read.
 
 Nothing here acts: whoever hosts a Partition sends what a value proposes, wakes what a new high
-watermark completes, and hands the trace events to its Host.
+watermark completes, and hands the trace events to its Host. What every append and Fetch returns is
+a msgspec Struct instead of a dataclass: it is built thousands of times a second, and a frozen
+dataclass takes ten times as long to build.
 """
 
 from dataclasses import dataclass
+
+import msgspec
 
 from protocol.controller_messages import AlterPartitionPartitionData
 from protocol.errors import ErrorCode
@@ -56,8 +60,7 @@ class LeadershipChange:
     trace: tuple[TraceEvent, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendInfo:
+class AppendInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of an append as leader.
 
     Shape: with an error nothing was appended and the offsets are -1. The append is acknowledged
@@ -73,8 +76,7 @@ class AppendInfo:
     trace: tuple[TraceEvent, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchResult:
+class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a leader read for a Fetch, of a follower or of a consumer.
 
     Shape: `data` is the answer for the partition (error, records, high watermark before this
@@ -89,8 +91,7 @@ class FetchResult:
     trace: tuple[TraceEvent, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FollowerFetchResult:
+class FollowerFetchResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a follower did with the leader's answer.
 
     Shape: `ignored` means that the answer belongs to an older leader epoch or fetch offset.

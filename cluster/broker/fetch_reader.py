@@ -4,7 +4,8 @@ The busiest code of a broker: followers ask for every partition that they follow
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from partition_log.outcomes import FetchResult
 from partition_log.replica import Partition
@@ -21,8 +22,7 @@ PartitionKey = tuple[str, int]
 """Topic and partition index: equal to a TopicPartition, cheaper to make."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchRead:
+class FetchRead(msgspec.Struct, frozen=True):
     """An answer to a Fetch, and whether it is worth sending before max_wait_ms is over."""
 
     response: FetchResponse
