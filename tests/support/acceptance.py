@@ -165,14 +165,20 @@ def lost_commits(rows: Sequence[TraceRow], experiment: Experiment, group: str) -
     """Return a sentence for each partition whose committed offset at the end is too old.
 
     Members of a group that was never rebalanced only ever commit rising offsets, so that what is
-    read at the end must not lie below the largest one that was acknowledged.
+    read at the end must not lie below the largest one that was acknowledged before the reading
+    began; the members go on committing meanwhile.
     """
+    reading_us = next(
+        row.time_us
+        for row in rows
+        if row.kind == TraceKind.RUN_STAGE and detail_of(row)["stage"] == "verifying"
+    )
     acknowledged: dict[str, int] = {}
     at_the_end: dict[str, int] = {}
     for row in rows:
         if row.group != group or row.partition is None or row.offset is None:
             continue
-        if row.kind == TraceKind.OFFSETS_COMMITTED:
+        if row.kind == TraceKind.OFFSETS_COMMITTED and row.time_us < reading_us:
             acknowledged[row.partition] = max(row.offset, acknowledged.get(row.partition, -1))
         elif row.kind == TraceKind.OFFSETS_FETCHED and row.cause == "verification":
             at_the_end[row.partition] = row.offset
@@ -286,6 +292,23 @@ def play_virtual(
     )
     results = ExperimentRun(experiment, plan_of(experiment), runtime, suite).execute()
     return VirtualRun(experiment=experiment, results=results, rows=rows, digest=digest.hexdigest())
+
+
+def play_ray(
+    experiment: Experiment, run_dir: Path, *, seed: int, observers: Sequence[RowObserver]
+) -> Results:
+    """Run an experiment by its own runner on a local Ray, or on the one that a fixture started."""
+    from cluster.ray_runtime import RayRuntime  # importing Ray takes a second
+
+    suite = CheckSuite(context_of(experiment), experiment.checks)
+    runtime = RayRuntime(
+        to_cluster_spec(experiment),
+        seed=seed,
+        run_id=run_dir.name,
+        run_dir=run_dir,
+        observers=[*observers, suite.observe],
+    )
+    return ExperimentRun(experiment, plan_of(experiment), runtime, suite).execute()
 
 
 def rows_of_run(run_directory: Path) -> list[TraceRow]:

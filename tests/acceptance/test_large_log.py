@@ -1,0 +1,266 @@
+"""A failover with 200,000 commit records in the group's offsets partition, on both runtimes.
+
+The successor must take visibly longer to load, and meanwhile go on as a broker: heartbeats to the
+controller, and requests for the partitions that it led before. Kafka loads on another thread; here
+a load is cut into turns, and a turn too long, or a load in one piece, fails these tests.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from chaos.experiment import Experiment, group_partition, to_cluster_spec
+from chaos.verdict import Results, Verdict
+from cluster.spec import CostModel
+from protocol.ids import offsets_partition
+from protocol.trace import TraceKind, TraceRow
+from tests.support.acceptance import (
+    CoordinatorFailover,
+    coordinator_failover,
+    lost_commits,
+    play_ray,
+    play_virtual,
+)
+from tests.support.experiments import experiment
+
+pytestmark = pytest.mark.slow
+
+RECORDS = 200_000
+READERS, BYSTANDERS = "orders-readers", "others"
+"""Partitions 2 and 3 of six offsets partitions: the coordinator of the second group is the broker
+that takes over from the coordinator of the first."""
+SMALL_PARTITION = "__consumer_offsets-5"
+"""Moves in the same failover, from and to the same brokers, and is empty."""
+SLOW = CostModel(load_ns_per_record=60_000)
+"""A disk so slow that the load outlasts broker.session.timeout.ms: 12 s for 200,000 records."""
+
+
+def large_log(
+    *, records: int, broker_config: dict[str, object] | None = None, after_faults: str
+) -> Experiment:
+    """Return a crash of the coordinator of READERS, whose log holds `records` old commits."""
+    group = {
+        "members": 2,
+        "commit_interval_ms": 20,
+        "config": {"enable.auto.commit": False, "auto.offset.reset": "earliest"},
+    }
+    return experiment(
+        name="large_log",
+        cluster={
+            "brokers": 3,
+            "config": {
+                "offsets.topic.num.partitions": 6,
+                "min.insync.replicas": 2,
+                "auto.leader.rebalance.enable": False,
+                "group.initial.rebalance.delay.ms": 500,
+                **(broker_config or {}),
+            },
+        },
+        topics={
+            "orders": {"partitions": 3, "replication.factor": 3},
+            "invoices": {"partitions": 3, "replication.factor": 3},
+        },
+        groups={
+            READERS: {**group, "topics": ["orders"]},
+            BYSTANDERS: {**group, "topics": ["invoices"]},
+        },
+        producers=[
+            {"topic": "orders", "records_per_second": 60},
+            {"topic": "invoices", "records_per_second": 240},
+        ],
+        offsets_log=[{"group": READERS, "commit_records": records}] if records else [],
+        faults=[{"at": "2s", "fault": "crash", "target": f"coordinator-of({READERS})"}],
+        run={"after_faults": after_faults},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """One run, its failover, and what the successor did while it loaded."""
+
+    experiment: Experiment
+    results: Results
+    rows: list[TraceRow]
+    failover: CoordinatorFailover
+
+    def small_load_us(self) -> int:
+        """How long the load of SMALL_PARTITION took in the same failover."""
+        started, completed = (
+            next(
+                row.time_us
+                for row in self.rows
+                if row.kind == kind
+                and row.partition == SMALL_PARTITION
+                and row.time_us > self.failover.killed_us
+            )
+            for kind in (TraceKind.LOAD_STARTED, TraceKind.LOAD_COMPLETED)
+        )
+        return completed - started
+
+    def during_load(self) -> list[TraceRow]:
+        return [
+            row
+            for row in self.rows
+            if self.failover.load_started_us < row.time_us < self.failover.loaded_us
+        ]
+
+
+def loaded(experiment: Experiment, results: Results, rows: list[TraceRow]) -> Loaded:
+    return Loaded(
+        experiment=experiment,
+        results=results,
+        rows=rows,
+        failover=coordinator_failover(rows, experiment, READERS),
+    )
+
+
+def virtual(*, records: int, costs: CostModel | None = None) -> Loaded:
+    definition = large_log(records=records, after_faults="11s" if costs is None else "24s")
+    spec = to_cluster_spec(definition)
+    if costs is not None:
+        spec = msgspec.structs.replace(spec, costs=costs)
+    run = play_virtual(definition, seed=7, spec=spec)
+    return loaded(definition, run.results, run.rows)
+
+
+@pytest.fixture(scope="module")
+def slow_virtual() -> Loaded:
+    """A load of 12 s in virtual time, with Kafka's default broker session of 9 s."""
+    return virtual(records=RECORDS, costs=SLOW)
+
+
+@pytest.fixture(scope="module")
+def on_ray(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    """The real load of real processes; sessions are short, so that the run is."""
+    del local_ray
+    definition = large_log(
+        records=RECORDS,
+        broker_config={"broker.session.timeout.ms": 3_000, "broker.heartbeat.interval.ms": 10},
+        after_faults="5s",
+    )
+    rows: list[TraceRow] = []
+    results = play_ray(
+        definition, tmp_path_factory.mktemp("large_log"), seed=7, observers=[rows.append]
+    )
+    return loaded(definition, results, rows)
+
+
+def check_loaded_everything(run: Loaded) -> None:
+    """The run passes, and the group's own commits were found behind 200,000 others."""
+    assert (run.results.verdict, run.results.reasons) == (Verdict.PASS, ())
+    assert run.failover.records_loaded > RECORDS
+    assert run.failover.rebalances == 0
+    assert lost_commits(run.rows, run.experiment, READERS) == []
+
+
+def check_successor_heartbeats(run: Loaded, at_least: int) -> None:
+    """Whole exchanges, begun and ended within the load; and nobody but the victim is fenced."""
+    successor = run.failover.successor
+    beats = [
+        row for row in run.during_load() if row.node == successor and row.api == "BrokerHeartbeat"
+    ]
+    sent = {row.correlation_id for row in beats if row.kind == TraceKind.REQUEST_SENT}
+    answered = {
+        row.correlation_id: row.error for row in beats if row.kind == TraceKind.RESPONSE_RECEIVED
+    }
+    assert len(sent & answered.keys()) >= at_least
+    assert set(answered.values()) == {"NONE"}
+    fenced = {row.peer for row in run.rows if row.kind == TraceKind.BROKER_FENCED}
+    assert fenced == {run.failover.victim}
+
+
+def check_successor_serves_others(run: Loaded, at_least: int) -> None:
+    """Records and commits of the second group pass through the successor while it loads."""
+    successor = run.failover.successor
+    led_before = {
+        row.partition
+        for row in run.rows
+        if row.kind == TraceKind.BECAME_LEADER
+        and row.node == successor
+        and row.time_us < run.failover.killed_us
+    }
+    others_partition = str(offsets_partition(group_partition(run.experiment, BYSTANDERS)))
+    assert others_partition in led_before
+    invoices = {name for name in led_before if name is not None and name.startswith("invoices-")}
+    assert invoices
+    rows = run.during_load()
+    produced = [
+        row for row in rows if row.kind == TraceKind.RECORDS_PRODUCED and row.partition in invoices
+    ]
+    consumed = [
+        row for row in rows if row.kind == TraceKind.RECORDS_CONSUMED and row.partition in invoices
+    ]
+    committed = [
+        row
+        for row in rows
+        if row.kind == TraceKind.OFFSETS_COMMITTED
+        and row.group == BYSTANDERS
+        and row.peer == successor
+    ]
+    assert min(len(produced), len(consumed), len(committed)) >= at_least
+
+
+def check_group_waits_for_its_load(run: Loaded) -> None:
+    """A group is not served before its partition is loaded: LOAD_IN_PROGRESS, then commits."""
+    rows = run.during_load()
+    assert not [
+        row for row in rows if row.kind == TraceKind.OFFSETS_COMMITTED and row.group == READERS
+    ]
+    refused = {
+        row.error
+        for row in rows
+        if row.kind == TraceKind.RESPONSE_SENT
+        and row.node == run.failover.successor
+        and row.api == "OffsetCommit"
+        and row.error != "NONE"
+    }
+    assert refused == {"COORDINATOR_LOAD_IN_PROGRESS"}
+
+
+def test_load_of_a_large_log_is_visibly_longer_in_virtual_time() -> None:
+    """By the measured rate 1,000,000 records take 0.5 s: 0.1 s for these."""
+    without = virtual(records=0)
+    large = virtual(records=RECORDS)
+    check_loaded_everything(large)
+    assert without.failover.records_loaded < 1_000
+    assert large.failover.load_us > 10 * without.failover.load_us
+    assert large.failover.load_us > 10 * large.small_load_us()
+    assert 50_000 < large.failover.load_us < 300_000
+
+
+def test_long_load_in_virtual_time_outlasts_the_session(slow_virtual: Loaded) -> None:
+    """What the next tests look at: a broker silent for this long would be fenced."""
+    check_loaded_everything(slow_virtual)
+    assert slow_virtual.failover.load_us > 10_000_000
+
+
+def test_loading_broker_goes_on_heartbeating_in_virtual_time(slow_virtual: Loaded) -> None:
+    """One heartbeat every 2 s, for 12 s."""
+    check_successor_heartbeats(slow_virtual, at_least=5)
+
+
+def test_loading_broker_serves_its_other_partitions_in_virtual_time(slow_virtual: Loaded) -> None:
+    """A second group commits every 50 ms and never notices."""
+    check_successor_serves_others(slow_virtual, at_least=100)
+    check_group_waits_for_its_load(slow_virtual)
+
+
+@pytest.mark.ray
+def test_load_of_a_large_log_is_visibly_longer_on_ray(on_ray: Loaded) -> None:
+    """Measured: 50 to 120 ms, against less than one for a partition without records."""
+    check_loaded_everything(on_ray)
+    assert on_ray.failover.load_us > 10 * on_ray.small_load_us()
+
+
+@pytest.mark.ray
+def test_loading_broker_goes_on_heartbeating_on_ray(on_ray: Loaded) -> None:
+    """One heartbeat every 10 ms, if the load lets it."""
+    check_successor_heartbeats(on_ray, at_least=1)
+
+
+@pytest.mark.ray
+def test_loading_broker_serves_its_other_partitions_on_ray(on_ray: Loaded) -> None:
+    """The event loop must not be blocked by the load."""
+    check_successor_serves_others(on_ray, at_least=1)
