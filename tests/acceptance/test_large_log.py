@@ -6,7 +6,6 @@ a load is cut into turns, and a turn too long, or a load in one piece, fails the
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 import pytest
