@@ -57,8 +57,12 @@ def run(options: RunOptions, console: Console) -> int:
     Raises: ExperimentError before anything is started.
     """
     loaded = load_experiment(options.experiment, options.overrides)
+    # With --json, standard output is one document and nothing else.
+    warnings_console = Console(stderr=True) if options.json else console
     for warning in loaded.warnings:
-        console.print(f"[yellow]unwise:[/] {escape(str(warning))}", highlight=False)
+        warnings_console.print(
+            f"[yellow]unwise:[/] {escape(str(warning))}", highlight=False, soft_wrap=True
+        )
     experiment = loaded.experiment
     plan = plan_of(experiment)
     directory = create_run_directory(
