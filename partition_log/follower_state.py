@@ -73,6 +73,11 @@ class FollowerState:
         self._last_fetch_time_us = now_us
         self.broker_epoch = broker_epoch
 
+    def fetched_at_end(self, now_us: int) -> None:
+        """Take note of a fetch that is at the leader's log end, as the one before was."""
+        self.last_caught_up_time_us = max(self.last_caught_up_time_us, now_us)
+        self._last_fetch_time_us = now_us
+
     def is_caught_up(self, *, leader_end_offset: Offset, now_us: int, lag_max_us: int) -> bool:
         """Say whether it is at the log end, or was caught up within `lag_max_us`."""
         return (

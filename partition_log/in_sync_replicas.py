@@ -74,29 +74,24 @@ class InSyncReplicas:
         """Return the broker epoch of an eligible broker, -1 for others."""
         return self._eligible.get(broker, -1)
 
-    def fetched_at_end(self, broker: int, *, broker_epoch: int, now_us: int) -> bool:
-        """Count a Fetch from the log end by a member of the ISR that was there before.
+    def was_at_end(self, broker: BrokerId, broker_epoch: int) -> bool:
+        """Return whether a member of the ISR has fetched from the present log end before.
 
-        Returns: False, and counts nothing, if there is more to it: it is not in the committed ISR
-        or was not at the log end yet, so that an ISR or the high watermark might have to move; or
-        it is another incarnation of it, or one that has been replaced.
+        Its next Fetch from there moves neither the ISR nor the high watermark. False also if
+        `broker_epoch` is another incarnation's than that Fetch's, or has been replaced.
         """
-        follower = self.followers.get(BrokerId(broker))
-        if (
-            follower is None
-            or follower.log_end_offset != self._log.log_end_offset
-            or follower.broker_epoch != broker_epoch
-            or broker not in self.committed
-            or self._eligible.get(BrokerId(broker), -1) > broker_epoch
-        ):
-            return False
-        follower.update_fetch_state(
-            fetch_offset=follower.log_end_offset,
-            leader_end_offset=follower.log_end_offset,
-            broker_epoch=broker_epoch,
-            now_us=now_us,
+        follower = self.followers.get(broker)
+        return (
+            follower is not None
+            and follower.log_end_offset == self._log.log_end_offset
+            and follower.broker_epoch == broker_epoch
+            and broker in self.committed
+            and self._eligible.get(broker, -1) <= broker_epoch
         )
-        return True
+
+    def fetched_at_end(self, broker: BrokerId, now_us: int) -> None:
+        """Count another Fetch by a follower of which `was_at_end` is true."""
+        self.followers[broker].fetched_at_end(now_us)
 
     def assign(self, replicas: tuple[BrokerId, ...], *, is_leader: bool) -> None:
         """Take the partition's assignment; only a leader keeps track of followers."""

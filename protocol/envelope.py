@@ -151,6 +151,8 @@ LATEST_VERSIONS: dict[ApiKey, int] = {
     ApiKey.BROKER_HEARTBEAT: 1,
 }
 
+_NONE = ErrorCode.NONE
+_NO_ERROR = ErrorCode.NONE.name
 _LABELS = {key: "".join(part.capitalize() for part in key.name.split("_")) for key in ApiKey}
 
 
@@ -175,6 +177,14 @@ class ResponseEnvelope(msgspec.Struct, frozen=True, kw_only=True, array_like=Tru
 def error_of(response: AnyResponse) -> str:
     """Return the name of a response's first error, "NONE" where there is none: for the trace."""
     match response:
+        case FetchResponse():  # first and without lists, because most responses are
+            if response.error_code is not _NONE:
+                return response.error_code.name
+            for topic in response.responses:
+                for partition in topic.partitions:
+                    if partition.error_code is not _NONE:
+                        return partition.error_code.name
+            return _NO_ERROR
         case (
             JoinGroupResponse()
             | SyncGroupResponse()
@@ -196,12 +206,9 @@ def error_of(response: AnyResponse) -> str:
             codes = [t.error_code for t in response.topics]
         case ProduceResponse():
             codes = [p.error_code for t in response.responses for p in t.partition_responses]
-        case FetchResponse():
-            codes = [response.error_code]
-            codes += [p.error_code for t in response.responses for p in t.partitions]
         case ListOffsetsResponse():
             codes = [p.error_code for t in response.topics for p in t.partitions]
         case AlterPartitionResponse():
             codes = [response.error_code]
             codes += [p.error_code for t in response.topics for p in t.partitions]
-    return next((code.name for code in codes if code is not ErrorCode.NONE), "NONE")
+    return next((code.name for code in codes if code is not _NONE), _NO_ERROR)

@@ -1,5 +1,6 @@
 """Ids and offsets that could be mixed up, each with a type of its own."""
 
+from functools import cache
 from typing import NamedTuple, NewType
 
 BrokerId = NewType("BrokerId", int)
@@ -54,8 +55,12 @@ def offsets_partition(index: int) -> TopicPartition:
 METADATA_PARTITION = TopicPartition(CLUSTER_METADATA, 0)
 
 
+@cache
 def broker_name(broker_id: int) -> NodeName:
-    """Return the host name under which broker `broker_id` is reached."""
+    """Return the host name under which broker `broker_id` is reached.
+
+    Cached because clients ask for it with every request; a run has few brokers.
+    """
     return NodeName(f"broker-{broker_id}")
 
 

@@ -156,14 +156,19 @@ class ReplicaFetcher:
         if self._delayed_until_us:
             self._end_delays()
         positions = self._positions
+        max_bytes = self._config.replica_fetch_max_bytes
         for topic, partitions in self._topics.items():
             if topic not in positions:
+                asked = partitions.values()
+                delayed = self._delayed_until_us
                 positions[topic] = FetchTopic(
                     topic=topic,
                     partitions=tuple(
-                        partition.fetch_position(self._config.replica_fetch_max_bytes)
-                        for partition in partitions.values()
-                        if partition.topic_partition not in self._delayed_until_us
+                        [
+                            partition.fetch_position(max_bytes)
+                            for partition in asked
+                            if not delayed or partition.topic_partition not in delayed
+                        ]
                     ),
                 )
         return tuple(positions[topic] for topic in self._topics if positions[topic].partitions)

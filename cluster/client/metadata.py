@@ -67,7 +67,8 @@ class Metadata:
         self._network: NetworkClient | None = None
         servers = config.bootstrap_servers or tuple(broker.name for broker in cluster.brokers)
         self._nodes = tuple(KnownNode(NodeName(server), BOOTSTRAP) for server in servers)
-        self._live: dict[NodeName, None] = {}
+        self._live: dict[int, None] = {}
+        """The ids of the known live brokers."""
         self._partition_counts: dict[str, int] = {}
         self._leaders: dict[TopicPartition, LeaderAndEpoch] = {}
         self._request_timeout_us = config.request_timeout_ms * MS
@@ -106,9 +107,7 @@ class Metadata:
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch:
         """Return who leads `partition`; a leader that is no known live broker is none."""
         known = self._leaders.get(partition, NO_LEADER)
-        if known.leader == NO_BROKER or broker_name(known.leader) not in self._live:
-            return NO_LEADER
-        return known
+        return known if known.leader in self._live else NO_LEADER
 
     def learn_leader(self, partition: TopicPartition, leader: LeaderAndEpoch) -> None:
         """Take over a leader that a broker named in an answer, if its epoch is newer (KIP-951)."""
@@ -186,7 +185,7 @@ class Metadata:
         )
         changed = nodes != self._nodes
         self._nodes = nodes
-        self._live = dict.fromkeys(node.name for node in nodes)
+        self._live = dict.fromkeys(broker.node_id for broker in response.brokers)
         for topic in response.topics:
             changed = self._take_over_topic(topic) or changed
         return changed
