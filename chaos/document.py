@@ -59,7 +59,10 @@ def read_document(path: Path, shown_as: str) -> Item:
 
 def parse_document(text: str, shown_as: str) -> Item:
     """Return the root mapping of `text`; raises as `read_document` does."""
-    loader = yaml.SafeLoader(text)
+    try:
+        loader = yaml.SafeLoader(text)  # looks for characters that YAML does not allow
+    except yaml.YAMLError as error:
+        raise _not_yaml(shown_as, error) from error
     try:
         root = loader.get_single_node()
         if root is None:
@@ -81,9 +84,7 @@ def parse_document(text: str, shown_as: str) -> Item:
             ]
         ) from error
     except (yaml.YAMLError, ValueError) as error:
-        raise ExperimentError(
-            [Problem(file=shown_as, line=None, path="", message=f"not valid YAML: {error}")]
-        ) from error
+        raise _not_yaml(shown_as, error) from error
     finally:
         loader.dispose()
     if not isinstance(item.value, dict):
@@ -91,6 +92,12 @@ def parse_document(text: str, shown_as: str) -> Item:
     if reader.problems:
         raise ExperimentError(reader.problems)
     return item
+
+
+def _not_yaml(shown_as: str, error: Exception) -> ExperimentError:
+    return ExperimentError(
+        [Problem(file=shown_as, line=None, path="", message=f"not valid YAML: {error}")]
+    )
 
 
 class _Reader:
