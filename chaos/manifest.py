@@ -73,13 +73,23 @@ def experiment_of(manifest: Manifest) -> Experiment:
 
 
 def replay_command(
-    experiment: str, *, runtime: str, seed: int, overrides: Sequence[str] = ()
+    experiment: str,
+    *,
+    runtime: str,
+    seed: int,
+    overrides: Sequence[str] = (),
+    time_limit_us: int | None = None,
+    trace: bool = True,
 ) -> str:
-    """Return the command that runs the same again."""
+    """Return the command that runs the same again, to the same digest in virtual time."""
     words = ["python", "-m", "coordlab", "run", experiment, "--runtime", runtime]
     words += ["--seed", str(seed)]
     for override in overrides:
         words += ["--var", override]
+    if time_limit_us is not None:
+        words += ["--time-limit", f"{time_limit_us}us"]
+    if not trace:
+        words.append("--no-trace")
     return shlex.join(words)
 
 

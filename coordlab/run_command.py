@@ -76,6 +76,8 @@ def run(options: RunOptions, console: Console) -> int:
             runtime=options.runtime,
             seed=options.seed,
             overrides=options.overrides,
+            time_limit_us=options.time_limit_us,
+            trace=options.trace,
         ),
         experiment_file=str(loaded.path),
     )
