@@ -1,0 +1,343 @@
+"""`python -m coordlab` from outside: exit codes, what it prints, and what it leaves behind.
+
+Every command is a process in an empty folder; the runs are in virtual time and small.
+"""
+
+import json
+import shlex
+import shutil
+
+import pytest
+
+from chaos.loader import find_experiment
+from chaos.manifest import RunStatus
+from chaos.verdict import RunOutcome, Verdict
+from protocol.trace import TraceKind
+from tests.support.acceptance import rows_of_run
+from tests.support.command_line import CommandLine
+
+pytestmark = pytest.mark.slow
+
+VIRTUAL = ("run", "coordinator_crash", "--runtime", "virtual")
+SMALL = (
+    *("--var", "groups.orders-readers.members=3"),
+    *("--var", "topics.orders.partitions=3"),
+    *("--var", "producers[0].records_per_second=20"),
+    "--no-analyze",
+)
+NO_JAVA = {"PATH": "/nonexistent", "JAVA_HOME": None}
+
+
+def edited(command_line: CommandLine, before: str, after: str) -> str:
+    """Write coordinator_crash with one change as mine.yaml, and return the changed line's place."""
+    text = find_experiment("coordinator_crash").read_text()
+    assert text.count(before) == 1
+    line = text[: text.index(before)].count("\n") + 1
+    (command_line.folder / "mine.yaml").write_text(text.replace(before, after))
+    return f"mine.yaml:{line}: "
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (
+            "    commit_interval_ms: 200",
+            "    commit_intervall_ms: 200",
+            "groups.orders-readers.commit_intervall_ms: unknown key; expected one of `members`, "
+            "`topics`, `config`, `poll_timeout_ms`, `process_us`, `commit_interval_ms`, "
+            "`isolate`; did you mean `commit_interval_ms`?",
+        ),
+        (
+            "    auto.leader.rebalance.enable: false",
+            "    auto.leader.rebalance.enabled: false",
+            "cluster.config.auto.leader.rebalance.enabled: unknown key; "
+            "did you mean `auto.leader.rebalance.enable`?",
+        ),
+        (
+            "    fault: crash",
+            "    fault: crahs",
+            "faults[0].fault: unknown fault `crahs`; expected `crash`; did you mean `crash`?",
+        ),
+        (
+            "    target: coordinator-of(orders-readers)",
+            "    target: coordinator-of(orders-raeders)",
+            "faults[0].target: no group `orders-raeders` is defined; expected one of the file's "
+            "groups: `orders-readers`, got `coordinator-of(orders-raeders)`; "
+            "did you mean `coordinator-of(orders-readers)`?",
+        ),
+        (
+            "    target: coordinator-of(orders-readers)",
+            "    target: coordinatorof(orders-readers)",
+            "faults[0].target: unknown target `coordinatorof`; expected one of "
+            "`coordinator-of(<group>)`, `broker(<id>)`, got `coordinatorof(orders-readers)`; "
+            "did you mean `coordinator-of(orders-readers)`?",
+        ),
+    ],
+    ids=["key", "kafka's key", "fault", "target's group", "target"],
+)
+def test_file_that_cannot_be_run_is_refused_before_anything_starts(
+    command_line: CommandLine, before: str, after: str, message: str
+) -> None:
+    """Exit 254 with the place, what was expected and a near miss; no directory, no process."""
+    place = edited(command_line, before, after)
+
+    for command in ("run", "validate"):
+        done = command_line.run(command, "mine.yaml")
+
+        assert done.returncode == 254
+        assert done.stderr == f"{place}{message}\n"
+        assert done.stdout == ""
+    assert [path.name for path in command_line.folder.iterdir()] == ["mine.yaml"]
+    assert command_line.processes() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("run", "coordinator_crsh"), "did you mean `coordinator_crash`?"),
+        (("run", "no/such.yaml"), "no/such.yaml: there is no such file"),
+        (("run", "coordinator_crash", "--var", "nonsense"), "--var: nonsense: is not allowed"),
+        (
+            ("run", "coordinator_crash", "--var", "cluster.brokrs=5"),
+            "--var: cluster.brokrs: unknown key `brokrs`; expected one of `brokers`, "
+            "`controllers`, `config`, `guards`, `links`; did you mean `brokers`?",
+        ),
+        (
+            ("run", "coordinator_crash", "--var", "cluster.brokers=many"),
+            "--var: cluster.brokers: is not allowed; expected a whole number >= 1, got `many`",
+        ),
+        (
+            ("run", "coordinator_crash", "--var", "faults[3].at=5s"),
+            "expected `0`",
+        ),
+        (("run", "coordinator_crash", "--runtime", "virtul"), "did you mean `virtual`?"),
+        (("run", "coordinator_crash", "--seed", "-3"), "--seed"),
+        (("run", "coordinator_crash", "--time-limit", "5"), "such as `90s` or `5m`, got `5`"),
+        (("run",), "EXPERIMENT"),
+        (("rnu",), "rnu"),
+        (("analyze",), "there is no run in runs"),
+        (("analyze", "."), " holds no manifest.json"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_bad_arguments_exit_254_and_leave_nothing(
+    command_line: CommandLine, arguments: tuple[str, ...], told: str
+) -> None:
+    """Usage errors of click are 2, which here means UNKNOWN: they must be mapped."""
+    done = command_line.run(*arguments)
+
+    assert done.returncode == 254
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(command_line.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("version: 1\nname: [x\ntopics: }\n", "broken.yaml:3: not valid YAML: "),
+        ("version: 1\nname: x\n\tfoo: 1\n", "broken.yaml:3: not valid YAML: "),
+        ("version: 1\nname: a\nname: b\n", "broken.yaml:3: "),
+        ("", "broken.yaml: the file is empty"),
+        ("- just\n- a list\n", "broken.yaml:1: the file must be a mapping"),
+        ("\x00\x01", "broken.yaml: not valid YAML: "),
+    ],
+    ids=["syntax", "tab", "key twice", "empty", "a list", "binary"],
+)
+def test_file_that_is_no_experiment_is_told_without_a_traceback(
+    command_line: CommandLine, content: str, told: str
+) -> None:
+    """The line is what a person needs."""
+    (command_line.folder / "broken.yaml").write_text(content)
+
+    done = command_line.run("run", "broken.yaml")
+
+    assert done.returncode == 254
+    assert done.stderr.startswith(told)
+    assert "Traceback" not in done.stderr
+    assert not (command_line.folder / "runs").exists()
+
+
+def test_virtual_run_passes_and_leaves_a_complete_directory(command_line: CommandLine) -> None:
+    """Everything of DESIGN 9 that is there before an analysis."""
+    done = command_line.run(*VIRTUAL, "--seed", "7", *SMALL)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "PASS  coordinator_crash on virtual, seed 7" in done.stdout
+    (past,) = command_line.runs()
+    assert sorted(path.name for path in past.path.iterdir()) == [
+        "events",
+        "journal.json",
+        "log.txt",
+        "manifest.json",
+        "results.json",
+    ]
+    manifest, results = past.manifest, past.results()
+    assert results is not None
+    assert (manifest.status, manifest.seed, manifest.runtime) == (
+        RunStatus.COMPLETED,
+        7,
+        "virtual",
+    )
+    assert manifest.ended_at is not None
+    assert manifest.digest is not None
+    assert manifest.config["groups"]["orders-readers"]["members"] == 3
+    assert (results.outcome, results.verdict) == (RunOutcome.COMPLETED, Verdict.PASS)
+    (fault,) = past.journal()
+    assert (fault.outcome, fault.healed_by) == ("hit", "plan")
+    rows = rows_of_run(past.path)
+    assert len(rows) == results.rows_seen
+    assert {row.run for row in rows} == {manifest.run}
+    injected = [row for row in rows if row.kind == TraceKind.FAULT_INJECTED]
+    assert [(row.time_us, row.peer) for row in injected] == [(fault.fired_at_us, fault.node)]
+    latest = command_line.folder / "runs" / "coordinator_crash" / "latest"
+    assert latest.resolve() == past.path
+    assert manifest.replay in done.stdout
+
+
+def test_seed_decides_the_digest(command_line: CommandLine) -> None:
+    """Same seed, same trace; another seed, another; `list` shows all three."""
+    for seed in ("7", "7", "8"):
+        assert command_line.run(*VIRTUAL, "--seed", seed, *SMALL).returncode == 0
+
+    first, again, other = (run.manifest.digest for run in command_line.runs())
+    assert first == again != other
+    listed = command_line.run("list")
+    assert listed.returncode == 0
+    assert "How long is a consumer group without commits" in listed.stdout
+    for run in command_line.runs():
+        assert run.manifest.run in listed.stdout
+    assert listed.stdout.count("completed") == listed.stdout.count(" pass") == 3
+
+
+def test_replay_command_makes_the_same_trace_again(command_line: CommandLine) -> None:
+    """What a run prints as "again" must be all that another person needs."""
+    options = ("--seed", "11", "--no-trace", "--time-limit", "5m")
+    assert command_line.run(*VIRTUAL, *options, *SMALL).returncode == 0
+    (first,) = command_line.runs()
+    words = shlex.split(first.manifest.replay)
+    assert words[:3] == ["python", "-m", "coordlab"]
+
+    assert command_line.run(*words[3:], "--no-analyze").returncode == 0
+
+    first, again = command_line.runs()
+    assert first.manifest.digest == again.manifest.digest
+
+
+def test_json_is_one_document_on_standard_output(command_line: CommandLine) -> None:
+    """Also when the file is unwise and the run proves nothing: CI reads it."""
+    passed = command_line.run(*VIRTUAL, "--json", *SMALL)
+    unknown = command_line.run(
+        *VIRTUAL,
+        "--json",
+        *("--var", "groups.orders-readers.members=0", "--var", "run.steady_state_timeout=2s"),
+    )
+
+    document = json.loads(passed.stdout)
+    assert document["results"]["verdict"] == "pass"
+    assert document["manifest"]["digest"]
+    assert (command_line.folder / document["run_directory"] / "manifest.json").exists()
+    assert (passed.returncode, unknown.returncode) == (0, 2)
+    assert json.loads(unknown.stdout)["results"]["exit_code"] == 2
+    assert "nobody ever joins this group" in unknown.stderr
+
+
+def test_group_that_nobody_joins_proves_nothing(command_line: CommandLine) -> None:
+    """Exit 2: the fault was never injected, so that the promise was never tried."""
+    done = command_line.run(
+        *VIRTUAL,
+        "--no-analyze",
+        *("--var", "groups.orders-readers.members=0", "--var", "run.steady_state_timeout=5s"),
+    )
+
+    assert done.returncode == 2
+    assert "UNKNOWN  coordinator_crash" in done.stdout
+    assert "no steady state within 5s: group orders-readers" in done.stdout
+    (past,) = command_line.runs()
+    results = past.results()
+    assert results is not None
+    assert results.verdict is Verdict.UNKNOWN
+    assert past.manifest.status is RunStatus.COMPLETED
+    assert [fault.outcome for fault in past.journal()] == ["planned"]
+
+
+def test_time_limit_ends_a_run_that_proves_nothing(command_line: CommandLine) -> None:
+    """Before the fault: exit 2, and a directory like any other."""
+    done = command_line.run(*VIRTUAL, *SMALL, "--time-limit", "8s")
+
+    assert done.returncode == 2
+    assert "the time limit of 8 s was reached" in done.stdout
+    (past,) = command_line.runs()
+    assert past.manifest.status is RunStatus.COMPLETED
+
+
+def test_violated_promise_exits_1_with_its_story(command_line: CommandLine) -> None:
+    """The guard off, a slow network and many commits: what was acknowledged is lost."""
+    done = command_line.run(
+        *VIRTUAL,
+        *("--no-analyze", "--no-trace"),
+        *("--var", "cluster.guards.high_watermark_gate=false"),
+        *("--var", "cluster.links.base_us=20000"),
+        *("--var", "groups.orders-readers.commit_interval_ms=20"),
+        *("--var", "faults[0].duration=10s", "--var", "run.after_faults=1s"),
+    )
+
+    assert done.returncode == 1
+    assert "VIOLATED  coordinator_crash" in done.stdout
+    assert "missing from the log of epoch 1" in done.stdout
+    (past,) = command_line.runs()
+    results = past.results()
+    assert results is not None
+    assert {finding.check for finding in results.findings} >= {"fencing"}
+
+
+def test_without_java_a_run_works_and_says_how_to_analyse_it_later(
+    command_line: CommandLine,
+) -> None:
+    """The run does not need Spark; its analysis does, and must say so instead of failing."""
+    analysed = [argument for argument in SMALL if argument != "--no-analyze"]
+    done = command_line.run(*VIRTUAL, *analysed, environment=NO_JAVA)
+    (past,) = command_line.runs()
+    directory = past.path.relative_to(command_line.folder)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Not analysed: Spark needs Java" in done.stdout
+    assert "Install Java 17 or newer" in done.stdout
+    assert f"python -m coordlab analyze {directory}" in done.stdout
+    assert "PASS  coordinator_crash" in done.stdout
+
+    for arguments in (("analyze",), ("analyze", str(directory))):
+        later = command_line.run(*arguments, environment=NO_JAVA)
+        assert later.returncode == 254
+        assert "Install Java 17 or newer" in later.stdout + later.stderr
+    doctor = command_line.run("doctor", "--only", "java", environment=NO_JAVA)
+    assert doctor.returncode == 1
+    assert "Install Java 17 or newer" in doctor.stdout
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="doctor would rightly complain")
+def test_doctor_names_everything_it_looked_at(command_line: CommandLine) -> None:
+    """As JSON too, for scripts."""
+    done = command_line.run("doctor", "--json")
+    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    assert {"python", "packages", "java", "memory", "disk", "open files", "ports"} <= set(checks)
+    assert done.returncode == (0 if all(check["ok"] for check in checks.values()) else 1)
+    assert all(check["ok"] or check["advice"] for check in checks.values())
+
+
+def test_validate_tells_what_is_unwise_and_passes(command_line: CommandLine) -> None:
+    """A warning is no error; two files are both looked at."""
+    edited(command_line, "      enable.auto.commit: false", "      heartbeat.interval.ms: 40000")
+    done = command_line.run("validate", "mine.yaml", "coordinator_crash")
+    assert done.returncode == 0
+    assert done.stdout.count("ok ") == 2
+    assert "heartbeat.interval.ms" in done.stdout
+    assert not (command_line.folder / "runs").exists()
+
+
+@pytest.mark.parametrize("command", ["run", "analyze", "list", "validate", "doctor"])
+def test_help_of_every_command_is_there_and_fast(command_line: CommandLine, command: str) -> None:
+    """Ray and Spark take seconds to import: help must need neither."""
+    done = command_line.run(command, "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"Usage: python -m coordlab {command}")
