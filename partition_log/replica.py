@@ -515,7 +515,8 @@ class Partition:
             )
         return (
             request.fetch_offset == log.log_end_offset
-            and request.last_fetched_epoch == log.epochs.latest_epoch
+            # A follower whose log is empty has no last epoch, and nothing that could diverge.
+            and request.last_fetched_epoch in (log.epochs.latest_epoch, NO_LEADER_EPOCH)
             and self._in_sync.was_at_end(BrokerId(replica_id), replica_epoch)
         )
 

@@ -18,7 +18,8 @@ class NodeClock:
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
         self._drift_ppm = 0
-        self._never_drifted = True
+        self.has_drifted = False
+        """Whether it ever ran at another rate than the run's own clock."""
         self._set_at_us = 0
         self._shown_then_us = 0
         self._wall_offset_us = WALL_EPOCH_US
@@ -26,7 +27,7 @@ class NodeClock:
     def now_us(self) -> int:
         """Return the monotonic clock; without drift it is the run's own."""
         true_us = self._loop.current_us
-        if self._never_drifted:
+        if not self.has_drifted:
             return true_us
         elapsed_us = true_us - self._set_at_us
         return self._shown_then_us + elapsed_us + elapsed_us * self._drift_ppm // _MILLION
@@ -37,7 +38,7 @@ class NodeClock:
 
     def run_delay_us(self, delay_us: int) -> int:
         """Return how long the run's clock takes while this one shows `delay_us`, rounded up."""
-        if self._never_drifted:
+        if not self.has_drifted:
             return delay_us
         return -(-delay_us * _MILLION // (_MILLION + self._drift_ppm))
 
@@ -49,7 +50,7 @@ class NodeClock:
         if drift_ppm <= -_MILLION:
             raise ValueError(f"a clock that drifts by {drift_ppm} ppm does not advance")
         self._shown_then_us = self.now_us()
-        self._never_drifted = False
+        self.has_drifted = True
         self._set_at_us = self._loop.now_us()
         self._drift_ppm = drift_ppm
 
