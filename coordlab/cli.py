@@ -12,6 +12,7 @@ from rich.table import Table
 
 from chaos.experiment import microseconds
 from chaos.loader import list_experiments, load_experiment
+from chaos.manifest import RunStatus
 from chaos.problems import ExperimentError, Problem, near_miss, one_of
 from chaos.run_directory import DEFAULT_ROOT, NotARun, PastRun, list_runs, open_run
 from chaos.verdict import (
@@ -220,8 +221,16 @@ def analyze_command(run_directories: tuple[Path, ...], runs: Path, master: str |
     if notice is not None:
         console.print(notice, highlight=False, soft_wrap=True)
         return EXIT_BAD_ARGUMENTS
+    ended_badly = {
+        each.path.resolve(): each.manifest.status
+        for each in past
+        if each.manifest.status in {RunStatus.INTERRUPTED, RunStatus.FAILED}
+    }
     for summary in analyze_runs(console, [each.path for each in past], master=master):
-        console.print(f"\n{summary.run}: {summary.events:,} events", style="bold", highlight=False)
+        heading = f"\n{summary.run}: {summary.events:,} events"
+        if (status := ended_badly.get(summary.directory.resolve())) is not None:
+            heading += f" ({status})"
+        console.print(heading, style="bold", highlight=False)
         print_phases(console, summary)
         console.print(f"tables: {summary.directory / 'tables'}", highlight=False, soft_wrap=True)
     return EXIT_PASS
