@@ -1,0 +1,183 @@
+"""`python -m coordlab run` on a local Ray: real kills, Ctrl-C, and two runs on one machine.
+
+The timeouts are scaled down so that a run takes half a minute; `make soak` has the real ones.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from chaos.experiment import Experiment
+from chaos.manifest import RunStatus, experiment_of
+from chaos.run_directory import PastRun
+from chaos.verdict import RunOutcome, Verdict
+from cluster.machine_files import start_ticks
+from pipeline.java import JavaProblem, find_java
+from protocol.trace import TraceKind, TraceRow
+from tests.support.acceptance import (
+    RESUME_MAX_US,
+    coordinator_failover,
+    detail_of,
+    lost_commits,
+    rows_of_run,
+)
+from tests.support.command_line import CommandLine
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
+
+GROUP = "orders-readers"
+SESSION_US, HEARTBEAT_US = 3_000_000, 500_000
+SCALED_DOWN = (
+    "--no-analyze",
+    *("--var", f"cluster.config.broker.session.timeout.ms={SESSION_US // 1_000}"),
+    *("--var", f"cluster.config.broker.heartbeat.interval.ms={HEARTBEAT_US // 1_000}"),
+    *("--var", "cluster.config.group.initial.rebalance.delay.ms=500"),
+    *("--var", f"groups.{GROUP}.members=4"),
+    *("--var", "topics.orders.partitions=4"),
+    *("--var", "faults[0].at=1s"),
+)
+SHORT = ("--var", "faults[0].duration=6s", "--var", "run.after_faults=1s")
+ENDLESS = ("--var", "faults[0].duration=100s")
+PATIENCE_S = 120.0
+"""A machine that does much else makes two Rays slow; the bounds are of the runs' own clocks."""
+
+
+def wait_until(true: Callable[[], bool], what: str) -> None:
+    """Look again and again until `true`; another process decides when that is."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+        time.sleep(0.05)
+
+
+def node_pids(rows: list[TraceRow]) -> dict[str, int]:
+    """Return the process of each node's each life, by "node/incarnation"."""
+    return {
+        f"{row.node}/{row.incarnation}": int(str(detail_of(row)["pid"]))
+        for row in rows
+        if row.kind == TraceKind.NODE_STARTED and "pid" in detail_of(row)
+    }
+
+
+def check_no_process_is_left(command_line: CommandLine) -> None:
+    """Ray's own processes take a moment to go after the command that started them."""
+    wait_until(lambda: command_line.processes() == [], "the last process of a run to go")
+
+
+def in_force(command_line: CommandLine) -> bool:
+    """Return whether a run's journal says that its fault was injected and not yet healed."""
+    return any(fault.in_force for run in command_line.runs() for fault in run.journal())
+
+
+def test_two_runs_side_by_side_pass_and_do_not_touch_each_other(tmp_path: Path) -> None:
+    """Each has its own Ray, processes, ports and directory; in each the killed process is gone."""
+    sides = [CommandLine(tmp_path / name) for name in ("one", "other")]
+    for side in sides:
+        side.folder.mkdir()
+    with (
+        sides[0].started("run", "coordinator_crash", *SCALED_DOWN, *SHORT) as one,
+        sides[1].started("run", "coordinator_crash", *SCALED_DOWN, *SHORT) as other,
+    ):
+        told = [process.communicate(timeout=PATIENCE_S) for process in (one, other)]
+
+    assert [one.returncode, other.returncode] == [0, 0], told
+    pids: list[set[int]] = []
+    for side in sides:
+        (past,) = side.runs()
+        rows = rows_of_run(past.path)
+        check_story(past, experiment_of(past.manifest), rows)
+        pids.append(set(node_pids(rows).values()))
+        check_no_process_is_left(side)
+    assert pids[0].isdisjoint(pids[1])
+
+
+def check_story(past: PastRun, experiment: Experiment, rows: list[TraceRow]) -> None:
+    """One whole run against the issue's bounds, with its own shorter session."""
+    results = past.results()
+    assert results is not None
+    assert (results.verdict, results.reasons) == (Verdict.PASS, ())
+    assert {report.outcome for report in results.checks} == {"pass"}
+    assert past.manifest.status is RunStatus.COMPLETED
+    assert {row.run for row in rows} == {past.manifest.run}
+    assert not [row for row in rows if row.kind == TraceKind.CONNECTION_REFUSED]
+
+    (fault,) = past.journal()
+    assert fault.pid is not None
+    assert fault.pid == node_pids(rows)[f"{fault.node}/0"]
+    assert start_ticks(fault.pid) is None
+    lives = node_pids(rows)
+    assert lives[f"{fault.node}/1"] != fault.pid
+
+    failover = coordinator_failover(rows, experiment, GROUP)
+    assert failover.victim == fault.node
+    assert SESSION_US - HEARTBEAT_US <= failover.detect_us <= SESSION_US + 500_000
+    assert failover.rebalances == 0
+    assert [len(member.identities) for member in failover.members] == [1, 1, 1, 1]
+    assert len(failover.resumes_us()) == 4
+    assert failover.resumes_us()[-1] <= RESUME_MAX_US
+    for member in failover.members:
+        assert set(member.answers_before_detection) == {failover.victim}
+    assert lost_commits(rows, experiment, GROUP) == []
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    """A run that Ctrl-C ended after the fault, and before it would have been healed."""
+    command_line = CommandLine(tmp_path_factory.mktemp("interrupted"))
+    with command_line.started("run", "coordinator_crash", *SCALED_DOWN, *ENDLESS) as process:
+        wait_until(lambda: process.poll() is not None or in_force(command_line), "the fault")
+        assert process.poll() is None, process.communicate()
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to Ray's processes too
+        output, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, output + errors
+    assert "Traceback" not in output + errors
+    return command_line
+
+
+def test_ctrl_c_heals_and_stops_and_leaves_a_readable_run(interrupted: CommandLine) -> None:
+    """Exit 130; the directory is marked, the trace is whole, the way to analyse it is told."""
+    (past,) = interrupted.runs()
+    assert past.manifest.status is RunStatus.INTERRUPTED
+    assert past.incomplete
+    results = past.results()
+    assert results is not None
+    assert (results.outcome, results.exit_code) == (RunOutcome.INTERRUPTED, 130)
+    assert results.verdict is Verdict.UNKNOWN
+    (fault,) = past.journal()
+    assert (fault.outcome, fault.healed_by) == ("hit", "end")
+    rows = rows_of_run(past.path)
+    kinds = {row.kind for row in rows}
+    assert {TraceKind.FAULT_INJECTED, TraceKind.FAULT_HEALED, TraceKind.NODE_STOPPED} <= kinds
+    assert [row.node for row in rows if row.kind == TraceKind.TASK_FAILED] == []
+    restarted = [
+        row.node for row in rows if row.kind == TraceKind.NODE_STARTED and row.incarnation == 1
+    ]
+    assert restarted == [fault.node]
+
+
+def test_ctrl_c_leaves_no_process(interrupted: CommandLine) -> None:
+    """Neither of the nodes nor of the run's own Ray."""
+    (past,) = interrupted.runs()
+    pids = node_pids(rows_of_run(past.path))
+    assert len(pids) >= 5
+    check_no_process_is_left(interrupted)
+    assert [name for name, pid in pids.items() if start_ticks(pid) is not None] == []
+
+
+@pytest.mark.spark
+def test_interrupted_run_can_be_analysed(interrupted: CommandLine) -> None:
+    """What it had measured until then is not lost."""
+    java = find_java()
+    if isinstance(java, JavaProblem):
+        pytest.skip(java.found)
+    done = interrupted.run("analyze")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (past,) = interrupted.runs()
+    assert f"{past.manifest.run}: " in done.stdout
+    assert "events (interrupted)" in done.stdout
+    assert "crash-0" in done.stdout
+    assert list((past.path / "tables").iterdir())
