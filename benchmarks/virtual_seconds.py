@@ -8,7 +8,6 @@ profile of the last, by layer and by function. The baseline is real time, 1.
 """
 
 import cProfile
-import pstats
 import statistics
 import time
 from pathlib import Path
@@ -94,12 +93,15 @@ def profile_of(spec: ClusterSpec, *, virtual_s: int, traced: bool) -> str:
     """Return where the time of a run goes: per layer, and the functions that take the most."""
     profile = cProfile.Profile()
     speed(spec, seed=7, virtual_s=virtual_s, traced=traced, profile=profile)
-    # typeshed does not declare what Stats has computed: function -> (calls, _, own, total, _).
-    functions: dict[tuple[str, int, str], tuple[int, int, float, float, object]]
-    functions = pstats.Stats(profile).stats  # type: ignore[attr-defined]
     own_by_layer = dict.fromkeys((*LAYERS, "library and builtins"), 0.0)
     entries = []
-    for (file, line, function), (calls, _, own, total, _) in functions.items():
+    # Not pstats: it takes all methods that dataclasses generate for one, and keeps the last.
+    for entry in profile.getstats():
+        code, calls, total, own = entry.code, entry.callcount, entry.totaltime, entry.inlinetime
+        if isinstance(code, str):
+            file, line, function = "~", 0, code
+        else:
+            file, line, function = code.co_filename, code.co_firstlineno, code.co_qualname
         path = str(Path(file).relative_to(ROOT)) if file.startswith(f"{ROOT}/") else ""
         in_ours = path and not path.startswith(".venv")
         layer = next((name for name in LAYERS if in_ours and path.startswith(name)), None)

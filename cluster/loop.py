@@ -36,7 +36,7 @@ MAX_EVENTS_PER_INSTANT = 1_000_000
 """An instant with more events than this never ends: somebody reschedules for now for ever."""
 
 
-COMPACT_ABOVE = 256
+COMPACT_ABOVE = 1_000
 """Heap entries that are never worth compacting; above, at twice what the last time left."""
 
 

@@ -74,24 +74,25 @@ class InSyncReplicas:
         """Return the broker epoch of an eligible broker, -1 for others."""
         return self._eligible.get(broker, -1)
 
-    def was_at_end(self, broker: BrokerId, broker_epoch: int) -> bool:
-        """Return whether a member of the ISR has fetched from the present log end before.
+    def stays_at_end(self, broker: BrokerId, broker_epoch: int, now_us: int | None) -> bool:
+        """Count a Fetch from the log end (unless `now_us` is None), if it changes nothing else.
 
-        Its next Fetch from there moves neither the ISR nor the high watermark. False also if
-        `broker_epoch` is another incarnation's than that Fetch's, or has been replaced.
+        Returns: whether it does not: the follower is in the ISR and has fetched from the present
+        log end before, so that neither the ISR nor the high watermark can move. False, and nothing
+        is counted, also if `broker_epoch` is not that of its last Fetch, or has been replaced.
         """
         follower = self.followers.get(broker)
-        return (
-            follower is not None
-            and follower.log_end_offset == self._log.log_end_offset
-            and follower.broker_epoch == broker_epoch
-            and broker in self.committed
-            and self._eligible.get(broker, -1) <= broker_epoch
-        )
-
-    def fetched_at_end(self, broker: BrokerId, now_us: int) -> None:
-        """Count another Fetch by a follower of which `was_at_end` is true."""
-        self.followers[broker].fetched_at_end(now_us)
+        if (
+            follower is None
+            or follower.log_end_offset != self._log.log_end_offset
+            or follower.broker_epoch != broker_epoch
+            or broker not in self.committed
+            or self._eligible.get(broker, -1) > broker_epoch
+        ):
+            return False
+        if now_us is not None:
+            follower.fetched_at_end(now_us)
+        return True
 
     def assign(self, replicas: tuple[BrokerId, ...], *, is_leader: bool) -> None:
         """Take the partition's assignment; only a leader keeps track of followers."""

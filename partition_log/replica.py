@@ -332,10 +332,10 @@ class Partition:
         if (
             request.current_leader_epoch == self.leader_epoch
             and self.leader_id == self.broker_id
-            and self._has_everything(request, replica_id, replica_epoch)
+            and self._has_everything(
+                request, replica_id, replica_epoch, now_us if update_fetch_state else None
+            )
         ):
-            if update_fetch_state and replica_id != CONSUMER:
-                self._in_sync.fetched_at_end(BrokerId(replica_id), now_us)
             return self._nothing_new()
         error = self._check_fetch(request, replica_id, replica_epoch)
         if error is not ErrorCode.NONE:
@@ -501,11 +501,14 @@ class Partition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 
-    def _has_everything(self, request: FetchPartition, replica_id: int, replica_epoch: int) -> bool:
+    def _has_everything(
+        self, request: FetchPartition, replica_id: int, replica_epoch: int, now_us: int | None
+    ) -> bool:
         """Return whether a Fetch in this leader's epoch finds nothing, and moves nothing either.
 
         The fast way through `fetch`, with the result that the slow one would have: followers ask
-        for all that they follow after every append, and lack something of one partition.
+        for all that they follow after every append, and lack something of one partition. Such a
+        Fetch of a follower is counted here, unless `now_us` is None.
         """
         log = self.log
         if replica_id == CONSUMER:
@@ -517,7 +520,7 @@ class Partition:
             request.fetch_offset == log.log_end_offset
             # A follower whose log is empty has no last epoch, and nothing that could diverge.
             and request.last_fetched_epoch in (log.epochs.latest_epoch, NO_LEADER_EPOCH)
-            and self._in_sync.was_at_end(BrokerId(replica_id), replica_epoch)
+            and self._in_sync.stays_at_end(BrokerId(replica_id), replica_epoch, now_us)
         )
 
     def _nothing_new(self) -> FetchResult:

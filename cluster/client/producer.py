@@ -142,6 +142,8 @@ class ProducerNode:
         now_us = self._host.now_us()
         by_node: dict[NodeName, list[_Batch]] = {}
         for partition, queue in self._queues.items():
+            if not queue:
+                continue
             self._expire(queue, now_us)
             if not queue or partition in self._in_flight:
                 continue

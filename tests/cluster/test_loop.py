@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from cluster.loop import Deadlock, InstantNeverEnds, LoopTimer, VirtualLoop
+from cluster.loop import COMPACT_ABOVE, Deadlock, InstantNeverEnds, LoopTimer, VirtualLoop
 
 
 def test_time_jumps_to_the_next_timer_and_is_counted_in_microseconds() -> None:
@@ -255,3 +255,19 @@ def test_a_loop_refuses_to_run_inside_another_or_after_close() -> None:
     loop.close()
     with pytest.raises(RuntimeError, match="closed"):
         loop.run_until_us(1)
+
+
+def test_cancelled_timers_are_forgotten_and_the_others_keep_their_order() -> None:
+    """Timeouts that answers cancel would fill the heap; forgetting them moves nobody's turn."""
+    loop = VirtualLoop()
+    seen: list[int] = []
+    count = 10 * COMPACT_ABOVE
+    for number in range(count):
+        # Two instants, each with ties: those are broken by the order of scheduling alone.
+        timer = loop.call_at_us(1_000 + number % 200 // 100, seen.append, number)
+        if number % 100:
+            timer.cancel()
+            timer.cancel()
+    assert len(loop._heap) <= 2 * COMPACT_ABOVE
+    loop.run_until_us(2_000)
+    assert seen == [*range(0, count, 200), *range(100, count, 200)]

@@ -7,6 +7,7 @@ from protocol.ids import BrokerEpoch
 from protocol.log_messages import EpochEndOffset
 from tests.partition_log.builders import (
     EVERYBODY,
+    LAG_MAX_US,
     A,
     B,
     C,
@@ -171,3 +172,46 @@ def test_parked_fetch_that_is_read_again_counts_no_progress() -> None:
     )
     assert result.data.error_code is ErrorCode.NONE
     assert leading.follower_log_end_offset(B) == -1
+
+
+def test_fetch_from_the_log_end_again_is_a_sign_of_life_and_nothing_else() -> None:
+    """Most Fetches are such: they must keep the follower in the ISR, as any other."""
+    leading = leader(partition_log=log_of_epochs(0))
+    fetch_as(leading, B, 1, last_fetched_epoch=0, now_us=0)
+    again = fetch_as(leading, B, 1, last_fetched_epoch=0, now_us=LAG_MAX_US)
+    assert (again.data.records, again.new_high_watermark, again.proposal) == ((), None, None)
+    leading.append_records(records("a"), required_acks=1, now_us=LAG_MAX_US)
+    proposal = leading.maybe_shrink_isr(2 * LAG_MAX_US)
+    assert proposal is not None
+    assert proposal.removed == (C,)
+
+
+def test_fetch_from_the_log_end_again_is_answered_with_what_has_changed() -> None:
+    """The answer of the last time is used again only while it is true."""
+    leading = leader(partition_log=log_of_epochs(0))
+    marks = [
+        fetch_as(leading, broker, 1, last_fetched_epoch=0).data.high_watermark
+        for broker in (B, C, B, C)
+    ]
+    assert marks == [0, 0, 1, 1]
+    leading.make_leader(
+        leader_epoch=2, partition_epoch=9, replicas=(A, B, C), isr=(A, B, C), now_us=0
+    )
+    answer = fetch_as(leading, B, 1, leader_epoch=2, last_fetched_epoch=0).data
+    assert (answer.leader_epoch, answer.error_code) == (2, ErrorCode.NONE)
+
+
+def test_fetch_from_the_log_end_again_by_a_replaced_incarnation_is_refused() -> None:
+    """It registered anew since its last Fetch: the earlier process must not speak for it."""
+    leading = leader(partition_log=log_of_epochs(0))
+    fetch_as(leading, B, 1, last_fetched_epoch=0)
+    leading.update_eligible_brokers({**EVERYBODY, B: BrokerEpoch(500)})
+    stale = fetch_as(leading, B, 1, last_fetched_epoch=0)
+    assert stale.data.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_fetch_from_the_end_of_an_empty_log_is_answered_empty() -> None:
+    """The follower has no last epoch, the leader's began with its election."""
+    leading = leader(leader_epoch=1)
+    answers = [fetch_as(leading, B, 0).data for _ in range(2)]
+    assert [(answer.error_code, answer.records) for answer in answers] == [(ErrorCode.NONE, ())] * 2
