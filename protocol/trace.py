@@ -76,7 +76,7 @@ class TraceKind(StrEnum):
     PARTITIONS_REVOKED = "partitions_revoked"  # group, member, generation; detail: partitions
     PARTITIONS_LOST = "partitions_lost"  # group, member, generation; detail: partitions
     POSITION_RESET = "position_reset"  # group, member, partition, offset;
-    #   cause: committed | earliest | latest
+    #   the cause says where from: committed, earliest or latest
     RECORDS_CONSUMED = "records_consumed"  # group, member, partition, offset: first;
     #   detail: count, last
     OFFSETS_COMMITTED = "offsets_committed"  # group, member, generation, partition, offset,
