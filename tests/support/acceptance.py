@@ -13,6 +13,7 @@ import msgspec
 
 from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment import Experiment, consumer_name, group_partition, to_cluster_spec
+from chaos.loader import load_experiment
 from chaos.plan import plan_of
 from chaos.runner import ExperimentRun
 from chaos.verdict import Results
@@ -259,6 +260,16 @@ def percentile(ascending: Sequence[int], percent: int) -> int:
     """
     rank = -(-percent * len(ascending) // 100)
     return ascending[max(rank, 1) - 1]
+
+
+def crash_shifted(shift_ms: int) -> Experiment:
+    """Return coordinator_crash with its fault `shift_ms` later than the file says.
+
+    Steady state is always reached at the same phase of the brokers' heartbeats, which are 2 s
+    apart: without the shift every run would detect after the same 7.8 s.
+    """
+    at_ms = 5_000 + shift_ms
+    return load_experiment("coordinator_crash", (f"faults[0].at={at_ms}ms",)).experiment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
