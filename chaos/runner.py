@@ -121,6 +121,7 @@ class ExperimentRun:
         try:
             self._enter("starting")
             await self._runtime.start()
+            self._suite.allow_clock_error(self._runtime.clock_error_us)
             await self._reach_steady_state()
             await self._inject_faults()
             await self._heal_everything()

@@ -209,7 +209,7 @@ def _fault_warnings(experiment: Experiment, fault: FaultDefinition, path: str) -
     ):
         yield _problem(
             f"{path}.duration",
-            "the broker is back before the controller can notice that it was gone",
+            "the broker cannot register until its old session ends, so it fails over all the same",
             expected=f"more than broker.session.timeout.ms ({session_ms} ms)",
             found=f"`{fault.duration}`",
         )

@@ -91,6 +91,12 @@ def judge(
         for report in reports
         if report.outcome is CheckOutcome.INCONCLUSIVE and not unknown_because
     ]
+    if (
+        not reasons
+        and reports
+        and all(report.outcome is CheckOutcome.NOTHING_SEEN for report in reports)
+    ):
+        reasons.append("no check saw anything to judge")
     if any(report.outcome is CheckOutcome.VIOLATED for report in reports):
         return Verdict.VIOLATED, tuple(reasons)
     return (Verdict.UNKNOWN if reasons else Verdict.PASS), tuple(reasons)

@@ -13,10 +13,9 @@ from cluster.spec import (
     ClusterSpec,
     ConsumerSpec,
     ControllerSpec,
+    NodeSpec,
     ProducerSpec,
 )
-
-NodeSpec = ControllerSpec | BrokerSpec | ConsumerSpec | ProducerSpec
 
 
 class Node(Protocol):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from cluster.spec import BrokerSpec, ClusterSpec, ConsumerSpec, ControllerSpec, ProducerSpec
+from cluster.spec import BrokerSpec, ClusterSpec, ControllerSpec, NodeSpec
 from protocol.ids import NodeName
 
 CONSUMERS_PER_PROCESS = 50
@@ -12,15 +12,13 @@ CONSUMERS_PER_PROCESS = 50
 
 M = TypeVar("M")
 
-AnyNodeSpec = ControllerSpec | BrokerSpec | ConsumerSpec | ProducerSpec
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessPlan:
     """One process to start: its name and the nodes it hosts (clients-0 may have none)."""
 
     name: str
-    nodes: tuple[AnyNodeSpec, ...]
+    nodes: tuple[NodeSpec, ...]
 
     @property
     def is_server(self) -> bool:
@@ -38,7 +36,7 @@ def plan_processes(cluster: ClusterSpec) -> tuple[ProcessPlan, ...]:
     servers = [ProcessPlan(name=spec.name, nodes=(spec,)) for spec in server_specs]
     together = [spec for spec in cluster.consumers if not spec.isolate]
     isolated = [spec for spec in cluster.consumers if spec.isolate]
-    shares: list[list[AnyNodeSpec]] = [
+    shares: list[list[NodeSpec]] = [
         list(together[start : start + CONSUMERS_PER_PROCESS])
         for start in range(0, len(together), CONSUMERS_PER_PROCESS)
     ] or [[]]
@@ -66,20 +64,7 @@ def place(plans: Sequence[ProcessPlan], machines: Sequence[M]) -> dict[str, M]:
     return {plan.name: machines[i % len(machines)] for i, plan in enumerate(ordered)}
 
 
-def role_of(spec: AnyNodeSpec) -> str:
-    """Return the role that NODE_STARTED names."""
-    match spec:
-        case ControllerSpec():
-            return "controller"
-        case BrokerSpec():
-            return "broker"
-        case ConsumerSpec():
-            return "consumer"
-        case ProducerSpec():
-            return "producer"
-
-
-def has_disk(spec: AnyNodeSpec) -> bool:
+def has_disk(spec: NodeSpec) -> bool:
     """Return whether a node keeps logs that must outlive its process."""
     return isinstance(spec, ControllerSpec | BrokerSpec)
 

@@ -16,7 +16,7 @@ from cluster import ray_nodes
 from cluster.client.admin import fetch_committed_offsets
 from cluster.clock import RunClock
 from cluster.host import Host
-from cluster.nodes import Node, NodeSpec, build_node
+from cluster.nodes import Node, build_node
 from cluster.ray_fleet import (
     CALL_TIMEOUT_S,
     START_TIMEOUT_S,
@@ -24,7 +24,7 @@ from cluster.ray_fleet import (
     FleetProcess,
     side_by_side,
 )
-from cluster.ray_layout import ProcessPlan, has_disk, plan_processes, role_of
+from cluster.ray_layout import ProcessPlan, has_disk, plan_processes
 from cluster.runtime import (
     ClusterStartError,
     ClusterStatus,
@@ -34,7 +34,7 @@ from cluster.runtime import (
     Runtime,
     UnknownNode,
 )
-from cluster.spec import BrokerSpec, ClusterSpec
+from cluster.spec import BrokerSpec, ClusterSpec, NodeSpec, role_of
 from cluster.tcp import ProcessAddress
 from cluster.trace_files import FrameReader, FrameTraceWriter, frames_path, merge_rows
 from protocol.ids import BrokerId, Incarnation, NodeName, Offset, TopicPartition

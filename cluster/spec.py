@@ -125,3 +125,19 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     preload: tuple[PreloadSpec, ...] = ()
     links: LinkModel = LinkModel()
     costs: CostModel = CostModel()
+
+
+NodeSpec = ControllerSpec | BrokerSpec | ConsumerSpec | ProducerSpec
+
+
+def role_of(spec: NodeSpec) -> str:
+    """Return the role that NODE_STARTED names."""
+    match spec:
+        case ControllerSpec():
+            return "controller"
+        case BrokerSpec():
+            return "broker"
+        case ConsumerSpec():
+            return "consumer"
+        case ProducerSpec():
+            return "producer"

@@ -53,6 +53,9 @@ class _Register:
     answered_us: dict[str, int] = field(
         default_factory=dict
     )  # node -> its previous commit's answer
+    stored: deque[TraceRow] = field(  # the broker's rows of commits that were answered
+        default_factory=lambda: deque(maxlen=MAX_KEPT_COMMITS)
+    )
     reported: TraceRow | None = None  # the lost commit already told
 
 
@@ -162,6 +165,8 @@ class DurableCommits(Checker):
             register.answered_us.get(row.node, 0), self._assigned_us.get((row.node, group), 0)
         )
         register.answered_us[row.node] = row.time_us
+        if acknowledged:
+            self._forget_stored(register, row, offset)
         self._remember(
             register,
             _Commit(
@@ -173,6 +178,25 @@ class DurableCommits(Checker):
                 row=row,
             ),
         )
+
+    @staticmethod
+    def _forget_stored(register: _Register, row: TraceRow, offset: int) -> None:
+        """Drop the broker's word for a commit that its member has an answer for.
+
+        It is the same commit; kept as a second one, by another node, it would look as if it might
+        have come after the member's next commit wherever clocks differ.
+        """
+        for index in range(len(register.commits) - 1, -1, -1):
+            known = register.commits[index]
+            if (
+                known.row.kind == TraceKind.COMMIT_STORED
+                and known.offset == offset
+                and known.row.member == row.member
+                and known.row.generation == row.generation
+            ):
+                register.stored.append(known.row)
+                del register.commits[index]
+                return
 
     @staticmethod
     def _remember(register: _Register, commit: _Commit) -> None:
@@ -262,11 +286,9 @@ class DurableCommits(Checker):
         expected = self.context.groups.get(group)
         moves = [] if expected is None else self._leaders.get(expected.offsets_partition, [])
         stored = [
-            commit.row
-            for commit in register.commits
-            if commit.row.kind == TraceKind.COMMIT_STORED
-            and commit.offset == lost.offset
-            and commit.row.time_us <= row.time_us
+            known
+            for known in register.stored
+            if known.offset == lost.offset and known.time_us <= row.time_us
         ]
         older = [commit.row for commit in candidates if commit.latest_us <= lost.latest_us]
         returned = "no offset" if row.offset == -1 else f"offset {row.offset}"

@@ -22,6 +22,7 @@ class _Group:
     watched_since: TraceRow | None = None  # the fault
     stable_before: TraceRow | None = None  # the row that made it Stable before the fault
     trail: list[TraceRow] = field(default_factory=list)  # what led to a rebalance
+    unsettled_generation: int = -1  # up to here it may owe a rebalance to a member of its own
 
 
 class NeedlessRebalance(Checker):
@@ -86,18 +87,30 @@ class NeedlessRebalance(Checker):
                     group.watched_since = None
                 continue
             seen = self._coordinators.state(group_id)
-            if seen is not None and seen.state == STABLE and group.watched_since is None:
+            if (
+                seen is not None
+                and seen.state == STABLE
+                and (seen.row.generation or 0) > group.unsettled_generation
+                and group.watched_since is None
+            ):
                 group.watched_since = row
                 group.stable_before = seen.row
                 group.trail = []
                 self._watched += 1
 
     def _node_changed(self, row: TraceRow) -> None:
-        """Stop watching a group when one of its members dies, stops or is started."""
+        """Stop watching a group when one of its members dies, stops or is started.
+
+        Until the group learns of it, it is Stable and yet owes a rebalance: it is watched again
+        only in a later generation.
+        """
         node = row.peer if row.kind == TraceKind.NODE_KILLED else row.node
         group_id = self._group_of.get(node or "")
         if group_id is not None:
-            self._groups[group_id].watched_since = None
+            group = self._groups[group_id]
+            group.watched_since = None
+            seen = self._coordinators.state(group_id)
+            group.unsettled_generation = 0 if seen is None else seen.row.generation or 0
 
     def _group_step(self, group: _Group, row: TraceRow) -> None:
         match row.kind:

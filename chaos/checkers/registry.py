@@ -4,6 +4,7 @@ A new checker is one module and one line in `CHECKERS`.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from chaos.checkers.base import CheckContext, Checker, CheckReport, GroupExpectation
 from chaos.checkers.durable_commits import DurableCommits
@@ -34,6 +35,11 @@ class CheckSuite:
         for checker in self.checkers:
             for kind in sorted(checker.kinds):
                 self._by_kind.setdefault(kind, []).append(checker)
+
+    def allow_clock_error(self, clock_error_us: int) -> None:
+        """Judge by time only beyond `clock_error_us`, which is known once the cluster is up."""
+        for checker in self.checkers:
+            checker.context = replace(checker.context, clock_error_us=clock_error_us)
 
     def observe(self, row: TraceRow) -> None:
         """Hand `row` to the checkers that want its kind."""

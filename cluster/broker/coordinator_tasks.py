@@ -101,7 +101,7 @@ class CoordinatorTasks:
         host = self._host
         coordinator = self._coordination.coordinator
         name = load.partition.topic_partition
-        begun = coordinator.begin_load(name.partition, load.leader_epoch, host.now_us())
+        begun = coordinator.begin_load(name.partition, load.leader_epoch, host.wall_us())
         if isinstance(begun, LoadIgnored):
             self._trace_ignored(TraceKind.LOAD_IGNORED, name, load.leader_epoch, begun)
             return
@@ -127,7 +127,7 @@ class CoordinatorTasks:
             size_in_bytes += sum(batch.size_in_bytes for batch in batches)
             self._coordination.carry_out(coordinator.load_batches(name.partition, batches))
             await host.sleep(self._turn_cost_us(batches))
-        self._coordination.carry_out(coordinator.finish_load(name.partition, host.now_us()))
+        self._coordination.carry_out(coordinator.finish_load(name.partition, host.wall_us()))
         error = coordinator.load_error(name.partition)
         if error is not None:
             host.log(f"load of {name} stopped early: {error}")
@@ -147,7 +147,7 @@ class CoordinatorTasks:
         name = unload.name
         groups = self._group_count(name.partition)
         result = self._coordination.coordinator.unload(
-            name.partition, unload.leader_epoch, self._host.now_us()
+            name.partition, unload.leader_epoch, self._host.wall_us()
         )
         if isinstance(result, LoadIgnored):
             self._trace_ignored(TraceKind.UNLOAD_IGNORED, name, unload.leader_epoch, result)

@@ -56,7 +56,7 @@ class GroupCoordination:
         """
         if refused:
             self._refused[request_id] = refused
-        self.carry_out(self.coordinator.handle(request_id, envelope, self._host.now_us()))
+        self.carry_out(self.coordinator.handle(request_id, envelope, self._host.wall_us()))
 
     def carry_out(self, result: Result) -> None:
         """Do what the coordinator asks for, and then what that brings about."""
@@ -66,7 +66,7 @@ class GroupCoordination:
             return
         while self._completed:
             completed = self._completed.popleft()
-            self._carry_out_one(self.coordinator.append_completed(completed, self._host.now_us()))
+            self._carry_out_one(self.coordinator.append_completed(completed, self._host.wall_us()))
         self._is_busy = False
 
     def _carry_out_one(self, result: Result) -> None:
@@ -91,7 +91,7 @@ class GroupCoordination:
             self.carry_out(_NOTHING)
 
     def _timer_fired(self, key: str) -> None:
-        self.carry_out(self.coordinator.timer_fired(key, self._host.now_us()))
+        self.carry_out(self.coordinator.timer_fired(key, self._host.wall_us()))
 
     def _with_refused(
         self, request_id: RequestId, response: OffsetCommitResponse

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from cluster.client.admin import fetch_committed_offsets
 from cluster.host import Host
 from cluster.loop import Deadlock, VirtualLoop
-from cluster.nodes import Node, NodeSpec, build_node, node_specs
+from cluster.nodes import Node, build_node, node_specs
 from cluster.randomness import stream
 from cluster.runtime import (
     ClusterStartError,
@@ -26,7 +26,7 @@ from cluster.runtime import (
     Runtime,
     UnknownNode,
 )
-from cluster.spec import BrokerSpec, ClusterSpec, ConsumerSpec, ControllerSpec, ProducerSpec
+from cluster.spec import BrokerSpec, ClusterSpec, NodeSpec, role_of
 from cluster.virtual.clock import NodeClock
 from cluster.virtual.host import LogSink, VirtualHost
 from cluster.virtual.network import VirtualNetwork
@@ -231,7 +231,7 @@ class VirtualRuntime(Runtime):
         try:
             machine.node = self._build(machine.spec, self._spec, host)
             host.trace(
-                TraceEvent(kind=TraceKind.NODE_STARTED, detail={"role": _role(machine.spec)})
+                TraceEvent(kind=TraceKind.NODE_STARTED, detail={"role": role_of(machine.spec)})
             )
             machine.node.start()
         except BaseException:
@@ -303,15 +303,3 @@ class VirtualRuntime(Runtime):
 def _wake(future: "asyncio.Future[None]") -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _role(spec: NodeSpec) -> str:
-    match spec:
-        case ControllerSpec():
-            return "controller"
-        case BrokerSpec():
-            return "broker"
-        case ConsumerSpec():
-            return "consumer"
-        case ProducerSpec():
-            return "producer"

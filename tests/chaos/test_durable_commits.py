@@ -1,5 +1,7 @@
 """The durable-commits checker finds planted losses and excuses what Kafka allows."""
 
+from dataclasses import replace
+
 import pytest
 
 from chaos.checkers.base import CheckContext, CheckOutcome, CheckReport, GroupExpectation
@@ -17,8 +19,8 @@ CONTEXT = CheckContext(
 C0, C1 = "consumer-g-0", "consumer-g-1"
 
 
-def check(rows: Rows) -> CheckReport:
-    checker = DurableCommits(CONTEXT)
+def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
+    checker = DurableCommits(replace(CONTEXT, clock_error_us=clock_error_us))
     for row in rows.rows:
         checker.observe(row)
     return checker.finish()
@@ -248,3 +250,31 @@ def test_run_without_commits_says_that_nothing_was_judged() -> None:
 
     assert report.outcome is CheckOutcome.NOTHING_SEEN
     assert report.note == "no commit was acknowledged"
+
+
+@pytest.mark.parametrize("clock_error_us", [0, 500, 2_000])
+def test_loss_of_the_last_commit_is_found_whatever_the_clocks(clock_error_us: int) -> None:
+    """The broker's row of a commit must not pass for a later commit where clocks differ."""
+    rows = Rows()
+    rows.leads(0.1, "broker-0", 0, 0)
+    rows.assigned(1, C0)
+    for at, offset in ((2.0, 100), (2.2, 200)):
+        rows.add(
+            at,
+            "broker-0",
+            TraceKind.COMMIT_STORED,
+            group="g",
+            partition="t-0",
+            offset=offset,
+            member=f"{C0}-id",
+            generation=1,
+        )
+        rows.committed(at + 0.0003, C0, offset)
+    rows.leads(4, "broker-1", 1, 1)
+    verify(rows, 10, 100)
+
+    report = check(rows, clock_error_us)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    (finding,) = report.findings
+    assert TraceKind.COMMIT_STORED in [row.kind for row in finding.evidence]

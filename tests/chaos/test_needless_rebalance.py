@@ -155,3 +155,18 @@ def test_rebalance_of_a_zombie_is_not_the_groups() -> None:
     )
 
     assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_rebalance_owed_to_a_member_that_died_before_the_fault_passes() -> None:
+    """The group is Stable until the session of the dead member ends, behind the failover."""
+    rows = Rows()
+    rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
+    rows.add(6, "driver", TraceKind.NODE_KILLED, peer=C0)
+    rows.fault(10, "broker-0")
+    rows.group_loaded(18, "broker-1")
+    rebalance(rows, 19, "session expiry")
+
+    report = check(rows)
+
+    assert report.outcome is not CheckOutcome.VIOLATED
+    assert report.seen == {"failovers_of_a_stable_group": 0, "rebalances": 0}

@@ -26,7 +26,7 @@ def fault(outcome: FaultOutcome) -> JournalEntry:
     ("checks", "outcome", "unknown", "verdict"),
     [
         (CheckOutcome.PASS, FaultOutcome.HIT, (), Verdict.PASS),
-        (CheckOutcome.NOTHING_SEEN, FaultOutcome.HIT, (), Verdict.PASS),
+        (CheckOutcome.NOTHING_SEEN, FaultOutcome.HIT, (), Verdict.UNKNOWN),
         (CheckOutcome.VIOLATED, FaultOutcome.HIT, (), Verdict.VIOLATED),
         (CheckOutcome.PASS, FaultOutcome.MISSED, (), Verdict.UNKNOWN),
         (CheckOutcome.PASS, FaultOutcome.PLANNED, (), Verdict.UNKNOWN),

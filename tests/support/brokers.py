@@ -4,9 +4,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from cluster.host import Connection, Host
-from cluster.nodes import Node, NodeSpec, build_node
+from cluster.nodes import Node, build_node
 from cluster.runtime import ClusterStatus
-from cluster.spec import ClusterSpec, PreloadSpec, ProducerSpec, TopicSpec
+from cluster.spec import ClusterSpec, NodeSpec, PreloadSpec, ProducerSpec, TopicSpec
 from cluster.virtual.runtime import VirtualRuntime
 from partition_log.batches import build_batch
 from partition_log.storage import Storage

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from functools import partial
 
 from cluster.host import Host
-from cluster.nodes import Node, NodeSpec, build_node
+from cluster.nodes import Node, build_node
 from cluster.runtime import ClusterStatus
-from cluster.spec import ClusterSpec, ConsumerSpec
+from cluster.spec import ClusterSpec, ConsumerSpec, NodeSpec
 from cluster.trace_digest import TraceDigest
 from cluster.virtual.runtime import NodeBuilder, VirtualRuntime
 from protocol.ids import broker_name

@@ -7,9 +7,9 @@ import random
 from collections.abc import Callable
 
 from cluster.host import Disconnected, Host, IncomingRequest, RequestTimedOut
-from cluster.nodes import Node, NodeSpec
+from cluster.nodes import Node
 from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus
-from cluster.spec import BrokerSpec, ClusterSpec, ConsumerSpec, ControllerSpec
+from cluster.spec import BrokerSpec, ClusterSpec, ConsumerSpec, ControllerSpec, NodeSpec
 from protocol.group_messages import HeartbeatRequest, HeartbeatResponse
 from protocol.ids import BrokerId, NodeName, offsets_partition
 from protocol.record_batch import RecordBatch

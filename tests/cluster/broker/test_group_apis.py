@@ -178,3 +178,16 @@ def test_broker_that_loses_the_controller_goes_on_serving() -> None:
         assert lab.events(TraceKind.BROKER_FENCED) == []
 
     BrokerLab(broker_cluster()).run(story)
+
+
+def test_commit_record_carries_the_wall_clock() -> None:
+    """5.1: timestamps are CreateTime = now; retention counts from them after a failover."""
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.client.commit(COORDINATOR, GROUP, 7)
+        data = await lab.client.fetch(COORDINATOR, partition=COORDINATOR, topic=CONSUMER_OFFSETS)
+        (batch,) = data.records
+        now_ms = lab.client.host.wall_us() // 1_000
+        assert now_ms - 1_000 < batch.max_timestamp_ms <= now_ms
+
+    BrokerLab(broker_cluster()).run(story)

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.host import Host
 from cluster.machine_files import start_ticks
-from cluster.nodes import Node, NodeSpec
+from cluster.nodes import Node
 from cluster.ray_runtime import NodeBuilder, RayRuntime
 from cluster.runtime import (
     ClusterStartError,
@@ -19,7 +19,7 @@ from cluster.runtime import (
     NodeTaskFailed,
     UnknownNode,
 )
-from cluster.spec import BrokerSpec, ClusterSpec
+from cluster.spec import BrokerSpec, ClusterSpec, NodeSpec
 from protocol.ids import BrokerId, NodeName, broker_name
 from protocol.trace import TraceKind, TraceRow
 from tests.support.fake_cluster import FakeBroker, fake_builder, fake_spec
