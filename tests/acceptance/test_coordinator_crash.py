@@ -44,7 +44,8 @@ def failover(run: VirtualRun) -> CoordinatorFailover:
 
 def test_run_passes_and_every_check_judged_something(run: VirtualRun) -> None:
     """A check that saw nothing to judge would pass as well."""
-    assert (run.results.verdict, run.results.reasons) == (Verdict.PASS, ())
+    assert run.results.reasons == ()
+    assert run.results.verdict is Verdict.PASS
     assert {report.check: report.outcome for report in run.results.checks} == {
         "fencing": CheckOutcome.PASS,
         "durable_commits": CheckOutcome.PASS,

@@ -99,7 +99,8 @@ def check_story(past: PastRun, experiment: Experiment, rows: list[TraceRow]) -> 
     """One whole run against the issue's bounds, with its own shorter session."""
     results = past.results()
     assert results is not None
-    assert (results.verdict, results.reasons) == (Verdict.PASS, ())
+    assert results.reasons == ()
+    assert results.verdict is Verdict.PASS
     assert {report.outcome for report in results.checks} == {"pass"}
     assert past.manifest.status is RunStatus.COMPLETED
     assert {row.run for row in rows} == {past.manifest.run}
