@@ -4,6 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+MAX_LISTED = 12
+NEAREST_LISTED = 5
+"""How many known words are listed, and how many where there are more than that."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
@@ -58,7 +62,14 @@ def _plain(word: str) -> str:
     return "".join(character for character in word.lower() if character.isalnum())
 
 
-def one_of(known: Iterable[str]) -> str:
-    """Return "one of `a`, `b`", for the expected part of a problem."""
-    names = [f"`{name}`" for name in known]
-    return names[0] if len(names) == 1 else "one of " + ", ".join(names)
+def one_of(known: Iterable[str], word: str | None = None) -> str:
+    """Return "one of `a`, `b`", for the expected part of a problem.
+
+    Of a long list, such as a broker's settings, only those nearest to `word` are named.
+    """
+    names = list(known)
+    if word is None or len(names) <= MAX_LISTED:
+        shown = [f"`{name}`" for name in names]
+        return shown[0] if len(shown) == 1 else "one of " + ", ".join(shown)
+    nearest = get_close_matches(word, names, n=NEAREST_LISTED, cutoff=0.0)
+    return f"one of {len(names)} keys, nearest " + ", ".join(f"`{name}`" for name in nearest)

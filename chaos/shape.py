@@ -60,8 +60,7 @@ def _check_struct(
             line=item.line_of(key),
             path=here,
             message="unknown key",
-            # A config of twenty settings is not listed where one of them was clearly meant.
-            expected=None if close is not None and len(known) > 10 else one_of(known),
+            expected=one_of(known, key),
             near_miss=close,
         )
     for name, info in known.items():
@@ -237,7 +236,7 @@ def _lost(walked: str, rest: str, known: Iterable[str]) -> Problem:
         line=None,
         path=f"{walked}.{rest}" if walked else rest,
         message=f"unknown key `{word}`" if names else f"nothing can stand under `{walked}`",
-        expected=one_of(names) if names and (close is None or len(names) <= 10) else None,
+        expected=one_of(names, word) if names else None,
         near_miss=close,
     )
 

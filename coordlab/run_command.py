@@ -5,7 +5,7 @@ Wiring only: the experiment is chaos's, the cluster is the runtime's, the phases
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -105,7 +105,7 @@ def _execute(
     runtime = _runtime(options, experiment, directory, observers)
     view = LiveView(console, experiment, options.runtime)
     try:
-        with view:
+        with nullcontext() if options.json else view:
             results = ExperimentRun(
                 experiment,
                 plan_of(experiment),

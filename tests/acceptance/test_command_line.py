@@ -51,6 +51,9 @@ def edited(command_line: CommandLine, before: str, after: str) -> str:
             "    auto.leader.rebalance.enable: false",
             "    auto.leader.rebalance.enabled: false",
             "cluster.config.auto.leader.rebalance.enabled: unknown key; "
+            "expected one of 27 keys, nearest `auto.leader.rebalance.enable`, "
+            "`unclean.leader.election.enable`, `leader.imbalance.check.interval.seconds`, "
+            "`group.coordinator.new.enable`, `group.initial.rebalance.delay.ms`; "
             "did you mean `auto.leader.rebalance.enable`?",
         ),
         (

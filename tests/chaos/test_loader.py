@@ -83,6 +83,9 @@ def test_misspelt_key_names_line_path_and_near_miss(write: Write) -> None:
 
     assert str(problem) == (
         "small.yaml:20: groups.readers.config.session.timout.ms: unknown key; "
+        "expected one of 22 keys, nearest `session.timeout.ms`, `request.timeout.ms`, "
+        "`default.api.timeout.ms`, `socket.connection.setup.timeout.ms`, "
+        "`socket.connection.setup.timeout.max.ms`; "
         "did you mean `session.timeout.ms`?"
     )
 
