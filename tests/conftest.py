@@ -1,8 +1,14 @@
 """What every test may ask for: one local Ray a session, stopped at the end whatever happened."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    # A shell starts what it puts in the background with SIGINT ignored, and children inherit that:
+    # Ctrl-C would then reach none of the runs that the tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
