@@ -1,5 +1,6 @@
 """Nodes by role: how both runtimes build a node on its Host, and what every node offers them."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from cluster.broker.node import BrokerNode
@@ -23,6 +24,13 @@ class Node(Protocol):
 
     def start(self) -> None:
         """Begin to serve and to call others; returns at once."""
+
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Begin to stop as on SIGTERM; `on_done` is called once, when nothing is left to do.
+
+        A broker asks the controller to move its leaderships, then unloads its groups; a consumer
+        commits and leaves its group; a producer sends what it has.
+        """
 
     def report(self, status: ClusterStatus) -> None:
         """Write what this node knows of the cluster into `status`."""

@@ -16,6 +16,7 @@ from cluster import ray_nodes
 from cluster.client.admin import fetch_committed_offsets
 from cluster.clock import RunClock
 from cluster.host import Host
+from cluster.link_rules import LinkRule
 from cluster.nodes import Node, build_node
 from cluster.ray_fleet import (
     CALL_TIMEOUT_S,
@@ -28,7 +29,7 @@ from cluster.ray_layout import ProcessPlan, has_disk, plan_processes
 from cluster.runtime import (
     ClusterStartError,
     ClusterStatus,
-    KilledNode,
+    HitNode,
     NodeTaskFailed,
     RowObserver,
     Runtime,
@@ -234,7 +235,7 @@ class RayRuntime(Runtime):
             _merge(part, into=status)
         return status
 
-    async def crash(self, node: NodeName) -> KilledNode:
+    async def crash(self, node: NodeName) -> HitNode:
         """`kill -9` the node's process; a client that shares one is ended alone, without a pid.
 
         Raises: UnknownNode if there is no such node, or it is down already.
@@ -252,9 +253,9 @@ class RayRuntime(Runtime):
         else:
             await process.handle.crash_node(node, CALL_TIMEOUT_S)
         await self._push_directory()
-        return KilledNode(node=node, incarnation=life.incarnations - 1, pid=pid)
+        return HitNode(node=node, incarnation=life.incarnations - 1, pid=pid)
 
-    async def restart(self, node: NodeName) -> None:
+    async def restart(self, node: NodeName, *, empty_disk: bool = False) -> None:
         """Start a dead node again on the machine that holds its disk, as a new incarnation.
 
         Raises: UnknownNode if there is no such node, or it is running; ClusterStartError.
@@ -266,6 +267,47 @@ class RayRuntime(Runtime):
         life.process = shared or await self._fleet.start_process(life.plan)
         await self._push_directory()
         await self._start_node(life)
+
+    async def start_node(self, node: NodeName) -> None:
+        """Start a node whose spec says `starts_later`."""
+        raise NotImplementedError
+
+    async def power_loss(self, node: NodeName) -> HitNode:
+        """Kill the node's process and cut its logs back to what was flushed."""
+        raise NotImplementedError
+
+    async def shut_down(self, node: NodeName) -> HitNode:
+        """Ask the node to stop as SIGTERM does, and return at once."""
+        raise NotImplementedError
+
+    async def pause(self, node: NodeName) -> HitNode:
+        """Stop the node as SIGSTOP does."""
+        raise NotImplementedError
+
+    async def resume(self, node: NodeName) -> None:
+        """Let a paused node go on."""
+        raise NotImplementedError
+
+    async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
+        """Replace all link rules."""
+        raise NotImplementedError
+
+    async def reset_links(
+        self,
+        sources: Sequence[NodeName],
+        destinations: Sequence[NodeName],
+        purposes: Sequence[str] = (),
+    ) -> int:
+        """End all connections between the two sets of nodes."""
+        raise NotImplementedError
+
+    async def elect_preferred_leaders(self, partitions: Sequence[TopicPartition] | None) -> None:
+        """Ask the controller for ElectLeaders(PREFERRED)."""
+        raise NotImplementedError
+
+    async def move_leader(self, partition: TopicPartition, broker: BrokerId) -> None:
+        """Make `broker` the preferred leader of `partition`, and elect it."""
+        raise NotImplementedError
 
     async def committed_offsets(self, group_id: str) -> dict[TopicPartition, Offset]:
         """Ask the group's coordinator through the cluster's own network what is committed.

@@ -5,10 +5,12 @@ on Ray on a real one. Nothing here knows what a fault or a verdict is.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, TypeVar
 
+from cluster.link_rules import LinkRule
 from protocol.errors import SimulationError
 from protocol.ids import BrokerId, NodeName, Offset, TopicPartition
 from protocol.trace import TraceEvent, TraceRow
@@ -37,6 +39,8 @@ class GroupStatus:
     state: str
     generation: int
     members: tuple[str, ...]
+    leader: str | None = None
+    """Member id of the group's leader; None while it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +57,26 @@ class MemberStatus:
     commits_acknowledged: int
 
 
+class NodeState(StrEnum):
+    """What a runtime itself knows of a node, whatever the cluster believes."""
+
+    NOT_STARTED = "not started"  # it joins later
+    UP = "up"
+    STOPPING = "stopping"  # in a controlled shutdown
+    PAUSED = "paused"
+    DOWN = "down"
+
+
 @dataclass(slots=True, kw_only=True)
 class ClusterStatus:
-    """One look at the cluster; nodes that cannot answer are missing.
+    """One look at the cluster; nodes that cannot answer (dead, paused) are missing.
 
-    `groups` holds one entry per broker that has the group loaded: two in a split brain.
+    `nodes` has every node of the cluster, by the runtime's own knowledge. `groups` holds one entry
+    per broker that has the group loaded: two in a split brain. `controller` is the active one.
     """
+
+    nodes: dict[NodeName, NodeState] = field(default_factory=dict)
+    controller: NodeName | None = None
 
     brokers_alive: dict[BrokerId, bool] = field(default_factory=dict)
     brokers_fenced: dict[BrokerId, bool] = field(default_factory=dict)
@@ -69,8 +87,8 @@ class ClusterStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KilledNode:
-    """What a crash hit. `pid` is the process that is gone; None in virtual time."""
+class HitNode:
+    """What a fault hit. `pid` is the process that was meant; None where it has none of its own."""
 
     node: NodeName
     incarnation: int
@@ -110,13 +128,77 @@ class Runtime(ABC):
     async def status(self) -> ClusterStatus:
         """Look at the cluster. Touched by no fault."""
 
+    # -- lives: each raises UnknownNode if there is no such node, or not in the state it needs --
+
     @abstractmethod
-    async def crash(self, node: NodeName) -> KilledNode:
+    async def start_node(self, node: NodeName) -> None:
+        """Start a node whose spec says `starts_later`."""
+
+    @abstractmethod
+    async def crash(self, node: NodeName) -> HitNode:
         """Kill the node's process as `kill -9` does; its disk keeps what was appended."""
 
     @abstractmethod
-    async def restart(self, node: NodeName) -> None:
-        """Start a dead node again on its disk, as a new incarnation."""
+    async def power_loss(self, node: NodeName) -> HitNode:
+        """Kill the node's process and cut its logs back to what was flushed."""
+
+    @abstractmethod
+    async def shut_down(self, node: NodeName) -> HitNode:
+        """Ask the node to stop as SIGTERM does, and return at once; it is DOWN when it is done.
+
+        A broker moves its leaderships first (controlled shutdown), a consumer leaves its group.
+        """
+
+    @abstractmethod
+    async def restart(self, node: NodeName, *, empty_disk: bool = False) -> None:
+        """Start a dead node again, on its disk or on an empty one, as a new incarnation."""
+
+    @abstractmethod
+    async def pause(self, node: NodeName) -> HitNode:
+        """Stop the node as SIGSTOP does: its connections stay open and silent."""
+
+    @abstractmethod
+    async def resume(self, node: NodeName) -> None:
+        """Let a paused node go on: first its due timers fire, then what waited is delivered."""
+
+    # -- links --
+
+    @abstractmethod
+    async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
+        """Replace all link rules; returns when both ends of each rule have them in force.
+
+        A node that is started later gets them before it runs. A paused one has them when it goes
+        on.
+        """
+
+    @abstractmethod
+    async def reset_links(
+        self,
+        sources: Sequence[NodeName],
+        destinations: Sequence[NodeName],
+        purposes: Sequence[str] = (),
+    ) -> int:
+        """End all connections, of `purposes` if any are named, between the two sets of nodes.
+
+        What is in flight on them is lost, both ends see Disconnected. Returns how many there were.
+        """
+
+    # -- the administrator's acts, through the cluster's own network (node "admin-0") --
+
+    @abstractmethod
+    async def elect_preferred_leaders(self, partitions: Sequence[TopicPartition] | None) -> None:
+        """Ask the controller for ElectLeaders(PREFERRED); None means every partition.
+
+        Raises: TimeoutError without an answer; ElectionFailed naming Kafka's error.
+        """
+
+    @abstractmethod
+    async def move_leader(self, partition: TopicPartition, broker: BrokerId) -> None:
+        """Make `broker`, one of the replicas, the preferred leader of `partition`, and elect it.
+
+        As an administrator does: AlterPartitionReassignments with the replicas in another order,
+        then ElectLeaders(PREFERRED). Raises: as elect_preferred_leaders.
+        """
 
     @abstractmethod
     async def committed_offsets(self, group_id: str) -> dict[TopicPartition, Offset]:
@@ -152,6 +234,10 @@ class Runtime(ABC):
 
 class ClusterStartError(Exception):
     """A node could not be started; names the node and why."""
+
+
+class ElectionFailed(Exception):
+    """The controller refused to elect a leader; names the partition and Kafka's error."""
 
 
 class UnknownNode(SimulationError):

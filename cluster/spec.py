@@ -61,7 +61,8 @@ class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     Units: the application polls with `poll_timeout_ms`; each record costs `process_us`; offsets
     are committed asynchronously every `commit_interval_ms` (None: never; one commit in flight).
-    `isolate` gives it a process of its own on Ray.
+    `isolate` gives it a process of its own on Ray. One that `starts_later` is started by the run
+    (Runtime.start_node), not with the cluster.
     """
 
     name: NodeName
@@ -74,6 +75,7 @@ class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     commit_interval_ms: int | None = 200
     start_after_ms: int = 0
     isolate: bool = False
+    starts_later: bool = False
 
 
 class ProducerSpec(msgspec.Struct, frozen=True, kw_only=True):

@@ -76,6 +76,7 @@ class GroupSummary:
     state: GroupState
     generation: int
     members: tuple[str, ...]
+    leader: str | None
 
 
 class GroupCoordinator:
@@ -242,6 +243,7 @@ class GroupCoordinator:
                 state=group.state,
                 generation=group.generation_id,
                 members=tuple(group.members),
+                leader=group.leader_id,
             )
             for group in self._shards.groups()
         )

@@ -18,11 +18,20 @@ class TraceKind(StrEnum):
     FAULT_INJECTED = "fault_injected"  # peer: node hit; cause: fault id; written just before
     #   the act; detail: fault, target, groups: [...], partitions: [...] (blast radius),
     #   members_survive (no member is hit or out of reach)
-    FAULT_HEALED = "fault_healed"  # peer, cause, detail: fault
+    FAULT_IN_FORCE = "fault_in_force"  # peer, cause, detail: fault; from here every node that is
+    #   concerned has it: later than FAULT_INJECTED where it had to be told to several
+    FAULT_HEALED = "fault_healed"  # peer, cause; written when it was undone; detail: fault,
+    #   in_force_until_us (before the undoing began)
     # -- a node's life --
     NODE_STARTED = "node_started"  # detail: pid (Ray), role
     NODE_STOPPED = "node_stopped"  # an orderly stop by the run
-    NODE_KILLED = "node_killed"  # by the runtime, with the fault; node: "driver", peer: the victim
+    NODE_KILLED = "node_killed"  # by the runtime, with the fault; node: "driver", peer: the victim;
+    #   cause: power loss, where it was one
+    NODE_STOPPING = "node_stopping"  # asked for a controlled shutdown; node: "driver", peer
+    NODE_PAUSED = "node_paused"  # node: "driver", peer: who was stopped (SIGSTOP)
+    NODE_RESUMED = "node_resumed"  # node: "driver", peer
+    LOG_RECOVERED = "log_recovered"  # a broker that started found less than was written:
+    #   partition, offset: log end; cause: torn tail|power loss; detail: cut_bytes, cut_batches
     # -- messages on connections --
     REQUEST_SENT = "request_sent"  # peer, api, correlation_id, group, member, generation;
     #   cause: purpose of the connection

@@ -1,6 +1,7 @@
 """The broker's node: builds the parts of a broker on a Host and starts them."""
 
 import uuid
+from collections.abc import Callable
 
 from cluster.broker.api import BrokerApi
 from cluster.broker.controller_channel import ControllerChannel
@@ -76,6 +77,10 @@ class BrokerNode:
         host.spawn(self._metadata.run(), name="metadata-fetcher")
         host.spawn(self._heartbeats.run(), name="heartbeats")
 
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Begin a controlled shutdown."""
+        raise NotImplementedError
+
     def report(self, status: ClusterStatus) -> None:
         """Write that this broker lives, and the groups that it coordinates, into `status`."""
         broker_id = self._identity.broker_id
@@ -88,6 +93,7 @@ class BrokerNode:
                     state=group.state.value,
                     generation=group.generation,
                     members=group.members,
+                    leader=group.leader,
                 )
             )
 

@@ -7,6 +7,8 @@ as an ordinary rebalance listener does; when they are lost it cannot. Records ar
 are processed, so a consumer that dies between processing and commit leaves duplicates behind.
 """
 
+from collections.abc import Callable
+
 from cluster.client.errors import ClientError
 from cluster.client.fetcher import ConsumedRange
 from cluster.client.futures import RequestFuture
@@ -34,6 +36,7 @@ class ConsumerNode:
         self._commit_due_us = 0
         self._is_committing = False
         self._is_closing = False
+        self._on_closed: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Begin to consume, after `start_after_ms`."""
@@ -43,6 +46,11 @@ class ConsumerNode:
         """Ask the application to close its consumer: it commits and leaves the group."""
         self._is_closing = True
         self._consumer.wakeup.set()
+
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Close the consumer: it commits and leaves the group; then `on_done`."""
+        self._on_closed = on_done
+        self.close()
 
     def report(self, status: ClusterStatus) -> None:
         """Write this member, as it sees itself, into `status`."""
@@ -82,6 +90,7 @@ class ConsumerNode:
             self._host.log(f"the application stops: {error.name}")
             reason = f"the application stops: {error.name}"
         await self._consumer.close(reason)
+        self._on_closed()
 
     async def _turn(self) -> None:
         """Poll once, process what came, and commit if it is time."""

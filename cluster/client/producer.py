@@ -7,6 +7,7 @@ twice. With acks=0 a broker's answer is awaited but not believed; Kafka's sends 
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cluster.client.errors import TIMED_OUT, ClientError, error_from_code
@@ -83,6 +84,10 @@ class ProducerNode:
         self._metadata.start(self._network)
         if self._spec.records_per_second > 0:
             self._host.spawn(self._run(), name="application")
+
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Stop producing."""
+        on_done()
 
     def report(self, status: ClusterStatus) -> None:
         """Add the records that were acknowledged."""

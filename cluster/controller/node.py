@@ -1,5 +1,7 @@
 """The controller's node: puts a ControllerCore on a Host and carries out what it asks for."""
 
+from collections.abc import Callable
+
 from cluster.controller.core import ControllerCore
 from cluster.host import Host, IncomingRequest
 from cluster.keyed_timers import KeyedTimers
@@ -28,8 +30,13 @@ class ControllerNode:
         self._carry_out(self._core.start(self._host.now_us()))
         self._host.serve(self._handle)
 
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Stop: a controller has nobody to hand its partitions to."""
+        on_done()
+
     def report(self, status: ClusterStatus) -> None:
         """Write which brokers are fenced, and every partition, into `status`."""
+        status.controller = self._host.name
         image = self._core.image
         for broker in image.brokers.values():
             status.brokers_fenced[broker.broker_id] = broker.fenced

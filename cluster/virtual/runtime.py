@@ -14,13 +14,14 @@ from typing import Any, TypeVar
 
 from cluster.client.admin import fetch_committed_offsets
 from cluster.host import Host
+from cluster.link_rules import LinkRule
 from cluster.loop import Deadlock, VirtualLoop
 from cluster.nodes import Node, build_node, node_specs
 from cluster.randomness import stream
 from cluster.runtime import (
     ClusterStartError,
     ClusterStatus,
-    KilledNode,
+    HitNode,
     NodeTaskFailed,
     RowObserver,
     Runtime,
@@ -142,14 +143,14 @@ class VirtualRuntime(Runtime):
                 machine.node.report(status)
         return status
 
-    async def crash(self, node: NodeName) -> KilledNode:
+    async def crash(self, node: NodeName) -> HitNode:
         """Kill the node's process as `kill -9` does; its disk keeps what was appended.
 
         Raises: UnknownNode if there is no such node, or it is down already.
         """
         return self.crash_now(node)
 
-    def crash_now(self, node: NodeName) -> KilledNode:
+    def crash_now(self, node: NodeName) -> HitNode:
         """Kill a node, also from inside a callback: an observer, or the node itself."""
         machine = self._machine(node)
         host = machine.host
@@ -161,9 +162,9 @@ class VirtualRuntime(Runtime):
         # What is left of a callback that died half way must not reach the disk: it keeps the old
         # object, the next incarnation finds a copy.
         machine.storage = machine.storage.copy()
-        return KilledNode(node=node, incarnation=host.incarnation, pid=None)
+        return HitNode(node=node, incarnation=host.incarnation, pid=None)
 
-    async def restart(self, node: NodeName) -> None:
+    async def restart(self, node: NodeName, *, empty_disk: bool = False) -> None:
         """Start a dead node again on its disk, as a new incarnation.
 
         Raises: UnknownNode if there is no such node, or it is running.
@@ -172,6 +173,47 @@ class VirtualRuntime(Runtime):
         if machine.host is not None:
             raise UnknownNode(f"{node} is running and cannot be restarted")
         self._boot(node, machine)
+
+    async def start_node(self, node: NodeName) -> None:
+        """Start a node whose spec says `starts_later`."""
+        raise NotImplementedError
+
+    async def power_loss(self, node: NodeName) -> HitNode:
+        """Kill the node's process and cut its logs back to what was flushed."""
+        raise NotImplementedError
+
+    async def shut_down(self, node: NodeName) -> HitNode:
+        """Ask the node to stop as SIGTERM does, and return at once."""
+        raise NotImplementedError
+
+    async def pause(self, node: NodeName) -> HitNode:
+        """Stop the node as SIGSTOP does."""
+        raise NotImplementedError
+
+    async def resume(self, node: NodeName) -> None:
+        """Let a paused node go on."""
+        raise NotImplementedError
+
+    async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
+        """Replace all link rules."""
+        raise NotImplementedError
+
+    async def reset_links(
+        self,
+        sources: Sequence[NodeName],
+        destinations: Sequence[NodeName],
+        purposes: Sequence[str] = (),
+    ) -> int:
+        """End all connections between the two sets of nodes."""
+        raise NotImplementedError
+
+    async def elect_preferred_leaders(self, partitions: Sequence[TopicPartition] | None) -> None:
+        """Ask the controller for ElectLeaders(PREFERRED)."""
+        raise NotImplementedError
+
+    async def move_leader(self, partition: TopicPartition, broker: BrokerId) -> None:
+        """Make `broker` the preferred leader of `partition`, and elect it."""
+        raise NotImplementedError
 
     async def committed_offsets(self, group_id: str) -> dict[TopicPartition, Offset]:
         """Ask the group's coordinator, through the cluster's own network, what is committed.

@@ -14,7 +14,7 @@ from chaos.plan import plan_of
 from chaos.run_directory import RunDirectory, create_run_directory, open_run
 from chaos.runner import ExperimentRun, Progress
 from chaos.verdict import Results, RunOutcome, Verdict
-from cluster.runtime import KilledNode
+from cluster.runtime import HitNode
 from protocol.ids import BrokerId, NodeName, Offset, TopicPartition
 from protocol.trace import TraceEvent, TraceKind, TraceRow
 from tests.support.experiments import experiment
@@ -238,7 +238,7 @@ def test_interrupted_run_is_healed_stopped_and_marked(tmp_path: Path) -> None:
 class InterruptedInjection(FakeRuntime):
     """Ctrl-C comes after the kill and before its answer."""
 
-    async def crash(self, node: NodeName) -> KilledNode:
+    async def crash(self, node: NodeName) -> HitNode:
         await super().crash(node)
         raise KeyboardInterrupt
 
@@ -257,7 +257,7 @@ def test_fault_half_injected_when_interrupted_is_undone() -> None:
 class StubbornBroker(FakeRuntime):
     """Broker 2 never starts again."""
 
-    async def restart(self, node: NodeName) -> None:
+    async def restart(self, node: NodeName, *, empty_disk: bool = False) -> None:
         if node == "broker-2":
             raise OSError("address in use")
         await super().restart(node)

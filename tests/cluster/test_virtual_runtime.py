@@ -289,6 +289,10 @@ class WritesAfterDeath(FakeConsumer):
         finally:
             self.log.append(BATCH)
 
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Stop at once."""
+        on_done()
+
     def report(self, status: ClusterStatus) -> None:
         """Say how much is on the disk, as produced records."""
         status.records_produced += len(self.log)

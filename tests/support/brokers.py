@@ -91,6 +91,10 @@ class TestClient:
     def start(self) -> None:
         """Wait to be told."""
 
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Stop at once."""
+        on_done()
+
     def report(self, status: ClusterStatus) -> None:
         """Know nothing."""
 

@@ -44,6 +44,10 @@ class PlantedNode:
         self._node.start()
         self._host.spawn(self._run(), name="planted")
 
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Stop at once."""
+        on_done()
+
     def report(self, status: ClusterStatus) -> None:
         """Report the node."""
         self._node.report(status)

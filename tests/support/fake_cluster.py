@@ -40,6 +40,10 @@ class FakeController:
     def start(self) -> None:
         """Begin to do nothing."""
 
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Stop at once."""
+        on_done()
+
     def report(self, status: ClusterStatus) -> None:
         """Know nothing."""
 
@@ -71,6 +75,10 @@ class FakeBroker:
         self.host.trace(TraceEvent(kind=TraceKind.APPEND_STARTED, offset=offset))
         delay_us = self.host.rng.randrange(2 * MS)
         self.host.after(delay_us, self.host.reply, request.request_id, HeartbeatResponse())
+
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Stop at once."""
+        on_done()
 
     def report(self, status: ClusterStatus) -> None:
         """Say how much is on the disk, as a generation."""
@@ -118,6 +126,10 @@ class FakeConsumer:
             except (Disconnected, RequestTimedOut):
                 await self.host.sleep(20 * MS)
             connection.close()
+
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Stop at once."""
+        on_done()
 
     def report(self, status: ClusterStatus) -> None:
         """Say how many answers came."""

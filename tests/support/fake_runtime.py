@@ -3,14 +3,15 @@
 For tests of whoever drives a Runtime. Everything asked of it is kept in `acts`.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from chaos.experiment import Experiment, consumer_name, group_partition
+from cluster.link_rules import LinkRule
 from cluster.runtime import (
     ClusterStatus,
     GroupStatus,
-    KilledNode,
+    HitNode,
     MemberStatus,
     PartitionStatus,
     RowObserver,
@@ -131,20 +132,61 @@ class FakeRuntime(Runtime):
                 + (0 if self.commits_stand_still else self.time_us // 200_000),
             )
 
-    async def crash(self, node: NodeName) -> KilledNode:
+    async def crash(self, node: NodeName) -> HitNode:
         """Kill a broker."""
         if self.crash_fails_with is not None:
             raise self.crash_fails_with
         self.acts.append(f"crash {node}")
         self.alive[_broker_id(node)] = False
         incarnation = self._incarnations.get(node, 0)
-        return KilledNode(node=node, incarnation=incarnation, pid=4711)
+        return HitNode(node=node, incarnation=incarnation, pid=4711)
 
-    async def restart(self, node: NodeName) -> None:
+    async def restart(self, node: NodeName, *, empty_disk: bool = False) -> None:
         """Start a broker again."""
         self.acts.append(f"restart {node}")
         self.alive[_broker_id(node)] = True
         self._incarnations[node] = self._incarnations.get(node, 0) + 1
+
+    async def start_node(self, node: NodeName) -> None:
+        """Start a node whose spec says `starts_later`."""
+        raise NotImplementedError
+
+    async def power_loss(self, node: NodeName) -> HitNode:
+        """Kill the node's process and cut its logs back to what was flushed."""
+        raise NotImplementedError
+
+    async def shut_down(self, node: NodeName) -> HitNode:
+        """Ask the node to stop as SIGTERM does, and return at once."""
+        raise NotImplementedError
+
+    async def pause(self, node: NodeName) -> HitNode:
+        """Stop the node as SIGSTOP does."""
+        raise NotImplementedError
+
+    async def resume(self, node: NodeName) -> None:
+        """Let a paused node go on."""
+        raise NotImplementedError
+
+    async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
+        """Replace all link rules."""
+        raise NotImplementedError
+
+    async def reset_links(
+        self,
+        sources: Sequence[NodeName],
+        destinations: Sequence[NodeName],
+        purposes: Sequence[str] = (),
+    ) -> int:
+        """End all connections between the two sets of nodes."""
+        raise NotImplementedError
+
+    async def elect_preferred_leaders(self, partitions: Sequence[TopicPartition] | None) -> None:
+        """Ask the controller for ElectLeaders(PREFERRED)."""
+        raise NotImplementedError
+
+    async def move_leader(self, partition: TopicPartition, broker: BrokerId) -> None:
+        """Make `broker` the preferred leader of `partition`, and elect it."""
+        raise NotImplementedError
 
     async def committed_offsets(self, group_id: str) -> dict[TopicPartition, Offset]:
         """Return what the script says is committed."""

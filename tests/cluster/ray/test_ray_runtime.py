@@ -15,7 +15,7 @@ from cluster.ray_runtime import NodeBuilder, RayRuntime
 from cluster.runtime import (
     ClusterStartError,
     ClusterStatus,
-    KilledNode,
+    HitNode,
     NodeTaskFailed,
     UnknownNode,
 )
@@ -87,10 +87,10 @@ class Story:
     rows: list[TraceRow]
     appended_before: int
     appended_after: int
-    killed: KilledNode
+    killed: HitNode
     pid_was_gone: bool
     status_after_kill: ClusterStatus
-    client_killed: KilledNode
+    client_killed: HitNode
     pids: tuple[int, ...]
 
 
@@ -180,7 +180,7 @@ def test_peers_of_a_killed_process_are_disconnected_at_once(story: Story) -> Non
 
 def test_client_in_a_shared_process_is_crashed_and_restarted_alone(story: Story) -> None:
     """Its neighbour must live on in the same incarnation."""
-    assert story.client_killed == KilledNode(node=CONSUMER, incarnation=0, pid=None)
+    assert story.client_killed == HitNode(node=CONSUMER, incarnation=0, pid=None)
     started = [(r.node, r.incarnation) for r in story.rows if r.kind == TraceKind.NODE_STARTED]
     assert [s for s in started if s[0].startswith("consumer")] == [
         ("consumer-0", 0),
