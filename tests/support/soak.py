@@ -1,8 +1,36 @@
-"""What the soak says of itself: lines that benchmarks/soak.py collects into docs/SOAK.md."""
+"""What the soak keeps and says: runs that are done are remembered, lines go into docs/SOAK.md.
 
-from collections.abc import Sequence
+A part of the soak takes up to an hour. What it has computed stands in `.soak/`, below an id of the
+code that computed it: started again after an interruption, it goes on where it was; with other code
+it begins anew.
+"""
 
-from tests.support.acceptance import CoordinatorFailover, percentile
+import hashlib
+import subprocess
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from tests.support.acceptance import percentile
+from tests.support.failover import Failover
+
+T = TypeVar("T")
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = ROOT / ".soak"
+CODE = (
+    "protocol",
+    "partition_log",
+    "coordinator",
+    "cluster",
+    "chaos",
+    "experiments",
+    "constraints.txt",
+)
+"""What decides how a run goes. The pages about it, and who reads its tables, do not."""
 
 
 def say(line: str) -> None:
@@ -10,36 +38,71 @@ def say(line: str) -> None:
     print(f"\nsoak: {line}", flush=True)  # pytest may have left its own line open
 
 
-def say_failovers(failovers: Sequence[CoordinatorFailover]) -> None:
-    """Print the figures of MEASURED_FAILOVER.md, section "kill", over all members of all runs."""
-    say(f"controller decides, ms: {_runs([f.detect_us for f in failovers])}")
-    say(
-        f"decided -> applied by the new coordinator, ms: {_runs([f.publish_us for f in failovers])}"
+def remembered(part: str, key: str, kind: type[T], compute: Callable[[], T]) -> T:
+    """Return what this code computed for `key` before, or compute it now and keep it.
+
+    Shape: `kind` is what msgspec can write as JSON and read again.
+    """
+    path = KEPT / part / code_id() / f"{key}.json"
+    if path.exists():
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    value = compute()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.write_bytes(msgspec.json.encode(value))
+    unfinished.replace(path)
+    return value
+
+
+@cache
+def code_id() -> str:
+    """Return an id of the code that runs experiments: committed files and what was changed."""
+    digest = hashlib.sha256()
+    for command in (["ls-files", "-s", "--"], ["diff", "HEAD", "--"]):
+        done = subprocess.run(["git", *command, *CODE], cwd=ROOT, capture_output=True, check=True)
+        digest.update(done.stdout)
+    return digest.hexdigest()[:12]
+
+
+def say_failovers(failovers: Sequence[Failover]) -> None:
+    """Print the figures of MEASURED_FAILOVER.md's table, in its order, over all members and runs.
+
+    Rows about what did not happen in any run (a fault may move no leadership) are left out.
+    """
+    _say_runs("controller decides, ms", [f.decided_us for f in failovers])
+    _say_runs("decided -> applied by the new coordinator, ms", [f.publish_us for f in failovers])
+    _say_runs("load, ms", [f.load_us for f in failovers])
+    _say_runs(
+        "old coordinator unloaded, relative to the new one's activity, ms",
+        [f.unloaded_after_active_us for f in failovers],
     )
-    say(f"load, ms: {_runs([f.load_us for f in failovers])}")
-    notices = [value for f in failovers for value in f.notices_us()]
-    say(f"member first marks coordinator unknown, ms: {_members(notices)}")
-    firsts = [f.loaded_us - f.killed_us + f.resumes_us()[0] for f in failovers]
-    say(f"first acknowledged commit of any member, ms: {_runs(firsts)}")
-    lasts = [f.loaded_us - f.killed_us + f.resumes_us()[-1] for f in failovers]
-    say(f"every member commits again, ms: {_runs(lasts)}")
-    gaps = [value for f in failovers for value in f.commit_gaps_us()]
-    say(f"commit gap per member, ms: {_members(gaps)}")
-    resumes = [value for f in failovers for value in f.resumes_us()]
-    say(f"loaded -> member's first commit, ms: {_members(resumes)}")
+    _say_members("member first marks coordinator unknown, ms", [f.notices_us for f in failovers])
+    _say_runs("first acknowledged commit of any member, ms", [f.first_commit_us for f in failovers])
+    _say_runs("every member commits again, ms", [f.last_commit_us for f in failovers])
+    _say_members("commit gap per member, ms", [f.commit_gaps_us for f in failovers])
+    _say_members("loaded -> member's first commit, ms", [f.resumes_us for f in failovers])
     say(f"rebalances: {sum(f.rebalances for f in failovers)}")
+    errors: dict[str, int] = {}
+    for failover in failovers:
+        for name, count in failover.commit_errors.items():
+            errors[name] = errors.get(name, 0) + count
+    told = ", ".join(f"{name} {count}" for name, count in sorted(errors.items()))
+    say(f"errors that commits met: {told or 'none'}")
 
 
-def _runs(values_us: Sequence[int]) -> str:
-    ascending = sorted(values_us)
-    return f"{_ms(percentile(ascending, 50))} ({_ms(ascending[0])} - {_ms(ascending[-1])})"
+def _say_runs(what: str, values_us: Sequence[int | None]) -> None:
+    ascending = sorted(value for value in values_us if value is not None)
+    if ascending:
+        middle = _ms(percentile(ascending, 50))
+        say(f"{what}: {middle} ({_ms(ascending[0])} - {_ms(ascending[-1])})")
 
 
-def _members(values_us: Sequence[int]) -> str:
-    ascending = sorted(values_us)
-    p50, p90 = percentile(ascending, 50), percentile(ascending, 90)
-    return f"p50 {_ms(p50)} / p90 {_ms(p90)} / max {_ms(ascending[-1])}"
+def _say_members(what: str, values_us: Sequence[Sequence[int]]) -> None:
+    ascending = sorted(value for values in values_us for value in values)
+    if ascending:
+        p50, p90 = percentile(ascending, 50), percentile(ascending, 90)
+        say(f"{what}: p50 {_ms(p50)} / p90 {_ms(p90)} / max {_ms(ascending[-1])}")
 
 
 def _ms(value_us: int) -> str:
-    return f"{value_us / 1_000:.1f}" if value_us < 10_000 else f"{value_us / 1_000:.0f}"
+    return f"{value_us / 1_000:.1f}" if abs(value_us) < 10_000 else f"{value_us / 1_000:.0f}"

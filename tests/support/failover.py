@@ -1,0 +1,138 @@
+"""One failover in MEASURED_FAILOVER.md's figures, whatever the fault was, from the rows alone.
+
+Independent of the pipeline and of the checkers, as `acceptance` is; that module knows more of the
+one story of `coordinator_crash`.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chaos.experiment import Experiment, consumer_name, group_partition
+from protocol.ids import offsets_partition
+from protocol.trace import TraceKind, TraceRow
+
+COMMIT_PAUSE_US = 400_000
+"""Members commit every 200 ms: a longer time without one is a gap that the fault made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failover:
+    """The first failover of a group's coordinator after a fault.
+
+    Units: microseconds after the fault, but for the lengths `publish_us`, `load_us`,
+    `commit_gaps_us`, and `resumes_us` and `unloaded_after_active_us`, which count from the new
+    coordinator's activity. Lists are in ascending order. None and empty: it did not come to that.
+    """
+
+    decided_us: int | None
+    publish_us: int | None
+    load_us: int | None
+    active_us: int | None
+    unloaded_after_active_us: int | None
+    notices_us: tuple[int, ...]
+    first_commit_us: int | None
+    last_commit_us: int | None
+    commit_gaps_us: tuple[int, ...]
+    resumes_us: tuple[int, ...]
+    rebalances: int
+    commit_errors: dict[str, int]
+
+
+def failover_of(
+    rows: Sequence[TraceRow], experiment: Experiment, group: str, *, fault: int = 0
+) -> Failover:
+    """Return what fault number `fault` of the run meant for `group`, up to the next fault.
+
+    A member's gap is its longest time without an acknowledged commit after the fault.
+    """
+    injected = [row for row in rows if row.kind == TraceKind.FAULT_INJECTED]
+    since = injected[fault].time_us
+    until = injected[fault + 1].time_us if fault + 1 < len(injected) else rows[-1].time_us
+    partition = str(offsets_partition(group_partition(experiment, group)))
+    of_partition = [
+        row for row in rows if row.partition == partition and since <= row.time_us < until
+    ]
+    elected = _first(of_partition, TraceKind.LEADER_ELECTED)
+    epoch = None if elected is None else elected.leader_epoch
+    tenure = [row for row in of_partition if row.leader_epoch == epoch]
+    applied = _first(tenure, TraceKind.BECAME_LEADER)
+    started = _first(tenure, TraceKind.LOAD_STARTED)
+    active = _first(tenure, TraceKind.LOAD_COMPLETED)
+    old = [
+        (row.node, row.incarnation)
+        for row in rows
+        if row.partition == partition
+        and row.kind == TraceKind.LOAD_COMPLETED
+        and row.time_us < since
+    ]
+    unloaded = _first(
+        [row for row in tenure if (row.node, row.incarnation) in old[-1:]],
+        TraceKind.UNLOAD_COMPLETED,
+    )
+    members = range(experiment.groups[group].members)
+    gaps = _gaps(rows, [str(consumer_name(group, i)) for i in members], since, until)
+    resumed = sorted(end for _, end in gaps)
+    own = [row for row in rows if row.group == group and since <= row.time_us < until]
+    return Failover(
+        decided_us=_between(since, elected),
+        publish_us=None if elected is None else _between(elected.time_us, applied),
+        load_us=None if started is None else _between(started.time_us, active),
+        active_us=_between(since, active),
+        unloaded_after_active_us=None if active is None else _between(active.time_us, unloaded),
+        notices_us=_notices(own, since),
+        first_commit_us=resumed[0] - since if resumed else None,
+        last_commit_us=resumed[-1] - since if resumed else None,
+        commit_gaps_us=tuple(sorted(end - start for start, end in gaps)),
+        resumes_us=() if active is None else tuple(end - active.time_us for end in resumed),
+        rebalances=sum(row.kind == TraceKind.REBALANCE_STARTED for row in own),
+        commit_errors=_commit_errors(own),
+    )
+
+
+def _first(rows: Sequence[TraceRow], kind: TraceKind) -> TraceRow | None:
+    return next((row for row in rows if row.kind == kind), None)
+
+
+def _between(since_us: int, row: TraceRow | None) -> int | None:
+    return None if row is None else row.time_us - since_us
+
+
+def _notices(rows: Sequence[TraceRow], since_us: int) -> tuple[int, ...]:
+    first: dict[str, int] = {}
+    for row in rows:
+        if row.kind == TraceKind.COORDINATOR_UNKNOWN:
+            first.setdefault(row.node, row.time_us - since_us)
+    return tuple(sorted(first.values()))
+
+
+def _commit_errors(rows: Sequence[TraceRow]) -> dict[str, int]:
+    """Count failed commits, not their partitions: a commit writes a row for each."""
+    failed = {
+        (row.node, row.time_us, row.error or "")
+        for row in rows
+        if row.kind == TraceKind.COMMIT_FAILED
+    }
+    counts: dict[str, int] = {}
+    for _, _, error in sorted(failed):
+        counts[error] = counts.get(error, 0) + 1
+    return counts
+
+
+def _gaps(
+    rows: Sequence[TraceRow], nodes: Sequence[str], since_us: int, until_us: int
+) -> list[tuple[int, int]]:
+    commits: dict[str, list[int]] = {node: [] for node in nodes}
+    for row in rows:
+        if row.kind == TraceKind.OFFSETS_COMMITTED and row.node in commits:
+            commits[row.node].append(row.time_us)
+    gaps = []
+    for times in commits.values():
+        pairs = [
+            (start, end)
+            for start, end in itertools.pairwise(times)
+            if since_us < end and start < until_us and end - start > COMMIT_PAUSE_US
+        ]
+        if pairs:
+            gaps.append(max(pairs, key=lambda pair: pair[1] - pair[0]))
+    return gaps
