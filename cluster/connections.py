@@ -7,7 +7,8 @@ Source: Kafka `SocketServer.Processor` (muted channels).
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from cluster.client_connection import ClientConnection
 from cluster.frames import (
@@ -27,15 +28,24 @@ from protocol.ids import Incarnation, NodeName, RequestId
 from protocol.trace import TraceEvent, TraceKind
 
 
+class ConnectionEnd(NamedTuple):
+    """One end of a connection, as its own endpoint names it. `is_client`: this end opened it."""
+
+    peer: NodeName
+    connection_id: int
+    is_client: bool
+
+
 class _ServerConnection:
     """The server's end: at most one request is served, what came behind it waits."""
 
-    __slots__ = ("connection_id", "peer", "peer_incarnation", "serving", "waiting")
+    __slots__ = ("connection_id", "peer", "peer_incarnation", "purpose", "serving", "waiting")
 
-    def __init__(self, peer: NodeName, peer_incarnation: Incarnation, connection_id: int) -> None:
-        self.peer = peer
-        self.peer_incarnation = peer_incarnation
-        self.connection_id = connection_id
+    def __init__(self, opened_by: OpenFrame) -> None:
+        self.peer = opened_by.source
+        self.peer_incarnation = opened_by.source_incarnation
+        self.connection_id = opened_by.connection_id
+        self.purpose = opened_by.purpose
         self.serving: RequestId | None = None
         self.waiting: deque[RequestEnvelope] = deque()
 
@@ -162,12 +172,55 @@ class Endpoint:
         `incarnation` None also ends those that are still connecting (a broken TCP link); a number
         ends only what is known to belong to that incarnation or an earlier one.
         """
-        for key, server in list(self._servers.items()):
-            if server.peer == peer and _is_lost(server.peer_incarnation, incarnation):
-                self._server_ended(key)
-        for client in list(self._clients.values()):
-            if client.peer == peer and _is_lost(client.server_incarnation, incarnation):
-                client.ended("its process is gone")
+        for close in self.lost_with(peer, incarnation):
+            self.deliver(close)
+
+    def lost_with(
+        self, peer: NodeName, incarnation: Incarnation | None = None
+    ) -> tuple[CloseFrame, ...]:
+        """Return what `peer_lost` would deliver: the end of each connection, one by one.
+
+        For a link gate, which may have to hold some of them back.
+        """
+        servers = (
+            server
+            for server in self._servers.values()
+            if server.peer == peer and _is_lost(server.peer_incarnation, incarnation)
+        )
+        clients = (
+            client
+            for client in self._clients.values()
+            if client.peer == peer and _is_lost(client.server_incarnation, incarnation)
+        )
+        return self._ends((*servers, *clients), reason="its process is gone")
+
+    def resets(
+        self, peers: Sequence[NodeName], purposes: Sequence[str] = ()
+    ) -> tuple[CloseFrame, ...]:
+        """Return the end of each connection, of `purposes` if any are named, with one of `peers`.
+
+        Delivered to this endpoint they end the connections as a reset does. The same connection
+        has the same client's name and id at both ends: see `connection_named_by`.
+        """
+        servers = (
+            server
+            for server in self._servers.values()
+            if server.peer in peers and (not purposes or server.purpose in purposes)
+        )
+        clients = (
+            client
+            for client in self._clients.values()
+            if client.peer in peers and (not purposes or client.purpose in purposes)
+        )
+        return self._ends((*servers, *clients), reason="the connection was reset")
+
+    def purpose_of(self, end: ConnectionEnd) -> str | None:
+        """Return what a connection is for, None if there is no such connection."""
+        if end.is_client:
+            client = self._clients.get(end.connection_id)
+            return None if client is None else client.purpose
+        server = self._servers.get((end.peer, end.connection_id))
+        return None if server is None else server.purpose
 
     def peers(self) -> tuple[NodeName, ...]:
         """Return every node that has, or is being asked for, a connection with this one."""
@@ -182,6 +235,23 @@ class Endpoint:
             self._server_ended(key)
         for client in list(self._clients.values()):
             client.close()
+
+    def _ends(
+        self,
+        connections: Iterable[_ServerConnection | ClientConnection],
+        *,
+        reason: str,
+    ) -> tuple[CloseFrame, ...]:
+        return tuple(
+            CloseFrame(
+                source=connection.peer,
+                destination=self.host.name,
+                connection_id=connection.connection_id,
+                by_client=isinstance(connection, _ServerConnection),
+                reason=reason,
+            )
+            for connection in connections
+        )
 
     def _new_correlation_id(self) -> int:
         correlation_id = self._next_correlation_id
@@ -203,9 +273,7 @@ class Endpoint:
             )
             self._send_reset(frame.source, frame.connection_id, by_client=False)
             return
-        self._servers[frame.source, frame.connection_id] = _ServerConnection(
-            frame.source, frame.source_incarnation, frame.connection_id
-        )
+        self._servers[frame.source, frame.connection_id] = _ServerConnection(frame)
         self.send_frame(
             OpenedFrame(
                 source=host.name,
@@ -260,6 +328,11 @@ class Endpoint:
                 reason="no such connection" if by_client else "refused or reset",
             )
         )
+
+
+def connection_named_by(close: CloseFrame) -> tuple[NodeName, int]:
+    """Return client and id of the connection that a CloseFrame ends: its name in the whole run."""
+    return (close.source if close.by_client else close.destination, close.connection_id)
 
 
 def _is_lost(known: Incarnation | None, lost: Incarnation | None) -> bool:
