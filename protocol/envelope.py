@@ -8,6 +8,12 @@ from enum import IntEnum
 
 import msgspec
 
+from protocol.admin_messages import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
 from protocol.controller_messages import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -63,6 +69,8 @@ class ApiKey(IntEnum):
     HEARTBEAT = 12
     LEAVE_GROUP = 13
     SYNC_GROUP = 14
+    ELECT_LEADERS = 43
+    ALTER_PARTITION_REASSIGNMENTS = 45
     ALTER_PARTITION = 56
     BROKER_REGISTRATION = 62
     BROKER_HEARTBEAT = 63
@@ -92,7 +100,12 @@ GroupResponse = (
     | OffsetFetchResponse
 )
 
-ControllerRequest = BrokerRegistrationRequest | BrokerHeartbeatRequest | AlterPartitionRequest
+AdminRequest = ElectLeadersRequest | AlterPartitionReassignmentsRequest
+"""Requests of an administrator."""
+
+ControllerRequest = (
+    BrokerRegistrationRequest | BrokerHeartbeatRequest | AlterPartitionRequest | AdminRequest
+)
 """Requests that only the controller answers; it answers Fetch of `__cluster_metadata` too."""
 
 AnyRequest = (
@@ -115,6 +128,8 @@ AnyResponse = (
     | BrokerRegistrationResponse
     | BrokerHeartbeatResponse
     | AlterPartitionResponse
+    | ElectLeadersResponse
+    | AlterPartitionReassignmentsResponse
 )
 
 API_KEYS: dict[type, ApiKey] = {
@@ -129,6 +144,8 @@ API_KEYS: dict[type, ApiKey] = {
     HeartbeatRequest: ApiKey.HEARTBEAT,
     LeaveGroupRequest: ApiKey.LEAVE_GROUP,
     SyncGroupRequest: ApiKey.SYNC_GROUP,
+    ElectLeadersRequest: ApiKey.ELECT_LEADERS,
+    AlterPartitionReassignmentsRequest: ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     AlterPartitionRequest: ApiKey.ALTER_PARTITION,
     BrokerRegistrationRequest: ApiKey.BROKER_REGISTRATION,
     BrokerHeartbeatRequest: ApiKey.BROKER_HEARTBEAT,
@@ -146,6 +163,8 @@ LATEST_VERSIONS: dict[ApiKey, int] = {
     ApiKey.HEARTBEAT: 4,
     ApiKey.LEAVE_GROUP: 5,
     ApiKey.SYNC_GROUP: 5,
+    ApiKey.ELECT_LEADERS: 2,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
     ApiKey.ALTER_PARTITION: 3,
     ApiKey.BROKER_REGISTRATION: 4,
     ApiKey.BROKER_HEARTBEAT: 1,
@@ -211,4 +230,14 @@ def error_of(response: AnyResponse) -> str:
         case AlterPartitionResponse():
             codes = [response.error_code]
             codes += [p.error_code for t in response.topics for p in t.partitions]
+        case ElectLeadersResponse():
+            codes = [response.error_code]
+            codes += [
+                p.error_code
+                for result in response.replica_election_results
+                for p in result.partition_result
+            ]
+        case AlterPartitionReassignmentsResponse():
+            codes = [response.error_code]
+            codes += [p.error_code for t in response.responses for p in t.partitions]
     return next((code.name for code in codes if code is not _NONE), _NO_ERROR)

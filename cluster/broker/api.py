@@ -10,6 +10,12 @@ from cluster.broker.metadata_cache import MetadataCache
 from cluster.broker.produce import ProduceApi
 from cluster.broker.replica_manager import ReplicaManager
 from cluster.host import Host, IncomingRequest
+from protocol.admin_messages import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
 from protocol.controller_messages import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -93,6 +99,17 @@ class BrokerApi:
             case AlterPartitionRequest():
                 self._host.reply(
                     request_id, AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER)
+                )
+            # DEVIATION: Kafka's brokers forward these to the controller (Envelope); here an
+            # administrator asks the controllers themselves (KIP-919).
+            case ElectLeadersRequest():
+                self._host.reply(
+                    request_id, ElectLeadersResponse(error_code=ErrorCode.NOT_CONTROLLER)
+                )
+            case AlterPartitionReassignmentsRequest():
+                self._host.reply(
+                    request_id,
+                    AlterPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER),
                 )
 
     def _sync_group(

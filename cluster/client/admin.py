@@ -1,8 +1,12 @@
-"""An admin's question: what has a group committed?
+"""What an administrator asks and does: committed offsets, elections, moves of leaders.
 
-Asked as any client asks: through the network, of the coordinator that the brokers name.
+Through the cluster's own network, as any client: a group's offsets are asked of the coordinator
+that the brokers name, elections of the controllers themselves (KIP-919).
 """
 
+from collections.abc import Sequence
+
+from cluster.client.admin_calls import AdminCalls
 from cluster.client.coordinator_discovery import CoordinatorDiscovery
 from cluster.client.errors import ClientError, error_from_code
 from cluster.client.futures import Wakeup
@@ -11,10 +15,22 @@ from cluster.client.network_client import NetworkClient
 from cluster.client.offset_fetches import CommittedOffsets, OffsetFetches
 from cluster.client.retries import MS, retry_backoff, retrying
 from cluster.host import Host
+from cluster.runtime import ElectionFailed
 from cluster.spec import ClusterSpec
+from protocol.admin_messages import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ElectionType,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
 from protocol.config import ConsumerConfig
+from protocol.discovery_messages import MetadataRequest, MetadataResponse
 from protocol.errors import ErrorCode
-from protocol.ids import UNKNOWN_MEMBER, GroupId, Offset, TopicPartition
+from protocol.ids import UNKNOWN_MEMBER, BrokerId, GroupId, Offset, TopicPartition
 
 VERIFICATION = "verification"
 """The cause under which OFFSETS_FETCHED is traced here."""
@@ -83,3 +99,107 @@ async def fetch_committed_offsets(
         for partition, position in committed.items()
         if position is not None
     }
+
+
+async def elect_preferred_leaders(
+    host: Host, cluster: ClusterSpec, partitions: Sequence[TopicPartition] | None
+) -> None:
+    """Let the first replica of each partition's assignment lead it; None means every partition.
+
+    A partition that it leads already (ELECTION_NOT_NEEDED) is a success. Effects: asks the active
+    controller, with retries, for `default.api.timeout.ms` (60 s); connections are closed.
+    Raises: TimeoutError after 60 s without an answer; ElectionFailed, naming each partition and
+    Kafka's error, once every answer is in.
+    Source: Kafka KafkaAdminClient.electLeaders.
+    """
+    calls = AdminCalls(host, cluster)
+    try:
+        await _elect_preferred(calls, partitions)
+    finally:
+        calls.close()
+
+
+async def move_leader(
+    host: Host, cluster: ClusterSpec, partition: TopicPartition, broker: BrokerId
+) -> None:
+    """Make `broker`, one of the replicas, the preferred leader of `partition`, and elect it.
+
+    As kafka-reassign-partitions and kafka-leader-election do one after the other: a broker is asked
+    for the replicas, the controller to put `broker` first, then to elect. Effects: as
+    elect_preferred_leaders, 60 s for all together; an order that was changed stays, also if the
+    election then fails. Raises: as elect_preferred_leaders; ElectionFailed also for a `broker` that
+    has no replica.
+    """
+    calls = AdminCalls(host, cluster)
+    try:
+        replicas = await _replicas_of(calls, partition)
+        if broker not in replicas:
+            raise ElectionFailed(
+                f"{partition}: broker {broker} has no replica, {list(replicas)} have"
+            )
+        if replicas[0] != broker:
+            await _reorder(
+                calls, partition, (broker, *(other for other in replicas if other != broker))
+            )
+        await _elect_preferred(calls, (partition,))
+    finally:
+        calls.close()
+
+
+async def _elect_preferred(calls: AdminCalls, partitions: Sequence[TopicPartition] | None) -> None:
+    topic_partitions = None
+    if partitions is not None:
+        by_topic: dict[str, list[int]] = {}
+        for name in partitions:
+            by_topic.setdefault(name.topic, []).append(name.partition)
+        topic_partitions = tuple(
+            TopicPartitions(topic, tuple(indexes)) for topic, indexes in by_topic.items()
+        )
+    request = ElectLeadersRequest(
+        election_type=ElectionType.PREFERRED, topic_partitions=topic_partitions
+    )
+    try:
+        response = await calls.ask_controller(
+            request, ElectLeadersResponse, lambda answer: answer.error_code
+        )
+    except ClientError as error:
+        raise ElectionFailed(f"ElectLeaders: {error.name}") from error
+    failed = [
+        f"{TopicPartition(result.topic, partition.partition_id)}: {partition.error_code.name}"
+        for result in response.replica_election_results
+        for partition in result.partition_result
+        if partition.error_code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+    ]
+    if failed:
+        raise ElectionFailed(", ".join(failed))
+
+
+async def _replicas_of(calls: AdminCalls, partition: TopicPartition) -> tuple[BrokerId, ...]:
+    """Return the assignment, in its order, as a broker knows it."""
+    topic, index = partition
+    response = await calls.ask_broker(MetadataRequest(topics=(topic,)), MetadataResponse)
+    for found in response.topics:
+        for entry in found.partitions:
+            if entry.partition_index == index:
+                return tuple(map(BrokerId, entry.replica_nodes))
+    raise ElectionFailed(f"{partition}: {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name}")
+
+
+async def _reorder(
+    calls: AdminCalls, partition: TopicPartition, replicas: tuple[BrokerId, ...]
+) -> None:
+    wanted = ReassignablePartition(partition_index=partition.partition, replicas=replicas)
+    request = AlterPartitionReassignmentsRequest(
+        topics=(ReassignableTopic(name=partition.topic, partitions=(wanted,)),)
+    )
+    try:
+        response = await calls.ask_controller(
+            request, AlterPartitionReassignmentsResponse, lambda answer: answer.error_code
+        )
+    except ClientError as error:
+        raise ElectionFailed(f"AlterPartitionReassignments: {error.name}") from error
+    for topic in response.responses:
+        for answer in topic.partitions:
+            if answer.error_code is not ErrorCode.NONE:
+                why = f" ({answer.error_message})" if answer.error_message else ""
+                raise ElectionFailed(f"{partition}: {answer.error_code.name}{why}")
