@@ -1,24 +1,29 @@
 """FileStorage: a broker's disk as real files, for node processes that can really be killed.
 
-One append-only file per partition. Each batch is a frame of length, CRC-32C and MessagePack,
-written to the page cache before `append` returns: `kill -9` loses nothing but a torn last frame,
-which opening the file cuts off. Batches are kept in memory too, as the page cache would.
+One append-only file per partition (`log_file`), written to the page cache before `append` returns:
+`kill -9` loses nothing but a torn last frame, which opening the file cuts off. A power loss keeps
+what the log's flush mark (`flush_marks`) covers; `cut_to_flush_marks` makes one out of a kill.
+Batches are kept in memory too, as the page cache would.
 """
 
 import os
-import struct
 from pathlib import Path
 
-import google_crc32c
 import msgspec
 
-from partition_log.storage import LogStorage, Storage
+from cluster.checkpoint_files import read_checkpoint_file, write_checkpoint_file
+from cluster.files import Files, write_all
+from cluster.flush_marks import FlushMark, read_flush_mark
+from cluster.log_file import encode_frame, read_log
+from partition_log.storage import LogRecovery, LogStorage, RecoveryCause, Storage
 from protocol.errors import SimulationError
 from protocol.ids import TopicPartition
 from protocol.record_batch import RecordBatch
 
-_HEADER = struct.Struct(">II")
 _LOG_SUFFIX = ".log"
+_MARK_SUFFIX = ".flushed"
+_CUTS = "cut-by-power-loss"
+"""Name of the file in which `cut_to_flush_marks` tells the broker's next life what it cut."""
 
 
 class FileLogStorage(LogStorage):
@@ -28,13 +33,33 @@ class FileLogStorage(LogStorage):
     and the last position is the file's size.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        self._encoder = msgspec.msgpack.Encoder()
-        self._batches: list[RecordBatch] = []
-        self._positions: list[int] = [0]
-        self.torn_bytes = self._recover(path.read_bytes())
-        """Bytes behind the last whole frame that were cut off when the file was opened."""
+    def __init__(self, path: Path, files: Files) -> None:
+        self._path = path
+        self._files = files
+        self._file = files.open(path)
+        self._mark = FlushMark(_mark_path(path), files)
+        content = path.read_bytes()
+        log = read_log(content)
+        self._batches = log.batches
+        self._positions = log.positions
+        self._flushed_length = log.length_at(self._mark.position)
+        self._synced_length = 0
+        """Number of batches that this process knows to be on the disk."""
+        self._is_named_on_disk = False
+        """Whether the disk has the names of the two files, beside what is in them."""
+        self.recovery: LogRecovery | None = None
+        """What was cut off when the file was opened; None if it was whole."""
+        torn_bytes = len(content) - log.end
+        if torn_bytes or self._mark.position > log.end:
+            self._cut(log.end)
+        if torn_bytes:
+            self.recovery = LogRecovery(
+                partition=_partition_of(path),
+                log_end_offset=log.end_offset(len(self._batches)),
+                cut_bytes=torn_bytes,
+                cut_batches=None,
+                cause=RecoveryCause.TORN_TAIL,
+            )
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -52,71 +77,88 @@ class FileLogStorage(LogStorage):
 
         Raises: OSError; what was written of the frame is then cut off again.
         """
-        payload = self._encoder.encode(batch)
-        frame = _HEADER.pack(len(payload), google_crc32c.value(payload)) + payload
+        frame = encode_frame(batch)
+        end = self._positions[-1]
         try:
-            written = 0
-            while written < len(frame):
-                written += os.write(self._file, frame[written:])
+            write_all(self._files, self._file, frame, at=end)
         except OSError:
-            os.ftruncate(self._file, self._positions[-1])
+            self._files.ftruncate(self._file, end)
             raise
         self._batches.append(batch)
-        self._positions.append(self._positions[-1] + len(frame))
+        self._positions.append(end + len(frame))
 
     def truncate(self, length: int) -> None:
-        """Keep the first `length` batches.
+        """Keep the first `length` batches; returns once the disk has the cut.
 
-        Raises: SimulationError if there are fewer.
+        Raises: SimulationError if there are fewer; OSError.
         """
         if not 0 <= length <= len(self._batches):
             raise SimulationError(f"cannot keep {length} batches of {len(self._batches)}")
-        os.ftruncate(self._file, self._positions[length])
-        del self._batches[length:]
-        del self._positions[length + 1 :]
+        if length < len(self._batches):
+            self._cut(self._positions[length])
+            del self._batches[length:]
+            del self._positions[length + 1 :]
+            self._flushed_length = min(self._flushed_length, length)
+            self._synced_length = length
+
+    @property
+    def flushed_length(self) -> int:
+        """Number of batches that survive a power loss."""
+        return self._flushed_length
 
     def flush(self) -> None:
-        """Make what was appended survive a power loss (fdatasync)."""
-        os.fdatasync(self._file)
+        """Sync what was appended, then move the flush mark to the end. Raises: OSError."""
+        if self._synced_length < len(self._batches):
+            self._files.fdatasync(self._file)
+            self._synced_length = len(self._batches)
+        if not self._is_named_on_disk:
+            self._mark.open()
+            self._files.sync_directory(self._path.parent)
+            self._is_named_on_disk = True
+        self._mark.move(self._positions[-1], sync=True)
+        self._flushed_length = len(self._batches)
+
+    def write_back(self) -> None:
+        """Move the flush mark to the end, without a sync. Raises: OSError.
+
+        DEVIATION: what the kernel wrote back cannot be seen, so the caller's model decides what
+        counts as written; only a power loss of the experiment's making asks for the mark.
+        """
+        self._mark.move(self._positions[-1], sync=False)
+        self._flushed_length = len(self._batches)
 
     def close(self) -> None:
-        """Close the file; nothing may be appended any more."""
-        os.close(self._file)
+        """Close the files; nothing may be appended any more."""
+        self._files.close(self._file)
+        self._mark.close()
 
-    def _recover(self, content: bytes) -> int:
-        """Take the whole frames of `content`, cut the file behind them; return what was cut."""
-        decoder = msgspec.msgpack.Decoder(RecordBatch)
-        end = 0
-        while len(content) - end >= _HEADER.size:
-            length, crc = _HEADER.unpack_from(content, end)
-            payload = content[end + _HEADER.size : end + _HEADER.size + length]
-            if len(payload) < length or google_crc32c.value(payload) != crc:
-                break
-            self._batches.append(decoder.decode(payload))
-            end += _HEADER.size + length
-            self._positions.append(end)
-        torn_bytes = len(content) - end
-        if torn_bytes:
-            os.ftruncate(self._file, end)
-        return torn_bytes
+    def _cut(self, size: int) -> None:
+        """Cut the file to `size` bytes, the flush mark before it, both on the disk.
+
+        Unsynced, a power loss could bring back what was cut, in between what is appended next.
+        """
+        if self._mark.position > size:
+            self._mark.move(size, sync=True)
+        self._files.ftruncate(self._file, size)
+        self._files.fdatasync(self._file)
 
 
 class FileStorage(Storage):
     """A broker's disk as a directory, made when something is first written to it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, files: Files | None = None) -> None:
         self.directory = directory
+        self._files = files or Files()
         self._logs: dict[TopicPartition, FileLogStorage] = {}
-        for path in sorted(directory.glob(f"*{_LOG_SUFFIX}")):
-            topic, _, partition = path.name.removesuffix(_LOG_SUFFIX).rpartition("-")
-            self.log(TopicPartition(topic, int(partition)))
+        for path in _log_paths(directory):
+            self.log(_partition_of(path))
 
     def log(self, partition: TopicPartition) -> FileLogStorage:
         """Return the log of `partition`, made empty if there was none. Raises: OSError."""
         found = self._logs.get(partition)
         if found is None:
             self.directory.mkdir(parents=True, exist_ok=True)
-            found = FileLogStorage(self.directory / f"{partition}{_LOG_SUFFIX}")
+            found = FileLogStorage(self.directory / f"{partition}{_LOG_SUFFIX}", self._files)
             self._logs[partition] = found
         return found
 
@@ -125,22 +167,78 @@ class FileStorage(Storage):
         return tuple(sorted(self._logs))
 
     def write_checkpoint(self, name: str, content: bytes) -> None:
-        """Replace a small file atomically: a kill leaves the old content or the new.
-
-        DEVIATION: Kafka also syncs it, on a thread of its own; here that would hold up the node.
-        """
+        """Replace a small file atomically. Raises: OSError."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        unfinished = self.directory / f"{name}.unfinished"
-        unfinished.write_bytes(content)
-        unfinished.replace(self.directory / name)
+        write_checkpoint_file(self.directory / name, content, self._files)
 
     def read_checkpoint(self, name: str) -> bytes | None:
-        """Return a checkpoint's content, None if it was never written."""
-        path = self.directory / name
-        return path.read_bytes() if path.exists() else None
+        """Return a checkpoint's content, None if there is none that can be read."""
+        return read_checkpoint_file(self.directory / name)
+
+    def take_recoveries(self) -> tuple[LogRecovery, ...]:
+        """Return what a power loss, or opening the disk after a kill, cut off; once."""
+        found = list(_read_cuts(self.directory))
+        if found:
+            (self.directory / _CUTS).unlink()
+        for log in self._logs.values():
+            if log.recovery is not None:
+                found.append(log.recovery)
+                log.recovery = None
+        return tuple(sorted(found, key=lambda recovery: recovery.partition))
 
     def close(self) -> None:
         """Close every file."""
         for log in self._logs.values():
             log.close()
         self._logs.clear()
+
+
+def cut_to_flush_marks(directory: Path) -> tuple[LogRecovery, ...]:
+    """Cut every log of a dead broker's disk back to its flush mark, as a power loss does.
+
+    The broker's process must be gone. Checkpoints stay. Returns what was cut, by partition; the
+    broker's next life is told too (`take_recoveries`). A directory that was never made, because
+    nothing was written, has nothing to lose.
+    Raises: OSError.
+    """
+    cuts = [cut for path in _log_paths(directory) if (cut := _cut_to_flush_mark(path)) is not None]
+    if cuts:
+        untold = _read_cuts(directory)
+        content = msgspec.json.encode([*untold, *cuts])
+        write_checkpoint_file(directory / _CUTS, content, Files())
+    return tuple(cuts)
+
+
+def _cut_to_flush_mark(path: Path) -> LogRecovery | None:
+    content = path.read_bytes()
+    log = read_log(content)
+    length = log.length_at(read_flush_mark(_mark_path(path)))
+    size = log.positions[length]
+    if size == len(content):
+        return None
+    os.truncate(path, size)
+    return LogRecovery(
+        partition=_partition_of(path),
+        log_end_offset=log.end_offset(length),
+        cut_bytes=len(content) - size,
+        cut_batches=len(log.batches) - length,
+        cause=RecoveryCause.POWER_LOSS,
+    )
+
+
+def _read_cuts(directory: Path) -> tuple[LogRecovery, ...]:
+    content = read_checkpoint_file(directory / _CUTS)
+    return () if content is None else msgspec.json.decode(content, type=tuple[LogRecovery, ...])
+
+
+def _log_paths(directory: Path) -> list[Path]:
+    return sorted(directory.glob(f"*{_LOG_SUFFIX}"))
+
+
+def _mark_path(log_path: Path) -> Path:
+    return log_path.with_suffix(_MARK_SUFFIX)
+
+
+def _partition_of(path: Path) -> TopicPartition:
+    topic, _, partition = path.name.removesuffix(_LOG_SUFFIX).rpartition("-")
+    return TopicPartition(topic, int(partition))

@@ -114,6 +114,19 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True):
     publish_us: int = 30_000
 
 
+class StorageModel(msgspec.Struct, frozen=True, kw_only=True):
+    """When the operating system writes to the disk what nobody flushed, on both runtimes.
+
+    Units: a log is written back, whole, at the first check `write_back_ms` after it became dirty;
+    checks come every `write_back_check_ms`. The defaults are Linux's vm.dirty_expire_centisecs
+    (3000) and vm.dirty_writeback_centisecs (500).
+    Source: the kernel's Documentation/admin-guide/sysctl/vm.rst.
+    """
+
+    write_back_ms: int = 30_000
+    write_back_check_ms: int = 5_000
+
+
 class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A whole cluster."""
 
@@ -127,6 +140,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     preload: tuple[PreloadSpec, ...] = ()
     links: LinkModel = LinkModel()
     costs: CostModel = CostModel()
+    storage: StorageModel = StorageModel()
 
 
 NodeSpec = ControllerSpec | BrokerSpec | ConsumerSpec | ProducerSpec

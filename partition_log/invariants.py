@@ -82,6 +82,12 @@ def _check_offsets(log: PartitionLog) -> None:
             f"{log.topic_partition}: {log.log_start_offset}, {log.high_watermark}, "
             f"{log.log_end_offset}",
         )
+    if not log.log_start_offset <= log.recovery_point <= log.log_end_offset:
+        raise InvariantViolation(
+            "log start <= recovery point <= log end",
+            f"{log.topic_partition}: {log.log_start_offset}, {log.recovery_point}, "
+            f"{log.log_end_offset}",
+        )
 
 
 def _check_batches(log: PartitionLog) -> None:

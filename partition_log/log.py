@@ -20,22 +20,31 @@ class PartitionLog:
 
     Invariant: log_start_offset <= high_watermark <= log_end_offset; batches are contiguous from
     one to the other, and their leader epochs never fall.
+    Invariant: log_start_offset <= recovery_point <= log_end_offset.
     Attributes, to read only: `topic_partition`, `storage`, `log_start_offset`, `log_end_offset`,
-    `high_watermark`, `epochs` (LeaderEpochCache).
+    `high_watermark`, `recovery_point` (what this broker itself flushed), `epochs`
+    (LeaderEpochCache). To set: `flush_interval_messages`, Kafka's flush.messages, None for never.
     """
 
     __slots__ = (
         "_base_offsets",
         "epochs",
+        "flush_interval_messages",
         "high_watermark",
         "log_end_offset",
         "log_start_offset",
+        "recovery_point",
         "storage",
         "topic_partition",
     )
 
     def __init__(
-        self, topic_partition: TopicPartition, storage: LogStorage, *, high_watermark: int = 0
+        self,
+        topic_partition: TopicPartition,
+        storage: LogStorage,
+        *,
+        high_watermark: int = 0,
+        flush_interval_messages: int | None = None,
     ) -> None:
         """Open the log; `high_watermark` is the checkpointed one, cut to what the log has.
 
@@ -43,6 +52,7 @@ class PartitionLog:
         """
         self.topic_partition = topic_partition
         self.storage = storage
+        self.flush_interval_messages = flush_interval_messages
         self.epochs = LeaderEpochCache()
         # The storage's base offsets again, for bisect, which wants a list.
         self._base_offsets: list[int] = []
@@ -59,6 +69,12 @@ class PartitionLog:
             self._index(batch)
         self.high_watermark = self.log_start_offset
         self.update_high_watermark(high_watermark)
+        flushed_length = storage.flushed_length
+        self.recovery_point: Offset = (
+            Offset(self._base_offsets[flushed_length])
+            if flushed_length < len(self._base_offsets)
+            else self.log_end_offset
+        )
 
     @property
     def latest_epoch(self) -> LeaderEpoch:
@@ -79,7 +95,8 @@ class PartitionLog:
 
         Shape: `records` is non-empty.
         Raises: SimulationError if there are no records or `leader_epoch` is below the latest.
-        Effects: written to the page cache; durability is `storage.flush`'s.
+        Effects: written to the page cache; durability is `flush`'s, which is called here once
+        flush.messages records are unflushed.
         """
         batch = build_batch(
             records,
@@ -91,6 +108,8 @@ class PartitionLog:
             is_control=is_control,
         )
         self._append(batch)
+        if self.flush_interval_messages is not None:
+            self._flush_if_due(self.flush_interval_messages)
         return batch
 
     def append_batch_as_leader(self, batch: RecordBatch, *, leader_epoch: int) -> RecordBatch:
@@ -101,6 +120,8 @@ class PartitionLog:
         """
         placed = place_batch(batch, base_offset=self.log_end_offset, leader_epoch=leader_epoch)
         self._append(placed)
+        if self.flush_interval_messages is not None:
+            self._flush_if_due(self.flush_interval_messages)
         return placed
 
     def append_as_follower(self, batches: Sequence[RecordBatch]) -> ErrorCode:
@@ -122,7 +143,17 @@ class PartitionLog:
             epoch = batch.partition_leader_epoch
         for batch in batches:
             self._append(batch)
+        if self.flush_interval_messages is not None:
+            self._flush_if_due(self.flush_interval_messages)
         return ErrorCode.NONE
+
+    def flush(self) -> None:
+        """Make everything appended so far survive a power loss. Waits for the disk.
+
+        Source: Kafka UnifiedLog.flush.
+        """
+        self.storage.flush()
+        self.recovery_point = self.log_end_offset
 
     def read(
         self, offset: int, max_bytes: int, *, up_to: int, min_one_batch: bool = True
@@ -182,6 +213,7 @@ class PartitionLog:
             del self._base_offsets[length:]
             self.log_end_offset = Offset(new_end)
             self.high_watermark = min(self.high_watermark, self.log_end_offset)
+            self.recovery_point = min(self.recovery_point, self.log_end_offset)
         # Also when no batch goes: a leader that wrote nothing left its epoch at the log end, where
         # it would clash with what the next leader wrote there.
         self.epochs.truncate_from_end(self.log_end_offset)
@@ -197,6 +229,11 @@ class PartitionLog:
         changed = clamped != self.high_watermark
         self.high_watermark = clamped
         return changed
+
+    def _flush_if_due(self, flush_interval_messages: int) -> None:
+        """Flush once so many records are unflushed. Source: Kafka UnifiedLog.append, at its end."""
+        if self.log_end_offset - self.recovery_point >= flush_interval_messages:
+            self.flush()
 
     def _append(self, batch: RecordBatch) -> None:
         if batch.partition_leader_epoch < self.epochs.latest_epoch:

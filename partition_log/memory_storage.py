@@ -5,17 +5,14 @@ where the dead one could still write to it, and it can lose power: everything th
 is then gone, as a page cache is.
 """
 
-from partition_log.storage import LogStorage, Storage
+from partition_log.storage import LogRecovery, LogStorage, RecoveryCause, Storage
 from protocol.errors import SimulationError
-from protocol.ids import TopicPartition
+from protocol.ids import Offset, TopicPartition
 from protocol.record_batch import RecordBatch
 
 
 class MemoryLogStorage(LogStorage):
-    """The batches of one partition in a list, with a mark up to where they are flushed.
-
-    Invariant: 0 <= flushed_length <= len(self).
-    """
+    """The batches of one partition in a list, with a mark up to where they are flushed."""
 
     __slots__ = ("_batches", "_flushed_length")
 
@@ -25,11 +22,6 @@ class MemoryLogStorage(LogStorage):
 
     def __len__(self) -> int:
         return len(self._batches)
-
-    @property
-    def flushed_length(self) -> int:
-        """Number of batches that survive a power loss."""
-        return self._flushed_length
 
     def batch(self, index: int) -> RecordBatch:
         """Return batch `index`, counted from 0."""
@@ -53,7 +45,16 @@ class MemoryLogStorage(LogStorage):
         del self._batches[length:]
         self._flushed_length = min(self._flushed_length, length)
 
+    @property
+    def flushed_length(self) -> int:
+        """Number of batches that survive a power loss."""
+        return self._flushed_length
+
     def flush(self) -> None:
+        """Move the flush mark to the end."""
+        self._flushed_length = len(self._batches)
+
+    def write_back(self) -> None:
         """Move the flush mark to the end."""
         self._flushed_length = len(self._batches)
 
@@ -64,9 +65,11 @@ class MemoryLogStorage(LogStorage):
         twin._flushed_length = self._flushed_length
         return twin
 
-    def power_loss(self) -> None:
-        """Forget what was not flushed."""
+    def power_loss(self) -> tuple[RecordBatch, ...]:
+        """Forget what was not flushed, and return it."""
+        lost = tuple(self._batches[self._flushed_length :])
         del self._batches[self._flushed_length :]
+        return lost
 
 
 class MemoryStorage(Storage):
@@ -75,6 +78,7 @@ class MemoryStorage(Storage):
     def __init__(self) -> None:
         self._logs: dict[TopicPartition, MemoryLogStorage] = {}
         self._checkpoints: dict[str, bytes] = {}
+        self._recoveries: list[LogRecovery] = []
 
     def log(self, partition: TopicPartition) -> MemoryLogStorage:
         """Return the log of `partition`, made empty if there was none."""
@@ -95,14 +99,33 @@ class MemoryStorage(Storage):
         """Return a checkpoint's content, None if it was never written."""
         return self._checkpoints.get(name)
 
+    def take_recoveries(self) -> tuple[LogRecovery, ...]:
+        """Return what power losses took since this was last asked, by partition."""
+        taken = tuple(sorted(self._recoveries, key=lambda recovery: recovery.partition))
+        self._recoveries.clear()
+        return taken
+
     def copy(self) -> "MemoryStorage":
         """Return a disk with the same content; neither sees what is written to the other."""
         twin = MemoryStorage()
         twin._logs = {partition: log.copy() for partition, log in self._logs.items()}
         twin._checkpoints = dict(self._checkpoints)
+        twin._recoveries = list(self._recoveries)
         return twin
 
     def power_loss(self) -> None:
         """Cut every log back to what was flushed. A crash of the process needs no call."""
-        for log in self._logs.values():
-            log.power_loss()
+        for partition, log in self._logs.items():
+            lost = log.power_loss()
+            if lost:
+                self._recoveries.append(
+                    LogRecovery(
+                        partition=partition,
+                        log_end_offset=Offset(
+                            log.batch(len(log) - 1).next_offset if len(log) else 0
+                        ),
+                        cut_bytes=sum(batch.size_in_bytes for batch in lost),
+                        cut_batches=len(lost),
+                        cause=RecoveryCause.POWER_LOSS,
+                    )
+                )

@@ -2,20 +2,48 @@
 
 An interface with an in-memory form; the file form lives in `cluster`. It knows batches and small
 checkpoints, nothing of leaders or followers. Appended means written to the page cache: a crash of
-the process keeps it, a power loss cuts back to what was flushed. A checkpoint survives both: Kafka
+the process keeps it, a power loss cuts back to the flush mark. A checkpoint survives both: Kafka
 syncs those files.
 """
 
 from abc import ABC, abstractmethod
+from enum import StrEnum
 
-from protocol.ids import TopicPartition
+import msgspec
+
+from protocol.ids import Offset, TopicPartition
 from protocol.record_batch import RecordBatch
 
 
+class RecoveryCause(StrEnum):
+    """Why a log that is opened holds less than was written to it."""
+
+    TORN_TAIL = "torn tail"
+    """What stood behind the last whole batch was no batch: a write that was cut short."""
+    POWER_LOSS = "power loss"
+    """What was not flushed is gone."""
+
+
+class LogRecovery(msgspec.Struct, frozen=True, kw_only=True):
+    """What opening a log after a crash found missing.
+
+    Units: `log_end_offset` is the offset behind the last batch that is left, 0 where none is;
+    `cut_bytes` counts the bytes that the lost part had on this form of storage.
+    """
+
+    partition: TopicPartition
+    log_end_offset: Offset
+    cut_bytes: int
+    cut_batches: int | None
+    """None for a torn tail: nobody can say what it was."""
+    cause: RecoveryCause
+
+
 class LogStorage(ABC):
-    """The batches of one partition, in offset order.
+    """The batches of one partition, in offset order, and a mark up to where they are flushed.
 
     Invariant: batches are contiguous: each base offset is the next offset of the one before.
+    Invariant: 0 <= flushed_length <= len(self).
     """
 
     @abstractmethod
@@ -32,18 +60,31 @@ class LogStorage(ABC):
 
     @abstractmethod
     def append(self, batch: RecordBatch) -> None:
-        """Write `batch` behind the last one."""
+        """Write `batch` behind the last one, unflushed."""
 
     @abstractmethod
     def truncate(self, length: int) -> None:
         """Keep the first `length` batches; the cut itself survives a power loss.
 
+        The flush mark falls with the cut, and never rises by it.
         Raises: SimulationError if there are fewer than `length`.
         """
 
+    @property
+    @abstractmethod
+    def flushed_length(self) -> int:
+        """Number of batches that survive a power loss: the flush mark."""
+
     @abstractmethod
     def flush(self) -> None:
-        """Make everything appended so far survive a power loss."""
+        """Move the flush mark to the end, once the disk has everything. Waits for the disk."""
+
+    @abstractmethod
+    def write_back(self) -> None:
+        """Move the flush mark to the end because the operating system wrote it; waits for nothing.
+
+        It does so on its own, behind the broker's back: whoever models it says when.
+        """
 
 
 class Storage(ABC):
@@ -63,4 +104,8 @@ class Storage(ABC):
 
     @abstractmethod
     def read_checkpoint(self, name: str) -> bytes | None:
-        """Return a checkpoint's content, None if it was never written."""
+        """Return a checkpoint's content, None if there is none that can be read."""
+
+    @abstractmethod
+    def take_recoveries(self) -> tuple[LogRecovery, ...]:
+        """Return what was lost since the disk's last life, by partition; once, then nothing."""

@@ -12,6 +12,8 @@ from msgspec import Meta
 
 PositiveMs = Annotated[int, Meta(ge=1)]
 Ms = Annotated[int, Meta(ge=0)]
+LONG_MAX = 9_223_372_036_854_775_807
+"""Java's Long.MAX_VALUE: Kafka's default where something is never to happen."""
 
 
 def kafka_name(field: str) -> str:
@@ -51,6 +53,12 @@ class BrokerConfig(
     broker_session_timeout_ms: PositiveMs = 9_000
     controller_quorum_fetch_timeout_ms: PositiveMs = 2_000
     message_max_bytes: Annotated[int, Meta(ge=1)] = 1_048_588
+    log_flush_interval_messages: Annotated[int, Meta(ge=1)] = LONG_MAX
+    """A log is flushed at the end of the append with which so many records are unflushed."""
+    log_flush_interval_ms: Ms | None = None
+    """A log is flushed when a check finds its last flush so long ago; None takes the next one."""
+    log_flush_scheduler_interval_ms: PositiveMs = LONG_MAX
+    """How often the logs are checked for that; by default never: the operating system flushes."""
 
 
 class TopicConfig(
@@ -61,6 +69,10 @@ class TopicConfig(
     min_insync_replicas: Annotated[int, Meta(ge=1)] | None = None
     unclean_leader_election_enable: bool | None = None
     cleanup_policy: Literal["delete", "compact"] = "delete"
+    flush_messages: Annotated[int, Meta(ge=1)] | None = None
+    """The topic's own log.flush.interval.messages."""
+    flush_ms: Ms | None = None
+    """The topic's own log.flush.interval.ms."""
 
 
 class ConsumerConfig(

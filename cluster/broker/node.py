@@ -14,6 +14,7 @@ from cluster.broker.metadata_fetcher import MetadataFetcher
 from cluster.broker.preload import preload
 from cluster.broker.replica_manager import ReplicaManager
 from cluster.host import Host
+from cluster.log_recoveries import report_recoveries
 from cluster.runtime import ClusterStatus, GroupStatus
 from cluster.spec import BrokerSpec, ClusterSpec
 from coordinator.coordinator import GroupCoordinator
@@ -70,6 +71,7 @@ class BrokerNode:
     def start(self) -> None:
         """Recover the disk, register with the controller, and pull metadata."""
         host = self._host
+        report_recoveries(host)
         if host.incarnation == 0:
             preload(host.storage, self._identity.broker_id, self._cluster)
         self._replicas.start()

@@ -37,6 +37,7 @@ def preload(storage: Storage, broker_id: BrokerId, cluster: ClusterSpec) -> None
                 if broker_id in replicas and len(log) == 0:
                     for batch in preloaded_batches(spec, topic.partitions):
                         log.append(batch)
+                    log.write_back()  # long ago, by the system
 
 
 @lru_cache(maxsize=4)

@@ -15,6 +15,7 @@ from cluster.broker.delayed_fetches import DelayedFetches
 from cluster.broker.fetch_reader import FetchReader, PartitionKey
 from cluster.broker.identity import BrokerIdentity
 from cluster.broker.isr_changes import IsrChanges
+from cluster.broker.log_flusher import LogFlusher
 from cluster.broker.metadata_cache import MetadataCache
 from cluster.broker.replica_fetcher import ReplicaFetchers
 from cluster.controller.metadata_image import PartitionRegistration
@@ -34,6 +35,7 @@ from partition_log.outcomes import (
     ReplicaConfig,
 )
 from partition_log.replica import Partition
+from protocol.config import TopicConfig
 from protocol.errors import ErrorCode
 from protocol.ids import METADATA_PARTITION, NO_BROKER, RequestId, TopicPartition
 from protocol.log_messages import FetchRequest
@@ -71,6 +73,7 @@ class ReplicaManager:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         """Logs found on the disk whose partitions metadata has not named yet."""
         self._checkpointed: bytes | None = None
+        self._flusher = LogFlusher(host, cluster, self._all_logs, self._topic_config)
         self._appends = DelayedAppends()
         self._reader = FetchReader(self._partitions, self.absence, self._fetched)
         self._fetches = DelayedFetches(host, self._reader)
@@ -96,6 +99,11 @@ class ReplicaManager:
                 )
         self._checkpoint_later()
         self._shrink_isrs_later()
+        self._flusher.start()
+
+    def flush_logs(self) -> None:
+        """Flush every log, at the end of an orderly shutdown."""
+        self._flusher.flush_all()
 
     def partition(self, name: TopicPartition) -> Partition | None:
         """Return this broker's replica of a partition, None if it has none."""
@@ -177,7 +185,8 @@ class ReplicaManager:
         partition = self._partitions.get(name)
         if partition is None:
             log = self._logs.pop(name, None) or PartitionLog(name, self._host.storage.log(name))
-            min_insync_replicas = self._cache.image.topic_config(name.topic).min_insync_replicas
+            self._flusher.configure(log)
+            min_insync_replicas = self._topic_config(name.topic).min_insync_replicas
             partition = Partition(
                 name,
                 self._identity.broker_id,
@@ -306,11 +315,8 @@ class ReplicaManager:
 
     def _checkpoint(self) -> None:
         """Write the high watermarks to the disk, if any moved."""
-        # Also of logs that wait for their first metadata: a restarted broker may wait for longer
-        # than the interval, and must not forget what it knew if it dies again meanwhile.
-        logs = [*self._logs.values(), *(p.log for p in self._partitions.values())]
         content = encode_offset_checkpoint(
-            (log.topic_partition, log.high_watermark) for log in logs
+            (log.topic_partition, log.high_watermark) for log in self._all_logs()
         )
         if content != self._checkpointed:
             self._checkpointed = content
@@ -321,6 +327,19 @@ class ReplicaManager:
         self._host.after(
             self._config.replica_high_watermark_checkpoint_interval_ms * 1_000, self._checkpoint
         )
+
+    # -- helpers --
+
+    def _all_logs(self) -> list[PartitionLog]:
+        """Return the logs of all partitions, and those that wait for their first metadata.
+
+        A restarted broker may wait for long, and must not forget what it knew if it dies again
+        meanwhile.
+        """
+        return [*self._logs.values(), *(p.log for p in self._partitions.values())]
+
+    def _topic_config(self, topic: str) -> TopicConfig:
+        return self._cache.image.topic_config(topic)
 
     def _trace(self, events: tuple[TraceEvent, ...]) -> None:
         for event in events:

@@ -1,0 +1,85 @@
+"""The format of a log file, and what of a file's content is a log.
+
+A batch is a frame: the payload's length, a CRC-32C over length and payload, and the payload, the
+batch in MessagePack. The CRC covers the length so that zeros, which a power loss may leave where
+data was never written, are no frame. Knows bytes, not files.
+"""
+
+import struct
+from bisect import bisect_right
+from dataclasses import dataclass
+
+import google_crc32c
+import msgspec
+
+from protocol.ids import Offset
+from protocol.record_batch import RecordBatch
+
+_LENGTH = struct.Struct(">I")
+_HEADER = struct.Struct(">II")
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(RecordBatch)
+
+
+@dataclass(slots=True, kw_only=True)
+class LogContent:
+    """The batches at the beginning of a file that form a log.
+
+    Shape: frame i begins at byte `positions[i]`; the last position is where the last frame ends.
+    """
+
+    batches: list[RecordBatch]
+    positions: list[int]
+
+    @property
+    def end(self) -> int:
+        """Bytes from the file's beginning to the end of the last batch."""
+        return self.positions[-1]
+
+    def length_at(self, position: int) -> int:
+        """Return how many batches lie wholly below byte `position`."""
+        return bisect_right(self.positions, position) - 1
+
+    def end_offset(self, length: int) -> Offset:
+        """Return the offset behind the first `length` batches, 0 for none."""
+        return Offset(self.batches[length - 1].next_offset if length else 0)
+
+
+def encode_frame(batch: RecordBatch) -> bytes:
+    """Return the bytes that `batch` has in a file."""
+    payload = _encoder.encode(batch)
+    length = len(payload)
+    return _HEADER.pack(length, _frame_crc(length, payload)) + payload
+
+
+def read_log(content: bytes) -> LogContent:
+    """Return the log in a file's content: everything up to the first thing that does not belong.
+
+    That is a frame that is cut short or has a wrong CRC, zeros, garbage, and also a whole batch
+    whose base offset is not the next one.
+    Source: Kafka LogSegment.recover, which truncates behind the last valid batch.
+    """
+    batches: list[RecordBatch] = []
+    positions = [0]
+    view = memoryview(content)
+    end = 0
+    while len(content) - end >= _HEADER.size:
+        length, crc = _HEADER.unpack_from(content, end)
+        payload_at = end + _HEADER.size
+        payload = bytes(view[payload_at : payload_at + length])
+        if len(payload) < length or _frame_crc(length, payload) != crc:
+            break
+        try:
+            batch = _decoder.decode(payload)
+        except msgspec.MsgspecError:
+            break
+        if batches and batch.base_offset != batches[-1].next_offset:
+            break
+        batches.append(batch)
+        end = payload_at + length
+        positions.append(end)
+    return LogContent(batches=batches, positions=positions)
+
+
+def _frame_crc(length: int, payload: bytes) -> int:
+    return int(google_crc32c.extend(google_crc32c.value(_LENGTH.pack(length)), payload))
