@@ -2,11 +2,13 @@
 
 Each part is a module in tests/soak, marked `soak`; what a part says of itself (lines that start
 with "soak: ") goes into docs/SOAK.md, beside the commit. A part's record is replaced when it is run
-again; the others stay.
+again; the others stay. A part that was interrupted goes on where it was: what it has computed with
+this very code is kept in `.soak/` (`--fresh` forgets it).
 """
 
 import argparse
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -16,11 +18,14 @@ from benchmarks.measurement import commit, machine
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "SOAK.md"
-PARTS = ("virtual", "ray")
+PARTS = ("explore", "mutants", "storage", "ray")
+KEPT = ROOT / ".soak"
 HEAD = """# Soak
 
-Written by `make soak`; do not edit. Runs with Kafka's real default timeouts on Ray, and many seeds
-in virtual time: what takes too long for `make test`.
+Written by `make soak`; do not edit. What takes too long for `make test`: every experiment with
+Kafka's real default timeouts on Ray, many seeds in virtual time, planted bugs that must be found,
+random crash points of the file storage. Parts are run separately (`make soak PART=ray`), and go on
+where they were after an interruption.
 """
 
 
@@ -66,7 +71,12 @@ def main() -> None:
     """Run one part, or all of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--part", choices=PARTS, action="append", help="default: every part")
-    parts = parser.parse_args().part or list(PARTS)
+    parser.add_argument("--fresh", action="store_true", help="forget what was computed before")
+    arguments = parser.parse_args()
+    parts = arguments.part or list(PARTS)
+    if arguments.fresh:
+        for part in parts:
+            shutil.rmtree(KEPT / part, ignore_errors=True)
     page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else HEAD
     failed = []
     for part in parts:

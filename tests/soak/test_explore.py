@@ -1,0 +1,108 @@
+"""Every experiment with many seeds in virtual time: all pass, and a few give the same trace again.
+
+Swarms find what one seed does not. A seed moves the faults too, so that together the seeds cover an
+interval of the brokers' heartbeats. Seeds that are done are remembered.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from chaos.verdict import Verdict
+from tests.support.acceptance import VirtualRun, play_virtual, shifted
+from tests.support.failover import Failover, failover_of
+from tests.support.soak import ROOT, remembered, say, say_failovers
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_000)]
+
+GROUP = "orders-readers"
+SEEDS = {
+    "coordinator_crash": 100,
+    "coordinator_crash_static": 40,
+    "graceful_move": 40,
+    "rolling_restart": 40,
+    "member_crash": 40,
+    "pause_coordinator": 40,
+    "split_network": 40,
+    "split_brain_ownership": 20,
+    "split_brain_generations": 20,
+}
+HEARTBEAT_MS = 2_000
+"""Interval of the brokers' heartbeats, over which an experiment's seeds spread their faults."""
+RECHECKED = 2
+"""Of each experiment's seeds, so many are computed again in another process."""
+DIGEST_OF_SEEDS = """
+import json
+import sys
+from tests.soak.test_explore import play
+name = sys.argv[1]
+print(json.dumps({seed: play(name, int(seed)).digest for seed in sys.argv[2:]}))
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExploredSeed:
+    """What is kept of one seed."""
+
+    verdict: str
+    reasons: tuple[str, ...]
+    digest: str
+    virtual_us: int
+    failover: Failover
+
+
+def play(name: str, seed: int) -> VirtualRun:
+    """Run one seed, its faults at a phase of the heartbeats of its own."""
+    shift_ms = seed * HEARTBEAT_MS // SEEDS[name]
+    return play_virtual(shifted(name, shift_ms), seed=seed, trace_messages=False)
+
+
+def explore(name: str, seed: int) -> ExploredSeed:
+    """Run one seed and keep what is compared and told."""
+    run = play(name, seed)
+    return ExploredSeed(
+        verdict=run.results.verdict,
+        reasons=run.results.reasons,
+        digest=run.digest,
+        virtual_us=run.results.ended_at_us,
+        failover=failover_of(run.rows, run.experiment, GROUP),
+    )
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_every_seed_passes_and_a_few_give_the_same_trace_elsewhere(name: str) -> None:
+    """A verdict that depends on luck, or on the process that computed it, is none."""
+    seeds = {
+        seed: remembered("explore", f"{name}-{seed}", ExploredSeed, lambda s=seed: explore(name, s))
+        for seed in range(SEEDS[name])
+    }
+    passed = [run for run in seeds.values() if run.verdict == Verdict.PASS]
+    virtual_us = sum(run.virtual_us for run in seeds.values())
+    say(
+        f"**{name}**: {len(passed)} of {len(seeds)} passed, {virtual_us / 1e6:,.0f} virtual seconds"
+    )
+    say_failovers([run.failover for run in seeds.values()])
+
+    assert {seed: run.reasons for seed, run in seeds.items() if run.verdict != Verdict.PASS} == {}
+    assert len({run.digest for run in seeds.values()}) == len(seeds)
+    again = digests_elsewhere(name, list(seeds)[:: len(seeds) // RECHECKED][:RECHECKED])
+    assert again == {str(seed): seeds[int(seed)].digest for seed in again}
+    say(f"{len(again)} of them computed again in a process with another hash seed: equal")
+
+
+def digests_elsewhere(name: str, seeds: list[int]) -> dict[str, str]:
+    """Return the digests of `seeds`, in reverse order, from a process with another hash seed."""
+    done = subprocess.run(
+        [sys.executable, "-c", DIGEST_OF_SEEDS, name, *map(str, reversed(seeds))],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "4242"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    digests: dict[str, str] = json.loads(done.stdout)
+    return digests
