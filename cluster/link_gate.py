@@ -214,6 +214,9 @@ class LinkGate:
     once the incarnation is over. `rng_for` gives the random stream of a rule.
     """
 
+    is_idle: bool
+    """Whether it is known that no rule is in force here and nothing waits: frames go past it."""
+
     def __init__(
         self,
         node: NodeName,
@@ -240,11 +243,7 @@ class LinkGate:
             after=after,
             forward=self._forward_received,
         )
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether it has no rules and nothing waits: it may be forgotten."""
-        return self._sent.is_idle and self._received.is_idle
+        self.is_idle = True
 
     def set_rules(self, rules: Sequence[LinkRule]) -> None:
         """Replace all rules, of which those about other nodes are ignored.
@@ -254,12 +253,13 @@ class LinkGate:
         for direction in (self._received, self._sent):
             direction.judge.set_rules(rules)
             direction.judge_again()
+        self.is_idle = False
         if not (self._received.is_empty and self._sent.is_empty):
             self._after(0, self._release)
 
     def send(self, frame: Frame) -> None:
         """Take a frame that the node sends."""
-        if self.is_idle or isinstance(frame, ResetFrame):
+        if self.is_idle or self._becomes_idle() or isinstance(frame, ResetFrame):
             self._transmit(frame)
             return
         end = ConnectionEnd(frame.destination, frame.connection_id, _is_from_client(frame))
@@ -269,7 +269,7 @@ class LinkGate:
 
     def receive(self, frame: Frame) -> None:
         """Take a frame that arrived for the node."""
-        if self.is_idle:
+        if self.is_idle or self._becomes_idle():
             self._deliver(frame)
         elif isinstance(frame, ResetFrame):
             self.peer_lost(frame.source, frame.source_incarnation)
@@ -296,6 +296,10 @@ class LinkGate:
             self._sent.forget(end)
             self._received.forget(end)
             self._deliver(close)
+
+    def _becomes_idle(self) -> bool:
+        self.is_idle = self._sent.is_idle and self._received.is_idle
+        return self.is_idle
 
     def _release(self) -> None:
         self._received.release()

@@ -169,6 +169,22 @@ class VirtualLoop(_LoopInterface):
             if args is None and isinstance(handle, LoopHandle) and handle._context is context:
                 handle.cancel()
 
+    def withdraw(self, context: contextvars.Context) -> list[LoopHandle]:
+        """Take back every ready callback that would run in `context`, in their order.
+
+        Given to `schedule` later, they run: what a stopped process was about to do, it does when it
+        goes on.
+        """
+        taken: list[LoopHandle] = []
+        for handle, args in self._ready:
+            if args is None and isinstance(handle, LoopHandle) and handle._context is context:
+                if not handle._cancelled:
+                    arguments = tuple(handle._args)
+                    taken.append(LoopHandle(handle._callback, arguments, context, self.current_us))
+                # Not removed: whoever runs this instant has counted what is ready.
+                handle.cancel()
+        return taken
+
     # -- asyncio's way in -------------------------------------------------------------------
 
     def time(self) -> float:

@@ -9,14 +9,18 @@ run: a process that is killed does not say LeaveGroup).
 import asyncio
 import contextvars
 import random
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVarTuple
 
 from cluster.connections import Endpoint
-from cluster.frames import Frame, ResetFrame
+from cluster.frames import CloseFrame, Frame, ResetFrame
 from cluster.host import Connection, Host, HostDead, IncomingRequest
-from cluster.loop import LoopTimer, VirtualLoop
-from cluster.runtime import RowObserver
+from cluster.link_gate import LinkGate
+from cluster.link_rules import LinkRule
+from cluster.link_verdicts import RngFor
+from cluster.loop import LoopHandle, LoopTimer, VirtualLoop
+from cluster.runtime import NodeTaskFailed, RowObserver
 from cluster.virtual.clock import NodeClock
 from cluster.virtual.network import VirtualNetwork
 from partition_log.storage import Storage
@@ -50,11 +54,35 @@ class HostTimer(LoopTimer):
 
     def _run(self) -> None:
         host = self._host
-        if host.alive:
-            try:
-                self._callback(*self._args)
-            except Exception as error:
-                host.callback_failed(error)
+        if not host.fires_timers:
+            host.keep_timer(self)
+            return
+        try:
+            self._callback(*self._args)
+        except Exception as error:
+            host.callback_failed(error)
+
+    def fire_late(self) -> None:
+        """Make the call that came due while its host was stopped, unless it was cancelled."""
+        if not self._cancelled:
+            self._run()
+
+
+class _Backlog:
+    """What came for a node while it was stopped, each in the order in which it came."""
+
+    __slots__ = ("frames", "is_resuming", "resets", "rules", "steps", "timers")
+
+    def __init__(self) -> None:
+        self.is_resuming = False
+        self.steps: list[LoopHandle] = []
+        """Steps of tasks that were about to be taken."""
+        self.timers: deque[HostTimer] = deque()
+        self.resets: list[CloseFrame] = []
+        """Connections that were reset: heard before what waits, which is lost on them."""
+        self.frames: deque[Frame] = deque()
+        self.rules: Sequence[LinkRule] | None = None
+        """Link rules that it gets when it goes on; None if they have not changed."""
 
 
 class VirtualHost(Host):
@@ -72,6 +100,7 @@ class VirtualHost(Host):
         network: VirtualNetwork,
         clock: NodeClock,
         rng: random.Random,
+        gate_rng_for: RngFor,
         storage: Storage,
         observers: Sequence[RowObserver],
         traces_messages: bool,
@@ -85,6 +114,14 @@ class VirtualHost(Host):
         self.traces_messages = traces_messages and len(observers) > 0
         self.alive = True
         """False once the incarnation is over; never True again."""
+        self.fires_timers = True
+        """False while it is stopped, and once it is over."""
+        self._takes_frames = True
+        """False until what waited while it was stopped is delivered, and once it is over."""
+        self._backlog: _Backlog | None = None
+        self._gate: LinkGate | None = None
+        """None until there are link rules about this node: then every frame goes through it."""
+        self._gate_rng_for = gate_rng_for
         self._run_id = run_id
         self._loop = loop
         self._network = network
@@ -148,6 +185,8 @@ class VirtualHost(Host):
 
     def callback_failed(self, error: Exception) -> None:
         """Take an exception that left a callback of this node; one that it died in is nothing."""
+        if isinstance(error, NodeTaskFailed):
+            raise error
         if self.alive:
             self._on_failure(self, "callback", error)
 
@@ -182,6 +221,15 @@ class VirtualHost(Host):
 
     def receive(self, frame: Frame) -> None:
         """Take a frame from the network: the receiver's side of a link."""
+        if not self._takes_frames:
+            if self._backlog is not None:
+                self._backlog.frames.append(frame)
+        elif self._gate is None:
+            self._deliver(frame)
+        else:
+            self._gate.receive(frame)
+
+    def _deliver(self, frame: Frame) -> None:
         if self.alive:
             try:
                 self._endpoint.deliver(frame)
@@ -192,7 +240,118 @@ class VirtualHost(Host):
         """Give a frame to the network: the sender's side of a link."""
         if not self.alive:
             raise self._dead()
-        self._network.transmit(frame)
+        if self._gate is None:
+            self._network.transmit(frame)
+        else:
+            self._gate.send(frame)
+
+    def _transmit(self, frame: Frame) -> None:
+        """Let a frame leave the gate."""
+        if self.alive:
+            self._network.transmit(frame)
+
+    # -- faults on its links ------------------------------------------------------------------
+
+    def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
+        """Replace all link rules; a node that is stopped has them when it goes on."""
+        if self._backlog is not None and not self._backlog.is_resuming:
+            self._backlog.rules = rules
+            return
+        if self._gate is None:
+            ends = (name for r in rules for name in (*r.selector.sources, *r.selector.destinations))
+            if self.name not in ends:
+                return
+            self._gate = LinkGate(
+                self.name,
+                self._endpoint,
+                after=self.after,
+                transmit=self._transmit,
+                deliver=self._deliver,
+                rng_for=self._gate_rng_for,
+            )
+        self._gate.set_rules(rules)
+
+    def reset_links(
+        self, peers: Sequence[NodeName], purposes: Sequence[str]
+    ) -> tuple[CloseFrame, ...]:
+        """End this end of all connections, of `purposes` if any are named, with one of `peers`.
+
+        The node hears of it in this instant, or when it goes on. Returns one frame a connection.
+        """
+        closes = self._endpoint.resets(peers, purposes)
+        if closes:
+            self._loop.post(self._reset, closes)
+        return closes
+
+    def _reset(self, closes: Sequence[CloseFrame]) -> None:
+        if not self._takes_frames:
+            if self._backlog is not None:
+                self._backlog.resets.extend(closes)
+        elif self._gate is not None:
+            self._gate.reset(closes)
+        else:
+            for close in closes:
+                self._deliver(close)
+
+    # -- a pause ------------------------------------------------------------------------------
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the process is stopped."""
+        return self._backlog is not None and not self._backlog.is_resuming
+
+    def pause(self) -> None:
+        """Stop as on SIGSTOP: no step, no timer and no frame is taken until `resume`.
+
+        Clocks go on, connections stay open, opens to it hang. Not to be called by node code.
+        """
+        if self._backlog is None:
+            self._backlog = _Backlog()
+        self._backlog.is_resuming = False
+        self._backlog.steps += self._loop.withdraw(self._context)
+        self.fires_timers = self._takes_frames = False
+
+    def resume(self) -> None:
+        """Go on, at this instant: first the timers that came due, then the frames that waited.
+
+        What a timer wakes takes its step before the first frame is delivered: whoever slept acts on
+        what it believed, and only then hears what happened. That order is Kafka's danger.
+        """
+        backlog = self._backlog
+        if backlog is None or backlog.is_resuming:
+            return
+        backlog.is_resuming = True
+        if backlog.rules is not None:
+            self.set_link_rules(backlog.rules)
+            backlog.rules = None
+        loop = self._loop
+        steps, backlog.steps = backlog.steps, []
+        for step in steps:
+            loop.schedule(loop.current_us, step)
+        loop.post(self._fire_kept_timers, backlog)
+
+    def keep_timer(self, timer: HostTimer) -> None:
+        """Keep a timer that came due while the node is stopped; a dead node's are forgotten."""
+        if self._backlog is not None:
+            self._backlog.timers.append(timer)
+
+    def _fire_kept_timers(self, backlog: _Backlog) -> None:
+        if backlog is not self._backlog or not backlog.is_resuming:
+            return
+        self.fires_timers = True
+        while backlog.timers:
+            backlog.timers.popleft().fire_late()
+        self._loop.post(self._deliver_kept_frames, backlog)
+
+    def _deliver_kept_frames(self, backlog: _Backlog) -> None:
+        if backlog is not self._backlog or not backlog.is_resuming:
+            return
+        self._takes_frames = True
+        if backlog.resets:
+            self._reset(backlog.resets)
+        while backlog.frames and self.alive:
+            self.receive(backlog.frames.popleft())
+        self._backlog = None
 
     # -- what is seen of it -------------------------------------------------------------------
 
@@ -238,17 +397,23 @@ class VirtualHost(Host):
         if not self.alive:
             return
         peers = self._endpoint.peers()
+        unread = self._backlog.frames if self._backlog is not None else ()
         self.retire()
         for peer in peers:
             self._network.transmit(
                 ResetFrame(source=self.name, destination=peer, source_incarnation=self.incarnation)
             )
+        for frame in unread:
+            # Nobody will read it: the kernel answers as it does for what comes from now on.
+            self._network.arrive(frame)
 
     def retire(self) -> None:
         """End the incarnation without telling anybody. May be called twice."""
         if not self.alive:
             return
-        self.alive = False
+        self.alive = self.fires_timers = self._takes_frames = False
+        self._backlog = None
+        self._gate = None
         self._network.detach(self)
         # Tasks that were about to take a step must not; then those that the running callback,
         # if it is this node's own, still wakes before it ends.

@@ -12,7 +12,15 @@ from typing import Protocol
 
 import msgspec
 
-from cluster.frames import CloseFrame, Frame, OpenFrame
+from cluster.frames import (
+    CloseFrame,
+    Frame,
+    OpenedFrame,
+    OpenFrame,
+    RequestFrame,
+    ResetFrame,
+    ResponseFrame,
+)
 from cluster.loop import VirtualLoop
 from cluster.randomness import stream
 from cluster.spec import LinkModel
@@ -63,6 +71,14 @@ class Link:
         self._last_arrival_us = arrival_us
         return arrival_us
 
+    def answer_us(self, now_us: int) -> int:
+        """Return when a kernel's answer that leaves now arrives: behind what left before it.
+
+        It draws nothing: answers for a process that is gone must not shift what its successor's
+        frames draw.
+        """
+        return max(now_us + self._base_us, self._last_arrival_us)
+
 
 class VirtualNetwork:
     """All links of a run and the hosts that are up."""
@@ -97,31 +113,44 @@ class VirtualNetwork:
 
     def transmit(self, frame: Frame) -> None:
         """Put a frame on its link. What was sent stays on its way when the sender dies."""
-        key = (frame.source, frame.destination)
-        link = self._links.get(key)
-        if link is None:
-            link = self._links[key] = self._new_link(frame.source, frame.destination)
+        link = self._link(frame.source, frame.destination)
         if self._copy_messages:
             frame = self._decoder.decode(self._encoder.encode(frame))
         loop = self._loop
-        loop.post_at(link.arrival_us(loop.current_us), self._arrive, frame)
+        loop.post_at(link.arrival_us(loop.current_us), self.arrive, frame)
 
-    def _arrive(self, frame: Frame) -> None:
+    def arrive(self, frame: Frame) -> None:
+        """Hand a frame to the host that is up under its destination's name.
+
+        Where none is, the machine is there and the process is not: its kernel answers an open with
+        a refusal, and whatever else needs an answer with a reset. Connections end when their
+        process dies, but its peers may hear of that late (a cut) and go on using them.
+        """
         host = self._up.get(frame.destination)
         if host is not None:
             host.receive(frame)
-        elif isinstance(frame, OpenFrame):
-            # The machine is there, the process is not: its kernel answers with a reset. Other
-            # frames belong to connections whose end was announced when the process died.
-            self.transmit(
-                CloseFrame(
-                    source=frame.destination,
-                    destination=frame.source,
-                    connection_id=frame.connection_id,
-                    by_client=False,
-                    reason="connection refused",
-                )
-            )
+            return
+        match frame:
+            case OpenFrame():
+                self.transmit(_answer(frame, by_client=False, reason="connection refused"))
+            case RequestFrame():
+                self._reset(_answer(frame, by_client=False, reason="its process is gone"))
+            case OpenedFrame() | ResponseFrame():
+                self._reset(_answer(frame, by_client=True, reason="its process is gone"))
+            case CloseFrame() | ResetFrame():
+                pass
+
+    def _reset(self, answer: CloseFrame) -> None:
+        loop = self._loop
+        link = self._link(answer.source, answer.destination)
+        loop.post_at(link.answer_us(loop.current_us), self.arrive, answer)
+
+    def _link(self, source: NodeName, destination: NodeName) -> Link:
+        key = (source, destination)
+        link = self._links.get(key)
+        if link is None:
+            link = self._links[key] = self._new_link(source, destination)
+        return link
 
     def _new_link(self, source: NodeName, destination: NodeName) -> Link:
         racks = (self._racks.get(source), self._racks.get(destination))
@@ -130,3 +159,15 @@ class VirtualNetwork:
             stream(self._seed, "link", source, destination),
             cross_rack=None not in racks and racks[0] != racks[1],
         )
+
+
+def _answer(
+    frame: OpenFrame | OpenedFrame | RequestFrame | ResponseFrame, *, by_client: bool, reason: str
+) -> CloseFrame:
+    return CloseFrame(
+        source=frame.destination,
+        destination=frame.source,
+        connection_id=frame.connection_id,
+        by_client=by_client,
+        reason=reason,
+    )

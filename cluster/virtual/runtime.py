@@ -1,22 +1,21 @@
 """VirtualRuntime: a whole cluster in one process, in virtual time, from a seed.
 
-Owns the nodes' lives (start, crash, restart, stop), the order of trace rows and the tool's own
-failures. It must not know what a fault, a plan or a verdict is. Rows go to the observers in the
-order in which they happen.
+Owns the loop, the network, the driver's rows and the tool's own failures; `lives` has the nodes. It
+must not know what a fault, a plan or a verdict is. Rows go to the observers in the order in which
+they happen.
 """
 
 import asyncio
 import signal
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from cluster.client.admin import fetch_committed_offsets
-from cluster.host import Host
+from cluster.client import admin
 from cluster.link_rules import LinkRule
 from cluster.loop import Deadlock, VirtualLoop
-from cluster.nodes import Node, build_node, node_specs
+from cluster.nodes import build_node
 from cluster.randomness import stream
 from cluster.runtime import (
     ClusterStartError,
@@ -25,36 +24,17 @@ from cluster.runtime import (
     NodeTaskFailed,
     RowObserver,
     Runtime,
-    UnknownNode,
 )
-from cluster.spec import BrokerSpec, ClusterSpec, NodeSpec, role_of
-from cluster.virtual.clock import NodeClock
+from cluster.spec import ClusterSpec
 from cluster.virtual.host import LogSink, VirtualHost
+from cluster.virtual.lives import Machine, NodeBuilder, NodeLives
 from cluster.virtual.network import VirtualNetwork
-from partition_log.memory_storage import MemoryStorage
 from protocol.ids import BrokerId, Incarnation, NodeName, Offset, TopicPartition
 from protocol.trace import TraceEvent, TraceKind, stamp
 
 T = TypeVar("T")
 
 DRIVER = NodeName("driver")
-ADMIN = NodeName("admin-0")
-
-NodeBuilder = Callable[[NodeSpec, ClusterSpec, Host], Node]
-
-
-class _Machine:
-    """What outlives the incarnations of one node: its disk, its clock, and how often it lived."""
-
-    def __init__(self, spec: NodeSpec | None, loop: VirtualLoop) -> None:
-        self.spec = spec
-        """None for a client that the runtime itself runs (admin-0)."""
-        self.storage = MemoryStorage()
-        self.clock = NodeClock(loop)
-        self.incarnations = 0
-        self.host: VirtualHost | None = None
-        """The live incarnation, None while the node is down."""
-        self.node: Node | None = None
 
 
 class VirtualRuntime(Runtime):
@@ -80,7 +60,6 @@ class VirtualRuntime(Runtime):
         self._observers = tuple(observers)
         self._trace_messages = trace_messages
         self._log = log
-        self._build = build
         self._loop = VirtualLoop()
         self._network = VirtualNetwork(
             self._loop,
@@ -89,9 +68,9 @@ class VirtualRuntime(Runtime):
             racks={broker.name: broker.rack for broker in spec.brokers},
             copy_messages=copy_messages,
         )
-        self._machines = {node.name: _Machine(node, self._loop) for node in node_specs(spec)}
-        self._admin = _Machine(None, self._loop)
-        self._past_hosts: list[VirtualHost] = []
+        self._lives = NodeLives(
+            spec, self._loop, build=build, new_host=self._new_host, trace=self.trace
+        )
         self._failures: list[str] = []
         self._driver_rows = 0
 
@@ -122,81 +101,81 @@ class VirtualRuntime(Runtime):
         await future
 
     async def start(self) -> None:
-        """Start every node, in order.
+        """Start every node that is there from the beginning, in order.
 
         Raises: ClusterStartError if a node cannot be started; whatever was started is stopped.
         """
-        for name, machine in self._machines.items():
+        for name in self._lives.names_to_start():
             try:
-                self._boot(name, machine)
+                self._lives.start(name)
             except Exception as error:
                 await self.stop()
                 raise ClusterStartError(f"{name} could not be started: {error!r}") from error
 
     async def status(self) -> ClusterStatus:
-        """Look at the cluster: every live node says what it knows."""
+        """Look at the cluster: every live node that is not paused says what it knows."""
         status = ClusterStatus()
-        for machine in self._machines.values():
-            if isinstance(machine.spec, BrokerSpec):
-                status.brokers_alive[BrokerId(machine.spec.broker_id)] = machine.host is not None
-            if machine.node is not None:
-                machine.node.report(status)
+        self._lives.report(status)
         return status
+
+    async def start_node(self, node: NodeName) -> None:
+        """Start a node whose spec says `starts_later`.
+
+        Raises: UnknownNode if there is no such node, or it was started before.
+        """
+        self._lives.start(node)
 
     async def crash(self, node: NodeName) -> HitNode:
         """Kill the node's process as `kill -9` does; its disk keeps what was appended.
 
-        Raises: UnknownNode if there is no such node, or it is down already.
+        Raises: UnknownNode if there is no such node, or it is not alive.
         """
-        return self.crash_now(node)
+        return self._lives.kill(node)
 
     def crash_now(self, node: NodeName) -> HitNode:
         """Kill a node, also from inside a callback: an observer, or the node itself."""
-        machine = self._machine(node)
-        host = machine.host
-        if host is None:
-            raise UnknownNode(f"{node} is down already and cannot be killed")
-        self.trace(TraceEvent(kind=TraceKind.NODE_KILLED, peer=node))
-        self._bury(machine, host)
-        host.crash()
-        # What is left of a callback that died half way must not reach the disk: it keeps the old
-        # object, the next incarnation finds a copy.
-        machine.storage = machine.storage.copy()
-        return HitNode(node=node, incarnation=host.incarnation, pid=None)
-
-    async def restart(self, node: NodeName, *, empty_disk: bool = False) -> None:
-        """Start a dead node again on its disk, as a new incarnation.
-
-        Raises: UnknownNode if there is no such node, or it is running.
-        """
-        machine = self._machine(node)
-        if machine.host is not None:
-            raise UnknownNode(f"{node} is running and cannot be restarted")
-        self._boot(node, machine)
-
-    async def start_node(self, node: NodeName) -> None:
-        """Start a node whose spec says `starts_later`."""
-        raise NotImplementedError
+        return self._lives.kill(node)
 
     async def power_loss(self, node: NodeName) -> HitNode:
-        """Kill the node's process and cut its logs back to what was flushed."""
-        raise NotImplementedError
+        """Kill the node's process and cut its logs back to what was flushed.
+
+        DEVIATION: its peers see their connections reset, as after a crash. A machine without power
+        says nothing until it is back.
+        Raises: UnknownNode if there is no such node, or it is not alive.
+        """
+        return self._lives.kill(node, loses_power=True)
 
     async def shut_down(self, node: NodeName) -> HitNode:
-        """Ask the node to stop as SIGTERM does, and return at once."""
-        raise NotImplementedError
+        """Ask the node to stop as SIGTERM does; it begins in this instant.
+
+        Raises: UnknownNode if there is no such node, or it is not up; a paused one cannot answer.
+        """
+        return self._lives.shut_down(node)
+
+    async def restart(self, node: NodeName, *, empty_disk: bool = False) -> None:
+        """Start a dead node again, on its disk or on an empty one, as a new incarnation.
+
+        Raises: UnknownNode if there is no such node, or it is running, or it never was.
+        """
+        self._lives.restart(node, empty_disk=empty_disk)
 
     async def pause(self, node: NodeName) -> HitNode:
-        """Stop the node as SIGSTOP does."""
-        raise NotImplementedError
+        """Stop the node as SIGSTOP does; its clocks go on.
+
+        Raises: UnknownNode if there is no such node, or it is not running.
+        """
+        return self._lives.pause(node)
 
     async def resume(self, node: NodeName) -> None:
-        """Let a paused node go on."""
-        raise NotImplementedError
+        """Let a paused node go on: first its due timers fire, then what waited is delivered.
+
+        Raises: UnknownNode if there is no such node, or it is not paused.
+        """
+        self._lives.resume(node)
 
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
-        """Replace all link rules."""
-        raise NotImplementedError
+        """Replace all link rules, at this instant on every node."""
+        self._lives.set_link_rules(rules)
 
     async def reset_links(
         self,
@@ -204,27 +183,32 @@ class VirtualRuntime(Runtime):
         destinations: Sequence[NodeName],
         purposes: Sequence[str] = (),
     ) -> int:
-        """End all connections between the two sets of nodes."""
-        raise NotImplementedError
+        """End all connections between the two sets of nodes; both ends hear it in this instant.
+
+        Raises: UnknownNode if a name is no node's.
+        """
+        return self._lives.reset_links(sources, destinations, purposes)
 
     async def elect_preferred_leaders(self, partitions: Sequence[TopicPartition] | None) -> None:
-        """Ask the controller for ElectLeaders(PREFERRED)."""
-        raise NotImplementedError
+        """Ask the controller for ElectLeaders(PREFERRED); None means every partition.
+
+        Raises: TimeoutError without an answer; ElectionFailed naming Kafka's error.
+        """
+        await admin.elect_preferred_leaders(self._lives.admin(), self._spec, partitions)
 
     async def move_leader(self, partition: TopicPartition, broker: BrokerId) -> None:
-        """Make `broker` the preferred leader of `partition`, and elect it."""
-        raise NotImplementedError
+        """Make `broker`, one of the replicas, the preferred leader of `partition`, and elect it.
+
+        Raises: as elect_preferred_leaders.
+        """
+        await admin.move_leader(self._lives.admin(), self._spec, partition, broker)
 
     async def committed_offsets(self, group_id: str) -> dict[TopicPartition, Offset]:
         """Ask the group's coordinator, through the cluster's own network, what is committed.
 
         Raises: TimeoutError after 60 s without a definite answer.
         """
-        host = self._admin.host
-        if host is None:
-            host = self._admin.host = self._new_host(ADMIN, self._admin)
-            host.trace(TraceEvent(kind=TraceKind.NODE_STARTED, detail={"role": "admin"}))
-        return await fetch_committed_offsets(host, self._spec, group_id)
+        return await admin.fetch_committed_offsets(self._lives.admin(), self._spec, group_id)
 
     def trace(self, event: TraceEvent) -> None:
         """Write an event of the run itself (node "driver")."""
@@ -246,44 +230,14 @@ class VirtualRuntime(Runtime):
 
     async def stop(self) -> None:
         """Stop every node. May be called twice, and after errors."""
-        for machine in (*self._machines.values(), self._admin):
-            host = machine.host
-            if host is not None:
-                host.trace(TraceEvent(kind=TraceKind.NODE_STOPPED))
-                self._bury(machine, host)
-                host.retire()
-        for host in self._past_hosts:
-            host.dispose()
-        self._past_hosts.clear()
+        self._lives.stop_all()
 
     def failures(self) -> tuple[str, ...]:
         """Return the tool's own failures so far."""
         return tuple(self._failures)
 
-    def _machine(self, node: NodeName) -> _Machine:
-        machine = self._machines.get(node)
-        if machine is None:
-            raise UnknownNode(f"no node {node}; there are {', '.join(self._machines)}")
-        return machine
-
-    def _boot(self, name: NodeName, machine: _Machine) -> None:
-        if machine.spec is None:
-            raise UnknownNode(f"{name} is no node of the cluster")
-        host = machine.host = self._new_host(name, machine)
-        try:
-            machine.node = self._build(machine.spec, self._spec, host)
-            host.trace(
-                TraceEvent(kind=TraceKind.NODE_STARTED, detail={"role": role_of(machine.spec)})
-            )
-            machine.node.start()
-        except BaseException:
-            self._bury(machine, host)
-            host.retire()
-            raise
-
-    def _new_host(self, name: NodeName, machine: _Machine) -> VirtualHost:
-        incarnation = Incarnation(machine.incarnations)
-        machine.incarnations += 1
+    def _new_host(self, machine: Machine, incarnation: Incarnation) -> VirtualHost:
+        name = machine.name
         host = VirtualHost(
             name=name,
             incarnation=incarnation,
@@ -292,6 +246,7 @@ class VirtualRuntime(Runtime):
             network=self._network,
             clock=machine.clock,
             rng=stream(self._seed, "node", name, incarnation),
+            gate_rng_for=lambda rule_id: stream(self._seed, "slow", rule_id, name, incarnation),
             storage=machine.storage,
             observers=self._observers,
             traces_messages=self._trace_messages,
@@ -300,11 +255,6 @@ class VirtualRuntime(Runtime):
         )
         self._network.attach(host)
         return host
-
-    def _bury(self, machine: _Machine, host: VirtualHost) -> None:
-        machine.host = None
-        machine.node = None
-        self._past_hosts.append(host)
 
     def _node_failed(self, host: VirtualHost, what: str, error: BaseException) -> None:
         failure = f"{host.name} incarnation {host.incarnation}: {what} died: {error!r}"

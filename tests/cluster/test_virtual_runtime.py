@@ -136,7 +136,7 @@ def test_crash_and_restart_of_the_wrong_node_are_misuse() -> None:
     async def main() -> None:
         with pytest.raises(UnknownNode, match="broker-9"):
             await run.runtime.crash(NodeName("broker-9"))
-        with pytest.raises(UnknownNode, match="is running"):
+        with pytest.raises(UnknownNode, match="is up and cannot be restarted"):
             await run.runtime.restart(BROKER)
         await run.runtime.crash(BROKER)
         with pytest.raises(UnknownNode, match="down already"):

@@ -17,7 +17,8 @@ from cluster.nodes import Node, build_node
 from cluster.runtime import ClusterStatus
 from cluster.spec import ClusterSpec, ConsumerSpec, NodeSpec
 from cluster.trace_digest import TraceDigest
-from cluster.virtual.runtime import NodeBuilder, VirtualRuntime
+from cluster.virtual.lives import NodeBuilder
+from cluster.virtual.runtime import VirtualRuntime
 from protocol.ids import broker_name
 from protocol.trace import TraceEvent, TraceKind
 from tests.support.fake_cluster import fake_builder, fake_spec

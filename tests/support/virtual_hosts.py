@@ -66,6 +66,7 @@ class HostLab:
             network=self.network,
             clock=clock or NodeClock(self.loop),
             rng=stream(1, name, incarnation),
+            gate_rng_for=lambda rule_id: stream(1, "slow", rule_id, name, incarnation),
             storage=MemoryStorage(),
             observers=(self.rows.append,),
             traces_messages=traced,
