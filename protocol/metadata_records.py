@@ -68,12 +68,16 @@ class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True
 
 
 class PartitionChangeRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """A partition got another leader or ISR. None and NO_LEADER_CHANGE leave what is there."""
+    """A partition got another leader, ISR or assignment (`replicas`).
+
+    None and NO_LEADER_CHANGE leave what is there.
+    """
 
     topic: str
     partition_id: int
     isr: tuple[int, ...] | None = None
     leader: int = NO_LEADER_CHANGE
+    replicas: tuple[int, ...] | None = None
 
 
 MetadataRecord = (

@@ -8,7 +8,7 @@ records it returns do. Source: Kafka `ClusterControlManager.registerBroker`,
 from collections.abc import Callable
 from typing import TypeVar
 
-from cluster.controller.broker_liveness import BrokerLiveness
+from cluster.controller.broker_liveness import BrokerControlState, BrokerLiveness
 from cluster.controller.decision import Decision
 from cluster.controller.election import change_partition
 from cluster.controller.metadata_image import (
@@ -32,6 +32,9 @@ from protocol.metadata_records import (
 from protocol.trace import TraceEvent, TraceKind
 
 T = TypeVar("T")
+
+CONTROLLED_SHUTDOWN = "controlled shutdown"
+"""The reason, in the trace, of what a broker's orderly stop brings about."""
 
 
 class BrokerControl:
@@ -92,22 +95,42 @@ class BrokerControl:
     def heartbeat(
         self, request: BrokerHeartbeatRequest, now_us: int
     ) -> Decision[BrokerHeartbeatResponse]:
-        """Note that a broker lives; unfence it once it has read its own registration."""
+        """Note that a broker lives; unfence it once it has read its own registration.
+
+        One that wants to stop leads and replicates nothing from its first such heartbeat on. It may
+        stop once every other active broker has applied that: until then clients may be sent to it.
+        Source: Kafka ReplicationControlManager.processBrokerHeartbeat.
+        """
         broker = self._image.brokers.get(BrokerId(request.broker_id))
         if broker is None or broker.broker_epoch != request.broker_epoch:
             return Decision(BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
         decision = Decision(BrokerHeartbeatResponse())
-        is_caught_up = request.current_metadata_offset >= broker.broker_epoch
-        fenced = broker.fenced
-        if fenced and is_caught_up and not request.want_fence:
-            self._unfence(broker, decision)
-            fenced = False
-        elif not fenced and request.want_fence:
-            self._fence(broker, decision, now_us, reason="wants to be fenced")
-            fenced = True
-        if not fenced:
-            self._liveness.touch(broker.broker_id, now_us)
-        decision.response = BrokerHeartbeatResponse(is_caught_up=is_caught_up, is_fenced=fenced)
+        current, following = self._liveness.states(
+            broker, request, lambda: self._image.has_leaderships(broker.broker_id)
+        )
+        if following is not current:
+            match following:
+                case BrokerControlState.UNFENCED:
+                    self._unfence(broker, decision)
+                case BrokerControlState.CONTROLLED_SHUTDOWN:
+                    self._begin_controlled_shutdown(broker, decision)
+                case BrokerControlState.FENCED:
+                    self._fence(broker, decision, now_us, reason="wants to be fenced")
+                case BrokerControlState.SHUTDOWN_NOW if not broker.fenced:
+                    self._fence(broker, decision, now_us, reason=CONTROLLED_SHUTDOWN)
+                case BrokerControlState.SHUTDOWN_NOW:
+                    pass  # DEVIATION: Kafka writes once more that it is fenced.
+        if not following.is_fenced:
+            self._liveness.touch(broker.broker_id, now_us, request.current_metadata_offset)
+        if following is BrokerControlState.CONTROLLED_SHUTDOWN:
+            self._liveness.begin_controlled_shutdown(
+                broker.broker_id, self._image.end_offset + len(decision.records) - 1
+            )
+        decision.response = BrokerHeartbeatResponse(
+            is_caught_up=request.current_metadata_offset >= broker.broker_epoch,
+            is_fenced=following.is_fenced,
+            should_shut_down=following is BrokerControlState.SHUTDOWN_NOW,
+        )
         return decision
 
     def fence_stale_broker(self, now_us: int) -> Decision[None] | None:
@@ -126,16 +149,7 @@ class BrokerControl:
         fenced_id = broker.broker_id
         silent_us = self._liveness.silent_us(fenced_id, now_us)
         self._liveness.remove(fenced_id)
-        for name, partition in self._image.partitions():
-            if fenced_id in partition.isr:
-                target_isr = tuple(member for member in partition.isr if member != fenced_id)
-                self._change(
-                    name,
-                    partition,
-                    decision,
-                    target_isr,
-                    lambda replica: replica != fenced_id and self._image.is_active(replica),
-                )
+        self._remove_from_isrs(fenced_id, decision)
         decision.records.append(
             BrokerRegistrationChangeRecord(
                 broker_id=fenced_id, broker_epoch=broker.broker_epoch, fenced=True
@@ -152,6 +166,33 @@ class BrokerControl:
                 },
             )
         )
+
+    def _begin_controlled_shutdown(self, broker: BrokerRegistration, decision: Decision[T]) -> None:
+        """Take the broker out of every ISR and move its leaderships while it goes on serving.
+
+        Source: Kafka ReplicationControlManager.handleBrokerInControlledShutdown.
+        """
+        if not broker.in_controlled_shutdown:
+            decision.records.append(
+                BrokerRegistrationChangeRecord(
+                    broker_id=broker.broker_id,
+                    broker_epoch=broker.broker_epoch,
+                    in_controlled_shutdown=True,
+                )
+            )
+        self._remove_from_isrs(broker.broker_id, decision)
+        decision.reason = CONTROLLED_SHUTDOWN
+
+    def _remove_from_isrs(self, removed_id: BrokerId, decision: Decision[T]) -> None:
+        for name, partition in self._image.partitions():
+            if removed_id in partition.isr:
+                self._change(
+                    name,
+                    partition,
+                    decision,
+                    tuple(member for member in partition.isr if member != removed_id),
+                    lambda replica: replica != removed_id and self._image.is_active(replica),
+                )
 
     def _unfence(self, broker: BrokerRegistration, decision: Decision[T]) -> None:
         """Mark the broker alive, and give leaders to partitions that have none."""

@@ -1,34 +1,78 @@
-"""When each unfenced broker was last heard of: the controller's soft state.
+"""What the controller knows of brokers by their heartbeats alone: its soft state.
 
-It is not in the metadata log: a controller that takes over gives every broker a full session.
-Source: Kafka `BrokerHeartbeatManager`.
+It is not in the metadata log: a controller that takes over gives every broker a full session, and
+a controlled shutdown begins anew with the broker's next heartbeat. Source: Kafka
+`BrokerHeartbeatManager`.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from cluster.controller.metadata_image import BrokerRegistration
+from protocol.controller_messages import BrokerHeartbeatRequest
 from protocol.ids import BrokerId
+
+UNKNOWN_OFFSET = -1
+"""The metadata offset of a broker that this controller has not heard of."""
+
+
+class BrokerControlState(Enum):
+    """What the controller makes of a broker, with what its heartbeats are answered."""
+
+    FENCED = "FENCED"
+    UNFENCED = "UNFENCED"
+    CONTROLLED_SHUTDOWN = "CONTROLLED_SHUTDOWN"
+    SHUTDOWN_NOW = "SHUTDOWN_NOW"
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the broker is fenced in this state."""
+        return self in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW)
+
+
+@dataclass(slots=True)
+class _Session:
+    """What is known of one unfenced broker.
+
+    Units: `last_contact_us` on the controller's clock; offsets are those of the metadata log.
+    `shutdown_offset` is None outside a controlled shutdown.
+    """
+
+    last_contact_us: int
+    metadata_offset: int
+    shutdown_offset: int | None = None
 
 
 class BrokerLiveness:
-    """The last heartbeat of every unfenced broker. Fenced brokers are not tracked.
+    """The sessions of the unfenced brokers. Fenced brokers are not tracked.
 
     Units: microseconds on the controller's clock.
     """
 
     def __init__(self, session_timeout_us: int) -> None:
         self._session_timeout_us = session_timeout_us
-        self._last_contact_us: dict[BrokerId, int] = {}
+        self._sessions: dict[BrokerId, _Session] = {}
 
-    def touch(self, broker_id: BrokerId, now_us: int) -> None:
-        """Begin the broker's session anew: it was heard of at `now_us`."""
-        self._last_contact_us[broker_id] = now_us
+    def touch(
+        self, broker_id: BrokerId, now_us: int, metadata_offset: int = UNKNOWN_OFFSET
+    ) -> None:
+        """Begin the broker's session anew: it was heard of, having applied `metadata_offset`."""
+        session = self._sessions.get(broker_id)
+        if session is None:
+            self._sessions[broker_id] = _Session(now_us, metadata_offset)
+        else:
+            session.last_contact_us = now_us
+            session.metadata_offset = metadata_offset
 
     def remove(self, broker_id: BrokerId) -> None:
-        """Forget the broker: it was fenced."""
-        self._last_contact_us.pop(broker_id, None)
+        """Forget the broker: it was fenced, which also ends its controlled shutdown."""
+        self._sessions.pop(broker_id, None)
 
     def silent_us(self, broker_id: BrokerId, now_us: int) -> int | None:
         """Return for how long the broker has been silent, None if it is not tracked."""
-        last_contact_us = self._last_contact_us.get(broker_id)
-        return None if last_contact_us is None else now_us - last_contact_us
+        session = self._sessions.get(broker_id)
+        return None if session is None else now_us - session.last_contact_us
 
     def has_valid_session(self, broker_id: BrokerId, now_us: int) -> bool:
         """Return whether the broker is unfenced and its session has not ended."""
@@ -47,7 +91,84 @@ class BrokerLiveness:
         broker_id = self._longest_silent()
         if broker_id is None:
             return None
-        return self._last_contact_us[broker_id] + self._session_timeout_us
+        return self._sessions[broker_id].last_contact_us + self._session_timeout_us
+
+    # -- controlled shutdown --
+
+    def begin_controlled_shutdown(self, broker_id: BrokerId, shutdown_offset: int) -> None:
+        """Note that the broker may stop once all active ones have applied `shutdown_offset`.
+
+        Only the first call counts. Source: Kafka maybeUpdateControlledShutdownOffset.
+        """
+        session = self._sessions[broker_id]
+        if session.shutdown_offset is None:
+            session.shutdown_offset = shutdown_offset
+
+    def lowest_active_offset(self) -> int | None:
+        """Return the lowest metadata offset that an active broker reported, None without any.
+
+        Active is who is unfenced and not in a controlled shutdown.
+        """
+        return min(
+            (
+                session.metadata_offset
+                for session in self._sessions.values()
+                if session.shutdown_offset is None
+            ),
+            default=None,
+        )
+
+    def states(
+        self,
+        broker: BrokerRegistration,
+        request: BrokerHeartbeatRequest,
+        has_leaderships: Callable[[], bool],
+    ) -> tuple[BrokerControlState, BrokerControlState]:
+        """Return the state of a broker before its heartbeat `request`, and the one after it.
+
+        Source: Kafka BrokerHeartbeatManager.calculateNextBrokerState.
+        """
+        session = self._sessions.get(broker.broker_id)
+        if session is not None and session.shutdown_offset is not None:
+            current = BrokerControlState.CONTROLLED_SHUTDOWN
+        elif broker.fenced:
+            current = BrokerControlState.FENCED
+        else:
+            current = BrokerControlState.UNFENCED
+        following = current
+        match current:
+            case BrokerControlState.FENCED:
+                if request.want_shut_down:
+                    following = BrokerControlState.SHUTDOWN_NOW
+                elif not request.want_fence and (
+                    request.current_metadata_offset >= broker.broker_epoch
+                ):
+                    following = BrokerControlState.UNFENCED
+            case BrokerControlState.UNFENCED:
+                if request.want_shut_down:
+                    following = (
+                        BrokerControlState.CONTROLLED_SHUTDOWN
+                        if has_leaderships() and not request.want_fence
+                        else BrokerControlState.SHUTDOWN_NOW
+                    )
+                elif request.want_fence:
+                    following = BrokerControlState.FENCED
+            case BrokerControlState.CONTROLLED_SHUTDOWN:
+                if not has_leaderships() and self._all_have_learnt(session):
+                    following = BrokerControlState.SHUTDOWN_NOW
+            case BrokerControlState.SHUTDOWN_NOW:
+                pass  # Nobody is ever found in it: it fences, and a fenced broker has no session.
+        return current, following
+
+    def _all_have_learnt(self, session: _Session | None) -> bool:
+        if session is None or session.shutdown_offset is None:
+            return False
+        lowest = self.lowest_active_offset()
+        return lowest is None or session.shutdown_offset <= lowest
 
     def _longest_silent(self) -> BrokerId | None:
-        return min(self._last_contact_us, key=self._last_contact_us.__getitem__, default=None)
+        return min(
+            self._sessions,
+            key=lambda broker_id: self._sessions[broker_id].last_contact_us,
+            default=None,
+        )

@@ -8,6 +8,7 @@ Source: Kafka `QuorumController`.
 
 from typing import TypeVar
 
+from cluster.controller.administration import alter_partition_reassignments, elect_leaders
 from cluster.controller.alter_partition import alter_partition
 from cluster.controller.broker_control import BrokerControl
 from cluster.controller.broker_liveness import BrokerLiveness
@@ -16,9 +17,11 @@ from cluster.controller.election import elect_preferred_leader
 from cluster.controller.metadata_fetches import TIMER_PREFIX as FETCH_TIMER_PREFIX
 from cluster.controller.metadata_fetches import MetadataFetches
 from cluster.controller.metadata_image import MetadataImage, PartitionRegistration
+from cluster.controller.quorum_state import next_controller_epoch
 from cluster.controller.topic_creation import create_missing_topics
 from cluster.spec import ClusterSpec
 from partition_log.log import PartitionLog
+from protocol.admin_messages import AlterPartitionReassignmentsRequest, ElectLeadersRequest
 from protocol.controller_messages import (
     AlterPartitionRequest,
     BrokerHeartbeatRequest,
@@ -43,7 +46,6 @@ from protocol.trace import TraceEvent, TraceKind
 T = TypeVar("T")
 R = TypeVar("R", bound=AnyResponse)
 
-FIRST_CONTROLLER_EPOCH = LeaderEpoch(1)
 FENCE_TIMER = "maybe-fence-replicas"
 BALANCE_TIMER = "maybe-balance-partition-leaders"
 
@@ -52,6 +54,7 @@ class ControllerCore:
     """The active controller.
 
     `log` is its replica of `__cluster_metadata-0`: what it already holds is replayed by `start`.
+    `controller_epoch` is above any in it; None takes the next one.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class ControllerCore:
         controller_id: BrokerId,
         cluster: ClusterSpec,
         log: PartitionLog,
-        controller_epoch: LeaderEpoch = FIRST_CONTROLLER_EPOCH,
+        controller_epoch: LeaderEpoch | None = None,
     ) -> None:
         config = cluster.broker_config
         self.image = MetadataImage()
@@ -68,14 +71,17 @@ class ControllerCore:
         self._cluster = cluster
         self._config = config
         self._log = log
-        self._controller_epoch = controller_epoch
+        self.controller_epoch = (
+            next_controller_epoch(log) if controller_epoch is None else controller_epoch
+        )
+        """To read only. The leader epoch of the metadata records that this life writes."""
         self._liveness = BrokerLiveness(config.broker_session_timeout_ms * 1_000)
         self._brokers = BrokerControl(
             self.image,
             self._liveness,
             unclean_by_default=config.unclean_leader_election_enable,
         )
-        self._fetches = MetadataFetches(log, controller_id)
+        self._fetches = MetadataFetches(log, controller_id, self.controller_epoch)
         self._fence_timer_set = False
 
     def start(self, now_us: int) -> Result:
@@ -100,7 +106,7 @@ class ControllerCore:
         return result
 
     def handle(self, request_id: RequestId, envelope: RequestEnvelope, now_us: int) -> Result:
-        """Take in a request of a broker; the reply follows at once, but for a parked Fetch.
+        """Take in a request; the reply follows at once, but for a parked Fetch.
 
         Raises: SimulationError for an API that nobody may ask of a controller.
         """
@@ -117,10 +123,16 @@ class ControllerCore:
                 self._carry_out(request_id, self._brokers.register(request, now_us), result)
             case AlterPartitionRequest() as request:
                 self._carry_out(request_id, alter_partition(self.image, request), result)
+            case ElectLeadersRequest() as request:
+                self._carry_out(request_id, elect_leaders(self.image, request), result)
+            case AlterPartitionReassignmentsRequest() as request:
+                self._carry_out(
+                    request_id, alter_partition_reassignments(self.image, request), result
+                )
             case other:
                 raise SimulationError(
-                    f"a controller answers Fetch, BrokerRegistration, BrokerHeartbeat and "
-                    f"AlterPartition; {envelope.client_host} sent {type(other).__name__}"
+                    f"a controller answers Fetch and ControllerRequest; "
+                    f"{envelope.client_host} sent {type(other).__name__}"
                 )
         self._schedule_fencing(result, now_us)
         return result
@@ -165,12 +177,16 @@ class ControllerCore:
         result.replies.append(Reply(request_id=request_id, response=decision.response))
 
     def _write(self, decision: Decision[T], result: Result) -> None:
-        """Append the records of `decision` as one batch and replay them: both or nothing."""
+        """Append the records of `decision` as one batch and replay them: both or nothing.
+
+        KRaft syncs its log before anybody is told: what a broker has read survives a power loss.
+        """
         if decision.records:
             self._log.append_as_leader(
                 tuple(encode_metadata_record(record) for record in decision.records),
-                leader_epoch=self._controller_epoch,
+                leader_epoch=self.controller_epoch,
             )
+            self._log.storage.flush()
         result.trace.extend(decision.trace)
         for record in decision.records:
             self._replay(record, decision.reason, result)

@@ -8,7 +8,7 @@ only controller is never cut back.
 from partition_log.log import PartitionLog
 from protocol.effects import CancelTimer, Reply, Result, SetTimer
 from protocol.errors import ErrorCode
-from protocol.ids import METADATA_PARTITION, BrokerId, RequestId
+from protocol.ids import METADATA_PARTITION, BrokerId, LeaderEpoch, RequestId
 from protocol.log_messages import (
     FetchableTopicResponse,
     FetchPartition,
@@ -23,9 +23,12 @@ TIMER_PREFIX = "fetch-"
 class MetadataFetches:
     """The Fetch requests that the controller has, and the ones that wait for a record."""
 
-    def __init__(self, log: PartitionLog, controller_id: BrokerId) -> None:
+    def __init__(
+        self, log: PartitionLog, controller_id: BrokerId, controller_epoch: LeaderEpoch
+    ) -> None:
         self._log = log
         self._controller_id = controller_id
+        self._controller_epoch = controller_epoch
         self._parked: dict[RequestId, FetchPartition] = {}
 
     def handle(self, request_id: RequestId, request: FetchRequest, result: Result) -> None:
@@ -64,7 +67,7 @@ class MetadataFetches:
             high_watermark=log.log_end_offset,
             log_start_offset=log.log_start_offset,
             leader_id=self._controller_id,
-            leader_epoch=log.latest_epoch,
+            leader_epoch=self._controller_epoch,
             records=log.read(
                 position.fetch_offset, position.partition_max_bytes, up_to=log.log_end_offset
             )

@@ -91,6 +91,14 @@ class MetadataImage:
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
+    def has_leaderships(self, broker_id: BrokerId) -> bool:
+        """Return whether the broker leads any partition."""
+        return any(
+            partition.leader == broker_id
+            for partitions in self.topics.values()
+            for partition in partitions
+        )
+
     def replay(self, record: MetadataRecord) -> TopicPartition | None:
         """Take in the record at `end_offset`; return the partition that it made or changed.
 
@@ -176,7 +184,11 @@ class MetadataImage:
             raise SimulationError(f"{record} changes a partition that does not exist")
         led_anew = record.leader != NO_LEADER_CHANGE
         self.topics[partition.topic][partition.partition] = PartitionRegistration(
-            replicas=before.replicas,
+            replicas=(
+                before.replicas
+                if record.replicas is None
+                else tuple(map(BrokerId, record.replicas))
+            ),
             isr=before.isr if record.isr is None else tuple(map(BrokerId, record.isr)),
             leader=BrokerId(record.leader) if led_anew else before.leader,
             leader_epoch=LeaderEpoch(before.leader_epoch + led_anew),

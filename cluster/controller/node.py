@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from cluster.controller.core import ControllerCore
+from cluster.controller.quorum_state import begin_controller_epoch
 from cluster.host import Host, IncomingRequest
 from cluster.keyed_timers import KeyedTimers
 from cluster.runtime import ClusterStatus, PartitionStatus
@@ -18,16 +19,20 @@ class ControllerNode:
 
     def __init__(self, host: Host, cluster: ClusterSpec, spec: ControllerSpec) -> None:
         self._host = host
+        controller_id = BrokerId(spec.node_id)
+        log = PartitionLog(METADATA_PARTITION, host.storage.log(METADATA_PARTITION))
         self._core = ControllerCore(
-            controller_id=BrokerId(spec.node_id),
+            controller_id=controller_id,
             cluster=cluster,
-            log=PartitionLog(METADATA_PARTITION, host.storage.log(METADATA_PARTITION)),
+            log=log,
+            controller_epoch=begin_controller_epoch(host.storage, log, controller_id),
         )
         self._timers = KeyedTimers(host, self._timer_fired)
 
     def start(self) -> None:
         """Replay the metadata log and begin to serve."""
         self._carry_out(self._core.start(self._host.now_us()))
+        self._host.log(f"active controller in epoch {self._core.controller_epoch}")
         self._host.serve(self._handle)
 
     def shut_down(self, on_done: Callable[[], None]) -> None:

@@ -9,6 +9,16 @@ from cluster.controller.metadata_image import (
 from cluster.spec import BrokerSpec, ClusterSpec, ControllerSpec, TopicSpec
 from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
+from protocol.admin_messages import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopic,
+    TopicPartitions,
+)
 from protocol.config import BrokerConfig
 from protocol.controller_messages import (
     AlterPartitionPartitionData,
@@ -63,7 +73,7 @@ class ControllerLab:
 
     def __init__(self, cluster: ClusterSpec, storage: MemoryLogStorage | None = None) -> None:
         self.now_us = 0
-        self.storage = storage or MemoryLogStorage()
+        self.storage = MemoryLogStorage() if storage is None else storage
         self.log = PartitionLog(METADATA_PARTITION, self.storage)
         self.core = ControllerCore(controller_id=CONTROLLER, cluster=cluster, log=self.log)
         self.trace: list[TraceEvent] = []
@@ -121,6 +131,7 @@ class ControllerLab:
         offset: int | None = None,
         epoch: int | None = None,
         want_fence: bool = False,
+        want_shut_down: bool = False,
     ) -> BrokerHeartbeatResponse:
         """Heartbeat of a broker that has read the whole metadata log, unless told otherwise."""
         response = self.replies[
@@ -134,6 +145,7 @@ class ControllerLab:
                         self.log.log_end_offset - 1 if offset is None else offset
                     ),
                     want_fence=want_fence,
+                    want_shut_down=want_shut_down,
                 )
             )
         ]
@@ -199,6 +211,40 @@ class ControllerLab:
         if not isinstance(response, AlterPartitionResponse):
             raise TypeError(response)
         return response.topics[0].partitions[0]
+
+    def elect_leaders(
+        self, *partitions: TopicPartition, election_type: int = 0
+    ) -> ElectLeadersResponse:
+        """Ask for elections as an administrator: of every partition if none is named."""
+        named = tuple(TopicPartitions(topic, (index,)) for topic, index in partitions)
+        response = self.replies[
+            self.send(
+                ElectLeadersRequest(
+                    election_type=election_type, topic_partitions=named if named else None
+                ),
+                host="admin-0",
+            )
+        ]
+        if not isinstance(response, ElectLeadersResponse):
+            raise TypeError(response)
+        return response
+
+    def reassign(
+        self, name: TopicPartition, replicas: tuple[int, ...] | None
+    ) -> ReassignablePartitionResponse:
+        """Ask for other replicas of one partition."""
+        target = ReassignablePartition(partition_index=name.partition, replicas=replicas)
+        response = self.replies[
+            self.send(
+                AlterPartitionReassignmentsRequest(
+                    topics=(ReassignableTopic(name=name.topic, partitions=(target,)),)
+                ),
+                host="admin-0",
+            )
+        ]
+        if not isinstance(response, AlterPartitionReassignmentsResponse):
+            raise TypeError(response)
+        return response.responses[0].partitions[0]
 
     # -- time --
 

@@ -1,0 +1,142 @@
+"""What an administrator asks of the controller: preferred elections, another order of replicas.
+
+Source: Kafka `ReplicationControlManager.electLeaders`, `alterPartitionReassignments`.
+"""
+
+from cluster.controller.decision import Decision
+from cluster.controller.election import elect_preferred_leader
+from cluster.controller.metadata_image import MetadataImage, PartitionRegistration
+from protocol.admin_messages import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ElectionType,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+    ReplicaElectionResult,
+    TopicPartitions,
+)
+from protocol.errors import ErrorCode
+from protocol.ids import BrokerId, TopicPartition
+from protocol.metadata_records import PartitionChangeRecord
+
+PREFERRED_LEADER_REQUESTED = "preferred leader requested"
+"""The reason, in the trace, of an election that an administrator asked for."""
+
+
+def elect_leaders(
+    image: MetadataImage, request: ElectLeadersRequest
+) -> Decision[ElectLeadersResponse]:
+    """Elect the preferred leader of each partition that `request` names, None: of every one.
+
+    Errors, by partition: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED where it leads already,
+    left out of the answer for every partition; PREFERRED_LEADER_NOT_AVAILABLE where it is not in
+    the ISR or not active. DEVIATION: unclean elections are refused, with UNSUPPORTED_VERSION.
+    """
+    if request.election_type == ElectionType.UNCLEAN:
+        return Decision(ElectLeadersResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
+    if request.election_type != ElectionType.PREFERRED:
+        return Decision(ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST))
+    decision = Decision(ElectLeadersResponse(), reason=PREFERRED_LEADER_REQUESTED)
+    wants_all = request.topic_partitions is None
+    topics = request.topic_partitions
+    if topics is None:
+        topics = tuple(
+            TopicPartitions(topic, tuple(range(len(partitions))))
+            for topic, partitions in image.topics.items()
+        )
+    results = []
+    for topic, indexes in ((named.topic, named.partitions) for named in topics):
+        answers = []
+        for index in dict.fromkeys(indexes):
+            error = _elect(image, TopicPartition(topic, index), decision)
+            if not (wants_all and error is ErrorCode.ELECTION_NOT_NEEDED):
+                answers.append(PartitionResult(partition_id=index, error_code=error))
+        results.append(ReplicaElectionResult(topic=topic, partition_result=tuple(answers)))
+    decision.response = ElectLeadersResponse(replica_election_results=tuple(results))
+    return decision
+
+
+def alter_partition_reassignments(
+    image: MetadataImage, request: AlterPartitionReassignmentsRequest
+) -> Decision[AlterPartitionReassignmentsResponse]:
+    """Give partitions the replicas that `request` names, each on its own.
+
+    The same replicas in another order are in force at once: leader, leader epoch and ISR stay.
+    Errors, by partition: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REPLICA_ASSIGNMENT (none, one twice,
+    an unknown broker); NO_REASSIGNMENT_IN_PROGRESS for a cancellation. DEVIATION: other replicas
+    than those that a partition has are refused, with UNSUPPORTED_VERSION.
+    """
+    decision = Decision(AlterPartitionReassignmentsResponse())
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for target in topic.partitions:
+            name = TopicPartition(topic.name, target.partition_index)
+            partition = image.partition(name)
+            error, message = _check_reassignment(image, partition, target)
+            answers.append(
+                ReassignablePartitionResponse(
+                    partition_index=target.partition_index,
+                    error_code=error,
+                    error_message=message,
+                )
+            )
+            if (
+                error is ErrorCode.NONE
+                and partition is not None
+                and target.replicas != partition.replicas
+            ):
+                decision.records.append(
+                    PartitionChangeRecord(
+                        topic=name.topic, partition_id=name.partition, replicas=target.replicas
+                    )
+                )
+        topics.append(ReassignableTopicResponse(name=topic.name, partitions=tuple(answers)))
+    decision.response = AlterPartitionReassignmentsResponse(responses=tuple(topics))
+    return decision
+
+
+def _elect(
+    image: MetadataImage, name: TopicPartition, decision: Decision[ElectLeadersResponse]
+) -> ErrorCode:
+    partition = image.partition(name)
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if partition.leader == partition.replicas[0]:
+        return ErrorCode.ELECTION_NOT_NEEDED
+    record = elect_preferred_leader(name, partition, is_acceptable_leader=image.is_active)
+    if record is None:
+        return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    decision.records.append(record)
+    return ErrorCode.NONE
+
+
+def _check_reassignment(
+    image: MetadataImage, partition: PartitionRegistration | None, target: ReassignablePartition
+) -> tuple[ErrorCode, str | None]:
+    """Return why `target` is refused, NONE if it is not. Source: validateManualPartitionAssignment.
+
+    The order of the checks is Kafka's.
+    """
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition"
+    replicas = target.replicas
+    if replicas is None:
+        return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no reassignment is in progress"
+    if not replicas:
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the assignment is empty"
+    if len(dict.fromkeys(replicas)) != len(replicas):
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the assignment names a broker twice"
+    unknown = [replica for replica in replicas if BrokerId(replica) not in image.brokers]
+    if unknown:
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"no broker {unknown[0]} is registered"
+    if sorted(replicas) != sorted(partition.replicas):
+        return (
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"only the order of the replicas {list(partition.replicas)} may change",
+        )
+    return ErrorCode.NONE, None

@@ -1,0 +1,38 @@
+"""The controller's epoch over its lives: each begins a higher one than any before.
+
+The log alone does not tell: a life that wrote no record leaves no trace in it. Source: KRaft's
+`quorum-state` file, which is synced before a candidate stands.
+"""
+
+import msgspec
+
+from partition_log.log import PartitionLog
+from partition_log.storage import Storage
+from protocol.ids import BrokerId, LeaderEpoch
+
+QUORUM_STATE = "quorum-state"
+FIRST_CONTROLLER_EPOCH = LeaderEpoch(1)
+
+
+class QuorumState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Who led the metadata log last, as KRaft writes it."""
+
+    leader_id: int
+    leader_epoch: int
+
+
+def begin_controller_epoch(
+    storage: Storage, log: PartitionLog, controller_id: BrokerId
+) -> LeaderEpoch:
+    """Return the epoch of the life that begins now, and remember it on the disk."""
+    content = storage.read_checkpoint(QUORUM_STATE)
+    known = -1 if content is None else msgspec.json.decode(content, type=QuorumState).leader_epoch
+    epoch = next_controller_epoch(log, known)
+    state = QuorumState(leader_id=controller_id, leader_epoch=epoch)
+    storage.write_checkpoint(QUORUM_STATE, msgspec.json.encode(state))
+    return epoch
+
+
+def next_controller_epoch(log: PartitionLog, known: int = -1) -> LeaderEpoch:
+    """Return an epoch above `known` and above any in `log`."""
+    return LeaderEpoch(max(FIRST_CONTROLLER_EPOCH, known + 1, log.latest_epoch + 1))

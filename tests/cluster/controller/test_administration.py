@@ -1,0 +1,134 @@
+"""What an administrator asks for: elections, other orders of replicas. ReplicationControlTest."""
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+from protocol.trace import TraceKind
+from tests.support.controllers import ControllerLab, cluster_of, topic
+
+P0 = TopicPartition("orders", 0)
+P1 = TopicPartition("orders", 1)
+UNKNOWN = TopicPartition("orders", 9)
+
+
+def running_lab() -> ControllerLab:
+    """Return a controller with three live brokers; orders-0 has the replicas 0, 1, 2."""
+    lab = ControllerLab(cluster_of(topic()))
+    lab.start_brokers(0, 1, 2)
+    return lab
+
+
+def elect(lab: ControllerLab, name: TopicPartition) -> ErrorCode:
+    """Return the error of one election."""
+    (result,) = lab.elect_leaders(name).replica_election_results
+    return result.partition_result[0].error_code
+
+
+def test_election_makes_the_first_replica_lead_in_a_new_epoch() -> None:
+    """The ISR stays: both replicas have everything."""
+    lab = running_lab()
+    lab.reassign(P0, (2, 0, 1))
+    assert elect(lab, P0) is ErrorCode.NONE
+    after = lab.partition(P0)
+    assert (after.leader, after.leader_epoch, sorted(after.isr)) == (2, 1, [0, 1, 2])
+    event = lab.events(TraceKind.LEADER_ELECTED)[-1]
+    assert (event.partition, event.peer) == ("orders-0", "broker-2")
+    assert event.detail == {"isr": [0, 1, 2], "reason": "preferred leader requested"}
+
+
+def test_election_of_who_leads_already_is_not_needed_and_changes_nothing() -> None:
+    """Asked twice, the second is a success for clients: the leader is the one they wanted."""
+    lab = running_lab()
+    before = lab.records()
+    assert elect(lab, P0) is ErrorCode.ELECTION_NOT_NEEDED
+    assert lab.records() == before
+
+
+@pytest.mark.parametrize("name", [UNKNOWN, TopicPartition("no such topic", 0)])
+def test_election_of_an_unknown_partition_names_it(name: TopicPartition) -> None:
+    """Nothing else in the request fails with it."""
+    lab = running_lab()
+    lab.reassign(P0, (1, 0, 2))
+    response = lab.elect_leaders(name, P0)
+    errors = [p.error_code for r in response.replica_election_results for p in r.partition_result]
+    assert errors == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]
+
+
+def test_election_of_a_replica_outside_the_isr_is_refused() -> None:
+    """It would lose what the ISR acknowledged."""
+    lab = running_lab()
+    lab.reassign(P0, (2, 0, 1))
+    lab.alter_partition(P0, (0, 1), by=0)
+    before = lab.records()
+    assert elect(lab, P0) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert lab.records() == before
+
+
+def test_election_of_every_partition_leaves_out_those_that_need_none() -> None:
+    """Kafka's answer to null: otherwise it would name each partition of the cluster."""
+    lab = running_lab()
+    lab.reassign(P0, (1, 0, 2))
+    (result,) = lab.elect_leaders().replica_election_results
+    assert [(p.partition_id, p.error_code) for p in result.partition_result] == [
+        (0, ErrorCode.NONE)
+    ]
+    assert lab.partition(P0).leader == 1
+
+
+def test_unclean_election_is_refused_as_a_whole() -> None:
+    """DEVIATION: an administrator cannot ask for data loss here."""
+    lab = running_lab()
+    response = lab.elect_leaders(P0, election_type=1)
+    assert response.error_code is ErrorCode.UNSUPPORTED_VERSION
+    assert lab.elect_leaders(P0, election_type=7).error_code is ErrorCode.INVALID_REQUEST
+
+
+def test_reassignment_to_another_order_is_in_force_at_once_and_moves_no_leader() -> None:
+    """Only the preferred leader is another one; leader, epoch and ISR wait for an election."""
+    lab = running_lab()
+    before = lab.partition(P0)
+    assert lab.reassign(P0, (2, 1, 0)).error_code is ErrorCode.NONE
+    after = lab.partition(P0)
+    assert after.replicas == (2, 1, 0)
+    assert (after.leader, after.leader_epoch, after.isr) == (0, 0, before.isr)
+    assert after.partition_epoch == before.partition_epoch + 1
+    assert lab.partition(P1).partition_epoch == 0
+
+
+def test_reassignment_to_the_order_in_force_writes_nothing() -> None:
+    """Asked again after a lost answer, it is a success."""
+    lab = running_lab()
+    before = lab.records()
+    assert lab.reassign(P0, (0, 1, 2)).error_code is ErrorCode.NONE
+    assert lab.records() == before
+
+
+@pytest.mark.parametrize(
+    ("replicas", "error"),
+    [
+        ((), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ((0, 1, 1), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ((0, 1, 9), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ((0, 1), ErrorCode.UNSUPPORTED_VERSION),
+        (None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+    ],
+)
+def test_reassignment_that_is_refused_changes_nothing(
+    replicas: tuple[int, ...] | None, error: ErrorCode
+) -> None:
+    """Also to fewer replicas, which this controller does not move."""
+    lab = running_lab()
+    before = lab.records()
+    answer = lab.reassign(P0, replicas)
+    assert answer.error_code is error
+    assert answer.error_message
+    assert lab.records() == before
+    assert lab.reassign(UNKNOWN, (0, 1, 2)).error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_reassigned_order_survives_a_restart_of_the_controller() -> None:
+    """It is a record of the metadata log like any other."""
+    lab = running_lab()
+    lab.reassign(P0, (1, 2, 0))
+    assert ControllerLab(cluster_of(topic()), lab.storage).partition(P0).replicas == (1, 2, 0)

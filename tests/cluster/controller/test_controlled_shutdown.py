@@ -1,0 +1,158 @@
+"""A broker asks for leave to stop. Kafka BrokerHeartbeatManagerTest, ReplicationControlManager."""
+
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+from protocol.metadata_records import (
+    NO_LEADER,
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+)
+from protocol.trace import TraceKind
+from tests.support.controllers import ControllerLab, cluster_of, topic
+
+P0, P1, P2 = (TopicPartition("orders", index) for index in range(3))
+
+
+def running_lab(*, replication_factor: int = 3) -> ControllerLab:
+    """Return a controller with three live brokers that have heard of everything."""
+    lab = ControllerLab(cluster_of(topic(replication_factor=replication_factor)))
+    lab.start_brokers(0, 1, 2)
+    heartbeat_all(lab, 0, 1, 2)
+    return lab
+
+
+def heartbeat_all(lab: ControllerLab, *brokers: int) -> None:
+    for broker_id in brokers:
+        lab.heartbeat(broker_id)
+
+
+def test_shutdown_moves_leaders_and_isrs_at_once_while_the_broker_stays_unfenced() -> None:
+    """It goes on serving until all others know: clients must not find nobody."""
+    lab = running_lab()
+    batches = len(lab.storage)
+    response = lab.heartbeat(0, want_shut_down=True)
+    assert (response.is_fenced, response.should_shut_down) == (False, False)
+    assert lab.broker(0).in_controlled_shutdown
+    assert not lab.broker(0).fenced
+    assert (lab.partition(P0).leader, lab.partition(P0).leader_epoch) == (1, 1)
+    assert [lab.partition(name).isr for name in (P0, P1, P2)] == [(1, 2), (1, 2), (2, 1)]
+    assert len(lab.storage) == batches + 1
+    written = [type(record) for record in lab.records()[-4:]]
+    assert written == [BrokerRegistrationChangeRecord] + [PartitionChangeRecord] * 3
+    (elected,) = [e for e in lab.events(TraceKind.LEADER_ELECTED) if e.leader_epoch == 1]
+    assert elected.detail == {"isr": [1, 2], "reason": "controlled shutdown"}
+
+
+def test_shutdown_waits_until_every_active_broker_has_applied_the_move() -> None:
+    """Until then a broker that is behind names the old leader to clients."""
+    lab = running_lab()
+    behind = lab.log.log_end_offset - 1
+    lab.heartbeat(0, want_shut_down=True)
+    lab.heartbeat(1)
+    lab.heartbeat(2, offset=behind)
+    assert not lab.heartbeat(0, want_shut_down=True).should_shut_down
+    lab.heartbeat(2)
+    response = lab.heartbeat(0, want_shut_down=True)
+    assert (response.is_fenced, response.should_shut_down) == (True, True)
+    assert lab.broker(0).fenced
+    (fenced,) = lab.events(TraceKind.BROKER_FENCED)
+    assert fenced.peer == "broker-0"
+    assert fenced.detail is not None
+    assert fenced.detail["reason"] == "controlled shutdown"
+
+
+def test_shutdown_asks_others_only_for_the_first_offset_not_for_what_came_later() -> None:
+    """A busy metadata log must not hold the shutdown back for ever."""
+    lab = running_lab()
+    lab.heartbeat(0, want_shut_down=True)
+    heartbeat_all(lab, 1, 2)
+    lab.alter_partition(P1, (1,), by=1)
+    assert lab.heartbeat(0, want_shut_down=True).should_shut_down
+
+
+def test_shutdown_does_not_ask_those_that_shut_down_too() -> None:
+    """Two brokers that stop would otherwise wait for each other's heartbeats."""
+    lab = running_lab()
+    behind = lab.log.log_end_offset - 1
+    lab.heartbeat(0, want_shut_down=True)
+    lab.heartbeat(2, offset=behind, want_shut_down=True)
+    lab.heartbeat(1)
+    assert lab.heartbeat(0, want_shut_down=True).should_shut_down
+    assert lab.heartbeat(2, want_shut_down=True).should_shut_down
+
+
+def test_shutdown_of_a_broker_that_leads_nothing_is_granted_at_once() -> None:
+    """There is nothing that anybody would have to learn first; it leaves the ISRs all the same."""
+    lab = running_lab()
+    lab.reassign(P0, (1, 0, 2))
+    lab.elect_leaders(P0)
+    assert lab.heartbeat(0, want_shut_down=True).should_shut_down
+    assert lab.broker(0).fenced
+    assert lab.partition(P0).isr == (1, 2)
+
+
+def test_shutdown_of_the_last_isr_member_leaves_the_partition_without_a_leader() -> None:
+    """Kafka stops the broker all the same: an ISR is never empty, but nobody may lead."""
+    lab = running_lab(replication_factor=1)
+    lab.heartbeat(0, want_shut_down=True)
+    assert lab.partition(P0).leader == NO_LEADER
+    assert lab.partition(P0).isr == (0,)
+    heartbeat_all(lab, 1, 2)
+    assert lab.heartbeat(0, want_shut_down=True).should_shut_down
+
+
+def test_shutdown_of_a_fenced_broker_is_granted_at_once_and_writes_nothing() -> None:
+    """It lost everything when it was fenced."""
+    lab = running_lab()
+    for _ in range(5):
+        lab.advance_ms(2_000)
+        heartbeat_all(lab, 1, 2)
+    assert lab.broker(0).fenced
+    before = lab.records()
+    response = lab.heartbeat(0, want_shut_down=True)
+    assert (response.is_fenced, response.should_shut_down) == (True, True)
+    assert lab.records() == before
+
+
+def test_broker_in_shutdown_that_falls_silent_is_fenced_like_any_other() -> None:
+    """The process may die on the way; its session still runs."""
+    lab = running_lab()
+    lab.heartbeat(0, want_shut_down=True)
+    for _ in range(5):
+        lab.advance_ms(2_000)
+        heartbeat_all(lab, 1, 2)
+    (fenced,) = lab.events(TraceKind.BROKER_FENCED)
+    assert fenced.detail == {"reason": "session ended", "silent_ms": 9_000}
+    assert lab.heartbeat(0, want_shut_down=True).should_shut_down
+
+
+def test_broker_in_shutdown_may_neither_lead_nor_join_an_isr() -> None:
+    """Its leaderships would only have to move once more."""
+    lab = running_lab()
+    lab.heartbeat(0, want_shut_down=True)
+    answer = lab.alter_partition(P1, (1, 2, 0), by=1)
+    assert answer.error_code is ErrorCode.INELIGIBLE_REPLICA
+    (result,) = lab.elect_leaders(P0).replica_election_results
+    assert result.partition_result[0].error_code is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+
+def test_register_after_a_controlled_shutdown_succeeds_at_once() -> None:
+    """It was fenced when it left: no session has to end, unlike after a crash."""
+    lab = running_lab()
+    lab.heartbeat(0, want_shut_down=True)
+    heartbeat_all(lab, 1, 2)
+    assert lab.heartbeat(0, want_shut_down=True).should_shut_down
+    response = lab.register(0, incarnation_id=1)
+    assert response.error_code is ErrorCode.NONE
+    assert not lab.broker(0).in_controlled_shutdown
+    assert not lab.heartbeat(0).is_fenced
+
+
+def test_shutdown_goes_on_under_a_controller_that_has_restarted() -> None:
+    """The offset to wait for is soft state: nothing is led any more, so leave is given."""
+    lab = running_lab()
+    lab.heartbeat(0, want_shut_down=True)
+    restarted = ControllerLab(cluster_of(topic()), lab.storage)
+    restarted.broker_epochs = lab.broker_epochs
+    assert restarted.heartbeat(0, want_shut_down=True).should_shut_down
+    assert restarted.broker(0).fenced

@@ -1,0 +1,61 @@
+"""Each life of a controller has an epoch above all before, and a log that a power loss spares."""
+
+from cluster.controller.quorum_state import begin_controller_epoch
+from partition_log.log import PartitionLog
+from partition_log.memory_storage import MemoryLogStorage, MemoryStorage
+from protocol.ids import METADATA_PARTITION
+from protocol.log_messages import FetchResponse
+from tests.support.controllers import CONTROLLER, ControllerLab, cluster_of, topic
+
+
+def begin(storage: MemoryStorage) -> int:
+    log = PartitionLog(METADATA_PARTITION, storage.log(METADATA_PARTITION))
+    return begin_controller_epoch(storage, log, CONTROLLER)
+
+
+def test_controller_epoch_grows_with_every_life_also_of_one_that_wrote_nothing() -> None:
+    """KRaft syncs its vote first: two lives never write under one epoch."""
+    storage = MemoryStorage()
+    assert [begin(storage) for _ in range(3)] == [1, 2, 3]
+    storage.power_loss()
+    assert begin(storage) == 4
+
+
+def test_controller_epoch_is_above_any_in_the_log_where_its_file_is_lost() -> None:
+    """An append under an epoch below the log's last one would be refused."""
+    storage = MemoryStorage()
+    lab = ControllerLab(cluster_of(topic()), storage.log(METADATA_PARTITION))
+    lab.start_brokers(0, 1, 2)
+    assert begin(storage) == 2
+
+
+def test_restarted_controller_writes_and_answers_in_its_new_epoch() -> None:
+    """Who holds the log can tell the lives of its leaders apart."""
+    lab = ControllerLab(cluster_of(topic()))
+    lab.start_brokers(0, 1, 2)
+    restarted = ControllerLab(cluster_of(topic()), lab.storage)
+    restarted.broker_epochs = lab.broker_epochs
+    before = restarted.log.log_end_offset
+    restarted.heartbeat(0, want_shut_down=True)
+    assert [epoch.epoch for epoch in restarted.log.epochs.entries()] == [1, 2]
+    response = restarted.replies[restarted.fetch(before)]
+    assert isinstance(response, FetchResponse)
+    assert response.responses[0].partitions[0].leader_epoch == 2
+
+
+def test_what_a_controller_has_answered_survives_a_power_loss() -> None:
+    """KRaft syncs its log: a broker never knows more than the controller that comes back."""
+    lab = ControllerLab(cluster_of(topic()))
+    lab.start_brokers(0, 1, 2)
+    records = lab.records()
+    lab.storage.power_loss()
+    restarted = ControllerLab(cluster_of(topic()), lab.storage)
+    assert restarted.records() == records
+
+
+def test_log_storage_of_the_metadata_is_flushed_with_every_append() -> None:
+    """Not only when a broker asks: the flush comes before the answer."""
+    storage = MemoryLogStorage()
+    lab = ControllerLab(cluster_of(), storage)
+    lab.register(0)
+    assert storage.flushed_length == len(storage) == 1
