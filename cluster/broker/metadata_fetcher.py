@@ -54,6 +54,18 @@ class MetadataFetcher:
         """Partitions in the cache that are newer than what was published."""
         self._may_publish = False
         self._is_publishing = False
+        self._published_offset = -1
+
+    @property
+    def applied_offset(self) -> int:
+        """Offset of the newest metadata record that this broker acts on; -1 before the first.
+
+        What cannot be published yet does not hold it back. Source: Kafka
+        MetadataLoader.lastAppliedOffset, which brokers report in their heartbeats.
+        """
+        if self._is_publishing or (self._changed and self._may_publish):
+            return self._published_offset
+        return self._cache.last_applied_offset
 
     async def run(self) -> None:
         """Fetch for ever, from the first record on."""
@@ -67,6 +79,8 @@ class MetadataFetcher:
                 continue
             backoff_us = BACKOFF_US_MIN
             if batches:
+                if not self._is_publishing:
+                    self._published_offset = self._cache.last_applied_offset
                 self._apply(batches)
                 if self._changed and self._may_publish and not self._is_publishing:
                     # As a task of its own: the next delta is fetched meanwhile.
@@ -114,6 +128,7 @@ class MetadataFetcher:
             if self._publish_us:
                 await self._host.sleep(self._publish_us)
             changed, self._changed = list(self._changed), {}
+            self._published_offset = self._cache.last_applied_offset
             self._publish(changed)
             if not self._changed:
                 break

@@ -13,12 +13,16 @@ from cluster.broker.metadata_cache import MetadataCache
 from cluster.broker.metadata_fetcher import MetadataFetcher
 from cluster.broker.preload import preload
 from cluster.broker.replica_manager import ReplicaManager
-from cluster.host import Host
+from cluster.host import Host, Timer
 from cluster.log_recoveries import report_recoveries
 from cluster.runtime import ClusterStatus, GroupStatus
 from cluster.spec import BrokerSpec, ClusterSpec
 from coordinator.coordinator import GroupCoordinator
+from protocol.errors import SimulationError
 from protocol.ids import CONSUMER_OFFSETS, BrokerId, TopicPartition
+
+CONTROLLED_SHUTDOWN_TIMEOUT_US = 300_000_000
+"""For how long a broker waits for leave to stop. Source: Kafka KafkaBroker.shutdown (5 min)."""
 
 
 class BrokerNode:
@@ -64,9 +68,11 @@ class BrokerNode:
             self._identity,
             spec,
             cluster.broker_config,
-            self._cache,
+            lambda: self._metadata.applied_offset,
             self._caught_up,
         )
+        self._on_stopped: Callable[[], None] | None = None
+        self._shutdown_limit: Timer | None = None
 
     def start(self) -> None:
         """Recover the disk, register with the controller, and pull metadata."""
@@ -80,8 +86,22 @@ class BrokerNode:
         host.spawn(self._heartbeats.run(), name="heartbeats")
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Begin a controlled shutdown."""
-        raise NotImplementedError
+        """Begin a controlled shutdown: leaders move first, and this broker serves meanwhile.
+
+        Groups are unloaded as their partitions move. `on_done` is called when the controller says
+        that this broker may stop, or after CONTROLLED_SHUTDOWN_TIMEOUT_US without; then whatever is
+        left ends with the process. Raises: SimulationError if it was called before.
+        Source: Kafka BrokerServer.shutdown.
+        """
+        if self._on_stopped is not None:
+            raise SimulationError(f"{self._host.name} is shutting down already")
+        self._on_stopped = on_done
+        self._host.log("controlled shutdown begins")
+        self._replicas.begin_controlled_shutdown()
+        self._shutdown_limit = self._host.after(
+            CONTROLLED_SHUTDOWN_TIMEOUT_US, self._give_up_controlled_shutdown
+        )
+        self._heartbeats.begin_controlled_shutdown(self._stop)
 
     def report(self, status: ClusterStatus) -> None:
         """Write that this broker lives, and the groups that it coordinates, into `status`."""
@@ -98,6 +118,20 @@ class BrokerNode:
                     leader=group.leader,
                 )
             )
+
+    def _give_up_controlled_shutdown(self) -> None:
+        self._host.log("timed out waiting for the controller to approve controlled shutdown")
+        self._heartbeats.end()
+        self._stop()
+
+    def _stop(self) -> None:
+        """Leave the disk in order; the runtime ends the process, and with it the connections."""
+        if self._shutdown_limit is not None:
+            self._shutdown_limit.cancel()
+        self._replicas.shut_down()
+        self._host.log("shut down")
+        if self._on_stopped is not None:
+            self._on_stopped()
 
     async def _caught_up(self) -> None:
         """Act on the metadata that there is, and only then serve."""

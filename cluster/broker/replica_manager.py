@@ -86,6 +86,7 @@ class ReplicaManager:
         self._advanced: dict[TopicPartition, Partition] = {}
         """Partitions whose high watermark or leader changed, likewise."""
         self._is_completing = False
+        self._in_controlled_shutdown = False
 
     def start(self) -> None:
         """Recover the logs from the disk, and begin the periodic work."""
@@ -104,6 +105,19 @@ class ReplicaManager:
     def flush_logs(self) -> None:
         """Flush every log, at the end of an orderly shutdown."""
         self._flusher.flush_all()
+
+    def begin_controlled_shutdown(self) -> None:
+        """Stop to replicate, from now on, what this broker is taken out of the ISR of."""
+        self._in_controlled_shutdown = True
+
+    def shut_down(self) -> None:
+        """Leave the disk as an orderly stop does: logs flushed, high watermarks written.
+
+        Source: Kafka LogManager.shutdown, ReplicaManager.shutdown.
+        """
+        for log in self._all_logs():
+            log.storage.flush()
+        self._write_checkpoint()
 
     def partition(self, name: TopicPartition) -> Partition | None:
         """Return this broker's replica of a partition, None if it has none."""
@@ -171,11 +185,15 @@ class ReplicaManager:
             isr=registration.isr,
         )
         self._trace(change.trace)
-        if change.is_new_leader_epoch:
+        if self._in_controlled_shutdown and self._identity.broker_id not in registration.isr:
+            # It would only try in vain to get back in. Source: applyLocalFollowersDelta.
+            self._fetchers.stop(partition.topic_partition)
+        elif change.is_new_leader_epoch:
             if registration.leader == NO_BROKER:
                 self._fetchers.stop(partition.topic_partition)
             else:
                 self._fetchers.follow(partition)
+        if change.is_new_leader_epoch:
             # Whoever waits here for the leader that this replica was is told that it is not.
             self._advanced[partition.topic_partition] = partition
             self._grown[partition.topic_partition] = None
@@ -314,6 +332,10 @@ class ReplicaManager:
             self._advanced[partition.topic_partition] = partition
 
     def _checkpoint(self) -> None:
+        self._write_checkpoint()
+        self._checkpoint_later()
+
+    def _write_checkpoint(self) -> None:
         """Write the high watermarks to the disk, if any moved."""
         content = encode_offset_checkpoint(
             (log.topic_partition, log.high_watermark) for log in self._all_logs()
@@ -321,7 +343,14 @@ class ReplicaManager:
         if content != self._checkpointed:
             self._checkpointed = content
             self._host.storage.write_checkpoint(REPLICATION_OFFSET_CHECKPOINT, content)
-        self._checkpoint_later()
+
+    def _all_logs(self) -> list[PartitionLog]:
+        """Return every log on the disk, also those that wait for their first metadata.
+
+        A restarted broker may wait for longer than the checkpoint's interval, and must not forget
+        what it knew if it dies again meanwhile.
+        """
+        return [*self._logs.values(), *(p.log for p in self._partitions.values())]
 
     def _checkpoint_later(self) -> None:
         self._host.after(
