@@ -16,11 +16,13 @@ def missing_for_steady_state(experiment: Experiment, status: ClusterStatus) -> l
     """Return what keeps the cluster from its steady state.
 
     Steady: every partition has a leader and its full ISR, every group is Stable with all its
-    members, and each member that commits has had a commit acknowledged.
+    members, and each member that commits has had a commit acknowledged. Members that join late are
+    not waited for.
     """
+    members = {group_id: group.members for group_id, group in experiment.groups.items()}
     missing = missing_partitions(experiment, status, full_isr=True)
-    missing += missing_groups(experiment, status)
-    return missing + missing_commits(experiment, status, {})
+    missing += missing_groups(experiment, status, members)
+    return missing + missing_commits(experiment, status, members, {})
 
 
 def missing_for_liveness(
@@ -29,11 +31,13 @@ def missing_for_liveness(
     """Return what keeps the cluster from being well again after healing.
 
     Shape: `commits_before` holds each member's acknowledged commits at healing, by node name; each
-    must have had one more since.
+    must have had one more since. Late members have joined by then, and members that were killed
+    are back.
     """
+    members = {group_id: group.members_total for group_id, group in experiment.groups.items()}
     missing = missing_partitions(experiment, status, full_isr=False)
-    missing += missing_groups(experiment, status)
-    return missing + missing_commits(experiment, status, commits_before)
+    missing += missing_groups(experiment, status, members)
+    return missing + missing_commits(experiment, status, members, commits_before)
 
 
 def missing_partitions(
@@ -57,10 +61,15 @@ def missing_partitions(
     return missing
 
 
-def missing_groups(experiment: Experiment, status: ClusterStatus) -> list[str]:
-    """Return the groups that are not Stable, with all members, at their one coordinator."""
+def missing_groups(
+    experiment: Experiment, status: ClusterStatus, members: dict[str, int]
+) -> list[str]:
+    """Return the groups that are not Stable, with all members, at their one coordinator.
+
+    Shape: `members` says by group how many there should be, by index from 0.
+    """
     missing = []
-    for group_id, definition in experiment.groups.items():
+    for group_id, expected in members.items():
         partition = offsets_partition(group_partition(experiment, group_id))
         leader = status.partitions.get(partition)
         at_leader = [
@@ -74,11 +83,9 @@ def missing_groups(experiment: Experiment, status: ClusterStatus) -> list[str]:
         group = at_leader[0]
         if group.state != STABLE:
             missing.append(f"group {group_id} is {group.state}")
-        elif len(group.members) != definition.members:
-            missing.append(
-                f"group {group_id} has {len(group.members)} of {definition.members} members"
-            )
-        for index in range(definition.members):
+        elif len(group.members) != expected:
+            missing.append(f"group {group_id} has {len(group.members)} of {expected} members")
+        for index in range(expected):
             name = consumer_name(group_id, index)
             member = status.members.get(name)
             if member is None:
@@ -89,7 +96,10 @@ def missing_groups(experiment: Experiment, status: ClusterStatus) -> list[str]:
 
 
 def missing_commits(
-    experiment: Experiment, status: ClusterStatus, commits_before: dict[str, int]
+    experiment: Experiment,
+    status: ClusterStatus,
+    members: dict[str, int],
+    commits_before: dict[str, int],
 ) -> list[str]:
     """Return the members that commit and have had none acknowledged beyond `commits_before`.
 
@@ -99,7 +109,7 @@ def missing_commits(
     for group_id, definition in experiment.groups.items():
         if not definition.commits:
             continue
-        for index in range(definition.members):
+        for index in range(members[group_id]):
             name = consumer_name(group_id, index)
             member = status.members.get(name)
             if (

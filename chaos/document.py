@@ -38,6 +38,17 @@ class Item:
             return [item.plain() for item in self.value]
         return self.value
 
+    def child(self, key: str) -> "Item":
+        """Return the value of `key`; an empty one where this is no mapping or has no such key."""
+        found = self.value.get(key) if isinstance(self.value, dict) else None
+        return Item(value=None) if found is None else found
+
+    def children(self) -> "tuple[Item, ...]":
+        """Return the values of a mapping, or the elements of a list; nothing of a scalar."""
+        if isinstance(self.value, dict):
+            return tuple(self.value.values())
+        return tuple(self.value) if isinstance(self.value, list) else ()
+
     def line_of(self, key: str) -> int | None:
         """Return the line of `key`, or of the mapping itself where it has no such key."""
         return self.key_lines.get(key, self.line)

@@ -33,6 +33,9 @@ from protocol.ids import CONSUMER_OFFSETS, NodeName
 from protocol.partitioner import partition_for
 
 FORMAT_VERSION = 1
+MEMBER_INDEX = "{index}"
+"""Stands for the member's index in a group's `group.instance.id`, which no two may share."""
+MAX_REPEATS = 1_000
 FIRST_CONTROLLER_ID = 100
 """Brokers are numbered from 0, controllers from here, so that a bare id names one node."""
 
@@ -66,6 +69,8 @@ KafkaName = Annotated[
     ),
 ]
 Count = Annotated[int, Meta(ge=1)]
+OneOrMany = str | tuple[str, ...]
+"""A word, or a list of words."""
 
 
 def microseconds(duration: str) -> int:
@@ -99,17 +104,31 @@ class TopicDefinition(
     config: TopicConfig = TopicConfig()
 
 
+class LateMembersDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Members that join while the run goes on.
+
+    Units: `at` counts from the steady state. `config` None means the group's; in a file, what it
+    leaves out is the group's too (`loader`).
+    """
+
+    at: Duration
+    members: Count
+    config: ConsumerConfig | None = None
+
+
 class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One consumer group: its members are alike.
 
     Units: each member polls with `poll_timeout_ms`; a record costs `process_us`; offsets are
     committed asynchronously every `commit_interval_ms` (None: the application never commits).
-    `isolate` gives every member a process of its own on Ray.
+    `isolate` gives every member a process of its own on Ray. Late members come on top of `members`,
+    and their indices follow. `{index}` in `group.instance.id` becomes each member's index.
     """
 
     members: Annotated[int, Meta(ge=0)]
     topics: Annotated[tuple[str, ...], Meta(min_length=1)]
     config: ConsumerConfig = ConsumerConfig()
+    late_members: tuple[LateMembersDefinition, ...] = ()
     poll_timeout_ms: Count = 50
     process_us: Annotated[int, Meta(ge=0)] = 0
     commit_interval_ms: Count | None = None
@@ -119,6 +138,27 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     def commits(self) -> bool:
         """Whether members commit offsets, by themselves or by Kafka's auto-commit."""
         return self.commit_interval_ms is not None or self.config.enable_auto_commit
+
+    @property
+    def members_total(self) -> int:
+        """The number of its members, those included that join late."""
+        return self.members + sum(late.members for late in self.late_members)
+
+    def settings_of_members(self) -> tuple[tuple[ConsumerConfig, int | None], ...]:
+        """Return each member's settings and when it joins, by index.
+
+        Units: microseconds from the steady state; None for one that is there from the start.
+        """
+        first = ((self.config, None),) * self.members
+        late = tuple(
+            (each.config or self.config, microseconds(each.at))
+            for each in self.late_members
+            for _ in range(each.members)
+        )
+        return tuple(
+            (_with_index(config, index), at_us)
+            for index, (config, at_us) in enumerate((*first, *late))
+        )
 
 
 class ProducerDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -136,17 +176,28 @@ class PreloadDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     commit_records: Count
 
 
-class FaultDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FaultDefinition(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    rename={"from_": "from"},
+):
     """One line of the plan: a fault and its undoing.
 
     Units: `at` counts from the steady state; `duration` from the injection; without one the fault
-    lasts until everything is healed at the end.
+    lasts until everything is healed at the end. `repeat` counts all injections, `every` apart.
+    Shape: faults of links have `from` and `to`, all others `target`.
     """
 
     at: Duration
     fault: str
-    target: str
+    target: str | None = None
+    from_: OneOrMany | None = None
+    to: OneOrMany | None = None
     duration: Duration | None = None
+    every: Duration | None = None
+    repeat: Annotated[int, Meta(ge=1, le=MAX_REPEATS)] | None = None
     args: dict[str, Any] = {}  # the fault's own schema says what it may hold (`faults`)
 
 
@@ -188,6 +239,11 @@ def consumer_name(group_id: str, index: int) -> NodeName:
     return NodeName(f"consumer-{group_id}-{index}")
 
 
+def producer_name(index: int) -> NodeName:
+    """Return the node name of the producer that stands at `index` in the file."""
+    return NodeName(f"producer-{index}")
+
+
 def group_partition(experiment: Experiment, group_id: str) -> int:
     """Return the index of the offsets partition that `group_id` belongs to."""
     return partition_for(group_id, experiment.cluster.config.offsets_topic_num_partitions)
@@ -222,13 +278,13 @@ def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
             ),
         ),
         consumers=tuple(
-            _consumer(group_id, index, group)
+            _consumer(group_id, index, group, config, starts_later=at_us is not None)
             for group_id, group in experiment.groups.items()
-            for index in range(group.members)
+            for index, (config, at_us) in enumerate(group.settings_of_members())
         ),
         producers=tuple(
             ProducerSpec(
-                name=NodeName(f"producer-{index}"),
+                name=producer_name(index),
                 topic=producer.topic,
                 records_per_second=producer.records_per_second,
                 config=producer.config,
@@ -248,15 +304,32 @@ def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
     )
 
 
-def _consumer(group_id: str, index: int, group: GroupDefinition) -> ConsumerSpec:
+def _consumer(
+    group_id: str,
+    index: int,
+    group: GroupDefinition,
+    config: ConsumerConfig,
+    *,
+    starts_later: bool,
+) -> ConsumerSpec:
     return ConsumerSpec(
         name=consumer_name(group_id, index),
         group_id=group_id,
         index=index,
         topics=group.topics,
-        config=group.config,
+        config=config,
         poll_timeout_ms=group.poll_timeout_ms,
         process_us=group.process_us,
         commit_interval_ms=group.commit_interval_ms,
         isolate=group.isolate,
+        starts_later=starts_later,
+    )
+
+
+def _with_index(config: ConsumerConfig, index: int) -> ConsumerConfig:
+    instance = config.group_instance_id
+    if instance is None or MEMBER_INDEX not in instance:
+        return config
+    return msgspec.structs.replace(
+        config, group_instance_id=instance.replace(MEMBER_INDEX, str(index))
     )

@@ -58,6 +58,7 @@ def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> LoadedE
     ]
     if problems:
         raise ExperimentError(_in_order(problems))
+    _inherit_settings(root)
     experiment = msgspec.convert(root.plain(), Experiment)
     found = _placed(errors(experiment), root, file)
     if found:
@@ -130,6 +131,22 @@ def find_experiment(name_or_path: str) -> Path:
             )
         ]
     )
+
+
+def _inherit_settings(root: Item) -> None:
+    """Give late members that have settings of their own the rest of their group's.
+
+    Done on the document, the only place that knows what was left out and what is a default.
+    """
+    groups = root.child("groups")
+    for group in groups.children():
+        config = group.child("config")
+        for late in group.child("late_members").children():
+            own = late.child("config")
+            if not isinstance(config.value, dict) or not isinstance(own.value, dict):
+                continue
+            for key, item in config.value.items():
+                own.value.setdefault(key, item)
 
 
 def _by_name() -> dict[str, Path]:

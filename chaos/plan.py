@@ -1,7 +1,8 @@
 """The plan: what is broken when, as explicit data.
 
 A fault and its undoing are one record. The runner takes a plan and nothing else; where it came
-from (a file, a seed, a shrinker) it does not know.
+from (a file, a seed, a shrinker) it does not know. Members that join late are the experiment's,
+not the plan's; they stand in the same schedule.
 """
 
 from dataclasses import dataclass
@@ -9,22 +10,34 @@ from typing import Any
 
 import msgspec
 
-from chaos.experiment import Experiment, microseconds
+from chaos.experiment import Experiment, FaultDefinition, OneOrMany, consumer_name, microseconds
+from protocol.ids import NodeName
 
 
-class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
+class PlannedFault(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
     """One fault of a plan.
 
     Units: `at_us` counts from the steady state, `duration_us` from the injection; None lasts until
     the healing at the end.
+    Shape: `target` is "" for a fault of links, which has its ends in `from` and `to` instead.
     """
 
     fault_id: str
     at_us: int
     fault: str
-    target: str
+    target: str = ""
+    from_: tuple[str, ...] = ()
+    to: tuple[str, ...] = ()
     duration_us: int | None = None
     args: dict[str, Any] = {}  # checked by the fault's own struct when the file was read
+
+    @property
+    def aimed_at(self) -> str:
+        """The target as people read it: `broker(0)`, `broker(0) <-> controller, brokers`."""
+        if not self.from_:
+            return self.target
+        arrow = "->" if self.args.get("direction") == "one_way" else "<->"
+        return f"{', '.join(self.from_)} {arrow} {', '.join(self.to)}"
 
 
 Plan = tuple[PlannedFault, ...]
@@ -39,18 +52,55 @@ class PlannedAct:
     heals: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """One moment at which a late member is started. Units: `at_us` counts from the steady state."""
+
+    at_us: int
+    node: NodeName
+
+
 def plan_of(experiment: Experiment) -> Plan:
-    """Return the plan that stands in an experiment file, in the file's order."""
+    """Return the plan that stands in an experiment file, in the file's order.
+
+    A fault is `crash-0` by its place in the file, its repetitions are `crash-0.1`, `crash-0.2` ...
+    """
     return tuple(
-        PlannedFault(
-            fault_id=f"{fault.fault}-{index}",
-            at_us=microseconds(fault.at),
-            fault=fault.fault,
-            target=fault.target,
-            duration_us=None if fault.duration is None else microseconds(fault.duration),
-            args=dict(fault.args),
-        )
+        _planned(fault, index, repetition)
         for index, fault in enumerate(experiment.faults)
+        for repetition in range(fault.repeat or 1)
+    )
+
+
+def _planned(fault: FaultDefinition, index: int, repetition: int) -> PlannedFault:
+    every_us = 0 if fault.every is None else microseconds(fault.every)
+    fault_id = f"{fault.fault}-{index}"
+    return PlannedFault(
+        fault_id=fault_id if repetition == 0 else f"{fault_id}.{repetition}",
+        at_us=microseconds(fault.at) + repetition * every_us,
+        fault=fault.fault,
+        target=fault.target or "",
+        from_=ends_of(fault.from_),
+        to=ends_of(fault.to),
+        duration_us=None if fault.duration is None else microseconds(fault.duration),
+        args=dict(fault.args),
+    )
+
+
+def ends_of(ends: OneOrMany | None) -> tuple[str, ...]:
+    """Return an end of links as a tuple of targets, however the file wrote it."""
+    if ends is None:
+        return ()
+    return (ends,) if isinstance(ends, str) else ends
+
+
+def arrivals_of(experiment: Experiment) -> tuple[Arrival, ...]:
+    """Return the starts of all late members, in the file's order."""
+    return tuple(
+        Arrival(at_us=at_us, node=consumer_name(group_id, index))
+        for group_id, group in experiment.groups.items()
+        for index, (_, at_us) in enumerate(group.settings_of_members())
+        if at_us is not None
     )
 
 
@@ -69,6 +119,12 @@ def acts_of(plan: Plan) -> tuple[PlannedAct, ...]:
     )
 
 
-def length_us(plan: Plan) -> int:
-    """Return the time from the steady state to the last act of the plan."""
-    return max((act.at_us for act in acts_of(plan)), default=0)
+def schedule_of(plan: Plan, arrivals: tuple[Arrival, ...]) -> tuple[PlannedAct | Arrival, ...]:
+    """Return the acts of a plan and the arrivals in time order; arrivals go last where both are."""
+    together: list[PlannedAct | Arrival] = [*acts_of(plan), *arrivals]
+    return tuple(sorted(together, key=lambda moment: moment.at_us))
+
+
+def length_us(schedule: tuple[PlannedAct | Arrival, ...]) -> int:
+    """Return the time from the steady state to the last moment of a schedule."""
+    return max((moment.at_us for moment in schedule), default=0)

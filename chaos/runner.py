@@ -15,7 +15,7 @@ from chaos.experiment import Experiment, microseconds
 from chaos.injection import FaultInjector, ToolFailed
 from chaos.journal import Journal, JournalEntry
 from chaos.manifest import RunStatus
-from chaos.plan import Plan, acts_of, length_us
+from chaos.plan import Arrival, Plan, PlannedAct, arrivals_of, length_us, schedule_of
 from chaos.run_directory import RunDirectory
 from chaos.verdict import Results, RunOutcome, Verdict, exit_code, judge
 from cluster.runtime import ClusterStatus, Runtime
@@ -67,6 +67,7 @@ class ExperimentRun:
         runtime: Runtime,
         suite: CheckSuite,
         *,
+        seed: int = 0,
         directory: RunDirectory | None = None,
         progress: ProgressObserver | None = None,
         read_trace: TraceReader | None = None,
@@ -75,7 +76,8 @@ class ExperimentRun:
         """Prepare a run.
 
         Shape: `suite` is fed either while the run goes on, by the runtime's observers, or from
-        `read_trace` after the nodes have stopped. Units: `time_limit_us` is on the run's clock.
+        `read_trace` after the nodes have stopped; `seed` draws what targets leave to chance.
+        Units: `time_limit_us` is on the run's clock.
         """
         self._experiment = experiment
         self._plan = plan
@@ -86,7 +88,7 @@ class ExperimentRun:
         self._read_trace = read_trace
         self._time_limit_us = time_limit_us
         self._journal = Journal(plan, self._write_journal)
-        self._injector = FaultInjector(experiment, runtime, self._journal, self._log)
+        self._injector = FaultInjector(experiment, runtime, self._journal, self._log, seed=seed)
         self._stage = ""
         self._status: ClusterStatus | None = None
         self._steady_at_us: int | None = None
@@ -148,29 +150,27 @@ class ExperimentRun:
     async def _inject_faults(self) -> None:
         self._enter("faults")
         began_us = self._runtime.now_us()
-        for act in acts_of(self._plan):
-            await self._pause_until(began_us + act.at_us)
-            if act.heals:
-                await self._injector.heal(act.planned, by="plan")
-            else:
-                await self._injector.inject(act.planned, await self._look())
+        schedule = schedule_of(self._plan, arrivals_of(self._experiment))
+        for moment in schedule:
+            await self._pause_until(began_us + moment.at_us)
+            match moment:
+                case Arrival(node=node):
+                    await self._runtime.start_node(node)
+                    self._log(f"{node} started, as planned")
+                case PlannedAct(planned=planned, heals=True):
+                    await self._injector.heal(planned, by="plan")
+                case PlannedAct(planned=planned):
+                    await self._injector.inject(planned, await self._look())
         after_us = microseconds(self._experiment.run.after_faults)
-        await self._pause_until(began_us + length_us(self._plan) + after_us)
+        await self._pause_until(began_us + length_us(schedule) + after_us)
 
     async def _heal_everything(self) -> None:
-        """Undo every fault that is in force; one that cannot be undone keeps none from it.
+        """Undo every fault that is in force, and take out every link rule.
 
         Raises: ToolFailed with all that could not be undone.
         """
         self._enter("healing")
-        failures = []
-        for fault in reversed(self._plan):
-            try:
-                await self._injector.heal(fault, by="end")
-            except ToolFailed as error:
-                failures.append(str(error))
-        if failures:
-            raise ToolFailed("; ".join(failures))
+        await self._injector.heal_everything(self._plan)
 
     async def _wait_for_liveness(self) -> None:
         """Wait, within the bound, until every group is well and every member committed again.
@@ -199,7 +199,7 @@ class ExperimentRun:
         """
         self._enter("verifying")
         for group_id, group in self._experiment.groups.items():
-            if group.members == 0:
+            if group.members_total == 0:
                 continue
             try:
                 committed = await self._runtime.committed_offsets(group_id)
@@ -276,7 +276,7 @@ class ExperimentRun:
     def _clean_up(self) -> bool:
         """Heal what is still broken, and stop the cluster; return whether Ctrl-C came meanwhile."""
         interrupted = False
-        if any(entry.in_force or entry.perhaps_in_force for entry in self._journal.entries):
+        if self._injector.anything_left:
             try:
                 self._runtime.run(self._heal_everything())
             except KeyboardInterrupt:

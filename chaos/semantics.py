@@ -4,22 +4,22 @@ Errors are what can never run or means nothing; warnings are what Kafka would ac
 would not want (BEHAVIOUR 8). Both name the path in the file.
 """
 
-from collections.abc import Iterable, Iterator
-
-import msgspec
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 
 from chaos.checkers.registry import CHECKERS
-from chaos.experiment import Experiment, FaultDefinition, GroupDefinition, microseconds
-from chaos.faults import FAULT_KINDS
-from chaos.problems import Problem, near_miss, one_of
-from chaos.targets import check_target, split_target
+from chaos.experiment import MEMBER_INDEX, Experiment, GroupDefinition
+from chaos.fault_semantics import fault_errors, fault_warnings
+from chaos.problems import Problem
+from chaos.sense import named, problem, too_long
 from protocol.config import ConsumerConfig
 from protocol.ids import CLUSTER_METADATA, CONSUMER_OFFSETS
 
-FILE = ""
-"""Semantics know paths, not files: the loader adds file and line."""
-LONGEST_US = 24 * 3_600 * 1_000_000
-"""No stage of a run is longer than a day: a slip of the unit."""
+_PLACEHOLDER = re.compile(r"\{[^{}]*\}")
+_INSTANCE = re.compile(r"[A-Za-z0-9._-]{1,249}")
+"""What Kafka takes as `group.instance.id`. Source: JoinGroupRequest.validateGroupInstanceId."""
 
 
 def errors(experiment: Experiment) -> Iterator[Problem]:
@@ -28,29 +28,29 @@ def errors(experiment: Experiment) -> Iterator[Problem]:
     for group_id, group in experiment.groups.items():
         yield from _group_errors(experiment, group, f"groups.{group_id}")
     for index, producer in enumerate(experiment.producers):
-        yield from _named("topic", producer.topic, experiment.topics, f"producers[{index}].topic")
+        yield from named("topic", producer.topic, experiment.topics, f"producers[{index}].topic")
     for index, preload in enumerate(experiment.offsets_log):
-        yield from _named("group", preload.group, experiment.groups, f"offsets_log[{index}].group")
+        yield from named("group", preload.group, experiment.groups, f"offsets_log[{index}].group")
     for index, fault in enumerate(experiment.faults):
-        yield from _fault_errors(experiment, fault, f"faults[{index}]")
+        yield from fault_errors(experiment, fault, f"faults[{index}]")
     for index, check in enumerate(experiment.checks):
-        yield from _named("check", check, CHECKERS, f"checks[{index}]")
+        yield from named("check", check, CHECKERS, f"checks[{index}]")
     for field in ("steady_state_timeout", "after_faults", "liveness_timeout"):
-        yield from _too_long(getattr(experiment.run, field), f"run.{field}")
+        yield from too_long(getattr(experiment.run, field), f"run.{field}")
 
 
 def warnings(experiment: Experiment) -> Iterator[Problem]:
     """Yield what is allowed and unwise."""
     config = experiment.cluster.config
     if config.offsets_topic_replication_factor == 1:
-        yield _problem(
+        yield problem(
             "cluster.config.offsets.topic.replication.factor",
             "with one replica the groups of a lost broker are lost with it",
             expected="3",
             found="1",
         )
     if config.broker_heartbeat_interval_ms * 2 > config.broker_session_timeout_ms:
-        yield _problem(
+        yield problem(
             "cluster.config.broker.heartbeat.interval.ms",
             "one lost heartbeat is enough to fence a broker",
             expected="at most half of broker.session.timeout.ms",
@@ -59,9 +59,9 @@ def warnings(experiment: Experiment) -> Iterator[Problem]:
     for group_id, group in experiment.groups.items():
         yield from _group_warnings(group, f"groups.{group_id}")
     for index, fault in enumerate(experiment.faults):
-        yield from _fault_warnings(experiment, fault, f"faults[{index}]")
+        yield from fault_warnings(experiment, fault, f"faults[{index}]")
     if not experiment.faults:
-        yield _problem("faults", "the plan is empty: a run in which nothing breaks")
+        yield problem("faults", "the plan is empty: a run in which nothing breaks")
 
 
 def _topic_errors(experiment: Experiment) -> Iterator[Problem]:
@@ -77,7 +77,7 @@ def _topic_errors(experiment: Experiment) -> Iterator[Problem]:
     )
     for name, topic in experiment.topics.items():
         if name in {CONSUMER_OFFSETS, CLUSTER_METADATA}:
-            yield _problem(
+            yield problem(
                 f"topics.{name}",
                 "is Kafka's own topic",
                 expected=f"`offsets.topic.num.partitions` and `{replication}` in cluster.config",
@@ -96,14 +96,14 @@ def _replication_errors(
     factor: int, min_insync: int, brokers: int, factor_path: str, min_path: str
 ) -> Iterator[Problem]:
     if factor > brokers:
-        yield _problem(
+        yield problem(
             factor_path,
             "more replicas than brokers",
             expected=f"at most {brokers} (cluster.brokers)",
             found=str(factor),
         )
     elif min_insync > factor:
-        yield _problem(
+        yield problem(
             min_path,
             "no write with acks=all could ever succeed",
             expected=f"at most {factor}, the replication factor",
@@ -113,11 +113,26 @@ def _replication_errors(
 
 def _group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> Iterator[Problem]:
     for index, topic in enumerate(group.topics):
-        yield from _named("topic", topic, experiment.topics, f"{path}.topics[{index}]")
-    config = group.config
+        yield from named("topic", topic, experiment.topics, f"{path}.topics[{index}]")
+    yield from _consumer_errors(experiment, group.config, f"{path}.config")
+    for index, late in enumerate(group.late_members):
+        here = f"{path}.late_members[{index}]"
+        yield from too_long(late.at, f"{here}.at")
+        if late.config is not None:
+            own = set(_consumer_errors(experiment, late.config, ""))
+            inherited = set(_consumer_errors(experiment, group.config, ""))
+            for error in _consumer_errors(experiment, late.config, ""):
+                if error in own - inherited:  # what the group has wrong is said of the group
+                    yield replace(error, path=f"{here}.config{error.path}")
+    yield from _instance_errors(group, path)
+
+
+def _consumer_errors(
+    experiment: Experiment, config: ConsumerConfig, path: str
+) -> Iterator[Problem]:
     if config.heartbeat_interval_ms >= config.session_timeout_ms:
-        yield _problem(
-            f"{path}.config.heartbeat.interval.ms",
+        yield problem(
+            f"{path}.heartbeat.interval.ms",
             "Kafka's consumer refuses to start",
             expected=f"less than session.timeout.ms ({config.session_timeout_ms})",
             found=str(config.heartbeat_interval_ms),
@@ -125,28 +140,65 @@ def _group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> 
     broker = experiment.cluster.config
     low, high = broker.group_min_session_timeout_ms, broker.group_max_session_timeout_ms
     if not low <= config.session_timeout_ms <= high:
-        yield _problem(
-            f"{path}.config.session.timeout.ms",
+        yield problem(
+            f"{path}.session.timeout.ms",
             "the brokers answer every JoinGroup with INVALID_SESSION_TIMEOUT",
             expected=f"{low} to {high} (group.min and group.max.session.timeout.ms)",
             found=str(config.session_timeout_ms),
         )
-    if config.group_instance_id is not None and group.members > 1:
-        yield _problem(
-            f"{path}.config.group.instance.id",
-            f"all {group.members} members would have the same one and fence each other",
-        )
     for index, server in enumerate(config.bootstrap_servers):
         brokers = [f"broker-{broker_id}" for broker_id in range(experiment.cluster.brokers)]
-        yield from _named("broker", server, brokers, f"{path}.config.bootstrap.servers[{index}]")
+        yield from named("broker", server, brokers, f"{path}.bootstrap.servers[{index}]")
+
+
+def _instance_errors(group: GroupDefinition, path: str) -> Iterator[Problem]:
+    """Yield what is wrong with the members' `group.instance.id`s, which must all differ."""
+    instances = [
+        config.group_instance_id
+        for config, _ in group.settings_of_members()
+        if config.group_instance_id is not None
+    ]
+    here = f"{path}.config.group.instance.id"
+    written = group.config.group_instance_id or next(
+        (
+            late.config.group_instance_id
+            for late in group.late_members
+            if late.config is not None and late.config.group_instance_id is not None
+        ),
+        "",
+    )
+    misfit = next((name for name in instances if _INSTANCE.fullmatch(name) is None), None)
+    if misfit is not None:
+        yield problem(
+            here,
+            "Kafka's brokers refuse it",
+            expected=f"letters, digits, `.`, `_`, `-`, and `{MEMBER_INDEX}`, which becomes the "
+            "member's index",
+            found=f"`{written}`",
+            near_miss=_PLACEHOLDER.sub(MEMBER_INDEX, written)
+            if _PLACEHOLDER.search(written)
+            else None,
+        )
+        return
+    shared = [(name, count) for name, count in Counter(instances).items() if count > 1]
+    if shared:
+        name, count = shared[0]
+        yield problem(
+            here,
+            f"{'all ' if count == len(instances) else ''}{count} members would have the same one "
+            "and fence each other",
+            expected=f"`{MEMBER_INDEX}` in it, which becomes the member's index",
+            found=f"`{written}`",
+            near_miss=f"{name}-{MEMBER_INDEX}",
+        )
 
 
 def _group_warnings(group: GroupDefinition, path: str) -> Iterator[Problem]:
     config = group.config
     if group.members == 0:
-        yield _problem(f"{path}.members", "nobody ever joins this group", found="0")
+        yield problem(f"{path}.members", "nobody ever joins this group", found="0")
     if config.session_timeout_ms > config.heartbeat_interval_ms > config.session_timeout_ms / 3:
-        yield _problem(
+        yield problem(
             f"{path}.config.heartbeat.interval.ms",
             "over a third of the session timeout: two lost heartbeats evict a member",
             expected=f"at most {config.session_timeout_ms // 3}",
@@ -154,97 +206,9 @@ def _group_warnings(group: GroupDefinition, path: str) -> Iterator[Problem]:
         )
     asked = group.commit_interval_ms is not None
     if asked and config.enable_auto_commit:
-        yield _problem(
+        yield problem(
             f"{path}.config.enable.auto.commit",
             "members commit by themselves and by Kafka's auto-commit",
             expected="false beside commit_interval_ms",
             found="true" if config != ConsumerConfig() else "true, the default",
         )
-
-
-def _fault_errors(experiment: Experiment, fault: FaultDefinition, path: str) -> Iterator[Problem]:
-    yield from _too_long(fault.at, f"{path}.at")
-    if fault.duration is not None:
-        yield from _too_long(fault.duration, f"{path}.duration")
-    wrong = check_target(fault.target, experiment)
-    if wrong is not None:
-        yield _problem(
-            f"{path}.target",
-            wrong.message,
-            expected=wrong.expected,
-            near_miss=wrong.near_miss,
-            found=f"`{fault.target}`",
-        )
-    kind = FAULT_KINDS.get(fault.fault)
-    if kind is None:
-        yield from _named("fault", fault.fault, FAULT_KINDS, f"{path}.fault")
-        return
-    role = split_target(fault.target)
-    if wrong is None and role is not None and role[0] not in kind.targets:
-        yield _problem(
-            f"{path}.target",
-            f"`{fault.fault}` cannot be aimed at it",
-            expected=one_of(sorted(kind.targets)),
-            found=f"`{role[0]}`",
-        )
-    try:
-        msgspec.convert(fault.args, kind.args_type)
-    except msgspec.ValidationError as error:
-        names = [info.encode_name for info in msgspec.structs.fields(kind.args_type)]
-        stray = [name for name in fault.args if name not in names]
-        yield _problem(
-            f"{path}.args.{stray[0]}" if stray else f"{path}.args",
-            str(error),
-            expected=one_of(names) if names else f"no arguments: `{fault.fault}` takes none",
-            near_miss=near_miss(stray[0], names) if stray else None,
-        )
-
-
-def _fault_warnings(experiment: Experiment, fault: FaultDefinition, path: str) -> Iterator[Problem]:
-    session_ms = experiment.cluster.config.broker_session_timeout_ms
-    if (
-        fault.fault == "crash"
-        and fault.duration is not None
-        and microseconds(fault.duration) < session_ms * 1_000
-    ):
-        yield _problem(
-            f"{path}.duration",
-            "the broker cannot register until its old session ends, so it fails over all the same",
-            expected=f"more than broker.session.timeout.ms ({session_ms} ms)",
-            found=f"`{fault.duration}`",
-        )
-
-
-def _too_long(duration: str, path: str) -> Iterator[Problem]:
-    if microseconds(duration) > LONGEST_US:
-        yield _problem(path, "is not allowed", expected="at most `24h`", found=f"`{duration}`")
-
-
-def _named(what: str, name: str, known: Iterable[str], path: str) -> Iterator[Problem]:
-    names = list(known)
-    if name not in names:
-        yield _problem(
-            path,
-            f"unknown {what} `{name}`",
-            expected=one_of(names) if names else f"a {what}, but the file defines none",
-            near_miss=near_miss(name, names),
-        )
-
-
-def _problem(
-    path: str,
-    message: str,
-    *,
-    expected: str | None = None,
-    found: str | None = None,
-    near_miss: str | None = None,
-) -> Problem:
-    return Problem(
-        file=FILE,
-        line=None,
-        path=path,
-        message=message,
-        expected=expected,
-        found=found,
-        near_miss=near_miss,
-    )

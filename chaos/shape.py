@@ -17,6 +17,9 @@ from msgspec.structs import FieldInfo, fields
 from chaos.document import Item
 from chaos.problems import Problem, near_miss, one_of
 
+_INDEX = re.compile(r"\[(\d+)\]|(\d+)(?=[.\[]|$)")
+_AFTER_WORD = re.compile(r"[.\[]")
+
 
 def check_shape(item: Item, expected: object, file: str, path: str = "") -> Iterator[Problem]:
     """Yield a problem for each place of `item` that the type `expected` does not allow.
@@ -168,6 +171,8 @@ def describe(expected: object) -> str:
         return "a mapping"
     if get_origin(bare) is tuple:
         return "a list"
+    if _is_union(bare):
+        return " or ".join(describe(choice) for choice in get_args(bare))
     words: dict[object, str] = {
         int: "a whole number",
         float: "a number",
@@ -187,10 +192,10 @@ def resolve_path(dotted: str, root: Item, expected: object) -> list[str | int] |
     steps: list[str | int] = []
     item: Item | None = root
     kind: object = expected
-    rest = re.sub(r"\[(\d+)\]", r".\1", dotted)
-    walked = ""
+    rest = dotted
     while rest:
-        kind = _optional_of(_bare(kind)) or _bare(kind)
+        kind = _with_children(kind, item)
+        walked = dotted[: len(dotted) - len(rest)].rstrip(".")
         children = item.value if item is not None else None
         if _is_struct(kind):
             by_name: dict[str, FieldInfo] = {info.encode_name: info for info in fields(kind)}
@@ -209,32 +214,43 @@ def resolve_path(dotted: str, root: Item, expected: object) -> list[str | int] |
             kind = get_args(kind)[1]
             item = named.get(step)
         elif get_origin(kind) is tuple:
-            step = rest.partition(".")[0]
             listed = children if isinstance(children, list) else []
-            if not step.isdecimal() or int(step) >= len(listed):
-                return _lost(walked, rest, [str(index) for index in range(len(listed))])
+            index = _INDEX.match(rest)
+            if index is None or int(index[1] or index[2]) >= len(listed):
+                return _lost(walked, rest, [str(place) for place in range(len(listed))])
+            place = int(index[1] or index[2])
             kind = get_args(kind)[0]
-            item = listed[int(step)]
-            steps.append(int(step))
-            walked = f"{walked}[{step}]"
-            rest = rest[len(step) + 1 :]
+            item = listed[place]
+            rest = rest[index.end() :].removeprefix(".")
+            steps.append(place)
             continue
         else:
             return _lost(walked, rest, ())
         steps.append(step)
-        walked = f"{walked}.{step}" if walked else step
-        rest = rest[len(step) + 1 :]
+        rest = rest[len(step) :].removeprefix(".")
     return steps
+
+
+def _with_children(kind: object, item: Item | None) -> object:
+    """Return the type below optional and annotated ones; of several, the one that `item` has."""
+    bare = _optional_of(_bare(kind)) or _bare(kind)
+    if not _is_union(bare):
+        return _bare(bare)
+    has_list = item is not None and isinstance(item.value, list)
+    return next(
+        (choice for choice in get_args(bare) if (get_origin(choice) is tuple) == has_list), bare
+    )
 
 
 def _lost(walked: str, rest: str, known: Iterable[str]) -> Problem:
     names = list(known)
-    word = rest if any("." in name for name in names) else rest.partition(".")[0]
+    word = rest if any("." in name for name in names) else _AFTER_WORD.split(rest, maxsplit=1)[0]
+    word = word or rest
     close = near_miss(word, names)
     return Problem(
         file="--var",
         line=None,
-        path=f"{walked}.{rest}" if walked else rest,
+        path=walked + ("." if walked and not rest.startswith("[") else "") + rest,
         message=f"unknown key `{word}`" if names else f"nothing can stand under `{walked}`",
         expected=one_of(names, word) if names else None,
         near_miss=close,
@@ -242,7 +258,7 @@ def _lost(walked: str, rest: str, known: Iterable[str]) -> Problem:
 
 
 def _longest_prefix(rest: str, names: Iterable[str]) -> str | None:
-    fitting = [name for name in names if rest == name or rest.startswith(f"{name}.")]
+    fitting = [name for name in names if rest == name or rest.startswith((f"{name}.", f"{name}["))]
     return max(fitting, key=len, default=None)
 
 
@@ -257,11 +273,15 @@ def _metas(expected: object) -> list[Meta]:
 
 
 def _optional_of(bare: object) -> object:
-    """Return X of `X | None`, or None for any other type."""
-    if get_origin(bare) not in {Union, types.UnionType}:
+    """Return X of `X | None`, X perhaps a union itself, or None for any other type."""
+    if not _is_union(bare) or types.NoneType not in get_args(bare):
         return None
-    others = [choice for choice in get_args(bare) if choice is not types.NoneType]
-    return others[0] if len(others) == 1 and len(get_args(bare)) == 2 else None
+    others = tuple(choice for choice in get_args(bare) if choice is not types.NoneType)
+    return others[0] if len(others) == 1 else Union[others]  # noqa: UP007 - made, not written
+
+
+def _is_union(bare: object) -> bool:
+    return get_origin(bare) in {Union, types.UnionType}
 
 
 def _is_struct(bare: object) -> TypeGuard[type[msgspec.Struct]]:

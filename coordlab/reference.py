@@ -15,8 +15,8 @@ import click
 import msgspec
 
 from chaos.checkers.registry import CHECKERS
-from chaos.faults import FAULT_KINDS
-from chaos.targets import TARGET_KINDS
+from chaos.faults.registry import FAULT_KINDS
+from chaos.targets.registry import TARGET_KINDS
 from coordinator.states import VALID_PREVIOUS_STATES, GroupState
 from coordlab.cli import HELP_WIDTH, app
 from coordlab.own_packages import package_root

@@ -14,8 +14,8 @@ from chaos.plan import plan_of
 from chaos.run_directory import RunDirectory, create_run_directory, open_run
 from chaos.runner import ExperimentRun, Progress
 from chaos.verdict import Results, RunOutcome, Verdict
-from cluster.runtime import HitNode
-from protocol.ids import BrokerId, NodeName, Offset, TopicPartition
+from cluster.runtime import HitNode, NodeState
+from protocol.ids import NodeName, Offset, TopicPartition, broker_name
 from protocol.trace import TraceEvent, TraceKind, TraceRow
 from tests.support.experiments import experiment
 from tests.support.fake_runtime import FakeRuntime
@@ -118,7 +118,7 @@ def test_fault_that_hits_nothing_makes_the_run_unknown() -> None:
     run = Run()
 
     def lose_the_broker(runtime: FakeRuntime) -> None:
-        runtime.alive[BrokerId(0)] = False
+        runtime.nodes[broker_name(0)] = NodeState.DOWN
 
     run.runtime.at[2_000_000] = lose_the_broker
 
@@ -127,7 +127,7 @@ def test_fault_that_hits_nothing_makes_the_run_unknown() -> None:
     assert results.verdict is Verdict.UNKNOWN
     assert results.exit_code == 2
     assert results.faults[0].outcome is FaultOutcome.MISSED
-    assert "crash-0 hit nothing: broker 0 is not alive" in results.reasons[0]
+    assert "crash-0 hit nothing: broker-0, which leads __consumer_offsets-" in results.reasons[0]
     assert not run.of_kind(TraceKind.FAULT_INJECTED)
 
 
@@ -357,4 +357,4 @@ def test_exception_anywhere_still_stops_the_cluster(when_s: float) -> None:
     assert results.exit_code == 255
     assert "boom" in results.reasons[0]
     assert run.runtime.stopped
-    assert all(run.runtime.alive.values())
+    assert set(run.runtime.nodes.values()) == {NodeState.UP}

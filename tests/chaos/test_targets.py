@@ -1,10 +1,16 @@
-"""Targets are resolved when the fault fires, and say what was hit or why nothing was."""
+"""Targets are resolved when the fault fires, and say who was meant or why nobody was."""
+
+from dataclasses import replace
 
 import pytest
 
-from chaos.targets import Hit, Miss, check_target, resolve_target
-from cluster.runtime import ClusterStatus
-from protocol.ids import BrokerId
+from chaos.blast_radius import BlastRadius, blast_radius_of
+from chaos.experiment import Experiment
+from chaos.targets.base import Hit, Miss, Situation
+from chaos.targets.registry import TARGET_KINDS, check_target, resolve_target
+from cluster.randomness import stream
+from cluster.runtime import ClusterStatus, NodeState, PartitionStatus
+from protocol.ids import BrokerId, NodeName, TopicPartition, broker_name
 from tests.support.experiments import experiment
 from tests.support.fake_runtime import FakeRuntime
 
@@ -13,8 +19,46 @@ async def _status(runtime: FakeRuntime) -> ClusterStatus:
     return await runtime.status()
 
 
-def look(runtime: FakeRuntime) -> ClusterStatus:
-    return runtime.run(_status(runtime))
+def look(runtime: FakeRuntime, *, seed: int = 0) -> Situation:
+    return Situation(
+        experiment=runtime.experiment,
+        status=runtime.run(_status(runtime)),
+        rng=stream(seed, "target", "crash-0"),
+    )
+
+
+def hit(target: str, runtime: FakeRuntime) -> Hit:
+    resolved = resolve_target(target, look(runtime))
+    assert isinstance(resolved, Hit), resolved
+    return resolved
+
+
+def miss(target: str, runtime: FakeRuntime) -> str:
+    resolved = resolve_target(target, look(runtime))
+    assert isinstance(resolved, Miss), resolved
+    return resolved.reason
+
+
+def led_by(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> PartitionStatus:
+    return PartitionStatus(
+        leader=BrokerId(leader),
+        leader_epoch=4,
+        replicas=tuple(map(BrokerId, replicas)),
+        isr=tuple(map(BrokerId, isr)),
+    )
+
+
+def with_late_members() -> Experiment:
+    return experiment(
+        groups={
+            "readers": {
+                "members": 2,
+                "topics": ["orders"],
+                "late_members": [{"at": "3s", "members": 2}],
+            }
+        },
+        producers=[{"topic": "orders", "records_per_second": 1}],
+    )
 
 
 def test_coordinator_of_is_the_leader_of_the_groups_offsets_partition() -> None:
@@ -22,72 +66,230 @@ def test_coordinator_of_is_the_leader_of_the_groups_offsets_partition() -> None:
     runtime = FakeRuntime(experiment())
     runtime.leader = BrokerId(1)
 
-    hit = resolve_target("coordinator-of(readers)", runtime.experiment, look(runtime))
+    coordinator = hit("coordinator-of(readers)", runtime)
 
-    assert isinstance(hit, Hit)
-    assert hit.node == "broker-1"
-    assert hit.blast_radius.groups == ("readers",)
-    assert "orders-0" in hit.blast_radius.partitions
-    assert hit.detail["loaded_by"] == [1]
-
-
-def test_blast_radius_holds_only_what_lives_on_the_broker() -> None:
-    """A broker that leads nothing takes nobody with it."""
-    runtime = FakeRuntime(experiment())
-
-    hit = resolve_target("broker(2)", runtime.experiment, look(runtime))
-
-    assert isinstance(hit, Hit)
-    assert hit.blast_radius.groups == ()
-    assert hit.blast_radius.partitions == ()
+    assert coordinator.nodes == ("broker-1",)
+    assert [partition.topic for partition in coordinator.partitions] == ["__consumer_offsets"]
+    assert coordinator.detail["loaded_by"] == [1]
 
 
 def test_coordinator_while_leadership_moves_is_the_controllers_choice() -> None:
     """The old broker still has the group: both are named, the new leader is hit."""
     runtime = FakeRuntime(experiment())
-    status = look(runtime)
+    before = look(runtime).status
     runtime.leader = BrokerId(1)
-    status.partitions = look(runtime).partitions
+    now = look(runtime)
+    status = replace(now.status, groups=before.groups)
 
-    hit = resolve_target("coordinator-of(readers)", runtime.experiment, status)
+    coordinator = resolve_target("coordinator-of(readers)", replace(now, status=status))
 
-    assert isinstance(hit, Hit)
-    assert hit.node == "broker-1"
-    assert hit.detail["loaded_by"] == [0]
+    assert isinstance(coordinator, Hit)
+    assert coordinator.nodes == ("broker-1",)
+    assert coordinator.detail["loaded_by"] == [0]
 
 
-@pytest.mark.parametrize("target", ["coordinator-of(readers)", "broker(0)"])
-def test_dead_broker_is_a_miss(target: str) -> None:
-    """It cannot be killed twice: the run must not look as if it had been."""
+def test_leader_of_is_the_partitions_own_leader() -> None:
+    """Data partitions and `__consumer_offsets` are led independently."""
     runtime = FakeRuntime(experiment())
-    runtime.alive[BrokerId(0)] = False
+    runtime.partitions[TopicPartition("orders", 1)] = led_by(2, (1, 2, 0), (2, 0))
 
-    miss = resolve_target(target, runtime.experiment, look(runtime))
+    leader = hit("leader-of(orders-1)", runtime)
 
-    assert isinstance(miss, Miss)
-    assert "broker 0 is not alive" in miss.reason
+    assert leader.nodes == ("broker-2",)
+    assert leader.detail == {"partition": "orders-1", "leader_epoch": 4}
+    assert hit("leader-of(__consumer_offsets-1)", runtime).nodes == ("broker-0",)
 
 
-def test_partition_without_leader_is_a_miss() -> None:
+@pytest.mark.parametrize(
+    ("isr", "down", "follower"),
+    [
+        ((2, 1, 0), (), "broker-0"),  # the one after the leader in replica order, not in the ISR's
+        ((2, 1), (), "broker-1"),
+        ((2, 1, 0), (0,), "broker-1"),
+    ],
+)
+def test_follower_of_is_the_next_in_sync_replica_that_is_up(
+    isr: tuple[int, ...], down: tuple[int, ...], follower: str
+) -> None:
+    """One answer, whatever the order of the ISR: a plan must mean one thing."""
+    runtime = FakeRuntime(experiment())
+    runtime.partitions[TopicPartition("orders", 1)] = led_by(2, (1, 2, 0), isr)
+    for broker in down:
+        runtime.nodes[broker_name(broker)] = NodeState.DOWN
+
+    assert hit("follower-of(orders-1)", runtime).nodes == (follower,)
+
+
+def test_follower_of_a_leader_alone_is_a_miss() -> None:
+    """Nobody plays the role."""
+    runtime = FakeRuntime(experiment())
+    runtime.partitions[TopicPartition("orders", 1)] = led_by(2, (1, 2, 0), (2,))
+
+    assert miss("follower-of(orders-1)", runtime) == "orders-1 has no in-sync follower that is up"
+
+
+@pytest.mark.parametrize("target", ["coordinator-of(readers)", "leader-of(orders-0)"])
+def test_partition_without_leader_is_a_miss(target: str) -> None:
     """Nobody plays the role."""
     runtime = FakeRuntime(experiment())
     runtime.leader = BrokerId(-1)
 
-    miss = resolve_target("coordinator-of(readers)", runtime.experiment, look(runtime))
-
-    assert isinstance(miss, Miss)
-    assert "has no leader" in miss.reason
+    assert "has no leader" in miss(target, runtime)
 
 
-@pytest.mark.parametrize("target", ["coordinator-of(readers)", " coordinator-of( readers ) "])
-def test_target_with_spaces_is_the_same_target(target: str) -> None:
-    """People write them."""
+def test_any_broker_is_drawn_by_the_seed_among_those_that_are_up() -> None:
+    """The same seed draws the same broker; over many seeds each that is up comes up."""
+    runtime = FakeRuntime(experiment())
+    runtime.nodes[broker_name(1)] = NodeState.PAUSED
+
+    def draw(seed: int) -> NodeName:
+        resolved = resolve_target("any-broker", look(runtime, seed=seed))
+        assert isinstance(resolved, Hit)
+        return resolved.nodes[0]
+
+    drawn = [draw(seed) for seed in range(40)]
+
+    assert drawn == [draw(seed) for seed in range(40)]
+    assert sorted(set(drawn)) == ["broker-0", "broker-2"]
+
+
+def test_any_broker_with_none_up_is_a_miss() -> None:
+    """Nobody plays the role."""
+    runtime = FakeRuntime(experiment())
+    for broker in range(3):
+        runtime.nodes[broker_name(broker)] = NodeState.DOWN
+
+    assert miss("any-broker", runtime) == "no broker is up"
+
+
+def test_controller_is_the_active_one_or_the_only_one() -> None:
+    """One that was stopped does not say that it is active; there is no other all the same."""
+    runtime = FakeRuntime(experiment())
+
+    assert hit("controller", runtime).nodes == ("controller-100",)
+    runtime.controller = None
+    assert hit("controller", runtime).nodes == ("controller-100",)
+
+
+def test_leader_member_is_found_by_the_id_that_the_coordinator_knows() -> None:
+    """The coordinator knows member ids, the runtime knows nodes."""
+    runtime = FakeRuntime(experiment())
+    runtime.group_leader = "id-of-consumer-readers-1"
+
+    assert hit("leader-member-of(readers)", runtime).nodes == ("consumer-readers-1",)
+
+
+def test_leader_member_that_does_not_answer_is_a_miss() -> None:
+    """A member that was killed still leads the group, until its session ends."""
+    runtime = FakeRuntime(experiment())
+    runtime.nodes[NodeName("consumer-readers-0")] = NodeState.DOWN
+
+    assert "no member that answers is id-of-consumer-readers-0" in miss(
+        "leader-member-of(readers)", runtime
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "nodes"),
+    [
+        ("member(readers, 3)", ["consumer-readers-3"]),
+        ("members(readers)", [f"consumer-readers-{index}" for index in range(4)]),
+        ("clients", [*(f"consumer-readers-{index}" for index in range(4)), "producer-0"]),
+        ("brokers", ["broker-0", "broker-1", "broker-2"]),
+    ],
+)
+def test_sets_hold_late_members_and_dead_brokers_too(target: str, nodes: list[str]) -> None:
+    """A rule for them is in force when they come."""
+    runtime = FakeRuntime(with_late_members())
+    runtime.nodes[broker_name(1)] = NodeState.DOWN
+
+    assert list(hit(target, runtime).nodes) == nodes
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "coordinator-of(readers)",
+        " coordinator-of( readers ) ",
+        "member(readers,0)",
+        "member( readers , 1 )",
+        "leader-of(__consumer_offsets-1)",
+        "any-broker",
+        "any-broker()",
+        "all-topic-partitions",
+    ],
+)
+def test_target_with_or_without_spaces_is_the_same_target(target: str) -> None:
+    """People write both."""
     assert check_target(target, experiment()) is None
 
 
 @pytest.mark.parametrize(
-    "target", ["", "readers", "coordinator-of", "coordinator-of()", "broker(-1)", "broker(1)x"]
+    ("target", "message", "near_miss"),
+    [
+        ("", "is no target", None),
+        ("readers", "unknown target `readers`", "coordinator-of(readers)"),
+        ("coordinator-of", "no group `` is defined", None),
+        ("broker(-1)", "there is no broker `-1`", None),
+        ("broker(1)x", "is no target", None),
+        ("leader-of(order-1)", "no topic `order` is defined", "leader-of(orders-1)"),
+        ("leader-of(orders-2)", "there is no partition orders-2", None),
+        ("leader-of(orders)", "`orders` is no partition", "leader-of(orders-0)"),
+        ("follower-of(orders-x)", "`orders-x` is no partition", "follower-of(orders-0)"),
+        ("member(readers)", "`readers` is no member", "member(readers, 0)"),
+        ("member(reader, 1)", "no group `reader` is defined", "member(readers, 1)"),
+        ("member(readers, 2)", "group `readers` has no member 2", None),
+        ("leader-member-of(reader)", "no group `reader`", "leader-member-of(readers)"),
+        ("controller(0)", "`controller` takes no argument", "controller"),
+        ("anybroker", "unknown target `anybroker`", "any-broker"),
+        ("broker-1", "is no target", None),
+        ("controler", "unknown target `controler`", "controller"),
+    ],
 )
-def test_target_that_can_never_exist_is_unknown(target: str) -> None:
+def test_target_that_can_never_exist_is_unknown_with_a_near_miss(
+    target: str, message: str, near_miss: str | None
+) -> None:
     """Refused before anything starts."""
-    assert check_target(target, experiment()) is not None
+    unknown = check_target(target, experiment())
+
+    assert unknown is not None
+    assert message in unknown.message
+    assert unknown.near_miss == near_miss
+
+
+def test_every_target_kind_is_read_back_from_its_own_syntax() -> None:
+    """The documentation shows the syntax: it must be one that is read."""
+    for kind in TARGET_KINDS.values():
+        example = kind.syntax.replace("<group>", "readers").replace("<topic-partition>", "orders-0")
+        example = example.replace("<id>", "0").replace("<index>", "1")
+        assert check_target(example, experiment()) is None, example
+        resolve_target(example, look(FakeRuntime(experiment())))
+
+
+def test_blast_radius_of_a_broker_is_what_lives_on_it() -> None:
+    """A broker that leads nothing takes nobody with it."""
+    runtime = FakeRuntime(experiment())
+    situation = look(runtime)
+
+    def radius(*nodes: int) -> BlastRadius:
+        names = [broker_name(node) for node in nodes]
+        return blast_radius_of(names, runtime.experiment, situation.status)
+
+    assert radius(0).groups == ("readers",)
+    assert "orders-0" in radius(0).partitions
+    assert radius(2) == BlastRadius()
+    assert radius(0, 2) == radius(0)
+
+
+def test_blast_radius_of_a_member_is_its_group_and_what_it_owns() -> None:
+    """A member that does not answer owns what nobody can say, and has a group all the same."""
+    runtime = FakeRuntime(experiment())
+    name = NodeName("consumer-readers-1")
+
+    assert blast_radius_of((name,), runtime.experiment, look(runtime).status) == BlastRadius(
+        groups=("readers",), partitions=("orders-1",)
+    )
+    runtime.nodes[name] = NodeState.PAUSED
+    assert blast_radius_of((name,), runtime.experiment, look(runtime).status) == BlastRadius(
+        groups=("readers",)
+    )

@@ -4,12 +4,12 @@ import io
 
 from rich.console import Console
 
+from chaos.blast_radius import BlastRadius
 from chaos.checkers.base import CheckOutcome, CheckReport, Finding
 from chaos.journal import FaultOutcome, JournalEntry
 from chaos.loader import load_experiment
 from chaos.manifest import Manifest
 from chaos.runner import Progress
-from chaos.targets import BlastRadius
 from chaos.verdict import Results, RunOutcome, Verdict
 from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus
 from coordlab.live import LiveView

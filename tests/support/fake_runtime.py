@@ -6,16 +6,25 @@ For tests of whoever drives a Runtime. Everything asked of it is kept in `acts`.
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from chaos.experiment import Experiment, consumer_name, group_partition
+from chaos.experiment import (
+    FIRST_CONTROLLER_ID,
+    Experiment,
+    consumer_name,
+    group_partition,
+    producer_name,
+    to_cluster_spec,
+)
 from cluster.link_rules import LinkRule
 from cluster.runtime import (
     ClusterStatus,
     GroupStatus,
     HitNode,
     MemberStatus,
+    NodeState,
     PartitionStatus,
     RowObserver,
     Runtime,
+    UnknownNode,
 )
 from protocol.ids import (
     CONSUMER_OFFSETS,
@@ -24,6 +33,7 @@ from protocol.ids import (
     Offset,
     TopicPartition,
     broker_name,
+    controller_name,
 )
 from protocol.trace import TraceEvent, TraceKind, stamp
 
@@ -35,7 +45,9 @@ Script = Callable[["FakeRuntime"], None]
 class FakeRuntime(Runtime):
     """A healthy cluster as the experiment describes it, unless its fields are changed.
 
-    Shape: `at` maps a time in microseconds to what happens then, once, when the clock passes it.
+    Shape: `at` maps a time in microseconds to what happens then, once, when the clock passes it;
+    `nodes` has the state of every node, `partitions` what differs from `leader` leading with all
+    brokers as replicas in sync.
     """
 
     name = "fake"
@@ -45,9 +57,17 @@ class FakeRuntime(Runtime):
         self.acts: list[str] = []
         self.time_us = 0
         self.at: dict[int, Script] = {}
-        self.alive: dict[BrokerId, bool] = {
-            BrokerId(index): True for index in range(experiment.cluster.brokers)
-        }
+        self.nodes: dict[NodeName, NodeState] = _nodes(experiment)
+        self.partitions: dict[TopicPartition, PartitionStatus] = {}
+        self.rules: tuple[LinkRule, ...] = ()
+        self.open_connections = 3
+        """What reset_links ends each time."""
+        self.stopping_takes_us: int | None = 1_000_000
+        """A controlled shutdown; None: it never ends."""
+        self.election_fails_with: Exception | None = None
+        self.controller: NodeName | None = controller_name(FIRST_CONTROLLER_ID)
+        self.group_leader: str | None = None
+        """Member id of every group's leader; None: the first member's."""
         self.leader = BrokerId(0)
         """Of every partition."""
         self.group_state = "Stable"
@@ -93,13 +113,20 @@ class FakeRuntime(Runtime):
         """Return the status that the fields describe."""
         experiment = self.experiment
         config = experiment.cluster.config
-        brokers = tuple(self.alive)
+        brokers = tuple(BrokerId(index) for index in range(experiment.cluster.brokers))
         topics = {CONSUMER_OFFSETS: config.offsets_topic_num_partitions}
         topics.update((name, topic.partitions) for name, topic in experiment.topics.items())
-        status = ClusterStatus(brokers_alive=dict(self.alive))
+        status = ClusterStatus(
+            nodes=dict(self.nodes),
+            controller=self.controller,
+            brokers_alive={
+                broker: self.nodes[broker_name(broker)] is not NodeState.DOWN for broker in brokers
+            },
+        )
         for topic, partitions in topics.items():
             for index in range(partitions):
-                status.partitions[TopicPartition(topic, index)] = PartitionStatus(
+                partition = TopicPartition(topic, index)
+                status.partitions[partition] = self.partitions.get(partition) or PartitionStatus(
                     leader=self.leader, leader_epoch=0, replicas=brokers, isr=brokers
                 )
         if not self.nobody_joined:
@@ -109,67 +136,87 @@ class FakeRuntime(Runtime):
 
     def _report_group(self, group_id: str, status: ClusterStatus) -> None:
         group = self.experiment.groups[group_id]
-        members = tuple(str(consumer_name(group_id, index)) for index in range(group.members))
+        names = [consumer_name(group_id, index) for index in range(group.members_total)]
+        started = [name for name in names if self.nodes[name] is not NodeState.NOT_STARTED]
+        members = tuple(f"id-of-{name}" for name in started)
+        leader = status.partitions[
+            TopicPartition(CONSUMER_OFFSETS, group_partition(self.experiment, group_id))
+        ].leader
         status.groups[group_id] = [
             GroupStatus(
-                coordinator=self.leader,
+                coordinator=leader,
                 offsets_partition=group_partition(self.experiment, group_id),
                 state=self.group_state,
                 generation=1,
                 members=members,
+                leader=self.group_leader or (members[0] if members else None),
             )
         ]
-        for index in range(group.members):
-            status.members[consumer_name(group_id, index)] = MemberStatus(
+        for index, name in enumerate(started):
+            if self.nodes[name] is not NodeState.UP:
+                continue
+            status.members[name] = MemberStatus(
                 group_id=group_id,
                 member_id=members[index],
                 generation=1,
                 state="STABLE",
-                coordinator=self.leader,
+                coordinator=leader,
                 assigned=(TopicPartition(group.topics[0], index),),
                 records_consumed=self.time_us // 100_000,
                 commits_acknowledged=self.first_commit
                 + (0 if self.commits_stand_still else self.time_us // 200_000),
             )
 
+    def _change(self, node: NodeName, act: str, to: NodeState, *states: NodeState) -> HitNode:
+        if self.nodes.get(node) not in states:
+            raise UnknownNode(f"{node} is {self.nodes.get(node)} and cannot do: {act}")
+        self.acts.append(f"{act} {node}")
+        self.nodes[node] = to
+        return HitNode(node=node, incarnation=self._incarnations.get(node, 0), pid=4711)
+
     async def crash(self, node: NodeName) -> HitNode:
-        """Kill a broker."""
+        """Kill a node."""
         if self.crash_fails_with is not None:
             raise self.crash_fails_with
-        self.acts.append(f"crash {node}")
-        self.alive[_broker_id(node)] = False
-        incarnation = self._incarnations.get(node, 0)
-        return HitNode(node=node, incarnation=incarnation, pid=4711)
+        living = (NodeState.UP, NodeState.STOPPING, NodeState.PAUSED)
+        return self._change(node, "crash", NodeState.DOWN, *living)
 
     async def restart(self, node: NodeName, *, empty_disk: bool = False) -> None:
-        """Start a broker again."""
-        self.acts.append(f"restart {node}")
-        self.alive[_broker_id(node)] = True
+        """Start a node again."""
+        act = "restart on an empty disk:" if empty_disk else "restart"
+        self._change(node, act, NodeState.UP, NodeState.DOWN)
         self._incarnations[node] = self._incarnations.get(node, 0) + 1
 
     async def start_node(self, node: NodeName) -> None:
         """Start a node whose spec says `starts_later`."""
-        raise NotImplementedError
+        self._change(node, "start", NodeState.UP, NodeState.NOT_STARTED)
 
     async def power_loss(self, node: NodeName) -> HitNode:
-        """Kill the node's process and cut its logs back to what was flushed."""
-        raise NotImplementedError
+        """Cut a node's power."""
+        living = (NodeState.UP, NodeState.STOPPING, NodeState.PAUSED)
+        return self._change(node, "power loss", NodeState.DOWN, *living)
 
     async def shut_down(self, node: NodeName) -> HitNode:
-        """Ask the node to stop as SIGTERM does, and return at once."""
-        raise NotImplementedError
+        """Let a node stop, in its own time."""
+        hit = self._change(node, "shut down", NodeState.STOPPING, NodeState.UP)
+        if self.stopping_takes_us is not None:
+            self.at[self.time_us + self.stopping_takes_us] = lambda runtime: runtime.nodes.update(
+                {node: NodeState.DOWN}
+            )
+        return hit
 
     async def pause(self, node: NodeName) -> HitNode:
-        """Stop the node as SIGSTOP does."""
-        raise NotImplementedError
+        """Stop a node."""
+        return self._change(node, "pause", NodeState.PAUSED, NodeState.UP, NodeState.STOPPING)
 
     async def resume(self, node: NodeName) -> None:
         """Let a paused node go on."""
-        raise NotImplementedError
+        self._change(node, "resume", NodeState.UP, NodeState.PAUSED)
 
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
         """Replace all link rules."""
-        raise NotImplementedError
+        self.acts.append(f"rules {' '.join(rule.rule_id for rule in rules) or 'none'}")
+        self.rules = tuple(rules)
 
     async def reset_links(
         self,
@@ -177,16 +224,24 @@ class FakeRuntime(Runtime):
         destinations: Sequence[NodeName],
         purposes: Sequence[str] = (),
     ) -> int:
-        """End all connections between the two sets of nodes."""
-        raise NotImplementedError
+        """End the connections that the script has open."""
+        self.acts.append(
+            f"reset {' '.join(sources)} - {' '.join(destinations)} ({' '.join(purposes) or 'all'})"
+        )
+        return self.open_connections
 
     async def elect_preferred_leaders(self, partitions: Sequence[TopicPartition] | None) -> None:
-        """Ask the controller for ElectLeaders(PREFERRED)."""
-        raise NotImplementedError
+        """Elect."""
+        if self.election_fails_with is not None:
+            raise self.election_fails_with
+        which = "all" if partitions is None else " ".join(str(each) for each in partitions)
+        self.acts.append(f"elect {which}")
 
     async def move_leader(self, partition: TopicPartition, broker: BrokerId) -> None:
-        """Make `broker` the preferred leader of `partition`, and elect it."""
-        raise NotImplementedError
+        """Move a leadership."""
+        if self.election_fails_with is not None:
+            raise self.election_fails_with
+        self.acts.append(f"move {partition} to {broker}")
 
     async def committed_offsets(self, group_id: str) -> dict[TopicPartition, Offset]:
         """Return what the script says is committed."""
@@ -227,8 +282,12 @@ class FakeRuntime(Runtime):
         return tuple(self.tool_failures)
 
 
-def _broker_id(node: NodeName) -> BrokerId:
-    broker_id = BrokerId(int(node.rpartition("-")[2]))
-    if broker_name(broker_id) != node:
-        raise AssertionError(f"{node} is no broker")
-    return broker_id
+def _nodes(experiment: Experiment) -> dict[NodeName, NodeState]:
+    spec = to_cluster_spec(experiment)
+    nodes = {controller.name: NodeState.UP for controller in spec.controllers}
+    nodes.update((broker.name, NodeState.UP) for broker in spec.brokers)
+    for consumer in spec.consumers:
+        nodes[consumer.name] = NodeState.NOT_STARTED if consumer.starts_later else NodeState.UP
+    for index in range(len(experiment.producers)):
+        nodes[producer_name(index)] = NodeState.UP
+    return nodes

@@ -1,0 +1,91 @@
+"""What a fault is: whom it would hit in a moment, how it is done, and how it is undone."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from chaos.blast_radius import BlastRadius
+from chaos.experiment import Experiment, FaultDefinition
+from chaos.journal import LeaderMove
+from chaos.link_table import LinkTable
+from chaos.plan import PlannedFault
+from chaos.problems import Problem
+from chaos.targets.base import Miss, Situation
+from cluster.runtime import HitNode, Runtime
+from protocol.ids import NodeName
+
+BROKER_TARGETS = ("coordinator-of", "leader-of", "follower-of", "broker", "any-broker")
+CONTROLLER_TARGETS = ("controller",)
+MEMBER_TARGETS = ("member", "leader-member-of")
+SET_TARGETS = ("brokers", "members", "clients")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultTools:
+    """What faults act with."""
+
+    runtime: Runtime
+    links: LinkTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aim:
+    """Whom a fault is about to hit, known before the act.
+
+    Shape: `nodes` is not empty; of links it is the `from` end, and `to_nodes` the other.
+    """
+
+    nodes: tuple[NodeName, ...]
+    to_nodes: tuple[NodeName, ...] = ()
+    moves: tuple[LeaderMove, ...] = ()
+    blast_radius: BlastRadius
+    detail: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Injected:
+    """What an act did. `hit` is the process that it was done to, where there was a single one."""
+
+    hit: HitNode | None = None
+    detail: dict[str, object] = field(default_factory=dict)
+
+
+class NoArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A fault that takes no arguments."""
+
+
+class FaultKind(ABC):
+    """One fault. A momentary one is done when it returns: it has no duration and no undoing."""
+
+    name: str
+    doc: str
+    targets: tuple[str, ...]
+    """The roles (`chaos.targets`) that it can be aimed at, or that its ends can be."""
+    args_type: type[msgspec.Struct] = NoArgs
+    """Each field's string below it in the source says what it is."""
+    momentary: bool = False
+    has_ends: bool = False
+    """Whether it is aimed with `from` and `to` instead of `target`."""
+
+    def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
+        """Yield what is wrong with a fault whose targets exist and whose arguments have the shape.
+
+        Shape: paths are relative to the fault, e.g. `args.disk`.
+        """
+        del fault, experiment
+        yield from ()
+
+    @abstractmethod
+    def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
+        """Return whom it would hit now. Nothing is done yet."""
+
+    @abstractmethod
+    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Injected | Miss:
+        """Do it; a Miss says why nothing could be done."""
+
+    async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
+        """Undo it, however far it had come; return what was remarkable about that, if anything."""
+        del planned, aim, tools
+        return None

@@ -1,0 +1,213 @@
+"""Faults of leadership: an administrator moves leaders while everybody lives. Momentary."""
+
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+import msgspec
+
+from chaos.blast_radius import blast_radius_of_partitions
+from chaos.experiment import Experiment, FaultDefinition, group_partition
+from chaos.faults.base import Aim, FaultKind, FaultTools, Injected
+from chaos.journal import LeaderMove
+from chaos.plan import PlannedFault
+from chaos.problems import Problem, one_of
+from chaos.sense import problem
+from chaos.targets.base import Hit, Miss, Situation
+from chaos.targets.partitions import (
+    ALL_PARTITIONS,
+    in_sync_followers,
+    led_partition,
+    parse_partition,
+    replicas_at_start,
+)
+from chaos.targets.registry import check_target, resolve_target, split_target
+from cluster.runtime import ElectionFailed, PartitionStatus
+from protocol.ids import BrokerId, TopicPartition, broker_name, offsets_partition
+
+PARTITION_TARGETS = ("coordinator-of", "leader-of")
+
+
+class MoveArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the leadership goes."""
+
+    to: str | None = None
+    """`broker(<id>)`, a replica; default: the next in-sync replica in the partition's replica
+    order"""
+
+
+class LeadershipMove(FaultKind):
+    """One partition gets another leader."""
+
+    name = "leadership_move"
+    doc = (
+        "Moves the leadership of one partition to another replica, as an administrator does: the "
+        "replica is put first, then elected. Momentary."
+    )
+    targets = PARTITION_TARGETS
+    args_type = MoveArgs
+    momentary = True
+
+    def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
+        """Refuse a destination that is no broker, or that holds no replica."""
+        to = fault.args.get("to")
+        if to is None:
+            return
+        role = split_target(to)
+        if role is None or role[0] != "broker":
+            yield problem(
+                "args.to", "is no destination", expected="`broker(<id>)`", found=f"`{to}`"
+            )
+            return
+        unknown = check_target(to, experiment)
+        if unknown is not None:
+            yield problem("args.to", unknown.message, expected=unknown.expected, found=f"`{to}`")
+            return
+        partition = None if fault.target is None else _named_by(fault.target, experiment)
+        if partition is None:
+            return
+        replicas = replicas_at_start(partition, experiment)
+        if int(role[1]) not in replicas:
+            yield problem(
+                "args.to",
+                f"holds no replica of {partition}",
+                expected=one_of(f"broker({replica})" for replica in replicas),
+                found=f"`{to}`",
+            )
+
+    def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
+        """Return the partition's leader and the replica that will lead."""
+        hit = resolve_target(planned.target, situation)
+        if isinstance(hit, Miss):
+            return hit
+        (partition,) = hit.partitions
+        known = led_partition(partition, situation)
+        if isinstance(known, Miss):
+            return known
+        args = msgspec.convert(planned.args, MoveArgs)
+        to = _next_leader(partition, known, situation) if args.to is None else _broker_id(args.to)
+        if isinstance(to, Miss):
+            return to
+        why_not = _why_not(to, partition, known, situation)
+        if why_not is not None:
+            return Miss(reason=why_not)
+        return _aim_of({partition: (known.leader, to)}, hit, situation)
+
+    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Injected | Miss:
+        """Move it."""
+        (move,) = aim.moves
+        partition = parse_partition(move.partition)
+        if partition is None:
+            raise ValueError(f"{planned.fault_id} moves {move.partition}, which is no partition")
+        return await _elected(tools.runtime.move_leader(partition, BrokerId(move.to_broker)))
+
+
+class PreferredLeaderElection(FaultKind):
+    """Preferred leaders lead again."""
+
+    name = "preferred_leader_election"
+    doc = (
+        "Elects the preferred leader, the first in the replica order, where another replica leads: "
+        "of one partition or of all. Momentary."
+    )
+    targets = (*PARTITION_TARGETS, ALL_PARTITIONS)
+    momentary = True
+
+    def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
+        """Return the leaders that will not lead, and those that will."""
+        hit = resolve_target(planned.target, situation)
+        if isinstance(hit, Miss):
+            return hit
+        moves: dict[TopicPartition, tuple[BrokerId, BrokerId]] = {}
+        reasons = []
+        for partition in hit.partitions:
+            known = led_partition(partition, situation)
+            if isinstance(known, Miss):
+                reasons.append(known.reason)
+                continue
+            why_not = _why_not(known.replicas[0], partition, known, situation)
+            if why_not is None:
+                moves[partition] = (known.leader, known.replicas[0])
+            else:
+                reasons.append(why_not)
+        if not moves:
+            return Miss(
+                reason=reasons[0]
+                if len(reasons) == 1
+                else "no partition has a preferred leader that could lead and does not"
+            )
+        return _aim_of(moves, hit, situation)
+
+    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Injected | Miss:
+        """Elect them."""
+        partitions = [
+            partition
+            for move in aim.moves
+            if (partition := parse_partition(move.partition)) is not None
+        ]
+        every = planned.target.strip() == ALL_PARTITIONS
+        return await _elected(tools.runtime.elect_preferred_leaders(None if every else partitions))
+
+
+async def _elected(election: Coroutine[Any, Any, None]) -> Injected | Miss:
+    """Carry out an election; one that the cluster refuses, or cannot hold, hit nothing."""
+    try:
+        await election
+    except (ElectionFailed, TimeoutError) as error:
+        return Miss(reason=f"{type(error).__name__}: {error}")
+    return Injected()
+
+
+def _next_leader(
+    partition: TopicPartition, known: PartitionStatus, situation: Situation
+) -> BrokerId | Miss:
+    for broker in in_sync_followers(known):
+        if situation.is_up(broker_name(broker)):
+            return broker
+    return Miss(reason=f"{partition} has no in-sync follower that is up")
+
+
+def _why_not(
+    to: BrokerId, partition: TopicPartition, known: PartitionStatus, situation: Situation
+) -> str | None:
+    """Say why `to` cannot be elected, or None if it can."""
+    if to == known.leader:
+        return f"broker {to} leads {partition} already"
+    if to not in known.replicas:
+        return f"broker {to} holds no replica of {partition}"
+    if to not in known.isr:
+        return f"broker {to} is not in sync with the leader of {partition}"
+    if not situation.is_up(broker_name(to)):
+        return f"broker {to}, which would lead {partition}, is " + situation.state_of(
+            broker_name(to)
+        )
+    return None
+
+
+def _aim_of(
+    moves: dict[TopicPartition, tuple[BrokerId, BrokerId]], hit: Hit, situation: Situation
+) -> Aim:
+    leaders = dict.fromkeys(broker_name(old) for old, _ in moves.values())
+    return Aim(
+        nodes=tuple(leaders),
+        moves=tuple(
+            LeaderMove(partition=str(partition), from_broker=old, to_broker=new)
+            for partition, (old, new) in moves.items()
+        ),
+        blast_radius=blast_radius_of_partitions(moves, situation.experiment),
+        detail=hit.detail,
+    )
+
+
+def _named_by(target: str, experiment: Experiment) -> TopicPartition | None:
+    """Return the partition that a target is about, which the file alone decides."""
+    role, argument = split_target(target) or ("", "")
+    if role == "coordinator-of":
+        return offsets_partition(group_partition(experiment, argument))
+    return parse_partition(argument)
+
+
+def _broker_id(target: str) -> BrokerId:
+    role = split_target(target)
+    if role is None:
+        raise ValueError(f"not a broker: {target!r}")
+    return BrokerId(int(role[1]))

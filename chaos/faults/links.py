@@ -1,0 +1,239 @@
+"""Faults of links: connections between two sets of nodes are cut, held, slowed or reset.
+
+`from` is what the fault is about (what is isolated, say), `to` what it is kept from: the blast
+radius is that of `from`, unless nobody lives there.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import msgspec
+
+from chaos.blast_radius import BlastRadius, blast_radius_of
+from chaos.experiment import Duration, Experiment, FaultDefinition, microseconds
+from chaos.faults.base import (
+    BROKER_TARGETS,
+    CONTROLLER_TARGETS,
+    MEMBER_TARGETS,
+    SET_TARGETS,
+    Aim,
+    FaultKind,
+    FaultTools,
+    Injected,
+)
+from chaos.plan import PlannedFault
+from chaos.problems import Problem, near_miss, one_of
+from chaos.sense import problem
+from chaos.targets.base import Miss, Situation
+from chaos.targets.registry import resolve_target
+from cluster import link_rules
+from cluster.link_rules import LinkEffect, LinkRule, Selector
+from cluster.purposes import PURPOSES
+from cluster.runtime import NodeState
+from protocol.envelope import ApiKey
+from protocol.ids import NodeName
+
+API_NAMES = tuple(api.label for api in ApiKey)
+_HAS_LINKS = frozenset({NodeState.UP, NodeState.PAUSED, NodeState.STOPPING})
+
+
+class ResetArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which connections."""
+
+    purposes: tuple[str, ...] = ()
+    """only connections of these purposes; default: all"""
+
+
+class LinkArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which frames."""
+
+    direction: Literal["both_ways", "one_way"] = "both_ways"
+    """`one_way`: only what travels from `from` to `to`"""
+    purposes: tuple[str, ...] = ()
+    """only connections of these purposes; default: all"""
+    apis: tuple[str, ...] = ()
+    """only these requests, and the responses to them; default: all"""
+
+
+class SlowArgs(LinkArgs, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which frames, and how slow."""
+
+    delay: Duration
+    """added to every frame, each way"""
+    jitter: Duration = "0s"
+    """up to so much more, drawn evenly"""
+
+
+class LinkFault(FaultKind):
+    """A fault of the links between two sets of nodes."""
+
+    targets = (*BROKER_TARGETS, *CONTROLLER_TARGETS, *MEMBER_TARGETS, *SET_TARGETS)
+    has_ends = True
+
+    def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
+        """Refuse purposes and APIs that nobody uses."""
+        del experiment
+        for field, what, known in (
+            ("purposes", "purpose", tuple(PURPOSES)),
+            ("apis", "API", API_NAMES),
+        ):
+            for index, word in enumerate(fault.args.get(field, ())):
+                if word not in known:
+                    yield problem(
+                        f"args.{field}[{index}]",
+                        f"unknown {what} `{word}`",
+                        expected=one_of(known, word),
+                        near_miss=near_miss(word, known),
+                    )
+
+    def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
+        """Return the nodes at both ends."""
+        source = _end(planned.from_, situation)
+        if isinstance(source, Miss):
+            return source
+        destination = _end(planned.to, situation)
+        if isinstance(destination, Miss):
+            return destination
+        from_nodes, to_nodes = _apart(source, destination), _apart(destination, source)
+        if not from_nodes or not to_nodes:
+            return Miss(reason=f"a node has no link to itself: both ends are {source[0]} alone")
+        for end, nodes in (("from", from_nodes), ("to", to_nodes)):
+            if not any(situation.status.nodes.get(node) in _HAS_LINKS for node in nodes):
+                states = ", ".join(f"{node} is {situation.state_of(node)}" for node in nodes[:3])
+                return Miss(reason=f"nobody at the end `{end}` is there: {states}")
+        return Aim(
+            nodes=from_nodes,
+            to_nodes=to_nodes,
+            blast_radius=_blast_radius(from_nodes, to_nodes, situation),
+            detail=dict(planned.args),
+        )
+
+
+class _RuleFault(LinkFault):
+    """A fault of links that lasts: a rule for each direction."""
+
+    args_type: type[msgspec.Struct] = LinkArgs
+
+    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Injected | Miss:
+        """Add the rules behind those that are in force."""
+        args = msgspec.convert(planned.args, self.args_type)
+        if not isinstance(args, LinkArgs):
+            raise TypeError(f"{self.name} takes {type(args).__name__}, which selects no frames")
+        ways = [("there", aim.nodes, aim.to_nodes)]
+        if args.direction == "both_ways":
+            ways.append(("back", aim.to_nodes, aim.nodes))
+        rules = [
+            LinkRule(
+                rule_id=f"{planned.fault_id}:{way}",
+                selector=Selector(
+                    sources=sources,
+                    destinations=destinations,
+                    purposes=args.purposes,
+                    apis=args.apis,
+                ),
+                effect=self.effect(args),
+            )
+            for way, sources, destinations in ways
+        ]
+        await tools.links.add(planned.fault_id, rules)
+        return Injected()
+
+    async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
+        """Withdraw the fault's rules."""
+        del aim
+        await tools.links.withdraw(planned.fault_id)
+        return None
+
+    @abstractmethod
+    def effect(self, args: LinkArgs) -> LinkEffect:
+        """Return what becomes of the frames."""
+
+
+class Cut(_RuleFault):
+    """Nothing passes."""
+
+    name = "cut"
+    doc = (
+        "Cuts the links: bytes on open connections are held, new connections hang, nobody hears of "
+        "the other's death. At healing what was held arrives in order, but on connections that an "
+        "end has closed meanwhile only their end does."
+    )
+
+    def effect(self, args: LinkArgs) -> LinkEffect:
+        """Return the cut."""
+        del args
+        return link_rules.Cut()
+
+
+class Clog(_RuleFault):
+    """Nothing passes for a while."""
+
+    name = "clog"
+    doc = "Holds everything on the links until it is healed; then all of it arrives, in order."
+
+    def effect(self, args: LinkArgs) -> LinkEffect:
+        """Return the clog."""
+        del args
+        return link_rules.Clog()
+
+
+class Slow(_RuleFault):
+    """Everything takes longer."""
+
+    name = "slow"
+    doc = "Delays everything on the links by `delay`, and up to `jitter` more, in order."
+    args_type = SlowArgs
+
+    def effect(self, args: LinkArgs) -> LinkEffect:
+        """Return the delay."""
+        if not isinstance(args, SlowArgs):
+            raise TypeError(f"slow takes SlowArgs, got {type(args).__name__}")
+        return link_rules.Slow(
+            delay_us=microseconds(args.delay), jitter_us=microseconds(args.jitter)
+        )
+
+
+class Reset(LinkFault):
+    """Connections end."""
+
+    name = "reset"
+    doc = (
+        "Resets the open connections between the two ends: what is in flight on them is lost, and "
+        "both ends see them end. Momentary."
+    )
+    args_type = ResetArgs
+    momentary = True
+
+    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Injected | Miss:
+        """Reset them; where there were none, nothing was hit."""
+        args = msgspec.convert(planned.args, ResetArgs)
+        count = await tools.runtime.reset_links(aim.nodes, aim.to_nodes, args.purposes)
+        if count == 0:
+            return Miss(reason="no such connection was open")
+        return Injected(detail={"connections": count})
+
+
+def _end(targets: Iterable[str], situation: Situation) -> tuple[NodeName, ...] | Miss:
+    """Return the nodes of all targets of one end, each once."""
+    nodes: dict[NodeName, None] = {}
+    for target in targets:
+        hit = resolve_target(target, situation)
+        if isinstance(hit, Miss):
+            return hit
+        nodes.update(dict.fromkeys(hit.nodes))
+    return tuple(nodes)
+
+
+def _apart(end: tuple[NodeName, ...], other: tuple[NodeName, ...]) -> tuple[NodeName, ...]:
+    """Return the nodes of `end` that have a link to some node of `other`: not only to itself."""
+    return tuple(node for node in end if any(peer != node for peer in other))
+
+
+def _blast_radius(
+    from_nodes: tuple[NodeName, ...], to_nodes: tuple[NodeName, ...], situation: Situation
+) -> BlastRadius:
+    radius = blast_radius_of(from_nodes, situation.experiment, situation.status)
+    if radius != BlastRadius():
+        return radius
+    return blast_radius_of(to_nodes, situation.experiment, situation.status)

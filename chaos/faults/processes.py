@@ -1,0 +1,181 @@
+"""Faults of processes: killed, without power, asked to stop, or stopped like a sleeper."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from chaos.blast_radius import blast_radius_of
+from chaos.experiment import Experiment, FaultDefinition
+from chaos.faults.base import (
+    BROKER_TARGETS,
+    CONTROLLER_TARGETS,
+    MEMBER_TARGETS,
+    Aim,
+    FaultKind,
+    FaultTools,
+    Injected,
+)
+from chaos.plan import PlannedFault
+from chaos.problems import Problem
+from chaos.sense import problem
+from chaos.targets.base import Miss, Situation
+from chaos.targets.registry import resolve_target, split_target
+from cluster.runtime import HitNode, NodeState, Runtime
+from protocol.ids import NodeName
+
+SHUTDOWN_LIMIT_US = 30_000_000
+"""A broker that is still stopping so long after it should be back is killed, as service managers
+do."""
+_LOOK_AGAIN_US = 250_000
+
+
+class DiskArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the node finds when it starts again."""
+
+    disk: Literal["same", "empty"] = "same"
+    """what it starts again on: its own disk, or an empty one"""
+
+
+class ProcessFault(FaultKind):
+    """A fault of one process, undone by bringing it back."""
+
+    def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
+        """Return the node that plays the target's role, if it is up."""
+        hit = resolve_target(planned.target, situation)
+        if isinstance(hit, Miss):
+            return hit
+        node = hit.nodes[0]
+        if not situation.is_up(node):
+            who = f"{node}, which {hit.because}," if hit.because else node
+            return Miss(reason=f"{who} is {situation.state_of(node)}")
+        return Aim(
+            nodes=(node,),
+            blast_radius=blast_radius_of((node,), situation.experiment, situation.status),
+            detail=hit.detail,
+        )
+
+    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Injected | Miss:
+        """Do it to the node."""
+        del planned
+        return Injected(hit=await self.strike(aim.nodes[0], tools.runtime))
+
+    async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
+        """Bring the node back from whatever state it is in."""
+        empty_disk = planned.args.get("disk") == "empty"
+        return await bring_back(aim.nodes[0], tools.runtime, empty_disk=empty_disk)
+
+    @abstractmethod
+    async def strike(self, node: NodeName, runtime: Runtime) -> HitNode:
+        """Do it to `node`."""
+
+
+class _Kill(ProcessFault):
+    """A process that ends at once, and starts again on its disk or on an empty one."""
+
+    args_type = DiskArgs
+
+    def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
+        """Refuse to empty a disk that is the only one of its kind, or that is not there."""
+        if fault.args.get("disk") != "empty" or fault.target is None:
+            return
+        role = (split_target(fault.target) or ("", ""))[0]
+        if role in CONTROLLER_TARGETS and experiment.cluster.controllers == 1:
+            yield problem(
+                "args.disk",
+                "the disk of the only controller holds the only copy of the cluster's metadata: "
+                "nothing could bring the cluster back",
+                expected="`same`",
+                found="`empty`",
+            )
+        if role in MEMBER_TARGETS:
+            yield problem("args.disk", "a member has no disk to lose", found="`empty`")
+
+
+class Crash(_Kill):
+    """kill -9."""
+
+    name = "crash"
+    doc = (
+        "Kills the process as `kill -9` does: its connections end at once, its disk keeps what was "
+        "appended. It is started again after `duration`, or when everything is healed. A member "
+        "that shares its process with others (no `isolate`) dies alone."
+    )
+    targets = (*BROKER_TARGETS, *CONTROLLER_TARGETS, *MEMBER_TARGETS)
+
+    async def strike(self, node: NodeName, runtime: Runtime) -> HitNode:
+        """Kill the node's process."""
+        return await runtime.crash(node)
+
+
+class PowerLoss(_Kill):
+    """The machine loses power."""
+
+    name = "power_loss"
+    doc = (
+        "Cuts the power: the process ends, and its logs lose what was not flushed. It is started "
+        "again after `duration`, or when everything is healed."
+    )
+    targets = (*BROKER_TARGETS, *CONTROLLER_TARGETS)
+
+    async def strike(self, node: NodeName, runtime: Runtime) -> HitNode:
+        """Cut the node's power."""
+        return await runtime.power_loss(node)
+
+
+class ControlledShutdown(ProcessFault):
+    """SIGTERM."""
+
+    name = "controlled_shutdown"
+    doc = (
+        "Asks the broker to stop as SIGTERM does: its leaderships move first, then the process "
+        "ends. It is started again after `duration`, or when everything is healed; if it is still "
+        f"stopping {SHUTDOWN_LIMIT_US // 1_000_000} s after that, it is killed first."
+    )
+    targets = BROKER_TARGETS
+
+    async def strike(self, node: NodeName, runtime: Runtime) -> HitNode:
+        """Ask the node to stop."""
+        return await runtime.shut_down(node)
+
+
+class Pause(ProcessFault):
+    """SIGSTOP."""
+
+    name = "pause"
+    doc = (
+        "Stops the process as SIGSTOP does: its connections stay open and silent. After `duration` "
+        "it goes on: first its due timers fire, then what waited is delivered. A member that "
+        "shares its process with others (no `isolate`) is stopped alone."
+    )
+    targets = (*BROKER_TARGETS, *CONTROLLER_TARGETS, *MEMBER_TARGETS)
+
+    async def strike(self, node: NodeName, runtime: Runtime) -> HitNode:
+        """Stop the node."""
+        return await runtime.pause(node)
+
+
+async def bring_back(node: NodeName, runtime: Runtime, *, empty_disk: bool = False) -> str | None:
+    """Resume or start again a node from whatever state it is in; return what was remarkable."""
+    state = (await runtime.status()).nodes.get(node)
+    note = None
+    if state is NodeState.STOPPING:
+        note = await _end_shutdown(node, runtime)
+        state = NodeState.DOWN
+    if state is NodeState.PAUSED:
+        await runtime.resume(node)
+    elif state is NodeState.DOWN:
+        await runtime.restart(node, empty_disk=empty_disk)
+    return note
+
+
+async def _end_shutdown(node: NodeName, runtime: Runtime) -> str | None:
+    """Wait until a node that stops is down, and kill it if it takes too long."""
+    deadline_us = runtime.now_us() + SHUTDOWN_LIMIT_US
+    while runtime.now_us() < deadline_us:
+        await runtime.sleep(_LOOK_AGAIN_US)
+        if (await runtime.status()).nodes.get(node) is NodeState.DOWN:
+            return None
+    await runtime.crash(node)
+    return f"{node} was still stopping {SHUTDOWN_LIMIT_US // 1_000_000} s later, and was killed"

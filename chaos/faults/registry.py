@@ -1,0 +1,26 @@
+"""Every fault by its name.
+
+A new fault is one class and one line in `FAULT_KINDS`; the loader's errors, the runner, the journal
+and the generated documentation follow from it.
+"""
+
+from chaos.faults.base import FaultKind
+from chaos.faults.leadership import LeadershipMove, PreferredLeaderElection
+from chaos.faults.links import Clog, Cut, Reset, Slow
+from chaos.faults.processes import ControlledShutdown, Crash, Pause, PowerLoss
+
+FAULT_KINDS: dict[str, FaultKind] = {
+    kind.name: kind
+    for kind in (
+        Crash(),
+        PowerLoss(),
+        ControlledShutdown(),
+        Pause(),
+        LeadershipMove(),
+        PreferredLeaderElection(),
+        Cut(),
+        Clog(),
+        Slow(),
+        Reset(),
+    )
+}

@@ -1,0 +1,104 @@
+"""What a target is: a role, what the file must define for it to exist, and who plays it now."""
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from chaos.experiment import Experiment
+from chaos.problems import near_miss, one_of
+from cluster.runtime import ClusterStatus, NodeState
+from protocol.ids import NodeName, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """The moment in which a fault fires. `rng` is that fault's own stream."""
+
+    experiment: Experiment
+    status: ClusterStatus
+    rng: random.Random
+
+    def is_up(self, node: NodeName) -> bool:
+        """Whether the node's process runs and is neither paused nor stopping."""
+        return self.status.nodes.get(node) is NodeState.UP
+
+    def state_of(self, node: NodeName) -> str:
+        """Return the node's state in a word."""
+        return str(self.status.nodes.get(node, "unknown"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """Who plays the role now.
+
+    Shape: `nodes` are those that play it, whatever state they are in; `partitions` those that the
+    role is about. `because` says why it is them, `detail` the same for the journal.
+    """
+
+    nodes: tuple[NodeName, ...]
+    partitions: tuple[TopicPartition, ...] = ()
+    because: str = ""
+    detail: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Miss:
+    """Nobody plays the role now, or nothing can be done to who does, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """A target that can never exist: what is wrong, what would be right."""
+
+    message: str
+    expected: str | None = None
+    near_miss: str | None = None
+
+
+class TargetKind(ABC):
+    """One role. `syntax` is how it is written, `doc` one sentence for people."""
+
+    name: str
+    syntax: str
+    doc: str
+
+    @abstractmethod
+    def check(self, argument: str, experiment: Experiment) -> Unknown | None:
+        """Say why `argument` can never name anything in `experiment`, or None if it can."""
+
+    @abstractmethod
+    def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
+        """Return who plays the role now."""
+
+
+def check_no_argument(role: str, argument: str) -> Unknown | None:
+    """Refuse an argument of a role that takes none."""
+    if not argument:
+        return None
+    return Unknown(message=f"`{role}` takes no argument", expected=f"`{role}`", near_miss=role)
+
+
+def check_group(role: str, group_id: str, experiment: Experiment) -> Unknown | None:
+    """Refuse a group that the file does not define; `role` completes the near miss."""
+    if group_id in experiment.groups:
+        return None
+    return Unknown(
+        message=f"no group `{group_id}` is defined",
+        expected=_of_the_file("groups", experiment.groups),
+        near_miss=written(role, near_miss(group_id, experiment.groups)),
+    )
+
+
+def written(role: str | None, argument: str | None) -> str | None:
+    """Return `role(argument)`, or None where one of the two is not known."""
+    if role is None or argument is None:
+        return None
+    return f"{role}({argument})" if argument else role
+
+
+def _of_the_file(what: str, names: Iterable[str]) -> str:
+    known = list(names)
+    return f"one of the file's {what}: {one_of(known)}" if known else f"none: it has no {what}"

@@ -1,0 +1,146 @@
+"""Roles that the clients play: members of groups, by index or by what they are in the group."""
+
+import re
+
+from chaos.experiment import Experiment, consumer_name, group_partition, producer_name
+from chaos.targets.base import (
+    Hit,
+    Miss,
+    Situation,
+    TargetKind,
+    Unknown,
+    check_group,
+    check_no_argument,
+    written,
+)
+from chaos.targets.partitions import led_partition
+from protocol.ids import NodeName, offsets_partition
+
+_MEMBER = re.compile(r"(.*?)\s*,\s*(\d+)")
+
+
+class Member(TargetKind):
+    """One member of a group by its index."""
+
+    name = "member"
+    syntax = "member(<group>, <index>)"
+    doc = "the group's member with this index; indices count from 0, late members come last"
+
+    def check(self, argument: str, experiment: Experiment) -> Unknown | None:
+        """Refuse an unknown group, and an index beyond its members."""
+        match = _MEMBER.fullmatch(argument)
+        if match is None:
+            close = f"{argument}, 0" if argument in experiment.groups else None
+            return Unknown(
+                message=f"`{argument}` is no member",
+                expected="a group and the index of a member, such as `member(readers, 0)`",
+                near_miss=written(self.name, close),
+            )
+        group_id, index = match[1], int(match[2])
+        unknown = check_group(self.name, group_id, experiment)
+        if unknown is not None:
+            close = None if unknown.near_miss is None else unknown.near_miss[:-1] + f", {index})"
+            return Unknown(message=unknown.message, expected=unknown.expected, near_miss=close)
+        members = experiment.groups[group_id].members_total
+        if index >= members:
+            return Unknown(
+                message=f"group `{group_id}` has no member {index}",
+                expected=f"an index from 0 to {members - 1}" if members else "a group with members",
+            )
+        return None
+
+    def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
+        """Return the member's node."""
+        match = _MEMBER.fullmatch(argument)
+        if match is None:
+            raise ValueError(f"not a member: {argument!r}")
+        return Hit(nodes=(consumer_name(match[1], int(match[2])),))
+
+
+class LeaderMemberOf(TargetKind):
+    """The member that computes a group's assignment."""
+
+    name = "leader-member-of"
+    syntax = "leader-member-of(<group>)"
+    doc = "the member that leads the group: the one that computes its assignment"
+
+    def check(self, argument: str, experiment: Experiment) -> Unknown | None:
+        """Refuse a group that the file does not define."""
+        return check_group(self.name, argument, experiment)
+
+    def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
+        """Return the node of the member that the group's coordinator has as leader."""
+        status = situation.status
+        partition = offsets_partition(group_partition(situation.experiment, argument))
+        known = led_partition(partition, situation)
+        if isinstance(known, Miss):
+            return known
+        leaders = [
+            group.leader
+            for group in status.groups.get(argument, ())
+            if group.coordinator == known.leader and group.leader is not None
+        ]
+        if not leaders:
+            return Miss(reason=f"group {argument} has no leader at its coordinator")
+        for name, member in status.members.items():
+            if member.group_id == argument and member.member_id == leaders[0]:
+                return Hit(
+                    nodes=(name,),
+                    because=f"leads group {argument}",
+                    detail={"member_id": member.member_id, "generation": member.generation},
+                )
+        return Miss(reason=f"no member that answers is {leaders[0]}, the leader of {argument}")
+
+
+class Members(TargetKind):
+    """All members of a group."""
+
+    name = "members"
+    syntax = "members(<group>)"
+    doc = "all members of the group; those that join late are hit when they do"
+
+    def check(self, argument: str, experiment: Experiment) -> Unknown | None:
+        """Refuse an unknown group, and one that nobody ever joins."""
+        unknown = check_group(self.name, argument, experiment)
+        if unknown is None and experiment.groups[argument].members_total == 0:
+            return Unknown(message=f"nobody ever joins group `{argument}`")
+        return unknown
+
+    def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
+        """Return the nodes of all members, those included that have not started."""
+        return Hit(nodes=_members(argument, situation.experiment))
+
+
+class Clients(TargetKind):
+    """Every client of the cluster."""
+
+    name = "clients"
+    syntax = "clients"
+    doc = "all members of all groups, and all producers; late members are hit when they join"
+
+    def check(self, argument: str, experiment: Experiment) -> Unknown | None:
+        """Refuse an argument, and a file without clients."""
+        unknown = check_no_argument(self.name, argument)
+        if unknown is None and not _clients(experiment):
+            return Unknown(message="the file has no group with members and no producer")
+        return unknown
+
+    def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
+        """Return the nodes of all consumers and producers."""
+        del argument
+        return Hit(nodes=_clients(situation.experiment))
+
+
+def all_members(experiment: Experiment) -> tuple[NodeName, ...]:
+    """Return the node of every member of every group, those included that join late."""
+    return tuple(name for group_id in experiment.groups for name in _members(group_id, experiment))
+
+
+def _members(group_id: str, experiment: Experiment) -> tuple[NodeName, ...]:
+    total = experiment.groups[group_id].members_total
+    return tuple(consumer_name(group_id, index) for index in range(total))
+
+
+def _clients(experiment: Experiment) -> tuple[NodeName, ...]:
+    producers = (producer_name(index) for index in range(len(experiment.producers)))
+    return (*all_members(experiment), *producers)

@@ -1,0 +1,102 @@
+"""Partitions as targets need them: `topic-3` as Kafka prints it, its leader and its followers."""
+
+from chaos.experiment import Experiment
+from chaos.problems import near_miss, one_of
+from chaos.targets.base import Hit, Miss, Situation, TargetKind, Unknown, check_no_argument, written
+from cluster.runtime import PartitionStatus
+from protocol.ids import CONSUMER_OFFSETS, BrokerId, TopicPartition, broker_name
+
+ALL_PARTITIONS = "all-topic-partitions"
+
+
+class AllTopicPartitions(TargetKind):
+    """Every partition of every topic."""
+
+    name = ALL_PARTITIONS
+    syntax = ALL_PARTITIONS
+    doc = "every partition of every topic, `__consumer_offsets` included"
+
+    def check(self, argument: str, experiment: Experiment) -> Unknown | None:
+        """Refuse an argument."""
+        del experiment
+        return check_no_argument(self.name, argument)
+
+    def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
+        """Return every partition that has a leader."""
+        led = {
+            partition: known
+            for partition, known in sorted(situation.status.partitions.items())
+            if known.leader >= 0
+        }
+        if not led:
+            return Miss(reason="no partition has a leader")
+        leaders = sorted({known.leader for known in led.values()})
+        return Hit(nodes=tuple(broker_name(leader) for leader in leaders), partitions=tuple(led))
+
+
+def parse_partition(text: str) -> TopicPartition | None:
+    """Return the partition that is written as Kafka prints it, or None if it is not."""
+    topic, dash, index = text.rpartition("-")
+    if not dash or not topic or not index.isdecimal():
+        return None
+    return TopicPartition(topic, int(index))
+
+
+def check_partition(role: str, argument: str, experiment: Experiment) -> Unknown | None:
+    """Refuse what is no partition of the file's topics or of `__consumer_offsets`."""
+    sizes = {name: topic.partitions for name, topic in experiment.topics.items()}
+    sizes[CONSUMER_OFFSETS] = experiment.cluster.config.offsets_topic_num_partitions
+    partition = parse_partition(argument)
+    if partition is None:
+        close = near_miss(argument, sizes)
+        return Unknown(
+            message=f"`{argument}` is no partition",
+            expected="a topic and the number of a partition, such as "
+            f"`{next(iter(sizes))}-0` or `{CONSUMER_OFFSETS}-0`",
+            near_miss=None if close is None else written(role, f"{close}-0"),
+        )
+    if partition.topic not in sizes:
+        close = near_miss(partition.topic, sizes)
+        return Unknown(
+            message=f"no topic `{partition.topic}` is defined",
+            expected=one_of(sizes),
+            near_miss=None if close is None else written(role, f"{close}-{partition.partition}"),
+        )
+    if partition.partition >= sizes[partition.topic]:
+        return Unknown(
+            message=f"there is no partition {partition}",
+            expected=f"a partition from 0 to {sizes[partition.topic] - 1}",
+        )
+    return None
+
+
+def led_partition(partition: TopicPartition, situation: Situation) -> PartitionStatus | Miss:
+    """Return the partition as the controller has it, if it has a leader."""
+    known = situation.status.partitions.get(partition)
+    if known is None:
+        return Miss(reason=f"no controller that answers knows {partition}")
+    if known.leader < 0:
+        return Miss(reason=f"{partition} has no leader")
+    return known
+
+
+def in_sync_followers(known: PartitionStatus) -> tuple[BrokerId, ...]:
+    """Return the in-sync followers in the partition's replica order, from after the leader on."""
+    replicas = known.replicas
+    start = replicas.index(known.leader) + 1 if known.leader in replicas else 0
+    in_order = (*replicas[start:], *replicas[:start])
+    return tuple(broker for broker in in_order if broker in known.isr and broker != known.leader)
+
+
+def replicas_at_start(partition: TopicPartition, experiment: Experiment) -> tuple[int, ...]:
+    """Return the brokers on which the controller puts a partition, preferred leader first.
+
+    Source: `cluster.spec.TopicSpec`, partition p gets brokers (p + k) mod n.
+    """
+    brokers = experiment.cluster.brokers
+    factor = (
+        experiment.cluster.config.offsets_topic_replication_factor
+        if partition.topic == CONSUMER_OFFSETS
+        else experiment.topics[partition.topic].replication_factor
+    )
+    return tuple((partition.partition + k) % brokers for k in range(factor))

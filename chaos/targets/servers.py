@@ -1,0 +1,205 @@
+"""Roles that brokers and the controller play."""
+
+from chaos.experiment import FIRST_CONTROLLER_ID, Experiment, group_partition
+from chaos.targets.base import (
+    Hit,
+    Miss,
+    Situation,
+    TargetKind,
+    Unknown,
+    check_group,
+    check_no_argument,
+)
+from chaos.targets.partitions import (
+    check_partition,
+    in_sync_followers,
+    led_partition,
+    parse_partition,
+)
+from protocol.ids import (
+    NodeName,
+    TopicPartition,
+    broker_name,
+    controller_name,
+    offsets_partition,
+)
+
+
+class CoordinatorOf(TargetKind):
+    """The broker that coordinates a group."""
+
+    name = "coordinator-of"
+    syntax = "coordinator-of(<group>)"
+    doc = "the broker that leads the group's partition of `__consumer_offsets`"
+
+    def check(self, argument: str, experiment: Experiment) -> Unknown | None:
+        """Refuse a group that the file does not define."""
+        return check_group(self.name, argument, experiment)
+
+    def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
+        """Return the leader that the controller has for the group's offsets partition.
+
+        While leadership moves, the controller's leader and the broker that has the group loaded
+        are two: the controller's is hit, and the detail names the other.
+        """
+        partition = offsets_partition(group_partition(situation.experiment, argument))
+        hit = _leader_of(partition, situation)
+        if isinstance(hit, Hit):
+            loaded = situation.status.groups.get(argument, ())
+            hit.detail["loaded_by"] = [int(group.coordinator) for group in loaded]
+        return hit
+
+
+class LeaderOf(TargetKind):
+    """The broker that leads a partition."""
+
+    name = "leader-of"
+    syntax = "leader-of(<topic-partition>)"
+    doc = "the broker that leads the partition, e.g. `leader-of(orders-3)`"
+
+    def check(self, argument: str, experiment: Experiment) -> Unknown | None:
+        """Refuse what is no partition."""
+        return check_partition(self.name, argument, experiment)
+
+    def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
+        """Return the leader that the controller has."""
+        return _leader_of(_parsed(argument), situation)
+
+
+class FollowerOf(TargetKind):
+    """A follower of a partition."""
+
+    name = "follower-of"
+    syntax = "follower-of(<topic-partition>)"
+    doc = "the next in-sync follower after the partition's leader, in replica order, that is up"
+
+    def check(self, argument: str, experiment: Experiment) -> Unknown | None:
+        """Refuse what is no partition, and a partition that has no follower."""
+        return check_partition(self.name, argument, experiment)
+
+    def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
+        """Return the first in-sync follower that is up."""
+        partition = _parsed(argument)
+        known = led_partition(partition, situation)
+        if isinstance(known, Miss):
+            return known
+        for broker in in_sync_followers(known):
+            if situation.is_up(broker_name(broker)):
+                return Hit(
+                    nodes=(broker_name(broker),),
+                    partitions=(partition,),
+                    because=f"follows {partition}",
+                    detail={"partition": str(partition), "leader_epoch": known.leader_epoch},
+                )
+        return Miss(reason=f"{partition} has no in-sync follower that is up")
+
+
+class Broker(TargetKind):
+    """One broker by its id."""
+
+    name = "broker"
+    syntax = "broker(<id>)"
+    doc = "the broker with this id; ids count from 0"
+
+    def check(self, argument: str, experiment: Experiment) -> Unknown | None:
+        """Refuse what is no id of the cluster's brokers."""
+        brokers = experiment.cluster.brokers
+        if argument.isdecimal() and int(argument) < brokers:
+            return None
+        return Unknown(
+            message=f"there is no broker `{argument}`",
+            expected=f"a broker id from 0 to {brokers - 1}",
+        )
+
+    def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
+        """Return the broker."""
+        del situation
+        return Hit(nodes=(broker_name(int(argument)),))
+
+
+class AnyBroker(TargetKind):
+    """One broker that is up, drawn by the seed."""
+
+    name = "any-broker"
+    syntax = "any-broker"
+    doc = "one of the brokers that are up, drawn by the run's seed"
+
+    def check(self, argument: str, experiment: Experiment) -> Unknown | None:
+        """Refuse an argument."""
+        del experiment
+        return check_no_argument(self.name, argument)
+
+    def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
+        """Draw one; the draw is made whoever is up, so that it never shifts another."""
+        drawn = situation.rng.random()
+        up = [name for name in _brokers(situation.experiment) if situation.is_up(name)]
+        if not up:
+            return Miss(reason="no broker is up")
+        return Hit(
+            nodes=(up[int(drawn * len(up))],),
+            because="was drawn",
+            detail={"drawn_among": list(up)},
+        )
+
+
+class Controller(TargetKind):
+    """The active controller."""
+
+    name = "controller"
+    syntax = "controller"
+    doc = "the active controller; with a single one that one, whatever state it is in"
+
+    def check(self, argument: str, experiment: Experiment) -> Unknown | None:
+        """Refuse an argument."""
+        del experiment
+        return check_no_argument(self.name, argument)
+
+    def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
+        """Return the controller that is active."""
+        active = situation.status.controller
+        if active is not None:
+            return Hit(nodes=(active,))
+        count = situation.experiment.cluster.controllers
+        if count == 1:  # it does not answer, but there is no other
+            return Hit(nodes=(controller_name(FIRST_CONTROLLER_ID),))
+        return Miss(reason="no controller is active")
+
+
+class Brokers(TargetKind):
+    """All brokers."""
+
+    name = "brokers"
+    syntax = "brokers"
+    doc = "all brokers"
+
+    def check(self, argument: str, experiment: Experiment) -> Unknown | None:
+        """Refuse an argument."""
+        del experiment
+        return check_no_argument(self.name, argument)
+
+    def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
+        """Return every broker, those that are down too: they are hit when they come back."""
+        return Hit(nodes=_brokers(situation.experiment))
+
+
+def _brokers(experiment: Experiment) -> tuple[NodeName, ...]:
+    return tuple(broker_name(broker_id) for broker_id in range(experiment.cluster.brokers))
+
+
+def _leader_of(partition: TopicPartition, situation: Situation) -> Hit | Miss:
+    known = led_partition(partition, situation)
+    if isinstance(known, Miss):
+        return known
+    return Hit(
+        nodes=(broker_name(known.leader),),
+        partitions=(partition,),
+        because=f"leads {partition}",
+        detail={"partition": str(partition), "leader_epoch": known.leader_epoch},
+    )
+
+
+def _parsed(argument: str) -> TopicPartition:
+    partition = parse_partition(argument)
+    if partition is None:
+        raise ValueError(f"not a partition: {argument!r}")
+    return partition
