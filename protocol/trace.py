@@ -81,7 +81,8 @@ class TraceKind(StrEnum):
     #   cause: the broker that answered
     COORDINATOR_LOOKUP_FAILED = "coordinator_lookup_failed"  # group, member, error, peer: asked
     MEMBER_STATE = "member_state"  # group, member, generation, cause; detail: from, to
-    PARTITIONS_ASSIGNED = "partitions_assigned"  # group, member, generation; detail: partitions
+    PARTITIONS_ASSIGNED = "partitions_assigned"  # group, member, generation, peer: the coordinator
+    #   that assigned; detail: partitions
     PARTITIONS_REVOKED = "partitions_revoked"  # group, member, generation; detail: partitions
     PARTITIONS_LOST = "partitions_lost"  # group, member, generation; detail: partitions
     POSITION_RESET = "position_reset"  # group, member, partition, offset;

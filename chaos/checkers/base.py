@@ -6,6 +6,7 @@ cluster. Rows come in the order of the run's clock; between machines that order 
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -40,8 +41,17 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[TraceRow, ...] = ()
 
 
+FindingSink = Callable[[Finding], None]
+"""Gets each finding when it is made, up to MAX_FINDINGS of a checker."""
+
+
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one checker found, and how much it saw: `seen` counts what it judged, by its name."""
+    """What one checker found, and how much it saw.
+
+    Shape: `seen` counts what it judged, by its name. `measured` has figures that are no verdict
+    (how long two members owned one partition, how often a record was processed again); its names
+    end with their unit, those without one are counts.
+    """
 
     check: str
     outcome: CheckOutcome
@@ -49,18 +59,30 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
     findings_total: int = 0
     seen: dict[str, int] = {}
     note: str = ""
+    measured: dict[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupExpectation:
-    """What a checker may expect of one group.
+    """What a checker may expect of one group. The defaults are Kafka's.
 
-    Shape: `consumers` are node names; `offsets_partition` is printed as in the trace.
+    Shape: `consumers` are node names, `late` those of them that the run starts itself: they count
+    from their NODE_STARTED on. `offsets_partition` is printed as in the trace.
+    Units: the longest of any member, but for `eviction_us`: the shortest time after which a
+    coordinator may drop a silent member, of session.timeout.ms and max.poll.interval.ms.
+    `application_us` is what the application takes between two polls.
     """
 
     consumers: tuple[str, ...]
     offsets_partition: str
     commits: bool
+    late: tuple[str, ...] = ()
+    session_timeout_us: int = 45_000_000
+    heartbeat_interval_us: int = 3_000_000
+    eviction_us: int = 45_000_000
+    request_timeout_us: int = 30_000_000
+    retry_backoff_max_us: int = 1_000_000
+    application_us: int = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +111,7 @@ class Checker(ABC):
         self.context = context
         self.findings: list[Finding] = []
         self.findings_total = 0
+        self.on_finding: FindingSink | None = None
 
     @abstractmethod
     def observe(self, row: TraceRow) -> None:
@@ -97,6 +120,10 @@ class Checker(ABC):
     @abstractmethod
     def finish(self) -> CheckReport:
         """Judge what only the end can tell, and report. Called once."""
+
+    def measured(self) -> dict[str, int]:
+        """Return the figures so far that are no verdict; see CheckReport."""
+        return {}
 
     def found(
         self,
@@ -110,18 +137,19 @@ class Checker(ABC):
         self.findings_total += 1
         if len(self.findings) >= MAX_FINDINGS:
             return
-        rows = sorted(evidence, key=lambda row: (row.time_us, row.node, row.incarnation, row.seq))
-        self.findings.append(
-            Finding(
-                check=self.name,
-                summary=summary,
-                time_us=rows[-1].time_us if rows else 0,
-                group=group,
-                partition=partition,
-                story=tuple(tell(row) for row in rows),
-                evidence=tuple(rows),
-            )
+        rows = in_time_order(evidence)
+        finding = Finding(
+            check=self.name,
+            summary=summary,
+            time_us=rows[-1].time_us if rows else 0,
+            group=group,
+            partition=partition,
+            story=tuple(tell(row) for row in rows),
+            evidence=tuple(rows),
         )
+        self.findings.append(finding)
+        if self.on_finding is not None:
+            self.on_finding(finding)
 
     def report(
         self, *, judged: int, seen: dict[str, int], note: str = "", inconclusive: bool = False
@@ -142,7 +170,14 @@ class Checker(ABC):
             findings_total=self.findings_total,
             seen=seen,
             note=note,
+            measured=self.measured(),
         )
+
+
+def in_time_order(rows: list[TraceRow]) -> list[TraceRow]:
+    """Return the rows as they happened, each once: a row may prove a thing in two ways."""
+    unique = {(row.time_us, row.node, row.incarnation, row.seq): row for row in rows}
+    return [unique[key] for key in sorted(unique)]
 
 
 def detail_of(row: TraceRow) -> dict[str, Any]:

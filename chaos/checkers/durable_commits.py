@@ -6,9 +6,20 @@ any commit that no acknowledged commit has certainly replaced before the fetch b
 later, not larger: a member that commits a smaller offset rewinds its group, and that is no loss.
 
 What may have been written counts as written but replaces nothing: commits that failed without a
-definite answer, and commits that a coordinator stored while their member heard nothing. A fetch
-answered by a coordinator that another had already replaced may be stale, as in Kafka (BEHAVIOUR
-6.5): it is counted, and proves nothing.
+definite answer, and commits that a coordinator stored while their member heard nothing. How late
+one may still take effect depends on who gave it up:
+
+* The broker answered, REQUEST_TIMED_OUT included: the record stands in its log or nowhere. It may
+  be replicated much later, but whatever is appended afterwards stands behind it, and a new leader's
+  log either has it or never will. It took effect before the answer, if at all.
+* The client gave up (TIMED_OUT, or DISCONNECTED from a process that lives): the request may wait in
+  the socket of a paused or clogged broker, and be carried out behind anything newer. It may take
+  effect at any time.
+* DISCONNECTED from a process that was killed: the request died with it.
+
+A fetch answered by a coordinator that another had already replaced may be stale, as in Kafka
+(BEHAVIOUR 6.5): it is counted, and proves nothing. A value that nobody is known to have committed
+is held back for a request timeout: its committer may not have given up yet.
 """
 
 from collections import deque
@@ -23,12 +34,16 @@ from protocol.trace import TraceKind, TraceRow
 MAX_KEPT_COMMITS = 4_096
 RESIGNING_US = 5_000_000
 """No broker that can be reached takes longer to learn that it is no longer leader."""
+KILL_SEEN_US = 1_000_000
+"""A client may see its connection end before the driver has written down the kill."""
 VERIFICATION = "verification"
 VERIFYING_STAGE = "verifying"
 """The stage from which on every fetch is a verification: what was acknowledged before it counts."""
 
 _LEADERSHIP = frozenset({TraceKind.BECAME_LEADER, TraceKind.LOAD_COMPLETED})
+_GIVEN_UP_BY_THE_CLIENT = frozenset({"TIMED_OUT", "DISCONNECTED"})
 _NEVER_SENT = "COMMIT_FAILED"  # the client's own: it was in no generation to commit in
+# A failure without a peer is definite too: no coordinator was known to send it to.
 _DEFINITE_NAMES = frozenset(code.name for code in ErrorCode if code.definite) | {_NEVER_SENT}
 
 
@@ -56,7 +71,22 @@ class _Register:
     stored: deque[TraceRow] = field(  # the broker's rows of commits that were answered
         default_factory=lambda: deque(maxlen=MAX_KEPT_COMMITS)
     )
+    # offset -> commits that their client gave up on: each may take effect at any time
+    pending: dict[int, list[_Commit]] = field(default_factory=dict)
     reported: TraceRow | None = None  # the lost commit already told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Suspicion:
+    """A fetch that looks like a loss, unless its value's committer has not given up yet."""
+
+    register: _Register
+    row: TraceRow
+    group: str
+    partition: str
+    candidates: list[_Commit]
+    settled: list[_Commit]
+    told_at_us: int
 
 
 class DurableCommits(Checker):
@@ -77,6 +107,7 @@ class DurableCommits(Checker):
             TraceKind.REQUEST_SENT,
             TraceKind.RUN_STAGE,
             TraceKind.NODE_KILLED,
+            TraceKind.NODE_STOPPED,
             *_LEADERSHIP,
         }
     )
@@ -89,6 +120,8 @@ class DurableCommits(Checker):
         self._verifying_us: int | None = None
         self._leaders: dict[str, list[TraceRow]] = {}  # offsets partition -> leadership rows
         self._silenced: dict[str, bool] = {}  # groups of which a consumer was killed
+        self._ended_us: dict[str, list[int]] = {}  # broker -> the ends of its processes
+        self._suspicions: list[_Suspicion] = []
         self._consumers = {
             node: group for group, known in context.groups.items() for node in known.consumers
         }
@@ -99,10 +132,13 @@ class DurableCommits(Checker):
             "fetches_of_unknown_start": 0,
             "fetches_from_a_replaced_coordinator": 0,
             "fetches_of_a_value_nobody_is_known_to_have_committed": 0,
+            "fetches_of_a_value_that_timed_out": 0,
         }
 
     def observe(self, row: TraceRow) -> None:
         """Take in a commit, a fetch, or what bounds when they began."""
+        if self._suspicions and self._suspicions[0].told_at_us < row.time_us:
+            self._tell_until(row.time_us)
         match row.kind:
             case TraceKind.RUN_STAGE:
                 if detail_of(row).get("stage") == VERIFYING_STAGE:
@@ -113,9 +149,11 @@ class DurableCommits(Checker):
             case TraceKind.PARTITIONS_ASSIGNED:
                 if row.group is not None:
                     self._assigned_us[row.node, row.group] = row.time_us
-            case TraceKind.NODE_KILLED:
-                group = self._consumers.get(row.peer or "")
-                if group is not None:
+            case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
+                node = row.peer or row.node
+                self._ended_us.setdefault(node, []).append(row.time_us)
+                group = self._consumers.get(node)
+                if group is not None and row.kind == TraceKind.NODE_KILLED:
                     self._silenced[group] = True
             case TraceKind.BECAME_LEADER | TraceKind.LOAD_COMPLETED:
                 if row.partition is not None and row.partition.startswith(CONSUMER_OFFSETS):
@@ -131,7 +169,7 @@ class DurableCommits(Checker):
                 self._seen["commits_acknowledged"] += 1
                 self._answered(register, row, group, offset, acknowledged=True)
             case TraceKind.COMMIT_FAILED:
-                if row.error not in _DEFINITE_NAMES:
+                if row.error not in _DEFINITE_NAMES and row.peer is not None:
                     self._seen["commits_indefinite"] += 1
                     self._answered(register, row, group, offset, acknowledged=False)
                 register.answered_us[row.node] = row.time_us
@@ -167,17 +205,17 @@ class DurableCommits(Checker):
         register.answered_us[row.node] = row.time_us
         if acknowledged:
             self._forget_stored(register, row, offset)
-        self._remember(
-            register,
-            _Commit(
-                offset=offset,
-                node=row.node,
-                earliest_us=min(earliest, row.time_us),
-                latest_us=row.time_us,
-                acknowledged=acknowledged,
-                row=row,
-            ),
+        commit = _Commit(
+            offset=offset,
+            node=row.node,
+            earliest_us=min(earliest, row.time_us),
+            latest_us=row.time_us,
+            acknowledged=acknowledged,
+            row=row,
         )
+        if not acknowledged and row.error in _GIVEN_UP_BY_THE_CLIENT:
+            register.pending.setdefault(offset, []).append(commit)
+        self._remember(register, commit)
 
     @staticmethod
     def _forget_stored(register: _Register, row: TraceRow, offset: int) -> None:
@@ -198,11 +236,41 @@ class DurableCommits(Checker):
                 del register.commits[index]
                 return
 
-    @staticmethod
-    def _remember(register: _Register, commit: _Commit) -> None:
+    def _remember(self, register: _Register, commit: _Commit) -> None:
         if len(register.commits) == MAX_KEPT_COMMITS:
             register.forgotten_until_us = register.commits[0].latest_us
         register.commits.append(commit)
+        if self._suspicions:
+            self._suspicions = [
+                each
+                for each in self._suspicions
+                if each.register is not register or not self._clears(each, commit)
+            ]
+
+    def _clears(self, suspicion: _Suspicion, commit: _Commit) -> bool:
+        """Whether a commit that became known only now explains what a fetch returned."""
+        margin = self.context.clock_error_us
+        if (
+            commit.offset != suspicion.row.offset
+            or commit.earliest_us > suspicion.row.time_us + margin
+        ):
+            return False
+        replaced = any(_replaces(newer, commit, margin) for newer in suspicion.settled)
+        return not replaced or self._is_pending(commit)
+
+    def _is_pending(self, commit: _Commit) -> bool:
+        """Whether the commit may take effect at any time: its client gave up, its broker did not.
+
+        An end of the broker's process while the request may have been there ended the request.
+        """
+        if commit.acknowledged or commit.row.error not in _GIVEN_UP_BY_THE_CLIENT:
+            return False
+        margin = self.context.clock_error_us
+        until_us = commit.latest_us + margin + KILL_SEEN_US
+        return not any(
+            commit.earliest_us - margin <= ended_us <= until_us
+            for ended_us in self._ended_us.get(commit.row.peer or "", ())
+        )
 
     def _judge(
         self, register: _Register, row: TraceRow, group: str, partition: str, offset: int
@@ -229,13 +297,40 @@ class DurableCommits(Checker):
             not any(_replaces(newer, commit, margin) for newer in settled) for commit in candidates
         ):
             return
+        if any(
+            commit.earliest_us <= row.time_us + margin and self._is_pending(commit)
+            for commit in register.pending.get(offset, ())
+        ):
+            self._seen["fetches_of_a_value_that_timed_out"] += 1
+            return
         if not candidates and offset >= 0 and self._silenced.get(group):
             self._seen["fetches_of_a_value_nobody_is_known_to_have_committed"] += 1
             return
         if self._was_replaced(row, group):
             self._seen["fetches_from_a_replaced_coordinator"] += 1
             return
-        self._tell(register, row, group, partition, candidates, settled)
+        expected = self.context.groups.get(group)
+        patience_us = 0 if expected is None else expected.request_timeout_us
+        self._suspicions.append(
+            _Suspicion(
+                register=register,
+                row=row,
+                group=group,
+                partition=partition,
+                candidates=candidates,
+                settled=settled,
+                told_at_us=row.time_us + patience_us + margin,
+            )
+        )
+
+    def _tell_until(self, time_us: int | None) -> None:
+        """Tell the suspicions that nothing has cleared in time; None: all of them."""
+        suspicions, self._suspicions = self._suspicions, []
+        for each in suspicions:
+            if time_us is None or each.told_at_us < time_us:
+                self._tell(each)
+            else:
+                self._suspicions.append(each)
 
     def _began_us(self, row: TraceRow, group: str) -> int | None:
         """Return the latest time at which the fetch is known not to have begun yet."""
@@ -270,15 +365,10 @@ class DurableCommits(Checker):
             return False
         return any(other.node == row.peer for other in known)
 
-    def _tell(
-        self,
-        register: _Register,
-        row: TraceRow,
-        group: str,
-        partition: str,
-        candidates: list[_Commit],
-        settled: list[_Commit],
-    ) -> None:
+    def _tell(self, suspicion: _Suspicion) -> None:
+        register, row = suspicion.register, suspicion.row
+        group, partition = suspicion.group, suspicion.partition
+        candidates, settled = suspicion.candidates, suspicion.settled
         lost = max(settled, key=lambda commit: commit.latest_us)
         if register.reported is lost.row:
             return
@@ -309,8 +399,16 @@ class DurableCommits(Checker):
             partition=partition,
         )
 
+    def measured(self) -> dict[str, int]:
+        """Return how many commits nobody can tell the fate of."""
+        return {
+            "commits_acknowledged": self._seen["commits_acknowledged"],
+            "commits_indefinite": self._seen["commits_indefinite"],
+        }
+
     def finish(self) -> CheckReport:
-        """Report; everything was judged when it was seen."""
+        """Report; what was suspected and never cleared is told now."""
+        self._tell_until(None)
         judged = self._seen["fetches_judged"] if self._seen["commits_acknowledged"] else 0
         note = ""
         if not self._seen["commits_acknowledged"]:

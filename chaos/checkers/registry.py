@@ -6,17 +6,38 @@ A new checker is one module and one line in `CHECKERS`.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from chaos.checkers.base import CheckContext, Checker, CheckReport, GroupExpectation
+from chaos.checkers.base import (
+    CheckContext,
+    Checker,
+    CheckReport,
+    FindingSink,
+    GroupExpectation,
+)
 from chaos.checkers.durable_commits import DurableCommits
 from chaos.checkers.fencing import Fencing
+from chaos.checkers.generations import Generations
 from chaos.checkers.liveness import Liveness
 from chaos.checkers.needless_rebalance import NeedlessRebalance
-from chaos.experiment import Experiment, consumer_name, group_partition, microseconds
+from chaos.checkers.ownership import Ownership
+from chaos.checkers.processing import Processing
+from chaos.experiment import Experiment, group_partition, microseconds, to_cluster_spec
+from cluster.spec import ConsumerSpec
 from protocol.ids import offsets_partition
 from protocol.trace import TraceRow
 
+MS = 1_000
+
 CHECKERS: dict[str, type[Checker]] = {
-    checker.name: checker for checker in (Fencing, DurableCommits, Liveness, NeedlessRebalance)
+    checker.name: checker
+    for checker in (
+        Fencing,
+        DurableCommits,
+        Generations,
+        Ownership,
+        Liveness,
+        NeedlessRebalance,
+        Processing,
+    )
 }
 
 
@@ -24,10 +45,17 @@ class CheckSuite:
     """The checkers of one run: `observe` takes its rows in order, `finish` ends it.
 
     `observe` is a RowObserver: the virtual runtime may call it while the run goes on, and a merged
-    trace may be fed to it afterwards.
+    trace may be fed to it afterwards. `on_finding` gets each finding at the row that proves it; it
+    may trace a VIOLATION, which no checker looks at.
     """
 
-    def __init__(self, context: CheckContext, names: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        context: CheckContext,
+        names: Sequence[str] = (),
+        *,
+        on_finding: FindingSink | None = None,
+    ) -> None:
         chosen = names or tuple(CHECKERS)
         self.checkers = tuple(CHECKERS[name](context) for name in chosen)
         self.rows_seen = 0
@@ -35,6 +63,12 @@ class CheckSuite:
         for checker in self.checkers:
             for kind in sorted(checker.kinds):
                 self._by_kind.setdefault(kind, []).append(checker)
+        self.report_findings_to(on_finding)
+
+    def report_findings_to(self, on_finding: FindingSink | None) -> None:
+        """Give each finding from now on to `on_finding` too; None: to nobody."""
+        for checker in self.checkers:
+            checker.on_finding = on_finding
 
     def allow_clock_error(self, clock_error_us: int) -> None:
         """Judge by time only beyond `clock_error_us`, which is known once the cluster is up."""
@@ -56,6 +90,12 @@ class CheckSuite:
         """Return the number of findings so far."""
         return sum(checker.findings_total for checker in self.checkers)
 
+    def measured(self) -> dict[str, dict[str, int]]:
+        """Return what each checker has measured so far, by its name; see CheckReport."""
+        return {
+            checker.name: figures for checker in self.checkers if (figures := checker.measured())
+        }
+
     def finish(self) -> tuple[CheckReport, ...]:
         """End every check and return the reports."""
         return tuple(checker.finish() for checker in self.checkers)
@@ -63,11 +103,14 @@ class CheckSuite:
 
 def context_of(experiment: Experiment, *, clock_error_us: int = 0) -> CheckContext:
     """Return what the checkers may know of `experiment`."""
+    consumers: dict[str, list[ConsumerSpec]] = {group_id: [] for group_id in experiment.groups}
+    for consumer in to_cluster_spec(experiment).consumers:
+        consumers[consumer.group_id].append(consumer)
     return CheckContext(
         groups={
-            group_id: GroupExpectation(
-                consumers=tuple(consumer_name(group_id, index) for index in range(group.members)),
-                offsets_partition=str(offsets_partition(group_partition(experiment, group_id))),
+            group_id: _expectation(
+                consumers[group_id],
+                str(offsets_partition(group_partition(experiment, group_id))),
                 commits=group.commits,
             )
             for group_id, group in experiment.groups.items()
@@ -75,4 +118,33 @@ def context_of(experiment: Experiment, *, clock_error_us: int = 0) -> CheckConte
         min_insync_replicas=experiment.cluster.config.min_insync_replicas,
         liveness_timeout_us=microseconds(experiment.run.liveness_timeout),
         clock_error_us=clock_error_us,
+    )
+
+
+def _expectation(
+    consumers: Sequence[ConsumerSpec], partition: str, *, commits: bool
+) -> GroupExpectation:
+    """Return what to expect of a group; one without consumers has Kafka's defaults."""
+    names = tuple(consumer.name for consumer in consumers)
+    late = tuple(consumer.name for consumer in consumers if consumer.starts_later)
+    expected = GroupExpectation(
+        consumers=names, offsets_partition=partition, commits=commits, late=late
+    )
+    if not consumers:
+        return expected
+    configs = tuple(consumer.config for consumer in consumers)
+    return replace(
+        expected,
+        session_timeout_us=max(config.session_timeout_ms for config in configs) * MS,
+        heartbeat_interval_us=max(config.heartbeat_interval_ms for config in configs) * MS,
+        eviction_us=min(
+            min(config.session_timeout_ms, config.max_poll_interval_ms) for config in configs
+        )
+        * MS,
+        request_timeout_us=max(config.request_timeout_ms for config in configs) * MS,
+        retry_backoff_max_us=max(config.retry_backoff_max_ms for config in configs) * MS,
+        application_us=max(
+            consumer.poll_timeout_ms * MS + consumer.config.max_poll_records * consumer.process_us
+            for consumer in consumers
+        ),
     )

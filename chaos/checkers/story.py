@@ -41,3 +41,8 @@ def _short(value: object) -> str:
         head = ", ".join(str(each) for each in value[:6])
         return f"[{head}, and {len(value) - 6} more]" if len(value) > 6 else f"[{head}]"
     return str(value)
+
+
+def seconds(length_us: int) -> str:
+    """Return a length of time for people, to the millisecond."""
+    return f"{length_us / 1e6:.3f}".rstrip("0").rstrip(".") + " s"

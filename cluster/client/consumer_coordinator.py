@@ -275,12 +275,15 @@ class ConsumerCoordinator:
         if self._auto_commit is not None:
             self._auto_commit.reset()
         self.assigned_under = member.generation
-        self._trace(TraceKind.PARTITIONS_ASSIGNED, partitions)
+        self._trace(TraceKind.PARTITIONS_ASSIGNED, partitions, peer=membership.assigned_by)
 
-    def _trace(self, kind: TraceKind, partitions: tuple[TopicPartition, ...]) -> None:
+    def _trace(
+        self, kind: TraceKind, partitions: tuple[TopicPartition, ...], *, peer: str | None = None
+    ) -> None:
         self._host.trace(
             TraceEvent(
                 kind=kind,
+                peer=peer,
                 group=self._membership.member.group_id,
                 member=self.assigned_under.member_id,
                 generation=self.assigned_under.generation_id,

@@ -107,6 +107,8 @@ class Membership:
         self._subscriber = subscriber
         self._on_joined = on_joined
         self._on_rejoin_needed = on_rejoin_needed
+        self.assigned_by: str | None = None
+        """The coordinator that answered the last SyncGroup well; None before the first."""
         self._join: RequestFuture[bytes] | None = None
         self._rejoin_reason = ""
 
@@ -242,14 +244,17 @@ class Membership:
             protocol_name=sent.protocol_name,
             assignments=assignments,
         )
+        node = self._discovery.believed()
+        peer = None if node is None else node.name
         self._discovery.send(request, SyncGroupResponse).add_listener(
-            lambda answer: self._sync_group_answered(answer, sent, join)
+            lambda answer: self._sync_group_answered(answer, sent, peer, join)
         )
 
     def _sync_group_answered(
         self,
         answer: RequestFuture[SyncGroupResponse],
         sent: Generation,
+        peer: str | None,
         join: RequestFuture[bytes],
     ) -> None:
         if answer.error is not None:
@@ -259,7 +264,7 @@ class Membership:
         code = response.error_code
         member = self.member
         if code is ErrorCode.NONE:
-            self._synced(response, join)
+            self._synced(response, peer, join)
             return
         match code:
             case (
@@ -282,7 +287,9 @@ class Membership:
                 error = unexpected(code)
         join.fail(error)
 
-    def _synced(self, response: SyncGroupResponse, join: RequestFuture[bytes]) -> None:
+    def _synced(
+        self, response: SyncGroupResponse, peer: str | None, join: RequestFuture[bytes]
+    ) -> None:
         if response.protocol_type is not None and response.protocol_type != PROTOCOL_TYPE:
             join.fail(error_from_code(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return
@@ -297,6 +304,7 @@ class Membership:
             return
         self._rejoin_reason = ""
         self.rejoin_needed = False
+        self.assigned_by = peer
         member.synced()
         join.complete(response.assignment)
 

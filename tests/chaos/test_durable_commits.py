@@ -139,14 +139,119 @@ def test_commit_that_timed_out_may_or_may_not_be_returned(returned: int) -> None
     assert report.seen["commits_indefinite"] == 1
 
 
-def test_indefinite_commit_replaced_by_an_acknowledged_one_does_not_excuse() -> None:
-    """What may have been written was certainly replaced afterwards."""
+@pytest.mark.parametrize("error", ["REQUEST_TIMED_OUT", "NOT_COORDINATOR"])
+def test_failure_that_the_broker_answered_is_replaced_by_a_later_acknowledged_commit(
+    error: str,
+) -> None:
+    """Its record stands in the log before whatever was begun after the answer, or nowhere."""
     rows = two_commits()
-    rows.commit_failed(4, C0, 300, "DISCONNECTED")
+    rows.commit_failed(4, C0, 300, error)
     rows.committed(5, C0, 400)
     verify(rows, 10, 300)
 
     assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+@pytest.mark.parametrize("error", ["TIMED_OUT", "DISCONNECTED"])
+def test_commit_that_its_client_gave_up_on_may_take_effect_behind_a_newer_one(error: str) -> None:
+    """A paused broker finds it in its socket when it goes on, behind what others sent anew."""
+    rows = two_commits()
+    rows.commit_failed(4, C0, 300, error)
+    rows.committed(5, C0, 400)
+    verify(rows, 10, 300)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["fetches_of_a_value_that_timed_out"] == 1
+
+
+@pytest.mark.parametrize("killed_s", [3.99, 4.2])
+def test_commit_that_died_with_its_broker_does_not_excuse(killed_s: float) -> None:
+    """The request ended with the process; the driver may write the kill down a little later."""
+    rows = two_commits()
+    for time_s in sorted([killed_s, 4]):
+        if time_s == killed_s:
+            rows.add(time_s, "driver", TraceKind.NODE_KILLED, peer="broker-0")
+        else:
+            rows.commit_failed(time_s, C0, 300, "DISCONNECTED")
+    rows.committed(5, C0, 400, peer="broker-1")
+    verify(rows, 10, 300)
+
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+def test_kill_long_before_a_commit_was_given_up_does_not_bound_it() -> None:
+    """The broker that was asked is its next life, and lives."""
+    rows = two_commits()
+    rows.add(1.5, "driver", TraceKind.NODE_KILLED, peer="broker-0")
+    rows.commit_failed(4, C0, 300, "DISCONNECTED")
+    rows.committed(5, C0, 400)
+    verify(rows, 10, 300)
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_value_whose_committer_gives_up_later_is_no_loss() -> None:
+    """The old coordinator is paused: the new one loads what its member still waits for."""
+    rows = two_commits()
+    rows.leads(8, "broker-1", 1, 3)
+    rows.assigned(10, C1)
+    rows.fetched(10.1, C1, 300, peer="broker-1")
+    rows.commit_failed(33, C0, 300, "TIMED_OUT")
+    rows.stage(50, "stopping")
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_value_that_nobody_owns_up_to_in_time_is_told_while_the_run_goes_on() -> None:
+    """A request timeout after the fetch nobody can still be waiting."""
+    rows = two_commits()
+    rows.assigned(10, C1)
+    rows.fetched(10.1, C1, 300)
+    checker = DurableCommits(CONTEXT)
+    for row in rows.rows:
+        checker.observe(row)
+    assert checker.findings_total == 0
+
+    checker.observe(rows.add(41, "driver", TraceKind.RUN_STAGE, detail={"stage": "healing"}))
+
+    assert checker.findings_total == 1
+
+
+def split_with_a_commit_on_each_side(*, acknowledged: bool) -> Rows:
+    """C0 stays with broker 0, which is cut off at 4 s; C1 is given t-0 by broker 1."""
+    rows = two_commits()
+    rows.leads(11, "broker-1", 1, 2)
+    if acknowledged:
+        rows.committed(12, C0, 300, peer="broker-0")
+        rows.committed(40, C0, 500, peer="broker-0")
+    else:
+        rows.commit_failed(17, C0, 300, "REQUEST_TIMED_OUT", peer="broker-0")
+        rows.commit_failed(45, C0, 500, "REQUEST_TIMED_OUT", peer="broker-0")
+    rows.assigned(56, C1)
+    rows.fetched(56.1, C1, 200, peer="broker-1")
+    rows.committed(58, C1, 250, peer="broker-1")
+    verify(rows, 100, 250)
+    return rows
+
+
+def test_split_network_in_which_the_old_sides_commits_time_out_passes() -> None:
+    """Guards on: the old leader cannot advance its high watermark, so nothing is promised."""
+    report = check(split_with_a_commit_on_each_side(acknowledged=False))
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.measured["commits_indefinite"] == 2
+
+
+def test_split_network_in_which_both_sides_acknowledge_is_found() -> None:
+    """`high_watermark_gate` off: the new side begins at what the old one had replicated."""
+    report = check(split_with_a_commit_on_each_side(acknowledged=True))
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    finding = report.findings[0]
+    assert "offset 500 was acknowledged by broker-0 to consumer-g-0" in finding.summary
+    assert "a later fetch returned offset 200" in finding.summary
 
 
 def test_definite_failure_does_not_count_as_written() -> None:

@@ -149,8 +149,10 @@ class Rows:
             peer=peer,
         )
 
-    def commit_failed(self, time_s: float, consumer: str, offset: int, error: str) -> None:
-        """A commit of t-0 failed."""
+    def commit_failed(
+        self, time_s: float, consumer: str, offset: int, error: str, *, peer: str = "broker-0"
+    ) -> None:
+        """A commit of t-0 to `peer` failed."""
         self.add(
             time_s,
             consumer,
@@ -161,6 +163,7 @@ class Rows:
             partition="t-0",
             offset=offset,
             error=error,
+            peer=peer,
         )
 
     def fetched(

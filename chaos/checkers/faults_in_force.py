@@ -1,0 +1,99 @@
+"""Which faults are in force, and since when: what excuses a group, and until when.
+
+Beside the run's own rows of its plan this knows nodes that are down or paused, whoever did it. A
+fault that is an act of a moment (a leadership move, a reset of connections) counts for what it
+shakes, not until somebody writes that it was undone.
+"""
+
+from dataclasses import dataclass
+
+from chaos.checkers.base import CheckContext, detail_of
+from protocol.trace import TraceKind, TraceRow
+
+FAULT_KINDS = frozenset(
+    {
+        TraceKind.FAULT_INJECTED,
+        TraceKind.FAULT_HEALED,
+        TraceKind.NODE_KILLED,
+        TraceKind.NODE_STARTED,
+        TraceKind.NODE_PAUSED,
+        TraceKind.NODE_RESUMED,
+    }
+)
+"""The rows that FaultsInForce must see."""
+KEPT_FAULTS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastFault:
+    """A fault that is over. Units: microseconds of the run's clock."""
+
+    began: TraceRow
+    ended_us: int
+
+
+class FaultsInForce:
+    """Follows every fault of a run, but for the death of a group's own members."""
+
+    def __init__(self, context: CheckContext) -> None:
+        self._consumers = {
+            consumer for known in context.groups.values() for consumer in known.consumers
+        }
+        self._active: dict[tuple[str, str], TraceRow] = {}
+        self._past: list[PastFault] = []
+        self.changed_us = 0
+        """When a fault last began or ended."""
+
+    @property
+    def any_active(self) -> bool:
+        """Whether a fault is in force now."""
+        return bool(self._active)
+
+    def observe(self, row: TraceRow) -> bool:
+        """Take in a row of FAULT_KINDS; whether it began or ended a fault."""
+        peer = row.peer or ""
+        match row.kind:
+            case TraceKind.FAULT_INJECTED:
+                key = ("fault", row.cause or "")
+                if is_momentary(row):
+                    self._ended(row, row.time_us)
+                    return True
+            case TraceKind.NODE_KILLED:
+                if peer in self._consumers:
+                    return False
+                key = ("down", peer)
+            case TraceKind.NODE_PAUSED:
+                key = ("paused", peer)
+            case TraceKind.FAULT_HEALED:
+                return self._end(("fault", row.cause or ""), row)
+            case TraceKind.NODE_RESUMED:
+                return self._end(("paused", peer), row)
+            case TraceKind.NODE_STARTED:
+                return self._end(("down", row.node), row)
+            case _:
+                return False
+        self._active.setdefault(key, row)
+        self.changed_us = row.time_us
+        return True
+
+    def since(self, time_us: int) -> list[TraceRow]:
+        """Return the beginnings of the faults that were in force at `time_us` or after it."""
+        past = [fault.began for fault in self._past if fault.ended_us >= time_us]
+        return [*past, *self._active.values()]
+
+    def _end(self, key: tuple[str, str], row: TraceRow) -> bool:
+        began = self._active.pop(key, None)
+        if began is None:
+            return False
+        self._ended(began, row.time_us)
+        return True
+
+    def _ended(self, began: TraceRow, ended_us: int) -> None:
+        self._past.append(PastFault(began=began, ended_us=ended_us))
+        del self._past[:-KEPT_FAULTS]
+        self.changed_us = ended_us
+
+
+def is_momentary(row: TraceRow) -> bool:
+    """Whether a FAULT_INJECTED is over as soon as it is done: its detail says so."""
+    return detail_of(row).get("momentary") is True

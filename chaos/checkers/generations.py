@@ -1,0 +1,347 @@
+"""Generations: who may commit, that numbers only grow, that no two members share a partition.
+
+The life of a coordinator is a tenure: one broker incarnation, one partition of
+`__consumer_offsets`, one leader epoch. Two tenures may count alike (in a split brain both go on
+from what they loaded), so nothing here compares numbers of two tenures, but for one thing: a
+generation that a coordinator loaded is the one that was stored. Source: DESIGN 7; BEHAVIOUR 2.2,
+4.10; MEASURED_FAILOVER, "two lineages of generations".
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from chaos.checkers.base import CheckContext, Checker, CheckReport, detail_of
+from protocol.ids import CONSUMER_OFFSETS, NO_GENERATION
+from protocol.trace import TraceKind, TraceRow
+
+MAX_STARTED_APPENDS = 4_096
+"""Of each broker incarnation: an append is given up after 5 s, far sooner than so many follow."""
+MAX_CHANGES = 64
+"""What is kept of a group's members and generations in one tenure, for commits on their way."""
+KEPT_GENERATIONS = 8
+"""Generations of a lineage whose owners are remembered; members are never far behind."""
+DEAD = "Dead"
+EMPTY = "Empty"
+
+Life = tuple[str, int]  # node, incarnation
+Lineage = tuple[str, int, int]  # node, incarnation, leader epoch: who began a generation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Membership:
+    """Who was in a group from one row of its coordinator to the next change.
+
+    `members` None: not known, for a coordinator that was seen from the middle of its life on.
+    """
+
+    since: TraceRow
+    generation: int
+    members: dict[str, None] | None
+    joined: TraceRow | None  # what made this the current generation
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is known to have no members."""
+        return self.members is not None and not self.members
+
+
+@dataclass(slots=True)
+class _Group:
+    """A group in one tenure: its present members and generation, and what came before."""
+
+    epoch: int
+    changes: deque[_Membership] = field(default_factory=lambda: deque(maxlen=MAX_CHANGES))
+    removed: dict[str, TraceRow] = field(default_factory=dict)  # member -> its removal
+
+    @property
+    def now(self) -> _Membership | None:
+        """What holds now; None before anything was seen."""
+        return self.changes[-1] if self.changes else None
+
+    def at(self, seq: int) -> _Membership | None:
+        """Return what held at row `seq` of its coordinator, None if that is not known."""
+        for change in reversed(self.changes):
+            if change.since.seq <= seq:
+                return change
+        return None
+
+
+@dataclass(slots=True)
+class _Owners:
+    """Who was given which partition in one generation of one lineage."""
+
+    owner_of: dict[str, tuple[str, TraceRow]] = field(default_factory=dict)
+
+
+class Generations(Checker):
+    """Commits come from current members, generations grow, and nobody shares a partition."""
+
+    name = "generations"
+    promise = (
+        "commits are accepted only from members of the current generation, generations never go "
+        "back within one coordinator's life, and no two members own a partition in one generation"
+    )
+    kinds = frozenset(
+        {
+            TraceKind.LOAD_STARTED,
+            TraceKind.UNLOAD_COMPLETED,
+            TraceKind.GROUP_LOADED,
+            TraceKind.GROUP_STATE,
+            TraceKind.GENERATION_STARTED,
+            TraceKind.ASSIGNMENT_STORED,
+            TraceKind.MEMBER_ADDED,
+            TraceKind.MEMBER_REMOVED,
+            TraceKind.APPEND_STARTED,
+            TraceKind.COMMIT_STORED,
+            TraceKind.PARTITIONS_ASSIGNED,
+        }
+    )
+
+    def __init__(self, context: CheckContext) -> None:
+        super().__init__(context)
+        self._epochs: dict[tuple[str, int, str], int] = {}  # life and offsets partition -> epoch
+        self._partition_of = {
+            group_id: known.offsets_partition for group_id, known in context.groups.items()
+        }
+        self._groups: dict[Life, dict[str, _Group]] = {}
+        self._appends: dict[Life, dict[int, int]] = {}  # append id -> seq of APPEND_STARTED
+        self._instances: dict[str, str] = {}  # member id -> group.instance.id
+        self._lineages: dict[tuple[str, str, int], Lineage] = {}  # (node, group, generation)
+        self._stored: dict[tuple[str, int], dict[int, Lineage]] = {}  # (group, generation) -> epoch
+        self._owners: dict[tuple[str, Lineage], dict[int, _Owners]] = {}
+        self._seen = {
+            "commits_judged": 0,
+            "commits_of_simple_consumers": 0,
+            "commits_of_unknown_start": 0,
+            "generations": 0,
+            "partitions_assigned": 0,
+        }
+
+    def observe(self, row: TraceRow) -> None:
+        """Take in a step of a coordinator, a commit, or an assignment."""
+        match row.kind:
+            case TraceKind.APPEND_STARTED:
+                self._append_started(row)
+            case TraceKind.COMMIT_STORED:
+                self._commit_stored(row)
+            case TraceKind.LOAD_STARTED:
+                self._load_started(row)
+            case TraceKind.UNLOAD_COMPLETED:
+                self._forget(row)
+            case TraceKind.PARTITIONS_ASSIGNED:
+                self._assigned(row)
+            case _:
+                if row.group is not None:
+                    self._group_step(row, row.group)
+
+    # -- tenures ------------------------------------------------------------------------------
+
+    def _load_started(self, row: TraceRow) -> None:
+        life = (row.node, row.incarnation)
+        key = (*life, row.partition or "")
+        if self._epochs.get(key) != row.leader_epoch:
+            self._forget(row)
+        self._epochs[key] = row.leader_epoch or 0
+
+    def _forget(self, row: TraceRow) -> None:
+        """End the tenure of a partition: its groups are not this coordinator's any more."""
+        groups = self._groups.get((row.node, row.incarnation), {})
+        for group_id in [each for each in groups if self._partition_of.get(each) == row.partition]:
+            del groups[group_id]
+
+    def _group(self, row: TraceRow, group_id: str) -> _Group:
+        life = (row.node, row.incarnation)
+        groups = self._groups.setdefault(life, {})
+        known = groups.get(group_id)
+        if known is None:
+            epoch = self._epochs.get((*life, self._partition_of.get(group_id, "")), 0)
+            known = groups[group_id] = _Group(epoch=epoch)
+        return known
+
+    def _group_step(self, row: TraceRow, group_id: str) -> None:
+        if row.kind == TraceKind.GROUP_LOADED and row.partition is not None:
+            self._partition_of.setdefault(group_id, row.partition)
+        if row.kind == TraceKind.GROUP_STATE and detail_of(row).get("to") == DEAD:
+            self._groups.get((row.node, row.incarnation), {}).pop(group_id, None)
+            return
+        group = self._group(row, group_id)
+        before = group.now
+        generation = row.generation or 0
+        lineage = (row.node, row.incarnation, group.epoch)
+        self._check_order(row, group_id, before)
+        match row.kind:
+            case TraceKind.GROUP_LOADED:
+                members = detail_of(row).get("members")
+                known = dict.fromkeys(members) if isinstance(members, list) else None
+                self._change(group, row, generation, known)
+                self._inherit(row, group_id, generation, lineage)
+            case TraceKind.GENERATION_STARTED:
+                self._seen["generations"] += 1
+                members = detail_of(row).get("members")
+                known = dict.fromkeys(members) if isinstance(members, list) else None
+                self._change(group, row, generation, known)
+                self._lineages[row.node, group_id, generation] = lineage
+            case TraceKind.ASSIGNMENT_STORED:
+                self._stored.setdefault((group_id, generation), {})[group.epoch] = lineage
+            case TraceKind.MEMBER_ADDED | TraceKind.MEMBER_REMOVED:
+                self._member_changed(group, row, before)
+            case TraceKind.GROUP_STATE if detail_of(row).get("to") == EMPTY:
+                self._change(group, row, generation, {})
+            case _:
+                pass
+
+    @staticmethod
+    def _change(
+        group: _Group, row: TraceRow, generation: int, members: dict[str, None] | None
+    ) -> None:
+        before = group.now
+        joined = row
+        if before is not None and before.generation == generation and before.joined is not None:
+            joined = before.joined
+        group.changes.append(
+            _Membership(since=row, generation=generation, members=members, joined=joined)
+        )
+
+    def _member_changed(self, group: _Group, row: TraceRow, before: _Membership | None) -> None:
+        member = row.member or ""
+        instance = detail_of(row).get("instance")
+        if isinstance(instance, str):
+            self._instances[member] = instance
+        # A group is born with its first member; one that is seen from the middle on has more.
+        born: dict[str, None] | None = {} if row.generation == 0 else None
+        members = born if before is None else before.members
+        if members is not None:
+            members = dict(members)
+            if row.kind == TraceKind.MEMBER_ADDED:
+                members[member] = None
+            else:
+                members.pop(member, None)
+        if row.kind == TraceKind.MEMBER_REMOVED:
+            group.removed[member] = row
+        self._change(group, row, row.generation or 0, members)
+
+    def _check_order(self, row: TraceRow, group_id: str, before: _Membership | None) -> None:
+        """Generations grow: a number that comes back, or is begun twice, is a finding."""
+        if before is None or row.generation is None:
+            return
+        begun_again = (
+            row.kind == TraceKind.GENERATION_STARTED
+            and row.generation == before.generation
+            and before.joined is not None
+            and before.joined.kind == TraceKind.GENERATION_STARTED
+        )
+        if row.generation >= before.generation and not begun_again:
+            return
+        what = "began twice" if begun_again else f"follows generation {before.generation}"
+        self.found(
+            f"{group_id}: generation {row.generation} {what} at {row.node}, in one life of that "
+            "coordinator",
+            [each for each in (before.joined, before.since, row) if each is not None],
+            group=group_id,
+            partition=self._partition_of.get(group_id),
+        )
+
+    # -- commits ------------------------------------------------------------------------------
+
+    def _append_started(self, row: TraceRow) -> None:
+        """Remember when a commit was accepted: its COMMIT_STORED comes up to 5 s later."""
+        if row.correlation_id is None or not (row.partition or "").startswith(CONSUMER_OFFSETS):
+            return
+        started = self._appends.setdefault((row.node, row.incarnation), {})
+        if len(started) >= MAX_STARTED_APPENDS:
+            del started[next(iter(started))]
+        started[row.correlation_id] = row.seq
+
+    def _commit_stored(self, row: TraceRow) -> None:
+        life = (row.node, row.incarnation)
+        seq = self._appends.get(life, {}).get(row.correlation_id or 0)
+        if row.group is None or seq is None:
+            self._seen["commits_of_unknown_start"] += 1
+            return
+        generation = NO_GENERATION if row.generation is None else row.generation
+        group = self._groups.get(life, {}).get(row.group)
+        then = None if group is None else group.at(seq)
+        if generation < 0 and (then is None or then.is_empty):
+            self._seen["commits_of_simple_consumers"] += 1
+            return
+        if group is None or then is None or then.members is None:
+            self._seen["commits_of_unknown_start"] += 1
+            return
+        self._seen["commits_judged"] += 1
+        member = row.member or ""
+        if generation != then.generation:
+            problem = (
+                f"in generation {generation} while the group was in generation {then.generation}"
+            )
+        elif member not in then.members:
+            problem = f"in generation {generation}, of which it was no member"
+        else:
+            return
+        self.found(
+            f"{row.group}, {row.partition}: {row.node} accepted a commit of {member or 'nobody'} "
+            + problem,
+            [
+                each
+                for each in (then.joined, then.since, group.removed.get(member), row)
+                if each is not None
+            ],
+            group=row.group,
+            partition=row.partition,
+        )
+
+    # -- owners -------------------------------------------------------------------------------
+
+    def _inherit(self, row: TraceRow, group_id: str, generation: int, lineage: Lineage) -> None:
+        """A loaded generation is the one that the newest older epoch stored, not a second one."""
+        stored = self._stored.get((group_id, generation), {})
+        older = max((epoch for epoch in stored if epoch <= lineage[2]), default=None)
+        self._lineages[row.node, group_id, generation] = lineage if older is None else stored[older]
+
+    def _assigned(self, row: TraceRow) -> None:
+        if row.group is None or row.generation is None or row.peer is None:
+            return
+        lineage = self._lineages.get((row.peer, row.group, row.generation))
+        if lineage is None:
+            return  # nobody was seen to begin it
+        generations = self._owners.setdefault((row.group, lineage), {})
+        owners = generations.setdefault(row.generation, _Owners())
+        while len(generations) > KEPT_GENERATIONS:
+            del generations[min(generations)]
+        member = row.member or ""
+        # A static member that came back with a new id has what its old id had.
+        owner = self._instances.get(member, member)
+        for partition in detail_of(row).get("partitions", ()):
+            self._seen["partitions_assigned"] += 1
+            known = owners.owner_of.get(partition)
+            if known is not None and known[0] != owner:
+                self.found(
+                    f"{row.group}, {partition}: {known[1].node} and {row.node} were both given it "
+                    f"in generation {row.generation} of {lineage[0]}",
+                    [
+                        *self._beginning_of(row.group, lineage, row.generation),
+                        known[1],
+                        row,
+                    ],
+                    group=row.group,
+                    partition=partition,
+                )
+            owners.owner_of[partition] = (owner, row)
+
+    def _beginning_of(self, group_id: str, lineage: Lineage, generation: int) -> list[TraceRow]:
+        group = self._groups.get((lineage[0], lineage[1]), {}).get(group_id)
+        if group is None:
+            return []
+        return [
+            change.since
+            for change in group.changes
+            if change.generation == generation and change.since.kind == TraceKind.GENERATION_STARTED
+        ]
+
+    def finish(self) -> CheckReport:
+        """Report; everything was judged when it was seen."""
+        judged = self._seen["commits_judged"] + self._seen["partitions_assigned"]
+        return self.report(
+            judged=judged,
+            seen=dict(self._seen),
+            note="" if judged else "no member committed, and none was given partitions",
+        )

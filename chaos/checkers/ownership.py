@@ -1,0 +1,372 @@
+"""Ownership in real time: how long two members own one partition, and whether that was allowed.
+
+A member owns a partition from the poll that gives it to it until it revokes or loses it, or dies:
+by the member's own rows, whatever a coordinator believes. An overlap is measured always. It is a
+violation beyond its bound, which has two ends:
+
+* It may begin only when a coordinator could take the older owner for dead: it was not heard of for
+  `eviction_us` (session.timeout.ms, or the rebalance timeout where that is shorter), so a fault
+  began at least that long ago, less the heartbeat that was due; and a coordinator that loaded the
+  group gives each member a full session from its load on (BEHAVIOUR 5.4). An owner whose
+  application is slower than max.poll.interval.ms may be overtaken at any time.
+* It ends when the older owner hears of it: once nothing is broken any more, within the time in
+  which a replaced broker learns that it is, a heartbeat interval, and a rejoin.
+
+Source: DESIGN 7; MEASURED_FAILOVER, "two split brains": 31 s of two owners, and no violation.
+"""
+
+from dataclasses import dataclass
+
+from chaos.checkers.base import CheckContext, Checker, CheckReport, GroupExpectation, detail_of
+from chaos.checkers.faults_in_force import FAULT_KINDS, FaultsInForce
+from chaos.checkers.story import seconds
+from protocol.trace import TraceKind, TraceRow
+
+RESIGNING_US = 5_000_000
+"""No broker that can be reached takes longer to learn that it is no longer leader; measured 0.4 s
+after a split was healed."""
+BACKOFFS_OF_A_REJOIN = 2
+"""Rediscovery of the coordinator and JoinGroup may each meet one backoff."""
+MISSED_POLL = "consumer poll timeout has expired"
+DID_NOT_REJOIN = "did not rejoin"
+"""Causes of a MEMBER_STATE and of a MEMBER_REMOVED: the application was too slow."""
+
+Owner = tuple[str, int]  # node, incarnation
+
+
+@dataclass(slots=True)
+class _Overlap:
+    """Two owners of one partition at one time: `older` was given it first."""
+
+    older: TraceRow
+    newer: TraceRow
+    began_us: int
+    too_early: str | None  # why it might not begin; None: it might
+    evidence: list[TraceRow]  # what came between the two assignments
+    too_late: bool = False
+    overstay_us: int = 0  # how long it went on while nothing was broken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredOverlap:
+    """A time in which a partition had two owners or more."""
+
+    group: str
+    partition: str
+    owners: tuple[str, str]
+    began_us: int
+    ended_us: int
+
+    @property
+    def length_us(self) -> int:
+        """How long it lasted."""
+        return self.ended_us - self.began_us
+
+
+class _Group:
+    """Who owns which partition of one group."""
+
+    def __init__(self, expected: GroupExpectation) -> None:
+        self.expected = expected
+        self.owners: dict[str, dict[Owner, TraceRow]] = {}  # partition -> its assignments
+        self.owned: dict[Owner, tuple[str, ...]] = {}
+        self.open: dict[tuple[str, Owner, Owner], _Overlap] = {}
+        self.loads: dict[str, TraceRow] = {}  # broker -> its last load of the group's partition
+        self.has_leader = True
+        self.settled_us = 0  # since when its partition is led and loaded
+        self.removed: dict[str, TraceRow] = {}  # member -> its last removal by a coordinator
+        self.slow: dict[Owner, TraceRow] = {}  # owners that missed max.poll.interval.ms
+        self.reported: dict[tuple[str, str, str], None] = {}
+
+    @property
+    def overstay_bound_us(self) -> int:
+        """How long an overlap may go on once nothing is broken."""
+        expected = self.expected
+        rejoin_us = BACKOFFS_OF_A_REJOIN * expected.retry_backoff_max_us + expected.application_us
+        return RESIGNING_US + expected.heartbeat_interval_us + rejoin_us
+
+
+class Ownership(Checker):
+    """No partition has two owners, but for as long as configuration and faults allow."""
+
+    name = "ownership"
+    promise = (
+        "two members own a partition at one time only after a fault, no sooner than a session "
+        "timeout after it and after the new coordinator's load, and no longer than a heartbeat "
+        "interval and a rejoin after healing"
+    )
+    kinds = frozenset(
+        {
+            *FAULT_KINDS,
+            TraceKind.RUN_STAGE,
+            TraceKind.NODE_STOPPED,
+            TraceKind.LEADER_ELECTED,
+            TraceKind.LOAD_COMPLETED,
+            TraceKind.MEMBER_REMOVED,
+            TraceKind.MEMBER_STATE,
+            TraceKind.PARTITIONS_ASSIGNED,
+            TraceKind.PARTITIONS_REVOKED,
+            TraceKind.PARTITIONS_LOST,
+        }
+    )
+
+    def __init__(self, context: CheckContext) -> None:
+        super().__init__(context)
+        self._groups = {group_id: _Group(known) for group_id, known in context.groups.items()}
+        self._group_of = {
+            consumer: group_id
+            for group_id, known in context.groups.items()
+            for consumer in known.consumers
+        }
+        self._faults = FaultsInForce(context)
+        self._over = False
+        self._last_us = 0
+        self._assignments = 0
+        self._overlaps: list[MeasuredOverlap] = []
+        self._longest_overstay_us = 0
+
+    def observe(self, row: TraceRow) -> None:
+        """Take in an assignment, its end, or what bounds an overlap."""
+        if self._over:
+            return
+        self._last_us = row.time_us
+        match row.kind:
+            case TraceKind.RUN_STAGE:
+                self._over = detail_of(row).get("stage") == "stopping"
+            case TraceKind.LEADER_ELECTED | TraceKind.LOAD_COMPLETED:
+                self._coordinator_changed(row)
+            case TraceKind.NODE_STOPPED:
+                self._died(row.node, row)
+            case _ if row.kind in FAULT_KINDS:
+                self._fault_changed(row)
+            case _:
+                group = self._groups.get(row.group or "")
+                if group is not None:
+                    self._member_step(group, row.group or "", row)
+
+    def _member_step(self, group: _Group, group_id: str, row: TraceRow) -> None:
+        owner = (row.node, row.incarnation)
+        match row.kind:
+            case TraceKind.PARTITIONS_ASSIGNED:
+                self._release(group, group_id, owner, row)
+                group.slow.pop(owner, None)
+                partitions = tuple(detail_of(row).get("partitions", ()))
+                self._assignments += len(partitions)
+                group.owned[owner] = partitions
+                for partition in partitions:
+                    self._take(group, partition, owner, row)
+            case TraceKind.PARTITIONS_REVOKED | TraceKind.PARTITIONS_LOST:
+                self._release(group, group_id, owner, row)
+            case TraceKind.MEMBER_REMOVED:
+                group.removed[row.member or ""] = row
+            case TraceKind.MEMBER_STATE if row.cause == MISSED_POLL:
+                group.slow[owner] = row
+            case _:
+                pass
+
+    # -- what bounds an overlap ---------------------------------------------------------------
+
+    def _coordinator_changed(self, row: TraceRow) -> None:
+        for group in self._groups.values():
+            if group.expected.offsets_partition != row.partition:
+                continue
+            self._judge_overstays(group, row.time_us)
+            if row.kind == TraceKind.LOAD_COMPLETED:
+                group.loads[row.node] = row
+            else:
+                group.has_leader = bool(row.peer)
+            group.settled_us = row.time_us
+
+    def _fault_changed(self, row: TraceRow) -> None:
+        for group in self._groups.values():
+            self._judge_overstays(group, row.time_us)
+        self._faults.observe(row)
+        if row.kind == TraceKind.NODE_KILLED:
+            self._died(row.peer or "", row)
+        elif row.kind == TraceKind.NODE_STARTED:
+            self._died(row.node, row)
+
+    def _died(self, node: str, row: TraceRow) -> None:
+        """End what a consumer owned: it is gone, or a new life of it begins with nothing."""
+        group_id = self._group_of.get(node)
+        if group_id is None:
+            return
+        group = self._groups[group_id]
+        for owner in [each for each in group.owned if each[0] == node]:
+            self._release(group, group_id, owner, row)
+
+    # -- overlaps -----------------------------------------------------------------------------
+
+    def _take(self, group: _Group, partition: str, owner: Owner, row: TraceRow) -> None:
+        owners = group.owners.setdefault(partition, {})
+        for other, older in owners.items():
+            too_early, evidence = self._may_begin(group, other, older, row)
+            group.open[partition, other, owner] = _Overlap(
+                older, row, row.time_us, too_early, evidence
+            )
+        owners[owner] = row
+
+    def _may_begin(
+        self, group: _Group, other: Owner, older: TraceRow, newer: TraceRow
+    ) -> tuple[str | None, list[TraceRow]]:
+        """Return why `newer` might not be given what `older` has, None if it might; and rows."""
+        expected = group.expected
+        now_us = newer.time_us
+        removal = group.removed.get(older.member or "")
+        evidence = [] if removal is None else [removal]
+        slow = group.slow.get(other)
+        if slow is not None:
+            return None, [*evidence, slow]
+        if removal is not None and removal.cause == DID_NOT_REJOIN:
+            return None, evidence
+        recent = self._faults.since(now_us - group.overstay_bound_us)
+        if not recent:
+            return "nothing was broken", evidence
+        first = min(recent, key=lambda fault: fault.time_us)
+        evidence.append(first)
+        margin_us = expected.heartbeat_interval_us + self.context.clock_error_us
+        if now_us < first.time_us + expected.eviction_us - margin_us:
+            return (
+                f"only {seconds(now_us - first.time_us)} after {first.cause or first.kind}, while "
+                f"a silent member may be dropped after {seconds(expected.eviction_us)}",
+                evidence,
+            )
+        load = self._load_by(group, newer)
+        if load is None or (older.peer == load.node and older.time_us > load.time_us):
+            return None, evidence
+        evidence.append(load)
+        if now_us < load.time_us + expected.eviction_us - self.context.clock_error_us:
+            return (
+                f"only {seconds(now_us - load.time_us)} after {load.node} had loaded the group, "
+                f"while each member has {seconds(expected.eviction_us)} from there on",
+                evidence,
+            )
+        return None, evidence
+
+    @staticmethod
+    def _load_by(group: _Group, newer: TraceRow) -> TraceRow | None:
+        """Return the load of the coordinator that assigned `newer`, None if none was seen."""
+        if newer.peer is not None:
+            return group.loads.get(newer.peer)
+        return max(group.loads.values(), key=lambda load: load.leader_epoch or 0, default=None)
+
+    def _release(self, group: _Group, group_id: str, owner: Owner, row: TraceRow) -> None:
+        for partition in group.owned.pop(owner, ()):
+            group.owners[partition].pop(owner, None)
+        for key in [each for each in group.open if owner in each[1:]]:
+            overlap = group.open[key]
+            self._judge_overstay(group, overlap, row.time_us)
+            del group.open[key]
+            self._close(group, group_id, key[0], overlap, row.time_us, row)
+
+    def _judge_overstays(self, group: _Group, now_us: int) -> None:
+        for overlap in group.open.values():
+            self._judge_overstay(group, overlap, now_us)
+
+    def _judge_overstay(self, group: _Group, overlap: _Overlap, now_us: int) -> None:
+        """Note how long the overlap went on while nothing was broken, up to now."""
+        if self._faults.any_active or not group.has_leader:
+            return
+        quiet_since = max(overlap.began_us, self._faults.changed_us, group.settled_us)
+        overstay_us = now_us - quiet_since
+        overlap.overstay_us = max(overlap.overstay_us, overstay_us)
+        if overstay_us > group.overstay_bound_us + self.context.clock_error_us:
+            overlap.too_late = True
+
+    def _close(
+        self,
+        group: _Group,
+        group_id: str,
+        partition: str,
+        overlap: _Overlap,
+        ended_us: int,
+        end: TraceRow | None,
+    ) -> None:
+        """Measure an overlap that has ended, at the end of the run if `end` is None; judge it."""
+        if ended_us - overlap.began_us <= self.context.clock_error_us:
+            return  # whoever revoked first did so as far as anybody can tell
+        older, newer = overlap.older, overlap.newer
+        measured = MeasuredOverlap(
+            group=group_id,
+            partition=partition,
+            owners=(older.node, newer.node),
+            began_us=overlap.began_us,
+            ended_us=ended_us,
+        )
+        self._overlaps.append(measured)
+        self._longest_overstay_us = max(self._longest_overstay_us, overlap.overstay_us)
+        if overlap.too_early is not None:
+            problem = f"which began when it might not: {overlap.too_early}"
+        elif overlap.too_late:
+            problem = (
+                f"of which {seconds(overlap.overstay_us)} with nothing broken any more; "
+                f"{seconds(group.overstay_bound_us)} are enough to hear of it"
+            )
+        else:
+            return
+        kind = "begin" if overlap.too_early is not None else "end"
+        if (key := (older.node, newer.node, kind)) in group.reported:
+            self.findings_total += 1  # the same story of another partition
+            return
+        group.reported[key] = None
+        self.found(
+            f"{group_id}, {partition}: {older.node} and {newer.node} both owned it for "
+            f"{seconds(measured.length_us)}, {problem}",
+            [older, *overlap.evidence, newer, *([] if end is None else [end])],
+            group=group_id,
+            partition=partition,
+        )
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def measured(self) -> dict[str, int]:
+        """Return the overlaps so far, those that go on included."""
+        overlaps = [*self._overlaps, *self._unfinished()]
+        if not overlaps:
+            return {"overlaps": 0}
+        longest = max(overlaps, key=lambda each: each.length_us)
+        return {
+            "overlaps": len(overlaps),
+            "overlapping_partitions": len({(each.group, each.partition) for each in overlaps}),
+            "longest_overlap_ms": longest.length_us // 1_000,
+            "first_overlap_began_us": min(each.began_us for each in overlaps),
+            "last_overlap_ended_us": max(each.ended_us for each in overlaps),
+            "longest_overlap_with_nothing_broken_ms": self._longest_overstay_us // 1_000,
+        }
+
+    def _unfinished(self) -> list[MeasuredOverlap]:
+        return [
+            MeasuredOverlap(
+                group=group_id,
+                partition=partition,
+                owners=(overlap.older.node, overlap.newer.node),
+                began_us=overlap.began_us,
+                ended_us=self._last_us,
+            )
+            for group_id, group in self._groups.items()
+            for (partition, _, _), overlap in group.open.items()
+            if self._last_us - overlap.began_us > self.context.clock_error_us
+        ]
+
+    def finish(self) -> CheckReport:
+        """Judge what still overlaps, and report."""
+        for group_id, group in self._groups.items():
+            self._judge_overstays(group, self._last_us)
+            still_open, group.open = group.open, {}
+            for (partition, _, _), overlap in still_open.items():
+                self._close(group, group_id, partition, overlap, self._last_us, None)
+        return self.report(
+            judged=self._assignments,
+            seen={"partitions_assigned": self._assignments, "overlaps": len(self._overlaps)},
+            note=self._note(),
+        )
+
+    def _note(self) -> str:
+        if not self._overlaps:
+            return "" if self._assignments else "nobody was given a partition"
+        longest = max(self._overlaps, key=lambda each: each.length_us)
+        return (
+            f"{longest.group}, {longest.partition} had two owners ({' and '.join(longest.owners)}) "
+            f"for {longest.length_us / 1e3:.0f} ms, the longest of {len(self._overlaps)}, from "
+            f"{longest.began_us / 1e6:.3f} s to {longest.ended_us / 1e6:.3f} s"
+        )

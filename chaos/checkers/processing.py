@@ -1,0 +1,324 @@
+"""Processing: every record at least once, from the group's first committed position on.
+
+A group that never commits is held to its first position instead. Judged by the offsets that
+consumers say they have processed, up to what the group has reached: a hole is what somebody jumped
+over and nobody came back to, so it is judged at the end. Duplicates are no violation (delivery is
+at least once); they are counted, by who processed the record before.
+
+A group that finds no committed offset and starts from the latest skips records as it was told to;
+where it had committed before, the commit was lost, and the hole is a violation that says so.
+"""
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from chaos.checkers.base import CheckContext, Checker, CheckReport, detail_of
+from chaos.checkers.intervals import IntervalSet
+from protocol.trace import TraceKind, TraceRow
+
+COMMITTED, LATEST = "committed", "latest"
+"""Where a POSITION_RESET says that its offset is from."""
+MAX_JUMPS = 256
+"""Positions beyond what was processed, kept for each partition to explain its holes."""
+MAX_KEPT_COMMITS = 4_096
+"""Commits beyond what was processed, kept for each partition: there are none in a sound group."""
+
+Owner = tuple[str, int]  # node, incarnation
+
+
+class _Consumed(msgspec.Struct):
+    """The detail of RECORDS_CONSUMED. Shape: `last` is the offset of the last record."""
+
+    last: int
+
+
+_decode_consumed = msgspec.json.Decoder(_Consumed).decode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Jump:
+    """Where somebody went on beyond what the group had processed."""
+
+    row: TraceRow  # a POSITION_RESET, or the RECORDS_CONSUMED that follows nothing
+    before: TraceRow | None  # the last records processed until then
+
+
+@dataclass(slots=True)
+class _Partition:
+    """What one group has processed of one partition."""
+
+    processed: IntervalSet = field(default_factory=IntervalSet)
+    by_owner: dict[Owner, IntervalSet] = field(default_factory=dict)
+    first_position: TraceRow | None = None
+    first_commit: TraceRow | None = None
+    last_commit: TraceRow | None = None  # the largest offset acknowledged
+    beyond: dict[int, TraceRow] = field(default_factory=dict)  # commits of what nobody processed
+    positions: dict[Owner, int] = field(default_factory=dict)  # where each owner goes on
+    jumps: list[_Jump] = field(default_factory=list)
+    last_row: TraceRow | None = None
+
+
+class Processing(Checker):
+    """Every record is processed at least once, from the first committed position on."""
+
+    name = "processing"
+    promise = (
+        "from the group's first committed position on (its first position, if it never commits), "
+        "every record is processed at least once, up to what the group has reached"
+    )
+    kinds = frozenset(
+        {
+            TraceKind.RECORDS_CONSUMED,
+            TraceKind.POSITION_RESET,
+            TraceKind.OFFSETS_COMMITTED,
+            TraceKind.COMMIT_STORED,
+            TraceKind.PARTITIONS_ASSIGNED,
+            TraceKind.PARTITIONS_REVOKED,
+            TraceKind.PARTITIONS_LOST,
+            TraceKind.NODE_KILLED,
+            TraceKind.NODE_STOPPED,
+        }
+    )
+
+    def __init__(self, context: CheckContext) -> None:
+        super().__init__(context)
+        self._partitions: dict[tuple[str, str], _Partition] = {}
+        self._owners: dict[tuple[str, str], dict[Owner, None]] = {}  # (group, partition)
+        self._owned: dict[tuple[str, Owner], tuple[str, ...]] = {}
+        self._members: dict[str, Owner] = {}  # member id -> who has it
+        self._killed: dict[str, TraceRow] = {}  # node -> its last death
+        self._duplicates = {
+            "processed_again_by_the_same_member": 0,
+            "processed_again_by_another_member": 0,
+            "processed_again_while_two_owned_it": 0,
+        }
+        self._skipped = {
+            "skipped_by_reset_to_latest": 0,
+            "skipped_by_a_member_that_died": 0,
+        }
+
+    def observe(self, row: TraceRow) -> None:
+        """Take in what was processed, committed, or assigned."""
+        match row.kind:
+            case TraceKind.RECORDS_CONSUMED:
+                self._consumed(row)
+            case TraceKind.COMMIT_STORED | TraceKind.OFFSETS_COMMITTED:
+                self._committed(row)
+            case TraceKind.POSITION_RESET:
+                self._position_reset(row)
+            case TraceKind.PARTITIONS_ASSIGNED:
+                self._assigned(row)
+            case TraceKind.PARTITIONS_REVOKED | TraceKind.PARTITIONS_LOST:
+                self._released(row.group or "", (row.node, row.incarnation))
+            case TraceKind.NODE_KILLED:
+                self._killed[row.peer or ""] = row
+                self._gone(row.peer)
+            case _:
+                self._gone(row.node)
+
+    # -- who owns what ------------------------------------------------------------------------
+
+    def _assigned(self, row: TraceRow) -> None:
+        group, owner = row.group or "", (row.node, row.incarnation)
+        self._released(group, owner)
+        if row.member is not None:
+            self._members[row.member] = owner
+        partitions = tuple(detail_of(row).get("partitions", ()))
+        self._owned[group, owner] = partitions
+        for partition in partitions:
+            self._owners.setdefault((group, partition), {})[owner] = None
+
+    def _released(self, group: str, owner: Owner) -> None:
+        for partition in self._owned.pop((group, owner), ()):
+            self._owners[group, partition].pop(owner, None)
+            known = self._partitions.get((group, partition))
+            if known is not None:
+                known.positions.pop(owner, None)
+
+    def _gone(self, node: str | None) -> None:
+        for group, owner in [key for key in self._owned if key[1][0] == node]:
+            self._released(group, owner)
+
+    # -- what was processed -------------------------------------------------------------------
+
+    def _partition(self, row: TraceRow) -> _Partition:
+        key = (row.group or "", row.partition or "")
+        known = self._partitions.get(key)
+        if known is None:
+            known = self._partitions[key] = _Partition()
+        return known
+
+    def _consumed(self, row: TraceRow) -> None:
+        if row.offset is None or row.detail is None:
+            return
+        known = self._partition(row)
+        owner = (row.node, row.incarnation)
+        start, end = row.offset, _decode_consumed(row.detail).last + 1
+        processed = known.processed
+        reached = processed.end
+        if reached is not None and start < reached:
+            self._count_again(known, owner, row, start, end)
+        elif known.positions.get(owner, start) < start:
+            self._remember_jump(known, row)  # it followed nothing: what it had fetched is gone
+        processed.add(start, end)
+        mine = known.by_owner.get(owner)
+        if mine is None:
+            mine = known.by_owner[owner] = IntervalSet()
+        mine.add(start, end)
+        known.positions[owner] = end
+        known.last_row = row
+
+    def _count_again(
+        self, known: _Partition, owner: Owner, row: TraceRow, start: int, end: int
+    ) -> None:
+        again = known.processed.covered(start, end)
+        if not again:
+            return
+        by_itself = known.by_owner[owner].covered(start, end) if owner in known.by_owner else 0
+        self._duplicates["processed_again_by_the_same_member"] += by_itself
+        self._duplicates["processed_again_by_another_member"] += again - by_itself
+        owners = self._owners.get((row.group or "", row.partition or ""), {})
+        if len(owners) > 1:
+            self._duplicates["processed_again_while_two_owned_it"] += again
+
+    def _position_reset(self, row: TraceRow) -> None:
+        if row.offset is None:
+            return
+        known = self._partition(row)
+        known.positions[row.node, row.incarnation] = row.offset
+        if known.first_position is None:
+            known.first_position = row
+        reached = known.processed.end
+        start = known.first_position.offset if reached is None else reached
+        if start is not None and row.offset > start:
+            self._remember_jump(known, row)
+
+    @staticmethod
+    def _remember_jump(known: _Partition, row: TraceRow) -> None:
+        known.jumps.append(_Jump(row=row, before=known.last_row))
+        del known.jumps[:-MAX_JUMPS]
+
+    def _committed(self, row: TraceRow) -> None:
+        if row.offset is None or row.group is None or row.partition is None:
+            return
+        known = self._partition(row)
+        if known.first_commit is None:
+            known.first_commit = row
+        last = known.last_commit
+        if last is None or row.offset > (last.offset or 0):
+            known.last_commit = row
+        reached = known.processed.end
+        if (reached is None or row.offset > reached) and len(known.beyond) < MAX_KEPT_COMMITS:
+            # The client's own row, which comes second, says more than the broker's.
+            known.beyond[row.offset] = row
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def measured(self) -> dict[str, int]:
+        """Return the duplicates and the allowed holes so far."""
+        again = (
+            self._duplicates["processed_again_by_the_same_member"]
+            + self._duplicates["processed_again_by_another_member"]
+        )
+        return {
+            "records_processed": sum(known.processed.total for known in self._partitions.values()),
+            "processed_again": again,
+            **self._duplicates,
+            **self._skipped,
+        }
+
+    def finish(self) -> CheckReport:
+        """Look for holes."""
+        judged = gaps = 0
+        for (group, partition), known in self._partitions.items():
+            begin = known.first_commit or known.first_position
+            if begin is None or begin.offset is None:
+                continue
+            committed = known.last_commit.offset if known.last_commit is not None else None
+            end = max(known.processed.end or 0, committed or 0)
+            judged += max(0, end - begin.offset)
+            for gap in known.processed.missing(begin.offset, end):
+                gaps += 1
+                self._judge_gap(group, partition, known, gap)
+        figures = self.measured()
+        return self.report(
+            judged=judged,
+            seen={
+                "partitions": len(self._partitions),
+                "records_judged": judged,
+                "records_processed": figures["records_processed"],
+                "gaps": gaps,
+            },
+            note="" if judged else "no record was due",
+        )
+
+    def _judge_gap(
+        self, group: str, partition: str, known: _Partition, gap: tuple[int, int]
+    ) -> None:
+        start, end = gap
+        jump = _jump_over(known.jumps, start, end)
+        commit = known.beyond.get(end) or known.last_commit
+        if commit is not None and (commit.offset or 0) <= start:
+            commit = None
+        cause = None if jump is None else jump.row.cause
+        if jump is not None and cause == LATEST:
+            if known.first_commit is None:
+                self._skipped["skipped_by_reset_to_latest"] += end - start
+                return
+            why = (
+                f"{jump.row.node} found no committed offset it could use, although "
+                f"{known.first_commit.offset} and more had been committed, and started from the "
+                "latest (auto.offset.reset)"
+            )
+            commit = None
+        elif commit is not None and self._died_before_telling(commit):
+            self._skipped["skipped_by_a_member_that_died"] += end - start
+            return
+        elif commit is not None and (jump is None or cause == COMMITTED):
+            why = f"{_committer(commit)} had committed {commit.offset}"
+        elif jump is not None and cause is None:
+            why = f"{jump.row.node} went on at {jump.row.offset} without them"
+        elif jump is not None:
+            why = f"{jump.row.node} began at {jump.row.offset} ({cause})"
+        else:
+            why = "the group went on without them"
+        self.found(
+            f"{group}, {partition}: records {start} to {end - 1} were never processed: {why}",
+            [
+                row
+                for row in (
+                    known.first_commit or known.first_position,
+                    None if jump is None else jump.before,
+                    known.last_row if jump is None else jump.row,
+                    commit,
+                )
+                if row is not None
+            ],
+            group=group,
+            partition=partition,
+        )
+
+    def _died_before_telling(self, commit: TraceRow) -> bool:
+        """Whether the committer was killed before it wrote down the answer.
+
+        Of a process that dies, the last rows may be lost with it, also those of what it processed
+        before that commit.
+        """
+        if commit.kind != TraceKind.COMMIT_STORED:
+            return False
+        owner = self._members.get(commit.member or "")
+        return owner is not None and owner[0] in self._killed
+
+
+def _jump_over(jumps: list[_Jump], start: int, end: int) -> _Jump | None:
+    """Return what first went on at the end of the hole, or beyond its beginning."""
+    exact = [jump for jump in jumps if jump.row.offset == end]
+    beyond = [jump for jump in jumps if (jump.row.offset or 0) > start]
+    return next(iter(exact or beyond), None)
+
+
+def _committer(commit: TraceRow) -> str:
+    if commit.kind == TraceKind.OFFSETS_COMMITTED:
+        return f"{commit.node} (acknowledged by {commit.peer})"
+    return commit.member or "a consumer without a member id"
