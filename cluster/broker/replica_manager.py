@@ -102,10 +102,6 @@ class ReplicaManager:
         self._shrink_isrs_later()
         self._flusher.start()
 
-    def flush_logs(self) -> None:
-        """Flush every log, at the end of an orderly shutdown."""
-        self._flusher.flush_all()
-
     def begin_controlled_shutdown(self) -> None:
         """Stop to replicate, from now on, what this broker is taken out of the ISR of."""
         self._in_controlled_shutdown = True
@@ -115,8 +111,7 @@ class ReplicaManager:
 
         Source: Kafka LogManager.shutdown, ReplicaManager.shutdown.
         """
-        for log in self._all_logs():
-            log.storage.flush()
+        self._flusher.flush_all()
         self._write_checkpoint()
 
     def partition(self, name: TopicPartition) -> Partition | None:
@@ -343,14 +338,6 @@ class ReplicaManager:
         if content != self._checkpointed:
             self._checkpointed = content
             self._host.storage.write_checkpoint(REPLICATION_OFFSET_CHECKPOINT, content)
-
-    def _all_logs(self) -> list[PartitionLog]:
-        """Return every log on the disk, also those that wait for their first metadata.
-
-        A restarted broker may wait for longer than the checkpoint's interval, and must not forget
-        what it knew if it dies again meanwhile.
-        """
-        return [*self._logs.values(), *(p.log for p in self._partitions.values())]
 
     def _checkpoint_later(self) -> None:
         self._host.after(

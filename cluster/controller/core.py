@@ -186,7 +186,7 @@ class ControllerCore:
                 tuple(encode_metadata_record(record) for record in decision.records),
                 leader_epoch=self.controller_epoch,
             )
-            self._log.storage.flush()
+            self._log.flush()
         result.trace.extend(decision.trace)
         for record in decision.records:
             self._replay(record, decision.reason, result)
