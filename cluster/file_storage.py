@@ -6,7 +6,6 @@ what the log's flush mark (`flush_marks`) covers; `cut_to_flush_marks` makes one
 Batches are kept in memory too, as the page cache would.
 """
 
-import os
 from pathlib import Path
 
 import msgspec
@@ -179,7 +178,7 @@ class FileStorage(Storage):
         """Return what a power loss, or opening the disk after a kill, cut off; once."""
         found = list(_read_cuts(self.directory))
         if found:
-            (self.directory / _CUTS).unlink()
+            self._files.unlink(self.directory / _CUTS)
         for log in self._logs.values():
             if log.recovery is not None:
                 found.append(log.recovery)
@@ -193,7 +192,7 @@ class FileStorage(Storage):
         self._logs.clear()
 
 
-def cut_to_flush_marks(directory: Path) -> tuple[LogRecovery, ...]:
+def cut_to_flush_marks(directory: Path, files: Files | None = None) -> tuple[LogRecovery, ...]:
     """Cut every log of a dead broker's disk back to its flush mark, as a power loss does.
 
     The broker's process must be gone. Checkpoints stay. Returns what was cut, by partition; the
@@ -201,22 +200,28 @@ def cut_to_flush_marks(directory: Path) -> tuple[LogRecovery, ...]:
     nothing was written, has nothing to lose.
     Raises: OSError.
     """
-    cuts = [cut for path in _log_paths(directory) if (cut := _cut_to_flush_mark(path)) is not None]
-    if cuts:
-        untold = _read_cuts(directory)
-        content = msgspec.json.encode([*untold, *cuts])
-        write_checkpoint_file(directory / _CUTS, content, Files())
-    return tuple(cuts)
+    files = files or Files()
+    cuts = [_cut_to_flush_mark(path, files) for path in _log_paths(directory)]
+    lost = tuple(cut for cut in cuts if cut is not None)
+    if lost:
+        content = msgspec.json.encode((*_read_cuts(directory), *lost))
+        write_checkpoint_file(directory / _CUTS, content, files)
+    return lost
 
 
-def _cut_to_flush_mark(path: Path) -> LogRecovery | None:
+def _cut_to_flush_mark(path: Path, files: Files) -> LogRecovery | None:
     content = path.read_bytes()
     log = read_log(content)
     length = log.length_at(read_flush_mark(_mark_path(path)))
     size = log.positions[length]
     if size == len(content):
         return None
-    os.truncate(path, size)
+    file = files.open(path)
+    try:
+        files.ftruncate(file, size)
+        files.fdatasync(file)
+    finally:
+        files.close(file)
     return LogRecovery(
         partition=_partition_of(path),
         log_end_offset=log.end_offset(length),

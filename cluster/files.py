@@ -33,6 +33,10 @@ class Files:
         """Give `source` the name `destination`, in one step."""
         source.replace(destination)
 
+    def unlink(self, path: Path) -> None:
+        """Delete a file."""
+        path.unlink()
+
     def sync_directory(self, directory: Path) -> None:
         """Wait until the disk has the directory: which files there are, and their names."""
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

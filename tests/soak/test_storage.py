@@ -1,0 +1,33 @@
+"""3,000 random crash points in the writes of a broker's disk."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.soak import say
+from tests.support.storage_crashes import check_crash_points
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
+
+POINTS = 3_000
+FIRST_SEED = 10_000
+"""CI's 300 points begin at 0."""
+
+
+def test_crash_points_leave_a_prefix_of_what_was_written(tmp_path: Path) -> None:
+    """Issue 4: 3,000 random crash points recover to a prefix and never to something else."""
+    began = time.monotonic()
+    report = check_crash_points(POINTS, FIRST_SEED, tmp_path)
+    wall_s = time.monotonic() - began
+    say(
+        f"{report.points:,} crash points of file storage left a prefix of what was written, and "
+        f"a disk that can be written, in {wall_s:.0f} s"
+    )
+    say("ended by " + ", ".join(f"{end} {n:,}" for end, n in sorted(report.ends.items())))
+    say("hit in " + ", ".join(f"{step} {n:,}" for step, n in sorted(report.steps.items())))
+    say(
+        f"{report.torn_tails:,} writes cut short; {report.batches_lost:,} batches lost, "
+        f"{report.batches_kept:,} kept"
+    )
+    assert report.points == POINTS

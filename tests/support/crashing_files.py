@@ -1,0 +1,178 @@
+"""CrashingFiles: a machine whose process can be killed in any system call, and that can lose power.
+
+Every call is carried out on real files; beside it stands what the disk must hold of each file and
+what it may hold. `kill` leaves the files as they are, with a prefix of the write that was going on;
+`lose_power` puts in their place something that a disk may hold: what was synced, and of the rest
+any mixture of old bytes, new ones and zeros.
+"""
+
+import random
+from pathlib import Path
+
+from cluster.files import Files
+
+PAGES = (1, 16, 512, 4096)
+"""Bytes that a disk writes as one: bigger ones lose more at once, smaller ones mix more."""
+
+
+class Killed(BaseException):
+    """The process was killed in a system call; no `except` of the code under test may see more."""
+
+
+class _File:
+    """A file's content as the disk had it at its last sync, and after each call since."""
+
+    def __init__(self) -> None:
+        self.versions = [b""]
+
+    @property
+    def content(self) -> bytes:
+        return self.versions[-1]
+
+    def after_power_loss(self, rng: random.Random) -> bytes:
+        sizes = [len(version) for version in self.versions]
+        size = rng.choice([*sizes, rng.randint(min(sizes), max(sizes))])
+        page = rng.choice(PAGES)
+        pages = [
+            rng.choice(self.versions)[at : at + page].ljust(page, b"\0")
+            for at in range(0, size, page)
+        ]
+        return b"".join(pages)[:size]
+
+
+class CrashingFiles(Files):
+    """The system calls of a machine's processes, one after the other, on the files of a directory.
+
+    Starts with an empty directory.
+    """
+
+    def __init__(self, directory: Path, rng: random.Random) -> None:
+        self._directory = directory
+        self._rng = rng
+        self._open: dict[int, _File] = {}
+        self._named: dict[Path, _File] = {}
+        self._on_disk: dict[Path, _File] = {}
+        """The names that the last sync of the directory found."""
+        self._renames: list[dict[Path, _File]] = []
+        """All names after each change since."""
+        self._calls_left: int | None = None
+        self._write_fails = False
+        self.torn_bytes = 0
+        """Bytes that the last kill left of a write that it cut short."""
+
+    # -- what a test does to the machine --
+
+    def kill_in(self, calls: int) -> None:
+        """Kill the process in the system call after the next `calls`."""
+        self._calls_left = calls
+        self.torn_bytes = 0
+
+    def fill_disk(self) -> None:
+        """Let the next write fail for want of space, after some of it was written."""
+        self._write_fails = True
+
+    def kill(self) -> None:
+        """End the process: the kernel closes its files and keeps what it wrote."""
+        self._calls_left = None
+        self._write_fails = False
+        for file in list(self._open):
+            super().close(file)
+        self._open.clear()
+
+    def lose_power(self) -> None:
+        """End the machine; it comes back with what its disk may hold."""
+        self.kill()
+        names = self._rng.choice([self._on_disk, *self._renames])
+        self._named = {}
+        for path in sorted(self._directory.glob("*")):
+            path.unlink()
+        for path, lost in names.items():
+            file = self._named[path] = _File()
+            file.versions = [lost.after_power_loss(self._rng)]
+            path.write_bytes(file.content)
+        self._on_disk = dict(self._named)
+        self._renames.clear()
+
+    # -- the system calls --
+
+    def open(self, path: Path) -> int:
+        """Open a file."""
+        self._enter()
+        descriptor = super().open(path)
+        file = self._named.get(path)
+        if file is None:
+            file = self._named[path] = _File()
+            self._renames.append(dict(self._named))
+        self._open[descriptor] = file
+        return descriptor
+
+    def write(self, file: int, content: bytes, position: int) -> int:
+        """Write all of it, or, where the test wants it, some of it and fail."""
+        fails, self._write_fails = self._write_fails, False
+        try:
+            self._enter()
+        except Killed:
+            written = self._rng.randint(0, len(content))
+            self._write(file, content[:written], position)
+            self.torn_bytes = written if written < len(content) else 0
+            raise
+        if fails:
+            self._write(file, content[: self._rng.randrange(len(content))], position)
+            raise OSError("no space left on device")
+        # Some systems take less at once than they were given.
+        taken = content if self._rng.random() < 0.9 else content[: len(content) // 2 + 1]
+        self._write(file, taken, position)
+        return len(taken)
+
+    def ftruncate(self, file: int, size: int) -> None:
+        """Cut a file."""
+        self._enter()
+        super().ftruncate(file, size)
+        known = self._open[file]
+        known.versions.append(known.content[:size])
+
+    def fdatasync(self, file: int) -> None:
+        """Make what was written to the file certain."""
+        self._enter()
+        known = self._open[file]
+        known.versions = [known.content]
+
+    def replace(self, source: Path, destination: Path) -> None:
+        """Rename."""
+        self._enter()
+        super().replace(source, destination)
+        self._named[destination] = self._named.pop(source)
+        self._renames.append(dict(self._named))
+
+    def unlink(self, path: Path) -> None:
+        """Delete."""
+        self._enter()
+        super().unlink(path)
+        del self._named[path]
+        self._renames.append(dict(self._named))
+
+    def sync_directory(self, directory: Path) -> None:
+        """Make the names certain."""
+        self._enter()
+        self._on_disk = dict(self._named)
+        self._renames.clear()
+
+    def close(self, file: int) -> None:
+        """Close."""
+        self._enter()
+        super().close(file)
+        del self._open[file]
+
+    def _enter(self) -> None:
+        if self._calls_left is not None:
+            self._calls_left -= 1
+            if self._calls_left < 0:
+                raise Killed
+
+    def _write(self, file: int, content: bytes, position: int) -> None:
+        super().write(file, content, position)
+        known = self._open[file]
+        old = known.content
+        known.versions.append(
+            old[:position].ljust(position, b"\0") + content + old[position + len(content) :]
+        )
