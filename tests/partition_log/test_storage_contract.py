@@ -1,26 +1,82 @@
-"""What every form of Storage promises; a new form is one more factory."""
+"""What every form of Storage promises; a new form is one more Disk."""
 
-from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
-from cluster.file_storage import FileStorage
+from cluster.file_storage import FileStorage, cut_to_flush_marks
+from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryStorage
-from partition_log.storage import Storage
+from partition_log.storage import LogStorage, RecoveryCause, Storage
 from protocol.errors import SimulationError
 from protocol.ids import TopicPartition
+from protocol.record_batch import RecordBatch
 from tests.partition_log.builders import PARTITION, batch
 
-FACTORIES: dict[str, Callable[[Path], Storage]] = {
-    "memory": lambda _: MemoryStorage(),
-    "file": FileStorage,
-}
+OTHER = TopicPartition("orders", 0)
 
 
-@pytest.fixture(params=list(FACTORIES))
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    return FACTORIES[request.param](tmp_path)
+class Disk(Protocol):
+    """A broker's disk through its broker's lives."""
+
+    def boot(self) -> Storage:
+        """Return the storage of the next life; the one before was killed."""
+
+    def lose_power(self) -> None:
+        """Kill the broker and take what was not flushed."""
+
+
+class MemoryDisk:
+    """What the virtual runtime does with a disk."""
+
+    def __init__(self, directory: Path) -> None:
+        del directory
+        self._storage = MemoryStorage()
+
+    def boot(self) -> Storage:
+        self._storage = self._storage.copy()
+        return self._storage
+
+    def lose_power(self) -> None:
+        self._storage.power_loss()
+
+
+class FileDisk:
+    """What an agent does with a disk on its machine."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory / "disk"
+
+    def boot(self) -> Storage:
+        return FileStorage(self._directory)
+
+    def lose_power(self) -> None:
+        cut_to_flush_marks(self._directory)
+
+
+FORMS: dict[str, type[MemoryDisk] | type[FileDisk]] = {"memory": MemoryDisk, "file": FileDisk}
+
+
+@pytest.fixture(params=list(FORMS))
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Disk:
+    return FORMS[request.param](tmp_path)
+
+
+@pytest.fixture
+def storage(disk: Disk) -> Storage:
+    return disk.boot()
+
+
+def append(log: LogStorage, *, up_to: int, leader_epoch: int = 0) -> None:
+    """Append one batch of one record for each offset from the log's end to below `up_to`."""
+    for offset in range(len(log), up_to):
+        log.append(batch(f"{offset}@{leader_epoch}", base_offset=offset, leader_epoch=leader_epoch))
+
+
+def batches(log: LogStorage) -> list[RecordBatch]:
+    """Return what a log holds."""
+    return [log.batch(index) for index in range(len(log))]
 
 
 def test_log_that_was_never_written_is_empty(storage: Storage) -> None:
@@ -89,4 +145,167 @@ def test_flush_changes_nothing_that_can_be_read(storage: Storage) -> None:
     log = storage.log(PARTITION)
     log.append(batch())
     log.flush()
+    log.write_back()
     assert log.batch(0) == batch()
+
+
+# -- flush marks and power losses --
+
+
+def test_log_that_is_written_is_unflushed_until_it_is_flushed(storage: Storage) -> None:
+    """Append means the page cache: Kafka's default never flushes by itself."""
+    log = storage.log(PARTITION)
+    append(log, up_to=2)
+    assert log.flushed_length == 0
+    log.flush()
+    assert log.flushed_length == 2
+    append(log, up_to=3)
+    assert log.flushed_length == 2
+    log.write_back()
+    assert log.flushed_length == 3
+
+
+def test_kill_keeps_what_was_never_flushed(disk: Disk) -> None:
+    """`kill -9` takes the process, not the page cache; the mark stays where it was."""
+    log = disk.boot().log(PARTITION)
+    append(log, up_to=1)
+    log.flush()
+    append(log, up_to=3)
+    storage = disk.boot()
+    again = storage.log(PARTITION)
+    assert [again.base_offset(index) for index in range(len(again))] == [0, 1, 2]
+    assert again.flushed_length == 1
+    assert storage.take_recoveries() == ()
+
+
+@pytest.mark.parametrize("by_system", [False, True])
+def test_power_loss_cuts_back_to_the_flush_mark(disk: Disk, by_system: bool) -> None:
+    """What was flushed, by the broker or by the system, is what is left."""
+    log = disk.boot().log(PARTITION)
+    append(log, up_to=2)
+    log.write_back() if by_system else log.flush()
+    append(log, up_to=5)
+    disk.lose_power()
+    again = disk.boot().log(PARTITION)
+    assert batches(again) == [batch(f"{offset}@0", base_offset=offset) for offset in range(2)]
+    assert again.flushed_length == 2
+
+
+def test_power_loss_is_told_once_with_what_it_took(disk: Disk) -> None:
+    """The broker's next life says what was lost; the one after must not say it again."""
+    storage = disk.boot()
+    for partition, flushed, written in ((OTHER, 0, 1), (PARTITION, 2, 5)):
+        log = storage.log(partition)
+        append(log, up_to=flushed)
+        log.flush()
+        append(log, up_to=written)
+    disk.lose_power()
+    storage = disk.boot()
+    recoveries = storage.take_recoveries()
+    assert [(each.partition, each.log_end_offset, each.cut_batches) for each in recoveries] == [
+        (PARTITION, 2, 3),
+        (OTHER, 0, 1),
+    ]
+    assert {each.cause for each in recoveries} == {RecoveryCause.POWER_LOSS}
+    assert all(each.cut_bytes > 0 for each in recoveries)
+    assert storage.take_recoveries() == ()
+    assert disk.boot().take_recoveries() == ()
+
+
+def test_power_loss_that_nobody_asked_about_is_still_told_after_another(disk: Disk) -> None:
+    """A broker may lose power twice before it says anything."""
+    log = disk.boot().log(PARTITION)
+    append(log, up_to=1)
+    disk.lose_power()
+    append(disk.boot().log(PARTITION), up_to=2)
+    disk.lose_power()
+    assert [each.cut_batches for each in disk.boot().take_recoveries()] == [1, 2]
+
+
+def test_power_loss_without_unflushed_batches_takes_and_tells_nothing(disk: Disk) -> None:
+    """Whoever flushes every message loses none."""
+    log = disk.boot().log(PARTITION)
+    append(log, up_to=3)
+    log.flush()
+    disk.lose_power()
+    storage = disk.boot()
+    assert len(storage.log(PARTITION)) == 3
+    assert storage.take_recoveries() == ()
+
+
+def test_power_loss_of_a_disk_that_was_never_written_takes_nothing(disk: Disk) -> None:
+    """A broker may lose power before it has created a log."""
+    disk.boot()
+    disk.lose_power()
+    assert disk.boot().partitions() == ()
+
+
+def test_truncate_below_the_mark_takes_the_mark_down(disk: Disk) -> None:
+    """Or what a follower appends after a truncation would count as flushed before it is."""
+    log = disk.boot().log(PARTITION)
+    append(log, up_to=4)
+    log.flush()
+    log.truncate(1)
+    assert log.flushed_length == 1
+    append(log, up_to=4, leader_epoch=1)
+    assert log.flushed_length == 1
+    disk.lose_power()
+    assert batches(disk.boot().log(PARTITION)) == [batch("0@0", base_offset=0)]
+
+
+def test_truncate_above_the_mark_leaves_the_mark(disk: Disk) -> None:
+    """What goes was not flushed, what stays is no more flushed than before."""
+    log = disk.boot().log(PARTITION)
+    append(log, up_to=1)
+    log.flush()
+    append(log, up_to=4)
+    log.truncate(3)
+    assert log.flushed_length == 1
+    log.flush()
+    disk.lose_power()
+    assert len(disk.boot().log(PARTITION)) == 3
+
+
+def test_power_loss_after_a_truncation_does_not_bring_back_what_was_cut(disk: Disk) -> None:
+    """A truncated record would be served again, in an epoch in which nobody wrote it."""
+    log = disk.boot().log(PARTITION)
+    append(log, up_to=3)
+    log.flush()
+    log.truncate(2)
+    append(log, up_to=3, leader_epoch=1)
+    log.flush()
+    disk.lose_power()
+    assert disk.boot().log(PARTITION).batch(2).partition_leader_epoch == 1
+
+
+def test_log_after_a_power_loss_is_written_and_flushed_again(disk: Disk) -> None:
+    """A follower fetches what it lost, and that is not lost a second time once it is flushed."""
+    append(disk.boot().log(PARTITION), up_to=3)
+    disk.lose_power()
+    log = disk.boot().log(PARTITION)
+    append(log, up_to=2, leader_epoch=1)
+    log.flush()
+    append(log, up_to=3, leader_epoch=1)
+    disk.lose_power()
+    again = disk.boot().log(PARTITION)
+    assert [each.partition_leader_epoch for each in batches(again)] == [1, 1]
+
+
+def test_checkpoint_survives_kill_and_power_loss(disk: Disk) -> None:
+    """Kafka syncs a checkpoint when it replaces it."""
+    disk.boot().write_checkpoint("c", b"1")
+    assert disk.boot().read_checkpoint("c") == b"1"
+    disk.lose_power()
+    assert disk.boot().read_checkpoint("c") == b"1"
+
+
+def test_high_watermark_beyond_a_log_that_lost_power_is_cut_to_its_end(disk: Disk) -> None:
+    """The checkpoint survives what it counted: BEHAVIOUR has no log that ends below it."""
+    log = PartitionLog(PARTITION, disk.boot().log(PARTITION))
+    for index, value in enumerate(("a", "b", "c")):
+        assert log.append_as_follower([batch(value, base_offset=index)]) == 0
+        if index == 0:
+            log.flush()
+    disk.lose_power()
+    again = PartitionLog(PARTITION, disk.boot().log(PARTITION), high_watermark=3)
+    assert (again.log_end_offset, again.high_watermark, again.recovery_point) == (1, 1, 1)
