@@ -5,6 +5,19 @@ import typing
 import msgspec
 import pytest
 
+from protocol.admin_messages import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopic,
+    ReassignableTopicResponse,
+    ReplicaElectionResult,
+    TopicPartitions,
+)
 from protocol.controller_messages import AlterPartitionResponse
 from protocol.discovery_messages import Coordinator, FindCoordinatorResponse
 from protocol.envelope import (
@@ -67,6 +80,38 @@ def test_request_envelope_through_the_codec_is_equal() -> None:
     assert isinstance(decoded.body.protocols, tuple)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        ElectLeadersRequest(topic_partitions=(TopicPartitions("t", (0, 2)),)),
+        ElectLeadersRequest(topic_partitions=None),
+        AlterPartitionReassignmentsRequest(
+            topics=(
+                ReassignableTopic(
+                    name="t",
+                    partitions=(
+                        ReassignablePartition(partition_index=0, replicas=(2, 0, 1)),
+                        ReassignablePartition(partition_index=1, replicas=None),
+                    ),
+                ),
+            )
+        ),
+    ],
+)
+def test_request_of_an_administrator_through_the_codec_is_equal(body: AnyRequest) -> None:
+    """None and the empty tuple mean different things in both."""
+    envelope = RequestEnvelope(
+        api_key=API_KEYS[type(body)],
+        api_version=LATEST_VERSIONS[API_KEYS[type(body)]],
+        correlation_id=1,
+        client_id="admin-0",
+        client_host="admin-0",
+        body=body,
+    )
+    decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(envelope), type=RequestEnvelope)
+    assert decoded == envelope
+
+
 @pytest.mark.parametrize("response_type", typing.get_args(AnyResponse))
 def test_response_envelope_of_every_kind_through_the_codec_is_equal(
     response_type: type[AnyResponse],
@@ -119,4 +164,30 @@ def test_error_of_names_the_first_error_wherever_kafka_puts_it() -> None:
     assert (
         error_of(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
         == "STALE_BROKER_EPOCH"
+    )
+    not_available = PartitionResult(
+        partition_id=1, error_code=ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    )
+    assert (
+        error_of(
+            ElectLeadersResponse(
+                replica_election_results=(
+                    ReplicaElectionResult(
+                        topic="t", partition_result=(PartitionResult(partition_id=0), not_available)
+                    ),
+                )
+            )
+        )
+        == "PREFERRED_LEADER_NOT_AVAILABLE"
+    )
+    refused = ReassignablePartitionResponse(
+        partition_index=0, error_code=ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    )
+    assert (
+        error_of(
+            AlterPartitionReassignmentsResponse(
+                responses=(ReassignableTopicResponse(name="t", partitions=(refused,)),)
+            )
+        )
+        == "INVALID_REPLICA_ASSIGNMENT"
     )
