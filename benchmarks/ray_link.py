@@ -55,6 +55,10 @@ class Responder:
         """Answer."""
         self.host.reply(request.request_id, HeartbeatResponse())
 
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Stop at once."""
+        on_done()
+
     def report(self, status: ClusterStatus) -> None:
         """Know nothing."""
 

@@ -5,9 +5,11 @@ that a number that the system gave to somebody else meanwhile is never hit.
 """
 
 import asyncio
+import ctypes
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,8 @@ READ_CHUNK_BYTES = 4 * 1024 * 1024
 COLLECTED = ("trace", "logs")
 """The folders below a machine's directory that a run collects."""
 _POLL_S = 0.002
+_PR_SET_PDEATHSIG = 1
+"""Source: linux/prctl.h."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,18 +35,28 @@ class ProcessStillAlive(Exception):
     """A process that was killed did not go away."""
 
 
+class ProcessNotStopped(Exception):
+    """A process goes on although it was sent SIGSTOP."""
+
+
 def start_ticks(pid: int) -> int | None:
     """Return when process `pid` started, None if it is gone or only waits to be reaped.
 
     Source: proc(5), fields 3 (state) and 22 (starttime) of /proc/<pid>/stat.
     """
+    state, ticks = _state_and_start(pid)
+    return None if state in "ZX" else ticks
+
+
+def _state_and_start(pid: int) -> tuple[str, int]:
+    """Return a process's state letter, X if there is none, and its start time."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
-        return None
+        return "X", 0
     # The name in field 2 may hold spaces and brackets: count from its end.
     fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
+    return fields[0], int(fields[19])
 
 
 def own_process() -> ProcessRef:
@@ -84,6 +98,41 @@ async def kill(process: ProcessRef, timeout_s: float) -> None:
         raise ProcessStillAlive(f"process {process.pid} is there {timeout_s} s after SIGKILL")
 
 
+async def stop(process: ProcessRef, timeout_s: float) -> None:
+    """SIGSTOP a process and wait until it stands still.
+
+    Raises: ProcessLookupError if it is gone; ProcessNotStopped.
+    """
+    send_signal(process, signal.SIGSTOP)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
+    while not is_stopped(process):
+        if loop.time() > deadline:
+            raise ProcessNotStopped(f"process {process.pid} runs {timeout_s} s after SIGSTOP")
+        await asyncio.sleep(_POLL_S)
+
+
+def is_stopped(process: ProcessRef) -> bool:
+    """Return whether a process was stopped by a signal. Raises: ProcessLookupError."""
+    state, ticks = _state_and_start(process.pid)
+    if state in "ZX" or ticks != process.start_ticks:
+        raise ProcessLookupError(f"process {process.pid} is gone")
+    return state == "T"
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process as soon as its parent has ended, even while it is stopped.
+
+    Only Linux can; elsewhere nothing happens. Raises: OSError.
+    Source: prctl(2), PR_SET_PDEATHSIG.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+
+
 def collected_files(machine_dir: Path) -> tuple[tuple[str, int], ...]:
     """Return the files that a run collects: path below `machine_dir`, size in bytes."""
     found = [
@@ -103,6 +152,18 @@ def read_piece(machine_dir: Path, relative_path: str, offset: int) -> bytes:
     with path.open("rb") as file:
         file.seek(offset)
         return file.read(READ_CHUNK_BYTES)
+
+
+def disk_of(machine_dir: Path, node: str) -> Path:
+    """Return the directory that is the disk of `node`."""
+    return machine_dir / "disks" / node
+
+
+def remove_disk(machine_dir: Path, node: str) -> None:
+    """Delete the disk of a node that is down; nothing happens if it has none. Raises: OSError."""
+    disk = disk_of(machine_dir, node)
+    if disk.exists():
+        shutil.rmtree(disk)
 
 
 def remove_disks(machine_dir: Path) -> None:

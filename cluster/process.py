@@ -8,11 +8,26 @@ where nobody listens. It knows nothing of Ray, faults or experiments.
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from cluster.frames import CloseFrame, Frame, OpenFrame, RequestFrame, ResetFrame
+from cluster.frames import (
+    CloseFrame,
+    Frame,
+    OpenedFrame,
+    OpenFrame,
+    RequestFrame,
+    ResetFrame,
+    ResponseFrame,
+)
 from cluster.host import Host
+from cluster.link_reset import (
+    ConnectionName,
+    LinkReset,
+    reset_client_ends,
+    reset_server_ends,
+)
+from cluster.link_rules import LinkRule
 from cluster.real_host import HostCallbacks, RealHost, RunSettings
 from cluster.runtime import ClusterStatus
 from cluster.tcp import ProcessAddress, Transport, TransportEvents
@@ -30,6 +45,9 @@ class HostedNode(Protocol):
 
     def start(self) -> None:
         """Begin to serve and to call others; returns at once."""
+
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Begin to stop as on SIGTERM; `on_done` is called when nothing is left to do."""
 
     def report(self, status: ClusterStatus) -> None:
         """Write what this node knows of the cluster into `status`."""
@@ -49,7 +67,10 @@ class NodeProcess:
         self._loop = asyncio.get_running_loop()
         self._hosts: dict[NodeName, RealHost] = {}
         self._nodes: dict[NodeName, HostedNode] = {}
+        self._shutting_down: dict[NodeName, asyncio.Future[bool]] = {}
+        """Nodes that were asked to stop: whether they did so in an orderly way."""
         self._directory: dict[NodeName, ProcessAddress] = {}
+        self._rules: tuple[LinkRule, ...] = ()
         self._unflushed: dict[RealHost, None] = {}
         self._failed = asyncio.Event()
         self._transport = Transport(
@@ -83,6 +104,26 @@ class NodeProcess:
             self._transport.drop(process_id)
         self._directory = dict(directory)
 
+    def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
+        """Replace the link rules, for the nodes that are here and those that come."""
+        self._rules = tuple(rules)
+        for host in self._hosts.values():
+            host.set_link_rules(self._rules)
+
+    def reset_client_ends(self, reset: LinkReset) -> tuple[ConnectionName, ...]:
+        """End the connections of own clients; return their names."""
+        return reset_client_ends(tuple(self._hosts.values()), reset)
+
+    def reset_server_ends(
+        self,
+        reset: LinkReset,
+        names: Collection[ConnectionName],
+        silent_clients: Sequence[NodeName],
+    ) -> int:
+        """End the connections of own servers; return how many silent clients had."""
+        hosts = tuple(self._hosts.values())
+        return reset_server_ends(hosts, reset, names=names, silent_clients=silent_clients)
+
     def start_node(
         self,
         name: NodeName,
@@ -110,6 +151,7 @@ class NodeProcess:
         host.trace(
             TraceEvent(kind=TraceKind.NODE_STARTED, detail={"pid": os.getpid(), "role": role})
         )
+        host.set_link_rules(self._rules)
         self._hosts[name] = host
         try:
             node = build(host)
@@ -126,17 +168,50 @@ class NodeProcess:
 
         Raises: SimulationError if it is not alive here.
         """
-        host = self._hosts.pop(name, None)
-        if host is None:
-            raise SimulationError(f"{name} is not alive in {self.process_id}")
-        del self._nodes[name]
+        host = self._host(name)
         peers = host.endpoint.peers()
-        host.end()
-        self._unflushed.pop(host, None)
+        unread = host.unread_frames()
+        self._remove(host, is_orderly=False)
         for peer in peers:
             self._send_frame(
                 ResetFrame(source=name, destination=peer, source_incarnation=host.incarnation)
             )
+        for frame in unread:
+            # Connections that nobody accepted: a dead process's kernel resets those too.
+            self._undeliverable(frame)
+
+    def pause_node(self, name: NodeName) -> None:
+        """Stop one node as SIGSTOP does: its connections stay open and silent.
+
+        Raises: SimulationError if it is not alive here; OSError if its trace cannot be written.
+        """
+        self._host(name).pause()
+
+    def resume_node(self, name: NodeName) -> None:
+        """Let a paused node go on; nothing happens to one that is not paused.
+
+        Raises: SimulationError if it is not alive here.
+        """
+        self._host(name).resume()
+
+    async def shut_down_node(self, name: NodeName) -> bool:
+        """Ask a node to stop as on SIGTERM, and wait until it has.
+
+        Returns: whether it ended so; False if it was killed before it was done.
+        Raises: SimulationError if it is not alive here, or asked already.
+        """
+        host = self._host(name)
+        if name in self._shutting_down:
+            raise SimulationError(f"{name} is shutting down already")
+        ended: asyncio.Future[bool] = self._loop.create_future()
+        self._shutting_down[name] = ended
+
+        # Later, because the node is in the middle of saying that it is done.
+        def on_done() -> None:
+            self._loop.call_soon(self._shut_down, host)
+
+        host.run_callback(self._nodes[name].shut_down, on_done)
+        return await ended
 
     def status(self) -> ClusterStatus:
         """Return what this process's nodes know of the cluster."""
@@ -154,13 +229,33 @@ class NodeProcess:
 
     async def stop(self) -> None:
         """End every node in an orderly way, the last started first, and leave the network."""
-        self._nodes.clear()
-        for name in reversed(list(self._hosts)):
-            host = self._hosts.pop(name)
+        for host in reversed(list(self._hosts.values())):
             host.trace(TraceEvent(kind=TraceKind.NODE_STOPPED))
-            host.end()
-        self._unflushed.clear()
+            self._remove(host, is_orderly=True)
         await self._transport.close()
+
+    def _host(self, name: NodeName) -> RealHost:
+        host = self._hosts.get(name)
+        if host is None:
+            raise SimulationError(f"{name} is not alive in {self.process_id}")
+        return host
+
+    def _shut_down(self, host: RealHost) -> None:
+        """Take that a node has stopped: its peers see their connections closed."""
+        if not host.alive:
+            return
+        host.trace(TraceEvent(kind=TraceKind.NODE_STOPPED))
+        host.endpoint.close_all()
+        self._remove(host, is_orderly=True)
+
+    def _remove(self, host: RealHost, *, is_orderly: bool) -> None:
+        del self._hosts[host.name]
+        self._nodes.pop(host.name, None)
+        host.end()
+        self._unflushed.pop(host, None)
+        waiting = self._shutting_down.pop(host.name, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(is_orderly)
 
     def _own_nodes(self) -> tuple[tuple[NodeName, Incarnation], ...]:
         return tuple((name, host.incarnation) for name, host in self._hosts.items())
@@ -184,17 +279,39 @@ class NodeProcess:
             host.deliver(frame)
 
     def _undeliverable(self, frame: Frame) -> None:
-        """Answer a client whose server is not there as a kernel does: connection refused."""
-        if isinstance(frame, OpenFrame | RequestFrame):
-            self._route_answer(
-                CloseFrame(
-                    source=frame.destination,
-                    destination=frame.source,
-                    connection_id=frame.connection_id,
-                    by_client=False,
-                    reason="connection refused: no such node is up",
+        """Answer for a node that is not there as its machine's kernel does.
+
+        Connections end when their process dies, but its peers may hear of that late (a cut) and go
+        on using them.
+        """
+        match frame:
+            case OpenFrame():
+                self._refuse(
+                    frame, by_client=False, reason="connection refused: no such node is up"
                 )
+            case RequestFrame():
+                self._refuse(frame, by_client=False, reason="its process is gone")
+            case OpenedFrame() | ResponseFrame():
+                self._refuse(frame, by_client=True, reason="its process is gone")
+            case CloseFrame() | ResetFrame():
+                pass
+
+    def _refuse(
+        self,
+        frame: OpenFrame | OpenedFrame | RequestFrame | ResponseFrame,
+        *,
+        by_client: bool,
+        reason: str,
+    ) -> None:
+        self._route_answer(
+            CloseFrame(
+                source=frame.destination,
+                destination=frame.source,
+                connection_id=frame.connection_id,
+                by_client=by_client,
+                reason=reason,
             )
+        )
 
     def _route_answer(self, frame: CloseFrame) -> None:
         host = self._hosts.get(frame.destination)

@@ -7,46 +7,31 @@ in which, and in which incarnation, is `ray_runtime`'s business.
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from cluster import ray_nodes
 from cluster.clock import ClockOffset, RunClock, measure_offset
+from cluster.machine_files import ProcessStillAlive
+from cluster.ray_control import CALL_TIMEOUT_S, ControlPlane, FleetProcess, side_by_side
 from cluster.ray_layout import ProcessPlan, node_names, place
 from cluster.ray_nodes import ActorGone, AgentHandle, Machine, ProcessHandle
-from cluster.ray_services import ListeningProcess
 from cluster.real_host import RunSettings
-from cluster.runtime import ClusterStartError, ClusterStatus
-from cluster.tcp import ProcessAddress
+from cluster.runtime import ClusterStartError
 from protocol.ids import NodeName
-
-T = TypeVar("T")
 
 START_ATTEMPTS = 3
 START_TIMEOUT_S = 60.0
 """A process on a loaded machine needs seconds to import Ray; more than this is a failure."""
-CALL_TIMEOUT_S = 10.0
-STATUS_TIMEOUT_S = 2.0
 KILL_TIMEOUT_S = 5.0
+SIGNAL_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 5.0
 COLLECT_TIMEOUT_S = 60.0
-
-
-@dataclass(slots=True, kw_only=True)
-class FleetProcess:
-    """A node process that listens. `is_up` False means gone, or given up."""
-
-    process_id: str
-    plan: ProcessPlan
-    machine: Machine
-    handle: ProcessHandle
-    listening: ListeningProcess
-    is_up: bool = True
-    is_expected_to_end: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +62,7 @@ class Fleet:
         """Every process that came up, in order; those that ended are kept."""
         self.machines: dict[str, MachineState] = {}
         """By Ray's id of the machine; those that were lost are kept."""
+        self.control = ControlPlane(self.processes, on_failure=on_failure)
         self._run_id = run_id
         self._seed = seed
         self._run_dir = run_dir
@@ -90,6 +76,7 @@ class Fleet:
         self._starts: dict[str, int] = {}
         self._watchers: list[asyncio.Task[None]] = []
         self._owns_ray = False
+        self._pause_orders = 0
 
     async def connect(self, plans: Sequence[ProcessPlan]) -> None:
         """Start Ray or join it, start an agent on each machine, decide where processes go.
@@ -132,25 +119,72 @@ class Fleet:
                 f"{names} could not be started on {machine.address}: {error!r}"
             ) from error
 
-    async def push_directory(self, directory: Mapping[NodeName, ProcessAddress]) -> None:
-        """Tell every live process where every live node is."""
-        await side_by_side(self._push(p, directory) for p in self.processes if p.is_up)
-
-    async def kill(self, process: FleetProcess) -> int:
-        """`kill -9` a process, wait until it is gone, and return its pid.
+    async def kill(self, process: FleetProcess) -> None:
+        """`kill -9` a process, stopped or not, and wait until it is gone.
 
         Raises: ProcessLookupError if it was gone before; ProcessStillAlive; ActorGone if its
             machine is lost.
         """
         process.is_expected_to_end = True
-        agent = self.machines[process.machine.ray_node_id].agent
-        await agent.kill(process.listening.process, KILL_TIMEOUT_S)
+        await self._agent_of(process).kill(process.listening.process, KILL_TIMEOUT_S)
         process.is_up = False
-        return process.listening.process.pid
 
-    async def status(self) -> list[ClusterStatus]:
-        """Ask every process; one that does not answer in time is missing."""
-        return await side_by_side(self._status_of(p) for p in self.processes if p.is_up)
+    async def pause(self, process: FleetProcess, node: NodeName) -> None:
+        """Stop a node; SIGSTOP its process if that is its own.
+
+        The node is held first, so that it acts on nothing between the SIGCONT and the moment when
+        the control plane's newest state has reached it. Being told and stopped are a millisecond
+        apart; a node is never stopped in the middle of a loop turn.
+        Raises: SimulationError if the node is not alive; ProcessLookupError, ActorGone,
+            TimeoutError, ProcessNotStopped.
+        """
+        order = self._next_pause_order()
+        await process.handle.pause_node(node, order, CALL_TIMEOUT_S)
+        if process.plan.name == node:
+            if not process.is_stopped:
+                process.stopped.set_result(None)
+            await self._agent_of(process).stop(process.listening.process, SIGNAL_TIMEOUT_S)
+
+    async def resume(self, process: FleetProcess, node: NodeName) -> None:
+        """Let a node go on, with the control plane's newest state.
+
+        Raises: SimulationError if the node is not alive; ProcessLookupError, ActorGone,
+            TimeoutError.
+        """
+        order = self._next_pause_order()
+        await self._go_on(process)
+        resets, process.missed_resets = tuple(process.missed_resets), []
+        await process.handle.resume_node(node, order, self.control.state, resets, CALL_TIMEOUT_S)
+
+    async def end(self, process: FleetProcess) -> None:
+        """End a process whose node is done: what it wrote leaves, then it is gone."""
+        await self._stop_nodes(process)
+        process.is_up = False
+        process.handle.end()
+        await self._wait_gone(self.machines[process.machine.ray_node_id], [process])
+
+    async def remove_disk(self, process_name: str, node: NodeName) -> None:
+        """Delete the disk of a node that is down, if its machine is still there.
+
+        Raises: ActorGone, TimeoutError, OSError.
+        """
+        agent = self._agent_with_disk(process_name)
+        if agent is not None:
+            await agent.remove_disk(node, COLLECT_TIMEOUT_S)
+
+    async def cut_disk(self, process_name: str, node: NodeName) -> None:
+        """Cut the logs of a node that is down back to what was flushed, if its machine is there.
+
+        Raises: ActorGone, TimeoutError, OSError.
+        """
+        agent = self._agent_with_disk(process_name)
+        if agent is not None:
+            await agent.cut_disk(node, COLLECT_TIMEOUT_S)
+
+    def _agent_with_disk(self, process_name: str) -> AgentHandle | None:
+        ray_node_id = self._places[process_name].ray_node_id
+        is_there = any(machine.ray_node_id == ray_node_id for machine in ray_nodes.machines())
+        return self.machines[ray_node_id].agent if is_there else None
 
     async def stop_processes(self) -> None:
         """End all nodes, clients first so that none misses a server, and then the processes.
@@ -161,12 +195,20 @@ class Fleet:
             watcher.cancel()
         self._watchers.clear()
         live = [p for p in self.processes if p.is_up]
+        # Their nodes are still held: they end without having acted again.
+        await side_by_side(self._try_go_on(p) for p in self.processes if p.is_stopped)
         await side_by_side(self._stop_nodes(p) for p in live if not p.plan.is_server)
         await side_by_side(self._stop_nodes(p) for p in live if p.plan.is_server)
         for process in live:
             process.is_up = False
             process.handle.end()
-        await side_by_side(self._wait_gone(state) for state in self.machines.values())
+        await side_by_side(
+            self._wait_gone(
+                state,
+                [p for p in self.processes if p.machine.ray_node_id == ray_node_id],
+            )
+            for ray_node_id, state in self.machines.items()
+        )
 
     async def collect(self) -> dict[str, str]:
         """Fetch what other machines hold of the run, and delete the disks.
@@ -259,21 +301,23 @@ class Fleet:
             for line in news:
                 self._on_failure(line)
 
-    async def _push(
-        self, process: FleetProcess, directory: Mapping[NodeName, ProcessAddress]
-    ) -> None:
-        try:
-            await process.handle.set_directory(directory, CALL_TIMEOUT_S)
-        except ActorGone:
-            process.is_up = False  # its watcher says whether that was expected
-        except TimeoutError:
-            self._on_failure(f"{process.process_id} did not take the directory in time")
+    async def _go_on(self, process: FleetProcess) -> None:
+        if process.is_stopped:
+            await self._agent_of(process).send_signal(process.listening.process, signal.SIGCONT)
+            process.stopped = asyncio.Future()
 
-    async def _status_of(self, process: FleetProcess) -> ClusterStatus:
+    async def _try_go_on(self, process: FleetProcess) -> None:
         try:
-            return await process.handle.status(STATUS_TIMEOUT_S)
-        except (ActorGone, TimeoutError):
-            return ClusterStatus()
+            await self._go_on(process)
+        except (ProcessLookupError, ActorGone, TimeoutError):
+            return  # it is gone, or its machine is; whoever is left is killed in the end
+
+    def _agent_of(self, process: FleetProcess) -> AgentHandle:
+        return self.machines[process.machine.ray_node_id].agent
+
+    def _next_pause_order(self) -> int:
+        self._pause_orders += 1
+        return self._pause_orders
 
     async def _stop_nodes(self, process: FleetProcess) -> None:
         process.is_expected_to_end = True
@@ -282,26 +326,14 @@ class Fleet:
         except (ActorGone, TimeoutError) as error:
             self._on_failure(f"{process.process_id} did not stop in an orderly way: {error!r}")
 
-    async def _wait_gone(self, state: MachineState) -> None:
-        processes = [p.listening.process for p in self.processes if p.machine == state.machine]
+    async def _wait_gone(self, state: MachineState, processes: list[FleetProcess]) -> None:
+        """Wait until processes of a machine are gone, and kill those that stay."""
+        refs = [process.listening.process for process in processes]
         try:
-            left = await state.agent.wait_gone(processes, KILL_TIMEOUT_S)
+            for left in await state.agent.wait_gone(refs, KILL_TIMEOUT_S):
+                with suppress(ProcessLookupError):
+                    await state.agent.kill(left, KILL_TIMEOUT_S)
+        except ProcessStillAlive as error:
+            self._on_failure(f"on {state.machine.address}: {error}")
         except (ActorGone, TimeoutError):
             return  # the machine is lost, and its processes with it
-        for process in left:
-            self._on_failure(f"process {process.pid} on {state.machine.address} did not end")
-
-
-async def side_by_side(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run coroutines side by side and return their results; the first error ends the others.
-
-    Raises: that error itself (a TaskGroup would wrap it in a group).
-    """
-    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
-    try:
-        return await asyncio.gather(*tasks)
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from cluster.spec import BrokerSpec, ClusterSpec, ControllerSpec, NodeSpec
+from cluster.spec import BrokerSpec, ClusterSpec, ConsumerSpec, ControllerSpec, NodeSpec
 from protocol.ids import NodeName
 
 CONSUMERS_PER_PROCESS = 50
@@ -67,6 +67,20 @@ def place(plans: Sequence[ProcessPlan], machines: Sequence[M]) -> dict[str, M]:
 def has_disk(spec: NodeSpec) -> bool:
     """Return whether a node keeps logs that must outlive its process."""
     return isinstance(spec, ControllerSpec | BrokerSpec)
+
+
+def starts_later(spec: NodeSpec) -> bool:
+    """Return whether a node is started by the run, not with the cluster."""
+    return isinstance(spec, ConsumerSpec) and spec.starts_later
+
+
+def starts_with_the_cluster(plan: ProcessPlan) -> bool:
+    """Return whether a process starts with the cluster: not one whose only node starts later.
+
+    Shared processes do, whoever they wait for, so that a late consumer is there at once.
+    """
+    is_alone = len(plan.nodes) == 1 and plan.nodes[0].name == plan.name
+    return not (is_alone and starts_later(plan.nodes[0]))
 
 
 def node_names(plan: ProcessPlan) -> tuple[NodeName, ...]:

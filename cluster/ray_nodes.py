@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,18 +25,19 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from cluster.clock import ClockReading
+from cluster.host import Host
+from cluster.link_reset import ConnectionName, LinkReset
 from cluster.machine_files import ProcessRef
 from cluster.ray_services import (
-    AdminQuestion,
     AgentService,
+    ControlState,
     ListeningProcess,
     NodeBuilder,
     NodeService,
 )
 from cluster.real_host import RunSettings
 from cluster.runtime import ClusterStatus
-from cluster.tcp import ProcessAddress
-from protocol.ids import Incarnation, NodeName, Offset, TopicPartition
+from protocol.ids import Incarnation, NodeName
 
 T = TypeVar("T")
 
@@ -190,11 +191,9 @@ class ProcessHandle(_ActorHandle):
         """Wait until the process is up."""
         return await self._result(self._actor.listen.remote(), timeout_s)
 
-    async def set_directory(
-        self, directory: Mapping[NodeName, ProcessAddress], timeout_s: float
-    ) -> None:
-        """Tell it where every live node is."""
-        await self._result(self._actor.set_directory.remote(dict(directory)), timeout_s)
+    async def control(self, state: ControlState, timeout_s: float) -> None:
+        """Tell it where every live node is, and the link rules."""
+        await self._result(self._actor.control.remote(state), timeout_s)
 
     async def start_node(
         self,
@@ -216,6 +215,42 @@ class ProcessHandle(_ActorHandle):
         """End one of its nodes."""
         await self._result(self._actor.crash_node.remote(name), timeout_s)
 
+    async def pause_node(self, name: NodeName, order: int, timeout_s: float) -> None:
+        """Hold one of its nodes."""
+        await self._result(self._actor.pause_node.remote(name, order), timeout_s)
+
+    async def resume_node(
+        self,
+        name: NodeName,
+        order: int,
+        state: ControlState,
+        resets: tuple[LinkReset, ...],
+        timeout_s: float,
+    ) -> None:
+        """Let one of its nodes go on."""
+        await self._result(self._actor.resume_node.remote(name, order, state, resets), timeout_s)
+
+    async def reset_client_ends(
+        self, reset: LinkReset, timeout_s: float
+    ) -> tuple[ConnectionName, ...]:
+        """End the connections of its clients; return their names."""
+        return await self._result(self._actor.reset_client_ends.remote(reset), timeout_s)
+
+    async def reset_server_ends(
+        self,
+        reset: LinkReset,
+        names: tuple[ConnectionName, ...],
+        silent_clients: tuple[NodeName, ...],
+        timeout_s: float,
+    ) -> int:
+        """End the connections of its servers; return how many silent clients had."""
+        call = self._actor.reset_server_ends.remote(reset, names, silent_clients)
+        return await self._result(call, timeout_s)
+
+    async def shut_down_node(self, name: NodeName) -> bool:
+        """Ask one of its nodes to stop; returns when it has, whether in an orderly way."""
+        return await self._result(self._actor.shut_down_node.remote(name), None)
+
     async def status(self, timeout_s: float) -> ClusterStatus:
         """Ask what its nodes know."""
         return await self._result(self._actor.status.remote(), timeout_s)
@@ -224,9 +259,7 @@ class ProcessHandle(_ActorHandle):
         """Wait for failures behind the first `known`."""
         return await self._result(self._actor.next_failures.remote(known), None)
 
-    async def ask_as_admin(
-        self, name: NodeName, question: AdminQuestion
-    ) -> dict[TopicPartition, Offset]:
+    async def ask_as_admin(self, name: NodeName, question: Callable[[Host], Awaitable[T]]) -> T:
         """Ask the cluster something through a client node in it."""
         return await self._result(self._actor.ask_as_admin.remote(name, question), None)
 
@@ -255,6 +288,18 @@ class AgentHandle(_ActorHandle):
     async def kill(self, process: ProcessRef, timeout_s: float) -> None:
         """`kill -9` a process of that machine and wait until it is gone."""
         await self._result(self._actor.kill.remote(process, timeout_s), timeout_s + 5.0)
+
+    async def stop(self, process: ProcessRef, timeout_s: float) -> None:
+        """SIGSTOP a process of that machine and wait until it stands still."""
+        await self._result(self._actor.stop.remote(process, timeout_s), timeout_s + 5.0)
+
+    async def cut_disk(self, node: NodeName, timeout_s: float) -> None:
+        """Cut the logs of a node that is down back to what was flushed."""
+        await self._result(self._actor.cut_disk.remote(node), timeout_s)
+
+    async def remove_disk(self, node: NodeName, timeout_s: float) -> None:
+        """Delete the disk of a node that is down."""
+        await self._result(self._actor.remove_disk.remote(node), timeout_s)
 
     async def send_signal(self, process: ProcessRef, signal_number: signal.Signals) -> None:
         """Send any other signal."""

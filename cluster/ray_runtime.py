@@ -1,63 +1,44 @@
 """RayRuntime: the cluster as real processes, in real time, that can really be killed.
 
-Owns the nodes' lives (start, crash, restart, stop), the directory of where each lives, the run's
-own trace, and the merging of all traces at the end. Processes and machines are the `Fleet`'s.
-What a fault, a plan or a verdict is, it does not know.
+Owns the run: its clock, its own trace, the tool's failures, and the merging of all traces at the
+end. The nodes' lives are `NodeLives`', processes and machines the `Fleet`'s. What a fault, a plan
+or a verdict is, it does not know.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from cluster import ray_nodes
-from cluster.client.admin import fetch_committed_offsets
+from cluster.client.admin import elect_preferred_leaders, fetch_committed_offsets, move_leader
 from cluster.clock import RunClock
 from cluster.host import Host
+from cluster.link_reset import LinkReset
 from cluster.link_rules import LinkRule
-from cluster.nodes import Node, build_node
-from cluster.ray_fleet import (
-    CALL_TIMEOUT_S,
-    START_TIMEOUT_S,
-    Fleet,
-    FleetProcess,
-    side_by_side,
-)
-from cluster.ray_layout import ProcessPlan, has_disk, plan_processes
+from cluster.nodes import build_node
+from cluster.ray_fleet import Fleet
+from cluster.ray_layout import plan_processes
+from cluster.ray_lives import ADMIN, NodeBuilder, NodeLives
 from cluster.runtime import (
     ClusterStartError,
     ClusterStatus,
     HitNode,
+    NodeState,
     NodeTaskFailed,
     RowObserver,
     Runtime,
-    UnknownNode,
 )
-from cluster.spec import BrokerSpec, ClusterSpec, NodeSpec, role_of
-from cluster.tcp import ProcessAddress
+from cluster.spec import ClusterSpec
 from cluster.trace_files import FrameReader, FrameTraceWriter, frames_path, merge_rows
-from protocol.ids import BrokerId, Incarnation, NodeName, Offset, TopicPartition
-from protocol.trace import TraceEvent, TraceKind, stamp
+from protocol.ids import BrokerId, NodeName, Offset, TopicPartition
+from protocol.trace import TraceEvent, stamp
 
 T = TypeVar("T")
 
 DRIVER = NodeName("driver")
-ADMIN = NodeName("admin-0")
-ADMIN_PROCESS = "clients-0"
-
-NodeBuilder = Callable[[NodeSpec, ClusterSpec, Host], Node]
-
-
-@dataclass(slots=True, kw_only=True)
-class _NodeLife:
-    """What outlives the incarnations of one node. `process` is None while it is down."""
-
-    spec: NodeSpec
-    plan: ProcessPlan
-    incarnations: int = 0
-    process: FleetProcess | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,16 +84,10 @@ class RayRuntime(Runtime):
         self._run_id = run_id
         self._run_dir = run_dir.resolve()
         self._observers = tuple(observers)
-        self._build = build
         self._clock = RunClock.starting_now(time_scale=time_scale)
         self._driver_rows = 0
         self._driver_trace = FrameTraceWriter(frames_path(self._run_dir / "trace", DRIVER, 0))
         self._plans = plan_processes(spec)
-        self._lives: dict[NodeName, _NodeLife] = {
-            node.name: _NodeLife(spec=node, plan=plan)
-            for plan in self._plans
-            for node in plan.nodes
-        }
         self._fleet = Fleet(
             run_id=run_id,
             seed=seed,
@@ -120,6 +95,14 @@ class RayRuntime(Runtime):
             clock=self._clock,
             ray_address=ray_address,
             trace_messages=trace_messages,
+            on_failure=self._failed,
+        )
+        self._lives = NodeLives(
+            spec,
+            self._plans,
+            self._fleet,
+            build=build,
+            trace=self.trace,
             on_failure=self._failed,
         )
         self._failures: list[str] = []
@@ -215,10 +198,7 @@ class RayRuntime(Runtime):
         """
         try:
             await self._fleet.connect(self._plans)
-            await side_by_side(self._start_process(plan) for plan in self._plans)
-            await self._push_directory()
-            for life in self._lives.values():
-                await self._start_node(life)
+            await self._lives.start_all()
         except Exception as error:
             await self.stop()
             if isinstance(error, ClusterStartError):
@@ -227,70 +207,46 @@ class RayRuntime(Runtime):
 
     async def status(self) -> ClusterStatus:
         """Look at the cluster; a process that does not answer within 2 s is missing."""
-        status = ClusterStatus()
-        for life in self._lives.values():
-            if isinstance(life.spec, BrokerSpec):
-                status.brokers_alive[BrokerId(life.spec.broker_id)] = life.process is not None
-        for part in await self._fleet.status():
+        states = self._lives.states()
+        status = ClusterStatus(nodes=states)
+        for broker in self._spec.brokers:
+            is_alive = states[broker.name] not in (NodeState.DOWN, NodeState.NOT_STARTED)
+            status.brokers_alive[BrokerId(broker.broker_id)] = is_alive
+        for part in await self._fleet.control.status():
             _merge(part, into=status)
         return status
 
-    async def crash(self, node: NodeName) -> HitNode:
-        """`kill -9` the node's process; a client that shares one is ended alone, without a pid.
-
-        Raises: UnknownNode if there is no such node, or it is down already.
-        """
-        life = self._life(node)
-        process = life.process
-        if process is None:
-            raise UnknownNode(f"{node} is down already and cannot be killed")
-        # The row comes first: whatever others see of the death is behind it in the trace.
-        self.trace(TraceEvent(kind=TraceKind.NODE_KILLED, peer=node))
-        life.process = None
-        pid = None
-        if process.plan.name == node:
-            pid = await self._fleet.kill(process)
-        else:
-            await process.handle.crash_node(node, CALL_TIMEOUT_S)
-        await self._push_directory()
-        return HitNode(node=node, incarnation=life.incarnations - 1, pid=pid)
-
-    async def restart(self, node: NodeName, *, empty_disk: bool = False) -> None:
-        """Start a dead node again on the machine that holds its disk, as a new incarnation.
-
-        Raises: UnknownNode if there is no such node, or it is running; ClusterStartError.
-        """
-        life = self._life(node)
-        if life.process is not None:
-            raise UnknownNode(f"{node} is running and cannot be restarted")
-        shared = self._process_named(life.plan.name)
-        life.process = shared or await self._fleet.start_process(life.plan)
-        await self._push_directory()
-        await self._start_node(life)
-
     async def start_node(self, node: NodeName) -> None:
-        """Start a node whose spec says `starts_later`."""
-        raise NotImplementedError
+        """Start a node whose spec says `starts_later`; an isolated one gets its process now."""
+        await self._lives.start_late(node)
+
+    async def crash(self, node: NodeName) -> HitNode:
+        """`kill -9` the node's process; a client that shares one is ended alone, without a pid."""
+        return await self._lives.crash(node)
 
     async def power_loss(self, node: NodeName) -> HitNode:
         """Kill the node's process and cut its logs back to what was flushed."""
-        raise NotImplementedError
+        return await self._lives.power_loss(node)
 
     async def shut_down(self, node: NodeName) -> HitNode:
         """Ask the node to stop as SIGTERM does, and return at once."""
-        raise NotImplementedError
+        return await self._lives.shut_down(node)
+
+    async def restart(self, node: NodeName, *, empty_disk: bool = False) -> None:
+        """Start a dead node again on the machine that holds its disk, as a new incarnation."""
+        await self._lives.restart(node, empty_disk=empty_disk)
 
     async def pause(self, node: NodeName) -> HitNode:
-        """Stop the node as SIGSTOP does."""
-        raise NotImplementedError
+        """SIGSTOP the node's process; a client that shares one is held alone, without a pid."""
+        return await self._lives.pause(node)
 
     async def resume(self, node: NodeName) -> None:
         """Let a paused node go on."""
-        raise NotImplementedError
+        await self._lives.resume(node)
 
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
-        """Replace all link rules."""
-        raise NotImplementedError
+        """Replace all link rules; returns when every live process that is not stopped has them."""
+        await self._fleet.control.set_rules(tuple(rules))
 
     async def reset_links(
         self,
@@ -298,27 +254,30 @@ class RayRuntime(Runtime):
         destinations: Sequence[NodeName],
         purposes: Sequence[str] = (),
     ) -> int:
-        """End all connections between the two sets of nodes."""
-        raise NotImplementedError
+        """End all connections between the two sets of nodes; return how many there were."""
+        reset = LinkReset(
+            sources=tuple(sources), destinations=tuple(destinations), purposes=tuple(purposes)
+        )
+        return await self._fleet.control.reset_links(reset)
 
     async def elect_preferred_leaders(self, partitions: Sequence[TopicPartition] | None) -> None:
-        """Ask the controller for ElectLeaders(PREFERRED)."""
-        raise NotImplementedError
+        """Ask the controller for ElectLeaders(PREFERRED); see Runtime."""
+        chosen = None if partitions is None else tuple(partitions)
+        await self._ask_as_admin(partial(_elect, cluster=self._spec, partitions=chosen))
 
     async def move_leader(self, partition: TopicPartition, broker: BrokerId) -> None:
-        """Make `broker` the preferred leader of `partition`, and elect it."""
-        raise NotImplementedError
+        """Make `broker` the preferred leader of `partition`, and elect it; see Runtime."""
+        await self._ask_as_admin(
+            partial(_move, cluster=self._spec, partition=partition, broker=broker)
+        )
 
     async def committed_offsets(self, group_id: str) -> dict[TopicPartition, Offset]:
         """Ask the group's coordinator through the cluster's own network what is committed.
 
         Raises: TimeoutError after 60 s without a definite answer.
         """
-        process = self._process_named(ADMIN_PROCESS)
-        if process is None:
-            raise UnknownNode(f"{ADMIN}'s process is not running")
         question = partial(_ask_committed, cluster=self._spec, group_id=group_id)
-        return await process.handle.ask_as_admin(ADMIN, question)
+        return await self._ask_as_admin(question)
 
     async def stop(self) -> None:
         """Stop every node, clients first, collect the traces and hand them to the observers.
@@ -329,58 +288,18 @@ class RayRuntime(Runtime):
         if self._is_stopped:
             return
         self._is_ending = True
+        self._lives.cancel_shutdowns()
         await self._fleet.stop_processes()
-        for life in self._lives.values():
-            life.process = None
+        self._lives.forget_all()
         self._lost |= await self._fleet.collect()
         self._is_stopped = True
         self._driver_trace.close()
         self._fleet.disconnect()
         self._hand_over()
 
-    async def _start_process(self, plan: ProcessPlan) -> None:
-        process = await self._fleet.start_process(plan)
-        for node in plan.nodes:
-            self._lives[node.name].process = process
-
-    async def _start_node(self, life: _NodeLife) -> None:
-        process = life.process
-        if process is None:
-            raise ClusterStartError(f"{life.spec.name} has no process")
-        incarnation = Incarnation(life.incarnations)
-        life.incarnations += 1
-        try:
-            await process.handle.start_node(
-                life.spec.name,
-                incarnation,
-                partial(self._build, life.spec, self._spec),
-                role=role_of(life.spec),
-                has_disk=has_disk(life.spec),
-                timeout_s=START_TIMEOUT_S,
-            )
-        except Exception as error:
-            raise ClusterStartError(f"{life.spec.name} could not be started: {error!r}") from error
-
-    async def _push_directory(self) -> None:
-        directory: dict[NodeName, ProcessAddress] = {
-            name: life.process.listening.address
-            for name, life in self._lives.items()
-            if life.process is not None
-        }
-        admin = self._process_named(ADMIN_PROCESS)
-        if admin is not None:
-            directory[ADMIN] = admin.listening.address
-        await self._fleet.push_directory(directory)
-
-    def _process_named(self, name: str) -> FleetProcess | None:
-        """Return the live process of a plan."""
-        return next((p for p in self._fleet.processes if p.is_up and p.plan.name == name), None)
-
-    def _life(self, node: NodeName) -> _NodeLife:
-        life = self._lives.get(node)
-        if life is None:
-            raise UnknownNode(f"no node {node}; there are {', '.join(self._lives)}")
-        return life
+    async def _ask_as_admin(self, question: Callable[[Host], Awaitable[T]]) -> T:
+        """Ask the cluster something through its own network, as the client admin-0."""
+        return await self._lives.admin_process().handle.ask_as_admin(ADMIN, question)
 
     # -- failures and the end --------------------------------------------------------------------
 
@@ -427,7 +346,20 @@ async def _ask_committed(
     return await fetch_committed_offsets(host, cluster, group_id)
 
 
+async def _elect(
+    host: Host, *, cluster: ClusterSpec, partitions: tuple[TopicPartition, ...] | None
+) -> None:
+    await elect_preferred_leaders(host, cluster, partitions)
+
+
+async def _move(
+    host: Host, *, cluster: ClusterSpec, partition: TopicPartition, broker: BrokerId
+) -> None:
+    await move_leader(host, cluster, partition, broker)
+
+
 def _merge(part: ClusterStatus, *, into: ClusterStatus) -> None:
+    into.controller = part.controller or into.controller
     into.brokers_fenced.update(part.brokers_fenced)
     into.partitions.update(part.partitions)
     into.members.update(part.members)

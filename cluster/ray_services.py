@@ -10,21 +10,25 @@ import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from cluster import machine_files
 from cluster.clock import ClockReading, read_clock
-from cluster.file_storage import FileStorage
+from cluster.file_storage import FileStorage, cut_to_flush_marks
 from cluster.host import Host
+from cluster.link_reset import ConnectionName, LinkReset
+from cluster.link_rules import LinkRule
 from cluster.machine_files import ProcessRef
 from cluster.process import HostedNode, NodeProcess
 from cluster.real_host import RunSettings
 from cluster.runtime import ClusterStatus
 from cluster.tcp import ProcessAddress
 from partition_log.memory_storage import MemoryStorage
-from protocol.ids import Incarnation, NodeName, Offset, TopicPartition
+from protocol.ids import Incarnation, NodeName
+
+T = TypeVar("T")
 
 NodeBuilder = Callable[[Host], HostedNode]
-AdminQuestion = Callable[[Host], Awaitable[dict[TopicPartition, Offset]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +39,15 @@ class ListeningProcess:
     address: ProcessAddress
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlState:
+    """What the control plane wants every process to have; the newest `version` replaces all."""
+
+    version: int
+    directory: Mapping[NodeName, ProcessAddress]
+    rules: tuple[LinkRule, ...]
+
+
 class _AdminNode:
     """Serves nobody: a client whose host asks the runtime's own questions."""
 
@@ -43,6 +56,10 @@ class _AdminNode:
 
     def start(self) -> None:
         """Do nothing until asked."""
+
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Stop at once."""
+        on_done()
 
     def report(self, status: ClusterStatus) -> None:
         """Know nothing."""
@@ -57,6 +74,9 @@ class NodeService:
         self._bind_address = bind_address
         self._process: NodeProcess | None = None
         self._admin: _AdminNode | None = None
+        self._control_version = -1
+        self._last_pause_order = -1
+        machine_files.die_with_parent()
 
     async def listen(self) -> ListeningProcess:
         """Open the process's port. Raises: OSError."""
@@ -68,9 +88,15 @@ class NodeService:
         gc.freeze()
         return ListeningProcess(process=machine_files.own_process(), address=address)
 
-    async def set_directory(self, directory: Mapping[NodeName, ProcessAddress]) -> None:
-        """Take where every live node is."""
-        self._alive().set_directory(directory)
+    async def control(self, state: ControlState) -> None:
+        """Take the control plane's state, unless a newer one came first: calls may overtake."""
+        if state.version <= self._control_version:
+            return
+        self._control_version = state.version
+        process = self._alive()
+        # The rules first: what the directory says about lost peers is then behind a cut already.
+        process.set_link_rules(state.rules)
+        process.set_directory(state.directory)
 
     async def start_node(
         self,
@@ -82,13 +108,52 @@ class NodeService:
         has_disk: bool,
     ) -> None:
         """Start a node; with a disk it finds what its earlier incarnations left there."""
-        directory = self._settings.machine_dir / "disks" / name
+        directory = machine_files.disk_of(self._settings.machine_dir, name)
         storage = FileStorage(directory) if has_disk else MemoryStorage()
         self._alive().start_node(name, incarnation, build, storage=storage, role=role)
 
     async def crash_node(self, name: NodeName) -> None:
         """End one node of several."""
         self._alive().crash_node(name)
+
+    async def pause_node(self, name: NodeName, order: int) -> None:
+        """Hold one node; `order` tells a call that was overtaken by the one that undid it."""
+        if order > self._last_pause_order:
+            self._last_pause_order = order
+            self._alive().pause_node(name)
+
+    async def resume_node(
+        self, name: NodeName, order: int, state: ControlState, resets: tuple[LinkReset, ...]
+    ) -> None:
+        """Let one node go on, with the newest state of the control plane.
+
+        `resets` came while the process was stopped: nothing was opened or accepted in it since.
+        """
+        await self.control(state)
+        process = self._alive()
+        for reset in resets:
+            process.reset_client_ends(reset)
+            process.reset_server_ends(reset, (), (*reset.sources, *reset.destinations))
+        if order > self._last_pause_order:
+            self._last_pause_order = order
+            self._alive().resume_node(name)
+
+    async def shut_down_node(self, name: NodeName) -> bool:
+        """Ask one node to stop; returns when it has, whether in an orderly way."""
+        return await self._alive().shut_down_node(name)
+
+    async def reset_client_ends(self, reset: LinkReset) -> tuple[ConnectionName, ...]:
+        """End the connections of its clients; return their names."""
+        return self._alive().reset_client_ends(reset)
+
+    async def reset_server_ends(
+        self,
+        reset: LinkReset,
+        names: tuple[ConnectionName, ...],
+        silent_clients: tuple[NodeName, ...],
+    ) -> int:
+        """End the connections of its servers; return how many silent clients had."""
+        return self._alive().reset_server_ends(reset, set(names), silent_clients)
 
     async def status(self) -> ClusterStatus:
         """Return what the process's nodes know."""
@@ -98,9 +163,7 @@ class NodeService:
         """Return the failures behind the first `known`; waits until there is one."""
         return await self._alive().next_failures(known)
 
-    async def ask_as_admin(
-        self, name: NodeName, question: AdminQuestion
-    ) -> dict[TopicPartition, Offset]:
+    async def ask_as_admin(self, name: NodeName, question: Callable[[Host], Awaitable[T]]) -> T:
         """Ask the cluster something as client `name`, which is started if it is not there."""
         process = self._alive()
         if self._admin is None:
@@ -126,6 +189,7 @@ class AgentService:
         self._run_id = run_id
         self._machine_dir = Path()
         self._shares_files = False
+        machine_files.die_with_parent()
 
     async def prepare(self, run_dir: str, marker: str) -> str:
         """Return the directory for this machine's files: the run's own where it can be seen.
@@ -148,6 +212,10 @@ class AgentService:
         """`kill -9` a process and wait until it is gone."""
         await machine_files.kill(process, timeout_s)
 
+    async def stop(self, process: ProcessRef, timeout_s: float) -> None:
+        """SIGSTOP a process and wait until it stands still."""
+        await machine_files.stop(process, timeout_s)
+
     async def send_signal(self, process: ProcessRef, signal_number: int) -> None:
         """Send any other signal."""
         machine_files.send_signal(process, signal.Signals(signal_number))
@@ -157,6 +225,14 @@ class AgentService:
     ) -> tuple[ProcessRef, ...]:
         """Wait until processes are gone; return who is still there."""
         return await machine_files.wait_gone(processes, timeout_s)
+
+    async def cut_disk(self, node: str) -> None:
+        """Cut the logs of a node that is down back to what was flushed."""
+        cut_to_flush_marks(machine_files.disk_of(self._machine_dir, node))
+
+    async def remove_disk(self, node: str) -> None:
+        """Delete the disk of a node that is down."""
+        machine_files.remove_disk(self._machine_dir, node)
 
     async def files_to_fetch(self) -> tuple[tuple[str, int], ...]:
         """Return the files that the driver cannot see: relative path, size in bytes."""

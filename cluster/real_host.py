@@ -2,21 +2,28 @@
 
 It knows clocks, timers, tasks, the trace file and the endpoint; what carries frames to other
 nodes is the process's business (`process`). What dies in here is reported, never swallowed.
+
+A host can be paused, alone or before its whole process is stopped (SIGSTOP): timers that come due
+and frames that arrive wait. When it goes on, the timers fire first, then the frames are delivered
+in the order in which they came: a zombie acts on its old beliefs before it hears the news.
 """
 
 import asyncio
 import os
+import random
 import traceback
 from asyncio import Future
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVarTuple
 
 from cluster.clock import RunClock
 from cluster.connections import Endpoint
-from cluster.frames import Frame
+from cluster.frames import CloseFrame, Frame
 from cluster.host import Connection, Host, HostDead, IncomingRequest, Timer
+from cluster.link_gate import LinkGate
+from cluster.link_rules import LinkRule
 from cluster.randomness import stream
 from cluster.trace_files import FrameTraceWriter, frames_path
 from partition_log.storage import Storage
@@ -52,6 +59,41 @@ class HostCallbacks:
     failed: Callable[[str], None]
 
 
+class _HostTimer:
+    """A pending call of RealHost.after; if it comes due during a pause it waits for its end."""
+
+    __slots__ = ("_args", "_fn", "_handle", "_host")
+
+    def __init__(
+        self, host: "RealHost", fn: Callable[..., None], args: tuple[object, ...], delay_us: int
+    ) -> None:
+        self._host = host
+        self._fn: Callable[..., None] | None = fn
+        self._args = args
+        # Invariant: None once it fired or was cancelled, or timer and handle would be a cycle.
+        self._handle: asyncio.Handle | None = host.schedule(delay_us, self._due)
+
+    def cancel(self) -> None:
+        """Forget the call, also one that is due and waits."""
+        self._fn = None
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def fire(self) -> None:
+        """Call the function, unless it was cancelled."""
+        fn, self._fn = self._fn, None
+        if fn is not None:
+            self._host.run_callback(fn, *self._args)
+
+    def _due(self) -> None:
+        self._handle = None
+        if self._host.is_paused:
+            self._host.hold_timer(self)
+        else:
+            self.fire()
+
+
 class RealHost(Host):
     """One incarnation in real time. Made, and ended, by a NodeProcess on its loop."""
 
@@ -70,6 +112,19 @@ class RealHost(Host):
         self.storage = storage
         self.traces_messages = settings.trace_messages
         self.alive = True
+        self.is_paused = False
+        self._due_timers: list[_HostTimer] = []
+        """Came due during the pause, in that order."""
+        self._arrivals: list[Frame | NodeName] | None = None
+        """What came during the pause and is not delivered yet: frames, and peers that were lost.
+
+        None while frames are delivered at once.
+        """
+        self._resets: list[CloseFrame] = []
+        """Connections that were reset during the pause: heard before what arrived."""
+        self._gate: LinkGate | None = None
+        """What carries out the link rules; None while none is about this node."""
+        self._seed = settings.seed
         self._run_id = settings.run_id
         self._clock = settings.clock
         self._callbacks = callbacks
@@ -95,11 +150,13 @@ class RealHost(Host):
     def after(self, delay_us: int, fn: Callable[[*Ts], None], *args: *Ts) -> Timer:
         """Call `fn(*args)` after `delay_us`, unless cancelled or the incarnation is over."""
         self._check_alive()
+        return _HostTimer(self, fn, args, delay_us)
+
+    def schedule(self, delay_us: int, fn: Callable[[], None]) -> asyncio.Handle:
+        """Have the loop call `fn` after `delay_us`, whether the host is paused or not."""
         if delay_us <= 0:
-            return self._loop.call_soon(self.run_callback, fn, *args)
-        return self._loop.call_later(
-            self._clock.real_seconds(delay_us), self.run_callback, fn, *args
-        )
+            return self._loop.call_soon(fn)
+        return self._loop.call_later(self._clock.real_seconds(delay_us), fn)
 
     async def sleep(self, delay_us: int) -> None:
         """Wait for `delay_us`."""
@@ -167,12 +224,79 @@ class RealHost(Host):
         self._trace.flush()
 
     def deliver(self, frame: Frame) -> None:
-        """Take a frame that arrived for this node."""
-        self.run_callback(self.endpoint.deliver, frame)
+        """Take a frame that arrived for this node: the receiver's side of its links."""
+        if self._arrivals is not None:
+            self._arrivals.append(frame)
+        elif self._gate is None:
+            self._take(frame)
+        else:
+            self.run_callback(self._gate.receive, frame)
 
     def peer_lost(self, peer: NodeName) -> None:
         """Take the death of the process that hosts `peer`."""
-        self.run_callback(self.endpoint.peer_lost, peer)
+        if self._arrivals is not None:
+            self._arrivals.append(peer)
+        elif self._gate is None:
+            self.run_callback(self.endpoint.peer_lost, peer)
+        else:
+            self.run_callback(self._gate.peer_lost, peer)
+
+    def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
+        """Replace the link rules; those about other nodes are ignored."""
+        gate = self._gate
+        if gate is None:
+            gate = LinkGate(
+                self.name,
+                self.endpoint,
+                after=self.after,
+                transmit=self._transmit,
+                deliver=self._take,
+                rng_for=self._rng_for_rule,
+            )
+        gate.set_rules(rules)
+        self._gate = None if gate.is_idle else gate
+
+    def reset(self, closes: Sequence[CloseFrame]) -> None:
+        """End connections whatever the rules say; what is in flight or waits on them is lost.
+
+        Shape: `closes` are Endpoint.resets', one for each connection.
+        """
+        if self._arrivals is not None:
+            self._resets.extend(closes)
+        elif self._gate is not None:
+            self.run_callback(self._gate.reset, closes)
+        else:
+            for close in closes:
+                self._take(close)
+
+    def pause(self) -> None:
+        """Hold timers and frames from now on, and flush the trace; twice does no harm.
+
+        Task steps that the loop has ready still run, as if the stop came a moment later; whatever
+        they wait for next is held. Raises: OSError.
+        """
+        self.is_paused = True
+        if self._arrivals is None:
+            self._arrivals = []
+        self.flush()
+
+    def resume(self) -> None:
+        """Go on: due timers fire now, in order; then what they woke; then what arrived."""
+        if not self.is_paused:
+            return
+        self.is_paused = False
+        timers, self._due_timers = self._due_timers, []
+        for timer in timers:
+            timer.fire()
+        self._loop.call_soon(self._deliver_arrivals)
+
+    def hold_timer(self, timer: _HostTimer) -> None:
+        """Keep a timer that came due during a pause."""
+        self._due_timers.append(timer)
+
+    def unread_frames(self) -> tuple[Frame, ...]:
+        """Return the frames that arrived during a pause and were not delivered."""
+        return tuple(item for item in self._arrivals or () if not isinstance(item, str))
 
     def run_callback(self, fn: Callable[[*Ts], None], *args: *Ts) -> None:
         """Call `fn(*args)` on behalf of the node: what it raises is the node's failure."""
@@ -207,14 +331,41 @@ class RealHost(Host):
         if not self.alive:
             return
         self.alive = False
+        self._gate = None
+        self._due_timers.clear()
         for task in list(self._tasks):
             task.cancel()
         self._trace.close()
         os.close(self._log_file)
 
+    def _deliver_arrivals(self) -> None:
+        if self.is_paused or self._arrivals is None:
+            return  # paused again: the next resume comes back here
+        arrivals, self._arrivals = self._arrivals, None
+        resets, self._resets = self._resets, []
+        self.reset(resets)
+        for item in arrivals:
+            if isinstance(item, str):
+                self.peer_lost(item)
+            else:
+                self.deliver(item)
+
+    def _take(self, frame: Frame) -> None:
+        self.run_callback(self.endpoint.deliver, frame)
+
     def _send_frame(self, frame: Frame) -> None:
+        """Take a frame of the endpoint: the sender's side of its links."""
+        if self._gate is None:
+            self._transmit(frame)
+        else:
+            self._gate.send(frame)
+
+    def _transmit(self, frame: Frame) -> None:
         if self.alive:
             self._callbacks.send_frame(frame)
+
+    def _rng_for_rule(self, rule_id: str) -> random.Random:
+        return stream(self._seed, "link rule", self.name, self.incarnation, rule_id)
 
     def _check_alive(self) -> None:
         if not self.alive:

@@ -2,121 +2,29 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from cluster.clock import RunClock
-from cluster.host import Connection, Disconnected, Host, HostDead, IncomingRequest
-from cluster.process import NodeProcess
-from cluster.real_host import RunSettings
-from cluster.runtime import ClusterStatus
-from cluster.tcp import ProcessAddress
+from cluster.host import Connection, Disconnected, HostDead, IncomingRequest
 from cluster.trace_files import frames_path, read_frames
 from partition_log.memory_storage import MemoryStorage
-from protocol.envelope import AnyResponse
 from protocol.errors import SimulationError
 from protocol.group_messages import HeartbeatRequest, HeartbeatResponse
-from protocol.ids import Incarnation, NodeName
-from protocol.trace import TraceEvent, TraceKind, TraceRow
-
-SERVER, CLIENT, OTHER = NodeName("broker-0"), NodeName("consumer-0"), NodeName("consumer-1")
-LOOPBACK = "127.0.0.1"
-SECOND_US = 1_000_000
-
-
-class EchoNode:
-    """Answers heartbeats, and offers the test its host."""
-
-    def __init__(self, host: Host) -> None:
-        self.host = host
-        self.served: list[int] = []
-
-    def start(self) -> None:
-        self.host.serve(self.handle)
-
-    def report(self, status: ClusterStatus) -> None:
-        status.records_produced += len(self.served)
-
-    def handle(self, request: IncomingRequest) -> None:
-        body = request.envelope.body
-        assert isinstance(body, HeartbeatRequest)
-        self.served.append(body.generation_id)
-        self.host.reply(request.request_id, HeartbeatResponse())
-
-
-@dataclass
-class Lab:
-    """Node processes of one run, their directory and the nodes in them."""
-
-    run_dir: Path
-    processes: dict[str, NodeProcess] = field(default_factory=dict)
-    addresses: dict[str, ProcessAddress] = field(default_factory=dict)
-    directory: dict[NodeName, ProcessAddress] = field(default_factory=dict)
-
-    async def process(self, process_id: str, *, token: str = "secret") -> NodeProcess:
-        settings = RunSettings(
-            run_id="run",
-            seed=1,
-            token=token,
-            clock=RunClock.starting_now(),
-            machine_dir=self.run_dir,
-            trace_messages=True,
-        )
-        process = NodeProcess(process_id, settings)
-        self.addresses[process_id] = await process.listen(LOOPBACK)
-        self.processes[process_id] = process
-        return process
-
-    def node(self, process_id: str, name: NodeName, incarnation: int = 0) -> EchoNode:
-        """Start an EchoNode and tell every process where it is."""
-        node = self.processes[process_id].start_node(
-            name, Incarnation(incarnation), EchoNode, storage=MemoryStorage(), role="echo"
-        )
-        self.directory[name] = self.addresses[process_id]
-        self.push()
-        return node
-
-    def push(self) -> None:
-        for process in self.processes.values():
-            process.set_directory(self.directory)
-
-    def rows(self, name: NodeName, incarnation: int = 0) -> tuple[TraceRow, ...]:
-        return read_frames(frames_path(self.run_dir / "trace", name, incarnation)).rows
-
-    def kinds(self, name: NodeName, incarnation: int = 0) -> list[str]:
-        return [row.kind for row in self.rows(name, incarnation)]
-
-
-def in_lab(tmp_path: Path, body: Callable[[Lab], Awaitable[None]]) -> None:
-    async def main() -> None:
-        lab = Lab(tmp_path)
-        try:
-            async with asyncio.timeout(20):
-                await body(lab)
-        finally:
-            for process in lab.processes.values():
-                await process.stop()
-
-    asyncio.run(main())
-
-
-def connect(node: EchoNode, peer: NodeName = SERVER) -> Connection:
-    return node.host.connect(peer, "test", setup_timeout_us=10 * SECOND_US)
-
-
-async def beat(connection: Connection, number: int = 0) -> AnyResponse:
-    request = HeartbeatRequest(group_id="g", generation_id=number, member_id="m")
-    return await connection.call(request, timeout_us=10 * SECOND_US)
-
-
-async def closed(connection: Connection) -> None:
-    """Wait for the end of a connection."""
-    future = asyncio.get_running_loop().create_future()
-    connection.on_close(lambda: future.set_result(None))
-    await future
+from protocol.ids import Incarnation
+from protocol.trace import TraceEvent, TraceKind
+from tests.support.process_lab import (
+    CLIENT,
+    OTHER,
+    SECOND_US,
+    SERVER,
+    EchoNode,
+    Lab,
+    beat,
+    closed,
+    connect,
+    in_lab,
+)
 
 
 @pytest.mark.parametrize("client_process", ["p0", "p1"], ids=["same-process", "over-tcp"])

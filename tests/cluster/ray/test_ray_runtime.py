@@ -11,7 +11,8 @@ import pytest
 from cluster.host import Host
 from cluster.machine_files import start_ticks
 from cluster.nodes import Node
-from cluster.ray_runtime import NodeBuilder, RayRuntime
+from cluster.ray_lives import NodeBuilder
+from cluster.ray_runtime import RayRuntime
 from cluster.runtime import (
     ClusterStartError,
     ClusterStatus,
