@@ -6,8 +6,8 @@ waits here. It must not know what carries frames, nor which runtime it is in: th
 `transmit`, `deliver`, `after` and its random streams.
 
 Who uses it, and how:
-1. Make it when the first rules come that are about this node. Without a gate frames go straight
-   from the endpoint to the network and back, so that a host without rules pays one test a frame.
+1. Make it when rules come, and forget it if it is idle once it has them. Without a gate frames go
+   straight from the endpoint to the network and back: a host without rules pays one test a frame.
 2. Give every frame of the endpoint to `send`, every frame that arrived to `receive`.
 3. Where the end of a peer's process is heard without a ResetFrame (a broken TCP link), call
    `peer_lost` instead of the endpoint's: a cut hides a death.
@@ -253,7 +253,8 @@ class LinkGate:
         for direction in (self._received, self._sent):
             direction.judge.set_rules(rules)
             direction.judge_again()
-        self.is_idle = False
+        if self._becomes_idle():
+            return
         if not (self._received.is_empty and self._sent.is_empty):
             self._after(0, self._release)
 

@@ -9,7 +9,6 @@ run: a process that is killed does not say LeaveGroup).
 import asyncio
 import contextvars
 import random
-from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVarTuple
 
@@ -19,8 +18,9 @@ from cluster.host import Connection, Host, HostDead, IncomingRequest
 from cluster.link_gate import LinkGate
 from cluster.link_rules import LinkRule
 from cluster.link_verdicts import RngFor
-from cluster.loop import LoopHandle, LoopTimer, VirtualLoop
+from cluster.loop import VirtualLoop
 from cluster.runtime import NodeTaskFailed, RowObserver
+from cluster.virtual.backlog import Backlog, HostTimer
 from cluster.virtual.clock import NodeClock
 from cluster.virtual.network import VirtualNetwork
 from partition_log.storage import Storage
@@ -37,52 +37,6 @@ FailureSink = Callable[["VirtualHost", str, BaseException], None]
 """Takes (host, what died, exception); it raises to stop the run."""
 LogSink = Callable[[int, NodeName, str], None]
 """Takes (run time in us, node, line)."""
-
-
-class HostTimer(LoopTimer):
-    """A pending call of VirtualHost.after: it also ends with the incarnation."""
-
-    __slots__ = ("_host",)
-
-    def __init__(
-        self, host: "VirtualHost", callback: Callable[..., object], args: tuple[object, ...]
-    ) -> None:
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self._host = host
-
-    def _run(self) -> None:
-        host = self._host
-        if not host.fires_timers:
-            host.keep_timer(self)
-            return
-        try:
-            self._callback(*self._args)
-        except Exception as error:
-            host.callback_failed(error)
-
-    def fire_late(self) -> None:
-        """Make the call that came due while its host was stopped, unless it was cancelled."""
-        if not self._cancelled:
-            self._run()
-
-
-class _Backlog:
-    """What came for a node while it was stopped, each in the order in which it came."""
-
-    __slots__ = ("frames", "is_resuming", "resets", "rules", "steps", "timers")
-
-    def __init__(self) -> None:
-        self.is_resuming = False
-        self.steps: list[LoopHandle] = []
-        """Steps of tasks that were about to be taken."""
-        self.timers: deque[HostTimer] = deque()
-        self.resets: list[CloseFrame] = []
-        """Connections that were reset: heard before what waits, which is lost on them."""
-        self.frames: deque[Frame] = deque()
-        self.rules: Sequence[LinkRule] | None = None
-        """Link rules that it gets when it goes on; None if they have not changed."""
 
 
 class VirtualHost(Host):
@@ -118,7 +72,7 @@ class VirtualHost(Host):
         """False while it is stopped, and once it is over."""
         self._takes_frames = True
         """False until what waited while it was stopped is delivered, and once it is over."""
-        self._backlog: _Backlog | None = None
+        self._backlog: Backlog | None = None
         self._gate: LinkGate | None = None
         """None until there are link rules about this node: then every frame goes through it."""
         self._gate_rng_for = gate_rng_for
@@ -257,11 +211,9 @@ class VirtualHost(Host):
         if self._backlog is not None and not self._backlog.is_resuming:
             self._backlog.rules = rules
             return
-        if self._gate is None:
-            ends = (name for r in rules for name in (*r.selector.sources, *r.selector.destinations))
-            if self.name not in ends:
-                return
-            self._gate = LinkGate(
+        gate = self._gate
+        if gate is None:
+            gate = LinkGate(
                 self.name,
                 self._endpoint,
                 after=self.after,
@@ -269,7 +221,8 @@ class VirtualHost(Host):
                 deliver=self._deliver,
                 rng_for=self._gate_rng_for,
             )
-        self._gate.set_rules(rules)
+        gate.set_rules(rules)
+        self._gate = None if gate.is_idle else gate
 
     def reset_links(
         self, peers: Sequence[NodeName], purposes: Sequence[str]
@@ -306,7 +259,7 @@ class VirtualHost(Host):
         Clocks go on, connections stay open, opens to it hang. Not to be called by node code.
         """
         if self._backlog is None:
-            self._backlog = _Backlog()
+            self._backlog = Backlog()
         self._backlog.is_resuming = False
         self._backlog.steps += self._loop.withdraw(self._context)
         self.fires_timers = self._takes_frames = False
@@ -335,7 +288,7 @@ class VirtualHost(Host):
         if self._backlog is not None:
             self._backlog.timers.append(timer)
 
-    def _fire_kept_timers(self, backlog: _Backlog) -> None:
+    def _fire_kept_timers(self, backlog: Backlog) -> None:
         if backlog is not self._backlog or not backlog.is_resuming:
             return
         self.fires_timers = True
@@ -343,7 +296,7 @@ class VirtualHost(Host):
             backlog.timers.popleft().fire_late()
         self._loop.post(self._deliver_kept_frames, backlog)
 
-    def _deliver_kept_frames(self, backlog: _Backlog) -> None:
+    def _deliver_kept_frames(self, backlog: Backlog) -> None:
         if backlog is not self._backlog or not backlog.is_resuming:
             return
         self._takes_frames = True

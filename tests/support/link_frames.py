@@ -1,0 +1,106 @@
+"""Builders of frames between nodes `a` and `b`, and of link rules about them."""
+
+from cluster.frames import CloseFrame, OpenFrame, RequestFrame, ResponseFrame
+from cluster.link_rules import LinkEffect, LinkRule, Selector
+from protocol.discovery_messages import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.envelope import AnyRequest, AnyResponse, ApiKey, RequestEnvelope, ResponseEnvelope
+from protocol.group_messages import HeartbeatRequest, HeartbeatResponse
+from protocol.ids import Incarnation, NodeName
+
+A, B, C = NodeName("a"), NodeName("b"), NodeName("c")
+
+
+def request(
+    number: int = 0,
+    *,
+    connection: int = 1,
+    source: NodeName = A,
+    destination: NodeName = B,
+    find: bool = False,
+) -> RequestFrame:
+    """Return a Heartbeat, or a FindCoordinator, with a number to know it by."""
+    body: AnyRequest = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+    if find:
+        body = FindCoordinatorRequest(coordinator_keys=("g",))
+    envelope = RequestEnvelope(
+        api_key=ApiKey.FIND_COORDINATOR if find else ApiKey.HEARTBEAT,
+        api_version=1,
+        correlation_id=number,
+        client_id=source,
+        client_host=source,
+        body=body,
+    )
+    return RequestFrame(
+        source=source, destination=destination, connection_id=connection, envelope=envelope
+    )
+
+
+def response(
+    number: int = 0,
+    *,
+    connection: int = 1,
+    source: NodeName = B,
+    destination: NodeName = A,
+    find: bool = False,
+) -> ResponseFrame:
+    """Return the answer to the request of that number."""
+    body: AnyResponse = HeartbeatResponse()
+    if find:
+        body = FindCoordinatorResponse(coordinators=())
+    return ResponseFrame(
+        source=source,
+        destination=destination,
+        connection_id=connection,
+        envelope=ResponseEnvelope(correlation_id=number, body=body),
+    )
+
+
+def open_frame(
+    connection: int = 1,
+    *,
+    purpose: str = "coordinator",
+    source: NodeName = A,
+    destination: NodeName = B,
+) -> OpenFrame:
+    """Return the opening of a connection."""
+    return OpenFrame(
+        source=source,
+        destination=destination,
+        connection_id=connection,
+        source_incarnation=Incarnation(0),
+        purpose=purpose,
+    )
+
+
+def close(
+    connection: int = 1,
+    *,
+    by_client: bool = True,
+    source: NodeName = A,
+    destination: NodeName = B,
+) -> CloseFrame:
+    """Return the end of a connection, sent by its client or its server."""
+    return CloseFrame(
+        source=source, destination=destination, connection_id=connection, by_client=by_client
+    )
+
+
+def rule(
+    effect: LinkEffect,
+    *,
+    sources: tuple[NodeName, ...] = (A,),
+    destinations: tuple[NodeName, ...] = (B,),
+    purposes: tuple[str, ...] = (),
+    apis: tuple[str, ...] = (),
+    rule_id: str = "r",
+) -> LinkRule:
+    """Return a rule, by default about everything from `a` to `b`."""
+    selector = Selector(sources=sources, destinations=destinations, purposes=purposes, apis=apis)
+    return LinkRule(rule_id=rule_id, selector=selector, effect=effect)
+
+
+def both_ways(
+    effect: LinkEffect, *, purposes: tuple[str, ...] = (), apis: tuple[str, ...] = ()
+) -> LinkRule:
+    """Return a rule about everything between `a` and `b`."""
+    return rule(effect, sources=(A, B), destinations=(A, B), purposes=purposes, apis=apis)
