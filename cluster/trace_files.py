@@ -69,6 +69,42 @@ class FrameTraceWriter:
             os.close(self._file)
 
 
+class FrameDecoder:
+    """Cuts what is read of one trace file, piece by piece, into rows."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._decoder = msgspec.msgpack.Decoder(TraceRow)
+        self._pending = b""
+
+    @property
+    def pending_bytes(self) -> int:
+        """How many bytes of an unfinished last frame wait for the rest of it."""
+        return len(self._pending)
+
+    def feed(self, block: bytes) -> Iterator[TraceRow]:
+        """Yield the rows that `block` completes; it counts as read when they are all taken.
+
+        Raises: TraceFileCorrupt.
+        """
+        pending = self._pending + block
+        start = 0
+        while len(pending) - start >= FRAME_HEADER.size:
+            (length,) = FRAME_HEADER.unpack_from(pending, start)
+            if length > MAX_ROW_BYTES:
+                raise TraceFileCorrupt(f"{self._path}: a frame of {length} bytes")
+            end = start + FRAME_HEADER.size + length
+            if end > len(pending):
+                break
+            try:
+                row = self._decoder.decode(pending[start + FRAME_HEADER.size : end])
+            except msgspec.MsgspecError as error:
+                raise TraceFileCorrupt(f"{self._path}: {error}") from error
+            yield row
+            start = end
+        self._pending = pending[start:]
+
+
 class FrameReader:
     """Iterates over the rows of one trace file, holding little more than one block in memory.
 
@@ -81,27 +117,11 @@ class FrameReader:
 
     def __iter__(self) -> Iterator[TraceRow]:
         """Yield the rows in file order. Raises: TraceFileCorrupt."""
-        decoder = msgspec.msgpack.Decoder(TraceRow)
-        pending = b""
+        decoder = FrameDecoder(self.path)
         with self.path.open("rb") as file:
             while block := file.read(_READ_BYTES):
-                pending += block
-                start = 0
-                while len(pending) - start >= FRAME_HEADER.size:
-                    (length,) = FRAME_HEADER.unpack_from(pending, start)
-                    if length > MAX_ROW_BYTES:
-                        raise TraceFileCorrupt(f"{self.path}: a frame of {length} bytes")
-                    end = start + FRAME_HEADER.size + length
-                    if end > len(pending):
-                        break
-                    try:
-                        row = decoder.decode(pending[start + FRAME_HEADER.size : end])
-                    except msgspec.MsgspecError as error:
-                        raise TraceFileCorrupt(f"{self.path}: {error}") from error
-                    yield row
-                    start = end
-                pending = pending[start:]
-        self.torn_bytes = len(pending)
+                yield from decoder.feed(block)
+        self.torn_bytes = decoder.pending_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,127 @@
+"""TraceTail: rows of a run that goes on, in one order, none twice; late ones are counted."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from cluster.trace_files import (
+    FrameTraceWriter,
+    TraceFileCorrupt,
+    frames_path,
+    merge_rows,
+    read_frames,
+)
+from cluster.trace_tail import WATERMARK_LAG_US, TraceTail
+from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
+
+SECOND_US = 1_000_000
+
+
+def row(time_us: int, *, node: str = "broker-0", seq: int = 0) -> TraceRow:
+    return stamp(
+        TraceEvent(kind=TraceKind.COMMIT_STORED, group="g"),
+        run="r",
+        time_us=time_us,
+        node_time_us=time_us,
+        seq=seq,
+        node=node,
+        incarnation=0,
+    )
+
+
+def writer(trace_dir: Path, node: str = "broker-0") -> FrameTraceWriter:
+    return FrameTraceWriter(frames_path(trace_dir, node, 0))
+
+
+def times(rows: tuple[TraceRow, ...]) -> list[int]:
+    return [each.time_us for each in rows]
+
+
+def test_tail_returns_each_row_once_when_it_is_old_enough(tmp_path: Path) -> None:
+    """A row younger than the lag may still have an older one before it in another buffer."""
+    tail, file = TraceTail(tmp_path), writer(tmp_path)
+    assert tail.poll(0) == ()
+    file.write(row(1, seq=0))
+    file.write(row(2 * SECOND_US, seq=1))
+    file.flush()
+    assert times(tail.poll(1 + WATERMARK_LAG_US)) == [1]
+    assert tail.poll(2 * SECOND_US + WATERMARK_LAG_US - 1) == ()
+    assert times(tail.poll(2 * SECOND_US + WATERMARK_LAG_US)) == [2 * SECOND_US]
+    assert tail.poll(100 * SECOND_US) == ()
+    assert tail.late_rows == 0
+
+
+def test_tail_waits_for_the_rest_of_a_frame(tmp_path: Path) -> None:
+    """It may read while a node is in the middle of a write."""
+    whole = tmp_path / "whole"
+    file = writer(whole)
+    file.write(row(1))
+    file.close()
+    content = frames_path(whole, "broker-0", 0).read_bytes()
+    tail, growing = TraceTail(tmp_path), frames_path(tmp_path, "broker-1", 0)
+    for end in range(len(content)):
+        growing.write_bytes(content[:end])
+        assert tail.poll(0) == ()
+    growing.write_bytes(content)
+    assert times(tail.poll(10 * SECOND_US)) == [1]
+
+
+def test_tail_follows_files_that_appear_later(tmp_path: Path) -> None:
+    """Every incarnation has a file of its own, and the first poll may come before any."""
+    trace_dir = tmp_path / "trace"
+    tail = TraceTail(trace_dir)
+    assert tail.poll(5 * SECOND_US) == ()
+    file = writer(trace_dir)
+    file.write(row(6 * SECOND_US))
+    file.flush()
+    assert times(tail.poll(10 * SECOND_US)) == [6 * SECOND_US]
+
+
+def test_tail_drops_and_counts_rows_behind_its_watermark(tmp_path: Path) -> None:
+    """A process stopped between stamping and flushing must not turn time back for a checker."""
+    tail = TraceTail(tmp_path)
+    punctual, stopped = writer(tmp_path, "broker-0"), writer(tmp_path, "broker-1")
+    punctual.write(row(5 * SECOND_US))
+    punctual.flush()
+    assert times(tail.poll(20 * SECOND_US)) == [5 * SECOND_US]
+    for seq, time_us in enumerate((4 * SECOND_US, 19 * SECOND_US, 19 * SECOND_US + 1)):
+        stopped.write(row(time_us, node="broker-1", seq=seq))
+    stopped.flush()
+    assert times(tail.poll(30 * SECOND_US)) == [19 * SECOND_US + 1]
+    assert tail.late_rows == 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_tail_yields_what_the_finished_run_has_in_the_same_order(tmp_path: Path, seed: int) -> None:
+    """Checking while the run goes on and checking its files must see one and the same story."""
+    rng = random.Random(seed)
+    nodes = [f"broker-{i}" for i in range(4)]
+    files = {node: writer(tmp_path, node) for node in nodes}
+    written = dict.fromkeys(nodes, 0)
+    tail = TraceTail(tmp_path)
+    seen: list[TraceRow] = []
+    now_us = 0
+    for _ in range(400):
+        now_us += rng.randrange(50_000)
+        node = rng.choice(nodes)
+        files[node].write(row(now_us, node=node, seq=written[node]))
+        written[node] += 1
+        if rng.random() < 0.7:
+            for file in files.values():
+                file.flush()
+        if rng.random() < 0.2:
+            seen.extend(tail.poll(now_us))
+    for file in files.values():
+        file.close()
+    seen.extend(tail.poll(now_us + WATERMARK_LAG_US))
+    complete = [read_frames(frames_path(tmp_path, node, 0)).rows for node in nodes]
+    assert seen == list(merge_rows(complete))
+    assert tail.late_rows == 0
+
+
+def test_tail_of_a_file_that_is_no_trace_is_an_error(tmp_path: Path) -> None:
+    """Silence would look like a run in which nothing happens."""
+    (tmp_path / "broker-0-0.frames").write_bytes(b"\xff" * 64)
+    with pytest.raises(TraceFileCorrupt, match="broker-0-0"):
+        TraceTail(tmp_path).poll(SECOND_US)
