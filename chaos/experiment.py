@@ -19,6 +19,7 @@ from cluster.spec import (
     LinkModel,
     PreloadSpec,
     ProducerSpec,
+    StorageModel,
     TopicSpec,
 )
 from protocol.config import (
@@ -85,13 +86,17 @@ def microseconds(duration: str) -> int:
 
 
 class ClusterDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The servers. `config` holds for brokers and controllers; `guards` are switches, all on."""
+    """The servers. `config` holds for brokers and controllers; `guards` are switches, all on.
+
+    `links` is the virtual network's latency, `storage` what power loss leaves of the disks.
+    """
 
     brokers: Count = 3
     controllers: Annotated[int, Meta(ge=1, le=1)] = 1
     config: BrokerConfig = BrokerConfig()
     guards: Guards = Guards()
     links: LinkModel = LinkModel()
+    storage: StorageModel = StorageModel()
 
 
 class TopicDefinition(
@@ -301,6 +306,7 @@ def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
             for preload in experiment.offsets_log
         ),
         links=cluster.links,
+        storage=cluster.storage,
     )
 
 

@@ -50,7 +50,10 @@ def _put(item: Item, steps: list[str | int], value: Item) -> None:
             continue
         if not isinstance(item.value, dict):
             item.value = {}
-        item = item.value.setdefault(str(step), Item(value={}))
+        if str(step) not in item.value:
+            item.value[str(step)] = Item(value={})
+            item.key_lines[str(step)] = None
+        item = item.value[str(step)]
     last = steps[-1]
     if isinstance(item.value, list) and isinstance(last, int):
         item.value[last] = value

@@ -232,8 +232,10 @@ def resolve_path(dotted: str, root: Item, expected: object) -> list[str | int] |
 
 
 def _with_children(kind: object, item: Item | None) -> object:
-    """Return the type below optional and annotated ones; of several, the one that `item` has."""
+    """Return the type below optional and annotated ones; of several, or any, what `item` has."""
     bare = _optional_of(_bare(kind)) or _bare(kind)
+    if bare is Any and item is not None and isinstance(item.value, dict | list):
+        return dict[str, Any] if isinstance(item.value, dict) else tuple[Any, ...]
     if not _is_union(bare):
         return _bare(bare)
     has_list = item is not None and isinstance(item.value, list)
