@@ -37,13 +37,14 @@ class FlushMark:
         self._is_synced = False
 
     def open(self) -> int:
-        """Open the file, made if there was none, and sync what is in it; return its descriptor.
+        """Open the file, made if there was none, once; return its descriptor. Raises: OSError.
 
-        Done once: what an earlier process left there may never have been synced.
+        What an earlier process left in it may never have been synced: it is now.
         """
         if self._file is None:
             file = self._files.open(self._path)
-            self._files.fdatasync(file)
+            if self._sequence:
+                self._files.fdatasync(file)
             self._file = file
             self._is_synced = True
         return self._file

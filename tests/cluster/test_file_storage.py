@@ -6,73 +6,144 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster.file_storage import FileStorage
+from cluster.file_storage import FileStorage, cut_to_flush_marks
+from cluster.files import Files
 from partition_log.memory_storage import MemoryLogStorage
+from partition_log.storage import LogRecovery, RecoveryCause
 from protocol.errors import SimulationError
-from protocol.ids import TopicPartition
-from protocol.record_batch import RecordBatch
+from protocol.ids import Offset, TopicPartition
+from tests.partition_log.builders import batch
 
 PARTITION = TopicPartition("__consumer_offsets", 3)
 
 
-def batch(base_offset: int, *, payload: bytes = b"payload") -> RecordBatch:
-    return RecordBatch(
-        base_offset=base_offset,
-        partition_leader_epoch=4,
-        last_offset_delta=0,
-        max_timestamp_ms=9,
-        records=payload,
-    )
+LOG = "__consumer_offsets-3.log"
 
 
 def test_file_log_opened_again_has_every_batch(tmp_path: Path) -> None:
     """A killed broker comes back on its disk; nothing is closed or flushed before a kill."""
     log = FileStorage(tmp_path / "disk").log(PARTITION)
     for offset in range(3):
-        log.append(batch(offset))
+        log.append(batch(base_offset=offset))
     reopened = FileStorage(tmp_path / "disk")
     assert reopened.partitions() == (PARTITION,)
     again = reopened.log(PARTITION)
-    assert [again.batch(i) for i in range(len(again))] == [batch(o) for o in range(3)]
+    assert [again.batch(i) for i in range(len(again))] == [batch(base_offset=o) for o in range(3)]
     assert [again.base_offset(i) for i in range(3)] == [0, 1, 2]
     assert reopened.take_recoveries() == ()
 
 
-def test_file_log_cut_anywhere_loses_only_the_torn_batch(tmp_path: Path) -> None:
+def test_file_log_cut_anywhere_loses_only_the_torn_batch_and_says_so(tmp_path: Path) -> None:
     """A write may be cut at any byte; what follows must be appended behind the last whole batch."""
     log = FileStorage(tmp_path).log(PARTITION)
-    log.append(batch(0))
-    log.append(batch(1))
-    path = tmp_path / "__consumer_offsets-3.log"
-    content = path.read_bytes()
+    log.append(batch(base_offset=0))
+    log.append(batch(base_offset=1))
+    content = (tmp_path / LOG).read_bytes()
     size = len(content) // 2
     for cut in range(len(content)):
-        path.write_bytes(content[:cut])
-        torn = FileStorage(tmp_path).log(PARTITION)
-        assert len(torn) == cut // size
-        assert torn.torn_bytes == cut % size
-        torn.append(batch(7))
-        after = FileStorage(tmp_path).log(PARTITION)
-        assert after.base_offset(len(after) - 1) == 7
+        (tmp_path / LOG).write_bytes(content[:cut])
+        storage = FileStorage(tmp_path)
+        torn = storage.log(PARTITION)
+        kept = cut // size
+        assert len(torn) == kept
+        expected = LogRecovery(
+            partition=PARTITION,
+            log_end_offset=Offset(kept),
+            cut_bytes=cut % size,
+            cut_batches=None,
+            cause=RecoveryCause.TORN_TAIL,
+        )
+        assert storage.take_recoveries() == ((expected,) if cut % size else ())
+        torn.append(batch("new", base_offset=kept))
+        storage.close()
+        after = FileStorage(tmp_path)
+        assert after.log(PARTITION).batch(kept) == batch("new", base_offset=kept)
+        assert after.take_recoveries() == ()
 
 
-def test_file_log_with_a_flipped_bit_is_cut_there(tmp_path: Path) -> None:
-    """The CRC tells a damaged batch from a whole one."""
+def test_file_log_damaged_below_its_mark_takes_the_mark_down(tmp_path: Path) -> None:
+    """Or what is appended in the place of what was damaged would count as flushed."""
     log = FileStorage(tmp_path).log(PARTITION)
-    log.append(batch(0))
-    log.append(batch(1))
-    path = tmp_path / "__consumer_offsets-3.log"
-    content = bytearray(path.read_bytes())
-    content[-3] ^= 1
-    path.write_bytes(bytes(content))
+    for offset in range(3):
+        log.append(batch(base_offset=offset))
+    log.flush()
+    content = bytearray((tmp_path / LOG).read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / LOG).write_bytes(bytes(content))
     damaged = FileStorage(tmp_path).log(PARTITION)
-    assert [damaged.base_offset(i) for i in range(len(damaged))] == [0]
+    assert (len(damaged), damaged.flushed_length) == (1, 1)
+    damaged.append(batch(base_offset=1))
+    assert cut_to_flush_marks(tmp_path)[0].cut_batches == 1
+    assert len(FileStorage(tmp_path).log(PARTITION)) == 1
+
+
+def test_file_log_shorter_than_its_mark_takes_the_mark_down(tmp_path: Path) -> None:
+    """The machine lost power after the model had counted a write-back that never happened."""
+    log = FileStorage(tmp_path).log(PARTITION)
+    log.append(batch(base_offset=0))
+    size = (tmp_path / LOG).stat().st_size
+    log.append(batch(base_offset=1))
+    log.write_back()
+    with (tmp_path / LOG).open("r+b") as file:
+        file.truncate(size)
+    shorter = FileStorage(tmp_path).log(PARTITION)
+    assert shorter.flushed_length == 1
+    shorter.append(batch("new", base_offset=1))
+    assert FileStorage(tmp_path).log(PARTITION).flushed_length == 1
+
+
+class FullDisk(Files):
+    """A disk that takes only so many bytes more."""
+
+    room = 10_000
+
+    def write(self, file: int, content: bytes, position: int) -> int:
+        """Write what there is room for. Raises: OSError where there is none."""
+        if self.room == 0:
+            raise OSError(28, "No space left on device")
+        written = super().write(file, content[: self.room], position)
+        self.room -= written
+        return written
+
+
+def test_file_log_on_a_full_disk_keeps_what_it_has(tmp_path: Path) -> None:
+    """Half a batch that stayed would be behind everything that is appended when there is room."""
+    disk = FullDisk()
+    log = FileStorage(tmp_path, disk).log(PARTITION)
+    log.append(batch(base_offset=0))
+    disk.room = 20
+    with pytest.raises(OSError, match="No space left"):
+        log.append(batch(base_offset=1))
+    disk.room = 10_000
+    log.append(batch("smaller", base_offset=1))
+    storage = FileStorage(tmp_path)
+    assert storage.log(PARTITION).batch(1) == batch("smaller", base_offset=1)
+    assert storage.take_recoveries() == ()
+
+
+def test_unflushed_logs_cost_no_sync(tmp_path: Path) -> None:
+    """By default nothing waits for the disk: appends and write-backs happen at memory's speed."""
+
+    class NoSync(Files):
+        def fdatasync(self, file: int) -> None:
+            """Nobody asked for it."""
+            raise AssertionError(file)
+
+        def sync_directory(self, directory: Path) -> None:
+            """Nobody asked for it."""
+            raise AssertionError(directory)
+
+    log = FileStorage(tmp_path, NoSync()).log(PARTITION)
+    for offset in range(5):
+        log.append(batch(base_offset=offset))
+        log.write_back()
+    assert cut_to_flush_marks(tmp_path) == ()
 
 
 def test_file_log_truncated_below_nothing_is_refused(tmp_path: Path) -> None:
     """A truncation that cannot be carried out is our bug and must not pass."""
     log = FileStorage(tmp_path).log(PARTITION)
-    log.append(batch(0))
+    log.append(batch(base_offset=0))
     with pytest.raises(SimulationError, match="cannot keep 2 batches of 1"):
         log.truncate(2)
     assert len(log) == 1
@@ -82,23 +153,23 @@ def test_file_log_truncated_below_nothing_is_refused(tmp_path: Path) -> None:
 @given(
     steps=st.lists(
         st.one_of(
-            st.binary(max_size=40),
+            st.text(max_size=40),
             st.integers(min_value=0, max_value=6),
         ),
         max_size=15,
     )
 )
 def test_file_log_behaves_as_the_one_in_memory(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[bytes | int]
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str | int]
 ) -> None:
     """One Storage contract, two forms: the virtual and the Ray runtime must not differ by it."""
     directory = tmp_path_factory.mktemp("disk")
     memory = MemoryLogStorage()
-    for offset, step in enumerate(steps):
+    for step in steps:
         log = FileStorage(directory).log(PARTITION)
-        if isinstance(step, bytes):
-            memory.append(batch(offset, payload=step))
-            log.append(batch(offset, payload=step))
+        if isinstance(step, str):
+            memory.append(batch(step, base_offset=len(memory)))
+            log.append(batch(step, base_offset=len(log)))
         else:
             memory.truncate(min(step, len(memory)))
             log.truncate(min(step, len(log)))
@@ -115,3 +186,10 @@ def test_file_storage_checkpoint_is_replaced_and_found_again(tmp_path: Path) -> 
     storage.write_checkpoint("hw", b"1")
     storage.write_checkpoint("hw", b"22")
     assert FileStorage(tmp_path / "disk").read_checkpoint("hw") == b"22"
+
+
+@pytest.mark.parametrize("left", [b"", b"\0" * 4, b"\0" * 30, b"\1\2\3\4 1"])
+def test_file_storage_checkpoint_that_is_damaged_reads_as_none(tmp_path: Path, left: bytes) -> None:
+    """It is not synced: a power loss of the real machine may leave a name with nothing behind."""
+    (tmp_path / "hw").write_bytes(left)
+    assert FileStorage(tmp_path).read_checkpoint("hw") is None

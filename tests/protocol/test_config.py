@@ -15,6 +15,9 @@ DEFAULTS = {
     "broker.heartbeat.interval.ms": 2_000,
     "min.insync.replicas": 1,
     "unclean.leader.election.enable": False,
+    "log.flush.interval.messages": 9_223_372_036_854_775_807,
+    "log.flush.interval.ms": None,
+    "log.flush.scheduler.interval.ms": 9_223_372_036_854_775_807,
 }
 
 

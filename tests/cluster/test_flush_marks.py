@@ -1,0 +1,83 @@
+"""The flush mark's file: which mark counts after a write was cut short or lost."""
+
+from pathlib import Path
+
+from cluster.files import Files
+from cluster.flush_marks import FlushMark, read_flush_mark
+
+
+class CountingFiles(Files):
+    """Real files that count their syncs."""
+
+    def __init__(self) -> None:
+        self.syncs = 0
+
+    def fdatasync(self, file: int) -> None:
+        """Count, and sync."""
+        self.syncs += 1
+        super().fdatasync(file)
+
+
+def moved(path: Path, *positions: int, sync: bool = True) -> None:
+    """Move the mark, in one life."""
+    mark = FlushMark(path, Files())
+    for position in positions:
+        mark.move(position, sync=sync)
+    mark.close()
+
+
+def test_mark_that_was_never_moved_is_at_the_beginning(tmp_path: Path) -> None:
+    """A log without a mark has nothing flushed."""
+    assert read_flush_mark(tmp_path / "m") == 0
+    assert FlushMark(tmp_path / "m", Files()).position == 0
+
+
+def test_last_mark_counts_up_and_down(tmp_path: Path) -> None:
+    """A truncation takes it down: the higher mark is not the newer one."""
+    path = tmp_path / "m"
+    for position in (100, 700, 300, 0, 50):
+        moved(path, position)
+        assert read_flush_mark(path) == position
+        assert FlushMark(path, Files()).position == position
+
+
+def test_mark_cut_short_while_it_is_written_is_the_one_before(tmp_path: Path) -> None:
+    """The two slots: what is being written is never what counts."""
+    path = tmp_path / "m"
+    moved(path, 100, 200)
+    before = path.read_bytes()
+    moved(path, 300)
+    after = path.read_bytes()
+    changed = [at for at, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
+    for at in range(changed[0] + 1, changed[-1] + 1):
+        path.write_bytes(after[:at] + before[at:])
+        assert read_flush_mark(path) == 200
+    path.write_bytes(after)
+    assert read_flush_mark(path) == 300
+
+
+def test_unsynced_marks_leave_the_synced_one_where_it_is(tmp_path: Path) -> None:
+    """However many of them a power loss takes, there is one left that was true."""
+    path = tmp_path / "m"
+    mark = FlushMark(path, Files())
+    mark.move(100, sync=True)
+    synced = path.read_bytes()
+    for position in (200, 300, 400):
+        mark.move(position, sync=False)
+    unsynced = path.read_bytes()
+    assert read_flush_mark(path) == 400
+    assert all(now == byte for byte, now in zip(synced, unsynced, strict=False) if byte)
+
+
+def test_mark_that_does_not_move_costs_no_sync_once_it_is_synced(tmp_path: Path) -> None:
+    """A log that is flushed over and over without appends must not hold up the broker."""
+    files = CountingFiles()
+    mark = FlushMark(tmp_path / "m", files)
+    mark.move(100, sync=True)
+    syncs = files.syncs
+    mark.move(100, sync=True)
+    assert files.syncs == syncs
+    mark.move(200, sync=False)
+    assert files.syncs == syncs
+    mark.move(200, sync=True)
+    assert files.syncs == syncs + 1

@@ -1,0 +1,82 @@
+"""The format of a log file: what of a file's content is a log, and what is not."""
+
+import pytest
+
+from cluster.log_file import encode_frame, read_log
+from protocol.record_batch import RecordBatch
+from tests.partition_log.builders import batch
+
+FIRST, SECOND, THIRD = (
+    batch("a", "b", base_offset=0),
+    batch("c", base_offset=2),
+    batch("d", base_offset=3),
+)
+FRAMES = b"".join(encode_frame(each) for each in (FIRST, SECOND))
+
+
+def test_frames_are_read_as_they_were_written() -> None:
+    """A batch on the disk is the batch that was appended, CRC and epochs included."""
+    log = read_log(FRAMES)
+    assert log.batches == [FIRST, SECOND]
+    assert log.positions == [0, len(encode_frame(FIRST)), len(FRAMES)]
+    assert (log.end_offset(2), log.end_offset(1), log.end_offset(0)) == (3, 2, 0)
+
+
+def test_log_is_whole_up_to_any_byte_at_which_it_is_cut() -> None:
+    """A write may be cut short at any byte."""
+    for cut in range(len(FRAMES)):
+        log = read_log(FRAMES[:cut])
+        assert log.batches == [FIRST][: cut // len(encode_frame(FIRST))]
+        assert log.end <= cut
+
+
+@pytest.mark.parametrize("position", range(len(encode_frame(SECOND))))
+def test_flipped_bit_anywhere_ends_the_log_before_its_batch(position: int) -> None:
+    """The CRC covers the length too: a wrong one would swallow what follows."""
+    content = bytearray(FRAMES + encode_frame(THIRD))
+    content[len(encode_frame(FIRST)) + position] ^= 4
+    assert read_log(bytes(content)).batches == [FIRST]
+
+
+@pytest.mark.parametrize("zeros", [1, 7, 8, 9, 4096])
+def test_zeros_behind_the_last_batch_are_no_batch(zeros: int) -> None:
+    """A power loss may leave the file's size without its data: zeros, whose CRC would be 0."""
+    log = read_log(FRAMES + bytes(zeros))
+    assert log.batches == [FIRST, SECOND]
+    assert log.end == len(FRAMES)
+
+
+def test_batch_behind_zeros_is_not_reached() -> None:
+    """A page that was lost in the middle ends the log there: what follows is not contiguous."""
+    assert read_log(encode_frame(FIRST) + bytes(64) + encode_frame(SECOND)).batches == [FIRST]
+
+
+@pytest.mark.parametrize(
+    "stray",
+    [
+        batch("x", base_offset=4),
+        batch("x", base_offset=2),
+        batch("x", base_offset=0),
+    ],
+    ids=["gap", "again", "from the beginning"],
+)
+def test_whole_batch_with_another_base_offset_than_the_next_is_not_taken(
+    stray: RecordBatch,
+) -> None:
+    """What an older, longer log left behind has a right CRC and is not this log's all the same."""
+    log = read_log(FRAMES + encode_frame(stray) + encode_frame(THIRD))
+    assert log.batches == [FIRST, SECOND]
+    assert log.end == len(FRAMES)
+
+
+def test_length_that_reaches_beyond_the_file_is_a_torn_tail() -> None:
+    """Garbage in the place of a length must not be waited for, nor read past the end."""
+    assert read_log(FRAMES + b"\xff" * 12).batches == [FIRST, SECOND]
+
+
+def test_length_at_a_position_counts_whole_batches_only() -> None:
+    """A flush mark in the middle of a batch covers the ones before it."""
+    log = read_log(FRAMES)
+    first_end = len(encode_frame(FIRST))
+    positions = (0, first_end - 1, first_end, first_end + 1, len(FRAMES), len(FRAMES) + 9)
+    assert [log.length_at(position) for position in positions] == [0, 0, 1, 1, 2, 2]
