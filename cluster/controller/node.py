@@ -6,6 +6,7 @@ from cluster.controller.core import ControllerCore
 from cluster.controller.quorum_state import begin_controller_epoch
 from cluster.host import Host, IncomingRequest
 from cluster.keyed_timers import KeyedTimers
+from cluster.log_recoveries import report_recoveries
 from cluster.runtime import ClusterStatus, PartitionStatus
 from cluster.spec import ClusterSpec, ControllerSpec
 from partition_log.log import PartitionLog
@@ -31,6 +32,7 @@ class ControllerNode:
 
     def start(self) -> None:
         """Replay the metadata log and begin to serve."""
+        report_recoveries(self._host)
         self._carry_out(self._core.start(self._host.now_us()))
         self._host.log(f"active controller in epoch {self._core.controller_epoch}")
         self._host.serve(self._handle)
