@@ -1,7 +1,8 @@
 """A driver in a process of its own: runs a fake cluster on Ray until told otherwise.
 
-Usage: python -m tests.support.ray_driver RUN_DIR ADDRESS MILLISECONDS. Prints one JSON object a
-line: `up` with the pids of the node processes, `interrupted` on Ctrl-C, and `stopped` at the end.
+Usage: python -m tests.support.ray_driver RUN_DIR ADDRESS MILLISECONDS [NODE_TO_PAUSE]. Prints one
+JSON object a line: `up` with the pids of the node processes, the paused one first and really
+stopped, `interrupted` on Ctrl-C, and `stopped` at the end.
 """
 
 import json
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 
 from cluster.ray_runtime import RayRuntime
+from protocol.ids import NodeName
 from protocol.trace import TraceRow
 from tests.support.fake_cluster import fake_builder, fake_spec
 
@@ -19,7 +21,7 @@ def say(event: str, **fields: object) -> None:
     sys.stdout.flush()
 
 
-def main(run_dir: Path, ray_address: str, run_ms: int) -> None:
+def main(run_dir: Path, ray_address: str, run_ms: int, paused: str | None = None) -> None:
     """Run the cluster."""
     rows: list[TraceRow] = []
     runtime = RayRuntime(
@@ -34,7 +36,11 @@ def main(run_dir: Path, ray_address: str, run_ms: int) -> None:
 
     async def experiment() -> None:
         await runtime.start()
-        say("up", pids=runtime.pids())
+        pids = list(runtime.pids())
+        if paused is not None:
+            hit = await runtime.pause(NodeName(paused))
+            pids.sort(key=lambda pid: pid != hit.pid)
+        say("up", pids=pids)
         await runtime.sleep(run_ms * 1_000)
 
     try:
@@ -53,4 +59,4 @@ def main(run_dir: Path, ray_address: str, run_ms: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), *sys.argv[4:])

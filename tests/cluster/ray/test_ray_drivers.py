@@ -1,86 +1,17 @@
 """Drivers in processes of their own: beside each other, killed, interrupted, on a joined Ray."""
 
-import json
 import os
 import signal
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
 
 import pytest
 
 from cluster.machine_files import start_ticks
 from cluster.ray_environment import TOKEN_FILE
 from cluster.trace_files import frames_path, read_frames
+from tests.support.programs import PATIENCE_S, driver_arguments, event, program, ray_head, wait_gone
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
-
-ROOT = Path(__file__).resolve().parents[3]
-PATIENCE_S = 60.0
-
-
-@contextmanager
-def program(
-    *arguments: str, cwd: Path, environment: dict[str, str | None] | None = None
-) -> Iterator["subprocess.Popen[str]"]:
-    """Run a program in a session of its own, which is ended whatever happens."""
-    env = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
-    for name, value in (environment or {}).items():
-        env.pop(name, None)
-        if value is not None:
-            env[name] = value
-    process = subprocess.Popen(
-        [sys.executable, "-u", *arguments],
-        cwd=cwd,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        # Only the program itself, which ends what it started: a Ray head whose processes get the
-        # signal too takes half a minute to believe it.
-        process.terminate()
-        try:
-            process.wait(20)
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-
-
-def driver_arguments(run_dir: Path, address: str, run_ms: int) -> tuple[str, ...]:
-    run_dir.mkdir()
-    return ("-m", "tests.support.ray_driver", str(run_dir), address, str(run_ms))
-
-
-def event(process: "subprocess.Popen[str]", name: str) -> dict[str, Any]:
-    """Read the driver's output up to an event; what else it printed explains a failure."""
-    output: IO[str] | None = process.stdout
-    assert output is not None
-    other: list[str] = []
-    for line in output:
-        if line.startswith("{"):
-            found: dict[str, Any] = json.loads(line)
-            if found["event"] == name:
-                return found
-        other.append(line)
-    raise AssertionError(f"no {name} event:\n{''.join(other)}")
-
-
-def wait_gone(pids: list[int]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while any(start_ticks(pid) is not None for pid in pids):
-        assert time.monotonic() < deadline, f"still there: {pids}"
-        time.sleep(0.05)
 
 
 def test_two_runs_side_by_side_do_not_touch_each_other(tmp_path: Path) -> None:
@@ -111,39 +42,6 @@ def test_two_runs_side_by_side_do_not_touch_each_other(tmp_path: Path) -> None:
     assert {row.run for row in read_frames(frames_path(first / "trace", "broker-0", 0)).rows} == {
         "first"
     }
-
-
-@contextmanager
-def ray_head(tmp_path: Path, *, auth_mode: str | None) -> Iterator[str]:
-    """Start a Ray head on this machine; yields its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    arguments = (
-        "-m",
-        "ray.scripts.scripts",
-        "start",
-        "--head",
-        "--block",
-        "--node-ip-address=127.0.0.1",
-        f"--port={port}",
-        "--include-dashboard=false",
-        "--disable-usage-stats",
-        f"--object-store-memory={100 * 1024 * 1024}",
-        "--min-worker-port=0",
-        "--max-worker-port=0",
-    )
-    with program(*arguments, cwd=tmp_path, environment={"RAY_AUTH_MODE": auth_mode}) as head:
-        output = head.stdout
-        assert output is not None
-        printed: list[str] = []
-        for line in output:
-            printed.append(line)
-            if "Ray runtime started" in line:
-                break
-        else:
-            raise AssertionError(f"the head did not start:\n{''.join(printed)}")
-        yield f"127.0.0.1:{port}"
 
 
 @pytest.mark.parametrize("auth_mode", ["token", "disabled"])
