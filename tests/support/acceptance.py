@@ -10,9 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from chaos.checkers.registry import CheckSuite, context_of
-from chaos.experiment import Experiment, consumer_name, group_partition, to_cluster_spec
+from chaos.experiment import (
+    Experiment,
+    consumer_name,
+    group_partition,
+    microseconds,
+    to_cluster_spec,
+)
 from chaos.loader import load_experiment
 from chaos.plan import plan_of
 from chaos.runner import ExperimentRun
@@ -263,13 +270,34 @@ def percentile(ascending: Sequence[int], percent: int) -> int:
 
 
 def crash_shifted(shift_ms: int) -> Experiment:
-    """Return coordinator_crash with its fault `shift_ms` later than the file says.
+    """Return coordinator_crash with its fault `shift_ms` later than the file says."""
+    return shifted("coordinator_crash", shift_ms)
+
+
+def shifted(name: str, shift_ms: int, overrides: Sequence[str] = ()) -> Experiment:
+    """Return an experiment whose faults and late members come `shift_ms` later than the file says.
 
     Steady state is always reached at the same phase of the brokers' heartbeats, which are 2 s
     apart: without the shift every run would detect after the same 7.8 s.
     """
-    at_ms = 5_000 + shift_ms
-    return load_experiment("coordinator_crash", (f"faults[0].at={at_ms}ms",)).experiment
+    experiment = load_experiment(name, tuple(overrides)).experiment
+
+    def later(at: str) -> str:
+        return f"{microseconds(at) // 1_000 + shift_ms}ms"
+
+    return structs.replace(
+        experiment,
+        faults=tuple(structs.replace(fault, at=later(fault.at)) for fault in experiment.faults),
+        groups={
+            group_id: structs.replace(
+                group,
+                late_members=tuple(
+                    structs.replace(late, at=later(late.at)) for late in group.late_members
+                ),
+            )
+            for group_id, group in experiment.groups.items()
+        },
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,7 +329,7 @@ def play_virtual(
         observers=observers,
         trace_messages=trace_messages,
     )
-    results = ExperimentRun(experiment, plan_of(experiment), runtime, suite).execute()
+    results = ExperimentRun(experiment, plan_of(experiment), runtime, suite, seed=seed).execute()
     return VirtualRun(experiment=experiment, results=results, rows=rows, digest=digest.hexdigest())
 
 
@@ -319,7 +347,7 @@ def play_ray(
         run_dir=run_dir,
         observers=[*observers, suite.observe],
     )
-    return ExperimentRun(experiment, plan_of(experiment), runtime, suite).execute()
+    return ExperimentRun(experiment, plan_of(experiment), runtime, suite, seed=seed).execute()
 
 
 def rows_of_run(run_directory: Path) -> list[TraceRow]:
