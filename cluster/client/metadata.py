@@ -55,7 +55,7 @@ class Metadata:
         *,
         on_update: Callable[[], None],
     ) -> None:
-        """Know the bootstrap servers (none named: every broker of the cluster).
+        """Know the bootstrap servers, `host` or `host:port` (none: every broker of the cluster).
 
         `on_update` is called after each answer that was taken over.
         """
@@ -66,7 +66,7 @@ class Metadata:
         self._on_update = on_update
         self._network: NetworkClient | None = None
         servers = config.bootstrap_servers or tuple(broker.name for broker in cluster.brokers)
-        self._nodes = tuple(KnownNode(NodeName(server), BOOTSTRAP) for server in servers)
+        self._nodes = tuple(KnownNode(_host_of(server), BOOTSTRAP) for server in servers)
         self._live: dict[int, None] = {}
         """The ids of the known live brokers."""
         self._partition_counts: dict[str, int] = {}
@@ -214,3 +214,8 @@ class Metadata:
         )
         self._leaders[key] = heard
         return heard != known
+
+
+def _host_of(server: str) -> NodeName:
+    """Return the host of a bootstrap server: a node has one port, so the host says enough."""
+    return NodeName(server.partition(":")[0])
