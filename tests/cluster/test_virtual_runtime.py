@@ -3,17 +3,15 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-from cluster.host import Connection, Disconnected, Host, HostDead
+from cluster.host import Connection, Disconnected, HostDead
 from cluster.loop import Deadlock
 from cluster.randomness import stream
 from cluster.runtime import ClusterStartError, ClusterStatus, NodeTaskFailed, UnknownNode
-from cluster.spec import ClusterSpec, ConsumerSpec, LinkModel
-from cluster.trace_digest import TraceDigest
+from cluster.spec import LinkModel
 from cluster.virtual.clock import WALL_EPOCH_US, NodeClock
 from cluster.virtual.network import Link
 from cluster.virtual.runtime import VirtualRuntime
@@ -23,52 +21,11 @@ from protocol.record_batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind, TraceRow
 from tests.support.fake_cluster import MS, FakeConsumer, fake_builder, fake_spec
 from tests.support.virtual_hosts import LATENCY_US, EchoServer, HostLab, forever, heartbeat
+from tests.support.virtual_runs import Run
 
 SECOND_US = 1_000_000
 BROKER = NodeName("broker-0")
 CONSUMER = NodeName("consumer-0")
-
-
-class Run:
-    """A runtime over the fake cluster with its rows."""
-
-    def __init__(
-        self,
-        consumer: Callable[[Host, ClusterSpec, ConsumerSpec], FakeConsumer] = FakeConsumer,
-        *,
-        seed: int = 1,
-        trace_messages: bool = True,
-        copy_messages: bool = False,
-    ) -> None:
-        self.rows: list[TraceRow] = []
-        self.lines: list[tuple[int, NodeName, str]] = []
-        self.digest = TraceDigest()
-        self.runtime = VirtualRuntime(
-            fake_spec(),
-            seed=seed,
-            run_id="test",
-            observers=(self.rows.append, self.digest),
-            trace_messages=trace_messages,
-            copy_messages=copy_messages,
-            log=lambda *line: self.lines.append(line),
-            build=fake_builder(consumer),
-        )
-
-    def run(self, main: Coroutine[Any, Any, None]) -> None:
-        """Run `main` between a start and a stop."""
-
-        async def whole() -> None:
-            await self.runtime.start()
-            try:
-                await main
-            finally:
-                await self.runtime.stop()
-
-        self.runtime.run(whole())
-
-    def rows_of(self, node: str, *kinds: TraceKind) -> list[TraceRow]:
-        """Return the rows of `node`, of `kinds` if any are named."""
-        return [r for r in self.rows if r.node == node and (not kinds or r.kind in kinds)]
 
 
 def test_nodes_start_in_order_run_in_virtual_time_and_stop() -> None:

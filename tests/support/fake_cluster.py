@@ -170,13 +170,14 @@ class GlobalRandomConsumer(FakeConsumer):
 
 def fake_builder(
     consumer: Callable[[Host, ClusterSpec, ConsumerSpec], Node] = FakeConsumer,
+    broker: Callable[[Host, BrokerSpec], Node] = FakeBroker,
 ) -> Callable[[NodeSpec, ClusterSpec, Host], Node]:
-    """Return a builder of fake nodes, with consumers of the given kind."""
+    """Return a builder of fake nodes, with consumers and brokers of the given kinds."""
 
     def build(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
         match spec:
             case BrokerSpec():
-                return FakeBroker(host, spec)
+                return broker(host, spec)
             case ConsumerSpec():
                 return consumer(host, cluster, spec)
             case _:

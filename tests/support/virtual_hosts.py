@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from cluster.frames import Frame
 from cluster.host import IncomingRequest
+from cluster.link_rules import LinkRule
 from cluster.loop import VirtualLoop
 from cluster.randomness import stream
 from cluster.spec import LinkModel
@@ -36,6 +37,7 @@ class HostLab:
         self.rows: list[TraceRow] = []
         self.frames: list[Frame] = []
         self.failures: list[tuple[str, BaseException]] = []
+        self.hosts: list[VirtualHost] = []
         self.lose: Callable[[Frame], bool] = lambda _frame: False
         lab = self
 
@@ -74,7 +76,14 @@ class HostLab:
             log=None,
         )
         self.network.attach(host)
+        self.hosts.append(host)
         return host
+
+    def set_rules(self, *rules: LinkRule) -> None:
+        """Give every live host the same link rules, as a runtime does."""
+        for host in self.hosts:
+            if host.alive:
+                host.set_link_rules(rules)
 
     def kinds(self, node: str) -> list[str]:
         """Return the kinds of the rows of `node`, in order."""
