@@ -31,7 +31,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     """The manifest of one run.
 
     Units: `started_at`, `ended_at` are ISO 8601 in UTC; `clock_error_us` bounds how far the clocks
-    of the run's nodes are apart. Shape: `config` is the experiment as its file would say it;
+    of the run's nodes are apart; the run's clock is `time_scale` times faster than a real one.
+    Shape: `config` is the experiment as its file would say it;
     `digest` is the trace's, None where none was computed; `losses` says what of the trace is
     missing.
     """
@@ -79,6 +80,7 @@ def replay_command(
     seed: int,
     overrides: Sequence[str] = (),
     time_limit_us: int | None = None,
+    time_scale: float = 1.0,
     trace: bool = True,
 ) -> str:
     """Return the command that runs the same again, to the same digest in virtual time."""
@@ -88,6 +90,8 @@ def replay_command(
         words += ["--var", override]
     if time_limit_us is not None:
         words += ["--time-limit", f"{time_limit_us}us"]
+    if time_scale != 1.0:
+        words += ["--time-scale", f"{time_scale:g}"]
     if not trace:
         words.append("--no-trace")
     return shlex.join(words)

@@ -8,7 +8,7 @@ error or a Ctrl-C too, everything that was broken is healed and the cluster is s
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from chaos.checkers.base import CheckReport
+from chaos.checkers.base import CheckReport, Finding
 from chaos.checkers.registry import CheckSuite
 from chaos.conditions import missing_for_liveness, missing_for_steady_state, summarize
 from chaos.experiment import Experiment, microseconds
@@ -39,7 +39,11 @@ STAGES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What a live view shows. `waiting_for` says what the stage still misses."""
+    """What a live view shows.
+
+    `waiting_for` says what the stage still misses; `findings` are those of the checkers so far,
+    where they see the trace while the run goes on.
+    """
 
     stage: str
     time_us: int
@@ -47,6 +51,7 @@ class Progress:
     faults: tuple[JournalEntry, ...]
     waiting_for: tuple[str, ...] = ()
     steady_at_us: int | None = None
+    findings: tuple[Finding, ...] = ()
 
 
 ProgressObserver = Callable[[Progress], None]
@@ -94,6 +99,8 @@ class ExperimentRun:
         self._steady_at_us: int | None = None
         self._healed_at_us: int | None = None
         self._commits_at_healing: dict[str, int] = {}
+        self._findings: list[Finding] = []
+        self._findings_told = 0
         self._unknown: list[str] = []
         self._tool_failures: list[str] = []
 
@@ -103,6 +110,7 @@ class ExperimentRun:
         Raises: nothing but what a second Ctrl-C, while everything is being stopped, raises.
         """
         interrupted = False
+        self._suite.report_findings_to(self._findings.append)
         try:
             self._runtime.run(self._measure())
         except KeyboardInterrupt:
@@ -248,8 +256,27 @@ class ExperimentRun:
         now_us = self._runtime.now_us()
         if self._time_limit_us is not None and now_us > self._time_limit_us:
             raise _GiveUp(f"the time limit of {self._time_limit_us / 1e6:g} s was reached")
+        self._tell_findings()
         self._status = await self._runtime.status()
         return self._status
+
+    def _tell_findings(self) -> None:
+        """Write what the checkers have found since the last look into the trace and the log.
+
+        Not at the moment they find it: that is in the middle of another row.
+        """
+        for finding in self._findings[self._findings_told :]:
+            self._runtime.trace(
+                TraceEvent(
+                    kind=TraceKind.VIOLATION,
+                    group=finding.group,
+                    partition=finding.partition,
+                    cause=finding.check,
+                    detail={"summary": finding.summary, "found_at_us": finding.time_us},
+                )
+            )
+            self._log(f"{finding.check} is violated: {finding.summary}")
+        self._findings_told = len(self._findings)
 
     def _enter(self, stage: str, **detail: int) -> None:
         self._stage = stage
@@ -268,6 +295,7 @@ class ExperimentRun:
                 faults=self._journal.entries,
                 waiting_for=tuple(waiting_for),
                 steady_at_us=self._steady_at_us,
+                findings=tuple(self._findings),
             )
         )
 
@@ -335,6 +363,7 @@ class ExperimentRun:
                 member.commits_acknowledged for member in status.members.values()
             ),
             rows_seen=self._suite.rows_seen,
+            time_scale=1.0 if self._directory is None else self._directory.manifest.time_scale,
         )
         if self._directory is not None:
             self._directory.write_results(results)

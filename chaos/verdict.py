@@ -46,7 +46,8 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     """results.json: the verdict, why, and what each check saw.
 
     Units: times are microseconds of the run's clock. `reasons` say why a verdict is unknown or the
-    tool failed; `steady_at_us` is None if the steady state was never reached.
+    tool failed; `steady_at_us` is None if the steady state was never reached. The run's clock was
+    `time_scale` times faster than a real one: what hardware takes looks as much longer.
     """
 
     outcome: RunOutcome
@@ -62,6 +63,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     records_consumed: int = 0
     commits_acknowledged: int = 0
     rows_seen: int = 0
+    time_scale: float = 1.0
 
     @property
     def findings(self) -> tuple[Finding, ...]:

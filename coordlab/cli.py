@@ -160,6 +160,14 @@ def app() -> None:
     "--time-limit", type=Duration(), help="End the run after this time of its clock, e.g. `5m`."
 )
 @click.option(
+    "--time-scale",
+    type=click.FloatRange(min=1.0),
+    default=1.0,
+    show_default=True,
+    metavar="N",
+    help="Let the run's clock go N times faster than a real one; with Ray only.",
+)
+@click.option(
     "--trace/--no-trace",
     default=True,
     show_default=True,
@@ -181,6 +189,7 @@ def run_command(
     runs: Path,
     ray_address: str,
     time_limit: int | None,
+    time_scale: float,
     trace: bool,
     analyze: bool,
     master: str | None,
@@ -190,6 +199,12 @@ def run_command(
 
     EXPERIMENT is a name that `list` shows, or a file.
     """
+    if runtime != "ray" and time_scale != 1.0:
+        raise click.BadParameter(
+            f"virtual time takes no real time to be scaled; expected `--runtime ray` beside it, or "
+            f"no `--time-scale`, got `{time_scale:g}`",
+            param_hint="`--time-scale`",
+        )
     options = RunOptions(
         experiment=experiment,
         runtime=runtime,
@@ -198,6 +213,7 @@ def run_command(
         runs=runs,
         ray_address=ray_address,
         time_limit_us=time_limit,
+        time_scale=time_scale,
         trace=trace,
         analyze=analyze,
         master=master,

@@ -14,7 +14,8 @@ from rich.text import Text
 from chaos.experiment import Experiment
 from chaos.journal import FaultOutcome, JournalEntry
 from chaos.runner import STAGES, Progress
-from cluster.runtime import ClusterStatus
+from cluster.runtime import ClusterStatus, NodeState
+from protocol.ids import broker_name
 
 REFRESH_PER_SECOND = 4
 _STATE_STYLES = {
@@ -24,7 +25,11 @@ _STATE_STYLES = {
     "CompletingRebalance": "yellow",
     "Dead": "red",
 }
+_NODE_STYLES = {"up": "", "down": "red"}
+_FAULT_STYLES = {"planned": "dim", "healed": "green", "done": "green"}
 _MAX_GROUPS = 12
+_MAX_FINDINGS = 3
+_MAX_ABSENT = 6
 
 
 def seconds(time_us: int | None) -> str:
@@ -40,7 +45,8 @@ class LiveView:
         self._experiment = experiment
         self._runtime = runtime
         self._last: Progress | None = None
-        self._told: dict[str, FaultOutcome | str] = {}
+        self._told: dict[str, str] = {}
+        self._findings_told = 0
         self._stage = ""
         self._live = (
             Live(
@@ -77,13 +83,16 @@ class LiveView:
 
     def _tell(self, progress: Progress) -> None:
         for fault in progress.faults:
-            healed = fault.healed_at_us is not None
-            now = "healed" if healed else fault.outcome
-            if now is not FaultOutcome.PLANNED and self._told.get(fault.fault_id) != now:
-                self._told[fault.fault_id] = now
-                at_us = fault.healed_at_us if healed else fault.fired_at_us
-                what = f"{fault.fault} {fault.target} -> {fault.node or 'nobody'}: {now}"
-                self._line(at_us or progress.time_us, what)
+            now = _what_became_of(fault)
+            if fault.outcome is FaultOutcome.PLANNED or self._told.get(fault.fault_id) == now:
+                continue
+            self._told[fault.fault_id] = now
+            at_us = fault.fired_at_us if fault.healed_at_us is None else fault.healed_at_us
+            what = f"{fault.fault} {fault.target} -> {fault.hit}: {now}"
+            self._line(at_us or progress.time_us, what)
+        for finding in progress.findings[self._findings_told :]:
+            self._line(finding.time_us, f"{finding.check} is violated: {finding.summary}")
+        self._findings_told = len(progress.findings)
         if progress.stage != self._stage:
             self._stage = progress.stage
             self._line(progress.time_us, progress.stage)
@@ -98,11 +107,31 @@ class LiveView:
         parts: list[RenderableType] = [_stage_line(self._experiment.name, self._runtime, progress)]
         if progress.status is not None:
             parts += [_brokers_line(progress.status), _groups_table(progress.status)]
+            absent = _absent_line(progress.status)
+            if absent is not None:
+                parts.append(absent)
         if progress.faults:
             parts.append(_faults_table(progress.faults, progress.time_us))
+        for finding in progress.findings[-_MAX_FINDINGS:]:
+            parts.append(Text(f"{finding.check} is violated: {finding.summary}", style="bold red"))
         if progress.waiting_for:
             parts.append(Text(f"waiting for: {'; '.join(progress.waiting_for[:3])}", style="dim"))
         return Group(*parts)
+
+
+def _what_became_of(fault: JournalEntry) -> str:
+    """Return where a fault is, in a word or with the reason why it is nowhere."""
+    match fault.outcome:
+        case FaultOutcome.PLANNED:
+            return "planned"
+        case FaultOutcome.MISSED:
+            return f"hit nothing: {fault.error}"
+        case FaultOutcome.FAILED:
+            return f"failed: {fault.error}"
+        case FaultOutcome.HIT if fault.momentary:
+            return "done"
+        case FaultOutcome.HIT:
+            return "in force" if fault.healed_at_us is None else "healed"
 
 
 def _stage_line(name: str, runtime: str, progress: Progress) -> Text:
@@ -116,12 +145,12 @@ def _brokers_line(status: ClusterStatus) -> Text:
     line = Text("brokers ")
     ids = dict.fromkeys((*status.brokers_fenced, *status.brokers_alive))
     for broker_id in sorted(ids):
-        alive = status.brokers_alive.get(broker_id, False)
-        fenced = status.brokers_fenced.get(broker_id, False)
-        word, style = (
-            ("down", "red") if not alive else ("fenced", "yellow") if fenced else ("up", "")
-        )
-        line.append(f" {broker_id} {word} ", style=style)
+        word = str(status.nodes.get(broker_name(broker_id), NodeState.UP))
+        if not status.brokers_alive.get(broker_id, False):
+            word = "down"
+        elif word == NodeState.UP and status.brokers_fenced.get(broker_id, False):
+            word = "fenced"
+        line.append(f" {broker_id} {word} ", style=_NODE_STYLES.get(word, "yellow"))
     consumed = sum(member.records_consumed for member in status.members.values())
     commits = sum(member.commits_acknowledged for member in status.members.values())
     line.append(
@@ -130,6 +159,21 @@ def _brokers_line(status: ClusterStatus) -> Text:
         style="dim",
     )
     return line
+
+
+def _absent_line(status: ClusterStatus) -> Text | None:
+    """Name the controllers and clients that are not up; brokers have a line of their own."""
+    brokers = {broker_name(broker_id): None for broker_id in status.brokers_alive}
+    absent = [
+        f"{node} {state}"
+        for node, state in status.nodes.items()
+        if state is not NodeState.UP and node not in brokers
+    ]
+    if not absent:
+        return None
+    shown = ", ".join(absent[:_MAX_ABSENT])
+    more = len(absent) - _MAX_ABSENT
+    return Text(f"not up: {shown}{f' and {more} more' if more > 0 else ''}", style="yellow")
 
 
 def _groups_table(status: ClusterStatus) -> Table:
@@ -167,7 +211,7 @@ def _faults_table(faults: tuple[JournalEntry, ...], now_us: int) -> Table:
     for heading in ("fault", "target", "hit", "outcome", "since"):
         table.add_column(heading)
     for fault in faults:
-        healed = fault.healed_at_us is not None
+        now = _what_became_of(fault)
         since = None if fault.fired_at_us is None else now_us - fault.fired_at_us
         planned = (
             "" if fault.planned_at_us is None else f"in {seconds(fault.planned_at_us - now_us)}"
@@ -175,8 +219,8 @@ def _faults_table(faults: tuple[JournalEntry, ...], now_us: int) -> Table:
         table.add_row(
             fault.fault,
             fault.target,
-            fault.node or "",
-            Text("healed", style="green") if healed else Text(fault.outcome, style="bold"),
+            "" if fault.node is None else fault.hit,
+            Text(now, style=_FAULT_STYLES.get(now, "bold")),
             planned if since is None else seconds(since),
         )
     return table

@@ -15,8 +15,11 @@ import click
 import msgspec
 
 from chaos.checkers.registry import CHECKERS
+from chaos.faults.links import API_NAMES
 from chaos.faults.registry import FAULT_KINDS
+from chaos.shape import describe
 from chaos.targets.registry import TARGET_KINDS
+from cluster.purposes import PURPOSES
 from coordinator.states import VALID_PREVIOUS_STATES, GroupState
 from coordlab.cli import HELP_WIDTH, app
 from coordlab.own_packages import package_root
@@ -167,21 +170,56 @@ def _field_docs(struct: type) -> list[tuple[str, str]]:
 
 
 def faults_page() -> str:
-    """Faults, targets and checks."""
+    """Faults with their arguments, targets, purposes of connections, and checks."""
     faults = [
-        (f"`{kind.name}`", kind.doc, ", ".join(f"`{name}`" for name in sorted(kind.targets)))
+        (f"`{kind.name}`", kind.doc, "moment" if kind.momentary else "lasts")
         for kind in FAULT_KINDS.values()
     ]
-    targets = [(f"`{kind.syntax}`", kind.doc) for kind in TARGET_KINDS.values()]
+    parts = [
+        "# Faults, targets, checks\n\n## Faults\n\nOne that lasts takes a `duration`; without one "
+        "it lasts until everything is healed at the end. One of a moment takes none. Any may be "
+        "repeated: `every: 20s` with `repeat: 3`, the first included.\n\n",
+        table(("fault", "what it does", "for how long"), faults),
+    ]
+    for kind in FAULT_KINDS.values():
+        key = "`from`, `to`: each one of, or a list of" if kind.has_ends else "`target`: one of"
+        targets = ", ".join(f"`{TARGET_KINDS[name].syntax}`" for name in kind.targets)
+        parts.append(f"\n### {kind.name}\n\n{key} {targets}\n")
+        if arguments := _arguments(kind.args_type):
+            headings = ("argument", "values", "default", "meaning")
+            parts.append("\n" + table(headings, arguments))
+    targets_table = [(f"`{kind.syntax}`", kind.doc) for kind in TARGET_KINDS.values()]
+    purposes = [(f"`{name}`", doc) for name, doc in PURPOSES.items()]
     checks = [(f"`{name}`", checker.promise) for name, checker in CHECKERS.items()]
-    return (
-        "# Faults, targets, checks\n\n## Faults\n\n"
-        + table(("fault", "what it does", "targets"), faults)
-        + "\n## Targets\n\nResolved when the fault fires.\n\n"
-        + table(("target", "who that is"), targets)
-        + "\n## Checks\n\n"
-        + table(("check", "what it promises"), checks)
-    )
+    parts += [
+        "\n## Targets\n\nResolved when the fault fires; what is nobody then is a miss, and the "
+        "verdict unknown.\n\n",
+        table(("target", "who that is"), targets_table),
+        "\n## Purposes\n\nOf connections, for `purposes`. For `apis`: "
+        + ", ".join(f"`{name}`" for name in API_NAMES)
+        + ".\n\n",
+        table(("purpose", "who uses it for what"), purposes),
+        "\n## Checks\n\n",
+        table(("check", "what it promises"), checks),
+    ]
+    return "".join(parts)
+
+
+def _arguments(args_type: type[msgspec.Struct]) -> list[tuple[str, str, str, str]]:
+    """Return name, values, default and meaning of each argument of a fault."""
+    docs: dict[str, str] = {}
+    for struct in reversed(args_type.__mro__):
+        if struct is not msgspec.Struct and issubclass(struct, msgspec.Struct):
+            docs.update(_field_docs(struct))
+    return [
+        (
+            f"`{info.encode_name}`",
+            describe(info.type),
+            "required" if info.required else f"`{_shown(info.default)}`",
+            " ".join(docs.get(info.name, "").split()),
+        )
+        for info in msgspec.structs.fields(args_type)
+    ]
 
 
 def command_line_page() -> str:

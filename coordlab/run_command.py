@@ -36,7 +36,10 @@ EVENTS_FILE = "part-00000.parquet"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What the command line says about a run. `time_limit_us` is on the run's clock."""
+    """What the command line says about a run.
+
+    Units: `time_limit_us` is on the run's clock, which is `time_scale` times a real one's speed.
+    """
 
     experiment: str
     runtime: str = "ray"
@@ -45,6 +48,7 @@ class RunOptions:
     runs: Path = Path("runs")
     ray_address: str = "local"
     time_limit_us: int | None = None
+    time_scale: float = 1.0
     trace: bool = True
     analyze: bool = True
     master: str | None = None
@@ -77,9 +81,11 @@ def run(options: RunOptions, console: Console) -> int:
             seed=options.seed,
             overrides=options.overrides,
             time_limit_us=options.time_limit_us,
+            time_scale=options.time_scale,
             trace=options.trace,
         ),
         experiment_file=str(loaded.path),
+        time_scale=options.time_scale,
     )
     with _terminate_as_ctrl_c():
         results = _execute(options, experiment, directory, console)
@@ -111,6 +117,7 @@ def _execute(
                 plan_of(experiment),
                 runtime,
                 suite,
+                seed=options.seed,
                 directory=directory,
                 progress=None if options.json else view,
                 time_limit_us=options.time_limit_us,
@@ -151,6 +158,7 @@ def _runtime(
         run_id=run_id,
         run_dir=directory.path,
         ray_address=options.ray_address,
+        time_scale=options.time_scale,
         observers=observers,
         trace_messages=options.trace,
     )

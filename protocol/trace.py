@@ -97,7 +97,8 @@ class TraceKind(StrEnum):
     RECORDS_PRODUCED = "records_produced"  # partition, offset: base; detail: count
     PRODUCE_FAILED = "produce_failed"  # partition, error; detail: count
     # -- checkers --
-    VIOLATION = "violation"  # group, partition, cause: checker; detail: evidence
+    VIOLATION = "violation"  # group, partition, cause: checker; detail: summary, found_at_us;
+    #   written at the run's next look at the cluster
     # -- broken tool --
     TASK_FAILED = "task_failed"  # a node's task died: our bug; detail: exception
 

@@ -105,7 +105,7 @@ def test_live_view_off_a_terminal_prints_one_line_a_change_at_the_time_it_happen
     lines = text_of(shown).splitlines()
     assert [line.split(" s  ")[1] for line in lines] == [
         "steady",
-        f"crash coordinator-of({GROUP}) -> broker-2: hit",
+        f"crash coordinator-of({GROUP}) -> broker-2: in force",
         "faults",
         f"crash coordinator-of({GROUP}) -> broker-2: healed",
     ]
