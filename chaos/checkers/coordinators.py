@@ -13,8 +13,11 @@ COORDINATOR_KINDS = frozenset(
     {
         TraceKind.LOAD_STARTED,
         TraceKind.LOAD_COMPLETED,
+        TraceKind.UNLOAD_COMPLETED,
         TraceKind.GROUP_LOADED,
         TraceKind.GROUP_STATE,
+        TraceKind.NODE_KILLED,
+        TraceKind.NODE_STOPPED,
     }
 )
 """The rows that a view must see."""
@@ -28,6 +31,14 @@ class SeenState:
     row: TraceRow
 
 
+@dataclass(slots=True)
+class _Tenure:
+    """A coordinator's time with one offsets partition. `ended_us` None: it goes on."""
+
+    load: TraceRow
+    ended_us: int | None = None
+
+
 class CoordinatorView:
     """Follows every group of the experiment."""
 
@@ -38,6 +49,10 @@ class CoordinatorView:
         self._newest: dict[str, tuple[int, str]] = {}  # group -> epoch, node that has loaded it
         self._states: dict[tuple[str, str], SeenState] = {}  # (node, group)
         self._last_writer: dict[str, str] = {}  # group -> node, where no load was seen
+        self._tenures: dict[str, dict[str, _Tenure]] = {}  # offsets partition -> node -> its last
+        self._partition_of = {
+            group_id: expected.offsets_partition for group_id, expected in context.groups.items()
+        }
 
     def observe(self, row: TraceRow) -> None:
         """Take in a row of COORDINATOR_KINDS."""
@@ -50,6 +65,15 @@ class CoordinatorView:
                 for group_id in self._groups_in.get(row.partition or "", ()):
                     if epoch >= self._newest.get(group_id, (-1, ""))[0]:
                         self._newest[group_id] = (epoch, row.node)
+                if row.partition in self._groups_in:
+                    self._tenures.setdefault(row.partition, {})[row.node] = _Tenure(row)
+            case TraceKind.UNLOAD_COMPLETED:
+                tenure = self._tenures.get(row.partition or "", {}).get(row.node)
+                if tenure is not None and tenure.ended_us is None:
+                    tenure.ended_us = row.time_us
+            case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
+                for tenures in self._tenures.values():  # nobody is attached to the dead
+                    tenures.pop(row.peer or row.node, None)
             case TraceKind.GROUP_LOADED:
                 self._seen(row, detail_of(row).get("state"))
             case TraceKind.GROUP_STATE:
@@ -71,3 +95,23 @@ class CoordinatorView:
         """Return the state in which its coordinator has the group, None if it does not know it."""
         node = self.coordinator(group_id)
         return None if node is None else self._states.get((node, group_id))
+
+    def load_of(self, group_id: str, node: str) -> TraceRow | None:
+        """Return the last load of the group's partition by `node`, None if none was seen."""
+        tenure = self._tenures.get(self._partition_of[group_id], {}).get(node)
+        return None if tenure is None else tenure.load
+
+    def other_coordinator(self, group_id: str, since_us: int) -> TraceRow | None:
+        """Return the load of a replaced coordinator that lived and served at `since_us` or later.
+
+        Members may have been attached to it, whatever they should have done.
+        """
+        current = self.coordinator(group_id)
+        return next(
+            (
+                tenure.load
+                for node, tenure in self._tenures.get(self._partition_of[group_id], {}).items()
+                if node != current and (tenure.ended_us is None or tenure.ended_us >= since_us)
+            ),
+            None,
+        )

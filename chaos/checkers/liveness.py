@@ -1,7 +1,10 @@
 """Liveness: once everything is healed, every group is Stable again, and commits, within a bound.
 
 Where a group is not, the partition of `__consumer_offsets` is asked first: without a leader or
-with too few replicas in sync nobody promised anything, and the outcome is inconclusive.
+with too few replicas in sync nobody promised anything, and the outcome is inconclusive. So it is
+where a member cannot begin because a partition of its own has no leader, or where every member is
+dead. A member that the run starts later is expected once it was started, one that was killed and
+not started again is not: its group must be Stable without it.
 """
 
 from dataclasses import dataclass, field
@@ -26,7 +29,7 @@ class _Group:
 
     members: dict[str, TraceRow] = field(default_factory=dict)  # consumer -> its last MEMBER_STATE
     committed: dict[str, TraceRow] = field(default_factory=dict)  # since healing
-    assigned: dict[str, int] = field(default_factory=dict)  # consumer -> number of partitions
+    assigned: dict[str, tuple[str, ...]] = field(default_factory=dict)  # consumer -> partitions
     live_us: int | None = None  # when it was live again
 
 
@@ -45,6 +48,7 @@ class Liveness(Checker):
             TraceKind.MEMBER_STATE,
             TraceKind.OFFSETS_COMMITTED,
             TraceKind.PARTITIONS_ASSIGNED,
+            TraceKind.NODE_STARTED,
             TraceKind.LEADER_ELECTED,
             TraceKind.ISR_CHANGED,
         }
@@ -53,8 +57,16 @@ class Liveness(Checker):
     def __init__(self, context: CheckContext) -> None:
         super().__init__(context)
         self._groups = {group_id: _Group() for group_id in context.groups}
+        self._group_of = {
+            consumer: group_id
+            for group_id, expected in context.groups.items()
+            for consumer in expected.consumers
+        }
+        self._absent = {  # consumers that are dead, or not started yet
+            consumer: True for expected in context.groups.values() for consumer in expected.late
+        }
         self._coordinators = CoordinatorView(context)
-        self._partitions: dict[str, tuple[str, int, TraceRow]] = {}  # leader, ISR size, row
+        self._partitions: dict[str, tuple[str, int]] = {}  # leader, ISR size
         self._healed: TraceRow | None = None
         self._waited_until_us: int | None = None
         self._over = False
@@ -72,27 +84,47 @@ class Liveness(Checker):
                 self._stage(row)
             case TraceKind.LEADER_ELECTED | TraceKind.ISR_CHANGED:
                 self._partition_changed(row)
+            case TraceKind.NODE_STARTED | TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
+                self._node_changed(row)
             case TraceKind.MEMBER_STATE if group is not None:
                 group.members[row.node] = row
             case TraceKind.PARTITIONS_ASSIGNED if group is not None:
-                group.assigned[row.node] = len(detail_of(row).get("partitions", ()))
+                group.assigned[row.node] = tuple(detail_of(row).get("partitions", ()))
             case TraceKind.OFFSETS_COMMITTED if group is not None:
                 if self._healed is not None:
                     group.committed.setdefault(row.node, row)
             case _:
                 pass
-        if group is None or row.group is None or self._healed is None:
+        if row.group is not None:
+            self._look(row.group, row)
+
+    def _look(self, group_id: str, row: TraceRow) -> None:
+        """Note when the group is live again."""
+        group = self._groups.get(group_id)
+        if group is None or self._healed is None or group.live_us is not None:
             return
-        if group.live_us is None and not self._missing(row.group):
+        if not self._missing(group_id):
             group.live_us = row.time_us
+
+    def _node_changed(self, row: TraceRow) -> None:
+        node = row.peer or row.node
+        group_id = self._group_of.get(node)
+        if group_id is None:
+            return
+        group = self._groups[group_id]
+        self._absent[node] = row.kind != TraceKind.NODE_STARTED
+        # A new life begins with nothing, and its rows come later.
+        group.members.pop(node, None)
+        group.committed.pop(node, None)
+        group.assigned.pop(node, None)
+        self._look(group_id, row)
 
     def _stage(self, row: TraceRow) -> None:
         match detail_of(row).get("stage"):
             case "liveness":
                 self._healed = row
-                for group_id, group in self._groups.items():
-                    if not self._missing(group_id):
-                        group.live_us = row.time_us
+                for group_id in self._groups:
+                    self._look(group_id, row)
             case "verifying":
                 self._waited_until_us = row.time_us
             case "stopping":
@@ -105,10 +137,10 @@ class Liveness(Checker):
     def _partition_changed(self, row: TraceRow) -> None:
         if row.partition is None:
             return
-        leader = self._partitions.get(row.partition, ("?", 0, row))[0]
+        leader = self._partitions.get(row.partition, ("?", 0))[0]
         if row.kind == TraceKind.LEADER_ELECTED:
             leader = row.peer or ""
-        self._partitions[row.partition] = (leader, len(detail_of(row).get("isr", ())), row)
+        self._partitions[row.partition] = (leader, len(detail_of(row).get("isr", ())))
 
     def _missing(self, group_id: str) -> list[str]:
         """Return what keeps the group from being live, in words."""
@@ -117,18 +149,24 @@ class Liveness(Checker):
         seen = self._coordinators.state(group_id)
         if seen is None or seen.state != STABLE:
             missing.append(f"its coordinator has it {'not loaded' if seen is None else seen.state}")
-        for consumer in expected.consumers:
+        present = self._present(expected)
+        if expected.consumers and not present:
+            missing.append("all its members are dead")
+        for consumer in present:
             row = group.members.get(consumer)
             state = None if row is None else detail_of(row).get("to")
             if state != _MEMBER_STABLE:
                 missing.append(f"{consumer} is {state or 'never seen'}")
             elif (
                 expected.commits
-                and group.assigned.get(consumer, 0) > 0
+                and group.assigned.get(consumer)
                 and consumer not in group.committed
             ):
                 missing.append(f"{consumer} has no commit acknowledged since healing")
         return missing
+
+    def _present(self, expected: GroupExpectation) -> list[str]:
+        return [each for each in expected.consumers if not self._absent.get(each)]
 
     def finish(self) -> CheckReport:
         """Judge every group that should have come back."""
@@ -140,7 +178,8 @@ class Liveness(Checker):
                 inconclusive=True,
             )
         healed_us = self._healed.time_us
-        deadline = healed_us + self.context.liveness_timeout_us
+        # When it was live again is a consumer's row or a coordinator's, healing is the driver's.
+        deadline = healed_us + self.context.liveness_timeout_us + self.context.clock_error_us
         watched_until = self._waited_until_us or self._last_us
         notes = []
         slowest = 0
@@ -149,7 +188,7 @@ class Liveness(Checker):
             if group.live_us is not None and group.live_us <= deadline:
                 slowest = max(slowest, group.live_us - healed_us)
                 continue
-            excuse = self._excuse(expected)
+            excuse = self._excuse(group, expected)
             if excuse is not None:
                 notes.append(f"{group_id} is not live, as it may be: {excuse}")
             elif group.live_us is None and watched_until < deadline:
@@ -158,20 +197,27 @@ class Liveness(Checker):
                 self._not_live(group_id, group, expected)
         return self.report(
             judged=len(self.context.groups),
-            seen={"groups": len(self.context.groups), "slowest_after_healing_us": slowest},
+            seen={
+                "groups": len(self.context.groups),
+                "slowest_after_healing_us": slowest,
+                "members_absent": sum(self._absent.values()),
+            },
             note="; ".join(notes),
             inconclusive=bool(notes),
         )
 
-    def _excuse(self, expected: GroupExpectation) -> str | None:
-        """Say why the group could not come back, if its partition was not available."""
-        known = self._partitions.get(expected.offsets_partition)
-        if known is None:
-            return None
-        leader, in_sync, _ = known
-        if not leader:
-            return f"{expected.offsets_partition} has no leader"
-        if in_sync < self.context.min_insync_replicas:
+    def _excuse(self, group: _Group, expected: GroupExpectation) -> str | None:
+        """Say why the group could not come back, None if nothing kept it from that."""
+        present = self._present(expected)
+        if expected.consumers and not present:
+            return "all its members are dead"
+        own = [name for consumer in present for name in group.assigned.get(consumer, ())]
+        for partition in (expected.offsets_partition, *own):
+            known = self._partitions.get(partition)
+            if known is not None and not known[0]:
+                return f"{partition} has no leader"
+        in_sync = self._partitions.get(expected.offsets_partition, ("", None))[1]
+        if in_sync is not None and in_sync < self.context.min_insync_replicas:
             return (
                 f"{expected.offsets_partition} has {in_sync} replica(s) in sync, under "
                 f"min.insync.replicas {self.context.min_insync_replicas}"
@@ -186,7 +232,7 @@ class Liveness(Checker):
         ]
         evidence += [
             row
-            for consumer in expected.consumers[:6]
+            for consumer in self._present(expected)[:6]
             if (row := group.members.get(consumer)) is not None
         ]
         self.found(

@@ -3,26 +3,51 @@
 The new coordinator loads members and generation from the log, and their next heartbeat or commit
 is accepted (MEASURED_FAILOVER, point 6). Judged from each fault that hit servers only, to the end
 of the run or to the first change of the group's own making: a member that was hit, left, or came.
+
+Members that cannot be heard are another matter. Where the old coordinator lives on behind a cut,
+they stay with it and let their sessions at the new one end; where the only coordinator was itself
+stopped for as long as a session lasts, it finds them all expired. Such a rebalance is needed: it is
+counted, and the note says why.
 """
 
 from dataclasses import dataclass, field
 
-from chaos.checkers.base import CheckContext, Checker, CheckReport, detail_of
+from chaos.checkers.base import (
+    CheckContext,
+    Checker,
+    CheckReport,
+    GroupExpectation,
+    detail_of,
+)
 from chaos.checkers.coordinators import COORDINATOR_KINDS, CoordinatorView
+from chaos.checkers.story import seconds
 from protocol.trace import TraceKind, TraceRow
 
 STABLE = "Stable"
+SESSION_EXPIRY = "session expiry"
 _OWN_DOING = frozenset({"leave", "left"})
+_FOR_EVER_US = 2**62
 
 
 @dataclass(slots=True)
 class _Group:
     """The fault under which a group is watched, and what was seen since."""
 
+    expected: GroupExpectation
     watched_since: TraceRow | None = None  # the fault
     stable_before: TraceRow | None = None  # the row that made it Stable before the fault
     trail: list[TraceRow] = field(default_factory=list)  # what led to a rebalance
     unsettled_generation: int = -1  # up to here it may owe a rebalance to a member of its own
+    hit_members: dict[str, None] = field(default_factory=dict)  # faults in force on its members
+    unsettled_until_us: int = 0  # until then their sessions may end
+
+
+@dataclass(slots=True)
+class _Pause:
+    """A time in which a node was stopped. `ended_us` None: it still is."""
+
+    row: TraceRow
+    ended_us: int | None = None
 
 
 class NeedlessRebalance(Checker):
@@ -35,12 +60,16 @@ class NeedlessRebalance(Checker):
     )
     kinds = frozenset(
         {
+            *COORDINATOR_KINDS,
             TraceKind.RUN_STAGE,
             TraceKind.FAULT_INJECTED,
+            TraceKind.FAULT_HEALED,
             TraceKind.NODE_KILLED,
             TraceKind.NODE_STARTED,
             TraceKind.NODE_STOPPED,
-            *COORDINATOR_KINDS,
+            TraceKind.NODE_STOPPING,
+            TraceKind.NODE_PAUSED,
+            TraceKind.NODE_RESUMED,
             TraceKind.GENERATION_STARTED,
             TraceKind.REBALANCE_STARTED,
             TraceKind.MEMBER_REMOVED,
@@ -50,16 +79,18 @@ class NeedlessRebalance(Checker):
 
     def __init__(self, context: CheckContext) -> None:
         super().__init__(context)
-        self._groups = {group_id: _Group() for group_id in context.groups}
+        self._groups = {group_id: _Group(known) for group_id, known in context.groups.items()}
         self._coordinators = CoordinatorView(context)
         self._group_of = {
             consumer: group_id
             for group_id, expected in context.groups.items()
             for consumer in expected.consumers
         }
+        self._pauses: dict[str, _Pause] = {}  # server -> its last pause
         self._over = False
         self._watched = 0
         self._rebalances = 0
+        self._explained: list[str] = []
 
     def observe(self, row: TraceRow) -> None:
         """Take in a fault or a step of a group."""
@@ -71,26 +102,44 @@ class NeedlessRebalance(Checker):
                 self._over = detail_of(row).get("stage") == "stopping"
             case TraceKind.FAULT_INJECTED:
                 self._fault(row)
-            case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED | TraceKind.NODE_STARTED:
+            case TraceKind.FAULT_HEALED:
+                self._members_recover(row.cause or "", row)
+            case TraceKind.NODE_PAUSED | TraceKind.NODE_RESUMED:
+                self._paused_or_resumed(row)
+            case (
+                TraceKind.NODE_KILLED
+                | TraceKind.NODE_STOPPED
+                | TraceKind.NODE_STOPPING
+                | TraceKind.NODE_STARTED
+            ):
                 self._node_changed(row)
             case _:
                 group = self._groups.get(row.group or "")
                 if group is not None:
                     self._group_step(group, row)
 
+    # -- what is watched ----------------------------------------------------------------------
+
     def _fault(self, row: TraceRow) -> None:
-        hit_member = row.peer in self._group_of
-        servers_only = detail_of(row).get("members_survive") is True and not hit_member
+        detail = detail_of(row)
+        hit = [row.peer or ""]
+        for end in ("nodes", "from", "to"):
+            hit += detail.get(end, ())
+        concerned = {self._group_of[node]: None for node in hit if node in self._group_of}
+        if detail.get("members_survive") is not True and not concerned:
+            concerned = dict.fromkeys(self._groups)
         for group_id, group in self._groups.items():
-            if not servers_only:
-                if not hit_member or self._group_of.get(row.peer or "") == group_id:
-                    group.watched_since = None
+            if group_id in concerned:
+                self._members_hit(group_id, row.cause or "")
+                if detail.get("momentary") is True:
+                    self._members_recover(row.cause or "", row)
                 continue
             seen = self._coordinators.state(group_id)
             if (
                 seen is not None
                 and seen.state == STABLE
                 and (seen.row.generation or 0) > group.unsettled_generation
+                and row.time_us >= group.unsettled_until_us
                 and group.watched_since is None
             ):
                 group.watched_since = row
@@ -98,19 +147,50 @@ class NeedlessRebalance(Checker):
                 group.trail = []
                 self._watched += 1
 
+    def _members_hit(self, group_id: str, fault: str) -> None:
+        """Stop watching a group some of whose members may not be heard."""
+        group = self._groups[group_id]
+        group.watched_since = None
+        group.hit_members[fault] = None
+        group.unsettled_until_us = _FOR_EVER_US
+
+    def _members_recover(self, fault: str, row: TraceRow) -> None:
+        """Let a session pass before a group is watched again: it may still end, or they rejoin."""
+        for group in self._groups.values():
+            if fault in group.hit_members:
+                del group.hit_members[fault]
+                if not group.hit_members:
+                    group.unsettled_until_us = row.time_us + group.expected.session_timeout_us
+
+    def _paused_or_resumed(self, row: TraceRow) -> None:
+        node = row.peer or ""
+        is_paused = row.kind == TraceKind.NODE_PAUSED
+        group_id = self._group_of.get(node)
+        if group_id is None:
+            if is_paused:
+                self._pauses[node] = _Pause(row)
+            elif node in self._pauses:
+                self._pauses[node].ended_us = row.time_us
+        elif is_paused:
+            self._members_hit(group_id, f"paused {node}")
+        else:
+            self._members_recover(f"paused {node}", row)
+
     def _node_changed(self, row: TraceRow) -> None:
         """Stop watching a group when one of its members dies, stops or is started.
 
         Until the group learns of it, it is Stable and yet owes a rebalance: it is watched again
         only in a later generation.
         """
-        node = row.peer if row.kind == TraceKind.NODE_KILLED else row.node
-        group_id = self._group_of.get(node or "")
+        node = row.peer or row.node
+        group_id = self._group_of.get(node)
         if group_id is not None:
             group = self._groups[group_id]
             group.watched_since = None
             seen = self._coordinators.state(group_id)
             group.unsettled_generation = 0 if seen is None else seen.row.generation or 0
+
+    # -- what a group does --------------------------------------------------------------------
 
     def _group_step(self, group: _Group, row: TraceRow) -> None:
         match row.kind:
@@ -142,6 +222,10 @@ class NeedlessRebalance(Checker):
         if row.kind == TraceKind.REBALANCE_STARTED:
             self._rebalances += 1
         group.watched_since = None
+        explanation = self._explain(group, row.group, row)
+        if explanation is not None:
+            self._explained.append(f"{row.group} at {seconds(row.time_us)}: {explanation}")
+            return
         reason = f" because {row.cause}" if row.cause else ""
         self.found(
             f"{row.group} was Stable and all its members survived {fault.cause or 'the fault'}, "
@@ -155,10 +239,52 @@ class NeedlessRebalance(Checker):
             group=row.group,
         )
 
+    def _explain(self, group: _Group, group_id: str, row: TraceRow) -> str | None:
+        """Say why living members could not be heard for a session, or None if they could."""
+        expired = group.trail[-1] if group.trail else None
+        if (
+            expired is None
+            or expired.kind != TraceKind.MEMBER_REMOVED
+            or expired.cause != SESSION_EXPIRY
+            or expired.node != row.node
+        ):
+            return None
+        expected = group.expected
+        now_us, session_us = row.time_us, expected.session_timeout_us
+        load = self._coordinators.load_of(group_id, row.node)
+        old = self._coordinators.other_coordinator(group_id, now_us - session_us)
+        shortest_us = expected.eviction_us - self.context.clock_error_us
+        if old is not None and load is not None and now_us >= load.time_us + shortest_us:
+            return (
+                f"{expired.member} was not heard of for a session after {row.node} had loaded the "
+                f"group: {old.node}, coordinator in epoch {old.leader_epoch}, still served it"
+            )
+        pause = self._pauses.get(row.node)
+        if pause is None:
+            return None
+        ended_us = now_us if pause.ended_us is None else pause.ended_us
+        heard_us = 2 * expected.heartbeat_interval_us  # the last heartbeat, and one on its way
+        if now_us - ended_us < session_us and (
+            ended_us - pause.row.time_us >= shortest_us - heard_us
+        ):
+            return (
+                f"{row.node} itself was stopped for {seconds(ended_us - pause.row.time_us)}, and "
+                "found its members' sessions over"
+            )
+        return None
+
+    def measured(self) -> dict[str, int]:
+        """Return how many rebalances after faults there were, and how many were needed."""
+        return {
+            "rebalances_after_faults": self._rebalances,
+            "rebalances_that_were_needed": len(self._explained),
+        }
+
     def finish(self) -> CheckReport:
         """Report; a rebalance is judged when it begins."""
+        note = "; ".join(f"a rebalance was needed in {each}" for each in self._explained)
         return self.report(
             judged=self._watched,
             seen={"failovers_of_a_stable_group": self._watched, "rebalances": self._rebalances},
-            note="" if self._watched else "no fault on servers met a Stable group",
+            note=note if self._watched else "no fault on servers met a Stable group",
         )

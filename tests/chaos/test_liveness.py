@@ -8,12 +8,12 @@ from tests.support.rows import OFFSETS_0, Rows
 C0, C1 = "consumer-g-0", "consumer-g-1"
 
 
-def check(rows: Rows, *, commits: bool = True) -> CheckReport:
+def check(rows: Rows, *, commits: bool = True, late: tuple[str, ...] = ()) -> CheckReport:
     checker = Liveness(
         CheckContext(
             groups={
                 "g": GroupExpectation(
-                    consumers=(C0, C1), offsets_partition=OFFSETS_0, commits=commits
+                    consumers=(C0, C1), offsets_partition=OFFSETS_0, commits=commits, late=late
                 )
             },
             min_insync_replicas=2,
@@ -151,3 +151,75 @@ def test_run_that_never_healed_is_inconclusive() -> None:
     rows.stage(1, "stopping")
 
     assert check(rows).outcome is CheckOutcome.INCONCLUSIVE
+
+
+def test_member_that_was_killed_and_not_started_again_is_not_expected() -> None:
+    """Its group must be well without it."""
+    rows = healed_group()
+    rows.committed(40.2, C0, 1)
+    rows.add(40.5, "driver", TraceKind.NODE_KILLED, peer=C1)
+
+    report = check(finish(rows, 100))
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["members_absent"] == 1
+
+
+def test_member_that_was_started_again_must_come_back() -> None:
+    """Its new life begins with nothing: what the old one had committed does not count."""
+    rows = healed_group()
+    rows.committed(40.2, C0, 1)
+    rows.committed(40.3, C1, 1)
+    rows.group_state(40.35, "broker-1", "Stable", "PreparingRebalance")
+    rows.add(40.4, "driver", TraceKind.NODE_KILLED, peer=C1)
+    rows.add(40.5, C1, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "consumer"})
+    rows.group_state(41, "broker-1", "CompletingRebalance", "Stable", generation=2)
+
+    # It was live for a moment between the commits and the rebalance: as far as this goes, it is.
+    assert check(finish(rows, 100)).outcome is CheckOutcome.PASS
+
+    rows = healed_group()
+    rows.add(40.1, "driver", TraceKind.NODE_KILLED, peer=C1)
+    rows.add(40.15, C1, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "consumer"})
+    rows.committed(40.2, C0, 1)
+
+    report = check(finish(rows, 110))
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert f"{C1} is never seen" in report.findings[0].summary
+
+
+def test_late_member_is_expected_once_it_was_started() -> None:
+    """Until then nobody waits for it."""
+    rows = healed_group()
+    rows.committed(40.2, C0, 1)
+    assert check(finish(rows, 110), late=(C1,)).outcome is CheckOutcome.PASS
+
+    rows = healed_group()
+    rows.add(38, C1, TraceKind.NODE_STARTED, detail={"role": "consumer"})
+    rows.committed(40.2, C0, 1)
+    assert check(finish(rows, 110), late=(C1,)).outcome is CheckOutcome.VIOLATED
+
+
+def test_group_whose_members_are_all_dead_proves_nothing() -> None:
+    """Nobody is left that could be live."""
+    rows = healed_group()
+    for consumer in (C0, C1):
+        rows.add(40.1, "driver", TraceKind.NODE_KILLED, peer=consumer)
+
+    report = check(finish(rows, 110))
+
+    assert report.outcome is CheckOutcome.INCONCLUSIVE
+    assert "all its members are dead" in report.note
+
+
+def test_member_whose_partition_has_no_leader_need_not_commit() -> None:
+    """It has no position in what it owns, and nothing to commit."""
+    rows = healed_group()
+    rows.add(30, "controller-100", TraceKind.LEADER_ELECTED, partition="t-0", peer="")
+    rows.committed(40.2, C0, 1)
+
+    report = check(finish(rows, 110))
+
+    assert report.outcome is CheckOutcome.INCONCLUSIVE
+    assert "t-0 has no leader" in report.note

@@ -1,5 +1,9 @@
 """The needless-rebalance checker finds rebalances that a failover must not cause."""
 
+from dataclasses import replace
+
+import pytest
+
 from chaos.checkers.base import CheckContext, CheckOutcome, CheckReport, GroupExpectation
 from chaos.checkers.needless_rebalance import NeedlessRebalance
 from protocol.trace import TraceKind
@@ -170,3 +174,104 @@ def test_rebalance_owed_to_a_member_that_died_before_the_fault_passes() -> None:
 
     assert report.outcome is not CheckOutcome.VIOLATED
     assert report.seen == {"failovers_of_a_stable_group": 0, "rebalances": 0}
+
+
+def attached_to_the_old_coordinator(*, expired_s: float) -> Rows:
+    """Broker 0 is cut from the brokers, not from its members; broker 1 loads the group at 18 s."""
+    rows = Rows()
+    rows.load_completed(1, "broker-0", 0)
+    rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
+    rows.fault(10, "broker-0", fault="cut")
+    rows.group_loaded(18, "broker-1")
+    rows.load_completed(18, "broker-1", 1)
+    rows.member_removed(expired_s, "broker-1", "m")
+    rebalance(rows, expired_s, "member m expired: no heartbeat")
+    return rows
+
+
+def test_rebalance_of_members_that_stay_with_a_cut_coordinator_is_explained() -> None:
+    """They live, but not for the new coordinator: a session after its load it drops them."""
+    report = check(attached_to_the_old_coordinator(expired_s=63))
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.measured == {"rebalances_after_faults": 1, "rebalances_that_were_needed": 1}
+    assert "broker-0, coordinator in epoch 0, still served it" in report.note
+
+
+def test_expiry_sooner_than_a_session_after_the_load_is_found_in_a_split_too() -> None:
+    """Planted bug: the new coordinator does not give its members a full session of grace."""
+    report = check(attached_to_the_old_coordinator(expired_s=40))
+
+    assert report.outcome is CheckOutcome.VIOLATED
+
+
+def test_expiry_long_after_the_old_coordinator_died_is_found() -> None:
+    """Planted bug: a client that never asks anew. Nobody else served the member."""
+    rows = stable_group_loses_its_coordinator()
+    rows.load_completed(18, "broker-1", 1)
+    rows.member_removed(63, "broker-1", "m")
+    rebalance(rows, 63, "member m expired: no heartbeat")
+
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+@pytest.mark.parametrize(("length_s", "needed"), [(44, True), (20, False)])
+def test_coordinator_that_was_stopped_for_a_session_finds_its_members_expired(
+    length_s: int, needed: bool
+) -> None:
+    """Due timers fire before waiting heartbeats are read; a shorter pause excuses nothing."""
+    rows = Rows()
+    rows.load_completed(1, "broker-1", 0)
+    rows.group_state(4, "broker-1", "CompletingRebalance", "Stable")
+    rows.fault(10, "broker-1", fault="pause")
+    rows.add(10, "driver", TraceKind.NODE_PAUSED, peer="broker-1")
+    rows.add(10 + length_s, "driver", TraceKind.NODE_RESUMED, peer="broker-1")
+    rows.member_removed(10 + length_s, "broker-1", "m")
+    rebalance(rows, 10 + length_s, "member m expired: no heartbeat")
+
+    assert (check(rows).outcome is CheckOutcome.PASS) is needed
+
+
+def test_member_that_is_paused_owes_a_rebalance_whatever_breaks_meanwhile() -> None:
+    """A broker crashes while a member is stopped: its session ends all the same."""
+    rows = Rows()
+    rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
+    rows.fault(8, C1, fault="pause", members_survive=False, nodes=[C1])
+    rows.fault(10, "broker-0")
+    rows.group_loaded(18, "broker-1")
+    rebalance(rows, 60, "session expiry")
+
+    assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
+
+
+def test_member_at_one_end_of_a_cut_excuses_its_own_group_only() -> None:
+    """The other groups' members are heard as before."""
+    other = replace(CONTEXT.groups["g"], consumers=("consumer-h-0",))
+    checker = NeedlessRebalance(CheckContext(groups={**CONTEXT.groups, "h": other}))
+    rows = Rows(checker.observe)
+    rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
+    rows.fault(
+        10,
+        "broker-0",
+        fault="cut",
+        members_survive=False,
+        nodes=["broker-0"],
+        **{"from": ["broker-0"], "to": ["consumer-h-0"]},
+    )
+    rows.group_loaded(12, "broker-1")
+    rebalance(rows, 15)
+
+    assert checker.finish().outcome is CheckOutcome.VIOLATED
+
+
+def test_graceful_move_that_rebalances_is_found() -> None:
+    """Planted bug: an unload that tells members to rejoin."""
+    rows = Rows()
+    rows.load_completed(1, "broker-0", 0)
+    rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
+    rows.fault(10, "broker-0", fault="leadership_move", momentary=True)
+    rows.group_loaded(10.1, "broker-1")
+    rows.load_completed(10.1, "broker-1", 1)
+    rebalance(rows, 10.5)
+
+    assert check(rows).outcome is CheckOutcome.VIOLATED

@@ -1,6 +1,6 @@
 """Hand-made traces: rows as a run would have written them, for checkers and readers of traces."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypedDict, Unpack
 
 from protocol.ids import CONSUMER_OFFSETS
@@ -121,16 +121,68 @@ class Rows:
         append_id = self.append_started(time_s, node, epoch, base, records)
         self.append_completed(time_s + 0.002, node, epoch, base, append_id)
 
-    def assigned(self, time_s: float, consumer: str, group: str = "g", partitions: int = 1) -> None:
-        """`consumer` is given partitions of topic `t`."""
+    def assigned(
+        self,
+        time_s: float,
+        consumer: str,
+        group: str = "g",
+        partitions: int = 1,
+        *,
+        names: Sequence[str] | None = None,
+        generation: int = 1,
+        peer: str | None = None,
+        member: str | None = None,
+    ) -> None:
+        """`consumer` is given the first partitions of topic `t`, or those named, by `peer`."""
+        given = [f"t-{index}" for index in range(partitions)] if names is None else list(names)
         self.add(
             time_s,
             consumer,
             TraceKind.PARTITIONS_ASSIGNED,
             group=group,
+            member=f"{consumer}-id" if member is None else member,
+            generation=generation,
+            peer=peer,
+            detail={"partitions": given},
+        )
+
+    def given_up(self, time_s: float, consumer: str, *, lost: bool = False) -> None:
+        """`consumer` revokes, or loses, what it owns."""
+        self.add(
+            time_s,
+            consumer,
+            TraceKind.PARTITIONS_LOST if lost else TraceKind.PARTITIONS_REVOKED,
+            group="g",
             member=f"{consumer}-id",
-            generation=1,
-            detail={"partitions": [f"t-{index}" for index in range(partitions)]},
+            detail={"partitions": []},
+        )
+
+    def position_reset(
+        self, time_s: float, consumer: str, offset: int, cause: str = "committed"
+    ) -> None:
+        """`consumer` begins to read t-0 at `offset`."""
+        self.add(
+            time_s,
+            consumer,
+            TraceKind.POSITION_RESET,
+            group="g",
+            member=f"{consumer}-id",
+            partition="t-0",
+            offset=offset,
+            cause=cause,
+        )
+
+    def consumed(self, time_s: float, consumer: str, first: int, last: int) -> None:
+        """`consumer` has processed records `first` to `last` of t-0."""
+        self.add(
+            time_s,
+            consumer,
+            TraceKind.RECORDS_CONSUMED,
+            group="g",
+            member=f"{consumer}-id",
+            partition="t-0",
+            offset=first,
+            detail={"count": last - first + 1, "last": last},
         )
 
     def committed(
@@ -201,7 +253,12 @@ class Rows:
         )
 
     def group_loaded(
-        self, time_s: float, node: str, state: str = "Stable", generation: int = 1
+        self,
+        time_s: float,
+        node: str,
+        state: str = "Stable",
+        generation: int = 1,
+        members: Sequence[str] | int = 2,
     ) -> None:
         """The coordinator on `node` has loaded group `g` from the log."""
         self.add(
@@ -211,7 +268,103 @@ class Rows:
             group="g",
             partition=OFFSETS_0,
             generation=generation,
-            detail={"state": state, "members": 2, "offsets": 1},
+            detail={
+                "state": state,
+                "members": members if isinstance(members, int) else list(members),
+                "offsets": 1,
+            },
+        )
+
+    def load_started(self, time_s: float, node: str, epoch: int) -> None:
+        """`node` begins to load the offsets partition."""
+        self.add(
+            time_s, node, TraceKind.LOAD_STARTED, partition=OFFSETS_0, leader_epoch=epoch, detail={}
+        )
+
+    def unloaded(self, time_s: float, node: str, epoch: int) -> None:
+        """`node` is no coordinator of the offsets partition any more."""
+        self.add(time_s, node, TraceKind.UNLOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=epoch)
+
+    def member_added(
+        self,
+        time_s: float,
+        node: str,
+        member: str,
+        *,
+        generation: int = 0,
+        instance: str | None = None,
+    ) -> None:
+        """The coordinator on `node` takes a member into group `g`."""
+        self.add(
+            time_s,
+            node,
+            TraceKind.MEMBER_ADDED,
+            group="g",
+            member=member,
+            generation=generation,
+            detail={"client_id": "c", "instance": instance},
+        )
+
+    def member_removed(
+        self,
+        time_s: float,
+        node: str,
+        member: str,
+        cause: str = "session expiry",
+        *,
+        generation: int = 1,
+        instance: str | None = None,
+    ) -> None:
+        """The coordinator on `node` takes a member out of group `g`."""
+        self.add(
+            time_s,
+            node,
+            TraceKind.MEMBER_REMOVED,
+            group="g",
+            member=member,
+            generation=generation,
+            cause=cause,
+            detail={"client_id": "c", "instance": instance},
+        )
+
+    def generation_started(
+        self, time_s: float, node: str, generation: int, members: Sequence[str]
+    ) -> None:
+        """The coordinator on `node` completes a join phase, and its assignment is stored."""
+        self.group_state(
+            time_s, node, "PreparingRebalance", "CompletingRebalance", generation=generation
+        )
+        self.add(
+            time_s,
+            node,
+            TraceKind.GENERATION_STARTED,
+            group="g",
+            generation=generation,
+            detail={"members": list(members), "leader": members[0], "protocol": "range"},
+        )
+        self.add(time_s + 0.01, node, TraceKind.ASSIGNMENT_STORED, group="g", generation=generation)
+
+    def commit_stored(
+        self,
+        time_s: float,
+        node: str,
+        member: str,
+        generation: int,
+        append_id: int,
+        *,
+        offset: int = 100,
+    ) -> None:
+        """The coordinator on `node` stores a commit of t-0 that it appended as `append_id`."""
+        self.add(
+            time_s,
+            node,
+            TraceKind.COMMIT_STORED,
+            group="g",
+            member=member,
+            partition="t-0",
+            offset=offset,
+            generation=generation,
+            correlation_id=append_id,
         )
 
     def load_completed(self, time_s: float, node: str, epoch: int) -> None:
@@ -239,7 +392,13 @@ class Rows:
         )
 
     def fault(
-        self, time_s: float, peer: str, *, fault: str = "crash", members_survive: bool = True
+        self,
+        time_s: float,
+        peer: str,
+        *,
+        fault: str = "crash",
+        members_survive: bool = True,
+        **detail: object,
     ) -> None:
         """A fault hits `peer`."""
         self.add(
@@ -248,5 +407,16 @@ class Rows:
             TraceKind.FAULT_INJECTED,
             peer=peer,
             cause=f"{fault}-0",
-            detail={"fault": fault, "members_survive": members_survive},
+            detail={"fault": fault, "members_survive": members_survive, **detail},
+        )
+
+    def healed(self, time_s: float, peer: str, *, fault: str = "crash") -> None:
+        """The fault is undone."""
+        self.add(
+            time_s,
+            "driver",
+            TraceKind.FAULT_HEALED,
+            peer=peer,
+            cause=f"{fault}-0",
+            detail={"fault": fault},
         )

@@ -1,0 +1,43 @@
+"""Intervals of offsets behave as sets of offsets do."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaos.checkers.intervals import IntervalSet
+
+pieces = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(1, 12)).map(lambda p: (p[0], p[0] + p[1])),
+    max_size=20,
+)
+
+
+@given(pieces, st.tuples(st.integers(0, 70), st.integers(0, 30)))
+def test_intervals_hold_what_a_set_would_hold(
+    added: list[tuple[int, int]], asked: tuple[int, int]
+) -> None:
+    """Against the plain model: add, total, covered, missing, and no two that touch."""
+    intervals = IntervalSet()
+    model: set[int] = set()
+    for start, end in added:
+        intervals.add(start, end)
+        model.update(range(start, end))
+    start, end = asked[0], sum(asked)
+
+    assert intervals.total == len(model)
+    assert intervals.end == (max(model) + 1 if model else None)
+    assert intervals.covered(start, end) == len(model & set(range(start, end)))
+    missing = [offset for gap in intervals.missing(start, end) for offset in range(*gap)]
+    assert missing == [offset for offset in range(start, end) if offset not in model]
+    parts = list(intervals)
+    assert all(left[1] < right[0] for left, right in pairwise(parts))
+
+
+def test_records_in_a_row_stay_one_interval() -> None:
+    """A long run costs no memory."""
+    intervals = IntervalSet()
+    for offset in range(10_000):
+        intervals.add(offset, offset + 1)
+
+    assert len(intervals) == 1
