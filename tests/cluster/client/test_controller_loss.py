@@ -1,0 +1,161 @@
+"""The controller goes and comes back: groups and data go on, as in KRaft (BEHAVIOUR 6.2)."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from cluster.runtime import ClusterStatus
+from cluster.virtual.runtime import VirtualRuntime
+from protocol.ids import broker_name, controller_name
+from protocol.trace import TraceRow
+from tests.cluster.client.test_group_on_a_cluster import SECOND, cluster
+
+pytestmark = pytest.mark.slow
+
+CONTROLLER = controller_name(100)
+BROKER_EVENTS = ("broker_fenced", "broker_registered", "leader_elected", "isr_changed")
+GAP_US_MAX = 600_000
+"""Longer than any pause between two commits of a member that nothing disturbs."""
+
+Act = Callable[[VirtualRuntime], Awaitable[None]]
+
+
+def play(act: Act, *, after_s: int) -> tuple[list[TraceRow], ClusterStatus]:
+    """Let a group of three become stable, act, wait; return what came after, and the end."""
+    rows: list[TraceRow] = []
+    runtime = VirtualRuntime(
+        cluster(3), seed=3, run_id="test", observers=(rows.append,), trace_messages=False
+    )
+
+    async def main() -> tuple[int, ClusterStatus]:
+        await runtime.start()
+        await runtime.sleep(12 * SECOND)
+        hit_at_us = runtime.now_us()
+        await act(runtime)
+        await runtime.sleep(after_s * SECOND)
+        status = await runtime.status()
+        await runtime.stop()
+        return hit_at_us, status
+
+    hit_at_us, status = runtime.run(main())
+    assert runtime.failures() == ()
+    return [row for row in rows if row.time_us >= hit_at_us], status
+
+
+def of_kinds(rows: list[TraceRow], *kinds: str) -> list[TraceRow]:
+    return [row for row in rows if row.kind in kinds]
+
+
+def largest_commit_gap_us(rows: list[TraceRow]) -> int:
+    """Return the longest time that any member was without an acknowledged commit."""
+    gaps = [0]
+    last: dict[str, int] = {}
+    for row in of_kinds(rows, "offsets_committed"):
+        gaps.append(row.time_us - last.get(row.node, row.time_us))
+        last[row.node] = row.time_us
+    assert len(last) == 3
+    return max(gaps)
+
+
+@pytest.mark.parametrize("away_s", [5, 20])
+@pytest.mark.parametrize("loses_power", [False, True])
+def test_controller_that_comes_back_fences_nobody_and_moves_nothing(
+    away_s: int, loses_power: bool
+) -> None:
+    """It cannot know who was alive meanwhile: all get a full session, and heartbeat within it."""
+
+    async def lose(runtime: VirtualRuntime) -> None:
+        await (runtime.power_loss(CONTROLLER) if loses_power else runtime.crash(CONTROLLER))
+        await runtime.sleep(away_s * SECOND)
+        await runtime.restart(CONTROLLER)
+
+    rows, status = play(lose, after_s=25)
+    assert of_kinds(rows, *BROKER_EVENTS, "rebalance_started", "commit_failed") == []
+    assert largest_commit_gap_us(rows) < GAP_US_MAX
+    assert set(status.brokers_fenced.values()) == {False}
+    assert status.controller == CONTROLLER
+
+
+def test_groups_go_on_without_any_controller() -> None:
+    """Nobody can be fenced or elected, but who leads goes on leading for ever."""
+
+    async def lose(runtime: VirtualRuntime) -> None:
+        await runtime.crash(CONTROLLER)
+
+    rows, status = play(lose, after_s=60)
+    assert of_kinds(rows, *BROKER_EVENTS, "rebalance_started", "commit_failed") == []
+    assert largest_commit_gap_us(rows) < GAP_US_MAX
+    assert status.controller is None
+
+
+def test_broker_that_died_meanwhile_is_fenced_a_session_after_the_controller_is_back() -> None:
+    """Detection begins anew: the new life has never heard of the dead broker."""
+    restarted_us = 0
+
+    async def lose_both(runtime: VirtualRuntime) -> None:
+        nonlocal restarted_us
+        await runtime.crash(CONTROLLER)
+        (group,) = (await runtime.status()).groups["g"]
+        await runtime.crash(broker_name(group.coordinator))
+        await runtime.sleep(20 * SECOND)
+        await runtime.restart(CONTROLLER)
+        restarted_us = runtime.now_us()
+
+    rows, status = play(lose_both, after_s=20)
+    (fenced,) = of_kinds(rows, "broker_fenced")
+    assert 9 * SECOND <= fenced.time_us - restarted_us <= 9 * SECOND + 1_000
+    assert of_kinds(rows, "rebalance_started") == []
+    (group,) = status.groups["g"]
+    assert (group.state, group.generation) == ("Stable", 1)
+
+
+def test_broker_that_restarts_without_a_controller_is_let_in_when_there_is_one() -> None:
+    """It waits out the session that its former life was given: DUPLICATE_BROKER_REGISTRATION."""
+
+    async def lose_both(runtime: VirtualRuntime) -> None:
+        await runtime.crash(CONTROLLER)
+        await runtime.crash(broker_name(0))
+        await runtime.restart(broker_name(0))
+        await runtime.sleep(10 * SECOND)
+        await runtime.restart(CONTROLLER)
+
+    rows, status = play(lose_both, after_s=25)
+    assert [row.peer for row in of_kinds(rows, "broker_registered")] == ["broker-0"]
+    assert set(status.brokers_fenced.values()) == {False}
+    assert all(len(partition.isr) == 3 for partition in status.partitions.values())
+
+
+def test_paused_controller_fences_everybody_when_it_goes_on_and_takes_them_back_at_once() -> None:
+    """Due timers fire before waiting heartbeats: Kafka 3.9's maybeFenceReplicas, one by one.
+
+    Leadership moves for nothing. The groups survive it: no rebalance.
+    """
+    resumed_us = 0
+
+    async def stop_for_20_s(runtime: VirtualRuntime) -> None:
+        nonlocal resumed_us
+        await runtime.pause(CONTROLLER)
+        await runtime.sleep(20 * SECOND)
+        resumed_us = runtime.now_us()
+        await runtime.resume(CONTROLLER)
+
+    rows, status = play(stop_for_20_s, after_s=15)
+    fenced = of_kinds(rows, "broker_fenced")
+    assert sorted(row.peer or "" for row in fenced) == ["broker-0", "broker-1", "broker-2"]
+    assert {row.time_us for row in fenced} == {resumed_us}
+    assert set(status.brokers_fenced.values()) == {False}
+    assert all(len(partition.isr) == 3 for partition in status.partitions.values())
+    assert of_kinds(rows, "rebalance_started") == []
+    assert largest_commit_gap_us(rows) < 2 * SECOND
+
+
+def test_controller_paused_for_less_than_a_session_fences_nobody() -> None:
+    """What was due is only a check that finds all sessions alive."""
+
+    async def stop_for_5_s(runtime: VirtualRuntime) -> None:
+        await runtime.pause(CONTROLLER)
+        await runtime.sleep(5 * SECOND)
+        await runtime.resume(CONTROLLER)
+
+    rows, _ = play(stop_for_5_s, after_s=15)
+    assert of_kinds(rows, *BROKER_EVENTS, "rebalance_started", "commit_failed") == []
