@@ -1,0 +1,372 @@
+"""Every act of part 2 on a real cluster on Ray, at ten times its pace, told as one story."""
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from cluster.link_rules import Cut, LinkRule, Selector
+from cluster.machine_files import ProcessRef, is_alive, is_stopped, start_ticks
+from cluster.ray_runtime import RayRuntime
+from cluster.runtime import ClusterStatus, HitNode, NodeState, UnknownNode
+from cluster.spec import (
+    BrokerSpec,
+    ClusterSpec,
+    ConsumerSpec,
+    ControllerSpec,
+    ProducerSpec,
+    TopicSpec,
+)
+from protocol.config import BrokerConfig, ConsumerConfig, TopicConfig
+from protocol.ids import CONSUMER_OFFSETS, BrokerId, NodeName, TopicPartition, broker_name
+from protocol.trace import TraceKind, TraceRow
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("local_ray")]
+
+SECOND_US = 1_000_000
+TIME_SCALE = 10.0
+GROUP, TOPIC = "readers", "orders"
+CONTROLLER = NodeName("controller-100")
+BROKERS = tuple(broker_name(i) for i in range(3))
+SHARED, LATE, ISOLATED = NodeName("consumer-0"), NodeName("consumer-2"), NodeName("consumer-3")
+CONSUMERS = (SHARED, NodeName("consumer-1"), LATE, ISOLATED)
+PATIENCE_US = 600 * SECOND_US
+"""A minute of real time, for a machine that does something else."""
+
+PAUSE_TAKES_US = 5 * SECOND_US
+"""Half a real second between the row and the signal is much, also on a loaded machine."""
+
+
+def story_spec() -> ClusterSpec:
+    """Return three brokers and four consumers, two of them late, one of those isolated."""
+    return ClusterSpec(
+        controllers=(ControllerSpec(node_id=100),),
+        brokers=tuple(BrokerSpec(broker_id=i) for i in range(3)),
+        topics=(
+            TopicSpec(
+                name=CONSUMER_OFFSETS,
+                partitions=1,
+                replication_factor=3,
+                config=TopicConfig(cleanup_policy="compact"),
+            ),
+            TopicSpec(name=TOPIC, partitions=4, replication_factor=3),
+        ),
+        consumers=tuple(
+            ConsumerSpec(
+                name=name,
+                group_id=GROUP,
+                index=index,
+                topics=(TOPIC,),
+                config=ConsumerConfig(enable_auto_commit=False, auto_offset_reset="earliest"),
+                isolate=name == ISOLATED,
+                starts_later=name in (LATE, ISOLATED),
+            )
+            for index, name in enumerate(CONSUMERS)
+        ),
+        producers=(ProducerSpec(name=NodeName("producer-0"), topic=TOPIC, records_per_second=5),),
+        broker_config=BrokerConfig(
+            offsets_topic_num_partitions=1,
+            min_insync_replicas=2,
+            auto_leader_rebalance_enable=False,
+        ),
+    )
+
+
+class PlantedError(Exception):
+    """Ends the experiment in the middle."""
+
+
+def process_of(hit: HitNode) -> ProcessRef:
+    assert hit.pid is not None
+    return ProcessRef(pid=hit.pid, start_ticks=start_ticks(hit.pid) or 0)
+
+
+@dataclass
+class Story:
+    """One run and what was seen in it."""
+
+    runtime: RayRuntime
+    rows: list[TraceRow]
+    states: dict[str, NodeState] = field(default_factory=dict)
+    facts: dict[str, object] = field(default_factory=dict)
+    left: list[ProcessRef] = field(default_factory=list)
+
+    async def until(self, condition: Callable[[ClusterStatus], bool], what: str) -> ClusterStatus:
+        """Look at the cluster until something is the case."""
+        deadline_us = self.runtime.now_us() + PATIENCE_US
+        while True:
+            status = await self.runtime.status()
+            if condition(status):
+                return status
+            assert self.runtime.now_us() < deadline_us, f"not {what}: {status}"
+            await self.runtime.sleep(SECOND_US)
+
+    async def until_stable(self, members: int) -> None:
+        """Wait until one broker has the group, stable, with so many members."""
+
+        def is_stable(status: ClusterStatus) -> bool:
+            found = status.groups.get(GROUP, [])
+            return any(g.state == "Stable" and len(g.members) == members for g in found)
+
+        await self.until(is_stable, f"stable with {members} members")
+
+    async def until_in_sync(self) -> None:
+        """Wait until every replica is in sync and no broker is fenced."""
+
+        def is_whole(status: ClusterStatus) -> bool:
+            return not any(status.brokers_fenced.values()) and all(
+                len(partition.isr) == 3 for partition in status.partitions.values()
+            )
+
+        await self.until(is_whole, "in sync")
+
+    async def state_of(self, node: NodeName) -> NodeState:
+        """Return what the runtime knows of a node."""
+        return (await self.runtime.status()).nodes[node]
+
+
+async def late_and_paused_consumers(story: Story) -> None:
+    runtime = story.runtime
+    story.states["late before"] = await story.state_of(LATE)
+    await story.until_stable(2)
+    await runtime.start_node(LATE)
+    await runtime.start_node(ISOLATED)
+    with pytest.raises(UnknownNode, match="consumer-2 is up and cannot be started"):
+        await runtime.start_node(LATE)
+    await story.until_stable(4)
+    shared, isolated = await runtime.pause(SHARED), await runtime.pause(ISOLATED)
+    story.facts["pid of a shared consumer"] = shared.pid
+    story.facts["isolated consumer stopped"] = is_stopped(process_of(isolated))
+    story.states["shared paused"] = await story.state_of(SHARED)
+    with pytest.raises(UnknownNode, match="consumer-0 is paused"):
+        await runtime.pause(SHARED)
+    await runtime.resume(SHARED)
+    await runtime.resume(ISOLATED)
+    story.facts["isolated consumer goes on"] = not is_stopped(process_of(isolated))
+    with pytest.raises(UnknownNode, match="consumer-0 is running and cannot be resumed"):
+        await runtime.resume(SHARED)
+
+
+async def paused_broker(story: Story) -> None:
+    """The control plane must not wait for a stopped process, and bring it up to date later."""
+    runtime = story.runtime
+    status = await story.until(lambda s: bool(s.groups.get(GROUP)), "coordinated")
+    coordinator = status.groups[GROUP][0].coordinator
+    hit = await runtime.pause(broker_name(coordinator))
+    started = time.monotonic()
+    status = await runtime.status()
+    rule = LinkRule(
+        rule_id="unused",
+        selector=Selector(sources=(BROKERS[0],), destinations=(BROKERS[1],)),
+        effect=Cut(),
+    )
+    await runtime.set_link_rules([rule])
+    await runtime.set_link_rules([])
+    story.facts["resets while stopped"] = await runtime.reset_links(CONSUMERS, [hit.node])
+    story.facts["seconds waited for a stopped process"] = time.monotonic() - started
+    story.states["broker paused"] = status.nodes[hit.node]
+    story.facts["alive while paused"] = status.brokers_alive[coordinator]
+    story.facts["broker stopped"] = is_stopped(process_of(hit))
+    await story.until(lambda s: s.brokers_fenced.get(coordinator, False), "fenced")
+    await runtime.resume(hit.node)
+    story.states["broker resumed"] = await story.state_of(hit.node)
+    await story.until_in_sync()
+
+
+async def cut_broker(story: Story) -> None:
+    """A broker is cut from everybody, both ways; then connections are reset."""
+    runtime = story.runtime
+    others = (CONTROLLER, BROKERS[0], BROKERS[2], *CONSUMERS)
+    there = Selector(sources=(BROKERS[1],), destinations=others)
+    back = Selector(sources=others, destinations=(BROKERS[1],))
+    await runtime.set_link_rules(
+        [
+            LinkRule(rule_id="1/there", selector=there, effect=Cut()),
+            LinkRule(rule_id="1/back", selector=back, effect=Cut()),
+        ]
+    )
+    await story.until(lambda s: s.brokers_fenced.get(BrokerId(1), False), "fenced by the cut")
+    story.states["broker behind the cut"] = await story.state_of(BROKERS[1])
+    await runtime.set_link_rules([])
+    await story.until_in_sync()
+    story.facts["resets"] = await runtime.reset_links(CONSUMERS, BROKERS)
+    story.facts["resets of a purpose that nobody has"] = await runtime.reset_links(
+        CONSUMERS, BROKERS, ["gossip"]
+    )
+
+
+async def stopped_and_killed_brokers(story: Story) -> None:
+    """Controlled shutdown, power loss, and the death of a broker that is paused."""
+    runtime = story.runtime
+    hit = await runtime.shut_down(BROKERS[2])
+    stopping = process_of(hit)
+    story.states["shutting down"] = await story.state_of(BROKERS[2])
+    await story.until(lambda s: s.nodes[BROKERS[2]] is NodeState.DOWN, "down")
+    story.facts["process of a stopped broker"] = is_alive(stopping)
+    await runtime.restart(BROKERS[2])
+    await story.until_in_sync()
+    story.facts["power loss"] = await runtime.power_loss(BROKERS[0])
+    story.states["without power"] = await story.state_of(BROKERS[0])
+    await runtime.restart(BROKERS[0])
+    await story.until_in_sync()
+    paused = process_of(await runtime.pause(BROKERS[1]))
+    await runtime.crash(BROKERS[1])
+    story.facts["paused broker killed"] = is_alive(paused)
+    await runtime.restart(BROKERS[1], empty_disk=True)
+    await story.until_in_sync()
+    partition = TopicPartition(TOPIC, 0)
+    await runtime.move_leader(partition, BrokerId(1))
+    await story.until(lambda s: s.partitions[partition].leader == 1, "moved")
+    await runtime.elect_preferred_leaders(None)
+    await story.until_stable(4)
+    story.facts["committed"] = await runtime.committed_offsets(GROUP)
+
+
+async def broken_off(story: Story) -> None:
+    """An exception in the middle: a stopped broker and consumer, a rule, and a shutdown."""
+    runtime = story.runtime
+    await runtime.set_link_rules(
+        [
+            LinkRule(
+                rule_id="2",
+                selector=Selector(sources=(CONTROLLER,), destinations=BROKERS),
+                effect=Cut(),
+            )
+        ]
+    )
+    story.left = [ProcessRef(pid=p, start_ticks=start_ticks(p) or 0) for p in runtime.pids()]
+    await runtime.pause(BROKERS[0])
+    await runtime.pause(ISOLATED)
+    await runtime.pause(SHARED)
+    await runtime.shut_down(BROKERS[2])
+    raise PlantedError
+
+
+async def whole_story(story: Story) -> None:
+    await story.runtime.start()
+    chapters: tuple[Callable[[Story], Awaitable[None]], ...] = (
+        late_and_paused_consumers,
+        paused_broker,
+        cut_broker,
+        stopped_and_killed_brokers,
+        broken_off,
+    )
+    for chapter in chapters:
+        await chapter(story)
+
+
+@pytest.fixture(scope="module")
+def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    """Run it once for all tests that look at it: starting processes is what takes the time."""
+    rows: list[TraceRow] = []
+    runtime = RayRuntime(
+        story_spec(),
+        seed=1,
+        run_id="run",
+        run_dir=tmp_path_factory.mktemp("run"),
+        time_scale=TIME_SCALE,
+        observers=[rows.append],
+    )
+    told = Story(runtime, rows)
+    try:
+        with pytest.raises(PlantedError):
+            runtime.run(whole_story(told))
+    finally:
+        runtime.run(runtime.stop())
+    return told
+
+
+def test_nodes_have_the_states_that_the_runtime_knows(story: Story) -> None:
+    """Whatever the cluster believes of them."""
+    assert story.states == {
+        "late before": NodeState.NOT_STARTED,
+        "shared paused": NodeState.PAUSED,
+        "broker paused": NodeState.PAUSED,
+        "broker resumed": NodeState.UP,
+        "broker behind the cut": NodeState.UP,
+        "shutting down": NodeState.STOPPING,
+        "without power": NodeState.DOWN,
+    }
+
+
+def test_pause_stops_the_process_of_whoever_has_its_own(story: Story) -> None:
+    """A consumer that shares a process must not stop its neighbours."""
+    assert story.facts["pid of a shared consumer"] is None
+    assert story.facts["isolated consumer stopped"] is True
+    assert story.facts["isolated consumer goes on"] is True
+    assert story.facts["broker stopped"] is True
+    assert story.facts["alive while paused"] is True
+
+
+def test_control_plane_does_not_wait_for_a_stopped_process(story: Story) -> None:
+    """A run that looks every second must not hang on the zombie that it made."""
+    waited = story.facts["seconds waited for a stopped process"]
+    assert isinstance(waited, float)
+    assert waited < 1.5, "status alone would have waited for 2 s, the rules for 10 s"
+
+
+def test_resets_count_connections_once(story: Story) -> None:
+    """Every consumer talks to several brokers for several purposes."""
+    resets, while_stopped = story.facts["resets"], story.facts["resets while stopped"]
+    assert isinstance(resets, int)
+    assert isinstance(while_stopped, int)
+    assert resets >= len(CONSUMERS)
+    assert while_stopped >= len(CONSUMERS)
+    assert story.facts["resets of a purpose that nobody has"] == 0
+
+
+def test_process_that_was_stopped_or_killed_is_gone(story: Story) -> None:
+    """The journal names pids."""
+    assert story.facts["process of a stopped broker"] is False
+    assert story.facts["paused broker killed"] is False
+    killed = [row for row in story.rows if row.kind == TraceKind.NODE_KILLED]
+    assert [(row.peer, row.cause) for row in killed] == [
+        (BROKERS[0], "power loss"),
+        (BROKERS[1], None),
+    ]
+
+
+def test_driver_traces_what_it_did_to_nodes(story: Story) -> None:
+    """Before the act: what others see of it is behind it in the trace."""
+    kinds = (TraceKind.NODE_PAUSED, TraceKind.NODE_RESUMED, TraceKind.NODE_STOPPING)
+    acts = [row for row in story.rows if row.kind in kinds]
+    assert {row.node for row in acts} == {"driver"}
+    assert [row.kind for row in acts].count(TraceKind.NODE_RESUMED) == 3
+    assert [row.peer for row in acts if row.kind == TraceKind.NODE_STOPPING] == [BROKERS[2]] * 2
+    stopped = [
+        row
+        for row in story.rows
+        if row.kind == TraceKind.NODE_STOPPED and (row.node, row.incarnation) == (BROKERS[2], 0)
+    ]
+    assert len(stopped) == 1
+
+
+def test_nothing_of_a_paused_process_is_traced_before_it_goes_on(story: Story) -> None:
+    """A pause that lets a node act is none."""
+    ends = (TraceKind.NODE_RESUMED, TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED)
+    pauses = [row for row in story.rows if row.kind == TraceKind.NODE_PAUSED]
+    for paused in pauses:
+        later = [row for row in story.rows if row.time_us > paused.time_us]
+        end_us = next(
+            row.time_us for row in later if row.kind in ends and paused.peer in (row.node, row.peer)
+        )
+        in_force_us = paused.time_us + PAUSE_TAKES_US
+        acts = [r for r in later if r.node == paused.peer and in_force_us < r.time_us < end_us]
+        assert acts == []
+    assert len(pauses) == 7
+
+
+def test_committed_offsets_are_known_after_all_of_it(story: Story) -> None:
+    """The cluster works on: every partition was read and committed."""
+    committed = story.facts["committed"]
+    assert isinstance(committed, dict)
+    assert sorted(committed) == [TopicPartition(TOPIC, i) for i in range(4)]
+
+
+def test_exception_in_the_middle_leaves_nothing_running_or_stopped(story: Story) -> None:
+    """With a stopped broker, a stopped consumer and a broker in the middle of its shutdown."""
+    assert len(story.left) == 6
+    assert [ref for ref in story.left if is_alive(ref)] == []
+    assert story.runtime.failures() == ()
+    assert story.runtime.losses == ()
