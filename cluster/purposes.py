@@ -10,6 +10,7 @@ HEARTBEAT = "heartbeat"
 METADATA = "metadata"
 ALTER_PARTITION = "alter-partition"
 REPLICA_FETCHER = "replica-fetcher"
+ADMIN = "admin"
 
 PURPOSES: dict[str, str] = {
     GENERAL: "client to broker: Fetch, Produce, ListOffsets, Metadata, FindCoordinator",
@@ -20,4 +21,5 @@ PURPOSES: dict[str, str] = {
     ALTER_PARTITION: "broker to controller: changes of in-sync replicas",
     REPLICA_FETCHER: "broker to broker: Fetch of a follower",
 }
-"""Every purpose, with who uses it for what."""
+"""Every purpose that a link between nodes can have, with who uses it for what. The administrator's
+own is not among them: no fault can be aimed at the administrator."""

@@ -15,6 +15,7 @@ from cluster.broker.preload import preload
 from cluster.broker.replica_manager import ReplicaManager
 from cluster.host import Host, Timer
 from cluster.log_recoveries import report_recoveries
+from cluster.purposes import ALTER_PARTITION, HEARTBEAT, METADATA
 from cluster.runtime import ClusterStatus, GroupStatus
 from cluster.spec import BrokerSpec, ClusterSpec
 from coordinator.coordinator import GroupCoordinator
@@ -43,7 +44,7 @@ class BrokerNode:
             self._identity,
             cluster,
             self._cache,
-            ControllerChannel(host, controllers, "alter-partition"),
+            ControllerChannel(host, controllers, ALTER_PARTITION),
         )
         coordinator = GroupCoordinator(
             config=cluster.broker_config,
@@ -56,7 +57,7 @@ class BrokerNode:
         self._api = BrokerApi(host, self._cache, self._replicas, self._coordination)
         self._metadata = MetadataFetcher(
             host,
-            ControllerChannel(host, controllers, "metadata"),
+            ControllerChannel(host, controllers, METADATA),
             self._identity,
             cluster,
             self._cache,
@@ -64,7 +65,7 @@ class BrokerNode:
         )
         self._heartbeats = BrokerHeartbeats(
             host,
-            ControllerChannel(host, controllers, "heartbeat"),
+            ControllerChannel(host, controllers, HEARTBEAT),
             self._identity,
             spec,
             cluster.broker_config,

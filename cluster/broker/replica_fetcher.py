@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from cluster.broker.identity import BrokerIdentity
 from cluster.host import Connection, Disconnected, Host, RequestTimedOut
+from cluster.purposes import REPLICA_FETCHER
 from partition_log.outcomes import FollowerFetchResult
 from partition_log.replica import Partition
 from protocol.config import BrokerConfig
@@ -144,7 +145,7 @@ class ReplicaFetcher:
         )
         if self._connection is None or self._connection.is_closed:
             self._connection = self._host.connect(
-                broker_name(self._source), "replica-fetcher", setup_timeout_us=SETUP_TIMEOUT_US
+                broker_name(self._source), REPLICA_FETCHER, setup_timeout_us=SETUP_TIMEOUT_US
             )
         response = await self._connection.call(request, timeout_us=self._timeout_us)
         if not isinstance(response, FetchResponse):

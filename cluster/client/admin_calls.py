@@ -10,18 +10,16 @@ from typing import TypeVar
 
 from cluster.client.errors import NO_BROKER_AVAILABLE, TIMED_OUT, ClientError, error_from_code
 from cluster.client.futures import Wakeup
-from cluster.client.network_client import BOOTSTRAP, KnownNode, NetworkClient
+from cluster.client.network_client import KnownNode, NetworkClient
 from cluster.client.retries import MS, retry_backoff, retrying
 from cluster.host import Host
+from cluster.purposes import ADMIN, BOOTSTRAP
 from cluster.spec import ClusterSpec
 from protocol.config import ConsumerConfig
 from protocol.envelope import AnyRequest, AnyResponse
 from protocol.errors import ErrorCode
 
 R = TypeVar("R", bound=AnyResponse)
-
-ADMIN = "admin"
-"""Purpose of the connection to a controller."""
 
 
 class AdminCalls:

@@ -18,9 +18,10 @@ from cluster.client.errors import (
 )
 from cluster.client.futures import RequestFuture, Wakeup
 from cluster.client.metadata import Metadata
-from cluster.client.network_client import COORDINATOR, NetworkClient
+from cluster.client.network_client import NetworkClient
 from cluster.client.retries import ExponentialBackoff, retrying
 from cluster.host import Host
+from cluster.purposes import COORDINATOR
 from protocol.discovery_messages import (
     CoordinatorType,
     FindCoordinatorRequest,

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from cluster.client.futures import RequestFuture, Wakeup
 from cluster.client.metadata import LeaderAndEpoch, Metadata
-from cluster.client.network_client import GENERAL, NetworkClient
+from cluster.client.network_client import NetworkClient
 from cluster.client.retries import MS
 from cluster.client.subscription import AssignedPartition, Position, Subscription
 from cluster.host import Host
+from cluster.purposes import GENERAL
 from protocol.config import ConsumerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import NO_BROKER, BrokerId, LeaderEpoch, NodeName, TopicPartition, broker_name

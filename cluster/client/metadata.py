@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.client.futures import RequestFuture
-from cluster.client.network_client import BOOTSTRAP, GENERAL, KnownNode, NetworkClient
+from cluster.client.network_client import KnownNode, NetworkClient
 from cluster.client.retries import MS, retry_backoff
 from cluster.host import Host, Timer
+from cluster.purposes import BOOTSTRAP, GENERAL
 from cluster.spec import ClusterSpec
 from protocol.config import ConsumerConfig, ProducerConfig
 from protocol.discovery_messages import (

@@ -23,14 +23,6 @@ from protocol.ids import NodeName
 
 R = TypeVar("R", bound=AnyResponse)
 
-GENERAL = "client"
-"""Purpose of the connection for Fetch, Produce, ListOffsets, Metadata and FindCoordinator."""
-COORDINATOR = "coordinator"
-"""Purpose of the connection to the group's coordinator."""
-
-BOOTSTRAP = "bootstrap"
-"""Purpose of the connection to a bootstrap server, for Metadata and FindCoordinator."""
-
 MAX_IN_FLIGHT_REQUESTS = 100
 """More unanswered requests than this, and a node is not asked. Source: ConsumerConfig (100)."""
 

@@ -10,11 +10,12 @@ from cluster.client.errors import ClientError, error_from_code
 from cluster.client.futures import RequestFuture, Wakeup
 from cluster.client.generation import Member
 from cluster.client.metadata import Metadata
-from cluster.client.network_client import GENERAL, NetworkClient
+from cluster.client.network_client import NetworkClient
 from cluster.client.offset_fetches import CommittedOffsets, OffsetFetches, partitions_by_topic
 from cluster.client.retries import MS, ExponentialBackoff, retrying
 from cluster.client.subscription import AssignedPartition, Position, Subscription
 from cluster.host import Host
+from cluster.purposes import GENERAL
 from protocol.config import ConsumerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import NO_BROKER, NodeName, TopicPartition, broker_name

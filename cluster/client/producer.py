@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from cluster.client.errors import TIMED_OUT, ClientError, error_from_code
 from cluster.client.futures import RequestFuture, Wakeup
 from cluster.client.metadata import Metadata
-from cluster.client.network_client import GENERAL, NetworkClient
+from cluster.client.network_client import NetworkClient
 from cluster.client.retries import MS, retry_backoff
 from cluster.host import Host, Timer
+from cluster.purposes import GENERAL
 from cluster.runtime import ClusterStatus
 from cluster.spec import ClusterSpec, ProducerSpec
 from partition_log.batches import build_batch

@@ -5,7 +5,8 @@ from itertools import pairwise
 
 from cluster.client.errors import DISCONNECTED, TIMED_OUT
 from cluster.client.futures import RequestFuture
-from cluster.client.network_client import GENERAL, KnownNode, NetworkClient
+from cluster.client.network_client import KnownNode, NetworkClient
+from cluster.purposes import GENERAL
 from protocol.config import ConsumerConfig
 from protocol.group_messages import HeartbeatResponse
 from protocol.ids import NodeName
