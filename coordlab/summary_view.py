@@ -1,5 +1,8 @@
 """The closing summary of a run: verdict, faults, phases of both chains, gaps, where it lies."""
 
+import textwrap
+from collections.abc import Iterable, Sequence
+
 from rich.columns import Columns
 from rich.console import Console, Group
 from rich.markup import escape
@@ -12,6 +15,7 @@ from chaos.journal import JournalEntry
 from chaos.manifest import Manifest
 from chaos.verdict import Results, RunOutcome, Verdict
 from coordlab.live import seconds
+from coordlab.outcome_view import outcome_lines, rebalance_lines
 from pipeline.figures import HEADER, Chain, FaultSummary, RunSummary
 
 _VERDICT_STYLES = {
@@ -25,6 +29,14 @@ _CHECK_STYLES = {
     CheckOutcome.INCONCLUSIVE: "yellow",
     CheckOutcome.NOTHING_SEEN: "dim",
 }
+_MAX_FAULTS_IN_FULL = 2
+_FAULT_COLUMNS = {
+    "detect": "detect",
+    "notice": "notice",
+    "no coord.": "no coordinator",
+    "commit gap": "commit gap",
+}
+"""Headings of the table of many faults, and the measures in it."""
 _MAX_STORY_LINES = 12
 _MAX_LISTED = 8
 HEADINGS: dict[Chain, str] = {
@@ -48,20 +60,21 @@ def print_summary(
 
 
 def print_phases(console: Console, summary: RunSummary) -> None:
-    """Print the phases and gaps of each fault, both chains side by side."""
+    """Print the phases and outcomes of each fault, then what the run did to its groups as a whole.
+
+    Up to `_MAX_FAULTS_IN_FULL` faults have both chains in full, more of them a line each.
+    """
+    if len(summary.faults) > _MAX_FAULTS_IN_FULL:
+        _print_fault_table(console, summary.faults)
     for fault in summary.faults:
+        if len(summary.faults) <= _MAX_FAULTS_IN_FULL:
+            _print_phases_of(console, fault)
+        elif fault.rebalances:
+            _print_lines(console, f"{fault.fault}:", rebalance_lines(fault))
+    outcomes = list(outcome_lines(summary))
+    if outcomes:
         console.print()
-        console.print(
-            Text(f"{fault.fault}", style="bold").append(
-                f"  {fault.node or 'nobody'} at {seconds(fault.injected_us)}", style=""
-            )
-        )
-        tables = [_phase_table(fault, chain) for chain in HEADINGS if fault.rows(chain)]
-        if tables:
-            console.print(Columns(tables, padding=(0, 4)))
-        else:
-            console.print(Padding("no coordinator moved", (0, 2)))
-        console.print(_outcome_line(fault))
+        _print_lines(console, None, outcomes)
     if not summary.completed:
         console.print(Text("the trace ends early: this run is incomplete", style="yellow"))
     for reason, count in summary.bad_rows:
@@ -70,16 +83,64 @@ def print_phases(console: Console, summary: RunSummary) -> None:
         console.print(Text(f"set aside: {file}", style="yellow"))
 
 
-def _outcome_line(fault: FaultSummary) -> Text:
-    line = Text("rebalances ")
-    line.append(str(fault.rebalance_count), style="bold")
-    if fault.rebalances:
-        line.append(" (" + ", ".join(f"{count} x {why}" for why, count in fault.rebalances) + ")")
-    if fault.members:
-        line.append(
-            f"; {fault.members_kept} of {fault.members} members kept member id and generation"
+def _print_phases_of(console: Console, fault: FaultSummary) -> None:
+    console.print()
+    console.print(
+        Text(f"{fault.fault}", style="bold").append(
+            f"  {fault.node or 'nobody'} at {seconds(fault.injected_us)}", style=""
         )
-    return line
+    )
+    tables = [_phase_table(fault, chain) for chain in HEADINGS if fault.rows(chain)]
+    if tables:
+        console.print(Columns(tables, padding=(0, 4)))
+    if not fault.partitions_moved:
+        console.print("no coordinator moved")
+    if fault.noticed_by:
+        causes = ", ".join(f"{cause} {count}" for cause, count in fault.noticed_by)
+        _print_lines(console, None, [f"members noticed by: {causes}"])
+    _print_lines(console, None, rebalance_lines(fault))
+
+
+def _print_lines(console: Console, heading: str | None, lines: Iterable[str]) -> None:
+    """Print lines of plain text; one that begins with spaces belongs to the one before."""
+    if heading is not None:
+        console.print(Text(heading, style="bold"))
+    for line in lines:
+        text = line.lstrip()
+        indent = len(line) - len(text) + (0 if heading is None else 2)
+        # What does not fit goes on under its beginning, two columns in.
+        wrapped = textwrap.wrap(
+            text,
+            max(20, console.width - indent),
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for part in wrapped:
+            console.print(Text(" " * indent + part), soft_wrap=True)
+
+
+def _print_fault_table(console: Console, faults: Sequence[FaultSummary]) -> None:
+    """Print one line per fault with its longest phases and gaps."""
+    console.print()
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("fault")
+    table.add_column("node")
+    for heading in (*_FAULT_COLUMNS, "rebalances", "kept"):
+        table.add_column(heading, justify="right")
+    for fault in faults:
+        found = [fault.distribution(measure) for measure in _FAULT_COLUMNS.values()]
+        table.add_row(
+            fault.fault,
+            fault.node or "-",
+            *("" if each is None else each.longest_text for each in found),
+            str(fault.rebalance_count),
+            f"{fault.members_kept}/{fault.members}" if fault.members else "",
+        )
+    console.print(table)
+    console.print(
+        Text("longest of each; kept: members with the same id and generation after it", style="dim")
+    )
 
 
 def _phase_table(fault: FaultSummary, chain: Chain) -> Group:

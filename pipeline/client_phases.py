@@ -16,6 +16,8 @@ _SIGNAL_KINDS = (
     TraceKind.COORDINATOR_LOOKUP_FAILED,
     *(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECORDS_CONSUMED),
 )
+_ANSWERED_AT_ONCE = [ApiKey.HEARTBEAT.label, ApiKey.OFFSET_COMMIT.label]
+"""What waits for no other member: JoinGroup and SyncGroup may wait for good reasons."""
 _ANSWER = "answer"
 """Marks the rows made of an exchange, beside the kinds of events."""
 
@@ -33,11 +35,19 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     or a group request; a heartbeat sent before the load ended does not count); phases in
     microseconds: `notice_us` (fault to unknown), `rediscover_us` (unknown to named), `accept_us`
     (named to accepted), `join_us`, `sync_us` (first JoinGroup or SyncGroup sent after the fault to
-    the first that succeeded); `attempts`: FindCoordinator answers and failures from unknown to
-    named, `stale_answers`: those of them that named another broker.
+    the first that succeeded), `longest_wait_us` (the longest that a heartbeat or commit to the old
+    coordinator waited for its answer or failure, of those that ended after the fault and were sent
+    before `unknown_us`); `noticed_by`: what made it mark the coordinator unknown (an error's name,
+    or a sentence); `attempts`: FindCoordinator answers and failures from unknown to named,
+    `stale_answers`: those of them that named another broker, `self_answers`: those of the stale in
+    which the broker that was asked named itself; at the old coordinator after the fault:
+    `commit_timeouts`: commits that it answered REQUEST_TIMED_OUT, `late_heartbeats`: heartbeats
+    that it answered with success after the new one was active.
     Nulls: a moment that did not come, and the phases that it bounds (no `notice_us`: the member
-    did not have to look; no `join_us`: it did not have to join); `..._after` without an event
-    after the fault; `attempts`, `stale_answers` without `unknown_us`.
+    did not have to look; no `join_us`: it did not have to join); `longest_wait_us` without such a
+    request; `noticed_by`, `attempts`, `stale_answers`, `self_answers` without `unknown_us`;
+    `late_heartbeats` unless the coordinator moved to another broker; `..._after` without an event
+    after the fault.
     """
     met = F.broadcast(failovers.where("affected"))
     member = Window.partitionBy(*_KEY)
@@ -54,6 +64,12 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
         F.min("at_us").alias("first_seen_us"),
         F.count(_when(_is_lookup())).alias("lookups"),
         F.count(_when(_is_lookup() & _names_another())).alias("stale"),
+        F.count(_when(_is_lookup() & _names_another() & _names_itself())).alias("self_named"),
+        F.min_by("cause", _when(_is_unknown())).alias("noticed_by"),
+        F.max(F.when(_is_patience(), F.col("at_us") - F.col("sent_us"))).alias("longest_wait_us"),
+        F.count_if(_is_commit_timeout()).alias("commit_timeouts"),
+        F.count_if(_is_late_heartbeat()).alias("late_heartbeats"),
+        F.first(_moved_away()).alias("moved_away"),
         _latest("member", before=True).alias("member_id"),
         _latest("member", before=False).alias("member_id_after"),
         _latest("generation", before=True).alias("generation"),
@@ -80,8 +96,13 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
         (F.col("accepted_us") - F.col("named_us")).alias("accept_us"),
         "join_us",
         "sync_us",
+        "longest_wait_us",
+        "noticed_by",
         F.when(looked, F.col("lookups")).alias("attempts"),
         F.when(looked, F.col("stale")).alias("stale_answers"),
+        F.when(looked, F.col("self_named")).alias("self_answers"),
+        "commit_timeouts",
+        F.when(F.col("moved_away"), F.col("late_heartbeats")).alias("late_heartbeats"),
     )
 
 
@@ -98,6 +119,7 @@ def _signals(events: DataFrame) -> DataFrame:
         "generation",
         F.lit(None).cast("string").alias("api"),
         F.lit(None).cast("string").alias("error"),
+        "cause",
         F.lit(None).cast("long").alias("sent_us"),
         F.col("time_us").alias("at_us"),
     )
@@ -111,6 +133,7 @@ def _signals(events: DataFrame) -> DataFrame:
         "generation",
         "api",
         "error",
+        F.lit(None).cast("string").alias("cause"),
         "sent_us",
         F.col("answered_us").alias("at_us"),
     )
@@ -170,6 +193,38 @@ def _is_lookup() -> Column:
     lookup = _is(TraceKind.COORDINATOR_FOUND) | _is(TraceKind.COORDINATOR_LOOKUP_FAILED)
     named = F.col("named_us").isNull() | (F.col("at_us") <= F.col("named_us"))
     return lookup & (F.col("at_us") >= F.col("unknown_us")) & named
+
+
+def _names_itself() -> Column:
+    """Whether a COORDINATOR_FOUND came from the very broker that it names."""
+    return F.col("cause").eqNullSafe(F.col("peer"))
+
+
+def _from_old() -> Column:
+    """Whether an answer, or what stands for one, came from the old coordinator after the fault."""
+    answered = (F.col("kind") == _ANSWER) & (F.col("at_us") >= F.col("fault_us"))
+    return answered & F.col("peer").eqNullSafe(F.col("old_leader"))
+
+
+def _is_patience() -> Column:
+    """Whether a request that the coordinator should answer at once waited across the fault."""
+    believed = F.col("unknown_us").isNull() | (F.col("sent_us") <= F.col("unknown_us"))
+    return _from_old() & F.col("api").isin(_ANSWERED_AT_ONCE) & believed
+
+
+def _is_commit_timeout() -> Column:
+    commit = F.col("api") == ApiKey.OFFSET_COMMIT.label
+    return _from_old() & commit & (F.col("error") == "REQUEST_TIMED_OUT")
+
+
+def _is_late_heartbeat() -> Column:
+    heartbeat = F.col("api") == ApiKey.HEARTBEAT.label
+    late = F.col("at_us") >= F.col("active_us")
+    return _from_old() & heartbeat & (F.col("error") == "NONE") & late & _moved_away()
+
+
+def _moved_away() -> Column:
+    return F.col("moved") & ~F.col("coordinator").eqNullSafe(F.col("old_leader"))
 
 
 def _latest(column: str, *, before: bool) -> Column:

@@ -5,25 +5,29 @@ from pyspark.sql import functions as F
 
 from pipeline.events import of_kind
 from pipeline.groups import is_offsets_partition
+from pipeline.lives import deaths, impaired_us
 from protocol.trace import TraceKind
 
 _KEY = ("run", "partition", "leader_epoch", "broker", "incarnation")
 
 
-def coordinator_tenures(events: DataFrame, runs: DataFrame) -> DataFrame:
+def coordinator_tenures(events: DataFrame, runs: DataFrame, impairments: DataFrame) -> DataFrame:
     """Follow each coordinator from the end of its load to its end.
 
     A tenure ends when its broker unloads the partition, loads it again in a newer epoch, or dies.
     A broker that is paused or cut off is still in office here: that is how two serve at once.
-    Input grain: one row per event; `runs`. Output grain: one row per run, offsets partition,
-    leader epoch and broker incarnation that served it (one per epoch, unless a broker came back
-    in the same epoch or something is wrong).
+    Input grain: one row per event; `runs`; one row per time in which a node was paused or cut off.
+    Output grain: one row per run, offsets partition, leader epoch and broker incarnation that
+    served it (one per epoch, unless a broker came back in the same epoch or something is wrong).
     Columns: `run`, `partition`, `leader_epoch`, `broker`, `incarnation`; `start_us` (active),
     `end_us`: microseconds on the run's clock; `end_reason` (unloaded | reloaded | killed |
     stopped | run end); `overlap_us`: microseconds shared with other tenures of the partition, a
-    moment shared with two counting twice. Nulls: none.
+    moment shared with two counting twice; `paused_us`, `cut_us`: microseconds of it in which the
+    broker was stopped, or cut off from others; `commits`: acknowledged in this epoch by this
+    broker; `first_commit_us`, `last_commit_us`: microseconds on the run's clock.
+    Nulls: `first_commit_us`, `last_commit_us` if it acknowledged none.
     """
-    ended = _with_end(_in_office(events), _deaths(events), runs)
+    ended = _with_end(_in_office(events), deaths(events), runs)
     other = ended.select(
         "run",
         "partition",
@@ -38,12 +42,23 @@ def coordinator_tenures(events: DataFrame, runs: DataFrame) -> DataFrame:
         .groupBy(*_KEY)
         .agg(F.sum(F.greatest(shared, F.lit(0))).alias("overlap_us"))
     )
-    return ended.join(overlaps, list(_KEY), "left").select(
-        *_KEY,
-        "start_us",
-        "end_us",
-        "end_reason",
-        F.coalesce("overlap_us", F.lit(0)).cast("long").alias("overlap_us"),
+    spans = ended.withColumns({"from_us": F.col("start_us"), "to_us": F.col("end_us")})
+    return (
+        impaired_us(spans, impairments, node="broker")
+        .join(overlaps, list(_KEY), "left")
+        .join(_acknowledged(events), list(_KEY), "left")
+        .select(
+            *_KEY,
+            "start_us",
+            "end_us",
+            "end_reason",
+            F.coalesce("overlap_us", F.lit(0)).cast("long").alias("overlap_us"),
+            "paused_us",
+            "cut_us",
+            F.coalesce("commits", F.lit(0)).alias("commits"),
+            "first_commit_us",
+            "last_commit_us",
+        )
     )
 
 
@@ -69,27 +84,12 @@ def _in_office(events: DataFrame) -> DataFrame:
     )
 
 
-def _deaths(events: DataFrame) -> DataFrame:
-    """One row per end of a process; a start of a newer incarnation proves that the older ended."""
-    rows = of_kind(events, TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED, TraceKind.NODE_STARTED)
-    started = F.col("kind") == TraceKind.NODE_STARTED.value
-    stopped = F.col("kind") == TraceKind.NODE_STOPPED.value
-    return rows.select(
-        "run",
-        # NODE_KILLED is written by the run about its victim, the others by the node itself.
-        F.when(started | stopped, F.col("node")).otherwise(F.col("peer")).alias("broker"),
-        F.col("time_us").alias("died_us"),
-        F.when(stopped, F.lit("stopped")).otherwise(F.lit("killed")).alias("died_by"),
-        F.when(started, F.col("incarnation")).alias("successor"),
-    )
-
-
-def _with_end(tenures: DataFrame, deaths: DataFrame, runs: DataFrame) -> DataFrame:
+def _with_end(tenures: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
     """Give each tenure the earliest of its possible ends."""
     in_its_life = F.col("died_us") >= F.col("start_us")
     its_own = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
     ends = (
-        tenures.join(deaths, ["run", "broker"], "left")
+        tenures.join(died.withColumnRenamed("node", "broker"), ["run", "broker"], "left")
         .groupBy(*_KEY, "start_us", "next_us", "next_kind")
         .agg(F.min(F.when(in_its_life & its_own, F.struct("died_us", "died_by"))).alias("death"))
         .join(F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us"))), "run")
@@ -113,3 +113,23 @@ def _with_end(tenures: DataFrame, deaths: DataFrame, runs: DataFrame) -> DataFra
 def _end(at_us: Column, why: Column) -> Column:
     """Return a possible end, null if it did not happen; the earliest is the least of several."""
     return F.when(at_us.isNotNull(), F.struct(at_us.alias("at_us"), why.alias("why")))
+
+
+def _acknowledged(events: DataFrame) -> DataFrame:
+    """One row per tenure that acknowledged a commit: an append says under which epoch it was."""
+    append = ("run", "node", "incarnation", "correlation_id")
+    stored = of_kind(events, TraceKind.COMMIT_STORED).select(*append).distinct()
+    completed = (
+        of_kind(events, TraceKind.APPEND_COMPLETED)
+        .where(F.col("error") == "NONE")
+        .select(*append, "partition", "leader_epoch", "time_us")
+    )
+    return (
+        completed.join(stored, list(append), "left_semi")
+        .groupBy("run", "partition", "leader_epoch", F.col("node").alias("broker"), "incarnation")
+        .agg(
+            F.count("*").alias("commits"),
+            F.min("time_us").alias("first_commit_us"),
+            F.max("time_us").alias("last_commit_us"),
+        )
+    )

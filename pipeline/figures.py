@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pipeline.outcomes import CommitErrors, Coordinators, Owners, Processing, Rebalances
+
 Chain = Literal["broker", "client", "gap"]
 """Which table of the summary a measure stands in. Chains overlap in time: never add them up."""
 
@@ -70,8 +72,12 @@ MEASURES: tuple[Measure, ...] = (
     _measure(_CLIENT, "accept", "accept_us"),
     _measure(_CLIENT, "join", "join_us"),
     _measure(_CLIENT, "sync", "sync_us"),
+    _measure(_CLIENT, "longest wait", "longest_wait_us"),
     _measure(_CLIENT, "lookups", "attempts", is_time=False),
     _measure(_CLIENT, "stale answers", "stale_answers", is_time=False),
+    _measure(_CLIENT, "old named itself", "self_answers", is_time=False),
+    _measure(_CLIENT, "timeouts at old", "commit_timeouts", is_time=False),
+    _measure(_CLIENT, "heartbeats at old", "late_heartbeats", is_time=False),
     _measure(_GAP, "commit gap", "gap_us", subject_kind="member"),
     _measure(_GAP, "processing gap", "gap_us", subject_kind="partition", across_nodes=True),
     _measure(_GAP, "no coordinator", "gap_us", subject_kind="group", across_nodes=True),
@@ -110,6 +116,13 @@ class Distribution:
         show = [self._shown(value, is_time=is_time) for value in values]
         return (str(self.samples), str(self.missing) if self.missing else "", *show)
 
+    @property
+    def longest_text(self) -> str:
+        """The longest of these times as text; `never` if a subject never got there."""
+        if self.missing and not self.samples:
+            return "never"
+        return self._shown(self.maximum, is_time=True)
+
     def _shown(self, value: int | None, *, is_time: bool) -> str:
         if value is None:
             return ""
@@ -140,7 +153,8 @@ class FaultSummary:
     Units: `injected_us`, `healed_us` (None: never) on the run's clock. `measures` holds those of
     MEASURES that have rows, in that order. `members` counts the members of affected groups,
     `members_kept` those known after the fault by the same member id and generation as before.
-    `rebalances` counts by cause those that began between this fault and the next.
+    `noticed_by` counts what made members give their coordinator up; `rebalances` are those that
+    began between this fault and the next.
     """
 
     fault: str
@@ -153,27 +167,41 @@ class FaultSummary:
     members: int
     members_kept: int
     measures: tuple[tuple[Measure, Distribution], ...]
-    rebalances: tuple[tuple[str, int], ...]
+    noticed_by: tuple[tuple[str, int], ...] = ()
+    rebalances: tuple[Rebalances, ...] = ()
 
     @property
     def rebalance_count(self) -> int:
         """How many rebalances began between this fault and the next."""
-        return sum(count for _, count in self.rebalances)
+        return sum(rebalances.count for rebalances in self.rebalances)
+
+    def distribution(self, name: str) -> Distribution | None:
+        """Return one of the measures, None if it has no rows."""
+        return next((found for measure, found in self.measures if measure.name == name), None)
 
     def rows(self, chain: Chain) -> tuple[tuple[str, ...], ...]:
         """Return the lines of a chain to print: the measure's name, then the cells of HEADER.
 
-        A measure that no subject has (nobody had to join) is left out.
+        What the fault is not about is left out: a step that no member needed (join), a count that
+        is zero for all, and every phase of a failover where no coordinator moved.
         """
         return tuple(
             (measure.name, *distribution.cells(is_time=measure.is_time))
             for measure, distribution in self.measures
-            if measure.chain == chain
-            and (distribution.samples or measure.name not in _ONLY_IF_NEEDED)
+            if measure.chain == chain and self._is_about(measure, distribution)
         )
 
+    def _is_about(self, measure: Measure, distribution: Distribution) -> bool:
+        if not distribution.samples:
+            return bool(self.partitions_moved) and measure.name not in _ONLY_IF_NEEDED
+        if not distribution.maximum and measure.name in _ONLY_IF_ANY:
+            return False
+        return bool(self.partitions_moved or measure.name not in _ONLY_IF_MOVED)
 
-_ONLY_IF_NEEDED = frozenset({"join", "sync"})
+
+_ONLY_IF_NEEDED = frozenset({"join", "sync", "longest wait", "heartbeats at old"})
+_ONLY_IF_ANY = frozenset({"old named itself", "timeouts at old", "heartbeats at old"})
+_ONLY_IF_MOVED = frozenset({"longest wait", "no coordinator"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +210,9 @@ class RunSummary:
 
     Units: `clock_error_us` between machines; `bad_rows` counts rows set aside, by reason.
     `unreadable` names files set aside, with the reason; `completed` is False for a run that broke
-    off or has no events.
+    off or has no events. `coordinators` lists who served a group at once, `owners` who owned its
+    partitions at once, each in time order; `processing` what each group processed; `commit_errors`
+    what commits met after the first fault, the most frequent first.
     """
 
     run: str
@@ -193,3 +223,7 @@ class RunSummary:
     bad_rows: tuple[tuple[str, int], ...]
     unreadable: tuple[str, ...]
     faults: tuple[FaultSummary, ...]
+    coordinators: tuple[Coordinators, ...] = ()
+    owners: tuple[Owners, ...] = ()
+    processing: tuple[Processing, ...] = ()
+    commit_errors: tuple[CommitErrors, ...] = ()

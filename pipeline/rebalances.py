@@ -1,73 +1,207 @@
-"""The table `rebalances`: each rebalance, who caused it, and how long it took."""
+"""The table `rebalances`: each rebalance, why it began, whom it brought or cost, how long it took.
+
+A rebalance is the coordinator's. Its cause is a sentence for people; `reason` sorts those that our
+coordinator writes into a few words, so that they can be counted.
+"""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from pipeline.events import of_kind
+from pipeline.events import detail, of_kind
+from pipeline.faults import with_latest_fault
 from protocol.trace import TraceKind
 
+REASONS = (
+    (r" expired: ", "session expiry"),
+    (r"^static member ", "static member back"),
+    (r" joined(;|$)", "join"),
+    (r" left(;|$)", "leave"),
+    (r" changed its metadata", "changed metadata"),
+    (r" rejoined", "rejoin"),
+    (r"^no SyncGroup from ", "no SyncGroup"),
+    (r"^the assignment could not be stored", "assignment not stored"),
+    (r"group\.max\.size", "group too large"),
+)
+"""Patterns of REBALANCE_STARTED's cause, the first that fits wins, and what they are called."""
+OTHER_REASON = "other"
 
-def rebalances(events: DataFrame, faults: DataFrame) -> DataFrame:
+_GROUP = ("run", "node", "incarnation", "group")
+_REBALANCE = (*_GROUP, "part", "nth")
+_CLIENT_REASON = r"client reason: (.*)$"
+_STORE_ERROR = r"^the assignment could not be stored: (.*)$"
+_REPLACED = "static member "
+"""Begins the cause of a static member's change of ids: nobody came, nobody went."""
+
+
+def rebalances(
+    events: DataFrame,
+    faults: DataFrame,
+    groups: DataFrame,
+    tenures: DataFrame,
+    names: DataFrame,
+) -> DataFrame:
     """List the rebalances that coordinators began.
 
-    Input grain: one row per event; `faults`. Output grain: one row per run, group, broker and
-    rebalance that it began.
-    Columns: `run`, `group`, `broker` (the coordinator), `generation` (the one that ended), `member`
-    and `cause` as the coordinator gave them; `fault`: the latest fault before it; moments in
+    Members that were removed or added since the generation before belong to the rebalance that
+    leads to the next one.
+    Input grain: one row per event; `faults`; `groups`; `coordinator_tenures`; one row per member id
+    (`members.member_names`). Output grain: one row per run, group, broker and rebalance that it
+    began.
+    Columns: `run`, `group`, `broker` (the coordinator), `leader_epoch` (of its tenure),
+    `generation` (the one that ended), `new_generation`; `reason` (session expiry | join | leave |
+    rejoin | changed metadata | no SyncGroup | assignment not stored | static member back | group
+    too large | other), `member`, `consumer` (its node) and `cause` as the coordinator gave them,
+    `client_reason`: what the member itself said; `removed`, `added`: consumers that the new
+    generation lacks, or has anew, `removed_because`: the distinct causes; `store_error`: why the
+    new generation's assignment was not stored; `fault`: the latest fault before it; moments in
     microseconds on the run's clock: `started_us`, `joined_us` (the next generation began),
-    `stable_us` (its assignment is stored); `length_us`: microseconds from started to stable.
-    Nulls: `fault` before the first fault (the group forms); `joined_us`, `stable_us` and
-    `length_us` if another rebalance, the coordinator's end or the run's came first; `member` where
-    no single member caused it.
+    `stable_us` (its assignment is stored); in microseconds: `join_us` (started to joined),
+    `sync_us` (joined to stable), `length_us` (started to stable).
+    Nulls: `fault` before the first fault (the group forms); `new_generation`, `joined_us`,
+    `stable_us` and what they bound if another rebalance, the coordinator's end or the run's came
+    first; `member`, `consumer` where no single member caused it; `client_reason` where none was
+    given; `store_error` if the log took the assignment, or was never given one; `leader_epoch` if
+    the tenure is unknown. Lists are empty where nobody came or went.
     """
-    kinds = (
-        TraceKind.REBALANCE_STARTED,
-        TraceKind.GENERATION_STARTED,
-        TraceKind.ASSIGNMENT_STORED,
-    )
-    # Backwards, so that "the next of a kind" is the last one seen: linear in the rows.
-    backwards = (
-        Window.partitionBy("run", "node", "incarnation", "group")
-        .orderBy(F.desc("seq"))
-        .rowsBetween(Window.unboundedPreceding, -1)
-    )
-    started = (
-        of_kind(events, *kinds)
-        .withColumn("restarted_us", _next(TraceKind.REBALANCE_STARTED).over(backwards))
-        .withColumn("joined_us", _next(TraceKind.GENERATION_STARTED).over(backwards))
-        .withColumn("stable_us", _next(TraceKind.ASSIGNMENT_STORED).over(backwards))
-        .where(F.col("kind") == TraceKind.REBALANCE_STARTED.value)
-    )
-    before = F.broadcast(faults.select(F.col("run").alias("fault_run"), "fault", "injected_us"))
-    due = (F.col("run") == F.col("fault_run")) & (F.col("injected_us") <= F.col("time_us"))
-    rebalance = ("run", "node", "incarnation", "group", "seq")
-    latest = Window.partitionBy(*rebalance).orderBy(F.desc("injected_us"), "fault")
-    stable_us = _unless_restarted("stable_us")
+    steps = _steps(events)
+    started = _started(steps).join(_changes(steps, names), list(_REBALANCE), "left")
+    joined_us, stable_us = F.col("joined.time_us"), F.col("stable.time_us")
+    failed = F.regexp_extract("restarted.cause", _STORE_ERROR, 1)
+    none = F.array().cast("array<string>")
     return (
-        started.join(before, due, "left")
-        .withColumn("nth", F.row_number().over(latest))
-        .where(F.col("nth") == 1)
+        with_latest_fault(_with_epoch(started, groups, tenures), faults, "time_us")
+        .join(F.broadcast(names), ["run", "group", "member"], "left")
         .select(
             "run",
             "group",
             F.col("node").alias("broker"),
+            "leader_epoch",
             "generation",
+            F.col("joined.generation").alias("new_generation"),
+            _reason(F.col("cause")).alias("reason"),
             "member",
+            F.coalesce("consumer", F.nullif("member", F.lit(""))).alias("consumer"),
             "cause",
+            F.nullif(F.regexp_extract("cause", _CLIENT_REASON, 1), F.lit("")).alias(
+                "client_reason"
+            ),
+            F.coalesce("removed", none).alias("removed"),
+            F.coalesce("removed_because", none).alias("removed_because"),
+            F.coalesce("added", none).alias("added"),
+            F.nullif(failed, F.lit("")).alias("store_error"),
             "fault",
             F.col("time_us").alias("started_us"),
-            _unless_restarted("joined_us").alias("joined_us"),
+            joined_us.alias("joined_us"),
             stable_us.alias("stable_us"),
+            (joined_us - F.col("time_us")).alias("join_us"),
+            (stable_us - joined_us).alias("sync_us"),
             (stable_us - F.col("time_us")).alias("length_us"),
         )
     )
 
 
-def _next(kind: TraceKind) -> Column:
-    return F.last(F.when(F.col("kind") == kind.value, F.col("time_us")), ignorenulls=True)
+def _steps(events: DataFrame) -> DataFrame:
+    """One row per step of a group's coordinator, numbered by the rebalance that it belongs to.
+
+    A part of the group's life ends with the start of a generation, with the last member or with a
+    load; a step belongs to the rebalance of its part, or to the latest so far if there are several.
+    """
+    kinds = (
+        TraceKind.REBALANCE_STARTED,
+        TraceKind.GENERATION_STARTED,
+        TraceKind.ASSIGNMENT_STORED,
+        TraceKind.MEMBER_ADDED,
+        TraceKind.MEMBER_REMOVED,
+        TraceKind.GROUP_STATE,
+        TraceKind.GROUP_LOADED,
+    )
+    to = detail("to string").getField("to")
+    left_empty = _is(TraceKind.GROUP_STATE) & to.isin("Empty", "Dead")
+    ends_part = _is(TraceKind.GENERATION_STARTED) | _is(TraceKind.GROUP_LOADED) | left_empty
+    in_order = Window.partitionBy(*_GROUP).orderBy("seq")
+    before = in_order.rowsBetween(Window.unboundedPreceding, -1)
+    in_part = (
+        Window.partitionBy(*_GROUP, "part")
+        .orderBy("seq")
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    starts = F.count_if(_is(TraceKind.REBALANCE_STARTED)).over(in_part)
+    return (
+        of_kind(events, *kinds)
+        .withColumn("ends_part", ends_part)
+        .where(~_is(TraceKind.GROUP_STATE) | F.col("ends_part"))
+        .withColumn("part", F.coalesce(F.count_if("ends_part").over(before), F.lit(0)))
+        .withColumn("nth", F.greatest(starts, F.lit(1)))
+    )
 
 
-def _unless_restarted(moment: str) -> Column:
-    """Return the moment if it comes before the group's next rebalance on this coordinator."""
-    at_us, restarted_us = F.col(moment), F.col("restarted_us")
-    return F.when(restarted_us.isNull() | (at_us < restarted_us), at_us)
+def _started(steps: DataFrame) -> DataFrame:
+    """One row per rebalance, with what came next on the same coordinator."""
+    # Backwards, so that "the next of a kind" is the last one seen: linear in the rows.
+    backwards = (
+        Window.partitionBy(*_GROUP)
+        .orderBy(F.desc("seq"))
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
+
+    def next_of(kind: TraceKind) -> Column:
+        step = F.struct("seq", "time_us", "generation", "cause")
+        return F.last(F.when(_is(kind), step), ignorenulls=True).over(backwards)
+
+    found = (
+        steps.withColumn("restarted", next_of(TraceKind.REBALANCE_STARTED))
+        .withColumn("joined", next_of(TraceKind.GENERATION_STARTED))
+        .withColumn("stable", next_of(TraceKind.ASSIGNMENT_STORED))
+        .where(_is(TraceKind.REBALANCE_STARTED))
+    )
+    return found.withColumns({step: _unless_restarted(step) for step in ("joined", "stable")})
+
+
+def _changes(steps: DataFrame, names: DataFrame) -> DataFrame:
+    """One row per rebalance with members that came or went."""
+    removed, added = _is(TraceKind.MEMBER_REMOVED), _is(TraceKind.MEMBER_ADDED)
+    replaced = F.coalesce(F.col("cause").startswith(_REPLACED), F.lit(False))
+    who = F.coalesce("consumer", "member")
+    return (
+        steps.where((removed | added) & ~replaced)
+        .join(F.broadcast(names), ["run", "group", "member"], "left")
+        .groupBy(*_REBALANCE)
+        .agg(
+            F.sort_array(F.collect_list(F.when(removed, who))).alias("removed"),
+            F.sort_array(F.collect_set(F.when(removed, F.col("cause")))).alias("removed_because"),
+            F.sort_array(F.collect_list(F.when(added, who))).alias("added"),
+        )
+    )
+
+
+def _with_epoch(started: DataFrame, groups: DataFrame, tenures: DataFrame) -> DataFrame:
+    """Add the epoch of the tenure in which the coordinator began the rebalance."""
+    served = groups.select("run", "group", "partition").join(tenures, ["run", "partition"])
+    epochs = served.select(
+        "run",
+        "group",
+        F.col("broker").alias("node"),
+        "incarnation",
+        F.struct("start_us", "leader_epoch").alias("tenure"),
+    )
+    life = ["run", "group", "node", "incarnation"]
+    known = epochs.groupBy(*life).agg(F.sort_array(F.collect_list("tenure")).alias("tenures"))
+    so_far = F.filter("tenures", lambda one: one["start_us"] <= F.col("time_us"))
+    return started.join(F.broadcast(known), life, "left").withColumn(
+        "leader_epoch", F.try_element_at(so_far, F.lit(-1)).getField("leader_epoch")
+    )
+
+
+def _reason(cause: Column) -> Column:
+    fitting = [F.when(cause.rlike(pattern), F.lit(word)) for pattern, word in REASONS]
+    return F.coalesce(*fitting, F.lit(OTHER_REASON))
+
+
+def _is(kind: TraceKind) -> Column:
+    return F.col("kind") == kind.value
+
+
+def _unless_restarted(step: str) -> Column:
+    """Return a step if it comes before the group's next rebalance there."""
+    restarted = F.col("restarted.seq")
+    return F.when(restarted.isNull() | (F.col(f"{step}.seq") < restarted), F.col(step))

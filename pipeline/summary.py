@@ -1,4 +1,4 @@
-"""Sum tables up: each fault's phases and gaps with percentiles, its members and rebalances.
+"""Sum tables up: each fault's phases and gaps with percentiles, and its members.
 
 Only aggregates reach the driver: a few rows per fault, whatever the size of the runs.
 """
@@ -17,10 +17,15 @@ from pipeline.figures import (
     Measure,
     RunSummary,
 )
-
-Tables = Mapping[str, DataFrame]
-FaultKey = tuple[str, str]
-"""Run and fault."""
+from pipeline.outcome_summary import (
+    FaultKey,
+    Tables,
+    commit_errors,
+    coordinators_at_once,
+    owners_at_once,
+    processing_of_groups,
+    rebalances_after,
+)
 
 
 def summarize(
@@ -32,6 +37,10 @@ def summarize(
         bad.setdefault(row["run"], {})[row["reason"]] = row["count"]
     known = {row["run"]: row for row in tables["runs"].collect()}
     faults = _faults(tables, clock_errors_us)
+    coordinators = coordinators_at_once(tables)
+    owners = owners_at_once(tables)
+    processed = processing_of_groups(tables)
+    errors = commit_errors(tables)
     return tuple(
         RunSummary(
             run=files.run,
@@ -42,6 +51,10 @@ def summarize(
             bad_rows=tuple(sorted(bad.get(files.run, {}).items())),
             unreadable=files.unreadable,
             faults=tuple(faults.get(files.run, ())),
+            coordinators=coordinators.get(files.run, ()),
+            owners=owners.get(files.run, ()),
+            processing=processed.get(files.run, ()),
+            commit_errors=errors.get(files.run, ()),
         )
         for files in runs
     )
@@ -50,7 +63,8 @@ def summarize(
 def _faults(tables: Tables, clock_errors_us: Mapping[str, int]) -> dict[str, list[FaultSummary]]:
     """Return each run's faults in time order."""
     measured = _distributions(tables, clock_errors_us)
-    rebalanced = _rebalances(tables["rebalances"])
+    rebalanced = rebalances_after(tables)
+    noticed = _noticed(tables["client_phases"])
     rows = _counts(tables).collect()
     summaries: dict[str, list[FaultSummary]] = {}
     for row in sorted(rows, key=lambda row: (row["run"], row["injected_us"], row["fault"])):
@@ -67,7 +81,8 @@ def _faults(tables: Tables, clock_errors_us: Mapping[str, int]) -> dict[str, lis
             members=row["members"],
             members_kept=row["kept"],
             measures=tuple((m, found[m.name]) for m in MEASURES if m.name in found),
-            rebalances=tuple(sorted(rebalanced.get(key, {}).items())),
+            noticed_by=noticed.get(key, ()),
+            rebalances=rebalanced.get(key, ()),
         )
         summaries.setdefault(row["run"], []).append(summary)
     return summaries
@@ -101,14 +116,18 @@ def _counts(tables: Tables) -> DataFrame:
     )
 
 
-def _rebalances(rebalances: DataFrame) -> dict[FaultKey, dict[str, int]]:
-    """Count the rebalances after each fault by cause."""
-    cause = F.coalesce("cause", F.lit("unknown")).alias("cause")
-    after_faults = rebalances.where(F.col("fault").isNotNull())
-    counts: dict[FaultKey, dict[str, int]] = {}
-    for row in after_faults.groupBy("run", "fault", cause).count().collect():
-        counts.setdefault((row["run"], row["fault"]), {})[row["cause"]] = row["count"]
-    return counts
+def _noticed(client_phases: DataFrame) -> dict[FaultKey, tuple[tuple[str, int], ...]]:
+    """Count by what members noticed each fault, the most frequent first."""
+    counts = (
+        client_phases.where(F.col("noticed_by").isNotNull())
+        .groupBy("run", "fault", "noticed_by")
+        .count()
+        .orderBy("run", "fault", F.desc("count"), "noticed_by")
+    )
+    found: dict[FaultKey, list[tuple[str, int]]] = {}
+    for row in counts.collect():
+        found.setdefault((row["run"], row["fault"]), []).append((row["noticed_by"], row["count"]))
+    return {key: tuple(values) for key, values in found.items()}
 
 
 def _distributions(

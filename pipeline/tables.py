@@ -21,16 +21,24 @@ from pyspark.sql.types import DataType, StructType
 from pipeline.availability import availability
 from pipeline.broker_phases import broker_phases
 from pipeline.client_phases import client_phases
+from pipeline.commits import commits
 from pipeline.coordinator_tenures import coordinator_tenures
 from pipeline.events import RunFiles, bad_rows, find_run_files, good_events, read_events
 from pipeline.failovers import group_failovers
 from pipeline.faults import faults
 from pipeline.figures import RunSummary
 from pipeline.groups import groups
+from pipeline.lives import impairments
+from pipeline.members import member_names
+from pipeline.ownership import ownership
+from pipeline.ownership_overlaps import ownership_overlaps
+from pipeline.processing import processing
 from pipeline.rebalances import rebalances
+from pipeline.repeats import processed_by_both, repeated_records
 from pipeline.runs import runs as runs_table
 from pipeline.session import spark_session
 from pipeline.summary import summarize
+from pipeline.tenure_overlaps import tenure_overlaps
 
 TABLE_NAMES = (
     "bad_rows",
@@ -39,16 +47,21 @@ TABLE_NAMES = (
     "faults",
     "coordinator_tenures",
     "broker_phases",
+    "tenure_overlaps",
     "client_phases",
     "availability",
     "rebalances",
+    "ownership",
+    "ownership_overlaps",
+    "processing",
+    "commits",
 )
 """In the order in which they are computed; docs/TABLES.md describes each."""
 
 Progress = Callable[[str], None]
 """Told the name of each table (or `summary`) when its work begins."""
 SHORT_WORK_ROWS = 500_000
-"""Up to here a local Spark's own start and planning are most of the work."""
+"""Up to here a local Spark's start and planning are most of the work, and rows fit in memory."""
 _RUN_KEY = "run_key"
 
 
@@ -124,7 +137,15 @@ def _analyze(
     # Beside the tables, so that moving them is a rename and a cluster's workers see the folder.
     with tempfile.TemporaryDirectory(prefix=".tables-", dir=runs[0].directory) as staging:
         store = _Store(spark=spark, folder=Path(staging), progress=progress)
-        tables = _compute(store, runs)
+        rows = read_events(spark, runs)
+        events = good_events(rows)
+        is_small = sum(run.rows for run in runs) <= SHORT_WORK_ROWS
+        if is_small:  # every table reads them: from memory in two thirds of the time
+            events.persist()
+        try:
+            tables = _compute(store, rows, events)
+        finally:
+            events.unpersist()
         progress("summary")
         clock_errors_us = {run.run: _clock_error_us(run.directory) for run in runs}
         summaries = summarize(tables, runs, clock_errors_us)
@@ -134,21 +155,46 @@ def _analyze(
     return summaries
 
 
-def _compute(store: _Store, runs: Sequence[RunFiles]) -> Mapping[str, DataFrame]:
+def _compute(store: _Store, rows: DataFrame, events: DataFrame) -> Mapping[str, DataFrame]:
     """Compute the tables by name, each from those before it."""
-    rows = read_events(store.spark, runs)
-    events = good_events(rows)
     bad = store.keep("bad_rows", bad_rows(rows))
     run = store.keep("runs", runs_table(events))
     group = store.keep("groups", groups(events))
     fault = store.keep("faults", faults(events, run))
-    tenure = store.keep("coordinator_tenures", coordinator_tenures(events, run))
+    impaired = impairments(events, fault, run)
+    tenure = store.keep("coordinator_tenures", coordinator_tenures(events, run, impaired))
     broker = store.keep("broker_phases", broker_phases(events, fault, group))
+    overlap = store.keep(
+        "tenure_overlaps", tenure_overlaps(events, tenure, group, broker, impaired)
+    )
     failovers = group_failovers(fault, group, broker, tenure)
     client = store.keep("client_phases", client_phases(events, failovers))
     available = store.keep("availability", availability(events, run, tenure, failovers))
-    rebalance = store.keep("rebalances", rebalances(events, fault))
-    computed = (bad, run, group, fault, tenure, broker, client, available, rebalance)
+    rebalance = store.keep(
+        "rebalances", rebalances(events, fault, group, tenure, member_names(events))
+    )
+    owned = store.keep("ownership", ownership(events, run, group, tenure, impaired))
+    repeats = repeated_records(events)
+    both = processed_by_both(owned, run, repeats)
+    owned_twice = store.keep("ownership_overlaps", ownership_overlaps(both, fault))
+    processed = store.keep("processing", processing(events, repeats, both))
+    commit = store.keep("commits", commits(events, fault))
+    computed = (
+        bad,
+        run,
+        group,
+        fault,
+        tenure,
+        broker,
+        overlap,
+        client,
+        available,
+        rebalance,
+        owned,
+        owned_twice,
+        processed,
+        commit,
+    )
     return dict(zip(TABLE_NAMES, computed, strict=True))
 
 

@@ -89,8 +89,6 @@ def test_fault_rows_without_any_join_leave_the_line_out() -> None:
             (by_name["join"], _distribution(0, missing=2)),
             (by_name["accept"], _distribution(0, missing=2)),
         ),
-        rebalances=(("a member joined", 2), ("session expiry", 1)),
     )
     assert [row[0] for row in fault.rows("client")] == ["notice", "accept"]
     assert fault.rows("broker") == ()
-    assert fault.rebalance_count == 3

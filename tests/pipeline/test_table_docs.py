@@ -10,13 +10,18 @@ import pytest
 from pipeline.availability import availability
 from pipeline.broker_phases import broker_phases
 from pipeline.client_phases import client_phases
+from pipeline.commits import commits
 from pipeline.coordinator_tenures import coordinator_tenures
 from pipeline.events import bad_rows
 from pipeline.faults import faults
 from pipeline.groups import groups
+from pipeline.ownership import ownership
+from pipeline.ownership_overlaps import ownership_overlaps
+from pipeline.processing import processing
 from pipeline.rebalances import rebalances
 from pipeline.runs import runs
 from pipeline.tables import TABLE_NAMES
+from pipeline.tenure_overlaps import tenure_overlaps
 from tests.support.analysed_runs import AnalysedRuns
 
 pytestmark = pytest.mark.spark
@@ -29,9 +34,14 @@ TRANSFORMS: tuple[Callable[..., object], ...] = (
     faults,
     coordinator_tenures,
     broker_phases,
+    tenure_overlaps,
     client_phases,
     availability,
     rebalances,
+    ownership,
+    ownership_overlaps,
+    processing,
+    commits,
 )
 SPARK_TYPES = {
     "string": "string",

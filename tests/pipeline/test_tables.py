@@ -88,6 +88,11 @@ def test_client_phases_of_a_patient_member_ignore_the_heartbeat_waved_through(
         "sync_us": None,
         "attempts": 4,
         "stale_answers": 2,
+        "longest_wait_us": None,
+        "noticed_by": None,
+        "self_answers": 0,
+        "commit_timeouts": 0,
+        "late_heartbeats": 0,
     }
 
 
@@ -186,6 +191,11 @@ def test_faults_carry_their_blast_radius_and_window(analysed: AnalysedRuns) -> N
         "until_us": 40_000_000,
         "groups": ["group-1"],
         "partitions": [P2, "orders-2"],
+        "in_force_us": None,
+        "in_force_until_us": None,
+        "nodes": ["broker-2"],
+        "from_nodes": [],
+        "to_nodes": [],
     }
     assert _rows(analysed.table("pause", "faults", "fault"), "healed_us", "until_us") == {
         "f1": [20_000_000, 30_000_000],
@@ -269,7 +279,10 @@ def test_summary_of_a_crash_reads_like_its_story(analysed: AnalysedRuns) -> None
         ("processing gap", "2", "1", "150 ms", "", "", "8.00 s"),
         ("no coordinator", "1", "", "7.78 s", "", "", "7.78 s"),
     )
-    assert fault.rebalances == (("a member joined", 1), ("a member left", 1))
+    assert [each.words for each in fault.rebalances] == [
+        "1 rebalance: join of m1-new",
+        "1 rebalance: leave of consumer-0",
+    ]
     assert (fault.partitions_moved, fault.members, fault.members_kept) == (1, 2, 1)
 
 

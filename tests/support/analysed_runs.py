@@ -48,6 +48,8 @@ def analyse_stories(spark: SparkSession, base: Path) -> AnalysedRuns:
         "crash": write_run(base / "crash" / "1", crash, files=2, clock_error_us=40_000),
         # What a user may call a folder must not end up as a pattern or a column.
         "pause": write_run(base / "own [x] {y}=1+1" / "1", pause),
+        "split": _told(base, "split"),
+        "stuck": _told(base, "stuck"),
         "empty": base / "crash" / "2",
         "broken": _broken_run(base / "crash" / "3"),
     }
@@ -57,6 +59,10 @@ def analyse_stories(spark: SparkSession, base: Path) -> AnalysedRuns:
     again = directories["crash"] / "events" / ".."  # named twice, analysed once
     summaries = analyze([*directories.values(), again], spark=spark)
     return AnalysedRuns(directories=directories, summaries=dict(zip(names, summaries, strict=True)))
+
+
+def _told(base: Path, story: str) -> Path:
+    return write_run(base / story / "1", parse_trace((TRACES / f"{story}.txt").read_text()))
 
 
 def _broken_run(directory: Path) -> Path:
