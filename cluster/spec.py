@@ -106,12 +106,15 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True):
 
     Units: nanoseconds. The defaults are Kafka 3.9.1's measured load rate (MEASURED_FAILOVER: 45 MB
     and 1,000,000 records in 0.5 s) and the time its metadata publisher took (tens of ms).
+    `publish_jitter_us` is drawn evenly on top, by each broker for each delta: with it a follower
+    may learn of a new leader before that does, and then waits `replica.fetch.backoff.ms` for it.
     """
 
     load_ns_per_record: int = 300
     load_ns_per_byte: int = 4
     load_fixed_us: int = 5_000
     publish_us: int = 30_000
+    publish_jitter_us: int = 0
 
 
 class StorageModel(msgspec.Struct, frozen=True, kw_only=True):

@@ -50,6 +50,7 @@ class MetadataFetcher:
         self._timeout_us = cluster.broker_config.controller_quorum_fetch_timeout_ms * 1_000
         self._max_bytes = cluster.broker_config.replica_fetch_max_bytes
         self._publish_us = cluster.costs.publish_us if host.simulates_costs else 0
+        self._publish_jitter_us = cluster.costs.publish_jitter_us if host.simulates_costs else 0
         self._changed: dict[TopicPartition, None] = {}
         """Partitions in the cache that are newer than what was published."""
         self._may_publish = False
@@ -125,8 +126,11 @@ class MetadataFetcher:
     async def _publish_changes(self) -> None:
         """Publish, once or until nothing is newer."""
         while True:
-            if self._publish_us:
-                await self._host.sleep(self._publish_us)
+            delay_us = self._publish_us
+            if self._publish_jitter_us:
+                delay_us += self._host.rng.randrange(self._publish_jitter_us + 1)
+            if delay_us:
+                await self._host.sleep(delay_us)
             changed, self._changed = list(self._changed), {}
             self._published_offset = self._cache.last_applied_offset
             self._publish(changed)

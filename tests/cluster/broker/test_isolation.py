@@ -1,9 +1,11 @@
 """A broker that lives while it is believed dead: paused, or cut off (BEHAVIOUR 6.2, 6.4)."""
 
+import msgspec
 import pytest
 
 from cluster.link_rules import Cut, LinkRule, Selector
 from cluster.runtime import ClusterStatus
+from cluster.spec import CostModel
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, TopicPartition, broker_name, offsets_partition
 from protocol.offset_messages import OffsetCommitResponse
@@ -258,3 +260,25 @@ def test_commits_wait_a_fetch_backoff_where_the_follower_learns_before_the_new_l
         assert 1_000_000 < waited_us < 1_300_000
     else:
         assert waited_us < 300_000
+
+
+def test_publish_jitter_lets_brokers_learn_at_different_times() -> None:
+    """Measured: 42 to 169 ms from the decision to the election's line in the broker's log."""
+
+    async def story(lab: BrokerLab) -> list[int]:
+        begun_us = lab.runtime.now_us()
+        await lab.runtime.shut_down(broker_name(OLD))
+        await lab.seconds(1)
+        learnt = [
+            row
+            for kind in (TraceKind.BECAME_LEADER, TraceKind.BECAME_FOLLOWER)
+            for row in lab.events(kind)
+            if row.partition == str(OFFSETS) and row.time_us > begun_us
+        ]
+        return sorted(row.time_us - begun_us for row in learnt)
+
+    costs = CostModel(publish_us=40_000, publish_jitter_us=80_000)
+    times_us = BrokerLab(msgspec.structs.replace(broker_cluster(), costs=costs)).run(story)
+    assert len(times_us) == 3
+    assert 40_000 <= times_us[0] < times_us[-1] <= 122_000
+    assert times_us[-1] - times_us[0] > 5_000
