@@ -1,6 +1,6 @@
 """Ray's part, and the only module that imports ray for nodes: the cluster, actors, their handles.
 
-The actors' classes are in `ray_services`; a handle wraps each actor in typed calls, so that nobody
+What the actors do is in `ray_services`; a handle wraps each actor in typed calls, so that nobody
 else meets an ObjectRef. Nothing is ever restarted or retried by Ray: a restart is the runtime's
 act. Nodes themselves talk TCP; only the control plane and the files go through here.
 """
@@ -27,7 +27,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ex
 from cluster.clock import ClockReading
 from cluster.host import Host
 from cluster.link_reset import ConnectionName, LinkReset
-from cluster.machine_files import ProcessRef
+from cluster.machine_files import ProcessRef, die_with_parent
 from cluster.ray_services import (
     AgentService,
     ControlState,
@@ -147,6 +147,25 @@ def _python_path() -> str:
     return f"{ROOT}{os.pathsep}{inherited}" if inherited else str(ROOT)
 
 
+# -- actors -------------------------------------------------------------------------------------
+
+
+class _NodeActor(NodeService):
+    """A node process as Ray runs it: it never outlives its raylet, also not while it is stopped."""
+
+    def __init__(self, process_id: str, settings: RunSettings, *, bind_address: str) -> None:
+        die_with_parent()
+        super().__init__(process_id, settings, bind_address=bind_address)
+
+
+class _AgentActor(AgentService):
+    """An agent as Ray runs it."""
+
+    def __init__(self, run_id: str) -> None:
+        die_with_parent()
+        super().__init__(run_id)
+
+
 # -- handles -----------------------------------------------------------------------------------
 
 
@@ -180,7 +199,7 @@ class ProcessHandle(_ActorHandle):
         cls, process_id: str, settings: RunSettings, machine: Machine, *, bind_address: str
     ) -> "ProcessHandle":
         """Start a node process on `machine`; listen() says when it is up."""
-        actor = ray.remote(**_ACTOR_OPTIONS)(NodeService)
+        actor = ray.remote(**_ACTOR_OPTIONS)(_NodeActor)
         return cls(
             actor.options(scheduling_strategy=_on(machine)).remote(
                 process_id, settings, bind_address=bind_address
@@ -274,7 +293,7 @@ class AgentHandle(_ActorHandle):
     @classmethod
     def start(cls, run_id: str, machine: Machine) -> "AgentHandle":
         """Start the agent of `machine`."""
-        actor = ray.remote(**_ACTOR_OPTIONS)(AgentService)
+        actor = ray.remote(**_ACTOR_OPTIONS)(_AgentActor)
         return cls(actor.options(scheduling_strategy=_on(machine)).remote(run_id))
 
     async def prepare(self, run_dir: Path, marker: str, timeout_s: float) -> Path:

@@ -76,7 +76,6 @@ class NodeService:
         self._admin: _AdminNode | None = None
         self._control_version = -1
         self._last_pause_order = -1
-        machine_files.die_with_parent()
 
     async def listen(self) -> ListeningProcess:
         """Open the process's port. Raises: OSError."""
@@ -189,7 +188,6 @@ class AgentService:
         self._run_id = run_id
         self._machine_dir = Path()
         self._shares_files = False
-        machine_files.die_with_parent()
 
     async def prepare(self, run_dir: str, marker: str) -> str:
         """Return the directory for this machine's files: the run's own where it can be seen.

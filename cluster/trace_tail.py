@@ -14,7 +14,7 @@ from cluster.trace_files import FrameDecoder, merge_rows
 from protocol.trace import TraceRow
 
 WATERMARK_LAG_US = 1_000_000
-"""How far the watermark stays behind the run's clock, in run time."""
+"""How far the watermark stays behind the run's clock, in run time, unless told otherwise."""
 _BEFORE_THE_RUN_US = -1
 
 
@@ -48,19 +48,22 @@ class _Followed:
 class TraceTail:
     """Follows the trace files of one directory; files that appear later are followed too.
 
-    Memory: the rows of the last second or so, of all files.
+    Units: `lag_us` is run time; with a `time_scale` of k it is k times shorter in reality, so that
+    a run that goes fast, or on a loaded machine, wants more of it.
+    Memory: the rows of the last `lag_us` or so, of all files.
     """
 
-    def __init__(self, trace_dir: Path) -> None:
+    def __init__(self, trace_dir: Path, *, lag_us: int = WATERMARK_LAG_US) -> None:
         self.late_rows = 0
         """Rows that came when the watermark had passed them, and were dropped."""
         self.watermark_us = _BEFORE_THE_RUN_US
         """Every row up to here that was in the files in time has been returned."""
         self._trace_dir = trace_dir
+        self._lag_us = lag_us
         self._files: dict[Path, _Followed] = {}
 
     def poll(self, now_us: int) -> tuple[TraceRow, ...]:
-        """Return the rows that are new and at least WATERMARK_LAG_US old, in the merged order.
+        """Return the rows that are new and at least `lag_us` old, in the merged order.
 
         Units: `now_us` is the run's clock. The order is that of `trace_files.merge_rows`, over all
         polls together: a later poll returns no row that belongs before those of an earlier one.
@@ -72,7 +75,7 @@ class TraceTail:
         for file in self._files.values():
             file.read_on()
             self.late_rows += len(file.take_up_to(self.watermark_us))
-        self.watermark_us = max(self.watermark_us, now_us - WATERMARK_LAG_US)
+        self.watermark_us = max(self.watermark_us, now_us - self._lag_us)
         return tuple(
             merge_rows([file.take_up_to(self.watermark_us) for file in self._files.values()])
         )

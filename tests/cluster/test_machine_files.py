@@ -11,14 +11,20 @@ import pytest
 
 from cluster.machine_files import (
     ProcessRef,
+    disk_of,
     is_alive,
+    is_stopped,
     kill,
     own_process,
+    remove_disk,
     send_signal,
     start_ticks,
+    stop,
     wait_gone,
 )
 from cluster.ray_services import AgentService
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -62,6 +68,68 @@ def test_signal_spares_a_process_that_got_the_number_of_a_dead_one(
     with pytest.raises(ProcessLookupError):
         send_signal(other, signal.SIGKILL)
     assert is_alive(process)
+
+
+def test_stop_returns_when_the_process_stands_still(child: "subprocess.Popen[bytes]") -> None:
+    """A pause that has only been asked for would let a broker answer once more."""
+    process = ref_of(child)
+    assert not is_stopped(process)
+    asyncio.run(stop(process, 10.0))
+    assert is_stopped(process)
+    assert is_alive(process), "stopped is not gone"
+    send_signal(process, signal.SIGCONT)
+    assert child.stdin is not None
+    child.stdin.close()
+    assert child.wait(10) == 0, "it went on to its own end"
+    with pytest.raises(ProcessLookupError):
+        asyncio.run(stop(process, 10.0))
+    with pytest.raises(ProcessLookupError):
+        is_stopped(process)
+
+
+def test_stopped_process_can_be_killed(child: "subprocess.Popen[bytes]") -> None:
+    """Crash of a paused broker: nobody continues it first."""
+    process = ref_of(child)
+    asyncio.run(stop(process, 10.0))
+    asyncio.run(kill(process, 10.0))
+    assert not is_alive(process)
+
+
+def test_process_dies_with_its_parent_also_while_it_is_stopped() -> None:
+    """A driver that is killed takes its Ray with it, and nobody continues a stopped broker."""
+    grandchild = (
+        "import os, signal, sys; from cluster.machine_files import die_with_parent;"
+        "die_with_parent(); print(os.getpid(), flush=True); os.kill(os.getpid(), signal.SIGSTOP)"
+    )
+    child = (
+        "import subprocess, sys;"
+        f"subprocess.Popen([sys.executable, '-c', {grandchild!r}]); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        process = ProcessRef(pid=pid, start_ticks=start_ticks(pid) or 0)
+
+        async def die() -> tuple[ProcessRef, ...]:
+            await stop(process, 10.0)
+            parent.kill()
+            return await wait_gone([process], 10.0)
+
+        assert asyncio.run(die()) == ()
+
+
+def test_remove_disk_deletes_one_nodes_directory(tmp_path: Path) -> None:
+    """The others' disks and the traces are none of its business; no disk is no error."""
+    for name in ("disks/broker-0/orders-0.log", "disks/broker-1/orders-0.log"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"x")
+    remove_disk(tmp_path, "broker-0")
+    remove_disk(tmp_path, "broker-2")
+    assert not disk_of(tmp_path, "broker-0").exists()
+    assert (disk_of(tmp_path, "broker-1") / "orders-0.log").exists()
 
 
 def test_wait_gone_names_who_is_still_there() -> None:

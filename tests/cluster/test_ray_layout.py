@@ -2,14 +2,26 @@
 
 import pytest
 
-from cluster.ray_layout import CONSUMERS_PER_PROCESS, node_names, place, plan_processes
+from cluster.ray_layout import (
+    CONSUMERS_PER_PROCESS,
+    node_names,
+    place,
+    plan_processes,
+    starts_with_the_cluster,
+)
 from cluster.spec import BrokerSpec, ClusterSpec, ConsumerSpec, ControllerSpec, ProducerSpec
 from protocol.ids import NodeName
 
 
-def consumer(index: int, *, isolate: bool = False) -> ConsumerSpec:
-    name = NodeName(f"consumer-{index}")
-    return ConsumerSpec(name=name, group_id="g", index=index, topics=(), isolate=isolate)
+def consumer(index: int, *, isolate: bool = False, starts_later: bool = False) -> ConsumerSpec:
+    return ConsumerSpec(
+        name=NodeName(f"consumer-{index}"),
+        group_id="g",
+        index=index,
+        topics=(),
+        isolate=isolate,
+        starts_later=starts_later,
+    )
 
 
 def spec(*consumers: ConsumerSpec, brokers: int = 3, producers: int = 1) -> ClusterSpec:
@@ -42,6 +54,21 @@ def test_plan_isolates_whom_it_is_told_to_and_splits_the_others() -> None:
     assert node_names(plans["consumer-1"]) == ("consumer-1",)
     assert len(plans["clients-0"].nodes) == CONSUMERS_PER_PROCESS
     assert node_names(plans["clients-1"]) == (f"consumer-{count - 1}", "producer-0")
+
+
+def test_plan_starts_the_process_of_a_late_consumer_late_if_it_is_alone_in_it() -> None:
+    """Shared processes are there from the start, so that joining costs no process start."""
+    consumers = (
+        consumer(0, starts_later=True),
+        consumer(1, isolate=True),
+        consumer(2, isolate=True, starts_later=True),
+    )
+    later = [
+        plan.name
+        for plan in plan_processes(spec(*consumers, producers=0))
+        if not starts_with_the_cluster(plan)
+    ]
+    assert later == ["consumer-2"]
 
 
 def test_plan_without_clients_has_a_process_for_the_runtimes_own_client() -> None:

@@ -50,6 +50,7 @@ def test_tail_returns_each_row_once_when_it_is_old_enough(tmp_path: Path) -> Non
     assert times(tail.poll(2 * SECOND_US + WATERMARK_LAG_US)) == [2 * SECOND_US]
     assert tail.poll(100 * SECOND_US) == ()
     assert tail.late_rows == 0
+    assert len(TraceTail(tmp_path, lag_us=0).poll(2 * SECOND_US)) == 2
 
 
 def test_tail_waits_for_the_rest_of_a_frame(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ def main(run_dir: Path, ray_address: str, run_ms: int, paused: str | None = None
         await runtime.start()
         pids = list(runtime.pids())
         if paused is not None:
+            await runtime.sleep(500_000)
             hit = await runtime.pause(NodeName(paused))
             pids.sort(key=lambda pid: pid != hit.pid)
         say("up", pids=pids)

@@ -18,12 +18,15 @@ def test_two_runs_side_by_side_do_not_touch_each_other(tmp_path: Path) -> None:
     """Each has a Ray of its own; one driver is killed, the other interrupted by Ctrl-C.
 
     The killed driver's node processes must end by themselves, and its own trace must be there;
-    the interrupted one stops its nodes, hands over its trace and leaves nothing behind.
+    the interrupted one stops its nodes, hands over its trace and leaves nothing behind, although
+    one of its nodes was paused.
     """
     first, second = tmp_path / "first", tmp_path / "second"
     with (
         program(*driver_arguments(first, "local", 100_000), cwd=tmp_path) as killed,
-        program(*driver_arguments(second, "local", 100_000), cwd=tmp_path) as interrupted,
+        program(
+            *driver_arguments(second, "local", 100_000, "broker-0"), cwd=tmp_path
+        ) as interrupted,
     ):
         killed_pids = event(killed, "up")["pids"]
         interrupted_pids = event(interrupted, "up")["pids"]
