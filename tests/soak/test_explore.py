@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
@@ -77,7 +78,7 @@ def explore(name: str, seed: int) -> ExploredSeed:
 def test_every_seed_passes_and_a_few_give_the_same_trace_elsewhere(name: str) -> None:
     """A verdict that depends on luck, or on the process that computed it, is none."""
     seeds = {
-        seed: remembered("explore", f"{name}-{seed}", ExploredSeed, lambda s=seed: explore(name, s))
+        seed: remembered("explore", f"{name}-{seed}", ExploredSeed, partial(explore, name, seed))
         for seed in range(SEEDS[name])
     }
     passed = [run for run in seeds.values() if run.verdict == Verdict.PASS]

@@ -6,6 +6,7 @@ side by side. A run that is done is remembered: an interrupted soak goes on wher
 """
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -61,12 +62,12 @@ def test_five_runs_tell_the_story_that_virtual_time_tells(name: str, tmp_path: P
             "ray",
             f"{name}-ray-{n}",
             ToldRun,
-            lambda n=n: run_on_ray(name, n, tmp_path / f"run-{n}"),
+            partial(run_on_ray, name, n, tmp_path / f"run-{n}"),
         )
         for n in range(RUNS)
     ]
     virtual = [
-        remembered("ray", f"{name}-virtual-{n}", ToldRun, lambda n=n: run_virtually(name, n))
+        remembered("ray", f"{name}-virtual-{n}", ToldRun, partial(run_virtually, name, n))
         for n in range(RUNS)
     ]
     ray_story = medians([run.milestones for run in on_ray])
