@@ -16,6 +16,9 @@ COORDINATOR_KINDS = frozenset(
         TraceKind.UNLOAD_COMPLETED,
         TraceKind.GROUP_LOADED,
         TraceKind.GROUP_STATE,
+        TraceKind.GENERATION_STARTED,
+        TraceKind.MEMBER_ADDED,
+        TraceKind.MEMBER_REMOVED,
         TraceKind.NODE_KILLED,
         TraceKind.NODE_STOPPED,
     }
@@ -48,6 +51,7 @@ class CoordinatorView:
             self._groups_in.setdefault(expected.offsets_partition, []).append(group_id)
         self._newest: dict[str, tuple[int, str]] = {}  # group -> epoch, node that has loaded it
         self._states: dict[tuple[str, str], SeenState] = {}  # (node, group)
+        self._members: dict[tuple[str, str], dict[str, None]] = {}  # (node, group), where known
         self._last_writer: dict[str, str] = {}  # group -> node, where no load was seen
         self._tenures: dict[str, dict[str, _Tenure]] = {}  # offsets partition -> node -> its last
         self._partition_of = {
@@ -60,6 +64,7 @@ class CoordinatorView:
             case TraceKind.LOAD_STARTED:
                 for group_id in self._groups_in.get(row.partition or "", ()):
                     self._states.pop((row.node, group_id), None)
+                    self._members.pop((row.node, group_id), None)
             case TraceKind.LOAD_COMPLETED:
                 epoch = row.leader_epoch or 0
                 for group_id in self._groups_in.get(row.partition or "", ()):
@@ -76,6 +81,15 @@ class CoordinatorView:
                     tenures.pop(row.peer or row.node, None)
             case TraceKind.GROUP_LOADED:
                 self._seen(row, detail_of(row).get("state"))
+                self._has_members(row)
+            case TraceKind.GENERATION_STARTED:
+                self._has_members(row)
+            case TraceKind.MEMBER_ADDED | TraceKind.MEMBER_REMOVED:
+                members = self._members.get((row.node, row.group or ""))
+                if members is not None and row.kind == TraceKind.MEMBER_ADDED:
+                    members[row.member or ""] = None
+                elif members is not None:
+                    members.pop(row.member or "", None)
             case TraceKind.GROUP_STATE:
                 self._seen(row, detail_of(row).get("to"))
             case _:
@@ -86,6 +100,11 @@ class CoordinatorView:
             self._states[row.node, row.group] = SeenState(state=state, row=row)
             self._last_writer[row.group] = row.node
 
+    def _has_members(self, row: TraceRow) -> None:
+        members = detail_of(row).get("members")
+        if row.group is not None and isinstance(members, list):
+            self._members[row.node, row.group] = dict.fromkeys(members)
+
     def coordinator(self, group_id: str) -> str | None:
         """Return the node that coordinates the group, None before any was seen."""
         newest = self._newest.get(group_id)
@@ -95,6 +114,11 @@ class CoordinatorView:
         """Return the state in which its coordinator has the group, None if it does not know it."""
         node = self.coordinator(group_id)
         return None if node is None else self._states.get((node, group_id))
+
+    def members(self, group_id: str) -> dict[str, None] | None:
+        """Return the member ids that its coordinator has, None where they are not known."""
+        node = self.coordinator(group_id)
+        return None if node is None else self._members.get((node, group_id))
 
     def load_of(self, group_id: str, node: str) -> TraceRow | None:
         """Return the last load of the group's partition by `node`, None if none was seen."""

@@ -152,11 +152,14 @@ class Liveness(Checker):
         present = self._present(expected)
         if expected.consumers and not present:
             missing.append("all its members are dead")
+        known = self._coordinators.members(group_id)
         for consumer in present:
             row = group.members.get(consumer)
             state = None if row is None else detail_of(row).get("to")
             if state != _MEMBER_STABLE:
                 missing.append(f"{consumer} is {state or 'never seen'}")
+            elif known is not None and row is not None and row.member not in known:
+                missing.append(f"{consumer} is {row.member}, whom its coordinator does not know")
             elif (
                 expected.commits
                 and group.assigned.get(consumer)

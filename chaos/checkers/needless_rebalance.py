@@ -64,16 +64,11 @@ class NeedlessRebalance(Checker):
             TraceKind.RUN_STAGE,
             TraceKind.FAULT_INJECTED,
             TraceKind.FAULT_HEALED,
-            TraceKind.NODE_KILLED,
             TraceKind.NODE_STARTED,
-            TraceKind.NODE_STOPPED,
             TraceKind.NODE_STOPPING,
             TraceKind.NODE_PAUSED,
             TraceKind.NODE_RESUMED,
-            TraceKind.GENERATION_STARTED,
             TraceKind.REBALANCE_STARTED,
-            TraceKind.MEMBER_REMOVED,
-            TraceKind.MEMBER_ADDED,
         }
     )
 

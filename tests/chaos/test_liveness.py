@@ -223,3 +223,28 @@ def test_member_whose_partition_has_no_leader_need_not_commit() -> None:
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE
     assert "t-0 has no leader" in report.note
+
+
+def test_member_that_its_coordinator_has_forgotten_is_found() -> None:
+    """Planted bug: a zombie that takes UNKNOWN_MEMBER_ID for an answer and stays STABLE."""
+    rows = healed_group()
+    rows.generation_started(40.5, "broker-1", 2, (f"{C0}-id",))
+    rows.group_state(40.6, "broker-1", "CompletingRebalance", "Stable", generation=2)
+    rows.committed(41, C0, 1)
+    rows.committed(41, C1, 1)
+
+    report = check(finish(rows, 110), commits=False)
+
+    assert report.outcome is CheckOutcome.PASS  # it was live before
+
+    rows = Rows()
+    rows.generation_started(30, "broker-1", 2, (f"{C0}-id",))
+    rows.group_state(30.6, "broker-1", "CompletingRebalance", "Stable", generation=2)
+    for consumer in (C0, C1):
+        rows.member_state(1, consumer, "STABLE")
+    rows.stage(40, "liveness")
+
+    report = check(finish(rows, 110), commits=False)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert f"{C1} is {C1}-id, whom its coordinator does not know" in report.findings[0].summary
