@@ -365,7 +365,7 @@ class RealHost(Host):
             self._callbacks.send_frame(frame)
 
     def _rng_for_rule(self, rule_id: str) -> random.Random:
-        return stream(self._seed, "link rule", self.name, self.incarnation, rule_id)
+        return stream(self._seed, "slow", rule_id, self.name, self.incarnation)
 
     def _check_alive(self) -> None:
         if not self.alive:
