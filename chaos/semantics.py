@@ -9,13 +9,15 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
+import msgspec
+
 from chaos.checkers.registry import CHECKERS
 from chaos.experiment import MEMBER_INDEX, Experiment, GroupDefinition
 from chaos.fault_semantics import fault_errors, fault_warnings
 from chaos.problems import Problem
 from chaos.sense import named, problem, too_long
 from protocol.config import ConsumerConfig
-from protocol.ids import CLUSTER_METADATA, CONSUMER_OFFSETS
+from protocol.ids import CLUSTER_METADATA, CONSUMER_OFFSETS, broker_name
 
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 _INSTANCE = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -25,6 +27,7 @@ _INSTANCE = re.compile(r"[A-Za-z0-9._-]{1,249}")
 def errors(experiment: Experiment) -> Iterator[Problem]:
     """Yield everything for which the experiment cannot be run."""
     yield from _topic_errors(experiment)
+    yield from _model_errors(experiment)
     for group_id, group in experiment.groups.items():
         yield from _group_errors(experiment, group, f"groups.{group_id}")
     for index, producer in enumerate(experiment.producers):
@@ -92,6 +95,22 @@ def _topic_errors(experiment: Experiment) -> Iterator[Problem]:
         )
 
 
+def _model_errors(experiment: Experiment) -> Iterator[Problem]:
+    """Yield the parts of the models of links and disks that are no length of time."""
+    smallest = {"write_back_check_ms": 1}
+    for name in ("links", "storage"):
+        model = msgspec.structs.asdict(getattr(experiment.cluster, name))
+        for field, value in model.items():
+            least = smallest.get(field, 0)
+            if value < least:
+                yield problem(
+                    f"cluster.{name}.{field}",
+                    "is not allowed",
+                    expected=f"a whole number >= {least}",
+                    found=str(value),
+                )
+
+
 def _replication_errors(
     factor: int, min_insync: int, brokers: int, factor_path: str, min_path: str
 ) -> Iterator[Problem]:
@@ -146,9 +165,10 @@ def _consumer_errors(
             expected=f"{low} to {high} (group.min and group.max.session.timeout.ms)",
             found=str(config.session_timeout_ms),
         )
+    brokers = [broker_name(broker_id) for broker_id in range(experiment.cluster.brokers)]
     for index, server in enumerate(config.bootstrap_servers):
-        brokers = [f"broker-{broker_id}" for broker_id in range(experiment.cluster.brokers)]
-        yield from named("broker", server, brokers, f"{path}.bootstrap.servers[{index}]")
+        host = server.partition(":")[0]  # a node has one port: the host says enough
+        yield from named("broker", host, brokers, f"{path}.bootstrap.servers[{index}]")
 
 
 def _instance_errors(group: GroupDefinition, path: str) -> Iterator[Problem]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos.experiment import to_cluster_spec
 from chaos.loader import find_experiment, list_experiments, load_experiment
 from chaos.problems import ExperimentError, Problem
 
@@ -253,6 +254,141 @@ def test_parts_that_do_not_fit_each_other_are_errors(
     assert problem.line is not None
 
 
+LATE = """\
+    members: 2
+    late_members:
+      - at: 15s
+        members: 2
+        config:
+          bootstrap.servers: [broker-1, "broker-2:9092"]
+      - at: 20s
+        members: 1
+"""
+
+
+def with_late_members(content: str = VALID) -> str:
+    return content.replace("    members: 2\n", LATE)
+
+
+def test_late_members_have_their_groups_settings_but_for_their_own(write: Write) -> None:
+    """What is left out is the group's, not Kafka's default; indices go on."""
+    loaded = load_experiment(write(with_late_members()))
+
+    settings = loaded.experiment.groups["readers"].settings_of_members()
+    assert [at_us for _, at_us in settings] == [None, None, 15_000_000, 15_000_000, 20_000_000]
+    assert [config.enable_auto_commit for config, _ in settings] == [False] * 5
+    assert [len(config.bootstrap_servers) for config, _ in settings] == [0, 0, 2, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "path", "near_miss"),
+    [
+        ("broker-1,", "broker-7,", "config.bootstrap.servers[0]", "broker-1"),
+        ("bootstrap.servers:", "bootstrap.server:", "config.bootstrap.server", "bootstrap.servers"),
+        ("at: 15s", "at: 25h", "at", None),
+    ],
+)
+def test_what_is_wrong_with_late_members_is_told_at_their_place(
+    write: Write, before: str, after: str, path: str, near_miss: str | None
+) -> None:
+    """Their settings are checked as the group's are."""
+    problem = only_problem(write(with_late_members().replace(before, after)))
+
+    assert problem.path.startswith("groups.readers.late_members[0].")
+    assert problem.path.endswith(path)
+    assert problem.near_miss is None or near_miss is not None
+
+
+def test_what_the_group_has_wrong_is_not_told_of_its_late_members_too(write: Write) -> None:
+    """They inherit it: one mistake, one problem."""
+    content = with_late_members().replace("session.timeout.ms: 45000", "session.timeout.ms: 5000")
+
+    assert only_problem(write(content)).path == "groups.readers.config.session.timeout.ms"
+
+
+def test_override_reaches_a_setting_of_late_members(write: Write) -> None:
+    """By the index, with or without brackets."""
+    for place in ("late_members[1]", "late_members.1"):
+        loaded = load_experiment(
+            write(with_late_members()), [f"groups.readers.{place}.config.session.timeout.ms=9000"]
+        )
+        configs = [
+            config for config, _ in loaded.experiment.groups["readers"].settings_of_members()
+        ]
+        assert [config.session_timeout_ms for config in configs] == [45_000] * 4 + [9_000]
+        assert not configs[4].enable_auto_commit
+
+
+@pytest.mark.parametrize(
+    ("instance", "message", "near_miss"),
+    [
+        ("reader", "fence each other", "reader-{index}"),
+        ("reader-{idx}", "Kafka's brokers refuse it", "reader-{index}"),
+        ("a reader", "Kafka's brokers refuse it", None),
+    ],
+)
+def test_static_members_that_share_a_name_are_an_error_with_a_hint(
+    write: Write, instance: str, message: str, near_miss: str | None
+) -> None:
+    """`{index}` in it gives each member its own."""
+    setting = f"session.timeout.ms: 45000\n      group.instance.id: '{instance}'"
+    problem = only_problem(write(VALID.replace("session.timeout.ms: 45000", setting)))
+
+    assert problem.path == "groups.readers.config.group.instance.id"
+    assert message in problem.message
+    assert "{index}" in (problem.expected or "")
+    assert problem.near_miss == near_miss
+
+
+def test_static_members_get_their_own_index_late_ones_too(write: Write) -> None:
+    """The name outlives the member id, and no two members share it."""
+    setting = "session.timeout.ms: 45000\n      group.instance.id: reader-{index}"
+    content = with_late_members().replace("session.timeout.ms: 45000", setting)
+
+    spec = to_cluster_spec(load_experiment(write(content)).experiment)
+
+    assert [consumer.config.group_instance_id for consumer in spec.consumers] == [
+        f"reader-{index}" for index in range(5)
+    ]
+    assert [consumer.starts_later for consumer in spec.consumers] == [False] * 2 + [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("override", "path"),
+    [
+        ("cluster.storage.write_back_ms=-1", "cluster.storage.write_back_ms"),
+        ("cluster.storage.write_back_check_ms=0", "cluster.storage.write_back_check_ms"),
+        ("cluster.links.base_us=-1", "cluster.links.base_us"),
+    ],
+)
+def test_model_that_is_no_length_of_time_is_an_error(
+    write: Write, override: str, path: str
+) -> None:
+    """A check of the disk every 0 ms would never let time pass."""
+    assert only_problem(write(VALID), override).path == path
+
+
+def test_model_of_storage_reaches_the_cluster(write: Write) -> None:
+    """How much a power loss takes is the file's to say."""
+    loaded = load_experiment(write(VALID), ["cluster.storage.write_back_ms=5000"])
+
+    assert to_cluster_spec(loaded.experiment).storage.write_back_ms == 5_000
+
+
+def test_override_in_the_ends_and_arguments_of_a_fault_is_blamed(write: Write) -> None:
+    """What came from the command line is not sought in the file."""
+    content = VALID.replace("crash", "cut").replace(
+        "target: coordinator-of(readers)",
+        "from: coordinator-of(readers)\n    to: [controller, brokers]",
+    )
+    ends = only_problem(write(content), "faults[0].to[1]=broker(9)")
+    argument = only_problem(write(content), "faults[0].args.apis=[Fetsh]")
+
+    assert str(ends).startswith("--var: faults[0].to[1]: there is no broker `9`")
+    assert str(argument).startswith("--var: faults[0].args.apis[0]: unknown API `Fetsh`")
+    assert only_problem(write(content), "faults[0].to[2]=x").path == "faults[0].to[2]"
+
+
 def test_unknown_check_is_an_error(write: Write) -> None:
     """A check that is never made must not look like one that passed."""
     problem = only_problem(write(VALID + "checks: [fencing, durable-commits]\n"))
@@ -398,7 +534,17 @@ def test_every_experiment_that_comes_along_is_valid_and_without_warning() -> Non
     """They are read as examples."""
     listed = list_experiments()
 
-    assert "coordinator_crash" in [experiment.name for experiment in listed]
+    assert [experiment.name for experiment in listed] == [
+        "coordinator_crash",
+        "coordinator_crash_static",
+        "graceful_move",
+        "member_crash",
+        "pause_coordinator",
+        "rolling_restart",
+        "split_brain_generations",
+        "split_brain_ownership",
+        "split_network",
+    ]
     for experiment in listed:
         assert experiment.problem is None
         assert experiment.question

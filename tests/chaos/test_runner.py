@@ -282,6 +282,79 @@ def test_fault_that_cannot_be_undone_keeps_no_other_from_it() -> None:
     assert [entry.in_force for entry in results.faults] == [False, True]
 
 
+def test_late_members_are_started_between_the_faults_and_awaited_in_the_end() -> None:
+    """The steady state cannot wait for them, liveness must."""
+    made_of = experiment(
+        groups={
+            "readers": {
+                "members": 1,
+                "topics": ["orders"],
+                "late_members": [{"at": "7s", "members": 1}],
+            }
+        },
+        faults=[{"at": "5s", "fault": "pause", "target": "broker(2)", "duration": "10s"}],
+    )
+    run = Run(made_of)
+
+    def lose_the_late_one(runtime: FakeRuntime) -> None:
+        runtime.nodes[NodeName("consumer-readers-1")] = NodeState.DOWN
+
+    run.runtime.at[20_000_000] = lose_the_late_one
+
+    results = run.execute()
+
+    acts = [act for act in run.runtime.acts if not act.startswith("stage")]
+    assert acts[1:4] == ["pause broker-2", "start consumer-readers-1", "resume broker-2"]
+    assert results.steady_at_us == 0
+    awaited = [progress for progress in run.progress if progress.waiting_for]
+    assert {progress.stage for progress in awaited} == {"liveness"}
+    assert "consumer-readers-1 does not answer" in awaited[0].waiting_for
+
+
+def test_rules_and_pauses_are_undone_after_an_exception_in_the_middle() -> None:
+    """Nothing may be left stopped, and no rule in force, whatever happened."""
+    run = Run(
+        experiment(
+            faults=[
+                {"at": "1s", "fault": "cut", "from": "broker(0)", "to": "controller"},
+                {"at": "2s", "fault": "pause", "target": "broker(1)"},
+                {"at": "3s", "fault": "controlled_shutdown", "target": "broker(2)"},
+            ]
+        )
+    )
+
+    def explode(runtime: FakeRuntime) -> NoReturn:
+        raise ValueError("boom")
+
+    run.runtime.at[3_100_000] = explode
+
+    results = run.execute()
+
+    assert results.exit_code == 255
+    assert run.runtime.rules == ()
+    assert set(run.runtime.nodes.values()) == {NodeState.UP}
+    assert [entry.healed_by for entry in results.faults] == ["end"] * 3
+
+
+def test_finding_of_a_running_run_is_traced_and_shown_at_the_next_look() -> None:
+    """Nobody should have to wait for the end to hear of a broken promise."""
+    run = Run()
+
+    def find(runtime: FakeRuntime) -> None:
+        run.suite.checkers[0].found("a record is lost", [], partition="orders-0")
+
+    run.runtime.at[19_900_000] = find
+
+    results = run.execute()
+
+    assert results.verdict is Verdict.VIOLATED
+    (violation,) = run.of_kind(TraceKind.VIOLATION)
+    assert (violation.cause, violation.partition) == ("fencing", "orders-0")
+    assert violation.time_us == 20_000_000
+    shown = [progress for progress in run.progress if progress.findings]
+    assert shown[0].time_us == 20_000_000
+
+
 def test_time_limit_makes_the_run_unknown_and_heals_it() -> None:
     """A run that was cut off proves nothing, and leaves nothing broken."""
     run = Run(time_limit_us=12_000_000)

@@ -6,12 +6,12 @@ from rich.console import Console
 
 from chaos.blast_radius import BlastRadius
 from chaos.checkers.base import CheckOutcome, CheckReport, Finding
-from chaos.journal import FaultOutcome, JournalEntry
+from chaos.journal import FaultOutcome, JournalEntry, LeaderMove, LinkEnds
 from chaos.loader import load_experiment
 from chaos.manifest import Manifest
 from chaos.runner import Progress
 from chaos.verdict import Results, RunOutcome, Verdict
-from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus
+from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus, NodeState
 from coordlab.live import LiveView
 from coordlab.summary_view import print_summary
 from protocol.ids import BrokerId, NodeName
@@ -111,6 +111,67 @@ def test_live_view_off_a_terminal_prints_one_line_a_change_at_the_time_it_happen
     ]
     assert lines[1].strip().startswith("11.250")
     assert lines[3].strip().startswith("36.250")
+
+
+def other_fault(**changes: object) -> JournalEntry:
+    entry = fault()
+    for name, value in changes.items():
+        setattr(entry, name, value)
+    return entry
+
+
+def test_live_view_says_what_became_of_each_kind_of_fault_and_whom_it_hit() -> None:
+    """Ends of links, moved leaderships, misses with their reason; moments are over at once."""
+    cut = other_fault(
+        fault_id="cut-1",
+        fault="cut",
+        target="broker(2) <-> controller",
+        links=LinkEnds(from_=("broker-2",), to=("controller-100",)),
+    )
+    move = other_fault(
+        fault_id="move-2",
+        fault="leadership_move",
+        target="leader-of(orders-0)",
+        momentary=True,
+        moves=(LeaderMove(partition="orders-0", from_broker=2, to_broker=0),),
+    )
+    miss = other_fault(
+        fault_id="pause-3",
+        fault="pause",
+        target="controller",
+        outcome=FaultOutcome.MISSED,
+        node=None,
+        error="controller-100 is down",
+    )
+    shown = console()
+    with LiveView(shown, load_experiment("coordinator_crash").experiment, "virtual") as view:
+        view(Progress(stage="faults", time_us=12_000_000, status=None, faults=(cut, move, miss)))
+    assert [line.split(" s  ")[1] for line in text_of(shown).splitlines()] == [
+        "cut broker(2) <-> controller -> broker-2 <-> controller-100: in force",
+        "leadership_move leader-of(orders-0) -> orders-0: 2 to 0: done",
+        "pause controller -> nobody: hit nothing: controller-100 is down",
+        "faults",
+    ]
+
+
+def test_live_view_on_a_terminal_names_who_is_paused_or_not_there_yet() -> None:
+    """A member that waits for its start is not one that was lost."""
+    shown = console(terminal=True)
+    experiment = load_experiment("coordinator_crash").experiment
+    now = status()
+    now.nodes = {
+        NodeName("controller-100"): NodeState.PAUSED,
+        NodeName("broker-0"): NodeState.STOPPING,
+        NodeName("broker-2"): NodeState.DOWN,
+        NodeName("consumer-1"): NodeState.UP,
+        NodeName("consumer-9"): NodeState.NOT_STARTED,
+    }
+    with LiveView(shown, experiment, "virtual") as view:
+        view(Progress(stage="faults", time_us=12_000_000, status=now, faults=()))
+    page = text_of(shown)
+    assert "not up: controller-100 paused, consumer-9 not started" in page
+    assert "0 stopping" in page
+    assert "2 down" in page
 
 
 def test_live_view_on_a_terminal_shows_stage_brokers_groups_members_and_faults() -> None:

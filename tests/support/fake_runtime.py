@@ -83,6 +83,10 @@ class FakeRuntime(Runtime):
         self._observer = observer
         self._rows = 0
 
+    def observe_with(self, observer: RowObserver) -> None:
+        """Show rows of the driver to `observer` from now on."""
+        self._observer = observer
+
     def now_us(self) -> int:
         """Return the clock."""
         return self.time_us

@@ -1,0 +1,21 @@
+"""The purposes of connections: the registry names those that nodes really use."""
+
+from cluster.purposes import PURPOSES
+from protocol.trace import TraceKind
+from tests.support.acceptance import play_virtual
+from tests.support.experiments import experiment
+
+
+def test_every_purpose_that_nodes_use_is_in_the_registry_and_none_besides() -> None:
+    """A fault for a purpose that nobody uses would hit nothing."""
+    run = play_virtual(
+        experiment(producers=[{"topic": "orders", "records_per_second": 20}]), seed=3
+    )
+
+    used = {
+        row.cause
+        for row in run.rows
+        if row.kind == TraceKind.REQUEST_SENT and row.node != "admin-0"
+    }
+
+    assert used == set(PURPOSES)
