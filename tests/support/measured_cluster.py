@@ -1,0 +1,47 @@
+"""The cluster that MEASURED_FAILOVER describes, for tests that play its stories."""
+
+from cluster.spec import (
+    BrokerSpec,
+    ClusterSpec,
+    ConsumerSpec,
+    ControllerSpec,
+    ProducerSpec,
+    TopicSpec,
+)
+from protocol.config import BrokerConfig, ConsumerConfig, TopicConfig
+from protocol.ids import CONSUMER_OFFSETS, NodeName
+
+MS = 1_000
+SECOND = 1_000_000
+
+
+def cluster(members: int, *, session_timeout_ms: int = 45_000) -> ClusterSpec:
+    """Return MEASURED_FAILOVER's cluster with `members` consumers."""
+    two_in_sync = TopicConfig(min_insync_replicas=2)
+    config = ConsumerConfig(
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        session_timeout_ms=session_timeout_ms,
+    )
+    return ClusterSpec(
+        controllers=(ControllerSpec(node_id=100),),
+        brokers=tuple(BrokerSpec(broker_id=i) for i in range(3)),
+        topics=(
+            TopicSpec(
+                name=CONSUMER_OFFSETS, partitions=6, replication_factor=3, config=two_in_sync
+            ),
+            TopicSpec(name="t", partitions=12, replication_factor=3, config=two_in_sync),
+        ),
+        consumers=tuple(
+            ConsumerSpec(
+                name=NodeName(f"consumer-g-{i}"),
+                group_id="g",
+                index=i,
+                topics=("t",),
+                config=config,
+            )
+            for i in range(members)
+        ),
+        producers=(ProducerSpec(name=NodeName("producer-0"), topic="t", records_per_second=100.0),),
+        broker_config=BrokerConfig(offsets_topic_num_partitions=6),
+    )
