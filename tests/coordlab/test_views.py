@@ -236,7 +236,7 @@ def test_summary_of_a_violated_run_tells_the_story_of_the_finding() -> None:
     for words in (
         "VIOLATED  coordinator_crash on ray, seed 7",
         "broker-2 (pid 4711) at 11.250 s, healed at 36.250 s",
-        f"blast radius: groups {GROUP}; led __consumer_offsets-2",
+        f"blast radius: groups {GROUP}; partitions __consumer_offsets-2",
         "an acknowledged commit vanished",
         "broker-2 acknowledged [10]",
         "1,234 commits acknowledged",
