@@ -22,6 +22,7 @@ from cluster.virtual.runtime import VirtualRuntime
 from protocol.ids import broker_name
 from protocol.trace import TraceEvent, TraceKind
 from tests.support.fake_cluster import fake_builder, fake_spec
+from tests.support.fault_mix import SlowToStop, everything
 from tests.support.real_cluster import GROUP, real_spec
 
 SECOND_US = 1_000_000
@@ -133,12 +134,33 @@ def digest(
     return f"{observer.hexdigest()} of {observer.rows} rows"
 
 
+def digest_of_faults(seed: int) -> str:
+    """Run the fake cluster with every fault of the runtime, and stop in the middle of some."""
+    observer = TraceDigest()
+    runtime = VirtualRuntime(
+        fake_spec(),
+        seed=seed,
+        run_id="determinism",
+        observers=(observer,),
+        build=fake_builder(broker=SlowToStop),
+    )
+
+    async def main() -> None:
+        await runtime.start()
+        await everything(runtime)
+        await runtime.stop()
+
+    runtime.run(main())
+    return f"{observer.hexdigest()} of {observer.rows} rows"
+
+
 fake = partial(digest, fake_spec(), run_us=FAKE_RUN_US)
 real = partial(digest, real_spec(), run_us=REAL_RUN_US)
 SOURCES = (set_of_strings, set_of_objects, global_random)
 CODEC = " through the codec"
 SCENARIOS: dict[str, Callable[[], str]] = {
     **{f"fake {seed}": partial(fake, fake_builder(), seed=seed) for seed in range(5)},
+    **{f"faults {seed}": partial(digest_of_faults, seed) for seed in range(2)},
     f"fake 0{CODEC}": partial(fake, fake_builder(), seed=0, copy_messages=True),
     **{
         f"planted in fake: {source.__name__}": partial(
