@@ -22,16 +22,20 @@ A fetch answered by a coordinator that another had already replaced may be stale
 is held back for a request timeout: its committer may not have given up yet.
 """
 
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from chaos.checkers.base import CheckContext, Checker, CheckReport, detail_of
+from chaos.checkers.commit_registers import (
+    GIVEN_UP_BY_THE_CLIENT,
+    Commit,
+    Register,
+    replaces,
+)
 from protocol.envelope import ApiKey
 from protocol.errors import ErrorCode
 from protocol.ids import CONSUMER_OFFSETS
 from protocol.trace import TraceKind, TraceRow
 
-MAX_KEPT_COMMITS = 4_096
 RESIGNING_US = 5_000_000
 """No broker that can be reached takes longer to learn that it is no longer leader."""
 KILL_SEEN_US = 1_000_000
@@ -41,51 +45,21 @@ VERIFYING_STAGE = "verifying"
 """The stage from which on every fetch is a verification: what was acknowledged before it counts."""
 
 _LEADERSHIP = frozenset({TraceKind.BECAME_LEADER, TraceKind.LOAD_COMPLETED})
-_GIVEN_UP_BY_THE_CLIENT = frozenset({"TIMED_OUT", "DISCONNECTED"})
 _NEVER_SENT = "COMMIT_FAILED"  # the client's own: it was in no generation to commit in
 # A failure without a peer is definite too: no coordinator was known to send it to.
 _DEFINITE_NAMES = frozenset(code.name for code in ErrorCode if code.definite) | {_NEVER_SENT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Commit:
-    """One commit of one partition. `earliest_us` to `latest_us` is when it took effect, if so."""
-
-    offset: int
-    node: str
-    earliest_us: int
-    latest_us: int
-    acknowledged: bool
-    row: TraceRow
-
-
-@dataclass(slots=True)
-class _Register:
-    """The committed offset of one group and partition, as the trace tells its history."""
-
-    commits: deque[_Commit] = field(default_factory=lambda: deque(maxlen=MAX_KEPT_COMMITS))
-    forgotten_until_us: int = -1  # commits acknowledged up to here may have been forgotten
-    answered_us: dict[str, int] = field(
-        default_factory=dict
-    )  # node -> its previous commit's answer
-    stored: deque[TraceRow] = field(  # the broker's rows of commits that were answered
-        default_factory=lambda: deque(maxlen=MAX_KEPT_COMMITS)
-    )
-    # offset -> commits that their client gave up on: each may take effect at any time
-    pending: dict[int, list[_Commit]] = field(default_factory=dict)
-    reported: TraceRow | None = None  # the lost commit already told
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Suspicion:
     """A fetch that looks like a loss, unless its value's committer has not given up yet."""
 
-    register: _Register
+    register: Register
     row: TraceRow
     group: str
     partition: str
-    candidates: list[_Commit]
-    settled: list[_Commit]
+    candidates: list[Commit]
+    settled: list[Commit]
     told_at_us: int
 
 
@@ -114,7 +88,7 @@ class DurableCommits(Checker):
 
     def __init__(self, context: CheckContext) -> None:
         super().__init__(context)
-        self._registers: dict[tuple[str, str], _Register] = {}
+        self._registers: dict[tuple[str, str], Register] = {}
         self._assigned_us: dict[tuple[str, str], int] = {}  # (node, group)
         self._fetch_sent_us: dict[tuple[str, str], int] = {}  # (node, group)
         self._verifying_us: int | None = None
@@ -163,7 +137,7 @@ class DurableCommits(Checker):
                     self._observe_offset(row, row.group, row.partition, row.offset)
 
     def _observe_offset(self, row: TraceRow, group: str, partition: str, offset: int) -> None:
-        register = self._registers.setdefault((group, partition), _Register())
+        register = self._registers.setdefault((group, partition), Register())
         match row.kind:
             case TraceKind.OFFSETS_COMMITTED:
                 self._seen["commits_acknowledged"] += 1
@@ -176,7 +150,7 @@ class DurableCommits(Checker):
             case TraceKind.COMMIT_STORED:
                 self._remember(
                     register,
-                    _Commit(
+                    Commit(
                         offset=offset,
                         node=row.node,
                         earliest_us=row.time_us,
@@ -192,7 +166,7 @@ class DurableCommits(Checker):
                 pass
 
     def _answered(
-        self, register: _Register, row: TraceRow, group: str, offset: int, *, acknowledged: bool
+        self, register: Register, row: TraceRow, group: str, offset: int, *, acknowledged: bool
     ) -> None:
         """Remember a commit that its member has an answer for.
 
@@ -204,8 +178,8 @@ class DurableCommits(Checker):
         )
         register.answered_us[row.node] = row.time_us
         if acknowledged:
-            self._forget_stored(register, row, offset)
-        commit = _Commit(
+            register.take_answer(row, offset)
+        commit = Commit(
             offset=offset,
             node=row.node,
             earliest_us=min(earliest, row.time_us),
@@ -213,33 +187,10 @@ class DurableCommits(Checker):
             acknowledged=acknowledged,
             row=row,
         )
-        if not acknowledged and row.error in _GIVEN_UP_BY_THE_CLIENT:
-            register.pending.setdefault(offset, []).append(commit)
         self._remember(register, commit)
 
-    @staticmethod
-    def _forget_stored(register: _Register, row: TraceRow, offset: int) -> None:
-        """Drop the broker's word for a commit that its member has an answer for.
-
-        It is the same commit; kept as a second one, by another node, it would look as if it might
-        have come after the member's next commit wherever clocks differ.
-        """
-        for index in range(len(register.commits) - 1, -1, -1):
-            known = register.commits[index]
-            if (
-                known.row.kind == TraceKind.COMMIT_STORED
-                and known.offset == offset
-                and known.row.member == row.member
-                and known.row.generation == row.generation
-            ):
-                register.stored.append(known.row)
-                del register.commits[index]
-                return
-
-    def _remember(self, register: _Register, commit: _Commit) -> None:
-        if len(register.commits) == MAX_KEPT_COMMITS:
-            register.forgotten_until_us = register.commits[0].latest_us
-        register.commits.append(commit)
+    def _remember(self, register: Register, commit: Commit) -> None:
+        register.remember(commit)
         if self._suspicions:
             self._suspicions = [
                 each
@@ -247,7 +198,7 @@ class DurableCommits(Checker):
                 if each.register is not register or not self._clears(each, commit)
             ]
 
-    def _clears(self, suspicion: _Suspicion, commit: _Commit) -> bool:
+    def _clears(self, suspicion: _Suspicion, commit: Commit) -> bool:
         """Whether a commit that became known only now explains what a fetch returned."""
         margin = self.context.clock_error_us
         if (
@@ -255,15 +206,15 @@ class DurableCommits(Checker):
             or commit.earliest_us > suspicion.row.time_us + margin
         ):
             return False
-        replaced = any(_replaces(newer, commit, margin) for newer in suspicion.settled)
+        replaced = any(replaces(newer, commit, margin) for newer in suspicion.settled)
         return not replaced or self._is_pending(commit)
 
-    def _is_pending(self, commit: _Commit) -> bool:
+    def _is_pending(self, commit: Commit) -> bool:
         """Whether the commit may take effect at any time: its client gave up, its broker did not.
 
         An end of the broker's process while the request may have been there ended the request.
         """
-        if commit.acknowledged or commit.row.error not in _GIVEN_UP_BY_THE_CLIENT:
+        if commit.acknowledged or commit.row.error not in GIVEN_UP_BY_THE_CLIENT:
             return False
         margin = self.context.clock_error_us
         until_us = commit.latest_us + margin + KILL_SEEN_US
@@ -273,7 +224,7 @@ class DurableCommits(Checker):
         )
 
     def _judge(
-        self, register: _Register, row: TraceRow, group: str, partition: str, offset: int
+        self, register: Register, row: TraceRow, group: str, partition: str, offset: int
     ) -> None:
         began = self._began_us(row, group)
         if began is None or began <= register.forgotten_until_us:
@@ -294,7 +245,7 @@ class DurableCommits(Checker):
             if commit.offset == offset and commit.earliest_us <= row.time_us + margin
         ]
         if any(
-            not any(_replaces(newer, commit, margin) for newer in settled) for commit in candidates
+            not any(replaces(newer, commit, margin) for newer in settled) for commit in candidates
         ):
             return
         if any(
@@ -381,6 +332,7 @@ class DurableCommits(Checker):
             if known.offset == lost.offset and known.time_us <= row.time_us
         ]
         older = [commit.row for commit in candidates if commit.latest_us <= lost.latest_us]
+        since_us = min([lost.earliest_us, *(commit.time_us for commit in older[-1:])])
         returned = "no offset" if row.offset == -1 else f"offset {row.offset}"
         origin = (
             "" if row.offset == -1 or candidates else ", which nobody is known to have committed"
@@ -392,7 +344,7 @@ class DurableCommits(Checker):
                 *older[-1:],
                 *stored[-1:],
                 lost.row,
-                *(move for move in moves if lost.earliest_us <= move.time_us <= row.time_us),
+                *(move for move in moves if since_us <= move.time_us <= row.time_us),
                 row,
             ],
             group=group,
@@ -416,12 +368,3 @@ class DurableCommits(Checker):
         elif not judged:
             note = "nothing was fetched after a commit was acknowledged"
         return self.report(judged=judged, seen=dict(self._seen), note=note)
-
-
-def _replaces(newer: _Commit, older: _Commit, margin: int) -> bool:
-    """Whether `newer` certainly took effect after `older` did, if it did at all."""
-    if newer is older:
-        return False
-    if newer.node == older.node:
-        return newer.latest_us > older.latest_us and newer.earliest_us >= older.latest_us
-    return older.latest_us + margin < newer.earliest_us

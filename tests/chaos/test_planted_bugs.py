@@ -1,0 +1,362 @@
+"""Bugs planted in the real code, run on the virtual cluster: the checkers must find each.
+
+And the same runs without a bug, in which all of them must stay silent. Bugs of the log, of loads
+and of acknowledgements that a crash uncovers are in test_coordinator_crash.
+"""
+
+from collections.abc import Mapping
+
+import pytest
+
+import coordinator.coordinator
+from chaos.checkers.base import detail_of
+from chaos.verdict import Verdict
+from cluster.client.assignors import ASSIGNORS, Assignment, MemberSubscription, RangeAssignor
+from cluster.client.consumer import ConsumerNode
+from cluster.client.coordinator_discovery import CoordinatorDiscovery
+from cluster.client.fetcher import ConsumedRange, Fetcher
+from cluster.client.futures import RequestFuture
+from cluster.client.generation import Generation
+from cluster.client.heartbeat import Heartbeat
+from cluster.host import Host
+from cluster.nodes import Node, build_node
+from cluster.spec import ClusterSpec, ConsumerSpec, NodeSpec
+from cluster.virtual.runtime import VirtualRuntime
+from coordinator.coordinator import GroupCoordinator
+from coordinator.group import Group
+from coordinator.member import Member
+from coordinator.turn import SessionTimer, Turn
+from protocol.effects import Result
+from protocol.errors import ErrorCode
+from protocol.group_messages import HeartbeatResponse
+from protocol.ids import NodeName
+from protocol.record_batch import RecordBatch
+from protocol.trace import TraceEvent, TraceKind, TraceRow
+from tests.support.planted import CUT, play, readers, small
+
+pytestmark = pytest.mark.slow
+
+CRASH: dict[str, object] = {
+    "at": "2s",
+    "fault": "crash",
+    "target": "coordinator-of(readers)",
+    "duration": "15s",
+}
+MOVE: dict[str, object] = {
+    "at": "2s",
+    "fault": "leadership_move",
+    "target": "coordinator-of(readers)",
+}
+PAUSE: dict[str, object] = {
+    "at": "2s",
+    "fault": "pause",
+    "target": "coordinator-of(readers)",
+    "duration": "15s",
+}
+PAUSE_MEMBER: dict[str, object] = {
+    "at": "2s",
+    "fault": "pause",
+    "target": "member(readers, 0)",
+    "duration": "20s",
+}
+NO_COMMITS = readers(commit_interval_ms=None)
+LATE_ON_THE_OTHER_SIDE: list[object] = [
+    {
+        "at": "12s",
+        "members": 1,
+        "config": {
+            "bootstrap.servers": ["broker-1", "broker-2"],
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": 10_000,
+            "heartbeat.interval.ms": 2_000,
+        },
+    }
+]
+
+
+# -- silent --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", [CRASH, MOVE, PAUSE, PAUSE_MEMBER, CUT], ids=lambda f: f["fault"])
+def test_sound_code_passes_every_check(fault: dict[str, object]) -> None:
+    """Crash, graceful move, pauses of coordinator and member, split network."""
+    played = play(small(fault))
+
+    assert (played.results.reasons, played.violated) == ((), [])
+    assert played.results.verdict is Verdict.PASS
+
+
+def test_split_brain_of_ownership_passes_and_is_measured() -> None:
+    """Two sets of owners from a session after the load until after healing."""
+    played = play(
+        small(CUT, group=readers(commit_interval_ms=None, late_members=LATE_ON_THE_OTHER_SIDE))
+    )
+
+    assert (played.results.reasons, played.violated) == ((), [])
+    overlaps = played.report("ownership").measured
+    assert overlaps["overlapping_partitions"] == 2
+    assert overlaps["longest_overlap_ms"] > 5_000
+    assert played.report("processing").measured["processed_again_while_two_owned_it"] > 100
+
+
+def test_member_that_wakes_up_passes_and_its_overlap_is_measured() -> None:
+    """A zombie owns its partition until its first heartbeat is answered."""
+    played = play(small(PAUSE_MEMBER, group=NO_COMMITS))
+
+    assert (played.results.reasons, played.violated) == ((), [])
+    assert played.report("ownership").measured["longest_overlap_ms"] > 5_000
+
+
+# -- fencing and durable commits -----------------------------------------------------------------
+
+
+def test_commits_on_both_sides_of_a_split_are_found_by_fencing_and_durable_commits() -> None:
+    """Guard off: each side acknowledges what the other will never have."""
+    group = readers(late_members=LATE_ON_THE_OTHER_SIDE)
+
+    guarded = play(small(CUT, group=group))
+    unguarded = play(small(CUT, group=group, guards={"high_watermark_gate": False}))
+
+    assert (guarded.results.reasons, guarded.violated) == ((), [])
+    assert {"fencing", "durable_commits"} <= set(unguarded.violated)
+    fencing = unguarded.report("fencing").findings[0]
+    durable = unguarded.report("durable_commits").findings[0]
+    assert "are missing from the log of epoch 1" in fencing.summary
+    assert "was acknowledged by broker-0" in durable.summary
+
+
+# -- generations ---------------------------------------------------------------------------------
+
+
+class GenerousAssignor(RangeAssignor):
+    """Planted bug: the first partition goes to everybody."""
+
+    def assign(
+        self, partition_counts: Mapping[str, int], members: tuple[MemberSubscription, ...]
+    ) -> Assignment:
+        fair = super().assign(partition_counts, members)
+        first = min(partition for partitions in fair.values() for partition in partitions)
+        return {
+            member: tuple(dict.fromkeys((first, *partitions)))
+            for member, partitions in fair.items()
+        }
+
+
+def test_assignor_that_shares_a_partition_is_found_by_generations_and_ownership(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No fault is needed, and none excuses it."""
+    monkeypatch.setitem(ASSIGNORS, "range", GenerousAssignor())
+
+    played = play(small(after_faults="2s"))
+
+    assert {"generations", "ownership"} <= set(played.violated)
+    assert "were both given it" in played.report("generations").findings[0].summary
+    assert "nothing was broken" in played.report("ownership").findings[0].summary
+
+
+def test_generation_that_is_not_counted_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: a join phase that completes in the generation that it began in."""
+    begin = Group.init_next_generation
+
+    def begin_again(self: Group, *, now_us: int, cause: str, trace: list[TraceEvent]) -> None:
+        if self.generation_id > 0:
+            self.generation_id -= 1
+        begin(self, now_us=now_us, cause=cause, trace=trace)
+
+    monkeypatch.setattr(Group, "init_next_generation", begin_again)
+    group = readers(late_members=[{"at": "1s", "members": 1}])
+
+    played = play(small(group=group, after_faults="6s"))
+
+    assert "generations" in played.violated
+    assert "generation 1 began twice" in played.report("generations").findings[0].summary
+
+
+def test_commit_of_a_generation_that_is_over_is_found() -> None:
+    """Guard off: a static member sleeps through a rebalance, and commits as if nothing was."""
+    group = readers(
+        config={"group.instance.id": "reader-{index}", "max.poll.interval.ms": 4_000},
+        late_members=[{"at": "4s", "members": 1}],
+    )
+    fault = {**PAUSE_MEMBER, "duration": "8s"}
+
+    guarded = play(small(fault, group=group))
+    unguarded = play(small(fault, group=group, guards={"generation_check": False}))
+
+    assert "generations" not in guarded.violated
+    assert "generations" in unguarded.violated
+    finding = unguarded.report("generations").findings[0]
+    assert "in generation 1 while the group was in generation 2" in finding.summary
+
+
+# -- ownership, needless rebalance, liveness -----------------------------------------------------
+
+
+def test_loaded_members_without_grace_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: the new coordinator gives those it loaded one second instead of a session."""
+
+    def restart_soon(turn: Turn, group: Group, member: Member) -> None:
+        turn.set_timer(member.heartbeat_key, SessionTimer(group, member.member_id), 1_000)
+
+    monkeypatch.setattr(coordinator.coordinator, "restart_session_timer", restart_soon)
+
+    played = play(
+        small(CUT, group=readers(commit_interval_ms=None, late_members=LATE_ON_THE_OTHER_SIDE))
+    )
+
+    assert {"ownership", "needless_rebalance"} <= set(played.violated)
+    assert "had loaded the group" in played.report("ownership").findings[0].summary
+
+
+def take_for_an_answer(
+    self: Heartbeat, answer: RequestFuture[HeartbeatResponse], sent: Generation
+) -> None:
+    """Planted bug: an error that says the member is none any more passes for a heartbeat."""
+    if answer.error is None and answer.value.error_code is ErrorCode.UNKNOWN_MEMBER_ID:
+        self._received()
+        return
+    _HEARTBEAT_ANSWERED(self, answer, sent)
+
+
+_HEARTBEAT_ANSWERED = Heartbeat._answered
+
+
+def test_zombie_that_never_hears_is_found_by_ownership_and_liveness(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It owns its partition for ever, and its coordinator does not know it."""
+    monkeypatch.setattr(Heartbeat, "_answered", take_for_an_answer)
+
+    played = play(small(PAUSE_MEMBER, group=NO_COMMITS))
+
+    assert {"ownership", "liveness"} <= set(played.violated)
+    assert "with nothing broken any more" in played.report("ownership").findings[0].summary
+    assert "whom its coordinator does not know" in played.report("liveness").findings[0].summary
+
+
+def test_member_that_stays_with_a_broker_that_is_no_coordinator_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: NOT_COORDINATOR passes for a sign of life (KAFKA-12890's kin)."""
+    mark_unknown = CoordinatorDiscovery.mark_unknown
+
+    def stay(self: CoordinatorDiscovery, cause: str) -> None:
+        if cause == ErrorCode.NOT_COORDINATOR.name:
+            self._on_change()
+        else:
+            mark_unknown(self, cause)
+
+    monkeypatch.setattr(CoordinatorDiscovery, "mark_unknown", stay)
+
+    played = play(small(MOVE))
+
+    assert "liveness" in played.violated
+    assert "its coordinator has it Empty" in played.report("liveness").findings[0].summary
+
+
+def test_members_that_a_new_coordinator_does_not_know_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: the load reads nothing (BEHAVIOUR 6.6 f); after a graceful move, too."""
+
+    def load_nothing(
+        self: GroupCoordinator, partition: int, batches: tuple[RecordBatch, ...]
+    ) -> Result:
+        del self, partition, batches
+        return Result()
+
+    monkeypatch.setattr(GroupCoordinator, "load_batches", load_nothing)
+
+    played = play(small(MOVE))
+
+    assert {"needless_rebalance", "durable_commits"} <= set(played.violated)
+
+
+# -- processing ----------------------------------------------------------------------------------
+
+
+class HastyConsumer(ConsumerNode):
+    """Planted bug: the application commits what it was given before it has processed it."""
+
+    async def _process(self, records: list[ConsumedRange]) -> None:
+        if self._spec.commit_interval_ms is not None:
+            self._consumer.commit_async()
+        await super()._process(records)
+
+
+def hasty(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+    if isinstance(spec, ConsumerSpec):
+        return HastyConsumer(host, cluster, spec)
+    return build_node(spec, cluster, host)
+
+
+def test_commit_before_processing_is_found_when_the_member_dies_in_between() -> None:
+    """At most once: what it had committed nobody processes again."""
+    processed: dict[str, int] = {}
+    killed: list[str] = []
+
+    def kill_after_a_hasty_commit(runtime: VirtualRuntime, row: TraceRow) -> None:
+        if row.kind == TraceKind.RECORDS_CONSUMED:
+            processed[row.partition or ""] = detail_of(row)["last"] + 1
+            return
+        early = (row.offset or 0) > processed.get(row.partition or "", 0)
+        steady = row.time_us > 6_000_000
+        if row.kind == TraceKind.OFFSETS_COMMITTED and early and steady and not killed:
+            killed.append(row.node)
+            runtime.crash_now(NodeName(row.node))
+
+    played = play(
+        small(after_faults="15s", group=readers(process_us=40_000)),
+        build=hasty,
+        on_row=kill_after_a_hasty_commit,
+    )
+
+    assert played.violated == ["processing"]
+    (finding,) = [
+        finding
+        for finding in played.report("processing").findings
+        if f"{killed[0]} (acknowledged by" in finding.summary
+    ]
+    assert finding.evidence[-1].kind == TraceKind.POSITION_RESET
+
+
+def test_records_that_the_client_drops_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: one fetched batch in many never reaches the application."""
+    collect = Fetcher.collect
+    collected = 0
+
+    def drop_one(self: Fetcher, max_records: int) -> list[ConsumedRange]:
+        nonlocal collected
+        records = collect(self, max_records)
+        collected += bool(records)
+        return [] if records and collected == 50 else records
+
+    monkeypatch.setattr(Fetcher, "collect", drop_one)
+
+    played = play(small(after_faults="6s"))
+
+    assert "processing" in played.violated
+    assert "were never processed" in played.report("processing").findings[0].summary
+
+
+def test_reset_to_latest_after_the_offsets_were_lost_is_found_as_what_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: the load forgets offsets; the clients then skip what they had not processed."""
+
+    def load_nothing(
+        self: GroupCoordinator, partition: int, batches: tuple[RecordBatch, ...]
+    ) -> Result:
+        del self, partition, batches
+        return Result()
+
+    monkeypatch.setattr(GroupCoordinator, "load_batches", load_nothing)
+    group = readers(config={"auto.offset.reset": "latest"})
+
+    played = play(small(CRASH, group=group))
+
+    assert "durable_commits" in played.violated
+    assert "processing" in played.violated
+    assert "auto.offset.reset" in played.report("processing").findings[0].summary
