@@ -6,14 +6,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.link_rules import Cut
+from cluster.host import Disconnected, RequestTimedOut
+from cluster.link_rules import Cut, LinkEffect, Slow
 from cluster.runtime import ClusterStatus, NodeState, NodeTaskFailed, UnknownNode
 from cluster.virtual.runtime import VirtualRuntime
+from protocol.envelope import AnyResponse
 from protocol.ids import BrokerId, NodeName, TopicPartition
-from protocol.trace import TraceKind, TraceRow
-from tests.support.fake_cluster import MS, FakeBroker, fake_spec
+from protocol.trace import TraceEvent, TraceKind, TraceRow
+from tests.support.fake_cluster import MS, FakeBroker, FakeConsumer, fake_spec
 from tests.support.fault_mix import BROKERS, CONSUMERS, SlowToStop, everything, rule
 from tests.support.real_cluster import GROUP, TOPIC, real_spec
+from tests.support.virtual_hosts import heartbeat
 from tests.support.virtual_runs import Run
 
 SECOND_US = 1_000_000
@@ -222,6 +225,28 @@ def test_a_node_that_dies_while_it_stops_is_dead() -> None:
     assert len(run.rows_of(BROKER, TraceKind.NODE_STOPPED)) == 1
 
 
+class HasALastWord(FakeBroker):
+    """A broker that writes a row in the step in which it says that it is done."""
+
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Be done, and say so."""
+        on_done()
+        self.host.trace(TraceEvent(kind=TraceKind.RUN_STAGE))
+
+
+def test_a_node_finishes_the_step_in_which_it_is_done() -> None:
+    """Its process ends behind that step, not in the middle of it."""
+    run = Run(broker=HasALastWord)
+
+    async def main() -> None:
+        await run.runtime.shut_down(BROKER)
+        await run.runtime.sleep(1)
+
+    run.run(main())
+    kinds = [row.kind for row in run.rows_of(BROKER)]
+    assert kinds[-2:] == [TraceKind.RUN_STAGE, TraceKind.NODE_STOPPED]
+
+
 class CannotStop(FakeBroker):
     """A broker whose shutdown has a bug."""
 
@@ -268,14 +293,16 @@ def test_a_paused_node_writes_no_row_until_it_goes_on() -> None:
 # -- links ----------------------------------------------------------------------------------------
 
 
-def test_a_node_that_starts_during_a_cut_is_cut_off_from_its_first_frame_on() -> None:
-    """Rules are for every incarnation, until they are withdrawn."""
+@pytest.mark.parametrize("effect", [Cut(), Slow(delay_us=20 * SECOND_US)])
+def test_a_node_that_starts_later_has_the_rules_from_its_first_frame_on(
+    effect: LinkEffect,
+) -> None:
+    """Rules are for every incarnation, until they are withdrawn; a slow link is the sender's."""
     run = Run()
     runtime = run.runtime
-    to_broker = rule(Cut(), CONSUMERS, (BROKER,))
 
     async def main() -> None:
-        await runtime.set_link_rules([to_broker])
+        await runtime.set_link_rules([rule(effect, CONSUMERS, (BROKER,))])
         await runtime.crash(CONSUMER)
         await runtime.restart(CONSUMER)
         await runtime.sleep(SECOND_US)
@@ -286,6 +313,43 @@ def test_a_node_that_starts_during_a_cut_is_cut_off_from_its_first_frame_on() ->
     run.run(main())
     served = {row.peer for row in run.rows_of(BROKER, TraceKind.REQUEST_RECEIVED)}
     assert served == set(CONSUMERS)
+
+
+class FailsOnAnAnswer(FakeConsumer):
+    """Consumer 0 cannot bear an answer; the others do nothing."""
+
+    def start(self) -> None:
+        """Ask once."""
+        if self.spec.index == 0:
+            connection = self.host.connect(BROKER, "coordinator", setup_timeout_us=SECOND_US)
+            self.host.after(
+                500 * MS,
+                lambda: connection.send(
+                    heartbeat(), timeout_us=10 * SECOND_US, on_response=self.fail
+                ),
+            )
+
+    def fail(self, outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
+        """Raise."""
+        raise LookupError(f"a bug: {type(outcome).__name__}")
+
+
+def test_a_failure_in_what_healing_delivers_is_reported_once() -> None:
+    """It leaves the loop through the gate's own timer, which must not take it for another."""
+    run = Run(FailsOnAnAnswer)
+
+    async def main() -> None:
+        while not [r for r in run.rows_of(BROKER, TraceKind.RESPONSE_SENT) if r.peer == CONSUMER]:
+            await run.runtime.sleep(50)
+        await run.runtime.set_link_rules([rule(Cut(), BROKERS, CONSUMERS)])
+        await run.runtime.sleep(500 * MS)
+        await run.runtime.set_link_rules([])
+        await run.runtime.sleep(SECOND_US)
+
+    with pytest.raises(NodeTaskFailed, match="a bug: HeartbeatResponse"):
+        run.run(main())
+    assert len(run.runtime.failures()) == 1
+    assert len([row for row in run.rows if row.kind == TraceKind.TASK_FAILED]) == 1
 
 
 def test_reset_links_counts_each_connection_once() -> None:
