@@ -14,6 +14,7 @@ from chaos.conditions import missing_for_liveness, missing_for_steady_state, sum
 from chaos.experiment import Experiment, microseconds
 from chaos.injection import FaultInjector, ToolFailed
 from chaos.journal import Journal, JournalEntry
+from chaos.live_checks import LiveChecks
 from chaos.manifest import RunStatus
 from chaos.plan import Arrival, Plan, PlannedAct, arrivals_of, length_us, schedule_of
 from chaos.run_directory import RunDirectory
@@ -76,12 +77,14 @@ class ExperimentRun:
         directory: RunDirectory | None = None,
         progress: ProgressObserver | None = None,
         read_trace: TraceReader | None = None,
+        live_checks: LiveChecks | None = None,
         time_limit_us: int | None = None,
     ) -> None:
         """Prepare a run.
 
         Shape: `suite` is fed either while the run goes on, by the runtime's observers, or from
-        `read_trace` after the nodes have stopped; `seed` draws what targets leave to chance.
+        `read_trace` after the nodes have stopped; then `live_checks` may look ahead of it.
+        `seed` draws what targets leave to chance.
         Units: `time_limit_us` is on the run's clock.
         """
         self._experiment = experiment
@@ -91,6 +94,7 @@ class ExperimentRun:
         self._directory = directory
         self._progress = progress
         self._read_trace = read_trace
+        self._live_checks = live_checks
         self._time_limit_us = time_limit_us
         self._journal = Journal(plan, self._write_journal)
         self._injector = FaultInjector(experiment, runtime, self._journal, self._log, seed=seed)
@@ -110,7 +114,10 @@ class ExperimentRun:
         Raises: nothing but what a second Ctrl-C, while everything is being stopped, raises.
         """
         interrupted = False
-        self._suite.report_findings_to(self._findings.append)
+        if self._live_checks is None:
+            self._suite.report_findings_to(self._findings.append)
+        else:
+            self._live_checks.report_findings_to(self._findings.append)
         try:
             self._runtime.run(self._measure())
         except KeyboardInterrupt:
@@ -131,7 +138,9 @@ class ExperimentRun:
         try:
             self._enter("starting")
             await self._runtime.start()
-            self._suite.allow_clock_error(self._runtime.clock_error_us)
+            for checks in (self._suite, self._live_checks):
+                if checks is not None:
+                    checks.allow_clock_error(self._runtime.clock_error_us)
             await self._reach_steady_state()
             await self._inject_faults()
             await self._heal_everything()
@@ -256,16 +265,29 @@ class ExperimentRun:
         now_us = self._runtime.now_us()
         if self._time_limit_us is not None and now_us > self._time_limit_us:
             raise _GiveUp(f"the time limit of {self._time_limit_us / 1e6:g} s was reached")
+        self._check_live(now_us)
         self._tell_findings()
         self._status = await self._runtime.status()
         return self._status
 
+    def _check_live(self, now_us: int) -> None:
+        checks = self._live_checks
+        if checks is None or checks.trouble is not None:
+            return
+        checks.advance(now_us)
+        if checks.trouble is not None:
+            self._log(checks.trouble)
+
     def _tell_findings(self) -> None:
         """Write what the checkers have found since the last look into the trace and the log.
 
-        Not at the moment they find it: that is in the middle of another row.
+        Not at the moment they find it: that is in the middle of another row. What was found ahead
+        of the whole trace is only logged: a VIOLATION in the trace is a verdict.
         """
         for finding in self._findings[self._findings_told :]:
+            if self._live_checks is not None:
+                self._log(f"{finding.check} seems violated: {finding.summary}")
+                continue
             self._runtime.trace(
                 TraceEvent(
                     kind=TraceKind.VIOLATION,

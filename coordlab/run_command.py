@@ -16,6 +16,7 @@ from rich.markup import escape
 
 from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment import Experiment, to_cluster_spec
+from chaos.live_checks import LiveChecks
 from chaos.loader import load_experiment
 from chaos.manifest import replay_command
 from chaos.plan import plan_of
@@ -25,6 +26,7 @@ from chaos.verdict import Results, RunOutcome
 from cluster.runtime import RowObserver, Runtime
 from cluster.trace_digest import TraceDigest
 from cluster.trace_parquet import ParquetTraceWriter
+from cluster.trace_tail import WATERMARK_LAG_US, TraceTail
 from coordlab.analysis import analyze_runs, java_notice
 from coordlab.live import LiveView
 from coordlab.summary_view import print_summary
@@ -32,6 +34,8 @@ from pipeline.figures import RunSummary
 
 RUNTIMES = ("ray", "virtual")
 EVENTS_FILE = "part-00000.parquet"
+TRACE_FOLDER = "trace"
+"""Where a run on Ray collects what its nodes write, below its directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +124,7 @@ def _execute(
                 seed=options.seed,
                 directory=directory,
                 progress=None if options.json else view,
+                live_checks=_live_checks(options, experiment, directory),
                 time_limit_us=options.time_limit_us,
             ).execute()
     finally:
@@ -130,6 +135,17 @@ def _execute(
     directory.manifest.losses = runtime.losses
     directory.write_manifest()
     return results
+
+
+def _live_checks(
+    options: RunOptions, experiment: Experiment, directory: RunDirectory
+) -> LiveChecks | None:
+    """Return what checks a run on Ray while it goes on; in virtual time the one suite does."""
+    if options.runtime == "virtual":
+        return None
+    lag_us = round(WATERMARK_LAG_US * options.time_scale)
+    tail = TraceTail(directory.path / TRACE_FOLDER, lag_us=lag_us)
+    return LiveChecks(CheckSuite(context_of(experiment), experiment.checks), tail.poll)
 
 
 def _runtime(
