@@ -19,12 +19,10 @@ SAFETY = ("fencing", "durable_commits")
 
 
 def broken_rows() -> list[TraceRow]:
-    """A failover whose new leader lacks an acknowledged append."""
+    """Two leaders of one partition in one epoch."""
     rows = Rows()
     rows.leads(1, "broker-0", 0, 0)
-    rows.appended(2, "broker-0", 0, 0, records=10)
-    rows.appended(3, "broker-0", 0, 10, records=2)
-    rows.leads(9, "broker-1", 1, 10)
+    rows.leads(2, "broker-1", 0, 0)
     return list(rows.rows)
 
 
