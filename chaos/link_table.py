@@ -1,12 +1,33 @@
 """The link rules in force: every fault's own, in the order in which they were injected.
 
-The runtime knows only the whole list; this is where one fault's rules are added and taken out.
+The runtime knows only the whole list; this is where one fault's rules are made, added and taken
+out.
 """
 
 from collections.abc import Sequence
 
-from cluster.link_rules import LinkRule
+from cluster.link_rules import Cut, LinkEffect, LinkRule, Selector
 from cluster.runtime import Runtime
+from protocol.ids import NodeName
+
+
+def rule(
+    fault_id: str,
+    way: str,
+    selector: Selector,
+    effect: LinkEffect,
+) -> LinkRule:
+    """Return a rule of a fault; `way` tells the fault's rules apart."""
+    return LinkRule(rule_id=f"{fault_id}:{way}", selector=selector, effect=effect)
+
+
+def cut_both_ways(
+    fault_id: str, *, nodes: Sequence[NodeName], others: Sequence[NodeName]
+) -> list[LinkRule]:
+    """Return the rules that let nothing pass between two sets of nodes."""
+    there = Selector(sources=tuple(nodes), destinations=tuple(others))
+    back = Selector(sources=tuple(others), destinations=tuple(nodes))
+    return [rule(fault_id, "there", there, Cut()), rule(fault_id, "back", back, Cut())]
 
 
 class LinkTable:

@@ -22,13 +22,14 @@ from chaos.faults.base import (
     FaultTools,
     Injected,
 )
+from chaos.link_table import rule
 from chaos.plan import PlannedFault
 from chaos.problems import Problem, near_miss, one_of
 from chaos.sense import problem
 from chaos.targets.base import Miss, Situation
 from chaos.targets.registry import resolve_target
 from cluster import link_rules
-from cluster.link_rules import LinkEffect, LinkRule, Selector
+from cluster.link_rules import LinkEffect, Selector
 from cluster.purposes import PURPOSES
 from cluster.runtime import NodeState
 from protocol.envelope import ApiKey
@@ -124,15 +125,16 @@ class _RuleFault(LinkFault):
         if args.direction == "both_ways":
             ways.append(("back", aim.to_nodes, aim.nodes))
         rules = [
-            LinkRule(
-                rule_id=f"{planned.fault_id}:{way}",
-                selector=Selector(
+            rule(
+                planned.fault_id,
+                way,
+                Selector(
                     sources=sources,
                     destinations=destinations,
                     purposes=args.purposes,
                     apis=args.apis,
                 ),
-                effect=self.effect(args),
+                self.effect(args),
             )
             for way, sources, destinations in ways
         ]

@@ -17,6 +17,7 @@ from chaos.faults.base import (
     FaultTools,
     Injected,
 )
+from chaos.link_table import cut_both_ways
 from chaos.plan import PlannedFault
 from chaos.problems import Problem
 from chaos.sense import problem
@@ -114,10 +115,31 @@ class PowerLoss(_Kill):
 
     name = "power_loss"
     doc = (
-        "Cuts the power: the process ends, and its logs lose what was not flushed. It is started "
-        "again after `duration`, or when everything is healed."
+        "Cuts the power: the process ends, its logs lose what was not flushed, and nobody is told: "
+        "connections stay open and silent until they time out, or the machine is back and knows "
+        "nothing of them. It is started again after `duration`, or when everything is healed."
     )
     targets = (*BROKER_TARGETS, *CONTROLLER_TARGETS)
+
+    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Injected | Miss:
+        """Silence the machine, then cut its power.
+
+        A kernel says that a process is gone; without power there is none. The links of the node
+        are therefore cut first, and what its runtime tells the peers is held until it is back.
+        """
+        node = aim.nodes[0]
+        others = tuple(name for name in (await tools.runtime.status()).nodes if name != node)
+        await tools.links.add(
+            planned.fault_id, cut_both_ways(planned.fault_id, nodes=(node,), others=others)
+        )
+        return await super().inject(planned, aim, tools)
+
+    async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
+        """Start the node again; then its machine answers what still knows its former life."""
+        try:
+            return await super().heal(planned, aim, tools)
+        finally:
+            await tools.links.withdraw(planned.fault_id)
 
     async def strike(self, node: NodeName, runtime: Runtime) -> HitNode:
         """Cut the node's power."""

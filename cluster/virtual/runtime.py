@@ -139,8 +139,8 @@ class VirtualRuntime(Runtime):
     async def power_loss(self, node: NodeName) -> HitNode:
         """Kill the node's process and cut its logs back to what was flushed.
 
-        DEVIATION: its peers see their connections reset, as after a crash. A machine without power
-        says nothing until it is back.
+        Its peers see their connections reset, as after a crash, unless link rules keep it from
+        them: a machine without power says nothing until it is back.
         Raises: UnknownNode if there is no such node, or it is not alive.
         """
         return self._lives.kill(node, loses_power=True)

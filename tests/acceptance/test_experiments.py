@@ -180,6 +180,18 @@ def test_resumed_coordinator_believes_in_itself_until_it_has_learnt() -> None:
     assert all(row.time_us >= learnt.time_us for row in refused)
 
 
+def test_machine_without_power_is_noticed_when_requests_time_out() -> None:
+    """No kernel resets the sockets: members wait for request.timeout.ms, not for a crash's ms."""
+    run = played("coordinator_crash", "faults[0].fault=power_loss", "faults[0].duration=45s")
+    assert run.results.verdict is Verdict.PASS
+    loss = failover_of(run.rows, run.experiment, GROUP)
+    assert loss.active_us is not None
+    assert loss.active_us <= 9.5 * SECOND_US
+    assert len(loss.notices_us) == 12
+    assert all(30 * SECOND_US <= notice <= 30.3 * SECOND_US for notice in loss.notices_us)
+    assert loss.rebalances == 0
+
+
 def test_commits_at_a_cut_coordinator_time_out_after_five_seconds() -> None:
     """MEASURED 4: the ISR cannot shrink, so each waits for offsets.commit.timeout.ms in vain."""
     run = played("split_network")

@@ -4,6 +4,7 @@ import pytest
 
 from chaos.injection import ToolFailed
 from chaos.journal import FaultOutcome
+from cluster.link_rules import Cut, Selector
 from cluster.runtime import NodeState
 from protocol.ids import NodeName, broker_name
 from tests.support.injecting import Injecting
@@ -21,7 +22,16 @@ S = 1_000_000
             "member(readers, 1)",
             ["crash consumer-readers-1", "restart consumer-readers-1"],
         ),
-        ("power_loss", "broker(1)", ["power loss broker-1", "restart broker-1"]),
+        (
+            "power_loss",
+            "broker(1)",
+            [
+                "rules power_loss-0:there power_loss-0:back",
+                "power loss broker-1",
+                "restart broker-1",
+                "rules none",
+            ],
+        ),
         ("pause", "broker(1)", ["pause broker-1", "resume broker-1"]),
         (
             "pause",
@@ -47,7 +57,32 @@ def test_disk_can_be_lost_with_the_process(fault: str) -> None:
     run.inject()
     run.heal()
 
-    assert run.runtime.acts[-1] == "restart on an empty disk: broker-1"
+    assert "restart on an empty disk: broker-1" in run.runtime.acts
+
+
+def test_machine_without_power_is_cut_off_from_everybody() -> None:
+    """Its kernel cannot tell the peers: they must not see their connections end."""
+    run = Injecting({"at": "1s", "fault": "power_loss", "target": "broker(1)"})
+
+    run.inject()
+
+    there, back = run.runtime.rules
+    others = tuple(name for name in run.runtime.nodes if name != broker_name(1))
+    assert there.selector == Selector(sources=(broker_name(1),), destinations=others)
+    assert back.selector == Selector(sources=others, destinations=(broker_name(1),))
+    assert (there.effect, back.effect) == (Cut(), Cut())
+
+
+def test_power_that_cannot_be_cut_leaves_no_rule_behind() -> None:
+    """Half injected, it is undone like the rest."""
+    run = Injecting({"at": "1s", "fault": "power_loss", "target": "broker(1)"})
+    run.runtime.power_fails_with = OSError("no such process")
+
+    with pytest.raises(ToolFailed):
+        run.inject()
+    run.heal_everything()
+
+    assert run.runtime.rules == ()
 
 
 @pytest.mark.parametrize(

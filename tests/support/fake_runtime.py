@@ -78,6 +78,7 @@ class FakeRuntime(Runtime):
         """None: every partition has offset 7."""
         self.tool_failures: list[str] = []
         self.crash_fails_with: Exception | None = None
+        self.power_fails_with: Exception | None = None
         self.stopped = False
         self._incarnations: dict[NodeName, int] = {}
         self._observer = observer
@@ -197,6 +198,8 @@ class FakeRuntime(Runtime):
 
     async def power_loss(self, node: NodeName) -> HitNode:
         """Cut a node's power."""
+        if self.power_fails_with is not None:
+            raise self.power_fails_with
         living = (NodeState.UP, NodeState.STOPPING, NodeState.PAUSED)
         return self._change(node, "power loss", NodeState.DOWN, *living)
 
