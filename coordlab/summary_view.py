@@ -1,7 +1,6 @@
 """The closing summary of a run: verdict, faults, phases of both chains, gaps, where it lies."""
 
-import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rich.columns import Columns
 from rich.console import Console, Group
@@ -10,24 +9,20 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from chaos.checkers.base import CheckOutcome, CheckReport
-from chaos.journal import JournalEntry
+from chaos.journal import FaultOutcome, JournalEntry
 from chaos.manifest import Manifest
 from chaos.verdict import Results, RunOutcome, Verdict
+from coordlab.check_view import print_checks
+from coordlab.lines import print_lines
 from coordlab.live import seconds
 from coordlab.outcome_view import outcome_lines, rebalance_lines
 from pipeline.figures import HEADER, Chain, FaultSummary, RunSummary
+from pipeline.outcomes import listed
 
 _VERDICT_STYLES = {
     Verdict.PASS: "bold green",
     Verdict.VIOLATED: "bold red",
     Verdict.UNKNOWN: "bold yellow",
-}
-_CHECK_STYLES = {
-    CheckOutcome.PASS: "green",
-    CheckOutcome.VIOLATED: "red",
-    CheckOutcome.INCONCLUSIVE: "yellow",
-    CheckOutcome.NOTHING_SEEN: "dim",
 }
 _MAX_FAULTS_IN_FULL = 2
 _FAULT_COLUMNS = {
@@ -37,8 +32,6 @@ _FAULT_COLUMNS = {
     "commit gap": "commit gap",
 }
 """Headings of the table of many faults, and the measures in it."""
-_MAX_STORY_LINES = 12
-_MAX_LISTED = 8
 HEADINGS: dict[Chain, str] = {
     "broker": "broker chain, per offsets partition",
     "client": "client chain, per member",
@@ -56,7 +49,7 @@ def print_summary(
         _print_fault(console, fault)
     if phases is not None:
         print_phases(console, phases)
-    _print_checks(console, results.checks)
+    print_checks(console, results.checks)
 
 
 def print_phases(console: Console, summary: RunSummary) -> None:
@@ -70,11 +63,12 @@ def print_phases(console: Console, summary: RunSummary) -> None:
         if len(summary.faults) <= _MAX_FAULTS_IN_FULL:
             _print_phases_of(console, fault)
         elif fault.rebalances:
-            _print_lines(console, f"{fault.fault}:", rebalance_lines(fault))
+            print_lines(console, [f"{fault.fault}: {fault.node or 'nobody'}"], style="bold")
+            print_lines(console, (f"  {line}" for line in rebalance_lines(fault)))
     outcomes = list(outcome_lines(summary))
     if outcomes:
         console.print()
-        _print_lines(console, None, outcomes)
+        print_lines(console, outcomes)
     if not summary.completed:
         console.print(Text("the trace ends early: this run is incomplete", style="yellow"))
     for reason, count in summary.bad_rows:
@@ -97,41 +91,22 @@ def _print_phases_of(console: Console, fault: FaultSummary) -> None:
         console.print("no coordinator moved")
     if fault.noticed_by:
         causes = ", ".join(f"{cause} {count}" for cause, count in fault.noticed_by)
-        _print_lines(console, None, [f"members noticed by: {causes}"])
-    _print_lines(console, None, rebalance_lines(fault))
-
-
-def _print_lines(console: Console, heading: str | None, lines: Iterable[str]) -> None:
-    """Print lines of plain text; one that begins with spaces belongs to the one before."""
-    if heading is not None:
-        console.print(Text(heading, style="bold"))
-    for line in lines:
-        text = line.lstrip()
-        indent = len(line) - len(text) + (0 if heading is None else 2)
-        # What does not fit goes on under its beginning, two columns in.
-        wrapped = textwrap.wrap(
-            text,
-            max(20, console.width - indent),
-            subsequent_indent="  ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        for part in wrapped:
-            console.print(Text(" " * indent + part), soft_wrap=True)
+        print_lines(console, [f"members noticed by: {causes}"])
+    print_lines(console, rebalance_lines(fault))
 
 
 def _print_fault_table(console: Console, faults: Sequence[FaultSummary]) -> None:
     """Print one line per fault with its longest phases and gaps."""
     console.print()
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("fault")
-    table.add_column("node")
+    table.add_column("at", justify="right")
+    table.add_column("hit")
     for heading in (*_FAULT_COLUMNS, "rebalances", "kept"):
         table.add_column(heading, justify="right")
     for fault in faults:
         found = [fault.distribution(measure) for measure in _FAULT_COLUMNS.values()]
         table.add_row(
-            fault.fault,
+            seconds(fault.injected_us),
             fault.node or "-",
             *("" if each is None else each.longest_text for each in found),
             str(fault.rebalance_count),
@@ -171,71 +146,33 @@ def _print_verdict(console: Console, manifest: Manifest, results: Results) -> No
         console.print("coordlab itself failed; this says nothing about Kafka:")
     for reason in results.reasons:
         console.print(Padding(escape(reason), (0, 0, 0, 2)), highlight=False)
-    console.print(
+    counts = (
         f"records acknowledged to producers {results.records_produced:,}, consumed "
-        f"{results.records_consumed:,}; commits acknowledged {results.commits_acknowledged:,}",
-        highlight=False,
-        style="dim",
+        f"{results.records_consumed:,}; commits acknowledged {results.commits_acknowledged:,}"
     )
+    print_lines(console, [counts], style="dim")
 
 
 def _print_fault(console: Console, fault: JournalEntry) -> None:
-    where = fault.node or "nobody"
-    pid = "" if fault.pid is None else f" (pid {fault.pid})"
-    healed = "" if fault.healed_at_us is None else f", healed at {seconds(fault.healed_at_us)}"
-    console.print(
-        Text.assemble(
-            (fault.fault, "bold"),
-            f" {fault.target} -> {where}{pid} at {seconds(fault.fired_at_us)}{healed}",
-        ),
-        highlight=False,
-    )
+    print_lines(console, [f"{fault.fault} {fault.target} {_what_became_of(fault)}"])
     radius = fault.blast_radius
     if radius.groups or radius.partitions:
-        console.print(
-            Padding(
-                f"blast radius: groups {_listed(radius.groups)}; led {_listed(radius.partitions)}",
-                (0, 0, 0, 2),
-            ),
-            highlight=False,
-            style="dim",
-        )
+        groups, partitions = listed(radius.groups) or "none", listed(radius.partitions) or "none"
+        line = f"  blast radius: groups {groups}; partitions {partitions}"
+        print_lines(console, [line], style="dim")
 
 
-def _seen(what: str, count: int) -> str:
-    """Return what a check counted, in words; a name that ends in `_us` is a time."""
-    words = what.removesuffix("_us").replace("_", " ")
-    return f"{words} {seconds(count)}" if what.endswith("_us") else f"{count:,} {words}"
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    if not names:
-        return "none"
-    shown = ", ".join(names[:_MAX_LISTED])
-    more = len(names) - _MAX_LISTED
-    return f"{shown} and {more} more" if more > 0 else shown
-
-
-def _print_checks(console: Console, checks: tuple[CheckReport, ...]) -> None:
-    if not checks:
-        return
-    console.print()
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("check", "outcome", "seen"):
-        table.add_column(heading)
-    for check in checks:
-        seen = "\n".join(_seen(what, count) for what, count in check.seen.items())
-        table.add_row(
-            check.check.replace("_", " "),
-            Text(check.outcome.replace("_", " "), style=_CHECK_STYLES[check.outcome]),
-            "\n".join(filter(None, (seen, check.note))),
-        )
-    console.print(table)
-    for check in checks:
-        for finding in check.findings:
-            console.print(Text(f"{check.check}: {finding.summary}", style="red"))
-            for line in finding.story[:_MAX_STORY_LINES]:
-                console.print(Padding(escape(line), (0, 0, 0, 2)), highlight=False)
-        hidden = check.findings_total - len(check.findings)
-        if hidden > 0:
-            console.print(f"{check.check}: {hidden} more findings of the same kind")
+def _what_became_of(fault: JournalEntry) -> str:
+    match fault.outcome:
+        case FaultOutcome.PLANNED:
+            return "was never injected"
+        case FaultOutcome.MISSED:
+            return f"hit nothing at {seconds(fault.fired_at_us)}: {fault.error}"
+        case FaultOutcome.FAILED:
+            return f"failed at {seconds(fault.fired_at_us)}: {fault.error}"
+        case FaultOutcome.HIT:
+            pid = "" if fault.pid is None else f" (pid {fault.pid})"
+            healed = ""
+            if fault.healed_at_us is not None:
+                healed = f", healed at {seconds(fault.healed_at_us)}"
+            return f"-> {fault.hit}{pid} at {seconds(fault.fired_at_us)}{healed}"

@@ -24,8 +24,9 @@ def availability(
       nobody in the group consumed from it.
     - `group`: the longest time after the fault in which no broker was the group's active
       coordinator; 0 with both moments at the fault if there always was one.
-    "Around or after" begins before the next fault that affects the group. The first two are never
-    shorter than the steady interval between commits or batches.
+    "Around or after" begins before the next fault that affects the group, and is over by then
+    unless this fault fell into it, too. The first two are never shorter than the steady interval
+    between commits or batches.
     Input grain: one row per event; `runs`; `coordinator_tenures`; one row per fault and group.
     Output grain: one row per run, fault, subject kind, group and subject.
     Columns: `run`, `fault`, `subject_kind`, `group`, `subject` (the consumer's node, the data
@@ -105,8 +106,13 @@ def _meet(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFrame:
 
 
 def _around_the_fault() -> Column:
+    """Whether a gap may be this fault's: it is not the next one's, and something was missed."""
     closed_or_pending = F.col("after_us").isNotNull() | F.col("pending_us").isNotNull()
-    return (F.col("before_us") < F.col("until_us")) & closed_or_pending
+    is_last = F.col("until_us") >= F.col("end_us")
+    over_by_then = F.col("after_us") <= F.col("until_us")
+    fell_into_it = F.col("before_us") <= F.col("fault_us")
+    its_own = is_last | F.coalesce(over_by_then, F.lit(False)) | fell_into_it
+    return (F.col("before_us") < F.col("until_us")) & its_own & closed_or_pending
 
 
 def _length(condition: Column) -> Column:

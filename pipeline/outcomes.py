@@ -130,18 +130,53 @@ class CommitErrors:
 MAX_LISTED = 4
 
 
-def listed(names: tuple[str, ...]) -> str:
-    """Return names for people, the first few of many."""
-    shown = ", ".join(names[:MAX_LISTED])
-    more = len(names) - MAX_LISTED
+def listed(names: Iterable[str]) -> str:
+    """Return names for people: `consumer-0 to 5, consumer-9`, the first few of many."""
+    parts: list[str] = []
+    for stem, numbers in _by_stem(names).items():
+        parts += [_run(stem, first, last) for first, last in _runs(numbers)]
+    shown = ", ".join(parts[:MAX_LISTED])
+    more = len(parts) - MAX_LISTED
     return f"{shown} and {more} more" if more > 0 else shown
 
 
 def in_number_order(names: Iterable[str]) -> tuple[str, ...]:
     """Return names sorted as people count: consumer-2 before consumer-10."""
+    return tuple(sorted(names, key=_split))
 
-    def key(name: str) -> tuple[str, int]:
-        stem = name.rstrip("0123456789")
-        return stem, int(name[len(stem) :] or -1)
 
-    return tuple(sorted(names, key=key))
+_NO_NUMBER = -1
+
+
+def _split(name: str) -> tuple[str, int]:
+    """Return what stands before the number that ends a name, and the number."""
+    stem = name.rstrip("0123456789")
+    digits = name[len(stem) :]
+    if not digits or str(int(digits)) != digits:  # no number, or one that is written 007
+        return name, _NO_NUMBER
+    return stem, int(digits)
+
+
+def _by_stem(names: Iterable[str]) -> dict[str, list[int]]:
+    stems: dict[str, list[int]] = {}
+    for name in in_number_order(names):
+        stem, number = _split(name)
+        stems.setdefault(stem, []).append(number)
+    return stems
+
+
+def _runs(numbers: list[int]) -> list[tuple[int, int]]:
+    """Return the runs of consecutive numbers among sorted ones, each with its first and last."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs
+
+
+def _run(stem: str, first: int, last: int) -> str:
+    if first == _NO_NUMBER:
+        return stem
+    return f"{stem}{first}" if first == last else f"{stem}{first} to {last}"

@@ -77,18 +77,22 @@ def _intervals(events: DataFrame) -> DataFrame:
     ending = F.coalesce(
         *(F.when(_is(kind), F.lit(word)) for kind, word in _ENDINGS.items()),
     )
+    gives_up = ending.isNotNull() & ~assigned
+    since_assigned = (
+        Window.partitionBy(*_INTERVAL)
+        .orderBy("seq")
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
     # The next assignment opens the next interval and ends this one, if nothing did before.
     steps = (
         _assignments(events)
         .unionByName(_processing(events))
         .withColumn("nth", F.count_if(assigned).over(so_far))
         .where(F.col("nth") > 0)
+        .withColumn("given_up", F.count_if(gives_up).over(since_assigned) > 0)
     )
     first_end = F.min(
-        F.when(
-            ending.isNotNull() & ~assigned,
-            F.struct("seq", F.col("time_us").alias("at_us"), ending.alias("why")),
-        )
+        F.when(gives_up, F.struct("seq", F.col("time_us").alias("at_us"), ending.alias("why")))
     )
     found = steps.groupBy(*_INTERVAL).agg(
         F.min(F.when(assigned, F.col("time_us"))).alias("from_us"),
@@ -98,11 +102,11 @@ def _intervals(events: DataFrame) -> DataFrame:
         first_end.alias("own_end"),
         F.min(
             F.when(
-                _is(TraceKind.POSITION_RESET),
+                _is(TraceKind.POSITION_RESET) & ~F.col("given_up"),
                 F.struct("seq", F.col("offset").alias("start_offset"), "position"),
             )
         ).alias("began"),
-        F.coalesce(F.sum("count"), F.lit(0)).alias("records"),
+        F.coalesce(F.sum(F.when(~F.col("given_up"), F.col("count"))), F.lit(0)).alias("records"),
     )
     next_one = Window.partitionBy(*_MEMBER, "partition").orderBy("nth")
     anew_us = F.lead("from_us").over(next_one)

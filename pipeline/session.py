@@ -23,6 +23,7 @@ _SHORT_WORK = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.constraintPropagation.enabled": "false",
 }
 """For inputs of a few 100,000 rows, where generating and compiling code, and planning anew between
 stages, takes longer than the work: half the time of an analysis, as measured on two cores.

@@ -24,7 +24,7 @@ from pipeline.tables import TABLE_NAMES
 from pipeline.tenure_overlaps import tenure_overlaps
 from tests.support.analysed_runs import AnalysedRuns
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 PAGE = Path(__file__).parents[2] / "docs" / "TABLES.md"
 TRANSFORMS: tuple[Callable[..., object], ...] = (

@@ -11,7 +11,7 @@ from pipeline.tables import TABLE_NAMES
 from tests.support.analysed_runs import AnalysedRuns
 from tests.support.trace_builder import TableRow, read_table
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 P2 = "__consumer_offsets-2"
 

@@ -1,0 +1,76 @@
+"""The checks of a run: what each concluded and saw, and the story of each finding."""
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from chaos.checkers.base import CheckOutcome, CheckReport
+from coordlab.lines import print_lines
+from coordlab.live import seconds
+from pipeline.figures import duration_text
+
+_CHECK_STYLES = {
+    CheckOutcome.PASS: "green",
+    CheckOutcome.VIOLATED: "red",
+    CheckOutcome.INCONCLUSIVE: "yellow",
+    CheckOutcome.NOTHING_SEEN: "dim",
+}
+_MAX_STORY_LINES = 12
+_SAID_IF_ZERO = frozenset({"rebalances", "gaps", "overlaps", "commits_acknowledged"})
+"""Counts that say something by being zero; of all others a zero is left out."""
+
+
+def print_checks(console: Console, checks: tuple[CheckReport, ...]) -> None:
+    """Print one row per check, then the findings."""
+    if not checks:
+        return
+    console.print()
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("check", "outcome", "seen"):
+        table.add_column(heading)
+    for check in checks:
+        table.add_row(
+            check.check.replace("_", " "),
+            Text(check.outcome.replace("_", " "), style=_CHECK_STYLES[check.outcome]),
+            Text("\n".join(filter(None, ("; ".join(_figures(check)), check.note)))),
+        )
+    console.print(table)
+    for check in checks:
+        for finding in check.findings:
+            print_lines(console, [f"{check.check}: {finding.summary}"], style="red")
+            story = finding.story[:_MAX_STORY_LINES]
+            print_lines(console, (f"  {line}" for line in story))
+            more = len(finding.story) - len(story)
+            if more > 0:
+                print_lines(console, [f"  and {more} more events: results.json"])
+        hidden = check.findings_total - len(check.findings)
+        if hidden > 0:
+            print_lines(console, [f"{check.check}: {hidden} more findings of the same kind"])
+
+
+def _figures(check: CheckReport) -> list[str]:
+    """Return what a check counted and measured, in words.
+
+    A time at which something happened is told elsewhere; how long it lasted is said here.
+    """
+    durations = {
+        what: value
+        for what, value in check.measured.items()
+        if what not in check.seen and what.endswith("_ms")
+    }
+    return [
+        _figure(what, value)
+        for what, value in (check.seen | durations).items()
+        if value or what in _SAID_IF_ZERO
+    ]
+
+
+def _figure(what: str, value: int) -> str:
+    """Return a figure in words; a name that ends in a unit is a time."""
+    name, _, unit = what.rpartition("_")
+    words = what.replace("_", " ")
+    if unit == "us":
+        return f"{name.replace('_', ' ')} {seconds(value)}"
+    if unit == "ms":
+        return f"{name.replace('_', ' ')} {duration_text(value * 1_000)}"
+    return f"{value:,} {words}"

@@ -1,0 +1,319 @@
+"""How the closing summary tells what a run did to its groups, on a terminal of 80 columns."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from chaos.checkers.base import CheckOutcome, CheckReport
+from chaos.journal import FaultOutcome, JournalEntry
+from chaos.manifest import Manifest
+from chaos.verdict import Results, RunOutcome, Verdict
+from coordlab.summary_view import print_phases, print_summary
+from pipeline.figures import MEASURES, Chain, Distribution, FaultSummary, RunSummary
+from pipeline.outcomes import (
+    CommitErrors,
+    Coordinators,
+    Office,
+    Owners,
+    Processing,
+    Rebalances,
+    listed,
+)
+
+S = 1_000_000
+WIDTH = 80
+OLD = tuple(f"consumer-orders-readers-{index}" for index in range(6))
+NEW = ("consumer-orders-readers-6", "consumer-orders-readers-7")
+
+
+def page(summary: RunSummary) -> str:
+    shown = io.StringIO()
+    print_phases(Console(file=shown, width=WIDTH, no_color=True), summary)
+    return shown.getvalue()
+
+
+def run_summary(
+    *faults: FaultSummary,
+    coordinators: tuple[Coordinators, ...] = (),
+    owners: tuple[Owners, ...] = (),
+    processing: tuple[Processing, ...] = (),
+    commit_errors: tuple[CommitErrors, ...] = (),
+    clock_error_us: int = 0,
+) -> RunSummary:
+    return RunSummary(
+        run="x/1",
+        directory=Path("x/1"),
+        events=1,
+        completed=True,
+        clock_error_us=clock_error_us,
+        bad_rows=(),
+        unreadable=(),
+        faults=faults,
+        coordinators=coordinators,
+        owners=owners,
+        processing=processing,
+        commit_errors=commit_errors,
+    )
+
+
+def fault_summary(
+    name: str = "crash-0",
+    *,
+    moved: int = 0,
+    members: int = 6,
+    kept: int = 6,
+    values: dict[str, int] | None = None,
+    rebalances: tuple[Rebalances, ...] = (),
+) -> FaultSummary:
+    return FaultSummary(
+        fault=name,
+        kind="crash",
+        target=None,
+        node="broker-2",
+        injected_us=11_250_000,
+        healed_us=None,
+        partitions_moved=moved,
+        members=members,
+        members_kept=kept,
+        measures=tuple(
+            (measure, Distribution(samples=1, missing=0, percentiles={50: value}, maximum=value))
+            for measure in MEASURES
+            for value in [(values or {}).get(measure.name)]
+            if value is not None
+        ),
+        rebalances=rebalances,
+    )
+
+
+def rebalances(**changes: object) -> Rebalances:
+    values: dict[str, object] = {
+        "group": "orders-readers",
+        "broker": "broker-1",
+        "leader_epoch": 3,
+        "reason": "session expiry",
+        "count": 1,
+        "consumers": OLD[:1],
+        "removed": OLD[:1],
+        "removed_because": ("session expiry",),
+        "added": (),
+        "generations": (1, 2),
+        "not_stored": 0,
+        "store_errors": (),
+        "first_us": 56 * S,
+        "last_us": 56 * S,
+        "after_us": 45 * S,
+        "longest_us": 992_000,
+    }
+    return Rebalances(**(values | changes))  # type: ignore[arg-type]
+
+
+def coordinators() -> Coordinators:
+    return Coordinators(
+        groups=("orders-readers",),
+        partition="__consumer_offsets-2",
+        older=Office(broker="broker-2", leader_epoch=0, heartbeats=144, commits=0),
+        newer=Office(broker="broker-0", leader_epoch=1, heartbeats=18, commits=1),
+        from_us=19_080_000,
+        to_us=91_635_000,
+        older_end="unloaded",
+        older_paused_us=0,
+        older_cut_us=72_170_000,
+        older_last_commit_us=11_153_000,
+        newer_first_commit_us=21_584_000,
+    )
+
+
+def owners(*, to_us: int | None = 93_214_000, longest_us: int = 29_133_000) -> Owners:
+    return Owners(
+        group="orders-readers",
+        partitions=12,
+        first_coordinator=("broker-2", 0),
+        first_consumers=OLD,
+        second_coordinator=("broker-0", 1),
+        second_consumers=NEW,
+        from_us=64_081_000,
+        to_us=to_us,
+        longest_us=longest_us,
+        records_both=4_674,
+        healed_us=91_250_000,
+    )
+
+
+def test_rebalance_of_a_member_crash_reads_as_its_reason() -> None:
+    """The reason says who was evicted: no second line for it."""
+    shown = page(run_summary(fault_summary(kept=0, rebalances=(rebalances(),))))
+    assert "1 rebalance: session expiry of consumer-orders-readers-0\n" in shown
+    assert "45.00 s after the fault, at broker-1 in epoch 3: generation 1 to 2" in shown
+    assert "removed" not in shown
+    assert "0 of 6 members kept member id and generation" in shown
+    assert "no coordinator moved" in shown
+
+
+def test_rebalance_that_costs_others_names_them_and_why() -> None:
+    """MEASURED_FAILOVER's first split brain: a join begins it, six sessions end in it."""
+    join = rebalances(reason="join", consumers=NEW[:1], removed=OLD, added=NEW)
+    shown = page(run_summary(fault_summary(rebalances=(join,))))
+    assert "1 rebalance: join of consumer-orders-readers-6\n" in shown
+    assert "  removed: consumer-orders-readers-0 to 5 (session expiry)\n" in shown
+    assert "  added: consumer-orders-readers-6 to 7\n" in shown
+
+
+def test_rebalances_that_cannot_be_stored_are_summed_up() -> None:
+    """Thirteen generations every five seconds are one line, not thirteen."""
+    stuck = rebalances(
+        reason="assignment not stored",
+        count=13,
+        removed=(),
+        generations=(2, 14),
+        last_us=116 * S,
+        not_stored=12,
+        store_errors=("REQUEST_TIMED_OUT",),
+        longest_us=None,
+    )
+    words = " ".join(page(run_summary(fault_summary(rebalances=(stuck,)))).split())
+    assert "13 rebalances: assignment not stored from" in words
+    assert "for 60.00 s, at broker-1 in epoch 3: generation 2 to 14" in words
+    assert "12 of their assignments not stored (REQUEST_TIMED_OUT)" in words
+
+
+def test_split_brain_is_told_with_both_sides_to_the_millisecond() -> None:
+    """What issue 4 wants of the report: tenures, owners, records of both, the end after healing."""
+    summary = run_summary(
+        fault_summary(),
+        coordinators=(coordinators(),),
+        owners=(owners(),),
+        processing=(Processing(group="orders-readers", records=29_827, repeated=18_711),),
+        commit_errors=(CommitErrors(error="REQUEST_TIMED_OUT", commits=31, members=12),),
+    )
+    words = " ".join(page(summary).split())
+    for told in (
+        "two coordinators of orders-readers (__consumer_offsets-2) from 19.080 s to 91.635 s: "
+        "72.555 s",
+        "broker-2 in epoch 0: 144 heartbeats answered, 0 commits acknowledged, cut off for 72.17 s",
+        "broker-0 in epoch 1: 18 heartbeats answered, 1 commit acknowledged",
+        "last commit of epoch 0 at 11.153 s, first of epoch 1 at 21.584 s",
+        "two owners of 12 partitions of orders-readers from 64.081 s to 93.214 s: 29.133 s",
+        "first 6 members, assigned by broker-2 in epoch 0: consumer-orders-readers-0 to 5",
+        "then also 2 members, assigned by broker-0 in epoch 1: consumer-orders-readers-6 to 7",
+        "4,674 records processed by both meanwhile; over 1.964 s after the healing",
+        "processed again: 18,711 of the 29,827 records that orders-readers processed",
+        "commits met REQUEST_TIMED_OUT 31 (12 members)",
+    ):
+        assert told in words, told
+
+
+def test_owners_at_the_end_of_the_run_have_no_end() -> None:
+    """Nothing is said of a healing that did not end it."""
+    words = " ".join(page(run_summary(owners=(owners(to_us=None),))).split())
+    assert "from 64.081 s to the end of the run" in words
+    assert "healing" not in words
+
+
+def test_owners_for_less_than_the_clocks_error_are_not_told() -> None:
+    """On several machines a handover may look like an overlap that never was."""
+    assert page(run_summary(owners=(owners(longest_us=900),), clock_error_us=1_000)) == ""
+
+
+def test_run_in_which_nothing_happened_prints_nothing_of_it() -> None:
+    """No empty sections: a missed fault, no duplicates, one coordinator at a time."""
+    quiet = (Processing(group="orders-readers", records=10, repeated=0),)
+    assert page(run_summary(processing=quiet)) == ""
+
+
+def test_many_faults_are_a_line_each() -> None:
+    """A rolling restart has one failover per broker: three pages of phases help nobody."""
+    values = {"detect": 158, "notice": 51_200, "no coordinator": 6_740, "commit gap": 691_000}
+    faults = [fault_summary(f"controlled_shutdown-{n}", moved=1, values=values) for n in range(3)]
+    lines = page(run_summary(*faults)).splitlines()
+    row = "11.250 s broker-2 158 us 51.2 ms 6.74 ms 691 ms 0 6/6"
+    assert [" ".join(line.split()) for line in lines].count(row) == 3
+    assert len(lines) == 6
+
+
+@pytest.mark.parametrize("chain", ["broker", "client", "gap"])
+def test_every_line_fits_eighty_columns(chain: Chain) -> None:
+    """Long names and long lists are broken, units stay with their numbers."""
+    values = {m.name: 123_456_789 for m in MEASURES if m.chain == chain}
+    summary = run_summary(
+        fault_summary(moved=1, values=values, rebalances=(rebalances(removed=OLD, added=NEW),)),
+        coordinators=(coordinators(),),
+        owners=(owners(),),
+        commit_errors=tuple(
+            CommitErrors(error="COORDINATOR_NOT_AVAILABLE", commits=1_613, members=12)
+            for _ in range(9)
+        ),
+    )
+    lines = page(summary).splitlines()
+    assert max(len(line.rstrip()) for line in lines) <= WIDTH
+    assert not [line for line in lines if line.split()[:1] in (["s"], ["ms"])]
+    assert "others 1,613" in page(summary)
+
+
+def test_names_are_listed_as_people_count() -> None:
+    """consumer-10 comes after consumer-9; what has no number stands for itself."""
+    names = ("c-10", "c-2", "c-9", "admin", "c-1", "b-007")
+    assert listed(names) == "admin, b-007, c-1 to 2, c-9 to 10"
+    assert listed(tuple(f"c-{2 * n}" for n in range(6))) == "c-0, c-2, c-4, c-6 and 2 more"
+    assert listed(()) == ""
+
+
+def _summary_page(*faults: JournalEntry, checks: tuple[CheckReport, ...] = ()) -> str:
+    shown = io.StringIO()
+    results = Results(
+        outcome=RunOutcome.COMPLETED,
+        verdict=Verdict.UNKNOWN,
+        exit_code=2,
+        checks=checks,
+        faults=faults,
+    )
+    manifest = Manifest(
+        run="x/1",
+        experiment="x",
+        config={},
+        plan=(),
+        seed=7,
+        runtime="virtual",
+        pid=1,
+        host="here",
+        started_at="2026-01-01T00:00:00.000+00:00",
+        replay="again",
+    )
+    print_summary(Console(file=shown, width=WIDTH, no_color=True), manifest, results, None)
+    return " ".join(shown.getvalue().split())
+
+
+def test_fault_that_missed_says_when_and_why() -> None:
+    """`-> nobody` alone would leave the reader to guess."""
+    missed = JournalEntry(
+        fault_id="crash-0",
+        fault="crash",
+        target="coordinator-of(g)",
+        duration_us=None,
+        outcome=FaultOutcome.MISSED,
+        fired_at_us=11 * S,
+        error="broker 2 is not alive",
+    )
+    never = JournalEntry(fault_id="cut-1", fault="cut", target="a <-> b", duration_us=None)
+    shown = _summary_page(missed, never)
+    assert "crash coordinator-of(g) hit nothing at 11.000 s: broker 2 is not alive" in shown
+    assert "cut a <-> b was never injected" in shown
+
+
+def test_check_tells_what_it_saw_and_how_long_it_lasted() -> None:
+    """Zeros are left out but those that are the point; moments stand elsewhere."""
+    report = CheckReport(
+        check="ownership",
+        outcome=CheckOutcome.PASS,
+        seen={"partitions_assigned": 36, "overlaps": 0, "odd_cases": 0},
+        measured={
+            "overlaps": 0,
+            "longest_overlap_ms": 29_133,
+            "first_overlap_began_us": 64_081_000,
+        },
+    )
+    shown = _summary_page(checks=(report,))
+    assert "36 partitions assigned; 0 overlaps; longest overlap 29.13 s" in shown
+    assert "odd" not in shown
+    assert "64" not in shown
