@@ -17,6 +17,7 @@ from chaos.checkers.base import (
     detail_of,
 )
 from chaos.checkers.coordinators import COORDINATOR_KINDS, CoordinatorView
+from chaos.checkers.presence import PRESENCE_KINDS, Presence
 from protocol.trace import TraceKind, TraceRow
 
 STABLE = "Stable"
@@ -48,7 +49,7 @@ class Liveness(Checker):
             TraceKind.MEMBER_STATE,
             TraceKind.OFFSETS_COMMITTED,
             TraceKind.PARTITIONS_ASSIGNED,
-            TraceKind.NODE_STARTED,
+            *PRESENCE_KINDS,
             TraceKind.LEADER_ELECTED,
             TraceKind.ISR_CHANGED,
         }
@@ -57,14 +58,7 @@ class Liveness(Checker):
     def __init__(self, context: CheckContext) -> None:
         super().__init__(context)
         self._groups = {group_id: _Group() for group_id in context.groups}
-        self._group_of = {
-            consumer: group_id
-            for group_id, expected in context.groups.items()
-            for consumer in expected.consumers
-        }
-        self._absent = {  # consumers that are dead, or not started yet
-            consumer: True for expected in context.groups.values() for consumer in expected.late
-        }
+        self._presence = Presence(context)
         self._coordinators = CoordinatorView(context)
         self._partitions: dict[str, tuple[str, int]] = {}  # leader, ISR size
         self._healed: TraceRow | None = None
@@ -107,12 +101,10 @@ class Liveness(Checker):
             group.live_us = row.time_us
 
     def _node_changed(self, row: TraceRow) -> None:
-        node = row.peer or row.node
-        group_id = self._group_of.get(node)
+        group_id = self._presence.observe(row)
         if group_id is None:
             return
-        group = self._groups[group_id]
-        self._absent[node] = row.kind != TraceKind.NODE_STARTED
+        group, node = self._groups[group_id], row.peer or row.node
         # A new life begins with nothing, and its rows come later.
         group.members.pop(node, None)
         group.committed.pop(node, None)
@@ -149,7 +141,7 @@ class Liveness(Checker):
         seen = self._coordinators.state(group_id)
         if seen is None or seen.state != STABLE:
             missing.append(f"its coordinator has it {'not loaded' if seen is None else seen.state}")
-        present = self._present(expected)
+        present = self._presence.present(group_id)
         if expected.consumers and not present:
             missing.append("all its members are dead")
         known = self._coordinators.members(group_id)
@@ -167,9 +159,6 @@ class Liveness(Checker):
             ):
                 missing.append(f"{consumer} has no commit acknowledged since healing")
         return missing
-
-    def _present(self, expected: GroupExpectation) -> list[str]:
-        return [each for each in expected.consumers if not self._absent.get(each)]
 
     def finish(self) -> CheckReport:
         """Judge every group that should have come back."""
@@ -191,7 +180,7 @@ class Liveness(Checker):
             if group.live_us is not None and group.live_us <= deadline:
                 slowest = max(slowest, group.live_us - healed_us)
                 continue
-            excuse = self._excuse(group, expected)
+            excuse = self._excuse(group_id, expected)
             if excuse is not None:
                 notes.append(f"{group_id} is not live, as it may be: {excuse}")
             elif group.live_us is None and watched_until < deadline:
@@ -203,15 +192,15 @@ class Liveness(Checker):
             seen={
                 "groups": len(self.context.groups),
                 "slowest_after_healing_us": slowest,
-                "members_absent": sum(self._absent.values()),
+                "members_absent": self._presence.absent_total,
             },
             note="; ".join(notes),
             inconclusive=bool(notes),
         )
 
-    def _excuse(self, group: _Group, expected: GroupExpectation) -> str | None:
+    def _excuse(self, group_id: str, expected: GroupExpectation) -> str | None:
         """Say why the group could not come back, None if nothing kept it from that."""
-        present = self._present(expected)
+        group, present = self._groups[group_id], self._presence.present(group_id)
         if expected.consumers and not present:
             return "all its members are dead"
         own = [name for consumer in present for name in group.assigned.get(consumer, ())]
@@ -235,7 +224,7 @@ class Liveness(Checker):
         ]
         evidence += [
             row
-            for consumer in self._present(expected)[:6]
+            for consumer in self._presence.present(group_id)[:6]
             if (row := group.members.get(consumer)) is not None
         ]
         self.found(

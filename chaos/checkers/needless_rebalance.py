@@ -4,10 +4,17 @@ The new coordinator loads members and generation from the log, and their next he
 is accepted (MEASURED_FAILOVER, point 6). Judged from each fault that hit servers only, to the end
 of the run or to the first change of the group's own making: a member that was hit, left, or came.
 
-Members that cannot be heard are another matter. Where the old coordinator lives on behind a cut,
-they stay with it and let their sessions at the new one end; where the only coordinator was itself
-stopped for as long as a session lasts, it finds them all expired. Such a rebalance is needed: it is
-counted, and the note says why.
+Living members may still be out of hearing for a session, so that the rebalance is needed; it is
+counted, and the note says why:
+
+* the old coordinator lives on behind a cut, and they stay with it;
+* the coordinator was itself stopped for a session, and due timers fire before heartbeats are read;
+* a replica in sync is silent: heartbeats wait behind commits that wait for it, one request at a
+  time on a connection, and 5 s of offsets.commit.timeout.ms each;
+* they look for their coordinator, and a server that is stopped or cut off does not answer, or
+  names the one that was;
+* a coordinator that was stopped, and then replaced, expired them when it went on, so that they
+  come as new members (BEHAVIOUR 6.6 i).
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +27,10 @@ from chaos.checkers.base import (
     detail_of,
 )
 from chaos.checkers.coordinators import COORDINATOR_KINDS, CoordinatorView
+from chaos.checkers.faults_in_force import FAULT_KINDS, FaultsInForce, is_momentary
+from chaos.checkers.presence import PRESENCE_KINDS, Presence
 from chaos.checkers.story import seconds
+from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 
 STABLE = "Stable"
@@ -40,6 +50,7 @@ class _Group:
     unsettled_generation: int = -1  # up to here it may owe a rebalance to a member of its own
     hit_members: dict[str, None] = field(default_factory=dict)  # faults in force on its members
     unsettled_until_us: int = 0  # until then their sessions may end
+    expelled: dict[str, TraceRow] = field(default_factory=dict)  # by a replaced coordinator
 
 
 @dataclass(slots=True)
@@ -61,13 +72,12 @@ class NeedlessRebalance(Checker):
     kinds = frozenset(
         {
             *COORDINATOR_KINDS,
+            *FAULT_KINDS,
+            *PRESENCE_KINDS,
             TraceKind.RUN_STAGE,
-            TraceKind.FAULT_INJECTED,
-            TraceKind.FAULT_HEALED,
-            TraceKind.NODE_STARTED,
-            TraceKind.NODE_STOPPING,
-            TraceKind.NODE_PAUSED,
-            TraceKind.NODE_RESUMED,
+            TraceKind.COORDINATOR_UNKNOWN,
+            TraceKind.COORDINATOR_FOUND,
+            TraceKind.APPEND_COMPLETED,
             TraceKind.REBALANCE_STARTED,
         }
     )
@@ -76,12 +86,11 @@ class NeedlessRebalance(Checker):
         super().__init__(context)
         self._groups = {group_id: _Group(known) for group_id, known in context.groups.items()}
         self._coordinators = CoordinatorView(context)
-        self._group_of = {
-            consumer: group_id
-            for group_id, expected in context.groups.items()
-            for consumer in expected.consumers
-        }
+        self._presence = Presence(context)
+        self._faults = FaultsInForce(context)
+        self._looking: dict[str, TraceRow] = {}  # member -> what it last learnt of a coordinator
         self._pauses: dict[str, _Pause] = {}  # server -> its last pause
+        self._stalled: dict[str, TraceRow] = {}  # broker -> its last append that timed out
         self._over = False
         self._watched = 0
         self._rebalances = 0
@@ -91,7 +100,13 @@ class NeedlessRebalance(Checker):
         """Take in a fault or a step of a group."""
         if self._over:
             return
+        if row.kind == TraceKind.APPEND_COMPLETED:
+            if row.error == ErrorCode.REQUEST_TIMED_OUT.name:
+                self._stalled[row.node] = row
+            return
         self._coordinators.observe(row)
+        if row.kind in FAULT_KINDS:
+            self._faults.observe(row)
         match row.kind:
             case TraceKind.RUN_STAGE:
                 self._over = detail_of(row).get("stage") == "stopping"
@@ -101,13 +116,10 @@ class NeedlessRebalance(Checker):
                 self._members_recover(row.cause or "", row)
             case TraceKind.NODE_PAUSED | TraceKind.NODE_RESUMED:
                 self._paused_or_resumed(row)
-            case (
-                TraceKind.NODE_KILLED
-                | TraceKind.NODE_STOPPED
-                | TraceKind.NODE_STOPPING
-                | TraceKind.NODE_STARTED
-            ):
+            case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED | TraceKind.NODE_STARTED:
                 self._node_changed(row)
+            case TraceKind.COORDINATOR_UNKNOWN | TraceKind.COORDINATOR_FOUND:
+                self._looking[row.member or ""] = row
             case _:
                 group = self._groups.get(row.group or "")
                 if group is not None:
@@ -120,13 +132,17 @@ class NeedlessRebalance(Checker):
         hit = [row.peer or ""]
         for end in ("nodes", "from", "to"):
             hit += detail.get(end, ())
-        concerned = {self._group_of[node]: None for node in hit if node in self._group_of}
+        concerned = {
+            group_id: None
+            for node in hit
+            if (group_id := self._presence.group_of(node)) is not None
+        }
         if detail.get("members_survive") is not True and not concerned:
             concerned = dict.fromkeys(self._groups)
         for group_id, group in self._groups.items():
             if group_id in concerned:
                 self._members_hit(group_id, row.cause or "")
-                if detail.get("momentary") is True:
+                if is_momentary(row):
                     self._members_recover(row.cause or "", row)
                 continue
             seen = self._coordinators.state(group_id)
@@ -136,11 +152,18 @@ class NeedlessRebalance(Checker):
                 and (seen.row.generation or 0) > group.unsettled_generation
                 and row.time_us >= group.unsettled_until_us
                 and group.watched_since is None
+                and self._is_complete(group_id)
             ):
                 group.watched_since = row
                 group.stable_before = seen.row
                 group.trail = []
+                group.expelled = {}
                 self._watched += 1
+
+    def _is_complete(self, group_id: str) -> bool:
+        """Whether its coordinator has as many members as there are: else somebody will come."""
+        members = self._coordinators.members(group_id)
+        return members is None or len(members) >= len(self._presence.present(group_id))
 
     def _members_hit(self, group_id: str, fault: str) -> None:
         """Stop watching a group some of whose members may not be heard."""
@@ -160,7 +183,7 @@ class NeedlessRebalance(Checker):
     def _paused_or_resumed(self, row: TraceRow) -> None:
         node = row.peer or ""
         is_paused = row.kind == TraceKind.NODE_PAUSED
-        group_id = self._group_of.get(node)
+        group_id = self._presence.group_of(node)
         if group_id is None:
             if is_paused:
                 self._pauses[node] = _Pause(row)
@@ -177,8 +200,7 @@ class NeedlessRebalance(Checker):
         Until the group learns of it, it is Stable and yet owes a rebalance: it is watched again
         only in a later generation.
         """
-        node = row.peer or row.node
-        group_id = self._group_of.get(node)
+        group_id = self._presence.observe(row)
         if group_id is not None:
             group = self._groups[group_id]
             group.watched_since = None
@@ -195,6 +217,10 @@ class NeedlessRebalance(Checker):
                 group.watched_since = None
             case TraceKind.MEMBER_REMOVED | TraceKind.MEMBER_ADDED:
                 group.trail.append(row)
+                if row.cause == SESSION_EXPIRY and row.node != self._coordinators.coordinator(
+                    row.group or ""
+                ):
+                    group.expelled[row.member or ""] = row
             case TraceKind.REBALANCE_STARTED | TraceKind.GENERATION_STARTED:
                 self._rebalance(group, row)
             case _:
@@ -236,37 +262,77 @@ class NeedlessRebalance(Checker):
 
     def _explain(self, group: _Group, group_id: str, row: TraceRow) -> str | None:
         """Say why living members could not be heard for a session, or None if they could."""
-        expired = group.trail[-1] if group.trail else None
-        if (
-            expired is None
-            or expired.kind != TraceKind.MEMBER_REMOVED
-            or expired.cause != SESSION_EXPIRY
-            or expired.node != row.node
-        ):
+        last = group.trail[-1] if group.trail else None
+        if last is None or last.node != row.node:
+            return None
+        if last.kind == TraceKind.MEMBER_ADDED:
+            return self._explain_newcomer(group, last)
+        if last.kind != TraceKind.MEMBER_REMOVED or last.cause != SESSION_EXPIRY:
             return None
         expected = group.expected
-        now_us, session_us = row.time_us, expected.session_timeout_us
         load = self._coordinators.load_of(group_id, row.node)
-        old = self._coordinators.other_coordinator(group_id, now_us - session_us)
         shortest_us = expected.eviction_us - self.context.clock_error_us
-        if old is not None and load is not None and now_us >= load.time_us + shortest_us:
+        if load is not None and row.time_us < load.time_us + shortest_us:
+            return None
+        since_us = row.time_us - expected.session_timeout_us
+        old = self._coordinators.other_coordinator(group_id, since_us)
+        if old is not None and load is not None:
             return (
-                f"{expired.member} was not heard of for a session after {row.node} had loaded the "
+                f"{last.member} was not heard of for a session after {row.node} had loaded the "
                 f"group: {old.node}, coordinator in epoch {old.leader_epoch}, still served it"
             )
+        stalled = self._stalled.get(row.node)
+        if stalled is not None and stalled.time_us > since_us:
+            return (
+                f"appends of {row.node} timed out, last at {seconds(stalled.time_us)}: heartbeats "
+                "waited behind commits, and those for a replica that is in sync and silent"
+            )
+        return self._explain_search(last, row, since_us) or self._explain_pause(
+            expected, row, since_us
+        )
+
+    @staticmethod
+    def _explain_newcomer(group: _Group, added: TraceRow) -> str | None:
+        """The member was expired by a replaced coordinator that did not know that it was."""
+        client = detail_of(added).get("client_id")
+        for member, expelled in group.expelled.items():
+            if member.startswith(f"{client}-"):
+                return (
+                    f"{member} came as a new member, because {expelled.node}, which was not its "
+                    f"coordinator any more, had expired it at {seconds(expelled.time_us)}"
+                )
+        return None
+
+    def _explain_search(self, expired: TraceRow, row: TraceRow, since_us: int) -> str | None:
+        """The member looked for its coordinator, and a silent server kept it from finding it."""
+        learnt = self._looking.get(expired.member or "")
+        if learnt is None or (
+            learnt.kind == TraceKind.COORDINATOR_FOUND and learnt.peer == row.node
+        ):
+            return None
+        if not any(_makes_silent(fault) for fault in self._faults.since(since_us)):
+            return None
+        what = (
+            f"had been told by {learnt.cause} that {learnt.peer} is its coordinator"
+            if learnt.kind == TraceKind.COORDINATOR_FOUND
+            else f"had not found its coordinator since {seconds(learnt.time_us)}"
+        )
+        return f"{expired.member} {what}, while a server was stopped or cut off"
+
+    def _explain_pause(
+        self, expected: GroupExpectation, row: TraceRow, since_us: int
+    ) -> str | None:
+        """The coordinator was stopped for as long as a session lasts."""
         pause = self._pauses.get(row.node)
         if pause is None:
             return None
-        ended_us = now_us if pause.ended_us is None else pause.ended_us
+        ended_us = row.time_us if pause.ended_us is None else pause.ended_us
         heard_us = 2 * expected.heartbeat_interval_us  # the last heartbeat, and one on its way
-        if now_us - ended_us < session_us and (
-            ended_us - pause.row.time_us >= shortest_us - heard_us
-        ):
-            return (
-                f"{row.node} itself was stopped for {seconds(ended_us - pause.row.time_us)}, and "
-                "found its members' sessions over"
-            )
-        return None
+        length_us = ended_us - pause.row.time_us
+        shortest_us = expected.eviction_us - heard_us - self.context.clock_error_us
+        if ended_us <= since_us or length_us < shortest_us:
+            return None
+        return f"{row.node} was stopped for {seconds(length_us)}, and found its members expired"
 
     def measured(self) -> dict[str, int]:
         """Return how many rebalances after faults there were, and how many were needed."""
@@ -283,3 +349,11 @@ class NeedlessRebalance(Checker):
             seen={"failovers_of_a_stable_group": self._watched, "rebalances": self._rebalances},
             note=note if self._watched else "no fault on servers met a Stable group",
         )
+
+
+def _makes_silent(fault: TraceRow) -> bool:
+    """Whether a fault keeps a server silent while its connections stay open: a stop, a cut link."""
+    if fault.kind != TraceKind.FAULT_INJECTED:
+        return fault.kind == TraceKind.NODE_PAUSED
+    detail = detail_of(fault)
+    return not is_momentary(fault) and ("to" in detail or detail.get("fault") == "pause")

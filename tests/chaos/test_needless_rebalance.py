@@ -275,3 +275,81 @@ def test_graceful_move_that_rebalances_is_found() -> None:
     rebalance(rows, 10.5)
 
     assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+@pytest.mark.parametrize(("timed_out_s", "needed"), [(50, True), (15, False)])
+def test_heartbeats_behind_commits_that_wait_for_a_silent_replica_explain_an_expiry(
+    timed_out_s: int, needed: bool
+) -> None:
+    """One request at a time on a connection: what happened a session ago is no excuse."""
+    rows = Rows()
+    rows.load_completed(1, "broker-1", 0)
+    rows.group_state(4, "broker-1", "CompletingRebalance", "Stable")
+    rows.fault(10, "broker-2", fault="pause")
+    append_id = rows.append_started(timed_out_s - 5, "broker-1", 0, 7)
+    rows.append_completed(timed_out_s, "broker-1", 0, 7, append_id, "REQUEST_TIMED_OUT")
+    rows.member_removed(62, "broker-1", "m")
+    rebalance(rows, 62, "member m expired: no heartbeat")
+
+    report = check(rows)
+
+    assert (report.outcome is CheckOutcome.PASS) is needed
+    assert ("waited behind commits" in report.note) is needed
+
+
+@pytest.mark.parametrize("fault", ["pause", "crash"])
+@pytest.mark.parametrize("found", [None, "broker-0", "broker-1"])
+def test_member_that_a_silent_server_keeps_from_finding_its_coordinator_is_explained(
+    fault: str, found: str | None
+) -> None:
+    """Its FindCoordinator hangs, or names whom it should not; a dead server misleads nobody."""
+    rows = Rows()
+    rows.load_completed(1, "broker-1", 0)
+    rows.group_state(4, "broker-1", "CompletingRebalance", "Stable")
+    rows.fault(10, "broker-2", fault=fault)
+    rows.add(16, C0, TraceKind.COORDINATOR_UNKNOWN, group="g", member="m", peer="broker-1")
+    if found is not None:
+        rows.add(
+            17, C0, TraceKind.COORDINATOR_FOUND, group="g", member="m", peer=found, cause="broker-2"
+        )
+    rows.member_removed(62, "broker-1", "m")
+    rebalance(rows, 62, "member m expired: no heartbeat")
+
+    needed = fault == "pause" and found != "broker-1"
+
+    assert (check(rows).outcome is CheckOutcome.PASS) is needed
+
+
+def test_member_that_a_zombie_expired_comes_back_as_a_new_one() -> None:
+    """On resume a replaced coordinator expires its members before it learns (BEHAVIOUR 6.6 i)."""
+    rows = attached_to_the_old_coordinator(expired_s=63)
+    del rows.rows[-3:]
+    rows.member_removed(24, "broker-0", f"{C0}-1234")
+    rows.add(
+        24.5,
+        "broker-1",
+        TraceKind.MEMBER_ADDED,
+        group="g",
+        member=f"{C0}-5678",
+        generation=1,
+        detail={"client_id": C0, "instance": None},
+    )
+    rebalance(rows, 24.5, f"member {C0}-5678 joined")
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert "broker-0, which was not its coordinator any more, had expired it" in report.note
+
+
+def test_group_that_waits_for_a_member_is_not_watched() -> None:
+    """One that was expired while nobody reached it comes back when it can."""
+    rows = Rows()
+    rows.load_completed(1, "broker-0", 0)
+    rows.group_loaded(2, "broker-0", members=[f"{C1}-id"])
+    rows.fault(10, "broker-0", fault="leadership_move", momentary=True)
+    rows.group_loaded(10.1, "broker-1", members=[f"{C1}-id"])
+    rows.load_completed(10.1, "broker-1", 1)
+    rebalance(rows, 12)
+
+    assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
