@@ -68,9 +68,10 @@ class GroupExpectation:
 
     Shape: `consumers` are node names, `late` those of them that the run starts itself: they count
     from their NODE_STARTED on. `offsets_partition` is printed as in the trace.
-    Units: the longest of any member, but for `eviction_us`: the shortest time after which a
-    coordinator may drop a silent member, of session.timeout.ms and max.poll.interval.ms.
-    `application_us` is what the application takes between two polls.
+    Units: the longest of any member, but for `max_poll_interval_us`, the shortest, and for
+    `eviction_us`: the shortest time after which a coordinator may drop a silent member, of
+    session.timeout.ms and max.poll.interval.ms. `application_us` is what the application takes
+    between two polls, if the first returns as many records as it may.
     """
 
     consumers: tuple[str, ...]
@@ -80,6 +81,7 @@ class GroupExpectation:
     session_timeout_us: int = 45_000_000
     heartbeat_interval_us: int = 3_000_000
     eviction_us: int = 45_000_000
+    max_poll_interval_us: int = 300_000_000
     request_timeout_us: int = 30_000_000
     retry_backoff_max_us: int = 1_000_000
     application_us: int = 50_000

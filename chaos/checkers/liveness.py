@@ -2,9 +2,11 @@
 
 Where a group is not, the partition of `__consumer_offsets` is asked first: without a leader or
 with too few replicas in sync nobody promised anything, and the outcome is inconclusive. So it is
-where a member cannot begin because a partition of its own has no leader, or where every member is
-dead. A member that the run starts later is expected once it was started, one that was killed and
-not started again is not: its group must be Stable without it.
+where a partition of a member's own has no leader, where the application is too slow for its own
+settings, where the session of a dead member has not ended, and where every member is dead.
+
+A member that the run starts later is expected once it was started. One that was killed and not
+started again is not expected: its group must be Stable without it.
 """
 
 from dataclasses import dataclass, field
@@ -18,6 +20,7 @@ from chaos.checkers.base import (
 )
 from chaos.checkers.coordinators import COORDINATOR_KINDS, CoordinatorView
 from chaos.checkers.presence import PRESENCE_KINDS, Presence
+from chaos.checkers.story import seconds
 from protocol.trace import TraceKind, TraceRow
 
 STABLE = "Stable"
@@ -31,6 +34,7 @@ class _Group:
     members: dict[str, TraceRow] = field(default_factory=dict)  # consumer -> its last MEMBER_STATE
     committed: dict[str, TraceRow] = field(default_factory=dict)  # since healing
     assigned: dict[str, tuple[str, ...]] = field(default_factory=dict)  # consumer -> partitions
+    last_death_us: int = 0
     live_us: int | None = None  # when it was live again
 
 
@@ -105,6 +109,8 @@ class Liveness(Checker):
         if group_id is None:
             return
         group, node = self._groups[group_id], row.peer or row.node
+        if row.kind != TraceKind.NODE_STARTED:
+            group.last_death_us = row.time_us
         # A new life begins with nothing, and its rows come later.
         group.members.pop(node, None)
         group.committed.pop(node, None)
@@ -180,7 +186,7 @@ class Liveness(Checker):
             if group.live_us is not None and group.live_us <= deadline:
                 slowest = max(slowest, group.live_us - healed_us)
                 continue
-            excuse = self._excuse(group_id, expected)
+            excuse = self._excuse(group_id, expected, watched_until)
             if excuse is not None:
                 notes.append(f"{group_id} is not live, as it may be: {excuse}")
             elif group.live_us is None and watched_until < deadline:
@@ -198,11 +204,26 @@ class Liveness(Checker):
             inconclusive=bool(notes),
         )
 
-    def _excuse(self, group_id: str, expected: GroupExpectation) -> str | None:
+    def _excuse(
+        self, group_id: str, expected: GroupExpectation, watched_until_us: int
+    ) -> str | None:
         """Say why the group could not come back, None if nothing kept it from that."""
         group, present = self._groups[group_id], self._presence.present(group_id)
         if expected.consumers and not present:
             return "all its members are dead"
+        if expected.application_us >= min(
+            expected.max_poll_interval_us, self.context.liveness_timeout_us
+        ):
+            return (
+                f"its application may take {seconds(expected.application_us)} between two polls, "
+                f"max.poll.interval.ms is {seconds(expected.max_poll_interval_us)}"
+            )
+        waits_until_us = self._sessions_end_us(group_id)
+        if watched_until_us < waits_until_us:
+            return (
+                "its coordinator waits for a member that is no more, whose session may end at "
+                + seconds(waits_until_us)
+            )
         own = [name for consumer in present for name in group.assigned.get(consumer, ())]
         for partition in (expected.offsets_partition, *own):
             known = self._partitions.get(partition)
@@ -215,6 +236,23 @@ class Liveness(Checker):
                 f"min.insync.replicas {self.context.min_insync_replicas}"
             )
         return None
+
+    def _sessions_end_us(self, group_id: str) -> int:
+        """Return until when ids may be in the group that nobody has; 0 if there are none.
+
+        A member that dies and comes back has another id: the group waits for the old one. Its
+        session ran from a heartbeat on, or runs from the load of a new coordinator.
+        """
+        known = self._coordinators.members(group_id)
+        group = self._groups[group_id]
+        own = {row.member for row in group.members.values()}
+        if known is None or all(member in own for member in known):
+            return 0
+        coordinator = self._coordinators.coordinator(group_id)
+        load = None if coordinator is None else self._coordinators.load_of(group_id, coordinator)
+        began_us = max(group.last_death_us, 0 if load is None else load.time_us)
+        expected = self.context.groups[group_id]
+        return began_us + expected.session_timeout_us + expected.heartbeat_interval_us
 
     def _not_live(self, group_id: str, group: _Group, expected: GroupExpectation) -> None:
         missing = self._missing(group_id) or ["it came back, but too late"]

@@ -11,7 +11,7 @@ counted, and the note says why:
 * the coordinator was itself stopped for a session, and due timers fire before heartbeats are read;
 * a replica in sync is silent: heartbeats wait behind commits that wait for it, one request at a
   time on a connection, and 5 s of offsets.commit.timeout.ms each;
-* they look for their coordinator, and a server that is stopped or cut off does not answer, or
+* they look for their coordinator, and a server that is stopped, cut off or without power is silent, or
   names the one that was;
 * a coordinator that was stopped, and then replaced, expired them when it went on, so that they
   come as new members (BEHAVIOUR 6.6 i).
@@ -35,6 +35,7 @@ from protocol.trace import TraceKind, TraceRow
 
 STABLE = "Stable"
 SESSION_EXPIRY = "session expiry"
+POWER_LOSS = "power loss"
 _OWN_DOING = frozenset({"leave", "left"})
 _FOR_EVER_US = 2**62
 
@@ -317,7 +318,7 @@ class NeedlessRebalance(Checker):
             if learnt.kind == TraceKind.COORDINATOR_FOUND
             else f"had not found its coordinator since {seconds(learnt.time_us)}"
         )
-        return f"{expired.member} {what}, while a server was stopped or cut off"
+        return f"{expired.member} {what}, while a server was silent"
 
     def _explain_pause(
         self, expected: GroupExpectation, row: TraceRow, since_us: int
@@ -352,8 +353,15 @@ class NeedlessRebalance(Checker):
 
 
 def _makes_silent(fault: TraceRow) -> bool:
-    """Whether a fault keeps a server silent while its connections stay open: a stop, a cut link."""
-    if fault.kind != TraceKind.FAULT_INJECTED:
-        return fault.kind == TraceKind.NODE_PAUSED
+    """Whether a fault leaves connections to a server open and silent: no end, no answer.
+
+    A stopped process, a machine without power, a cut link do; a killed process does not.
+    """
+    if fault.kind == TraceKind.NODE_KILLED:
+        return fault.cause == POWER_LOSS
+    if fault.kind == TraceKind.NODE_PAUSED:
+        return True
     detail = detail_of(fault)
-    return not is_momentary(fault) and ("to" in detail or detail.get("fault") == "pause")
+    return not is_momentary(fault) and (
+        "to" in detail or detail.get("fault") in {"pause", "power_loss"}
+    )

@@ -72,6 +72,7 @@ class _Group:
         self.owned: dict[Owner, tuple[str, ...]] = {}
         self.open: dict[tuple[str, Owner, Owner], _Overlap] = {}
         self.loads: dict[str, TraceRow] = {}  # broker -> its last load of the group's partition
+        self.loaded: dict[str, dict[str, None]] = {}  # broker -> members that it loaded, if known
         self.has_leader = True
         self.settled_us = 0  # since when its partition is led and loaded
         self.removed: dict[str, TraceRow] = {}  # member -> its last removal by a coordinator
@@ -102,6 +103,7 @@ class Ownership(Checker):
             TraceKind.NODE_STOPPED,
             TraceKind.LEADER_ELECTED,
             TraceKind.LOAD_COMPLETED,
+            TraceKind.GROUP_LOADED,
             TraceKind.MEMBER_REMOVED,
             TraceKind.MEMBER_STATE,
             TraceKind.PARTITIONS_ASSIGNED,
@@ -157,6 +159,10 @@ class Ownership(Checker):
                     self._take(group, partition, owner, row)
             case TraceKind.PARTITIONS_REVOKED | TraceKind.PARTITIONS_LOST:
                 self._release(group, group_id, owner, row)
+            case TraceKind.GROUP_LOADED:
+                members = detail_of(row).get("members")
+                if isinstance(members, list):
+                    group.loaded[row.node] = dict.fromkeys(members)
             case TraceKind.MEMBER_REMOVED:
                 group.removed[row.member or ""] = row
             case TraceKind.MEMBER_STATE if row.cause == MISSED_POLL:
@@ -234,6 +240,9 @@ class Ownership(Checker):
         load = self._load_by(group, newer)
         if load is None or (older.peer == load.node and older.time_us > load.time_us):
             return None, evidence
+        loaded = group.loaded.get(load.node)
+        if loaded is not None and older.member not in loaded:
+            return None, evidence  # it was no member any more when the coordinator took over
         evidence.append(load)
         if now_us < load.time_us + expected.eviction_us - self.context.clock_error_us:
             return (

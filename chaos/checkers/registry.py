@@ -141,6 +141,7 @@ def _expectation(
             min(config.session_timeout_ms, config.max_poll_interval_ms) for config in configs
         )
         * MS,
+        max_poll_interval_us=min(config.max_poll_interval_ms for config in configs) * MS,
         request_timeout_us=max(config.request_timeout_ms for config in configs) * MS,
         retry_backoff_max_us=max(config.retry_backoff_max_ms for config in configs) * MS,
         application_us=max(

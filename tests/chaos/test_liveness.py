@@ -248,3 +248,57 @@ def test_member_that_its_coordinator_has_forgotten_is_found() -> None:
 
     assert report.outcome is CheckOutcome.VIOLATED
     assert f"{C1} is {C1}-id, whom its coordinator does not know" in report.findings[0].summary
+
+
+def test_application_that_is_too_slow_for_its_own_settings_proves_nothing() -> None:
+    """It polls too late, leaves, rejoins, and so on: Kafka promises it nothing."""
+    rows = finish(healed_group(), 110)
+    expected = GroupExpectation(
+        consumers=(C0, C1),
+        offsets_partition=OFFSETS_0,
+        commits=True,
+        application_us=50_000_000,
+        max_poll_interval_us=15_000_000,
+    )
+    checker = Liveness(CheckContext(groups={"g": expected}, min_insync_replicas=1))
+    for row in rows.rows:
+        checker.observe(row)
+
+    report = checker.finish()
+
+    assert report.outcome is CheckOutcome.INCONCLUSIVE
+    assert "may take 50 s between two polls, max.poll.interval.ms is 15 s" in report.note
+
+
+def test_group_that_waits_for_the_session_of_a_dead_member_proves_nothing_yet() -> None:
+    """The new life of a member has another id; the old one's session ends 45 s after its death."""
+
+    def rejoining(*, verifying_s: float) -> CheckReport:
+        rows = Rows()
+        rows.generation_started(30, "broker-1", 2, (f"{C0}-id", "old-id"))
+        rows.add(35, "driver", TraceKind.NODE_KILLED, peer=C1)
+        rows.add(36, C1, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "consumer"})
+        rows.group_state(37, "broker-1", "Stable", "PreparingRebalance")
+        rows.member_state(30, C0, "STABLE")
+        rows.member_state(37, C1, "PREPARING_REBALANCE")
+        rows.stage(40, "liveness")
+        rows.stage(verifying_s, "verifying")
+        checker = Liveness(
+            CheckContext(
+                groups={
+                    "g": GroupExpectation(
+                        consumers=(C0, C1), offsets_partition=OFFSETS_0, commits=False
+                    )
+                },
+                liveness_timeout_us=20_000_000,
+            )
+        )
+        for row in rows.rows:
+            checker.observe(row)
+        return checker.finish()
+
+    waiting = rejoining(verifying_s=61)
+
+    assert waiting.outcome is CheckOutcome.INCONCLUSIVE
+    assert "whose session may end at 83 s" in waiting.note
+    assert rejoining(verifying_s=90).outcome is CheckOutcome.VIOLATED

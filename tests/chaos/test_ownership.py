@@ -285,3 +285,19 @@ def test_figures_can_be_read_while_the_overlap_goes_on() -> None:
         checker.observe(row)
 
     assert checker.measured()["longest_overlap_ms"] == 7_000
+
+
+def test_member_that_was_dropped_before_the_load_has_no_session_at_the_new_coordinator() -> None:
+    """The old one had expired it, and stored a generation without it."""
+    rows = Rows()
+    rows.load_completed(-20, "broker-0", 0)
+    rows.assigned(-15, C0, names=["t-0"], peer="broker-0")
+    rows.fault(0, C0, fault="cut", members_survive=False)
+    rows.member_removed(44, "broker-0", f"{C0}-id")
+    rows.fault(46, "broker-0")
+    rows.group_loaded(54, "broker-1", members=[f"{C1}-id"])
+    rows.load_completed(54, "broker-1", 1)
+    rows.assigned(57, C1, names=["t-0"], generation=3, peer="broker-1")
+    rows.given_up(70, C0, lost=True)
+
+    assert check(rows).outcome is CheckOutcome.PASS
