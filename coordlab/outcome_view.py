@@ -105,12 +105,16 @@ def _coordinators(both: Coordinators) -> Iterator[str]:
     older = ", ".join((_answered(both.older), *impaired, f"then {both.older_end}"))
     yield f"  {office_name(both.older.broker, both.older.leader_epoch)}: {older}"
     yield f"  {office_name(both.newer.broker, both.newer.leader_epoch)}: {_answered(both.newer)}"
-    last, first = both.older_last_commit_us, both.newer_first_commit_us
-    if last is not None and first is not None:
+    if both.older.commits_in_all or both.newer.commits_in_all:
         yield (
-            f"  last commit of epoch {both.older.leader_epoch} at {seconds(last)}, first of epoch "
-            f"{both.newer.leader_epoch} at {seconds(first)}"
+            f"  commits in all: {_tenure(both.older, 'the last', both.older_last_commit_us)}; "
+            f"{_tenure(both.newer, 'the first', both.newer_first_commit_us)}"
         )
+
+
+def _tenure(office: Office, which: str, at_us: int | None) -> str:
+    moment = "" if at_us is None else f", {which} at {seconds(at_us)}"
+    return f"epoch {office.leader_epoch} {office.commits_in_all:,}{moment}"
 
 
 def _answered(office: Office) -> str:

@@ -23,9 +23,11 @@ def coordinator_tenures(events: DataFrame, runs: DataFrame, impairments: DataFra
     `end_us`: microseconds on the run's clock; `end_reason` (unloaded | reloaded | killed |
     stopped | run end); `overlap_us`: microseconds shared with other tenures of the partition, a
     moment shared with two counting twice; `paused_us`, `cut_us`: microseconds of it in which the
-    broker was stopped, or cut off from others; `commits`: acknowledged in this epoch by this
-    broker; `first_commit_us`, `last_commit_us`: microseconds on the run's clock.
-    Nulls: `first_commit_us`, `last_commit_us` if it acknowledged none.
+    broker was stopped, or cut off from others, `paused_from_us`, `paused_to_us`, `cut_from_us`,
+    `cut_to_us`: the first and the last moment of that; `commits`: acknowledged in this epoch by
+    this broker; `first_commit_us`, `last_commit_us`: microseconds on the run's clock.
+    Nulls: `first_commit_us`, `last_commit_us` if it acknowledged none; the moments of what did not
+    happen to the broker.
     """
     ended = _with_end(_in_office(events), deaths(events), runs)
     other = ended.select(
@@ -54,7 +56,11 @@ def coordinator_tenures(events: DataFrame, runs: DataFrame, impairments: DataFra
             "end_reason",
             F.coalesce("overlap_us", F.lit(0)).cast("long").alias("overlap_us"),
             "paused_us",
+            "paused_from_us",
+            "paused_to_us",
             "cut_us",
+            "cut_from_us",
+            "cut_to_us",
             F.coalesce("commits", F.lit(0)).alias("commits"),
             "first_commit_us",
             "last_commit_us",

@@ -1,6 +1,6 @@
 """When nodes died, stood still or were cut off. No table of its own."""
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pipeline.events import of_kind
@@ -112,7 +112,9 @@ def impaired_us(intervals: DataFrame, impaired: DataFrame, *, node: str) -> Data
 
     Input grain: any rows with `run`, the column named by `node`, `from_us` and `to_us`
     (microseconds on the run's clock); `impairments`. Output grain: the same rows.
-    Columns: those of `intervals`, and `paused_us`, `cut_us` (microseconds). Nulls: none of these.
+    Columns: those of `intervals`; `paused_us`, `cut_us` (microseconds); `paused_from_us`,
+    `paused_to_us`, `cut_from_us`, `cut_to_us`: first and last moment of it in the interval.
+    Nulls: the moments, where `paused_us` or `cut_us` is 0.
     """
     key = ["run", node, "from_us", "to_us"]
     shared = F.least("to_us", "impaired_to_us") - F.greatest("from_us", "impaired_from_us")
@@ -122,10 +124,7 @@ def impaired_us(intervals: DataFrame, impaired: DataFrame, *, node: str) -> Data
         .join(F.broadcast(impaired.withColumnRenamed("node", node)), ["run", node])
         .where(shared > 0)
         .groupBy(*key)
-        .agg(
-            F.sum(F.when(F.col("impairment") == PAUSED, shared)).alias("paused"),
-            F.sum(F.when(F.col("impairment") == CUT, shared)).alias("cut"),
-        )
+        .agg(*_bounds(PAUSED, shared), *_bounds(CUT, shared))
     )
     return (
         intervals.join(F.broadcast(met), key, "left")
@@ -136,4 +135,16 @@ def impaired_us(intervals: DataFrame, impaired: DataFrame, *, node: str) -> Data
             }
         )
         .drop("paused", "cut")
+    )
+
+
+def _bounds(impairment: str, shared: Column) -> tuple[Column, Column, Column]:
+    """Return for how long an impairment shares time with an interval, from when and to when."""
+    is_it = F.col("impairment") == impairment
+    return (
+        F.sum(F.when(is_it, shared)).alias(impairment),
+        F.min(F.when(is_it, F.greatest("from_us", "impaired_from_us"))).alias(
+            f"{impairment}_from_us"
+        ),
+        F.max(F.when(is_it, F.least("to_us", "impaired_to_us"))).alias(f"{impairment}_to_us"),
     )

@@ -117,6 +117,7 @@ def _office(row: Row, side: str) -> Office:
         leader_epoch=row[f"{side}_epoch"],
         heartbeats=row[f"{side}_heartbeats"],
         commits=row[f"{side}_commits"],
+        commits_in_all=row[f"{side}_commits_in_all"],
     )
 
 

@@ -54,14 +54,15 @@ _NOBODYS = frozenset({"assignment not stored", "group too large"})
 class Office:
     """One of two coordinators at once: what it answered while both were in office.
 
-    `commits` counts those that clients were told it acknowledged meanwhile, `heartbeats` those that
-    it answered with success.
+    `commits` counts those that clients were told it acknowledged meanwhile, `commits_in_all` those
+    that the log acknowledged in its whole tenure, `heartbeats` those that it answered with success.
     """
 
     broker: str
     leader_epoch: int
     heartbeats: int
     commits: int
+    commits_in_all: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

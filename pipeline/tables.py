@@ -78,7 +78,7 @@ class _Store:
     def hold(self, table: DataFrame) -> DataFrame:
         """Keep in memory what several tables are made of, if the runs are small.
 
-        Reading events from memory and planning each step once takes a third off the whole work.
+        Reading the events from memory takes a third off the whole work.
         """
         if not self.fits_in_memory:
             return table

@@ -39,8 +39,9 @@ def tenure_overlaps(
     microseconds of the overlap in which the older broker was stopped, or cut off from others;
     `older_heartbeats`, `newer_heartbeats`: heartbeats that each answered with success meanwhile, by
     their arrival at the client; `older_commits`, `newer_commits`: commits that clients were told
-    each acknowledged meanwhile; `older_last_commit_us`, `newer_first_commit_us`: when the log
-    acknowledged the last commit of the older tenure, and the first of the newer one.
+    each acknowledged meanwhile; `older_commits_in_all`, `newer_commits_in_all`: commits that the
+    log acknowledged in the whole tenure of each, `older_last_commit_us`, `newer_first_commit_us`:
+    when it did the last of the older one, and the first of the newer one.
     Nulls: `fault` if no fault is known to have moved the partition; `older_last_commit_us`,
     `newer_first_commit_us` if the tenure had none.
     """
@@ -91,6 +92,8 @@ def tenure_overlaps(
                     "newer_commits",
                 )
             ),
+            "older_commits_in_all",
+            "newer_commits_in_all",
             "older_last_commit_us",
             "newer_first_commit_us",
         )
@@ -107,6 +110,7 @@ def _side(tenures: DataFrame, side: str) -> DataFrame:
         F.col("incarnation").alias(f"{side}_incarnation"),
         F.col("start_us").alias(f"{side}_start_us"),
         F.col("end_us").alias(f"{side}_end_us"),
+        F.col("commits").alias(f"{side}_commits_in_all"),
         F.col("first_commit_us").alias(f"{side}_first_commit_us"),
         F.col("last_commit_us").alias(f"{side}_last_commit_us"),
         F.col("end_reason").alias(f"{side}_end"),

@@ -113,8 +113,12 @@ def coordinators() -> Coordinators:
     return Coordinators(
         groups=("orders-readers",),
         partition="__consumer_offsets-2",
-        older=Office(broker="broker-2", leader_epoch=0, heartbeats=144, commits=0),
-        newer=Office(broker="broker-0", leader_epoch=1, heartbeats=18, commits=1),
+        older=Office(
+            broker="broker-2", leader_epoch=0, heartbeats=144, commits=0, commits_in_all=264
+        ),
+        newer=Office(
+            broker="broker-0", leader_epoch=1, heartbeats=18, commits=1, commits_in_all=604
+        ),
         from_us=19_080_000,
         to_us=91_635_000,
         older_end="unloaded",
@@ -193,7 +197,7 @@ def test_split_brain_is_told_with_both_sides_to_the_millisecond() -> None:
         "72.555 s",
         "broker-2 in epoch 0: 144 heartbeats answered, 0 commits acknowledged, cut off for 72.17 s",
         "broker-0 in epoch 1: 18 heartbeats answered, 1 commit acknowledged",
-        "last commit of epoch 0 at 11.153 s, first of epoch 1 at 21.584 s",
+        "commits in all: epoch 0 264, the last at 11.153 s; epoch 1 604, the first at 21.584 s",
         "two owners of 12 partitions of orders-readers from 64.081 s to 93.214 s: 29.133 s",
         "first 6 members, assigned by broker-2 in epoch 0: consumer-orders-readers-0 to 5",
         "then also 2 members, assigned by broker-0 in epoch 1: consumer-orders-readers-6 to 7",

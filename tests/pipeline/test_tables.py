@@ -137,6 +137,12 @@ def test_coordinator_tenures_of_a_split_brain_overlap(analysed: AnalysedRuns) ->
         4: ["broker-0", 1_100_000, 20_200_000, "unloaded", 12_000_000],
         5: ["broker-1", 8_200_000, 30_000_000, "killed", 12_000_000],
     }
+    assert _rows(rows, "paused_us", "paused_from_us", "paused_to_us", "cut_us") == {
+        4: [15_009_000, 5_001_000, 20_010_000, 0],
+        5: [0, None, None, 0],
+    }
+    overlap = analysed.table("pause", "tenure_overlaps", "newer_epoch")
+    assert _rows(overlap, "length_us", "older_paused_us") == {5: [12_000_000, 11_810_000]}
 
 
 def test_availability_of_a_crash_per_member_partition_and_group(analysed: AnalysedRuns) -> None:
