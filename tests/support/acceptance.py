@@ -334,7 +334,12 @@ def play_virtual(
 
 
 def play_ray(
-    experiment: Experiment, run_dir: Path, *, seed: int, observers: Sequence[RowObserver]
+    experiment: Experiment,
+    run_dir: Path,
+    *,
+    seed: int,
+    observers: Sequence[RowObserver],
+    time_scale: float = 1.0,
 ) -> Results:
     """Run an experiment by its own runner on a local Ray, or on the one that a fixture started."""
     from cluster.ray_runtime import RayRuntime  # importing Ray takes a second
@@ -345,6 +350,7 @@ def play_ray(
         seed=seed,
         run_id=run_dir.name,
         run_dir=run_dir,
+        time_scale=time_scale,
         observers=[*observers, suite.observe],
     )
     return ExperimentRun(experiment, plan_of(experiment), runtime, suite, seed=seed).execute()

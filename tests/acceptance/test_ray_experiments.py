@@ -1,0 +1,62 @@
+"""Experiments of part 2 on a local Ray, ten times faster than their timeouts say.
+
+The files are those that users run; only the group is smaller. That the phases have the same lengths
+as in virtual time is the soak's to show, at the real speed: here it is the same story, in the same
+order, and that real processes were stopped, cut off and asked to go.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from chaos.verdict import Verdict
+from cluster.machine_files import start_ticks
+from protocol.trace import TraceKind, TraceRow
+from tests.support.acceptance import detail_of, play_ray, play_virtual, shifted
+from tests.support.story import milestones_of
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.usefixtures("local_ray"),
+]
+
+GROUP = "orders-readers"
+TIME_SCALE = 10.0
+SMALLER = ("topics.orders.partitions=6", "producers[0].records_per_second=20")
+EXPERIMENTS = {
+    # A signal to a real process; members wait for it.
+    "pause_coordinator": (*SMALLER, f"groups.{GROUP}.members=4", "run.after_faults=3s"),
+    # Rules over the control plane, members that join late, processes that hear of it again.
+    "split_brain_generations": (*SMALLER, f"groups.{GROUP}.members=3", "run.after_faults=5s"),
+}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_experiment_tells_the_same_story_on_ray(name: str, tmp_path: Path) -> None:
+    """The milestones of virtual time, and nothing else; no process is left behind."""
+    experiment = shifted(name, 0, EXPERIMENTS[name])
+    rows: list[TraceRow] = []
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+
+    results = play_ray(experiment, run_dir, seed=1, observers=[rows.append], time_scale=TIME_SCALE)
+
+    assert results.reasons == ()
+    assert results.verdict is Verdict.PASS
+    virtual = play_virtual(experiment, seed=1)
+    told = milestones_of(rows, experiment, GROUP)
+    assert set(told) == set(milestones_of(virtual.rows, experiment, GROUP))
+    (fault,) = results.faults
+    assert fault.in_force_from_us is not None
+    assert fault.in_force_until_us is not None
+    assert fault.healed_at_us is not None
+    assert fault.in_force_from_us < fault.in_force_until_us <= fault.healed_at_us
+    pids = [
+        int(str(detail_of(row)["pid"]))
+        for row in rows
+        if row.kind == TraceKind.NODE_STARTED and "pid" in detail_of(row)
+    ]
+    assert len(set(pids)) >= 5
+    assert [pid for pid in pids if start_ticks(pid) is not None] == []
