@@ -11,8 +11,8 @@ counted, and the note says why:
 * the coordinator was itself stopped for a session, and due timers fire before heartbeats are read;
 * a replica in sync is silent: heartbeats wait behind commits that wait for it, one request at a
   time on a connection, and 5 s of offsets.commit.timeout.ms each;
-* they look for their coordinator, and a server that is stopped, cut off or without power is silent, or
-  names the one that was;
+* they look for their coordinator, and a server that is stopped, cut off or without power does not
+  answer, or names the one that was;
 * a coordinator that was stopped, and then replaced, expired them when it went on, so that they
   come as new members (BEHAVIOUR 6.6 i).
 """
