@@ -200,6 +200,10 @@ class ReplicaFetcher:
                     and data.high_watermark == partition.log.high_watermark
                 ):
                     continue
+                if data.diverging_epoch is not None:
+                    # The epoch that the next position names changes even where nothing is cut: a
+                    # broker that led for an epoch and appended nothing then asks by that epoch.
+                    self._positions.pop(sent_topic.topic, None)
                 self._take(partition, position, partition.handle_fetch_response(position, data))
 
     def _take(

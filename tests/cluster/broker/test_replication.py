@@ -2,7 +2,7 @@
 
 from partition_log.checkpoints import REPLICATION_OFFSET_CHECKPOINT, decode_offset_checkpoint
 from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition, broker_name
+from protocol.ids import BrokerId, TopicPartition, broker_name
 from protocol.log_messages import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -237,5 +237,27 @@ def test_high_watermark_checkpoint_survives_a_restart_that_waits_for_the_fence()
         assert lab.events(TraceKind.BROKER_FENCED) == []
         again = lab.storages[broker_name(0)].read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
         assert decode_offset_checkpoint(again or b"")[P0] == 1
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_broker_that_led_for_an_epoch_and_appended_nothing_follows_again() -> None:
+    """It asks by that epoch first; told that the new leader never had it, it must ask anew.
+
+    Found by random fault plans: it repeated the first question for ever, stayed in the ISR, and no
+    write was ever acknowledged again.
+    """
+
+    async def story(lab: BrokerLab) -> None:
+        assert (await lab.client.produce(0, b"a")).error_code is ErrorCode.NONE
+        await lab.runtime.move_leader(P0, BrokerId(1))
+        await lab.until(lambda status: status.partitions[P0].leader == 1)
+        await lab.seconds(1)
+        await lab.runtime.move_leader(P0, BrokerId(2))
+        await lab.until(lambda status: status.partitions[P0].leader == 2)
+        await lab.seconds(1)
+        begun_us = lab.runtime.now_us()
+        assert (await lab.client.produce(2, b"b")).error_code is ErrorCode.NONE
+        assert lab.runtime.now_us() - begun_us < 100_000
 
     BrokerLab(broker_cluster()).run(story)
