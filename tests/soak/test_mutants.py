@@ -1,0 +1,92 @@
+"""The planted bugs of tests/chaos/test_planted_bugs, each over many seeds.
+
+One seed shows that a checker can find a bug; many show how much luck that takes. Sound code must be
+silent in all of them. What is done is remembered.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+
+from tests.chaos import test_planted_bugs as planted_bugs
+from tests.support import planted
+from tests.support.soak import remembered, say
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_000)]
+
+SEEDS = 40
+FOUND_AT_LEAST = 0.9
+"""Of the seeds; a bug that shows in fewer is not one that a checker finds, but one that it met."""
+
+PlantedTest = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """What came of a planted bug with one seed; `missed` says what was not as expected."""
+
+    missed: str | None
+
+
+def planted_tests() -> dict[str, PlantedTest]:
+    """Return the tests that plant a bug and expect it to be found, by name."""
+    return {
+        name: function
+        for name, function in inspect.getmembers(planted_bugs, inspect.isfunction)
+        if name.startswith("test_") and ("_found" in name)
+    }
+
+
+def attempt(test: PlantedTest, seed: int) -> Tried:
+    """Run one of them with another seed."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(planted, "SEED", seed)
+        try:
+            if "monkeypatch" in inspect.signature(test).parameters:
+                test(monkeypatch)
+            else:
+                test()
+        except AssertionError as error:
+            return Tried(missed=str(error).partition("\n")[0] or "an assertion failed")
+    return Tried(missed=None)
+
+
+@pytest.mark.parametrize("name", planted_tests())
+def test_planted_bug_is_found_with_nearly_every_seed(name: str) -> None:
+    """What a checker finds must not hang on the order of a few messages."""
+    test = planted_tests()[name]
+    tried = [
+        remembered("mutants", f"{name}-{seed}", Tried, partial(attempt, test, seed))
+        for seed in range(SEEDS)
+    ]
+    found = sum(attempt.missed is None for attempt in tried)
+    what = name.removeprefix("test_").replace("_", " ")
+    say(f"{found} of {SEEDS} seeds: {what}")
+    assert found >= FOUND_AT_LEAST * SEEDS, [each.missed for each in tried if each.missed]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        planted_bugs.CRASH,
+        planted_bugs.MOVE,
+        planted_bugs.PAUSE,
+        planted_bugs.PAUSE_MEMBER,
+        planted.CUT,
+    ],
+    ids=lambda fault: str(fault["fault"]),
+)
+def test_sound_code_is_silent_with_every_seed(fault: dict[str, object]) -> None:
+    """A checker that cries wolf is worse than none."""
+    name = f"{fault['fault']}-{fault.get('target', 'links')}".replace("(", "-").replace(")", "")
+    test = partial(planted_bugs.test_sound_code_passes_every_check, fault)
+    tried = [
+        remembered("mutants", f"sound-{name}-{seed}", Tried, partial(attempt, test, seed))
+        for seed in range(SEEDS)
+    ]
+    noisy = [each.missed for each in tried if each.missed is not None]
+    say(f"{SEEDS - len(noisy)} of {SEEDS} seeds silent without a bug: {name}")
+    assert noisy == []
