@@ -231,6 +231,7 @@ class GroupConsumer:
         if self._discovery.believed() is not None:
             self._heartbeat.reset_session_timeout()
         self._heartbeat.wake()
+        self.wakeup.set()
 
     def _joined(self) -> None:
         self._heartbeat.enable()

@@ -63,8 +63,9 @@ class NetworkClient:
     ) -> None:
         """Make a client without connections.
 
-        `known_nodes` are asked for in the order of the metadata; `on_disconnect` is called after
-        any connection ended.
+        `known_nodes` are asked for in the order of the metadata. `on_disconnect` is called after a
+        connection ended, but for those that were ended by `disconnect`: those are no sign of stale
+        metadata. Source: Kafka NetworkClient.processDisconnection, which `disconnect` goes past.
         """
         self._host = host
         self._known_nodes = known_nodes
@@ -82,6 +83,8 @@ class NetworkClient:
         )
         self._states: dict[tuple[NodeName, str], _ConnectionState] = {}
         """By node and purpose; not by KnownNode, which takes longer to make than to look up."""
+        self._hung_up: dict[Connection, None] = {}
+        """Connections that `disconnect` closed and that have not said so yet."""
 
     def send(
         self,
@@ -124,9 +127,12 @@ class NetworkClient:
 
     def disconnect(self, node: NodeName, purpose: str) -> None:
         """Close the connection; what is in flight on it fails. Reconnecting is held back."""
-        connection = self._state(node, purpose).connection
+        state = self._state(node, purpose)
+        connection = state.connection
         if connection is not None:
+            self._hung_up[connection] = None
             connection.close()
+            self._note_end(state)
 
     def is_unavailable(self, node: NodeName, purpose: str) -> bool:
         """Whether the last connection failed and reconnecting is held back."""
@@ -206,6 +212,9 @@ class NetworkClient:
         state.connection = connection
 
         def on_close() -> None:
+            if connection in self._hung_up:
+                del self._hung_up[connection]
+                return
             if state.connection is connection:
                 self._note_end(state)
             self._on_disconnect()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.discovery_messages import FindCoordinatorRequest
+from protocol.discovery_messages import FindCoordinatorRequest, MetadataRequest
 from protocol.errors import ErrorCode
 from protocol.group_messages import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
 from tests.support.scripted_broker import (
@@ -143,3 +143,19 @@ def test_stale_coordinator_that_says_so_is_left_for_the_named_one(make_lab: LabM
     assert causes[0] == "NOT_COORDINATOR"
     assert member_status(node).coordinator == 1
     assert len(lab.brokers[1].of_type(HeartbeatRequest)) >= 1
+
+
+def test_doubting_the_coordinator_asks_for_no_metadata(make_lab: LabMaker) -> None:
+    """The client hangs up itself, and Kafka suspects metadata only when somebody else does.
+
+    With the request the lookup would find its node busy, and ask one that Kafka would not ask.
+    """
+    lab = make_lab(2)
+    lab.consumer()
+    lab.run_for(2 * SECOND)
+    asked = sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers)
+    not_coordinator = HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
+    lab.brokers[0].answer(HeartbeatRequest, not_coordinator)
+    lab.run_for(5 * SECOND)
+    assert [row.cause for row in lab.of_kind("coordinator_unknown")][:1] == ["NOT_COORDINATOR"]
+    assert sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers) == asked

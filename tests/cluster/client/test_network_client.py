@@ -148,3 +148,20 @@ def test_send_without_an_answer_times_out_and_closes_the_connection() -> None:
     assert request.error.name == TIMED_OUT
     assert ended == [50_000]
     assert network.is_unavailable(SERVERS[0], GENERAL)
+
+
+def test_connection_that_the_client_hangs_up_itself_is_no_sign_of_stale_metadata() -> None:
+    """Kafka's NetworkClient.disconnect requests no metadata; what the peer ends does."""
+    lab = HostLab()
+    EchoServer(lab.host(SERVERS[0]), parked_groups=("parked",))
+    ended: list[int] = []
+    network = client(lab, on_disconnect=lambda: ended.append(lab.loop.now_us()))
+    request = ask(network, SERVERS[0], "parked")
+    lab.run_for(10_000)
+    network.disconnect(SERVERS[0], GENERAL)
+    assert network.is_unavailable(SERVERS[0], GENERAL)
+    assert not request.is_done
+    lab.run_for(0)
+    assert request.error is not None
+    assert request.error.name == DISCONNECTED
+    assert ended == []
