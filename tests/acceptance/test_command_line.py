@@ -44,14 +44,14 @@ def edited(command_line: CommandLine, before: str, after: str) -> str:
             "    commit_interval_ms: 200",
             "    commit_intervall_ms: 200",
             "groups.orders-readers.commit_intervall_ms: unknown key; expected one of `members`, "
-            "`topics`, `config`, `poll_timeout_ms`, `process_us`, `commit_interval_ms`, "
-            "`isolate`; did you mean `commit_interval_ms`?",
+            "`topics`, `config`, `late_members`, `poll_timeout_ms`, `process_us`, "
+            "`commit_interval_ms`, `isolate`; did you mean `commit_interval_ms`?",
         ),
         (
             "    auto.leader.rebalance.enable: false",
             "    auto.leader.rebalance.enabled: false",
             "cluster.config.auto.leader.rebalance.enabled: unknown key; "
-            "expected one of 27 keys, nearest `auto.leader.rebalance.enable`, "
+            "expected one of 30 keys, nearest `auto.leader.rebalance.enable`, "
             "`unclean.leader.election.enable`, `leader.imbalance.check.interval.seconds`, "
             "`group.coordinator.new.enable`, `group.initial.rebalance.delay.ms`; "
             "did you mean `auto.leader.rebalance.enable`?",
@@ -59,7 +59,9 @@ def edited(command_line: CommandLine, before: str, after: str) -> str:
         (
             "    fault: crash",
             "    fault: crahs",
-            "faults[0].fault: unknown fault `crahs`; expected `crash`; did you mean `crash`?",
+            "faults[0].fault: unknown fault `crahs`; expected one of `crash`, `power_loss`, "
+            "`controlled_shutdown`, `pause`, `leadership_move`, `preferred_leader_election`, `cut`, "
+            "`clog`, `slow`, `reset`; did you mean `crash`?",
         ),
         (
             "    target: coordinator-of(orders-readers)",
@@ -72,7 +74,11 @@ def edited(command_line: CommandLine, before: str, after: str) -> str:
             "    target: coordinator-of(orders-readers)",
             "    target: coordinatorof(orders-readers)",
             "faults[0].target: unknown target `coordinatorof`; expected one of "
-            "`coordinator-of(<group>)`, `broker(<id>)`, got `coordinatorof(orders-readers)`; "
+            "`coordinator-of(<group>)`, `leader-of(<topic-partition>)`, "
+            "`follower-of(<topic-partition>)`, `broker(<id>)`, `any-broker`, `controller`, "
+            "`member(<group>, <index>)`, `leader-member-of(<group>)`, `brokers`, "
+            "`members(<group>)`, `clients`, `all-topic-partitions`, "
+            "got `coordinatorof(orders-readers)`; "
             "did you mean `coordinator-of(orders-readers)`?",
         ),
     ],
@@ -101,7 +107,7 @@ def test_file_that_cannot_be_run_is_refused_before_anything_starts(
         (
             ("run", "coordinator_crash", "--var", "cluster.brokrs=5"),
             "--var: cluster.brokrs: unknown key `brokrs`; expected one of `brokers`, "
-            "`controllers`, `config`, `guards`, `links`; did you mean `brokers`?",
+            "`controllers`, `config`, `guards`, `links`, `storage`; did you mean `brokers`?",
         ),
         (
             ("run", "coordinator_crash", "--var", "cluster.brokers=many"),

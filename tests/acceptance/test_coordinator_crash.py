@@ -49,8 +49,11 @@ def test_run_passes_and_every_check_judged_something(run: VirtualRun) -> None:
     assert {report.check: report.outcome for report in run.results.checks} == {
         "fencing": CheckOutcome.PASS,
         "durable_commits": CheckOutcome.PASS,
+        "generations": CheckOutcome.PASS,
+        "ownership": CheckOutcome.PASS,
         "liveness": CheckOutcome.PASS,
         "needless_rebalance": CheckOutcome.PASS,
+        "processing": CheckOutcome.PASS,
     }
 
 
