@@ -60,8 +60,8 @@ def edited(command_line: CommandLine, before: str, after: str) -> str:
             "    fault: crash",
             "    fault: crahs",
             "faults[0].fault: unknown fault `crahs`; expected one of `crash`, `power_loss`, "
-            "`controlled_shutdown`, `pause`, `leadership_move`, `preferred_leader_election`, `cut`, "
-            "`clog`, `slow`, `reset`; did you mean `crash`?",
+            "`controlled_shutdown`, `pause`, `leadership_move`, `preferred_leader_election`, "
+            "`cut`, `clog`, `slow`, `reset`; did you mean `crash`?",
         ),
         (
             "    target: coordinator-of(orders-readers)",
