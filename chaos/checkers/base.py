@@ -139,8 +139,28 @@ class Checker(ABC):
         self.findings_total += 1
         if len(self.findings) >= MAX_FINDINGS:
             return
+        finding = self._finding(summary, evidence, group=group, partition=partition)
+        self.findings.append(finding)
+        if self.on_finding is not None:
+            self.on_finding(finding)
+
+    def announce(
+        self,
+        summary: str,
+        evidence: list[TraceRow],
+        *,
+        group: str | None = None,
+        partition: str | None = None,
+    ) -> None:
+        """Tell of a finding now whose whole extent only the end can tell; it is not recorded."""
+        if self.on_finding is not None:
+            self.on_finding(self._finding(summary, evidence, group=group, partition=partition))
+
+    def _finding(
+        self, summary: str, evidence: list[TraceRow], *, group: str | None, partition: str | None
+    ) -> Finding:
         rows = in_time_order(evidence)
-        finding = Finding(
+        return Finding(
             check=self.name,
             summary=summary,
             time_us=rows[-1].time_us if rows else 0,
@@ -149,9 +169,6 @@ class Checker(ABC):
             story=tuple(tell(row) for row in rows),
             evidence=tuple(rows),
         )
-        self.findings.append(finding)
-        if self.on_finding is not None:
-            self.on_finding(finding)
 
     def report(
         self, *, judged: int, seen: dict[str, int], note: str = "", inconclusive: bool = False

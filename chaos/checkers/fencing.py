@@ -6,6 +6,7 @@ acknowledged must lie below. Source: DESIGN 7; BEHAVIOUR 6.5.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from chaos.checkers.base import CheckContext, Checker, CheckReport, detail_of
@@ -42,6 +43,14 @@ class _Epoch:
     first_acknowledged: TraceRow | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Broken:
+    """How the promise was broken between two epochs."""
+
+    summary: str
+    evidence: list[TraceRow]
+
+
 class Fencing(Checker):
     """No append acknowledged under an older leader epoch is missing from a later epoch's log."""
 
@@ -61,6 +70,7 @@ class Fencing(Checker):
         self._started: dict[tuple[str, int, str, int | None], TraceRow] = {}
         self._acknowledged = 0
         self._failed = 0
+        self._announced: dict[tuple[str, int, int], None] = {}
 
     def observe(self, row: TraceRow) -> None:
         """Take in a leadership change or an append of an offsets partition."""
@@ -72,6 +82,7 @@ class Fencing(Checker):
         append = (row.node, row.incarnation, row.partition, row.correlation_id)
         if row.kind == TraceKind.BECAME_LEADER:
             self._became_leader(epoch, row)
+            self._announce(row.partition, of_epoch=row.leader_epoch)
         elif row.kind == TraceKind.APPEND_STARTED:
             self._started[append] = row
             self._log_begins(epoch, row, detail_of(row).get("epoch_start_offset", row.offset))
@@ -81,6 +92,8 @@ class Fencing(Checker):
                 self._failed += 1
             elif started is not None and started.offset is not None:
                 self._append_acknowledged(epoch, started, row)
+                if len(self._epochs[row.partition]) > 1:
+                    self._announce(row.partition, of_epoch=row.leader_epoch)
 
     def _became_leader(self, epoch: _Epoch, row: TraceRow) -> None:
         if epoch.leader is None:
@@ -109,14 +122,18 @@ class Fencing(Checker):
         )
 
     def finish(self) -> CheckReport:
-        """Compare every epoch with every later one."""
+        """Compare every epoch with every later one, and say how much of it was lost."""
         overtaken = 0
         for partition, epochs in sorted(self._epochs.items()):
             numbers = sorted(epochs)
             for position, older in enumerate(numbers):
                 for newer in numbers[position + 1 :]:
                     overtaken += len(epochs[older].acknowledged)
-                    self._compare(partition, older, epochs[older], newer, epochs[newer])
+                    broken = self._compare(partition, older, newer, epochs[older].acknowledged)
+                    if broken is not None:
+                        # Who was told when it began needs no second word about it.
+                        silently = (partition, older, newer) in self._announced
+                        self._record(broken, partition, silently=silently)
         return self.report(
             judged=overtaken,
             seen={
@@ -128,43 +145,62 @@ class Fencing(Checker):
             note="" if overtaken else "no append was followed by a later leader epoch",
         )
 
-    def _compare(self, partition: str, older: int, old: _Epoch, newer: int, new: _Epoch) -> None:
+    def _announce(self, partition: str, *, of_epoch: int) -> None:
+        """Tell, once for each pair of epochs, that the newest appends of one broke the promise."""
+        epochs = self._epochs[partition]
+        for other in sorted(epochs):
+            older, newer = min(other, of_epoch), max(other, of_epoch)
+            if older == newer or (partition, older, newer) in self._announced:
+                continue
+            acknowledged = epochs[older].acknowledged
+            newest = [acknowledged[-1]] if acknowledged else []
+            broken = self._compare(partition, older, newer, newest)
+            if broken is not None:
+                self._announced[partition, older, newer] = None
+                self.announce(broken.summary, broken.evidence, partition=partition)
+
+    def _record(self, broken: _Broken, partition: str, *, silently: bool) -> None:
+        on_finding = self.on_finding
+        if silently:
+            self.on_finding = None
+        self.found(broken.summary, broken.evidence, partition=partition)
+        self.on_finding = on_finding
+
+    def _compare(
+        self, partition: str, older: int, newer: int, appends: Iterable[_Acknowledged]
+    ) -> _Broken | None:
+        """Return what is wrong with `appends`, acknowledged in epoch `older`, seen from `newer`."""
+        new = self._epochs[partition][newer]
         if new.start_offset is not None and new.start_row is not None:
             start = new.start_offset
-            lost = [append for append in old.acknowledged if append.end > start]
+            lost = [append for append in appends if append.end > start]
             if lost:
-                rows = [
-                    row
-                    for append in lost[:MAX_EVIDENCE_APPENDS]
-                    for row in (append.started, append.completed)
-                ]
-                self.found(
-                    f"{partition}: {len(lost)} append(s) acknowledged in epoch {older} from offset "
-                    f"{lost[0].base} are missing from the log of epoch {newer}, which begins at "
-                    f"{start}",
-                    [*rows, new.start_row],
-                    partition=partition,
+                return _Broken(
+                    summary=f"{partition}: {len(lost)} append(s) acknowledged in epoch {older} "
+                    f"from offset {lost[0].base} are missing from the log of epoch {newer}, which "
+                    f"begins at {start}",
+                    evidence=[*_rows_of(lost), new.start_row],
                 )
-                return
         first = new.first_acknowledged
         if first is None:
-            return
+            return None
         late = [
             append
-            for append in old.acknowledged
+            for append in appends
             if append.started.time_us > first.time_us + self.context.clock_error_us
         ]
-        if late:
-            self.found(
-                f"{partition}: {len(late)} append(s) begun after epoch {newer} had acknowledged "
-                f"its first were acknowledged in epoch {older}",
-                [
-                    first,
-                    *(
-                        row
-                        for append in late[:MAX_EVIDENCE_APPENDS]
-                        for row in (append.started, append.completed)
-                    ),
-                ],
-                partition=partition,
-            )
+        if not late:
+            return None
+        return _Broken(
+            summary=f"{partition}: {len(late)} append(s) begun after epoch {newer} had "
+            f"acknowledged its first were acknowledged in epoch {older}",
+            evidence=[first, *_rows_of(late)],
+        )
+
+
+def _rows_of(appends: list[_Acknowledged]) -> list[TraceRow]:
+    return [
+        row
+        for append in appends[:MAX_EVIDENCE_APPENDS]
+        for row in (append.started, append.completed)
+    ]

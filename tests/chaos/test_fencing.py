@@ -1,9 +1,9 @@
 """The fencing checker finds planted bugs and stays silent over correct failovers."""
 
-from chaos.checkers.base import CheckContext, CheckOutcome, CheckReport
+from chaos.checkers.base import CheckContext, CheckOutcome, CheckReport, Finding
 from chaos.checkers.fencing import Fencing
 from protocol.trace import TraceKind
-from tests.support.rows import Rows
+from tests.support.rows import OFFSETS_0, Rows
 
 
 def check(rows: Rows, context: CheckContext | None = None) -> CheckReport:
@@ -146,3 +146,22 @@ def test_data_partitions_are_none_of_its_business() -> None:
     rows.add(2, "broker-1", TraceKind.BECAME_LEADER, partition="t-0", leader_epoch=0, offset=3)
 
     assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
+
+
+def test_violation_is_told_once_while_the_run_goes_on_and_whole_at_its_end() -> None:
+    """Nobody should wait for the end to hear of it; how much was lost only the end can tell."""
+    told: list[Finding] = []
+    checker = Fencing(CheckContext())
+    checker.on_finding = told.append
+    rows = Rows(checker.observe)
+
+    failover(rows, log_end=10)
+    assert [finding.summary.partition(" are")[0] for finding in told] == [
+        f"{OFFSETS_0}: 1 append(s) acknowledged in epoch 0 from offset 10"
+    ]
+    rows.appended(10, "broker-0", 0, 12)
+    report = checker.finish()
+
+    assert len(told) == 1
+    (finding,) = report.findings
+    assert "2 append(s) acknowledged in epoch 0 from offset 10 are missing" in finding.summary
