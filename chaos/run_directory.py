@@ -28,6 +28,10 @@ from chaos.verdict import Results
 
 DEFAULT_ROOT = Path("runs")
 LATEST = "latest"
+EVENTS_FILE = "part-00000.parquet"
+"""The whole trace, in the folder of events."""
+TRACE_FOLDER = "trace"
+"""Where a run on Ray collects what its nodes write, below its directory."""
 _MAX_ATTEMPTS = 1_000
 
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from chaos.run_directory import EVENTS_FILE, TRACE_FOLDER, PastRun
+from cluster.trace_salvage import salvage_trace
 from pipeline.figures import RunSummary
 from pipeline.java import JavaProblem, find_java
 from pipeline.tables import analyze
@@ -19,6 +21,22 @@ def java_notice(run: Path) -> str | None:
         f"Not analysed: Spark needs Java and found {java.found}.\n{java.advice}\n"
         f"Then: python -m coordlab analyze {run}"
     )
+
+
+def salvage(past: PastRun, console: Console) -> None:
+    """Give a run whose driver was killed the trace that its nodes had written, and say so."""
+    if not past.incomplete or (past.events / EVENTS_FILE).exists():
+        return
+    found = salvage_trace(past.path / TRACE_FOLDER, past.events / EVENTS_FILE)
+    if found is None:
+        return
+    console.print(
+        f"{past.path}: its driver was killed; {found.rows:,} rows were left in {found.files} files",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for damage in found.damaged:
+        console.print(f"cut short: {damage}", highlight=False, soft_wrap=True)
 
 
 def analyze_runs(

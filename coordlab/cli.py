@@ -22,7 +22,7 @@ from chaos.verdict import (
     EXIT_PASS,
 )
 from cluster.runtime import ClusterStartError
-from coordlab.analysis import analyze_runs, java_notice
+from coordlab.analysis import analyze_runs, java_notice, salvage
 from coordlab.doctor import CHECKS
 from coordlab.doctor_view import print_checks
 from coordlab.run_command import RUNTIMES, RunOptions, run
@@ -242,6 +242,8 @@ def analyze_command(run_directories: tuple[Path, ...], runs: Path, master: str |
         for each in past
         if each.manifest.status in {RunStatus.INTERRUPTED, RunStatus.FAILED}
     }
+    for each in past:
+        salvage(each, console)
     for summary in analyze_runs(console, [each.path for each in past], master=master):
         heading = f"\n{summary.run}: {summary.events:,} events"
         if (status := ended_badly.get(summary.directory.resolve())) is not None:

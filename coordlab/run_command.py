@@ -20,7 +20,12 @@ from chaos.live_checks import LiveChecks
 from chaos.loader import load_experiment
 from chaos.manifest import replay_command
 from chaos.plan import plan_of
-from chaos.run_directory import RunDirectory, create_run_directory
+from chaos.run_directory import (
+    EVENTS_FILE,
+    TRACE_FOLDER,
+    RunDirectory,
+    create_run_directory,
+)
 from chaos.runner import ExperimentRun
 from chaos.verdict import Results, RunOutcome
 from cluster.runtime import RowObserver, Runtime
@@ -33,9 +38,6 @@ from coordlab.summary_view import print_summary
 from pipeline.figures import RunSummary
 
 RUNTIMES = ("ray", "virtual")
-EVENTS_FILE = "part-00000.parquet"
-TRACE_FOLDER = "trace"
-"""Where a run on Ray collects what its nodes write, below its directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from chaos.manifest import RunStatus, experiment_of
 from chaos.run_directory import PastRun
 from chaos.verdict import RunOutcome, Verdict
 from cluster.machine_files import start_ticks
+from cluster.trace_files import FrameReader
 from pipeline.java import JavaProblem, find_java
 from protocol.trace import TraceKind, TraceRow
 from tests.support.acceptance import (
@@ -46,11 +47,11 @@ PATIENCE_S = 120.0
 """A machine that does much else makes two Rays slow; the bounds are of the runs' own clocks."""
 
 
-def wait_until(true: Callable[[], bool], what: str) -> None:
+def wait_until(true: Callable[[], bool], what: str, *, limit_s: float = PATIENCE_S) -> None:
     """Look again and again until `true`; another process decides when that is."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + limit_s
     while not true():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+        assert time.monotonic() < deadline, f"not within {limit_s} s: {what}"
         time.sleep(0.05)
 
 
@@ -66,6 +67,13 @@ def node_pids(rows: list[TraceRow]) -> dict[str, int]:
 def check_no_process_is_left(command_line: CommandLine) -> None:
     """Ray's own processes take a moment to go after the command that started them."""
     wait_until(lambda: command_line.processes() == [], "the last process of a run to go")
+
+
+def living_nodes(past: PastRun) -> list[str]:
+    """Return the nodes of a run whose processes live, by what they wrote when they started."""
+    files = sorted((past.path / "trace").glob("*.frames"))
+    pids = node_pids([row for file in files for row in FrameReader(file)])
+    return [node for node, pid in pids.items() if start_ticks(pid) is not None]
 
 
 def in_force(command_line: CommandLine) -> bool:
@@ -182,3 +190,26 @@ def test_interrupted_run_can_be_analysed(interrupted: CommandLine) -> None:
     assert "events (interrupted)" in done.stdout
     assert "crash-0" in done.stdout
     assert list((past.path / "tables").iterdir())
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(isinstance(find_java(), JavaProblem), reason="Spark needs Java")
+def test_run_whose_driver_was_killed_leaves_no_process_and_reads_as_incomplete(
+    command_line: CommandLine,
+) -> None:
+    """SIGKILL cannot be handled: nodes go by themselves, and what they wrote can be analysed."""
+    with command_line.started("run", "coordinator_crash", *SCALED_DOWN, *ENDLESS) as run:
+        wait_until(lambda: in_force(command_line), "the fault")
+        (past,) = command_line.runs()
+        assert len(living_nodes(past)) >= 4
+        run.kill()
+        run.wait()
+    wait_until(lambda: not living_nodes(past), "the nodes to go", limit_s=10.0)
+
+    assert past.incomplete
+    analysed = command_line.run("analyze", str(past.path))
+    assert analysed.returncode == 0, analysed.stderr
+    assert "its driver was killed" in analysed.stdout
+    assert "this run is incomplete" in analysed.stdout
+    assert "crash-0" in analysed.stdout
+    command_line.kill_everything()  # Ray's own helpers stay for a minute

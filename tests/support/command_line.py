@@ -67,9 +67,13 @@ class CommandLine:
             if process.poll() is None:
                 process.kill()
                 process.communicate()
-                for pid in self.processes():
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, SIGKILL)
+                self.kill_everything()
+
+    def kill_everything(self) -> None:
+        """Kill whatever the commands in this folder left."""
+        for pid in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, SIGKILL)
 
     def processes(self) -> list[int]:
         """Return the pids of living processes that commands in this folder started."""

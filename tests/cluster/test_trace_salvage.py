@@ -1,0 +1,65 @@
+"""A driver that was killed leaves what its nodes had written: all of it can be analysed."""
+
+from pathlib import Path
+
+from cluster.trace_files import FrameTraceWriter, frames_path
+from cluster.trace_parquet import read_parquet
+from cluster.trace_salvage import Salvage, salvage_trace
+from protocol.ids import NodeName
+from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
+
+
+def row(time_us: int, node: str, seq: int) -> TraceRow:
+    return stamp(
+        TraceEvent(kind=TraceKind.MEMBER_STATE),
+        run="r",
+        time_us=time_us,
+        node_time_us=time_us,
+        seq=seq,
+        node=node,
+        incarnation=0,
+    )
+
+
+def write(trace_dir: Path, node: str, *times_us: int) -> Path:
+    path = frames_path(trace_dir, NodeName(node), 0)
+    writer = FrameTraceWriter(path)
+    for seq, time_us in enumerate(times_us):
+        writer.write(row(time_us, node, seq))
+    writer.close()
+    return path
+
+
+def test_rows_of_all_nodes_are_merged_and_a_torn_last_frame_is_left_out(tmp_path: Path) -> None:
+    """The kill may have come in the middle of a write."""
+    write(tmp_path / "trace", "broker-0", 1, 5)
+    torn = write(tmp_path / "trace", "broker-1", 2, 3)
+    torn.write_bytes(torn.read_bytes()[:-3])
+    parquet = tmp_path / "events" / "part-00000.parquet"
+
+    found = salvage_trace(tmp_path / "trace", parquet)
+
+    assert found == Salvage(rows=3, files=2, damaged=())
+    assert [each.time_us for each in read_parquet(parquet)] == [1, 2, 5]
+    assert torn.exists()
+
+
+def test_damaged_file_is_read_up_to_its_damage_and_named(tmp_path: Path) -> None:
+    """One bad file must not cost the others."""
+    write(tmp_path / "trace", "broker-0", 1, 4)
+    bad = write(tmp_path / "trace", "broker-1", 2)
+    bad.write_bytes(bad.read_bytes() + b"\xff" * 32)
+    parquet = tmp_path / "events" / "part-00000.parquet"
+
+    found = salvage_trace(tmp_path / "trace", parquet)
+
+    assert found is not None
+    assert found.rows == 3
+    (damage,) = found.damaged
+    assert str(bad) in damage
+
+
+def test_run_without_frames_has_nothing_to_salvage(tmp_path: Path) -> None:
+    """A run in virtual time keeps its rows in the process that died."""
+    assert salvage_trace(tmp_path / "trace", tmp_path / "events" / "x.parquet") is None
+    assert not (tmp_path / "events").exists()
