@@ -15,7 +15,8 @@ Who uses it, and how:
    (`after(0)`), first what waited to be delivered, then what waited to be sent, each in the order
    in which it came. It does not call the node back before it returns.
 5. When the incarnation is over, forget the gate: what it holds dies with it, as the send buffers
-   of a killed process do, and `transmit` and `deliver` do nothing any more.
+   of a killed process do, and `transmit` and `deliver` do nothing any more. `unheard_peers` are
+   told of the death even if the endpoint has no connection with them.
 
 A connection is a TCP stream: behind a frame that waits, everything on the same connection and in
 the same direction waits, also what no rule selects. A connection that is closed while a cut holds
@@ -177,6 +178,10 @@ class _Direction:
         """Forget everything that waits on a connection."""
         self._streams.pop(end, None)
 
+    def peers(self) -> tuple[NodeName, ...]:
+        """Return every node with which a connection has something waiting here."""
+        return tuple(dict.fromkeys(end.peer for end in self._streams))
+
     def holds_open_of(self, end: ConnectionEnd) -> bool:
         """Whether a connection's OpenFrame itself waits here."""
         stream = self._streams.get(end)
@@ -297,6 +302,14 @@ class LinkGate:
             self._sent.forget(end)
             self._received.forget(end)
             self._deliver(close)
+
+    def unheard_peers(self) -> tuple[NodeName, ...]:
+        """Return every node for which something waits to be sent: the end of a connection, perhaps.
+
+        The endpoint has forgotten such a connection. When this process dies, its kernel must tell
+        those peers too.
+        """
+        return self._sent.peers()
 
     def _becomes_idle(self) -> bool:
         self.is_idle = self._sent.is_idle and self._received.is_idle

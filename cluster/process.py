@@ -169,7 +169,7 @@ class NodeProcess:
         Raises: SimulationError if it is not alive here.
         """
         host = self._host(name)
-        peers = host.endpoint.peers()
+        peers = host.peers()
         unread = host.unread_frames()
         self._remove(host, is_orderly=False)
         for peer in peers:

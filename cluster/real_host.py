@@ -120,6 +120,8 @@ class RealHost(Host):
 
         None while frames are delivered at once.
         """
+        self._released: list[Frame] = []
+        """What link rules held before the pause and do not hold now: it goes before `_arrivals`."""
         self._resets: list[CloseFrame] = []
         """Connections that were reset during the pause: heard before what arrived."""
         self._gate: LinkGate | None = None
@@ -294,9 +296,15 @@ class RealHost(Host):
         """Keep a timer that came due during a pause."""
         self._due_timers.append(timer)
 
+    def peers(self) -> tuple[NodeName, ...]:
+        """Return every node that must hear of this incarnation's end."""
+        unheard = () if self._gate is None else self._gate.unheard_peers()
+        return tuple(dict.fromkeys((*self.endpoint.peers(), *unheard)))
+
     def unread_frames(self) -> tuple[Frame, ...]:
         """Return the frames that arrived during a pause and were not delivered."""
-        return tuple(item for item in self._arrivals or () if not isinstance(item, str))
+        arrived = (item for item in self._arrivals or () if not isinstance(item, str))
+        return (*self._released, *arrived)
 
     def run_callback(self, fn: Callable[[*Ts], None], *args: *Ts) -> None:
         """Call `fn(*args)` on behalf of the node: what it raises is the node's failure."""
@@ -342,8 +350,11 @@ class RealHost(Host):
         if self.is_paused or self._arrivals is None:
             return  # paused again: the next resume comes back here
         arrivals, self._arrivals = self._arrivals, None
+        released, self._released = self._released, []
         resets, self._resets = self._resets, []
         self.reset(resets)
+        for frame in released:
+            self._take(frame)
         for item in arrivals:
             if isinstance(item, str):
                 self.peer_lost(item)
@@ -351,7 +362,11 @@ class RealHost(Host):
                 self.deliver(item)
 
     def _take(self, frame: Frame) -> None:
-        self.run_callback(self.endpoint.deliver, frame)
+        """Give a frame to the endpoint; one that the gate lets go of during a pause waits."""
+        if self._arrivals is None:
+            self.run_callback(self.endpoint.deliver, frame)
+        else:
+            self._released.append(frame)
 
     def _send_frame(self, frame: Frame) -> None:
         """Take a frame of the endpoint: the sender's side of its links."""

@@ -56,7 +56,7 @@ class HostTimer(LoopTimer):
 class Backlog:
     """What came for a node while it was stopped, each kind in the order in which it came."""
 
-    __slots__ = ("frames", "is_resuming", "resets", "rules", "steps", "timers")
+    __slots__ = ("frames", "is_resuming", "released", "resets", "rules", "steps", "timers")
 
     def __init__(self) -> None:
         self.is_resuming = False
@@ -66,6 +66,8 @@ class Backlog:
         self.timers: deque[HostTimer] = deque()
         self.resets: list[CloseFrame] = []
         """Connections that were reset: heard before what waits, which is lost on them."""
+        self.released: deque[Frame] = deque()
+        """What link rules held and hold no longer: it goes before `frames`, as it came."""
         self.frames: deque[Frame] = deque()
         self.rules: Sequence[LinkRule] | None = None
         """Link rules that it gets when it goes on; None if they have not changed."""

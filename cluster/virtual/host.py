@@ -184,11 +184,13 @@ class VirtualHost(Host):
             self._gate.receive(frame)
 
     def _deliver(self, frame: Frame) -> None:
-        if self.alive:
+        if self._takes_frames:
             try:
                 self._endpoint.deliver(frame)
             except Exception as error:
                 self.callback_failed(error)
+        elif self._backlog is not None:
+            self._backlog.released.append(frame)
 
     def _send(self, frame: Frame) -> None:
         """Give a frame to the network: the sender's side of a link."""
@@ -302,6 +304,8 @@ class VirtualHost(Host):
         self._takes_frames = True
         if backlog.resets:
             self._reset(backlog.resets)
+        while backlog.released and self.alive:
+            self._deliver(backlog.released.popleft())
         while backlog.frames and self.alive:
             self.receive(backlog.frames.popleft())
         self._backlog = None
@@ -349,8 +353,11 @@ class VirtualHost(Host):
         """
         if not self.alive:
             return
-        peers = self._endpoint.peers()
-        unread = self._backlog.frames if self._backlog is not None else ()
+        peers = dict.fromkeys(self._endpoint.peers())
+        if self._gate is not None:
+            peers.update((peer, None) for peer in self._gate.unheard_peers())
+        backlog = self._backlog
+        unread = () if backlog is None else (*backlog.released, *backlog.frames)
         self.retire()
         for peer in peers:
             self._network.transmit(

@@ -8,6 +8,7 @@ import pytest
 from cluster.host import Disconnected
 from cluster.link_reset import LinkReset
 from cluster.link_rules import Clog, Cut, LinkRule, Selector, Slow
+from cluster.real_host import RealHost
 from protocol.group_messages import HeartbeatResponse
 from tests.support.process_lab import (
     CLIENT,
@@ -266,5 +267,28 @@ def test_reset_of_a_silent_client_is_counted_at_its_server(tmp_path: Path) -> No
         assert lab.processes["p0"].reset_server_ends(reset, (), (CLIENT,)) == 1
         assert lab.processes["p1"].reset_client_ends(reset) == ((CLIENT, 0),)
         assert connection.is_closed
+
+    in_lab(tmp_path, body)
+
+
+def test_death_of_a_client_whose_goodbye_is_held_is_heard_when_it_is_healed(
+    tmp_path: Path,
+) -> None:
+    """It has hung up behind the cut; then nobody but its kernel can say so."""
+
+    async def body(lab: Lab) -> None:
+        server, client = await pair(lab, "p1")
+        lab.node("p1", OTHER)  # the process goes on
+        connection = connect(client)
+        await beat(connection)
+        lab.set_rules(CUT)
+        connection.close()
+        lab.processes["p1"].crash_node(CLIENT)
+        await a_while()
+        assert isinstance(server.host, RealHost)
+        assert server.host.peers() == (CLIENT,)
+        lab.set_rules(())
+        await a_while()
+        assert server.host.peers() == ()
 
     in_lab(tmp_path, body)

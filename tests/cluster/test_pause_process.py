@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cluster.host import Disconnected
+from cluster.link_rules import Cut, LinkRule, Selector
 from protocol.errors import SimulationError
 from protocol.group_messages import HeartbeatRequest, HeartbeatResponse
 from protocol.trace import TraceKind
@@ -23,6 +24,10 @@ from tests.support.process_lab import (
 )
 
 MS = 1_000
+
+
+def heartbeat() -> HeartbeatRequest:
+    return HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
 async def a_while() -> None:
@@ -105,6 +110,44 @@ def test_resumed_node_fires_due_timers_before_it_takes_what_arrived(tmp_path: Pa
         process.resume_node(SERVER)
         await a_while()
         assert story == ["a timer fired", "the sleeper woke", "served HeartbeatRequest"]
+
+    in_lab(tmp_path, body)
+
+
+def test_resumed_node_takes_what_a_cut_held_behind_its_timers_and_before_what_arrived(
+    tmp_path: Path,
+) -> None:
+    """A cut that ends during the pause: what it held has waited longest, and is a message too."""
+
+    async def body(lab: Lab) -> None:
+        process = await lab.process("p0")
+        await lab.process("p1")
+        server, client = lab.node("p0", SERVER), lab.node("p1", CLIENT)
+        host = server.host
+        early, late = connect(client), connect(client)
+        await beat(early)
+        await beat(late)
+        story: list[str] = []
+
+        async def sleeper() -> None:
+            await host.sleep(200 * MS)
+            story.append("the sleeper woke")
+
+        host.serve(lambda request: story.append(f"served {request.envelope.correlation_id}"))
+        host.spawn(sleeper(), name="sleeper")
+        selector = Selector(sources=(CLIENT,), destinations=(SERVER,))
+        process.set_link_rules([LinkRule(rule_id="cut", selector=selector, effect=Cut())])
+        for connection in (early, late):
+            connection.send(heartbeat(), timeout_us=SECOND_US, on_response=lambda _: None)
+            await a_while()
+            if connection is early:
+                process.pause_node(SERVER)
+                process.set_link_rules(())
+        await asyncio.sleep(0.2)
+        assert story == []
+        process.resume_node(SERVER)
+        await a_while()
+        assert story == ["the sleeper woke", "served 2", "served 3"]
 
     in_lab(tmp_path, body)
 

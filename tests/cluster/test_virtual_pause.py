@@ -227,6 +227,36 @@ def test_a_paused_host_has_the_link_rules_when_it_goes_on() -> None:
     assert [what for _, _, what in calls.outcomes] == ["HeartbeatResponse"]
 
 
+def test_what_a_cut_held_comes_after_the_due_timers_of_a_host_that_was_paused_meanwhile() -> None:
+    """It is a message that waited, wherever it waited: the steps that timers wake come first."""
+    lab = HostLab()
+    host, client = lab.host(SERVER), lab.host(CLIENT)
+    seen: list[str] = []
+    host.serve(lambda request: seen.append(f"request {request.envelope.correlation_id}"))
+    calls = Calls(lab, client)
+    lab.run_for(2 * LATENCY_US)
+
+    async def sleeper() -> None:
+        await host.sleep(500)
+        seen.append("sleeper")
+
+    host.spawn(sleeper(), name="sleeper")
+    calls.send("on its way when the cut begins")
+    lab.run_for(LATENCY_US // 2)
+    lab.set_rules(rule(Cut(), sources=(CLIENT,), destinations=(SERVER,)))
+    lab.run_for(LATENCY_US)
+    host.pause()
+    lab.set_rules()
+    calls.send("after the cut")
+    lab.run_for(1_000)
+    host.resume()
+    lab.run_for(0)
+    assert seen == ["sleeper", "request 0"]  # one request of a connection at a time
+    host.crash()
+    lab.run_for(LATENCY_US)
+    assert [what for _, _, what in calls.outcomes] == ["Disconnected"] * 2
+
+
 @pytest.mark.parametrize("stopped", [SERVER, CLIENT])
 def test_a_reset_of_links_is_heard_by_a_paused_end_when_it_goes_on(stopped: str) -> None:
     """The kernel has heard it long before; what was in flight is lost."""
