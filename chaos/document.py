@@ -54,6 +54,15 @@ class Item:
         return self.key_lines.get(key, self.line)
 
 
+def item_of(value: object) -> Item:
+    """Return a plain value as one that stands in no file: no part of it has a line."""
+    if isinstance(value, dict):
+        return Item(value={str(key): item_of(child) for key, child in value.items()})
+    if isinstance(value, list | tuple):
+        return Item(value=[item_of(child) for child in value])
+    return Item(value=value)
+
+
 def read_document(path: Path, shown_as: str) -> Item:
     """Return the root mapping of the YAML file at `path`.
 
@@ -96,6 +105,10 @@ def parse_document(text: str, shown_as: str) -> Item:
         ) from error
     except (yaml.YAMLError, ValueError) as error:
         raise _not_yaml(shown_as, error) from error
+    except RecursionError as error:
+        raise ExperimentError(
+            [Problem(file=shown_as, line=None, path="", message="brackets are nested too deeply")]
+        ) from error
     finally:
         loader.dispose()
     if not isinstance(item.value, dict):
@@ -126,16 +139,14 @@ class _Reader:
     def read(self, node: yaml.Node, path: str, within: tuple[yaml.Node, ...]) -> Item:
         line = node.start_mark.line + 1
         self._nodes += 1
-        if self._nodes > MAX_NODES or any(outer is node for outer in within):
+        too_much = None
+        if any(outer is node for outer in within):
+            too_much = "an alias that contains itself"
+        elif self._nodes > MAX_NODES:
+            too_much = f"more than {MAX_NODES:,} values, each alias counted in full"
+        if too_much is not None:
             raise ExperimentError(
-                [
-                    Problem(
-                        file=self._shown_as,
-                        line=line,
-                        path=path,
-                        message="an alias that contains itself, or a file of too many values",
-                    )
-                ]
+                [Problem(file=self._shown_as, line=line, path=path, message=too_much)]
             )
         within = (*within, node)
         if isinstance(node, yaml.MappingNode):

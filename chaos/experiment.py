@@ -37,16 +37,20 @@ FORMAT_VERSION = 1
 MEMBER_INDEX = "{index}"
 """Stands for the member's index in a group's `group.instance.id`, which no two may share."""
 MAX_REPEATS = 1_000
+MAX_MEMBERS = 10_000
+MAX_PARTITIONS = 10_000
+MAX_RECORDS_PER_SECOND = 1_000_000
+"""What is beyond these is a slip, and would fill the memory before anything is seen of it."""
 FIRST_CONTROLLER_ID = 100
 """Brokers are numbered from 0, controllers from here, so that a bare id names one node."""
 
-_DURATION = re.compile(r"(\d{1,9})(us|ms|s|m|h)")
+_DURATION = re.compile(r"([0-9]{1,9})(us|ms|s|m|h)")
 _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
 
 Duration = Annotated[
     str,
     Meta(
-        pattern=r"^\d{1,9}(us|ms|s|m|h)(?!\n)$",
+        pattern=r"^[0-9]{1,9}(us|ms|s|m|h)(?!\n)$",
         description="a whole number and its unit: us, ms, s, m or h",
         examples=["5s", "250ms"],
     ),
@@ -91,7 +95,7 @@ class ClusterDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     `links` is the virtual network's latency, `storage` what power loss leaves of the disks.
     """
 
-    brokers: Count = 3
+    brokers: Annotated[int, Meta(ge=1, le=FIRST_CONTROLLER_ID)] = 3
     controllers: Annotated[int, Meta(ge=1, le=1)] = 1
     config: BrokerConfig = BrokerConfig()
     guards: Guards = Guards()
@@ -104,7 +108,7 @@ class TopicDefinition(
 ):
     """One topic; its replicas are spread evenly, the preferred leader of partition p is p mod n."""
 
-    partitions: Count
+    partitions: Annotated[int, Meta(ge=1, le=MAX_PARTITIONS)]
     replication_factor: Count
     config: TopicConfig = TopicConfig()
 
@@ -117,7 +121,7 @@ class LateMembersDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     """
 
     at: Duration
-    members: Count
+    members: Annotated[int, Meta(ge=1, le=MAX_MEMBERS)]
     config: ConsumerConfig | None = None
 
 
@@ -130,7 +134,7 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     and their indices follow. `{index}` in `group.instance.id` becomes each member's index.
     """
 
-    members: Annotated[int, Meta(ge=0)]
+    members: Annotated[int, Meta(ge=0, le=MAX_MEMBERS)]
     topics: Annotated[tuple[str, ...], Meta(min_length=1)]
     config: ConsumerConfig = ConsumerConfig()
     late_members: tuple[LateMembersDefinition, ...] = ()
@@ -170,7 +174,7 @@ class ProducerDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """One producer: numbered records at a steady rate, round robin over the partitions."""
 
     topic: str
-    records_per_second: Annotated[float, Meta(gt=0)]
+    records_per_second: Annotated[float, Meta(gt=0, le=MAX_RECORDS_PER_SECOND)]
     config: ProducerConfig = ProducerConfig()
 
 
@@ -196,7 +200,7 @@ class FaultDefinition(
     """
 
     at: Duration
-    fault: str
+    fault: Annotated[str, Meta(description="the name of a fault", examples=["crash"])]
     target: str | None = None
     from_: OneOrMany | None = None
     to: OneOrMany | None = None

@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import msgspec
 
+from chaos.document import item_of
 from chaos.experiment import Experiment, FaultDefinition, microseconds
 from chaos.faults.base import MEMBER_TARGETS, FaultKind
 from chaos.faults.registry import FAULT_KINDS
 from chaos.plan import ends_of
-from chaos.problems import Problem, near_miss, one_of
-from chaos.sense import LONGEST_US, named, problem, too_long
-from chaos.shape import describe
+from chaos.problems import Problem, one_of
+from chaos.sense import FILE, LONGEST_US, named, problem, too_long
+from chaos.shape import check_shape
 from chaos.targets.registry import check_target, split_target
 
 
@@ -101,7 +102,13 @@ def _time_errors(fault: FaultDefinition, kind: FaultKind | None, path: str) -> I
         return
     every_us = microseconds(fault.every)
     if every_us == 0:
-        yield problem(f"{path}.every", "is not allowed", expected="more than nothing", found="`0s`")
+        yield problem(
+            f"{path}.every",
+            "is not allowed",
+            expected="more than nothing",
+            found=f"`{fault.every}`",
+        )
+        return
     if microseconds(fault.at) + every_us * (fault.repeat - 1) > LONGEST_US:
         yield problem(
             f"{path}.repeat", "the last one would be too late", expected="all within `24h`"
@@ -152,7 +159,7 @@ def _aim_errors(
         yield problem(
             f"{path}.{name}",
             f"`{fault.fault}` is no fault of links",
-            expected="`target`",
+            expected="`target`" if fault.target is None else "no such key: `target` says whom",
         )
     if fault.target is not None:
         yield from _target_errors(experiment, fault.target, kind, f"{path}.target")
@@ -184,26 +191,13 @@ def _target_errors(
 
 
 def _argument_errors(fault: FaultDefinition, kind: FaultKind, path: str) -> Iterator[Problem]:
-    """Yield what the fault's own struct does not allow, argument by argument."""
-    fields = {info.encode_name: info for info in msgspec.structs.fields(kind.args_type)}
-    for name, value in fault.args.items():
-        if name not in fields:
-            yield problem(
-                f"{path}.{name}",
-                "unknown argument",
-                expected=one_of(fields) if fields else f"no arguments: `{kind.name}` takes none",
-                near_miss=near_miss(name, fields),
-            )
-            continue
-        try:
-            msgspec.convert(value, fields[name].type)
-        except msgspec.ValidationError:
-            yield problem(
-                f"{path}.{name}",
-                "is not allowed",
-                expected=describe(fields[name].type),
-                found=f"`{value}`",
-            )
-    for name, info in fields.items():
-        if info.required and name not in fault.args:
-            yield problem(f"{path}.{name}", "is missing", expected=describe(info.type))
+    """Yield what the fault's own struct does not allow."""
+    if msgspec.structs.fields(kind.args_type):
+        yield from check_shape(item_of(fault.args), kind.args_type, FILE, path)
+        return
+    for name in fault.args:
+        yield problem(
+            f"{path}.{name}",
+            "unknown key",
+            expected=f"no arguments: `{kind.name}` takes none",
+        )

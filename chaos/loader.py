@@ -14,7 +14,7 @@ import msgspec
 from chaos.document import Item, read_document
 from chaos.experiment import Experiment
 from chaos.overrides import apply_overrides
-from chaos.problems import ExperimentError, Problem, near_miss
+from chaos.problems import MAX_LISTED, ExperimentError, Problem, near_miss
 from chaos.semantics import errors, warnings
 from chaos.shape import check_shape, resolve_path
 
@@ -102,19 +102,7 @@ def find_experiment(name_or_path: str) -> Path:
         path = Path(name_or_path)
         if path.is_file():
             return path
-        near = near_miss(path.stem, [other.stem for other in _files(path.parent)])
-        suggestion = None if near is None else str(path.with_name(near + (path.suffix or ".yaml")))
-        raise ExperimentError(
-            [
-                Problem(
-                    file=name_or_path,
-                    line=None,
-                    path="",
-                    message="there is no such file",
-                    near_miss=suggestion,
-                )
-            ]
-        )
+        raise ExperimentError([_no_file(name_or_path, path)])
     known = _by_name()
     if name_or_path in known:
         return known[name_or_path]
@@ -130,6 +118,21 @@ def find_experiment(name_or_path: str) -> Path:
                 near_miss=near_miss(name_or_path, sorted(known)),
             )
         ]
+    )
+
+
+def _no_file(written: str, path: Path) -> Problem:
+    """Return why `path` is no file, with the one that was probably meant."""
+    if path.is_dir():
+        inside = ", ".join(f"`{file}`" for file in _files(path)[:MAX_LISTED])
+        expected = f"a file, such as {inside}" if inside else "a file"
+        return Problem(
+            file=written, line=None, path="", message="is a directory", expected=expected
+        )
+    near = near_miss(path.stem, [other.stem for other in _files(path.parent)])
+    suggestion = None if near is None else str(path.with_name(near + (path.suffix or ".yaml")))
+    return Problem(
+        file=written, line=None, path="", message="there is no such file", near_miss=suggestion
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import yaml
 
-from chaos.document import Item
+from chaos.document import Item, item_of
 from chaos.experiment import Experiment
 from chaos.problems import Problem
 from chaos.shape import resolve_path
@@ -36,8 +36,8 @@ def apply_overrides(root: Item, overrides: Sequence[str]) -> list[Problem]:
             problems.append(steps)
             continue
         try:
-            value = _items(yaml.safe_load(text))
-        except yaml.YAMLError:
+            value = item_of(yaml.safe_load(text))
+        except (yaml.YAMLError, ValueError, RecursionError):  # a date that is none, brackets
             value = Item(value=text)
         _put(root, steps, value)
     return problems
@@ -62,11 +62,3 @@ def _put(item: Item, steps: list[str | int], value: Item) -> None:
         item.value = {}
     item.value[str(last)] = value
     item.key_lines[str(last)] = None
-
-
-def _items(value: object) -> Item:
-    if isinstance(value, dict):
-        return Item(value={str(key): _items(child) for key, child in value.items()})
-    if isinstance(value, list):
-        return Item(value=[_items(child) for child in value])
-    return Item(value=value)

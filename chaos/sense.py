@@ -1,6 +1,6 @@
 """What the checks of an experiment's sense have in common: problems at paths, without a file."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from chaos.experiment import microseconds
 from chaos.problems import Problem, near_miss, one_of
@@ -41,6 +41,17 @@ def named(what: str, name: str, known: Iterable[str], path: str) -> Iterator[Pro
             expected=one_of(names) if names else f"a {what}, but the file defines none",
             near_miss=near_miss(name, names),
         )
+
+
+def named_once(
+    what: str, names: Sequence[str], known: Iterable[str], path: str
+) -> Iterator[Problem]:
+    """Yield a problem for each name that is none of `known`, and each that stands there twice."""
+    known = tuple(known)
+    for index, name in enumerate(names):
+        yield from named(what, name, known, f"{path}[{index}]")
+        if name in names[:index]:
+            yield problem(f"{path}[{index}]", f"names the {what} `{name}` a second time")
 
 
 def too_long(duration: str, path: str) -> Iterator[Problem]:

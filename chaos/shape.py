@@ -17,7 +17,7 @@ from msgspec.structs import FieldInfo, fields
 from chaos.document import Item
 from chaos.problems import Problem, near_miss, one_of
 
-_INDEX = re.compile(r"\[(\d+)\]|(\d+)(?=[.\[]|$)")
+_INDEX = re.compile(r"(?:\[([0-9]{1,6})\]|([0-9]{1,6}))(?=[.\[]|$)")
 _AFTER_WORD = re.compile(r"[.\[]")
 
 
@@ -38,6 +38,8 @@ def check_shape(item: Item, expected: object, file: str, path: str = "") -> Iter
         yield from _check_dict(item, get_args(bare), file, path)
     elif get_origin(bare) is tuple:
         yield from _check_tuple(item, expected, file, path)
+    elif isinstance(item.value, list) and (listed := _list_of(bare)) is not None:
+        yield from _check_tuple(item, listed, file, path)
     else:
         yield from _check_leaf(item, expected, file, path)
 
@@ -108,8 +110,8 @@ def _check_leaf(item: Item, expected: object, file: str, path: str) -> Iterator[
         bare = _bare(expected)
         if get_origin(bare) is Literal:
             close = near_miss(str(item.value), [str(choice) for choice in get_args(bare)])
-        elif _is_duration(expected) and isinstance(item.value, int | float):
-            close = f"{item.value}s"
+        elif _is_duration(expected):
+            close = _with_unit(item.value)
         yield Problem(
             file=file,
             line=item.line,
@@ -136,9 +138,9 @@ def show(item: Item) -> str:
     """Return a value as an error names it."""
     match item.value:
         case dict():
-            return "a mapping"
+            return "a mapping" if item.value else "an empty mapping"
         case list():
-            return "a list"
+            return "a list" if item.value else "an empty list"
         case None:
             return "nothing"
         case bool():
@@ -155,12 +157,6 @@ def describe(expected: object) -> str:
     inner = _optional_of(bare)
     if inner is not None:
         return f"{describe(inner)}, or nothing"
-    bounds = "".join(
-        f" {sign} {bound}"
-        for meta in _metas(expected)
-        for sign, bound in ((">=", meta.ge), (">", meta.gt), ("<=", meta.le), ("<", meta.lt))
-        if bound is not None
-    )
     for meta in _metas(expected):
         if meta.description is not None:
             examples = " or ".join(f"`{example}`" for example in meta.examples or ())
@@ -179,7 +175,16 @@ def describe(expected: object) -> str:
         str: "text",
         bool: "true or false",
     }
-    return words.get(bare, str(bare)) + bounds
+    bounds = " and ".join(
+        f"{sign} {bound}"
+        for meta in _metas(expected)
+        for sign, bound in ((">=", meta.ge), (">", meta.gt), ("<=", meta.le), ("<", meta.lt))
+        if bound is not None
+    )
+    only = [meta.ge for meta in _metas(expected) if meta.ge is not None and meta.ge == meta.le]
+    if only:
+        return str(only[0])
+    return f"{words.get(bare, str(bare))} {bounds}".rstrip()
 
 
 def resolve_path(dotted: str, root: Item, expected: object) -> list[str | int] | Problem:
@@ -217,7 +222,7 @@ def resolve_path(dotted: str, root: Item, expected: object) -> list[str | int] |
             listed = children if isinstance(children, list) else []
             index = _INDEX.match(rest)
             if index is None or int(index[1] or index[2]) >= len(listed):
-                return _lost(walked, rest, [str(place) for place in range(len(listed))])
+                return _no_such_place(walked, rest, len(listed))
             place = int(index[1] or index[2])
             kind = get_args(kind)[0]
             item = listed[place]
@@ -259,6 +264,18 @@ def _lost(walked: str, rest: str, known: Iterable[str]) -> Problem:
     )
 
 
+def _no_such_place(walked: str, rest: str, length: int) -> Problem:
+    """Return what is wrong with a path that leads beyond a list, or beside it."""
+    last = f" to `{walked}[{length - 1}]`" if length > 1 else ""
+    return Problem(
+        file="--var",
+        line=None,
+        path=walked + ("" if rest.startswith("[") else ".") + rest,
+        message="there is no such place in the list",
+        expected=f"`{walked}[0]`{last}" if length else f"a list for `{walked}`, which has nothing",
+    )
+
+
 def _longest_prefix(rest: str, names: Iterable[str]) -> str | None:
     fitting = [name for name in names if rest == name or rest.startswith((f"{name}.", f"{name}["))]
     return max(fitting, key=len, default=None)
@@ -286,12 +303,28 @@ def _is_union(bare: object) -> bool:
     return get_origin(bare) in {Union, types.UnionType}
 
 
+def _list_of(bare: object) -> object:
+    """Return the `tuple[X, ...]` of `Y | tuple[X, ...]`, or None for any other type."""
+    choices = get_args(bare) if _is_union(bare) else ()
+    return next((choice for choice in choices if get_origin(choice) is tuple), None)
+
+
 def _is_struct(bare: object) -> TypeGuard[type[msgspec.Struct]]:
     return isinstance(bare, type) and issubclass(bare, msgspec.Struct)
 
 
 def _is_duration(expected: object) -> bool:
     return any("5s" in (meta.examples or ()) for meta in _metas(expected))
+
+
+def _with_unit(value: object) -> str | None:
+    """Return the duration that a bare number was probably meant to be, in seconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        return None
+    if isinstance(value, int) or value.is_integer():
+        return f"{int(value)}s"
+    ms = value * 1_000
+    return f"{int(ms)}ms" if ms.is_integer() else None
 
 
 def _yaml_word(choice: object) -> str:

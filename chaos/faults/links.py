@@ -23,11 +23,11 @@ from chaos.faults.base import (
     Injected,
 )
 from chaos.link_table import rule
-from chaos.plan import PlannedFault
+from chaos.plan import PlannedFault, ends_of
 from chaos.problems import Problem, near_miss, one_of
-from chaos.sense import problem
+from chaos.sense import problem, too_long
 from chaos.targets.base import Miss, Situation
-from chaos.targets.registry import resolve_target
+from chaos.targets.registry import resolve_target, split_target
 from cluster import link_rules
 from cluster.link_rules import LinkEffect, Selector
 from cluster.purposes import PURPOSES
@@ -36,6 +36,9 @@ from protocol.envelope import ApiKey
 from protocol.ids import NodeName
 
 API_NAMES = tuple(api.label for api in ApiKey)
+_ALWAYS_ONE_NODE = frozenset({*BROKER_TARGETS, *CONTROLLER_TARGETS, *MEMBER_TARGETS}) - {
+    "any-broker"  # drawn anew for each end
+}
 _HAS_LINKS = frozenset({NodeState.UP, NodeState.PAUSED, NodeState.STOPPING})
 
 
@@ -73,8 +76,16 @@ class LinkFault(FaultKind):
     has_ends = True
 
     def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
-        """Refuse purposes and APIs that nobody uses."""
+        """Refuse links of one node to itself, and purposes and APIs that nobody uses."""
         del experiment
+        ends = {"".join(target.split()) for target in (*ends_of(fault.from_), *ends_of(fault.to))}
+        if len(ends) == 1 and (split_target(min(ends)) or ("", ""))[0] in _ALWAYS_ONE_NODE:
+            yield problem(
+                "to",
+                "a node has no link to itself",
+                expected="another target than `from`",
+                found=f"`{min(ends)}`",
+            )
         for field, what, known in (
             ("purposes", "purpose", tuple(PURPOSES)),
             ("apis", "API", API_NAMES),
@@ -186,6 +197,20 @@ class Slow(_RuleFault):
     name = "slow"
     doc = "Delays everything on the links by `delay`, and up to `jitter` more, in order."
     args_type = SlowArgs
+
+    def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
+        """Refuse delays that are none, or longer than any run."""
+        yield from super().check(fault, experiment)
+        args = msgspec.convert(fault.args, SlowArgs)
+        for field in ("delay", "jitter"):
+            yield from too_long(getattr(args, field), f"args.{field}")
+        if microseconds(args.delay) == microseconds(args.jitter) == 0:
+            yield problem(
+                "args.delay",
+                "is not allowed",
+                expected="more than nothing",
+                found=f"`{args.delay}`",
+            )
 
     def effect(self, args: LinkArgs) -> LinkEffect:
         """Return the delay."""

@@ -85,10 +85,11 @@ def check_group(role: str, group_id: str, experiment: Experiment) -> Unknown | N
     """Refuse a group that the file does not define; `role` completes the near miss."""
     if group_id in experiment.groups:
         return None
+    only = next(iter(experiment.groups)) if len(experiment.groups) == 1 else None
     return Unknown(
-        message=f"no group `{group_id}` is defined",
-        expected=_of_the_file("groups", experiment.groups),
-        near_miss=written(role, near_miss(group_id, experiment.groups)),
+        message=f"no group `{group_id}` is defined" if group_id else "names no group",
+        expected=_of_the_file("group", experiment.groups),
+        near_miss=written(role, near_miss(group_id, experiment.groups) if group_id else only),
     )
 
 
@@ -101,4 +102,4 @@ def written(role: str | None, argument: str | None) -> str | None:
 
 def _of_the_file(what: str, names: Iterable[str]) -> str:
     known = list(names)
-    return f"one of the file's {what}: {one_of(known)}" if known else f"none: it has no {what}"
+    return f"a {what} of the file: {one_of(known)}" if known else f"a {what}, but the file has none"

@@ -16,7 +16,7 @@ from chaos.targets.base import (
 from chaos.targets.partitions import led_partition
 from protocol.ids import NodeName, offsets_partition
 
-_MEMBER = re.compile(r"(.*?)\s*,\s*(\d+)")
+_MEMBER = re.compile(r"(.*?)\s*,\s*([0-9]+)")
 
 
 class Member(TargetKind):
@@ -32,7 +32,7 @@ class Member(TargetKind):
         if match is None:
             close = f"{argument}, 0" if argument in experiment.groups else None
             return Unknown(
-                message=f"`{argument}` is no member",
+                message=f"`{argument}` is no member" if argument else "names no member",
                 expected="a group and the index of a member, such as `member(readers, 0)`",
                 near_miss=written(self.name, close),
             )

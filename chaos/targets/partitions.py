@@ -37,7 +37,7 @@ class AllTopicPartitions(TargetKind):
 def parse_partition(text: str) -> TopicPartition | None:
     """Return the partition that is written as Kafka prints it, or None if it is not."""
     topic, dash, index = text.rpartition("-")
-    if not dash or not topic or not index.isdecimal():
+    if not dash or not topic or not (index.isascii() and index.isdecimal()):
         return None
     return TopicPartition(topic, int(index))
 
@@ -50,7 +50,7 @@ def check_partition(role: str, argument: str, experiment: Experiment) -> Unknown
     if partition is None:
         close = near_miss(argument, sizes)
         return Unknown(
-            message=f"`{argument}` is no partition",
+            message=f"`{argument}` is no partition" if argument else "names no partition",
             expected="a topic and the number of a partition, such as "
             f"`{next(iter(sizes))}-0` or `{CONSUMER_OFFSETS}-0`",
             near_miss=None if close is None else written(role, f"{close}-0"),
@@ -68,6 +68,16 @@ def check_partition(role: str, argument: str, experiment: Experiment) -> Unknown
             expected=f"a partition from 0 to {sizes[partition.topic] - 1}",
         )
     return None
+
+
+def check_followers(partition: TopicPartition, experiment: Experiment) -> Unknown | None:
+    """Refuse a partition with a single replica: nobody can ever follow it."""
+    if len(replicas_at_start(partition, experiment)) > 1:
+        return None
+    return Unknown(
+        message=f"{partition} has a single replica: nobody follows its leader",
+        expected="a partition with a replication factor of 2 or more",
+    )
 
 
 def led_partition(partition: TopicPartition, situation: Situation) -> PartitionStatus | Miss:

@@ -5,7 +5,7 @@ A new role is one class and one line in `TARGET_KINDS`.
 
 import re
 
-from chaos.experiment import Experiment
+from chaos.experiment import FIRST_CONTROLLER_ID, Experiment, consumer_name
 from chaos.problems import near_miss
 from chaos.targets.base import Hit, Miss, Situation, TargetKind, Unknown, written
 from chaos.targets.members import Clients, LeaderMemberOf, Member, Members
@@ -19,6 +19,7 @@ from chaos.targets.servers import (
     FollowerOf,
     LeaderOf,
 )
+from protocol.ids import broker_name, controller_name
 
 TARGET_KINDS: dict[str, TargetKind] = {
     kind.name: kind
@@ -52,7 +53,11 @@ def check_target(target: str, experiment: Experiment) -> Unknown | None:
     every_syntax = ", ".join(f"`{kind.syntax}`" for kind in TARGET_KINDS.values())
     parts = split_target(target)
     if parts is None:
-        return Unknown(message="is no target", expected=f"one of {every_syntax}")
+        return Unknown(
+            message="is no target",
+            expected=f"one of {every_syntax}",
+            near_miss=_role_of_node(target, experiment),
+        )
     role, argument = parts
     kind = TARGET_KINDS.get(role)
     if kind is None:
@@ -64,6 +69,22 @@ def check_target(target: str, experiment: Experiment) -> Unknown | None:
             else written(near_miss(role, TARGET_KINDS), argument),
         )
     return kind.check(argument, experiment)
+
+
+def _role_of_node(word: str, experiment: Experiment) -> str | None:
+    """Return the target that means a node, of a node's name as traces and journals have it."""
+    name = "-".join(word.split())
+    for broker_id in range(experiment.cluster.brokers):
+        if name == broker_name(broker_id):
+            return written(Broker.name, str(broker_id))
+    for index in range(experiment.cluster.controllers):
+        if name == controller_name(FIRST_CONTROLLER_ID + index):
+            return Controller.name
+    for group_id, group in experiment.groups.items():
+        for index in range(group.members_total):
+            if name == consumer_name(group_id, index):
+                return written(Member.name, f"{group_id}, {index}")
+    return None
 
 
 def resolve_target(target: str, situation: Situation) -> Hit | Miss:

@@ -11,6 +11,7 @@ from chaos.targets.base import (
     check_no_argument,
 )
 from chaos.targets.partitions import (
+    check_followers,
     check_partition,
     in_sync_followers,
     led_partition,
@@ -75,7 +76,8 @@ class FollowerOf(TargetKind):
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
         """Refuse what is no partition, and a partition that has no follower."""
-        return check_partition(self.name, argument, experiment)
+        unknown = check_partition(self.name, argument, experiment)
+        return check_followers(_parsed(argument), experiment) if unknown is None else unknown
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
         """Return the first in-sync follower that is up."""
@@ -104,10 +106,10 @@ class Broker(TargetKind):
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
         """Refuse what is no id of the cluster's brokers."""
         brokers = experiment.cluster.brokers
-        if argument.isdecimal() and int(argument) < brokers:
+        if argument.isascii() and argument.isdecimal() and int(argument) < brokers:
             return None
         return Unknown(
-            message=f"there is no broker `{argument}`",
+            message=f"there is no broker `{argument}`" if argument else "names no broker",
             expected=f"a broker id from 0 to {brokers - 1}",
         )
 

@@ -104,7 +104,7 @@ def test_missing_key_is_named_with_what_it_should_hold(write: Write) -> None:
 
     assert problem.path == "topics.orders.partitions"
     assert problem.message == "is missing"
-    assert problem.expected == "a whole number >= 1"
+    assert problem.expected == "a whole number >= 1 and <= 10000"
 
 
 def test_misspelt_required_key_is_one_problem_not_two(write: Write) -> None:
@@ -124,10 +124,15 @@ def test_misspelt_required_key_is_one_problem_not_two(write: Write) -> None:
         ("at: 5s", "at: 5 seconds", "faults[0].at", "us, ms, s, m or h", "`5 seconds`"),
         ("at: 5s", 'at: "5s\\n"', "faults[0].at", "us, ms, s, m or h", "`5s"),
         ("[orders]", "orders", "groups.readers.topics", "a list", "`orders`"),
-        ("[orders]", "[]", "groups.readers.topics", "a list of at least 1", "a list"),
+        ("[orders]", "[]", "groups.readers.topics", "a list of at least 1", "an empty list"),
+        ("at: 5s", "at: \u0665s", "faults[0].at", "us, ms, s, m or h", "`\u0665s`"),
+        ("brokers: 3", "brokers: 101", "cluster.brokers", ">= 1 and <= 100", "101 (int)"),
+        ("members: 2", "members: 10001", "groups.readers.members", "<= 10000", "10001 (int)"),
+        ("partitions: 2\n    repl", "partitions: 0\n    repl", "orders.partitions", ">= 1", "0"),
+        ("second: 10", "second: .inf", "producers[0].records_per_second", "<= 1000000", "inf"),
         ("[orders]", "[2026-01-01]", "readers.topics[0]", "text", "2026-01-01 (date)"),
         ("name: small", "name: a:b", "name", "letters, digits", "`a:b`"),
-        ("version: 1", "version: 2", "version", "<= 1", "2 (int)"),
+        ("version: 1", "version: 2", "version", "1", "2 (int)"),
     ],
 )
 def test_value_that_does_not_fit_says_what_was_expected_and_what_came(
@@ -142,9 +147,59 @@ def test_value_that_does_not_fit_says_what_was_expected_and_what_came(
     assert problem.line is not None
 
 
-def test_duration_without_unit_is_a_near_miss_in_seconds(write: Write) -> None:
-    """A bare number could be anything: one form only."""
-    assert only_problem(write(VALID.replace("at: 5s", "at: 5"))).near_miss == "5s"
+@pytest.mark.parametrize(
+    ("written", "near_miss"), [("5", "5s"), ("2.0", "2s"), ("2.5", "2500ms"), ("-5", None)]
+)
+def test_duration_without_unit_is_a_near_miss_in_seconds(
+    write: Write, written: str, near_miss: str | None
+) -> None:
+    """A bare number could be anything: one form only, and what is suggested is of that form."""
+    assert only_problem(write(VALID.replace("at: 5s", f"at: {written}"))).near_miss == near_miss
+
+
+def test_wrong_element_of_an_end_of_links_is_told_at_its_place(write: Write) -> None:
+    """An end is a target or a list of targets: a list is not told that it should be one."""
+    cut = "fault: cut\n    from: broker(0)\n    to: [broker(1), 5]"
+    changed = VALID.replace("fault: crash\n    target: coordinator-of(readers)", cut)
+    problem = only_problem(write(changed))
+
+    assert (problem.path, problem.expected, problem.found) == ("faults[0].to[1]", "text", "5 (int)")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "path", "message"),
+    [
+        ("topics: [orders]", "topics: [orders, orders]", "groups.readers.topics[1]", "second time"),
+        (
+            "session.timeout.ms: 45000",
+            "partition.assignment.strategy: []",
+            "groups.readers.config.partition.assignment.strategy",
+            "without an assignor",
+        ),
+        (
+            "offsets.topic.num.partitions: 2",
+            "offsets.topic.num.partitions: 10001",
+            "cluster.config.offsets.topic.num.partitions",
+            "is not allowed",
+        ),
+        ("producers:", "checks: [fencing, fencing]\nproducers:", "checks[1]", "second time"),
+    ],
+)
+def test_what_the_cluster_would_take_and_choke_on_is_an_error(
+    write: Write, before: str, after: str, path: str, message: str
+) -> None:
+    """A client that would not subscribe, a check that counts twice, a slip of the digits."""
+    problem = only_problem(write(VALID.replace(before, after)))
+
+    assert problem.path == path
+    assert message in problem.message
+
+
+def test_target_in_a_file_without_groups_says_that_there_are_none(write: Write) -> None:
+    """Not `one of` nothing."""
+    content = VALID[: VALID.index("groups:")] + "groups: {}\n" + VALID[VALID.index("producers:") :]
+
+    assert only_problem(write(content)).expected == "a group, but the file has none"
 
 
 def test_choice_that_is_misspelt_has_a_near_miss(write: Write) -> None:
@@ -237,7 +292,7 @@ def test_several_problems_are_reported_together_in_the_files_order(write: Write)
             "duration: 25s",
             "args: {delay: 3}",
             "faults[0].args.delay",
-            "unknown argument",
+            "unknown key",
             None,
         ),
     ],
@@ -324,7 +379,8 @@ def test_override_reaches_a_setting_of_late_members(write: Write) -> None:
     [
         ("reader", "fence each other", "reader-{index}"),
         ("reader-{idx}", "Kafka's brokers refuse it", "reader-{index}"),
-        ("a reader", "Kafka's brokers refuse it", None),
+        ("a reader", "Kafka's brokers refuse it", "a-reader"),
+        ("reader {i}", "Kafka's brokers refuse it", "reader-{index}"),
     ],
 )
 def test_static_members_that_share_a_name_are_an_error_with_a_hint(
@@ -338,6 +394,17 @@ def test_static_members_that_share_a_name_are_an_error_with_a_hint(
     assert message in problem.message
     assert "{index}" in (problem.expected or "")
     assert problem.near_miss == near_miss
+
+
+def test_late_members_that_share_a_name_are_blamed_at_their_place(write: Write) -> None:
+    """The group has none; and they are two of five, not all."""
+    setting = "bootstrap.servers: [broker-1]\n          group.instance.id: late"
+    content = with_late_members().replace('bootstrap.servers: [broker-1, "broker-2:9092"]', setting)
+    problem = only_problem(write(content))
+
+    assert problem.path == "groups.readers.late_members[0].config.group.instance.id"
+    assert problem.message == "2 members would have the same one and fence each other"
+    assert problem.near_miss == "late-{index}"
 
 
 def test_static_members_get_their_own_index_late_ones_too(write: Write) -> None:
@@ -432,6 +499,7 @@ def test_key_that_stands_twice_is_an_error(write: Write) -> None:
         ("- a\n- b\n", "must be a mapping"),
         ("a: [1, 2\nb: 3\n", "not valid YAML"),
         ("a: &a [*a]\n", "contains itself"),
+        ("[" * 3_000, "nested too deeply"),
         ("? [1, 2]\n: 3\n", "a key must be a plain word"),
     ],
 )
@@ -479,6 +547,9 @@ def test_override_into_a_section_that_the_file_does_not_have(write: Write) -> No
             "session.timeout.ms",
         ),
         ("faults[3].at=1s", "faults[3].at", None),
+        ("faults[-1].at=1s", "faults[-1].at", None),
+        ("faults[0]at=1s", "faults[0]at", None),
+        ("faults.at=1s", "faults.at", None),
         ("faults.3.at=1s", "faults.3.at", None),
         ("faults[0].att=1s", "faults[0].att", "at"),
         ("cluster.brokers.x=1", "cluster.brokers.x", None),
@@ -495,6 +566,23 @@ def test_override_that_leads_nowhere_is_an_error(
     assert problem.file == "--var"
     assert problem.path == path
     assert problem.near_miss == near_miss
+
+
+@pytest.mark.parametrize("value", ["[" * 3_000, "&a [*a]", "2026-13-45", "{"])
+def test_override_that_is_no_yaml_is_text(write: Write, value: str) -> None:
+    """A shell's leftovers: told as what came, and never a traceback."""
+    problem = only_problem(write(VALID), f"cluster.brokers={value}")
+
+    assert problem.path == "cluster.brokers"
+    assert problem.found == f"`{value}`"
+
+
+def test_override_beyond_a_list_says_how_far_it_goes(write: Write) -> None:
+    """Its places, as they are written."""
+    problem = only_problem(write(VALID), "faults[3].at=1s")
+
+    assert problem.message == "there is no such place in the list"
+    assert problem.expected == "`faults[0]`"
 
 
 def test_override_with_a_wrong_value_is_blamed_not_the_file(write: Write) -> None:
@@ -518,6 +606,15 @@ def test_unknown_file_suggests_its_neighbour(write: Write) -> None:
     write(VALID)
 
     assert only_problem("smal.yaml").near_miss == "small.yaml"
+
+
+def test_folder_is_told_apart_from_a_file_that_is_not_there(write: Write, tmp_path: Path) -> None:
+    """`validate experiments/`: it is there, but what should be run?"""
+    write(VALID)
+    problem = only_problem(f"{tmp_path}/")
+
+    assert problem.message == "is a directory"
+    assert "small.yaml" in (problem.expected or "")
 
 
 def test_own_experiments_folder_comes_first(write: Write, tmp_path: Path) -> None:

@@ -229,7 +229,11 @@ def test_target_with_or_without_spaces_is_the_same_target(target: str) -> None:
     [
         ("", "is no target", None),
         ("readers", "unknown target `readers`", "coordinator-of(readers)"),
-        ("coordinator-of", "no group `` is defined", None),
+        ("coordinator-of", "names no group", "coordinator-of(readers)"),
+        ("leader-of()", "names no partition", None),
+        ("member()", "names no member", None),
+        ("broker", "names no broker", None),
+        ("broker(\u0661)", "there is no broker `\u0661`", None),
         ("broker(-1)", "there is no broker `-1`", None),
         ("broker(1)x", "is no target", None),
         ("leader-of(order-1)", "no topic `order` is defined", "leader-of(orders-1)"),
@@ -242,7 +246,11 @@ def test_target_with_or_without_spaces_is_the_same_target(target: str) -> None:
         ("leader-member-of(reader)", "no group `reader`", "leader-member-of(readers)"),
         ("controller(0)", "`controller` takes no argument", "controller"),
         ("anybroker", "unknown target `anybroker`", "any-broker"),
-        ("broker-1", "is no target", None),
+        ("broker-1", "is no target", "broker(1)"),
+        ("broker 1", "is no target", "broker(1)"),
+        ("broker-3", "is no target", None),
+        ("controller-100", "is no target", "controller"),
+        ("consumer-readers-1", "is no target", "member(readers, 1)"),
         ("controler", "unknown target `controler`", "controller"),
     ],
 )
@@ -255,6 +263,15 @@ def test_target_that_can_never_exist_is_unknown_with_a_near_miss(
     assert unknown is not None
     assert message in unknown.message
     assert unknown.near_miss == near_miss
+
+
+def test_follower_of_a_partition_with_one_replica_can_never_exist() -> None:
+    """Nobody will follow it, whatever happens: no reason to start a cluster."""
+    topics = {"orders": {"partitions": 2, "replication.factor": 1}}
+    unknown = check_target("follower-of(orders-0)", experiment(topics=topics))
+
+    assert unknown is not None
+    assert "a single replica" in unknown.message
 
 
 def test_every_target_kind_is_read_back_from_its_own_syntax() -> None:
