@@ -66,8 +66,8 @@ def edited(command_line: CommandLine, before: str, after: str) -> str:
         (
             "    target: coordinator-of(orders-readers)",
             "    target: coordinator-of(orders-raeders)",
-            "faults[0].target: no group `orders-raeders` is defined; expected one of the file's "
-            "groups: `orders-readers`, got `coordinator-of(orders-raeders)`; "
+            "faults[0].target: no group `orders-raeders` is defined; expected a group of the "
+            "file: `orders-readers`, got `coordinator-of(orders-raeders)`; "
             "did you mean `coordinator-of(orders-readers)`?",
         ),
         (
