@@ -22,15 +22,15 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_000)]
 
 GROUP = "orders-readers"
 SEEDS = {
-    "coordinator_crash": 100,
-    "coordinator_crash_static": 40,
-    "graceful_move": 40,
-    "rolling_restart": 40,
-    "member_crash": 40,
-    "pause_coordinator": 40,
-    "split_network": 40,
-    "split_brain_ownership": 20,
-    "split_brain_generations": 20,
+    "coordinator_crash": 50,
+    "coordinator_crash_static": 20,
+    "graceful_move": 20,
+    "rolling_restart": 20,
+    "member_crash": 20,
+    "pause_coordinator": 20,
+    "split_network": 20,
+    "split_brain_ownership": 10,
+    "split_brain_generations": 10,
 }
 HEARTBEAT_MS = 2_000
 """Interval of the brokers' heartbeats, over which an experiment's seeds spread their faults."""
