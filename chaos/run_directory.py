@@ -136,10 +136,15 @@ def create_run_directory(
     """Make the directory of a new run, with its manifest, and point `latest` to it.
 
     Two runs that begin in the same millisecond get two directories.
+    Raises: NotARun if the directory cannot be made there.
     """
     started = _now()
-    path = _make_unique(root / experiment.name, started.strftime("%Y-%m-%dT%H-%M-%S.%f")[:-3] + "Z")
-    (path / "events").mkdir()
+    name = started.strftime("%Y-%m-%dT%H-%M-%S.%f")[:-3] + "Z"
+    try:
+        path = _make_unique(root / experiment.name, name)
+        (path / "events").mkdir()
+    except OSError as error:
+        raise NotARun(f"no run directory can be made in {root}: {error}") from error
     manifest = Manifest(
         run=f"{experiment.name}/{path.name}",
         experiment=experiment.name,

@@ -10,10 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from chaos.experiment import microseconds
 from chaos.loader import list_experiments, load_experiment
 from chaos.manifest import RunStatus
-from chaos.problems import ExperimentError, Problem, near_miss, one_of
+from chaos.problems import ExperimentError, Problem
 from chaos.run_directory import DEFAULT_ROOT, NotARun, PastRun, list_runs, open_run
 from chaos.verdict import (
     EXIT_BAD_ARGUMENTS,
@@ -25,6 +24,7 @@ from cluster.runtime import ClusterStartError
 from coordlab.analysis import analyze_runs, java_notice, salvage
 from coordlab.doctor import CHECKS
 from coordlab.doctor_view import print_checks
+from coordlab.parameters import MAX_TIME_SCALE, Duration, OneOf, TimeScale
 from coordlab.run_command import RUNTIMES, RunOptions, run
 from coordlab.summary_view import print_phases
 
@@ -33,43 +33,6 @@ EXIT_CODES_HELP = (
     "130 interrupted, 254 bad arguments or experiment file, 255 internal error."
 )
 HELP_WIDTH = 100
-
-
-class Duration(click.ParamType[int]):
-    """A length of time as people write it (`90s`, `5m`); its value is in microseconds."""
-
-    name = "duration"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        """Return the microseconds of `value`."""
-        if isinstance(value, int):
-            return value
-        try:
-            return microseconds(str(value))
-        except ValueError:
-            self.fail(f"expected a duration such as `90s` or `5m`, got `{value}`", param, ctx)
-
-
-class OneOf(click.ParamType[str]):
-    """One of a few words; another word gets the one that was probably meant."""
-
-    name = "word"
-
-    def __init__(self, words: Sequence[str]) -> None:
-        self.words = tuple(words)
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str:
-        """Return `value` if it is one of the words."""
-        word = str(value)
-        if word in self.words:
-            return word
-        near = near_miss(word, self.words)
-        hint = "" if near is None else f"; did you mean `{near}`?"
-        self.fail(f"expected {one_of(self.words)}, got `{word}`{hint}", param, ctx)
 
 
 runs_option = click.option(
@@ -161,11 +124,12 @@ def app() -> None:
 )
 @click.option(
     "--time-scale",
-    type=click.FloatRange(min=1.0),
+    type=TimeScale(),
     default=1.0,
     show_default=True,
     metavar="N",
-    help="Let the run's clock go N times faster than a real one; with Ray only.",
+    help=f"Let the run's clock go N times faster than a real one, 1 to {MAX_TIME_SCALE}; with Ray "
+    "only.",
 )
 @click.option(
     "--trace/--no-trace",

@@ -3,12 +3,9 @@
 Wiring only: the experiment is chaos's, the cluster is the runtime's, the phases are Spark's.
 """
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 import msgspec
 from rich.console import Console
@@ -34,6 +31,7 @@ from cluster.trace_parquet import ParquetTraceWriter
 from cluster.trace_tail import WATERMARK_LAG_US, TraceTail
 from coordlab.analysis import analyze_runs, java_notice
 from coordlab.live import LiveView
+from coordlab.signals import terminate_as_ctrl_c
 from coordlab.summary_view import print_summary
 from pipeline.figures import RunSummary
 
@@ -93,7 +91,7 @@ def run(options: RunOptions, console: Console) -> int:
         experiment_file=str(loaded.path),
         time_scale=options.time_scale,
     )
-    with _terminate_as_ctrl_c():
+    with terminate_as_ctrl_c():
         results = _execute(options, experiment, directory, console)
         phases = _analyze(options, directory, results, console)
     if options.json:
@@ -209,17 +207,3 @@ def _as_json(directory: RunDirectory, results: Results) -> str:
         "results": results,
     }
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
-
-
-@contextmanager
-def _terminate_as_ctrl_c() -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C: the cluster is healed and stopped before the process ends."""
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    previous = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)

@@ -1,6 +1,7 @@
 """Options of `run` that must be refused, or that stand in what a run leaves behind."""
 
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +14,11 @@ from coordlab.cli import run_cli
     ("arguments", "message"),
     [
         (["--runtime", "virtual", "--time-scale", "10"], "virtual time takes no real time"),
-        (["--time-scale", "0.5"], "0.5 is not in the range x>=1.0"),
-        (["--time-scale", "fast"], "not a valid float"),
+        (["--time-scale", "0.5"], "expected a number from 1 to 100, got `0.5`"),
+        (["--time-scale", "fast"], "expected a number from 1 to 100, got `fast`"),
+        (["--time-scale", "nan"], "expected a number from 1 to 100, got `nan`"),
+        (["--time-scale", "inf"], "expected a number from 1 to 100, got `inf`"),
+        (["--time-scale", "101"], "expected a number from 1 to 100, got `101`"),
     ],
 )
 def test_time_scale_that_means_nothing_is_refused(
@@ -23,6 +27,19 @@ def test_time_scale_that_means_nothing_is_refused(
     """Before anything is started: exit 254."""
     assert run_cli(["run", "graceful_move", *arguments]) == EXIT_BAD_ARGUMENTS
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+def test_runs_folder_that_cannot_be_made_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder below a file: the user's mistake, not a failure of coordlab."""
+    (tmp_path / "file").write_text("")
+    runs = tmp_path / "file" / "runs"
+
+    code = run_cli(["run", "graceful_move", "--runtime", "virtual", "--runs", str(runs)])
+
+    assert code == EXIT_BAD_ARGUMENTS
+    assert f"no run directory can be made in {runs}" in capsys.readouterr().err
 
 
 def test_time_scale_stands_in_the_replay_command_where_it_is_not_one() -> None:

@@ -1,0 +1,66 @@
+"""What the command line takes as values: durations, words, a time scale."""
+
+from collections.abc import Sequence
+
+import click
+
+from chaos.experiment import microseconds
+from chaos.problems import near_miss, one_of
+
+MAX_TIME_SCALE = 100
+"""Beyond it the shortest of Kafka's timeouts last as long as what a machine needs for one step."""
+
+
+class Duration(click.ParamType[int]):
+    """A length of time as people write it (`90s`, `5m`); its value is in microseconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Return the microseconds of `value`."""
+        if isinstance(value, int):
+            return value
+        try:
+            return microseconds(str(value))
+        except ValueError:
+            self.fail(f"expected a duration such as `90s` or `5m`, got `{value}`", param, ctx)
+
+
+class OneOf(click.ParamType[str]):
+    """One of a few words; another word gets the one that was probably meant."""
+
+    name = "word"
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = tuple(words)
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        """Return `value` if it is one of the words."""
+        word = str(value)
+        if word in self.words:
+            return word
+        near = near_miss(word, self.words)
+        hint = "" if near is None else f"; did you mean `{near}`?"
+        self.fail(f"expected {one_of(self.words)}, got `{word}`{hint}", param, ctx)
+
+
+class TimeScale(click.ParamType[float]):
+    """How many times faster than a real clock the run's is."""
+
+    name = "number"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number, if it is between 1 and `MAX_TIME_SCALE`."""
+        try:
+            scale = float(str(value))
+        except ValueError:
+            scale = 0.0
+        if 1.0 <= scale <= MAX_TIME_SCALE:
+            return scale
+        self.fail(f"expected a number from 1 to {MAX_TIME_SCALE}, got `{value}`", param, ctx)

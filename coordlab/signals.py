@@ -1,0 +1,31 @@
+"""SIGTERM, which service managers and `timeout` send, ends a run as Ctrl-C does."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+@contextmanager
+def terminate_as_ctrl_c() -> Iterator[None]:
+    """Treat SIGTERM as Ctrl-C: the cluster is healed and stopped before the process ends.
+
+    It is handed to whoever waits for Ctrl-C at that moment. Both runtimes do while they run: they
+    end their main task between two of its steps. An exception raised here would leave that task
+    alive, and it would go on with the plan beside the healing.
+    A script's background process ignores Ctrl-C, and then no runtime waits for it: within this
+    context it does not.
+    """
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    signal.signal(signal.SIGTERM, interrupt)
+    if before[signal.SIGINT] is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

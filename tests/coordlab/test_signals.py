@@ -1,0 +1,45 @@
+"""SIGTERM ends what Ctrl-C would end, in the same way."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from coordlab.signals import terminate_as_ctrl_c
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_before() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN])
+def test_sigterm_cancels_the_main_task_of_a_running_loop(handler: signal.Handlers) -> None:
+    """An exception out of the handler would leave it alive: it went on beside the healing."""
+    ended: list[str] = []
+
+    async def main() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    signal.signal(signal.SIGINT, handler)
+    with terminate_as_ctrl_c(), asyncio.Runner() as runner, pytest.raises(KeyboardInterrupt):
+        runner.run(main())
+
+    assert ended == ["cancelled"]
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_sigterm_outside_of_any_loop_is_a_keyboard_interrupt() -> None:
+    """While Spark analyses, say."""
+    with terminate_as_ctrl_c(), pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGTERM)
