@@ -70,6 +70,8 @@ class NodeProcess:
         self._shutting_down: dict[NodeName, asyncio.Future[bool]] = {}
         """Nodes that were asked to stop: whether they did so in an orderly way."""
         self._directory: dict[NodeName, ProcessAddress] = {}
+        self._homes: dict[NodeName, str] = {}
+        """The process of each node that was ever in the directory: where it is, or was last."""
         self._rules: tuple[LinkRule, ...] = ()
         self._unflushed: dict[RealHost, None] = {}
         self._failed = asyncio.Event()
@@ -95,13 +97,14 @@ class NodeProcess:
         A node that moved to another process has left the old one for good: links with that are
         ended first, so that nothing of the old incarnation arrives after it met the new one.
         """
-        moved = [
-            old.process_id
-            for name, old in self._directory.items()
-            if name in directory and directory[name].process_id != old.process_id
-        ]
-        for process_id in dict.fromkeys(moved):
+        left = {
+            home: None
+            for name, home in self._homes.items()
+            if name in directory and directory[name].process_id != home
+        }
+        for process_id in left:
             self._transport.drop(process_id)
+        self._homes.update((name, address.process_id) for name, address in directory.items())
         self._directory = dict(directory)
 
     def set_link_rules(self, rules: Sequence[LinkRule]) -> None:

@@ -163,6 +163,12 @@ class Fleet:
         process.handle.end()
         await self._wait_gone(self.machines[process.machine.ray_node_id], [process])
 
+    def give_up(self, process: FleetProcess) -> None:
+        """End a process at once, whatever it is doing; nobody waits for its end."""
+        process.is_expected_to_end = True
+        process.is_up = False
+        process.handle.end()
+
     async def remove_disk(self, process_name: str, node: NodeName) -> None:
         """Delete the disk of a node that is down, if its machine is still there.
 
@@ -323,7 +329,7 @@ class Fleet:
         process.is_expected_to_end = True
         try:
             await process.handle.stop(STOP_TIMEOUT_S)
-        except (ActorGone, TimeoutError) as error:
+        except Exception as error:  # whatever it raises, the other processes must be ended too
             self._on_failure(f"{process.process_id} did not stop in an orderly way: {error!r}")
 
     async def _wait_gone(self, state: MachineState, processes: list[FleetProcess]) -> None:

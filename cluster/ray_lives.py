@@ -239,16 +239,15 @@ class NodeLives:
         """
         try:
             await process.handle.shut_down_node(life.spec.name)
+            if life.has_own_process:
+                await self._fleet.end(process)
+            life.shutting_down = None  # this very task: nobody need cancel it
+            self._is_gone(life)
+            await self._push_directory()
         except ActorGone:
             return  # its process died: the watcher says so if nobody killed it
-        except Exception as error:  # whatever a node's code raises is a failure of the tool
+        except Exception as error:  # nobody awaits this task: whatever it meets must be told here
             self._on_failure(f"{life.spec.name} could not be shut down: {error!r}")
-            return
-        if life.has_own_process:
-            await self._fleet.end(process)
-        life.shutting_down = None  # this very task: nobody need cancel it
-        self._is_gone(life)
-        await self._push_directory()
 
     async def _bring_up(self, life: NodeLife) -> None:
         process = self._process_named(life.plan.name)
@@ -260,6 +259,9 @@ class NodeLives:
             await self._start_in_process(life)
         except BaseException:
             life.process = None  # it did not come up: it may be tried again
+            if life.has_own_process:
+                # The order to start may still reach it: two incarnations must never share a disk.
+                self._fleet.give_up(process)
             raise
 
     async def _start_in_process(self, life: NodeLife) -> None:

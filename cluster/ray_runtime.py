@@ -6,6 +6,7 @@ or a verdict is, it does not know.
 """
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,7 +35,7 @@ from cluster.runtime import (
 from cluster.spec import ClusterSpec
 from cluster.trace_files import FrameReader, FrameTraceWriter, frames_path, merge_rows
 from protocol.ids import BrokerId, NodeName, Offset, TopicPartition
-from protocol.trace import TraceEvent, stamp
+from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
 
 T = TypeVar("T")
 
@@ -330,6 +331,8 @@ class RayRuntime(Runtime):
         rows = 0
         for row in merge_rows(readers):
             rows += 1
+            if row.kind == TraceKind.TASK_FAILED:
+                self._take_traced_failure(row)
             for observer in self._observers:
                 observer(row)
         self.trace_report = TraceReport(
@@ -338,6 +341,14 @@ class RayRuntime(Runtime):
             torn_bytes={r.path.name: r.torn_bytes for r in readers if r.torn_bytes},
             lost=self._lost,
         )
+
+    def _take_traced_failure(self, row: TraceRow) -> None:
+        """Take a node's failure that only its trace tells: its process ended a moment later."""
+        what = f"{row.node}: {row.cause} died with "
+        if any(failure.startswith(what) for failure in self._failures):
+            return
+        story: str = json.loads(row.detail or "{}").get("exception", "")
+        self._failures.append(what + story.strip().rpartition("\n")[2])
 
 
 async def _ask_committed(
