@@ -41,6 +41,8 @@ EXPERIMENTS = (
     "split_brain_ownership",
     "split_brain_generations",
 )
+MOVING_FAULT = {"rolling_restart": 2}
+"""The fault that hits the group's coordinator, where it is not the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +106,7 @@ def run_on_ray(name: str, number: int, run_dir: Path) -> ToldRun:
         reasons=results.reasons,
         undecided=undecided(results),
         milestones=milestones_of(rows, experiment, GROUP),
-        failover=failover_of(rows, experiment, GROUP),
+        failover=failover_of(rows, experiment, GROUP, fault=MOVING_FAULT.get(name, 0)),
     )
 
 
@@ -117,7 +119,7 @@ def run_virtually(name: str, number: int) -> ToldRun:
         reasons=run.results.reasons,
         undecided=undecided(run.results),
         milestones=milestones_of(run.rows, experiment, GROUP),
-        failover=failover_of(run.rows, experiment, GROUP),
+        failover=failover_of(run.rows, experiment, GROUP, fault=MOVING_FAULT.get(name, 0)),
     )
 
 
