@@ -164,6 +164,12 @@ class FaultInjector:
     def _missed(self, entry: JournalEntry, miss: Miss) -> None:
         entry.outcome = FaultOutcome.MISSED
         entry.error = miss.reason
+        entry.forget_aim()
+        self._trace(
+            TraceKind.FAULT_MISSED,
+            entry,
+            {"fault": entry.fault, "target": entry.target, "reason": miss.reason},
+        )
         self._journal.changed()
         self._log(f"{entry.fault_id} hit nothing: {miss.reason}")
 

@@ -44,7 +44,8 @@ class JournalEntry(msgspec.Struct, kw_only=True):
     before that was reached. `in_force_from_us` to `in_force_until_us` is the time in which every
     node concerned had it in force: from when the injection had returned until the undoing began.
     `healed_at_us` None: still in force, never injected, or momentary.
-    Shape: `node` is the first of `nodes`, the nodes hit; of links, the `from` end's.
+    Shape: `node` is the first of `nodes`, the nodes hit; of links, the `from` end's. A fault that
+    missed has none of what was hit.
     """
 
     fault_id: str
@@ -83,6 +84,16 @@ class JournalEntry(msgspec.Struct, kw_only=True):
         begun = self.node is not None and not self.momentary and self.healed_at_us is None
         return begun and self.outcome in {FaultOutcome.PLANNED, FaultOutcome.FAILED}
 
+    def forget_aim(self) -> None:
+        """Forget who was aimed at: nobody was hit."""
+        self.node = None
+        self.nodes = ()
+        self.links = None
+        self.moves = ()
+        self.blast_radius = BlastRadius()
+        self.members_survive = True
+        self.resolved = {}
+
     @property
     def hit(self) -> str:
         """Who was hit, for people: nodes, both ends of links, or what moved where."""
@@ -95,15 +106,16 @@ class JournalEntry(msgspec.Struct, kw_only=True):
             return ", ".join(shown) + (f" and {more} more" if more else "")
         if self.links is not None:
             arrow = "->" if self.resolved.get("direction") == "one_way" else "<->"
-            return f"{_few(self.links.from_)} {arrow} {_few(self.links.to)}"
-        return _few(self.nodes or (() if self.node is None else (self.node,)))
+            return f"{nodes_shown(self.links.from_)} {arrow} {nodes_shown(self.links.to)}"
+        return nodes_shown(self.nodes or (() if self.node is None else (self.node,)))
 
 
 _MOVES_SHOWN = 3
 _NODES_SHOWN = 4
 
 
-def _few(nodes: tuple[str, ...]) -> str:
+def nodes_shown(nodes: tuple[str, ...]) -> str:
+    """Name nodes for people: all of a few, the first few of many."""
     if len(nodes) <= _NODES_SHOWN:
         return ", ".join(nodes) or "nobody"
     return f"{', '.join(nodes[: _NODES_SHOWN - 1])} and {len(nodes) - _NODES_SHOWN + 1} more"

@@ -123,8 +123,3 @@ def schedule_of(plan: Plan, arrivals: tuple[Arrival, ...]) -> tuple[PlannedAct |
     """Return the acts of a plan and the arrivals in time order; arrivals go last where both are."""
     together: list[PlannedAct | Arrival] = [*acts_of(plan), *arrivals]
     return tuple(sorted(together, key=lambda moment: moment.at_us))
-
-
-def length_us(schedule: tuple[PlannedAct | Arrival, ...]) -> int:
-    """Return the time from the steady state to the last moment of a schedule."""
-    return max((moment.at_us for moment in schedule), default=0)

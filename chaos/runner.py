@@ -15,8 +15,9 @@ from chaos.experiment import Experiment, microseconds
 from chaos.injection import FaultInjector, ToolFailed
 from chaos.journal import Journal, JournalEntry
 from chaos.live_checks import LiveChecks
+from chaos.looks import Looks
 from chaos.manifest import RunStatus
-from chaos.plan import Arrival, Plan, PlannedAct, arrivals_of, length_us, schedule_of
+from chaos.plan import Arrival, Plan, PlannedAct, arrivals_of, schedule_of
 from chaos.run_directory import RunDirectory
 from chaos.verdict import Results, RunOutcome, Verdict, exit_code, judge
 from cluster.runtime import ClusterStatus, Runtime
@@ -42,6 +43,7 @@ STAGES = (
 class Progress:
     """What a live view shows.
 
+    `records_consumed` and `commits_acknowledged` are of all members, in all their lives.
     `waiting_for` says what the stage still misses; `findings` are those of the checkers so far,
     where they see the trace while the run goes on.
     """
@@ -50,6 +52,8 @@ class Progress:
     time_us: int
     status: ClusterStatus | None
     faults: tuple[JournalEntry, ...]
+    records_consumed: int = 0
+    commits_acknowledged: int = 0
     waiting_for: tuple[str, ...] = ()
     steady_at_us: int | None = None
     findings: tuple[Finding, ...] = ()
@@ -100,6 +104,7 @@ class ExperimentRun:
         self._injector = FaultInjector(experiment, runtime, self._journal, self._log, seed=seed)
         self._stage = ""
         self._status: ClusterStatus | None = None
+        self._looks = Looks()
         self._steady_at_us: int | None = None
         self._healed_at_us: int | None = None
         self._commits_at_healing: dict[str, int] = {}
@@ -167,8 +172,7 @@ class ExperimentRun:
     async def _inject_faults(self) -> None:
         self._enter("faults")
         began_us = self._runtime.now_us()
-        schedule = schedule_of(self._plan, arrivals_of(self._experiment))
-        for moment in schedule:
+        for moment in schedule_of(self._plan, arrivals_of(self._experiment)):
             await self._pause_until(began_us + moment.at_us)
             match moment:
                 case Arrival(node=node):
@@ -177,9 +181,11 @@ class ExperimentRun:
                 case PlannedAct(planned=planned, heals=True):
                     await self._injector.heal(planned, by="plan")
                 case PlannedAct(planned=planned):
-                    await self._injector.inject(planned, await self._look())
+                    status = self._looks.as_known(await self._look())
+                    await self._injector.inject(planned, status)
+        # From now: what was undone last may have taken its time.
         after_us = microseconds(self._experiment.run.after_faults)
-        await self._pause_until(began_us + length_us(schedule) + after_us)
+        await self._pause_until(self._runtime.now_us() + after_us)
 
     async def _heal_everything(self) -> None:
         """Undo every fault that is in force, and take out every link rule.
@@ -268,6 +274,7 @@ class ExperimentRun:
         self._check_live(now_us)
         self._tell_findings()
         self._status = await self._runtime.status()
+        self._looks.observe(self._status)
         return self._status
 
     def _check_live(self, now_us: int) -> None:
@@ -315,6 +322,8 @@ class ExperimentRun:
                 time_us=self._runtime.now_us(),
                 status=self._status,
                 faults=self._journal.entries,
+                records_consumed=self._looks.records_consumed,
+                commits_acknowledged=self._looks.commits_acknowledged,
                 waiting_for=tuple(waiting_for),
                 steady_at_us=self._steady_at_us,
                 findings=tuple(self._findings),
@@ -356,11 +365,11 @@ class ExperimentRun:
         verdict, reasons = judge(
             reports=reports,
             entries=self._journal.entries,
-            unknown_because=tuple(self._unknown),
+            unknown_because=("interrupted",) if interrupted else tuple(self._unknown),
         )
         if interrupted:
             outcome = RunOutcome.INTERRUPTED
-            reasons = ("interrupted", *reasons)
+            reasons = (*reasons, *self._tool_failures)
         elif self._tool_failures:
             outcome = RunOutcome.INTERNAL_ERROR
             reasons = tuple(self._tool_failures)
@@ -380,10 +389,8 @@ class ExperimentRun:
             healed_at_us=self._healed_at_us,
             ended_at_us=self._runtime.now_us(),
             records_produced=status.records_produced,
-            records_consumed=sum(member.records_consumed for member in status.members.values()),
-            commits_acknowledged=sum(
-                member.commits_acknowledged for member in status.members.values()
-            ),
+            records_consumed=self._looks.records_consumed,
+            commits_acknowledged=self._looks.commits_acknowledged,
             rows_seen=self._suite.rows_seen,
             time_scale=1.0 if self._directory is None else self._directory.manifest.time_scale,
         )

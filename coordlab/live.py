@@ -88,8 +88,9 @@ class LiveView:
                 continue
             self._told[fault.fault_id] = now
             at_us = fault.fired_at_us if fault.healed_at_us is None else fault.healed_at_us
-            what = f"{fault.fault} {fault.target} -> {fault.hit}: {now}"
-            self._line(at_us or progress.time_us, what)
+            injected = fault.outcome is FaultOutcome.HIT and fault.healed_at_us is None
+            whom = f"hit {fault.hit}; " if injected else ""
+            self._line(at_us or progress.time_us, f"{fault.fault} {fault.target}: {whom}{now}")
         for finding in progress.findings[self._findings_told :]:
             self._line(finding.time_us, f"{finding.check} is violated: {finding.summary}")
         self._findings_told = len(progress.findings)
@@ -106,7 +107,7 @@ class LiveView:
             return Text(f"{self._experiment.name} on {self._runtime}: starting")
         parts: list[RenderableType] = [_stage_line(self._experiment.name, self._runtime, progress)]
         if progress.status is not None:
-            parts += [_brokers_line(progress.status), _groups_table(progress.status)]
+            parts += [_brokers_line(progress.status, progress), _groups_table(progress.status)]
             absent = _absent_line(progress.status)
             if absent is not None:
                 parts.append(absent)
@@ -141,7 +142,7 @@ def _stage_line(name: str, runtime: str, progress: Progress) -> Text:
     return line
 
 
-def _brokers_line(status: ClusterStatus) -> Text:
+def _brokers_line(status: ClusterStatus, progress: Progress) -> Text:
     line = Text("brokers ")
     ids = dict.fromkeys((*status.brokers_fenced, *status.brokers_alive))
     for broker_id in sorted(ids):
@@ -151,11 +152,9 @@ def _brokers_line(status: ClusterStatus) -> Text:
         elif word == NodeState.UP and status.brokers_fenced.get(broker_id, False):
             word = "fenced"
         line.append(f" {broker_id} {word} ", style=_NODE_STYLES.get(word, "yellow"))
-    consumed = sum(member.records_consumed for member in status.members.values())
-    commits = sum(member.commits_acknowledged for member in status.members.values())
     line.append(
-        f"  records produced {status.records_produced:,}, consumed {consumed:,}; "
-        f"commits acknowledged {commits:,}",
+        f"  records produced {status.records_produced:,}, consumed "
+        f"{progress.records_consumed:,}; commits acknowledged {progress.commits_acknowledged:,}",
         style="dim",
     )
     return line

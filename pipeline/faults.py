@@ -13,7 +13,7 @@ _DETAIL = (
 
 
 def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
-    """List the faults.
+    """List the faults, but for those that hit nobody.
 
     Input grain: one row per event; `runs`. Output grain: one row per run and fault (id).
     Columns: `run`, `fault` (id in the plan), `kind` (crash ...), `target` (the role that was
@@ -45,12 +45,16 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
             F.min(F.when(was_healed, F.col("time_us"))).alias("healed_us"),
         )
     )
+    missed = of_kind(events, TraceKind.FAULT_MISSED).select(
+        "run", F.coalesce("cause", F.lit("fault")).alias("fault")
+    )
     in_order = Window.partitionBy("run").orderBy("time_us", "seq")
     none = F.array().cast("array<string>")
     node = F.nullif("peer", F.lit(""))
     just_the_node = F.when(node.isNotNull(), F.array(node)).otherwise(none)
     return (
-        injected.join(later, ["run", "fault"], "left")
+        injected.join(F.broadcast(missed), ["run", "fault"], "left_anti")
+        .join(later, ["run", "fault"], "left")
         .join(F.broadcast(runs.select("run", "end_us")), "run", "left")
         .select(
             "run",

@@ -20,6 +20,8 @@ class TraceKind(StrEnum):
     #   members_survive (no member is hit or out of reach)
     FAULT_IN_FORCE = "fault_in_force"  # peer, cause, detail: fault; from here every node that is
     #   concerned has it: later than FAULT_INJECTED where it had to be told to several
+    FAULT_MISSED = "fault_missed"  # cause; nobody was hit, whether or not FAULT_INJECTED stands
+    #   before it; detail: fault, target, reason
     FAULT_HEALED = "fault_healed"  # peer, cause; written when it was undone; detail: fault,
     #   in_force_until_us (before the undoing began)
     # -- a node's life --

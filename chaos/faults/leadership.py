@@ -76,7 +76,7 @@ class LeadershipMove(FaultKind):
 
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
         """Return the partition's leader and the replica that will lead."""
-        hit = resolve_target(planned.target, situation)
+        hit = _resolved(planned.target, situation)
         if isinstance(hit, Miss):
             return hit
         (partition,) = hit.partitions
@@ -114,7 +114,7 @@ class PreferredLeaderElection(FaultKind):
 
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
         """Return the leaders that will not lead, and those that will."""
-        hit = resolve_target(planned.target, situation)
+        hit = _resolved(planned.target, situation)
         if isinstance(hit, Miss):
             return hit
         moves: dict[TopicPartition, tuple[BrokerId, BrokerId]] = {}
@@ -146,6 +146,13 @@ class PreferredLeaderElection(FaultKind):
         ]
         every = planned.target.strip() == ALL_PARTITIONS
         return await _elected(tools.runtime.elect_preferred_leaders(None if every else partitions))
+
+
+def _resolved(target: str, situation: Situation) -> Hit | Miss:
+    """Return what a target means, if there is a controller that could elect anybody."""
+    if situation.status.controller is None:
+        return Miss(reason="no controller answers, and only it elects leaders")
+    return resolve_target(target, situation)
 
 
 async def _elected(election: Coroutine[Any, Any, None]) -> Injected | Miss:

@@ -22,6 +22,7 @@ from chaos.faults.base import (
     FaultTools,
     Injected,
 )
+from chaos.journal import nodes_shown
 from chaos.link_table import rule
 from chaos.plan import PlannedFault, ends_of
 from chaos.problems import Problem, near_miss, one_of
@@ -237,7 +238,8 @@ class Reset(LinkFault):
         args = msgspec.convert(planned.args, ResetArgs)
         count = await tools.runtime.reset_links(aim.nodes, aim.to_nodes, args.purposes)
         if count == 0:
-            return Miss(reason="no such connection was open")
+            ends = f"{nodes_shown(aim.nodes)} and {nodes_shown(aim.to_nodes)}"
+            return Miss(reason=f"no such connection was open between {ends}")
         return Injected(detail={"connections": count})
 
 

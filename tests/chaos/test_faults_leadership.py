@@ -98,6 +98,16 @@ def test_leadership_that_cannot_move_is_a_miss(
     assert run.runtime.acts == []
 
 
+@pytest.mark.parametrize("fault", [move("leader-of(orders-1)"), elect("all-topic-partitions")])
+def test_election_without_a_controller_is_a_miss_at_once(fault: dict[str, Any]) -> None:
+    """Who led last is known, but nobody is there to elect another: no wait for a timeout."""
+    run = Injecting(fault)
+    run.runtime.controller = None
+
+    assert run.inject().error == "no controller answers, and only it elects leaders"
+    assert run.runtime.acts == []
+
+
 @pytest.mark.parametrize("error", [ElectionFailed("orders-1: X"), TimeoutError("no answer")])
 def test_election_that_the_cluster_refuses_is_a_miss(error: Exception) -> None:
     """It moved between the look and the act, or no controller answers: not the tool's failure."""

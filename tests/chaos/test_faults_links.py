@@ -127,7 +127,13 @@ def test_reset_of_no_connection_is_a_miss() -> None:
 
     entry = run.inject()
 
-    assert (entry.outcome, entry.error) == (FaultOutcome.MISSED, "no such connection was open")
+    assert entry.outcome is FaultOutcome.MISSED
+    assert entry.error == "no such connection was open between broker-0 and broker-1"
+    assert (entry.nodes, entry.links, entry.blast_radius) == ((), None, BlastRadius())
+    assert [kind for kind, _, _ in run.traced()] == [
+        TraceKind.FAULT_INJECTED,
+        TraceKind.FAULT_MISSED,
+    ]
 
 
 def test_end_that_is_the_other_end_alone_is_a_miss() -> None:

@@ -7,6 +7,7 @@ from chaos.journal import FaultOutcome
 from cluster.link_rules import Cut, Selector
 from cluster.runtime import NodeState
 from protocol.ids import NodeName, broker_name
+from protocol.trace import TraceKind
 from tests.support.injecting import Injecting
 
 S = 1_000_000
@@ -101,7 +102,7 @@ def test_process_that_is_not_up_is_a_miss_with_the_reason(state: NodeState, reas
     entry = run.inject()
 
     assert (entry.outcome, entry.error) == (FaultOutcome.MISSED, reason)
-    assert run.rows == []
+    assert [row.kind for row in run.rows] == [TraceKind.FAULT_MISSED]
     assert run.runtime.acts == []
 
 

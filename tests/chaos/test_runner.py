@@ -7,7 +7,7 @@ import pytest
 
 from chaos.checkers.base import CheckOutcome
 from chaos.checkers.registry import CheckSuite, context_of
-from chaos.experiment import Experiment
+from chaos.experiment import FIRST_CONTROLLER_ID, Experiment
 from chaos.journal import FaultOutcome
 from chaos.manifest import RunStatus
 from chaos.plan import plan_of
@@ -15,7 +15,7 @@ from chaos.run_directory import RunDirectory, create_run_directory, open_run
 from chaos.runner import ExperimentRun, Progress
 from chaos.verdict import Results, RunOutcome, Verdict
 from cluster.runtime import HitNode, NodeState
-from protocol.ids import NodeName, Offset, TopicPartition, broker_name
+from protocol.ids import BrokerId, NodeName, Offset, TopicPartition, broker_name, controller_name
 from protocol.trace import TraceEvent, TraceKind, TraceRow
 from tests.support.experiments import experiment
 from tests.support.fake_runtime import FakeRuntime
@@ -113,6 +113,46 @@ def test_fault_without_duration_is_healed_at_the_end() -> None:
     assert acts.index("restart broker-2") > acts.index("stage healing")
 
 
+def test_run_is_watched_after_an_undoing_that_took_its_time() -> None:
+    """A broker that had to be killed was back 30 s late: `after_faults` counts from then."""
+    shutdown = {"fault": "controlled_shutdown", "target": "broker(1)", "duration": "5s"}
+    run = Run(experiment(faults=[{"at": "1s", **shutdown}]))
+    run.runtime.stopping_takes_us = None
+
+    results = run.execute()
+
+    healed_us = results.faults[0].healed_at_us
+    assert healed_us == 36_000_000
+    (healing,) = (row for row in run.of_kind(TraceKind.RUN_STAGE) if "healing" in str(row.detail))
+    assert healing.time_us == healed_us + 10_000_000
+
+
+def test_fault_finds_its_target_while_no_controller_answers() -> None:
+    """Leaders are those that the controller named last: it alone could have named others."""
+    made_of = experiment(
+        faults=[
+            {"at": "1s", "fault": "pause", "target": "controller", "duration": "20s"},
+            {"at": "5s", "fault": "crash", "target": "coordinator-of(readers)", "duration": "9s"},
+        ]
+    )
+    run = Run(made_of)
+    run.runtime.leader = BrokerId(2)
+
+    def silence(runtime: FakeRuntime) -> None:
+        runtime.controller = None
+
+    def speak(runtime: FakeRuntime) -> None:
+        runtime.controller = controller_name(FIRST_CONTROLLER_ID)
+
+    run.runtime.at |= {2_000_000: silence, 22_000_000: speak}
+
+    results = run.execute()
+
+    assert [fault.outcome for fault in results.faults] == [FaultOutcome.HIT] * 2
+    assert results.faults[1].nodes == ("broker-2",)
+    assert "orders-0" in results.faults[1].blast_radius.partitions
+
+
 def test_fault_that_hits_nothing_makes_the_run_unknown() -> None:
     """A run whose faults hit nothing proves nothing (exit 2)."""
     run = Run()
@@ -129,6 +169,7 @@ def test_fault_that_hits_nothing_makes_the_run_unknown() -> None:
     assert results.faults[0].outcome is FaultOutcome.MISSED
     assert "crash-0 hit nothing: broker-0, which leads __consumer_offsets-" in results.reasons[0]
     assert not run.of_kind(TraceKind.FAULT_INJECTED)
+    assert [row.cause for row in run.of_kind(TraceKind.FAULT_MISSED)] == ["crash-0"]
 
 
 def test_group_that_nobody_joins_makes_the_run_unknown() -> None:
@@ -227,6 +268,7 @@ def test_interrupted_run_is_healed_stopped_and_marked(tmp_path: Path) -> None:
 
     assert results.outcome is RunOutcome.INTERRUPTED
     assert results.exit_code == 130
+    assert results.reasons == ("interrupted",)
     assert run.runtime.acts[-4:] == ["stage healing", "restart broker-0", "stage stopping", "stop"]
     past = open_run(directory.path)
     assert past.manifest.status is RunStatus.INTERRUPTED
@@ -280,6 +322,22 @@ def test_fault_that_cannot_be_undone_keeps_no_other_from_it() -> None:
     assert results.outcome is RunOutcome.INTERNAL_ERROR
     assert "crash-1 could not be healed: address in use" in results.reasons[0]
     assert [entry.in_force for entry in results.faults] == [False, True]
+
+
+def test_interrupted_run_says_what_it_could_not_undo() -> None:
+    """Who stopped it must know that something may be left."""
+    run = Run(experiment(faults=[{"at": "1s", "fault": "crash", "target": "broker(2)"}]))
+    run.runtime = StubbornBroker(run.experiment)
+
+    def press_ctrl_c(runtime: FakeRuntime) -> NoReturn:
+        raise KeyboardInterrupt
+
+    run.runtime.at[2_000_000] = press_ctrl_c
+
+    interrupted, failure = run.execute().reasons
+
+    assert interrupted == "interrupted"
+    assert "crash-0 could not be healed: address in use" in failure
 
 
 def test_late_members_are_started_between_the_faults_and_awaited_in_the_end() -> None:

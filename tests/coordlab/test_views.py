@@ -105,9 +105,9 @@ def test_live_view_off_a_terminal_prints_one_line_a_change_at_the_time_it_happen
     lines = text_of(shown).splitlines()
     assert [line.split(" s  ")[1] for line in lines] == [
         "steady",
-        f"crash coordinator-of({GROUP}) -> broker-2: in force",
+        f"crash coordinator-of({GROUP}): hit broker-2; in force",
         "faults",
-        f"crash coordinator-of({GROUP}) -> broker-2: healed",
+        f"crash coordinator-of({GROUP}): healed",
     ]
     assert lines[1].strip().startswith("11.250")
     assert lines[3].strip().startswith("36.250")
@@ -147,9 +147,9 @@ def test_live_view_says_what_became_of_each_kind_of_fault_and_whom_it_hit() -> N
     with LiveView(shown, load_experiment("coordinator_crash").experiment, "virtual") as view:
         view(Progress(stage="faults", time_us=12_000_000, status=None, faults=(cut, move, miss)))
     assert [line.split(" s  ")[1] for line in text_of(shown).splitlines()] == [
-        "cut broker(2) <-> controller -> broker-2 <-> controller-100: in force",
-        "leadership_move leader-of(orders-0) -> orders-0: 2 to 0: done",
-        "pause controller -> nobody: hit nothing: controller-100 is down",
+        "cut broker(2) <-> controller: hit broker-2 <-> controller-100; in force",
+        "leadership_move leader-of(orders-0): hit orders-0: 2 to 0; done",
+        "pause controller: hit nothing: controller-100 is down",
         "faults",
     ]
 

@@ -66,6 +66,7 @@ class FakeRuntime(Runtime):
         """A controlled shutdown; None: it never ends."""
         self.election_fails_with: Exception | None = None
         self.controller: NodeName | None = controller_name(FIRST_CONTROLLER_ID)
+        """None: none answers, and nobody knows who leads what."""
         self.group_leader: str | None = None
         """Member id of every group's leader; None: the first member's."""
         self.leader = BrokerId(0)
@@ -137,6 +138,8 @@ class FakeRuntime(Runtime):
         if not self.nobody_joined:
             for group_id in experiment.groups:
                 self._report_group(group_id, status)
+        if self.controller is None:
+            status.partitions = {}
         return status
 
     def _report_group(self, group_id: str, status: ClusterStatus) -> None:

@@ -1,0 +1,58 @@
+"""What a run remembers of its looks: members count anew, controllers fall silent."""
+
+from chaos.looks import Looks
+from cluster.runtime import ClusterStatus, MemberStatus, PartitionStatus
+from protocol.ids import BrokerId, NodeName, TopicPartition
+
+
+def member(consumed: int, committed: int) -> MemberStatus:
+    return MemberStatus(
+        group_id="readers",
+        member_id="m",
+        generation=1,
+        state="STABLE",
+        coordinator=BrokerId(0),
+        assigned=(),
+        records_consumed=consumed,
+        commits_acknowledged=committed,
+    )
+
+
+def looks_at(*members: dict[str, MemberStatus]) -> Looks:
+    looks = Looks()
+    for each in members:
+        named = {NodeName(name): status for name, status in each.items()}
+        looks.observe(ClusterStatus(members=named))
+    return looks
+
+
+def test_what_a_killed_member_did_counts_when_it_is_back_and_while_it_is_not() -> None:
+    """A summary that forgets its first life contradicts the checks."""
+    away = looks_at({"c-0": member(90, 9), "c-1": member(50, 5)}, {"c-1": member(60, 6)})
+    back = looks_at(
+        {"c-0": member(90, 9), "c-1": member(50, 5)},
+        {"c-0": member(4, 0), "c-1": member(70, 7)},
+        {"c-0": member(10, 1), "c-1": member(80, 8)},
+    )
+
+    assert (away.records_consumed, away.commits_acknowledged) == (150, 15)
+    assert (back.records_consumed, back.commits_acknowledged) == (180, 18)
+
+
+def test_leaders_are_the_last_that_were_named_until_others_are() -> None:
+    """Only where no controller answers; an answer is never mended."""
+    partition = TopicPartition("orders", 0)
+
+    def led_by(broker: int) -> ClusterStatus:
+        known = PartitionStatus(
+            leader=BrokerId(broker), leader_epoch=0, replicas=(BrokerId(0),), isr=(BrokerId(0),)
+        )
+        return ClusterStatus(partitions={partition: known})
+
+    looks = Looks()
+    for status in (led_by(0), led_by(1), ClusterStatus(records_produced=7)):
+        looks.observe(status)
+
+    silent = looks.as_known(ClusterStatus(records_produced=8))
+    assert (silent.partitions[partition].leader, silent.records_produced) == (1, 8)
+    assert looks.as_known(led_by(2)).partitions[partition].leader == 2
