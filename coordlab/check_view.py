@@ -73,4 +73,12 @@ def _figure(what: str, value: int) -> str:
         return f"{name.replace('_', ' ')} {seconds(value)}"
     if unit == "ms":
         return f"{name.replace('_', ' ')} {duration_text(value * 1_000)}"
-    return f"{value:,} {words}"
+    return f"{value:,} {words if value != 1 else _singular(words)}"
+
+
+def _singular(words: str) -> str:
+    """Return `leader epochs` as `leader epoch`: the first plural loses its ending."""
+    first, *others = words.split(" ")
+    if not first.endswith("s"):
+        return " ".join((first, _singular(" ".join(others)))) if others else first
+    return " ".join((first.removesuffix("es" if first.endswith("ches") else "s"), *others))

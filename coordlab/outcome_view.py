@@ -29,16 +29,52 @@ def rebalance_lines(fault: FaultSummary) -> Iterator[str]:
         yield "no rebalance"
     for rebalances in fault.rebalances:
         yield rebalances.words
-        yield f"  {_how(rebalances)}"
+        yield f"  {_how(rebalances, fault)}"
         yield from _who(rebalances)
-    if fault.members:
-        yield f"{fault.members_kept} of {fault.members} members kept member id and generation"
+    if not fault.members:
+        return
+    yield (
+        f"{fault.members_kept} of {fault.members} members kept member id and generation"
+        if not fault.rebalances
+        else f"{fault.members_kept_id} of {fault.members} members kept their member id, "
+        f"{fault.members_kept} their generation"
+    )
 
 
-def _how(rebalances: Rebalances) -> str:
+def leaving_lines(fault: FaultSummary) -> Iterator[str]:
+    """Tell why members stayed with an old coordinator, and what made them leave it."""
+    if not fault.partitions_moved:
+        return
+    wait = fault.distribution("longest wait")
+    if not fault.left_after and wait is not None and (wait.maximum or 0) >= _LONG_WAIT_US:
+        yield (
+            f"members waited up to {wait.longest_text} for the old coordinator to answer: its "
+            "connections were open and silent"
+        )
+    for timeouts, members in fault.left_after:
+        which = _ORDINALS.get(timeouts, f"{timeouts}th")
+        yield (
+            f"{members} of {fault.members} members left the old coordinator on the {which} commit "
+            "that timed out there"
+        )
+    if fault.left_after:
+        were = "was" if fault.told_by_old == 1 else "were"
+        yield f"{fault.told_by_old} of them {were} told by itself that it still was theirs"
+
+
+_LONG_WAIT_US = 1_000_000
+"""From here on a wait is worth a line of its own."""
+_ORDINALS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
+
+
+def _how(rebalances: Rebalances, fault: FaultSummary) -> str:
     when = f"{duration_text(rebalances.after_us)} after the fault"
     if rebalances.count > 1:
         when = f"from {when} on, for {duration_text(rebalances.last_us - rebalances.first_us)}"
+    if fault.healed_us is not None:
+        after_us = rebalances.first_us - fault.healed_us
+        healed = f"{duration_text(after_us)} after it was healed"
+        when += ", while it was in force" if after_us < 0 else f", {healed}"
     old, new = rebalances.generations
     reached = "no new generation" if new is None else f"generation {old} to {new}"
     where = office_name(rebalances.broker, rebalances.leader_epoch)

@@ -15,7 +15,7 @@ from chaos.verdict import Results, RunOutcome, Verdict
 from coordlab.check_view import print_checks
 from coordlab.lines import print_lines
 from coordlab.live import seconds
-from coordlab.outcome_view import outcome_lines, rebalance_lines
+from coordlab.outcome_view import leaving_lines, outcome_lines, rebalance_lines
 from pipeline.figures import HEADER, Chain, FaultSummary, RunSummary
 from pipeline.outcomes import listed
 
@@ -92,6 +92,7 @@ def _print_phases_of(console: Console, fault: FaultSummary) -> None:
     if fault.noticed_by:
         causes = ", ".join(f"{cause} {count}" for cause, count in fault.noticed_by)
         print_lines(console, [f"members noticed by: {causes}"])
+    print_lines(console, leaving_lines(fault))
     print_lines(console, rebalance_lines(fault))
 
 
@@ -119,12 +120,14 @@ def _print_fault_table(console: Console, faults: Sequence[FaultSummary]) -> None
 
 
 def _phase_table(fault: FaultSummary, chain: Chain) -> Group:
+    rows = fault.rows(chain)
+    said = [place for place in range(len(HEADER)) if any(row[place + 1] for row in rows)]
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("")
-    for heading in HEADER:
-        table.add_column(heading, justify="right")
-    for row in fault.rows(chain):
-        table.add_row(*row)
+    for place in said:
+        table.add_column(HEADER[place], justify="right")
+    for name, *cells in rows:
+        table.add_row(name, *(cells[place] for place in said))
     return Group(Text(HEADINGS[chain], style="underline"), table)
 
 
@@ -154,7 +157,7 @@ def _print_verdict(console: Console, manifest: Manifest, results: Results) -> No
 
 
 def _print_fault(console: Console, fault: JournalEntry) -> None:
-    print_lines(console, [f"{fault.fault} {fault.target} {_what_became_of(fault)}"])
+    print_lines(console, [f"{fault.fault} {fault.target}: {_what_became_of(fault)}"])
     radius = fault.blast_radius
     if radius.groups or radius.partitions:
         groups, partitions = listed(radius.groups) or "none", listed(radius.partitions) or "none"
@@ -165,7 +168,7 @@ def _print_fault(console: Console, fault: JournalEntry) -> None:
 def _what_became_of(fault: JournalEntry) -> str:
     match fault.outcome:
         case FaultOutcome.PLANNED:
-            return "was never injected"
+            return "never injected"
         case FaultOutcome.MISSED:
             return f"hit nothing at {seconds(fault.fired_at_us)}: {fault.error}"
         case FaultOutcome.FAILED:
@@ -175,4 +178,4 @@ def _what_became_of(fault: JournalEntry) -> str:
             healed = ""
             if fault.healed_at_us is not None:
                 healed = f", healed at {seconds(fault.healed_at_us)}"
-            return f"-> {fault.hit}{pid} at {seconds(fault.fired_at_us)}{healed}"
+            return f"hit {fault.hit}{pid} at {seconds(fault.fired_at_us)}{healed}"

@@ -152,9 +152,12 @@ class FaultSummary:
 
     Units: `injected_us`, `healed_us` (None: never) on the run's clock. `measures` holds those of
     MEASURES that have rows, in that order. `members` counts the members of affected groups,
-    `members_kept` those known after the fault by the same member id and generation as before.
-    `noticed_by` counts what made members give their coordinator up; `rebalances` are those that
-    began between this fault and the next.
+    `members_kept` those known after the fault by the same member id and generation as before,
+    `members_kept_id` those by the same member id. `noticed_by` counts what made members give their
+    coordinator up; `left_after` counts, by how many of its commits had timed out at the old
+    coordinator, the members that left it after at least one; `told_by_old` the members that were
+    told by the old coordinator itself that it still was theirs. `rebalances` are those that began
+    between this fault and the next.
     """
 
     fault: str
@@ -166,8 +169,11 @@ class FaultSummary:
     partitions_moved: int
     members: int
     members_kept: int
+    members_kept_id: int
     measures: tuple[tuple[Measure, Distribution], ...]
     noticed_by: tuple[tuple[str, int], ...] = ()
+    left_after: tuple[tuple[int, int], ...] = ()
+    told_by_old: int = 0
     rebalances: tuple[Rebalances, ...] = ()
 
     @property
@@ -182,8 +188,8 @@ class FaultSummary:
     def rows(self, chain: Chain) -> tuple[tuple[str, ...], ...]:
         """Return the lines of a chain to print: the measure's name, then the cells of HEADER.
 
-        What the fault is not about is left out: a step that no member needed (join), a count that
-        is zero for all, and every phase of a failover where no coordinator moved.
+        What the fault is not about is left out: a step that no member needed (join), a count or a
+        gap that is zero for all, and every phase of a failover where no coordinator moved.
         """
         return tuple(
             (measure.name, *distribution.cells(is_time=measure.is_time))
@@ -200,7 +206,9 @@ class FaultSummary:
 
 
 _ONLY_IF_NEEDED = frozenset({"join", "sync", "longest wait", "heartbeats at old"})
-_ONLY_IF_ANY = frozenset({"old named itself", "timeouts at old", "heartbeats at old"})
+_ONLY_IF_ANY = frozenset(
+    {"old named itself", "timeouts at old", "heartbeats at old", "no coordinator"}
+)
 _ONLY_IF_MOVED = frozenset({"longest wait", "no coordinator"})
 
 

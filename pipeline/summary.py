@@ -65,6 +65,7 @@ def _faults(tables: Tables, clock_errors_us: Mapping[str, int]) -> dict[str, lis
     measured = _distributions(tables, clock_errors_us)
     rebalanced = rebalances_after(tables)
     noticed = _noticed(tables["client_phases"])
+    left = _left_after(tables["client_phases"])
     rows = _counts(tables).collect()
     summaries: dict[str, list[FaultSummary]] = {}
     for row in sorted(rows, key=lambda row: (row["run"], row["injected_us"], row["fault"])):
@@ -80,25 +81,35 @@ def _faults(tables: Tables, clock_errors_us: Mapping[str, int]) -> dict[str, lis
             partitions_moved=row["moved"],
             members=row["members"],
             members_kept=row["kept"],
+            members_kept_id=row["kept_id"],
             measures=tuple((m, found[m.name]) for m in MEASURES if m.name in found),
             noticed_by=noticed.get(key, ()),
+            left_after=left.get(key, ()),
+            told_by_old=row["told"],
             rebalances=rebalanced.get(key, ()),
         )
         summaries.setdefault(row["run"], []).append(summary)
     return summaries
 
 
+_COUNTED = ("moved", "members", "kept", "kept_id", "told")
+
+
 def _counts(tables: Tables) -> DataFrame:
     """One row per run and fault, with its partitions and members counted."""
     key = ["run", "fault"]
-    kept = (F.col("member_id") == F.col("member_id_after")) & (
-        F.col("generation") == F.col("generation_after")
-    )
+    kept_id = F.col("member_id") == F.col("member_id_after")
+    kept = kept_id & (F.col("generation") == F.col("generation_after"))
     moved = tables["broker_phases"].groupBy(*key).agg(F.count("*").alias("moved"))
     members = (
         tables["client_phases"]
         .groupBy(*key)
-        .agg(F.count("*").alias("members"), F.count_if(kept).alias("kept"))
+        .agg(
+            F.count("*").alias("members"),
+            F.count_if(kept).alias("kept"),
+            F.count_if(kept_id).alias("kept_id"),
+            F.count_if(F.col("self_answers") > 0).alias("told"),
+        )
     )
     return (
         tables["faults"]
@@ -111,7 +122,7 @@ def _counts(tables: Tables) -> DataFrame:
             "node",
             "injected_us",
             "healed_us",
-            *(F.coalesce(name, F.lit(0)).alias(name) for name in ("moved", "members", "kept")),
+            *(F.coalesce(name, F.lit(0)).alias(name) for name in _COUNTED),
         )
     )
 
@@ -127,6 +138,21 @@ def _noticed(client_phases: DataFrame) -> dict[FaultKey, tuple[tuple[str, int], 
     found: dict[FaultKey, list[tuple[str, int]]] = {}
     for row in counts.collect():
         found.setdefault((row["run"], row["fault"]), []).append((row["noticed_by"], row["count"]))
+    return {key: tuple(values) for key, values in found.items()}
+
+
+def _left_after(client_phases: DataFrame) -> dict[FaultKey, tuple[tuple[int, int], ...]]:
+    """Count members by how many commits had timed out when they left their coordinator."""
+    counts = (
+        client_phases.where(F.col("unknown_us").isNotNull() & (F.col("commit_timeouts") > 0))
+        .groupBy("run", "fault", "commit_timeouts")
+        .count()
+        .orderBy("run", "fault", "commit_timeouts")
+    )
+    found: dict[FaultKey, list[tuple[int, int]]] = {}
+    for row in counts.collect():
+        entry = (row["commit_timeouts"], row["count"])
+        found.setdefault((row["run"], row["fault"]), []).append(entry)
     return {key: tuple(values) for key, values in found.items()}
 
 

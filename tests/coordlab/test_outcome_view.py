@@ -64,6 +64,10 @@ def fault_summary(
     moved: int = 0,
     members: int = 6,
     kept: int = 6,
+    kept_id: int = 6,
+    healed_us: int | None = None,
+    left_after: tuple[tuple[int, int], ...] = (),
+    told_by_old: int = 0,
     values: dict[str, int] | None = None,
     rebalances: tuple[Rebalances, ...] = (),
 ) -> FaultSummary:
@@ -73,10 +77,13 @@ def fault_summary(
         target=None,
         node="broker-2",
         injected_us=11_250_000,
-        healed_us=None,
+        healed_us=healed_us,
         partitions_moved=moved,
         members=members,
         members_kept=kept,
+        members_kept_id=kept_id,
+        left_after=left_after,
+        told_by_old=told_by_old,
         measures=tuple(
             (measure, Distribution(samples=1, missing=0, percentiles={50: value}, maximum=value))
             for measure in MEASURES
@@ -147,12 +154,55 @@ def owners(*, to_us: int | None = 93_214_000, longest_us: int = 29_133_000) -> O
 
 def test_rebalance_of_a_member_crash_reads_as_its_reason() -> None:
     """The reason says who was evicted: no second line for it."""
-    shown = page(run_summary(fault_summary(kept=0, rebalances=(rebalances(),))))
+    shown = page(run_summary(fault_summary(kept=0, kept_id=5, rebalances=(rebalances(),))))
     assert "1 rebalance: session expiry of consumer-orders-readers-0\n" in shown
     assert "45.00 s after the fault, at broker-1 in epoch 3: generation 1 to 2" in shown
     assert "removed" not in shown
-    assert "0 of 6 members kept member id and generation" in shown
+    assert "5 of 6 members kept their member id, 0 their generation" in shown
     assert "no coordinator moved" in shown
+
+
+def test_rebalances_before_and_after_the_healing_are_told_apart() -> None:
+    """A killed member's eviction, and its return: one of them is due to nobody's death."""
+    back = rebalances(reason="join", removed=(), first_us=71_250_523, after_us=60_000_523)
+    shown = page(run_summary(fault_summary(healed_us=71_250_000, rebalances=(rebalances(), back))))
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    text = " ".join(lines)
+
+    assert "45.00 s after the fault, while it was in force, at broker-1" in text
+    assert "60.00 s after the fault, 523 us after it was healed, at broker-1" in text
+
+
+def test_members_that_wait_for_a_silent_coordinator_are_told_to_do_so() -> None:
+    """A pause: the new coordinator is there, and nobody asks it."""
+    waited = {"longest wait": 19_980_000, "detect": 7_790_000}
+
+    assert (
+        "members waited up to 19.98 s for the old coordinator to answer: its connections\n"
+        "  were open and silent\n"
+    ) in page(run_summary(fault_summary(moved=1, values=waited)))
+    assert "waited" not in page(run_summary(fault_summary(moved=1, values={"longest wait": 400})))
+
+
+def test_members_whose_commits_timed_out_are_counted_by_when_they_left() -> None:
+    """A split: the second timeout makes them leave, unless the cut broker names itself again."""
+    left = fault_summary(
+        moved=1, left_after=((2, 5), (3, 1)), told_by_old=1, values={"longest wait": 5_000_000}
+    )
+    shown = " ".join(page(run_summary(left)).split())
+
+    assert "5 of 6 members left the old coordinator on the second commit that timed" in shown
+    assert "1 of 6 members left the old coordinator on the third commit that timed" in shown
+    assert "1 of them was told by itself that it still was theirs" in shown
+    assert "waited" not in shown  # what they waited for was an answer: REQUEST_TIMED_OUT
+
+
+def test_columns_that_say_nothing_are_left_out() -> None:
+    """Two offsets partitions have no 90th percentile, and nothing that is missing."""
+    shown = page(run_summary(fault_summary(moved=2, values={"detect": 7_790_000})))
+    header = next(line for line in shown.splitlines() if "samples" in line)
+
+    assert header.split() == ["samples", "p50", "max"]
 
 
 def test_rebalance_that_costs_others_names_them_and_why() -> None:
@@ -301,8 +351,8 @@ def test_fault_that_missed_says_when_and_why() -> None:
     )
     never = JournalEntry(fault_id="cut-1", fault="cut", target="a <-> b", duration_us=None)
     shown = _summary_page(missed, never)
-    assert "crash coordinator-of(g) hit nothing at 11.000 s: broker 2 is not alive" in shown
-    assert "cut a <-> b was never injected" in shown
+    assert "crash coordinator-of(g): hit nothing at 11.000 s: broker 2 is not alive" in shown
+    assert "cut a <-> b: never injected" in shown
 
 
 def test_check_tells_what_it_saw_and_how_long_it_lasted() -> None:

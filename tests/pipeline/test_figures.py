@@ -84,6 +84,7 @@ def test_fault_rows_without_any_join_leave_the_line_out() -> None:
         partitions_moved=1,
         members=2,
         members_kept=2,
+        members_kept_id=2,
         measures=(
             (by_name["notice"], _distribution(2)),
             (by_name["join"], _distribution(0, missing=2)),

@@ -271,6 +271,7 @@ def test_summary_of_a_split_brain_holds_both_sides(analysed: AnalysedRuns) -> No
     ]
     assert fault.rebalances[0].after_us == 20 * S
     assert fault.noticed_by == (("REQUEST_TIMED_OUT", 1),)
+    assert (fault.left_after, fault.told_by_old) == (((2, 1),), 1)
     by_name = {row[0]: row[1:] for row in fault.rows("client")}
     assert by_name["old named itself"] == ("1", "1", "1", "", "", "1")
     assert by_name["timeouts at old"] == ("2", "", "0", "", "", "2")
