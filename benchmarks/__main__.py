@@ -4,6 +4,7 @@ Each benchmark is a module with `run() -> tuple[Measurement, ...]`; it may print
 figures (a profile, say), and what it prints goes into the page.
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -68,6 +69,7 @@ def page(sections: list[tuple[str, str, tuple[Measurement, ...]]]) -> str:
 
 def main() -> None:
     """Run them all."""
+    argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__).parse_args()
     print(machine())
     sections = []
     for module in MODULES:
