@@ -1,6 +1,6 @@
 """Which broker coordinates the group: asking for it, believing it, and doubting it.
 
-Owns the belief and the one lookup in flight. Brokers answer from their own metadata, which may be
+Owns the belief and the lookup in flight. Brokers answer from their own metadata, which may be
 stale: until the controller has fenced a dead coordinator they go on naming it. The connection to
 what they name is then refused or held back, so the belief is dropped at once and the next round
 begins, until an answer names a broker that can be reached. Dropping the belief changes neither the
@@ -136,6 +136,15 @@ class CoordinatorDiscovery:
         ).add_listener(answered)
         return lookup
 
+    def abandon_lookup(self) -> bool:
+        """Let the next lookup ask anew; return whether one was in flight.
+
+        Whoever was asked may be silent. Should it answer at last, its answer counts all the same.
+        Source: Kafka AbstractCoordinator.clearFindCoordinatorFuture in HeartbeatThread.run.
+        """
+        abandoned, self._lookup = self._lookup, None
+        return abandoned is not None
+
     async def ensure_known(self, deadline_us: int) -> bool:
         """Look up with backoff until the coordinator is known; False at `deadline_us`.
 
@@ -209,7 +218,8 @@ class CoordinatorDiscovery:
         future: RequestFuture[FindCoordinatorResponse],
         lookup: RequestFuture[None],
     ) -> None:
-        self._lookup = None
+        if self._lookup is lookup:
+            self._lookup = None
         error = future.error
         if error is None:
             named = future.value.coordinators[0]

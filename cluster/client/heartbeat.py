@@ -106,9 +106,11 @@ class Heartbeat:
         now_us = self._host.now_us()
         if self._discovery.coordinator() is None:
             if now_us >= self._lookup_due_us:
-                # Kafka's thread waits the plain retry.backoff.ms between two lookups of its own.
+                # Kafka's thread waits the plain retry.backoff.ms after each of the two: so a lookup
+                # that a silent broker was asked is followed by one that another may be asked.
                 self._lookup_due_us = now_us + self._config.retry_backoff_ms * MS
-                self._discovery.lookup()
+                if not self._discovery.abandon_lookup():
+                    self._discovery.lookup()
             return self._lookup_due_us
         if now_us >= self._session_ends_us:
             self._discovery.mark_unknown("session timed out without receiving a heartbeat response")

@@ -5,11 +5,13 @@ import pytest
 from protocol.discovery_messages import FindCoordinatorRequest, MetadataRequest
 from protocol.errors import ErrorCode
 from protocol.group_messages import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
+from protocol.log_messages import FetchRequest
 from tests.support.scripted_broker import (
     MS,
     SECOND,
     LabMaker,
     coordinator_is,
+    fetch_error,
     member_status,
     no_coordinator,
 )
@@ -159,3 +161,34 @@ def test_doubting_the_coordinator_asks_for_no_metadata(make_lab: LabMaker) -> No
     lab.run_for(5 * SECOND)
     assert [row.cause for row in lab.of_kind("coordinator_unknown")][:1] == ["NOT_COORDINATOR"]
     assert sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers) == asked
+
+
+def test_lookup_that_a_silent_broker_was_asked_is_not_waited_for(make_lab: LabMaker) -> None:
+    """A broker that is stopped keeps its connections: 30 s would pass before another is asked.
+
+    1. The member has fetched from broker 1, which leads no more: that connection is open and idle,
+    the least loaded. 2. Broker 1 is stopped. 3. The coordinator is doubted, and broker 1 is asked
+    for it. 4. Kafka's heartbeat thread clears that lookup after retry.backoff.ms and begins
+    another: broker 1 has as much in flight as broker 0 now, and soon more.
+    """
+    lab = make_lab(2)
+    lab.leader = 1
+    lab.consumer(commit_interval_ms=None)
+    lab.run_for(2 * SECOND)
+    lab.leader, lab.leader_epoch = 0, 1
+    lab.brokers[1].answer(FetchRequest, fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    lab.run_for(2 * SECOND)
+    lab.brokers[1].host.pause()
+    not_coordinator = HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
+    lab.brokers[0].answer(HeartbeatRequest, not_coordinator)
+    lab.run_for(5 * SECOND)
+    (doubt,) = lab.of_kind("coordinator_unknown")
+    asked = next(
+        row
+        for row in lab.of_kind("request_sent")
+        if row.api == "FindCoordinator" and row.time_us >= doubt.time_us
+    )
+    assert asked.peer == "broker-1"
+    found = lab.of_kind("coordinator_found")[1]
+    assert found.cause == "broker-0"
+    assert found.time_us - doubt.time_us < SECOND
