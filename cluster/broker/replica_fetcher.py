@@ -103,8 +103,8 @@ class ReplicaFetcher:
         self._topics.setdefault(topic, {})[index] = partition
         self._positions.pop(topic, None)
         self._delayed_until_us.pop(partition.topic_partition, None)
-        if self._wakeup is not None and not self._wakeup.done():
-            self._wakeup.set_result(None)
+        if self._wakeup is not None:
+            _wake(self._wakeup)
 
     def remove(self, partition: TopicPartition) -> None:
         """Leave `partition` out from now on."""
@@ -116,24 +116,45 @@ class ReplicaFetcher:
                 del self._topics[partition.topic]
 
     async def run(self) -> None:
-        """Fetch for ever; a failed request is followed by replica.fetch.backoff.ms."""
-        host = self._host
+        """Fetch for ever; what a failed request asked for waits replica.fetch.backoff.ms."""
         while True:
-            if not self._topics:
-                self._wakeup = host.create_future()
-                await self._wakeup
-                self._wakeup = None
-                continue
             topics = self._next_topics()
             if not topics:
-                await host.sleep(min(self._delayed_until_us.values()) - host.now_us())
+                await self._wait()
                 continue
             try:
                 response = await self._fetch(topics)
             except (Disconnected, RequestTimedOut):
-                await host.sleep(self._backoff_us)
+                self._delay_all()
                 continue
             self._handle(topics, response.responses)
+
+    async def _wait(self) -> None:
+        """Wait until a delay ends or a partition is added.
+
+        Source: Kafka AbstractFetcherThread.maybeFetch, whose wait addPartitions ends.
+        """
+        host = self._host
+        self._wakeup = host.create_future()
+        timer = None
+        if self._delayed_until_us:
+            delay_us = min(self._delayed_until_us.values()) - host.now_us()
+            timer = host.after(delay_us, _wake, self._wakeup)
+        await self._wakeup
+        self._wakeup = None
+        if timer is not None:
+            timer.cancel()
+
+    def _delay_all(self) -> None:
+        """Leave out, for a while, everything that is followed now and not left out already.
+
+        Source: Kafka AbstractFetcherThread.processFetchRequest, when the request itself failed.
+        """
+        until_us = self._host.now_us() + self._backoff_us
+        for partitions in self._topics.values():
+            for partition in partitions.values():
+                self._delayed_until_us.setdefault(partition.topic_partition, until_us)
+        self._positions.clear()
 
     async def _fetch(self, topics: tuple[FetchTopic, ...]) -> FetchResponse:
         config = self._config
@@ -222,3 +243,8 @@ class ReplicaFetcher:
             self._delayed_until_us[name] = self._host.now_us() + self._backoff_us
             self._positions.pop(name.topic, None)
         self._on_result(partition, result)
+
+
+def _wake(wakeup: "Future[None]") -> None:
+    if not wakeup.done():
+        wakeup.set_result(None)
