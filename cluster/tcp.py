@@ -179,7 +179,8 @@ class Transport:
         if peer is not None and peer.incoming is not None:
             # It dials again, so it has seen the old pair end before this process did.
             self.drop(hello.process_id)
-            peer = None
+            # Whoever was told of the loss may have sent something there already.
+            peer = self._peers.get(hello.process_id)
         if peer is None:
             peer = self._peers[hello.process_id] = _Peer(process_id=hello.process_id)
         peer.incoming = link

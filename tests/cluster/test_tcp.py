@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import struct
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import pytest
@@ -103,9 +103,11 @@ def packed(message: object) -> bytes:
     return struct.pack(">I", len(payload)) + payload
 
 
-def hello(*, token: str = TOKEN, target: str = "b", version: int = LINK_VERSION) -> bytes:
+def hello(
+    *, token: str = TOKEN, target: str = "b", version: int = LINK_VERSION, caller: str = "raw"
+) -> bytes:
     return packed(
-        Hello(version=version, token=token, process_id="raw", target_process_id=target, nodes=())
+        Hello(version=version, token=token, process_id=caller, target_process_id=target, nodes=())
     )
 
 
@@ -288,6 +290,38 @@ def test_link_dropped_by_one_side_comes_back_when_either_sends() -> None:
             assert pair.a.story[-1] == "lost"
             await pair.b.until(lambda: pair.b.story[-1] == "lost")
         assert len(pair.a.lost) == len(pair.b.lost) == 5
+
+    with_pair(body)
+
+
+def test_frame_sent_while_a_peer_is_reported_lost_goes_over_the_pair_of_links_that_comes() -> None:
+    """A client that hears of a broker's end asks the next one, perhaps in the same process.
+
+    1. a's process has ended its links and dials again before b has noticed. 2. b takes a as lost,
+    and while it says so a node of its own sends something to a. 3. With a link of its own for that,
+    which nobody knows of, b would dial twice, and a take it as lost, again and again.
+    """
+
+    async def body(pair: Pair) -> None:
+        pair.a.transport.send(pair.to_b, frame(0))
+        await pair.b.until(lambda: len(pair.b.frames) == 1)
+        pair.b.transport.send(pair.to_a, frame(1))
+        await pair.a.until(lambda: len(pair.a.frames) == 1)
+        lost = pair.b.on_lost
+
+        def on_lost(process_id: str, nodes: tuple[NodeName, ...]) -> None:
+            lost(process_id, nodes)
+            pair.b.transport.send(pair.to_a, frame(2))
+
+        pair.b.transport.events = replace(pair.b.transport.events, on_peer_lost=on_lost)
+        _, writer = await asyncio.open_connection(pair.to_b.host, pair.to_b.port)
+        writer.write(hello(caller="a"))
+        await pair.a.until(lambda: len(pair.a.frames) == 2)
+        pair.b.transport.send(pair.to_a, frame(3))
+        await pair.a.until(lambda: len(pair.a.frames) == 3)
+        assert pair.b.lost == ["a"]
+        assert pair.a.lost == ["b"]
+        writer.close()
 
     with_pair(body)
 
