@@ -51,8 +51,10 @@ def print_checks(console: Console, checks: tuple[CheckReport, ...]) -> None:
 def _figures(check: CheckReport) -> list[str]:
     """Return what a check counted and measured, in words.
 
-    A time at which something happened is told elsewhere; how long it lasted is said here.
+    A time at which something happened is told elsewhere; how long it lasted is said here. A check
+    that had nothing to judge has no zero to be proud of.
     """
+    judged = check.outcome is not CheckOutcome.NOTHING_SEEN
     durations = {
         what: value
         for what, value in check.measured.items()
@@ -61,7 +63,7 @@ def _figures(check: CheckReport) -> list[str]:
     return [
         _figure(what, value)
         for what, value in (check.seen | durations).items()
-        if value or what in _SAID_IF_ZERO
+        if value or (judged and what in _SAID_IF_ZERO)
     ]
 
 

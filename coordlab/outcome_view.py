@@ -45,12 +45,6 @@ def leaving_lines(fault: FaultSummary) -> Iterator[str]:
     """Tell why members stayed with an old coordinator, and what made them leave it."""
     if not fault.partitions_moved:
         return
-    wait = fault.distribution("longest wait")
-    if not fault.left_after and wait is not None and (wait.maximum or 0) >= _LONG_WAIT_US:
-        yield (
-            f"members waited up to {wait.longest_text} for the old coordinator to answer: its "
-            "connections were open and silent"
-        )
     for timeouts, members in fault.left_after:
         which = _ORDINALS.get(timeouts, f"{timeouts}th")
         yield (
@@ -58,8 +52,17 @@ def leaving_lines(fault: FaultSummary) -> Iterator[str]:
             "that timed out there"
         )
     if fault.left_after:
-        were = "was" if fault.told_by_old == 1 else "were"
-        yield f"{fault.told_by_old} of them {were} told by itself that it still was theirs"
+        told = fault.told_by_old
+        yield f"the old coordinator itself told {told} of them that it still was theirs"
+        return
+    notice, wait = fault.distribution("notice"), fault.distribution("longest wait")
+    if notice is None or wait is None or notice.maximum is None or wait.maximum is None:
+        return
+    if wait.maximum >= max(_LONG_WAIT_US, notice.maximum // 2):  # why they noticed so late
+        yield (
+            f"members waited up to {wait.longest_text} for the old coordinator to answer: its "
+            "connections were open and silent"
+        )
 
 
 _LONG_WAIT_US = 1_000_000
