@@ -10,7 +10,9 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -84,27 +86,42 @@ def connect_ray(address: str) -> bool:
         return False
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
-        if address == LOCAL:
-            ray.init(
-                address=LOCAL,
-                include_dashboard=False,
-                object_store_memory=OBJECT_STORE_BYTES,
-                # Workers must find our packages wherever the driver was started.
-                runtime_env={"env_vars": {"PYTHONPATH": _python_path()}},
-                **quiet,
-            )
-        else:
-            check_reachable(address)
-            modules = [str(ROOT / package) for package in PACKAGES]
-            ray.init(
-                address=address,
-                runtime_env={"py_modules": modules, "excludes": ["__pycache__"]},
-                **quiet,
-            )
+        with _keeping_sigterm():
+            if address == LOCAL:
+                ray.init(
+                    address=LOCAL,
+                    include_dashboard=False,
+                    object_store_memory=OBJECT_STORE_BYTES,
+                    # Workers must find our packages wherever the driver was started.
+                    runtime_env={"env_vars": {"PYTHONPATH": _python_path()}},
+                    **quiet,
+                )
+            else:
+                check_reachable(address)
+                modules = [str(ROOT / package) for package in PACKAGES]
+                ray.init(
+                    address=address,
+                    runtime_env={"py_modules": modules, "excludes": ["__pycache__"]},
+                    **quiet,
+                )
     except (RayError, ConnectionError, ValueError, RuntimeError, OSError) as error:
         cause = f": {error.__cause__}" if error.__cause__ else ""
         raise RayUnavailable(f"Ray at {address!r}: {error}{cause}") from error
     return True
+
+
+@contextmanager
+def _keeping_sigterm() -> Iterator[None]:
+    """Let the process's own handler of SIGTERM, if it has one, outlive the start of Ray.
+
+    Ray puts its own in place, which exits on the spot, in the middle of a run.
+    """
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if callable(before) and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 def disconnect_ray() -> None:
