@@ -136,14 +136,12 @@ class CoordinatorDiscovery:
         ).add_listener(answered)
         return lookup
 
-    def abandon_lookup(self) -> bool:
-        """Let the next lookup ask anew; return whether one was in flight.
+    def abandon_lookup(self) -> None:
+        """Let the next lookup ask anew. Should the one in flight be answered, the answer counts.
 
-        Whoever was asked may be silent. Should it answer at last, its answer counts all the same.
         Source: Kafka AbstractCoordinator.clearFindCoordinatorFuture in HeartbeatThread.run.
         """
-        abandoned, self._lookup = self._lookup, None
-        return abandoned is not None
+        self._lookup = None
 
     async def ensure_known(self, deadline_us: int) -> bool:
         """Look up with backoff until the coordinator is known; False at `deadline_us`.

@@ -46,6 +46,8 @@ class Heartbeat:
         self._heartbeat_due_us = 0
         self._session_ends_us = 0
         self._lookup_due_us = 0
+        self._awaited_lookup: RequestFuture[None] | None = None
+        """The lookup that was in flight at the last look; None if there was none."""
         self._next_look_us: int | None = None
         """When the task looks again unless woken; None: only when woken."""
         self._poll_ended_us: int | None = None
@@ -106,11 +108,9 @@ class Heartbeat:
         now_us = self._host.now_us()
         if self._discovery.coordinator() is None:
             if now_us >= self._lookup_due_us:
-                # Kafka's thread waits the plain retry.backoff.ms after each of the two: so a lookup
-                # that a silent broker was asked is followed by one that another may be asked.
+                # Kafka's thread waits the plain retry.backoff.ms between two looks of its own.
                 self._lookup_due_us = now_us + self._config.retry_backoff_ms * MS
-                if not self._discovery.abandon_lookup():
-                    self._discovery.lookup()
+                self._look_up()
             return self._lookup_due_us
         if now_us >= self._session_ends_us:
             self._discovery.mark_unknown("session timed out without receiving a heartbeat response")
@@ -124,6 +124,19 @@ class Heartbeat:
             self._send()
         due_us = min(self._heartbeat_due_us, self._session_ends_us)
         return due_us if poll_deadline_us is None else min(due_us, poll_deadline_us)
+
+    def _look_up(self) -> None:
+        """Join the lookup in flight or begin one; give up one that was in flight at the last look.
+
+        Whoever was asked may be silent: the next lookup asks another, who has less in flight.
+        Kafka's thread gives up any that it finds in flight; it looks less promptly than this task.
+        """
+        lookup = self._discovery.lookup()
+        if lookup is not self._awaited_lookup:
+            self._awaited_lookup = lookup
+        else:
+            self._discovery.abandon_lookup()
+            self._awaited_lookup = None
 
     def _poll_deadline_us(self) -> int | None:
         if self._poll_ended_us is None:
