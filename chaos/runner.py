@@ -20,8 +20,8 @@ from chaos.manifest import RunStatus
 from chaos.plan import Arrival, Plan, PlannedAct, arrivals_of, schedule_of
 from chaos.run_directory import RunDirectory
 from chaos.verdict import Results, RunOutcome, Verdict, exit_code, judge
+from chaos.verification import read_committed_offsets
 from cluster.runtime import ClusterStatus, Runtime
-from protocol.ids import TopicPartition
 from protocol.trace import TraceEvent, TraceKind, TraceRow
 
 POLL_US = 250_000
@@ -215,33 +215,8 @@ class ExperimentRun:
             self._log(f"not live: {summarize(missing)}")
 
     async def _verify(self) -> None:
-        """Read what is committed, through the cluster's own network.
-
-        A partition for which the coordinator has no offset leaves no row of its own: the run
-        writes one, so that a commit that vanished is seen.
-        """
         self._enter("verifying")
-        for group_id, group in self._experiment.groups.items():
-            if group.members_total == 0:
-                continue
-            try:
-                committed = await self._runtime.committed_offsets(group_id)
-            except TimeoutError as error:
-                self._unknown.append(f"the offsets of {group_id} could not be read: {error}")
-                continue
-            for topic in group.topics:
-                for index in range(self._experiment.topics[topic].partitions):
-                    partition = TopicPartition(topic, index)
-                    if partition not in committed:
-                        self._runtime.trace(
-                            TraceEvent(
-                                kind=TraceKind.OFFSETS_FETCHED,
-                                group=group_id,
-                                partition=str(partition),
-                                offset=-1,
-                                cause="verification",
-                            )
-                        )
+        self._unknown += await read_committed_offsets(self._experiment, self._runtime)
 
     # -- waiting and looking --
 

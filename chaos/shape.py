@@ -64,7 +64,9 @@ def _check_struct(
             file=file,
             line=item.line_of(key),
             path=here,
-            message="unknown key",
+            message="unknown key"
+            if ")" not in key
+            else "unknown key: between braces, a value with a comma needs quotes",
             expected=one_of(known, key),
             near_miss=close,
         )

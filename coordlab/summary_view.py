@@ -178,4 +178,6 @@ def _what_became_of(fault: JournalEntry) -> str:
             healed = ""
             if fault.healed_at_us is not None:
                 healed = f", healed at {seconds(fault.healed_at_us)}"
+            if fault.note is not None:
+                healed += f": {fault.note}"
             return f"hit {fault.hit}{pid} at {seconds(fault.fired_at_us)}{healed}"

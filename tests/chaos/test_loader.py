@@ -577,6 +577,13 @@ def test_override_that_is_no_yaml_is_text(write: Write, value: str) -> None:
     assert problem.found == f"`{value}`"
 
 
+def test_target_with_a_comma_between_braces_is_told_to_need_quotes(write: Write) -> None:
+    """YAML ends the value at the comma: what is left looks like a key of its own."""
+    value = "faults[0]={at: 1s, fault: crash, target: member(readers, 0)}"
+
+    assert "needs quotes" in only_problem(write(VALID), value).message
+
+
 def test_override_beyond_a_list_says_how_far_it_goes(write: Write) -> None:
     """Its places, as they are written."""
     problem = only_problem(write(VALID), "faults[3].at=1s")

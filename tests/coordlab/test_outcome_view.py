@@ -359,6 +359,22 @@ def test_fault_that_missed_says_when_and_why() -> None:
     assert "cut a <-> b: never injected" in shown
 
 
+def test_fault_that_was_undone_with_trouble_says_so() -> None:
+    """A broker that had to be killed did not stop in a controlled way."""
+    entry = JournalEntry(
+        fault_id="controlled_shutdown-0",
+        fault="controlled_shutdown",
+        target="broker(2)",
+        duration_us=None,
+        outcome=FaultOutcome.HIT,
+        fired_at_us=11 * S,
+        healed_at_us=50 * S,
+        nodes=("broker-2",),
+        note="broker-2 was still stopping 30 s later, and was killed",
+    )
+    assert "healed at 50.000 s: broker-2 was still stopping 30 s later" in _summary_page(entry)
+
+
 def test_check_tells_what_it_saw_and_how_long_it_lasted() -> None:
     """Zeros are left out but those that are the point; moments stand elsewhere."""
     report = CheckReport(
