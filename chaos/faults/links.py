@@ -1,7 +1,8 @@
 """Faults of links: connections between two sets of nodes are cut, held, slowed or reset.
 
 `from` is what the fault is about (what is isolated, say), `to` what it is kept from: the blast
-radius is that of `from`, unless nobody lives there.
+radius is that of `from`, or the other end's where only controllers are isolated: nobody lives on
+them.
 """
 
 from abc import abstractmethod
@@ -11,7 +12,13 @@ from typing import Literal
 import msgspec
 
 from chaos.blast_radius import BlastRadius, blast_radius_of
-from chaos.experiment import Duration, Experiment, FaultDefinition, microseconds
+from chaos.experiment import (
+    FIRST_CONTROLLER_ID,
+    Duration,
+    Experiment,
+    FaultDefinition,
+    microseconds,
+)
 from chaos.faults.base import (
     BROKER_TARGETS,
     CONTROLLER_TARGETS,
@@ -34,7 +41,7 @@ from cluster.link_rules import LinkEffect, Selector
 from cluster.purposes import PURPOSES
 from cluster.runtime import NodeState
 from protocol.envelope import ApiKey
-from protocol.ids import NodeName
+from protocol.ids import NodeName, controller_name
 
 API_NAMES = tuple(api.label for api in ApiKey)
 _ALWAYS_ONE_NODE = frozenset({*BROKER_TARGETS, *CONTROLLER_TARGETS, *MEMBER_TARGETS}) - {
@@ -262,7 +269,9 @@ def _apart(end: tuple[NodeName, ...], other: tuple[NodeName, ...]) -> tuple[Node
 def _blast_radius(
     from_nodes: tuple[NodeName, ...], to_nodes: tuple[NodeName, ...], situation: Situation
 ) -> BlastRadius:
-    radius = blast_radius_of(from_nodes, situation.experiment, situation.status)
-    if radius != BlastRadius():
-        return radius
-    return blast_radius_of(to_nodes, situation.experiment, situation.status)
+    controllers = {
+        controller_name(FIRST_CONTROLLER_ID + index)
+        for index in range(situation.experiment.cluster.controllers)
+    }
+    about = to_nodes if controllers.issuperset(from_nodes) else from_nodes
+    return blast_radius_of(about, situation.experiment, situation.status)

@@ -202,7 +202,14 @@ def test_blast_radius_is_that_of_the_end_that_is_isolated() -> None:
     assert run.inject().blast_radius == BlastRadius(groups=("readers",), partitions=("orders-1",))
 
 
-def test_blast_radius_where_nobody_lives_is_that_of_the_other_end() -> None:
+def test_blast_radius_of_a_broker_that_leads_nothing_is_empty() -> None:
+    """It is kept from all others, who go on: their groups are not concerned."""
+    run = Injecting(fault("cut", "broker(2)", ["controller", "brokers", "clients"]))
+
+    assert run.inject().blast_radius == BlastRadius()
+
+
+def test_blast_radius_of_a_controller_is_that_of_the_other_end() -> None:
     """The controller leads nothing: what it is kept from is what may suffer."""
     run = Injecting(fault("cut", "controller", "broker(0)"))
 
