@@ -4,8 +4,6 @@ from collections.abc import Sequence
 
 from rich.columns import Columns
 from rich.console import Console, Group
-from rich.markup import escape
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -147,8 +145,7 @@ def _print_verdict(console: Console, manifest: Manifest, results: Results) -> No
     console.print(line, highlight=False)
     if results.outcome is RunOutcome.INTERNAL_ERROR:
         console.print("coordlab itself failed; this says nothing about Kafka:")
-    for reason in results.reasons:
-        console.print(Padding(escape(reason), (0, 0, 0, 2)), highlight=False)
+    print_lines(console, (f"  {reason}" for reason in results.reasons))
     counts = (
         f"records acknowledged to producers {results.records_produced:,}, consumed "
         f"{results.records_consumed:,}; commits acknowledged {results.commits_acknowledged:,}"

@@ -1,12 +1,19 @@
 """Experiment files: what is wrong is said with file, line, path, expectation and near miss."""
 
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from chaos.experiment import to_cluster_spec
-from chaos.loader import find_experiment, list_experiments, load_experiment
+from chaos.loader import (
+    ListedExperiment,
+    find_experiment,
+    list_experiments,
+    load_experiment,
+)
 from chaos.problems import ExperimentError, Problem
 
 VALID = """\
@@ -632,6 +639,22 @@ def test_own_experiments_folder_comes_first(write: Write, tmp_path: Path) -> Non
     own.write_text(VALID)
 
     assert find_experiment("coordinator_crash") == own
+
+
+SUGGESTION = re.compile(r"^# (?:Try:|    ) (--var .*?)(?:  +\(.*)?$", re.MULTILINE)
+QUOTED = re.compile(r'"[^"]*"')
+
+
+@pytest.mark.parametrize("listed", list_experiments(), ids=lambda listed: listed.name)
+def test_what_an_experiment_suggests_to_try_can_be_pasted_and_run(listed: ListedExperiment) -> None:
+    """A bracket or parenthesis without quotes is the shell's; each line stands for itself."""
+    lines = SUGGESTION.findall(listed.path.read_text())
+    assert lines
+    for line in lines:
+        words = shlex.split(line)
+        assert words[::2] == ["--var"] * (len(words) // 2)
+        assert not re.search(r"[][(){}*?~$&;|<>]", QUOTED.sub("", line)), line
+        load_experiment(str(listed.path), words[1::2])
 
 
 def test_every_experiment_that_comes_along_is_valid_and_without_warning() -> None:
