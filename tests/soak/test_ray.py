@@ -28,8 +28,9 @@ pytestmark = [
 
 GROUP = "orders-readers"
 RUNS = 5
-SHIFT_MS = 400
-"""Each run's faults fire this much later: together they cover one interval of the heartbeats."""
+SHIFT_MS = 600
+"""Each run's faults fire this much later: together they spread evenly over an interval of the
+brokers' heartbeats (2 s) and over one of the members' (3 s)."""
 EXPERIMENTS = (
     "coordinator_crash",
     "coordinator_crash_static",
