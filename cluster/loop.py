@@ -119,6 +119,7 @@ class VirtualLoop(_LoopInterface):
         self._compact_above = COMPACT_ABOVE
         self._max_events_per_instant = max_events_per_instant
         self._stopping = False
+        self._awaited: asyncio.Future[Any] | None = None
         self._interrupted = False
         self._running = False
         self._closed = False
@@ -253,11 +254,17 @@ class VirtualLoop(_LoopInterface):
         """
         # typeshed's ensure_future leaves out the generators that its loops take.
         task = asyncio.ensure_future(future, loop=self)  # type: ignore[arg-type]
+        self._awaited = task
         task.add_done_callback(self._stop_when_done)
         try:
             self._run(until_us=None)
+        except BaseException:
+            if task.done() and not task.cancelled():
+                task.exception()  # it is what is raised here: asyncio need not log it too
+            raise
         finally:
             task.remove_done_callback(self._stop_when_done)
+            self._awaited = None
         if not task.done():
             raise RuntimeError("the loop was stopped before the future was done")
         return task.result()
@@ -321,8 +328,11 @@ class VirtualLoop(_LoopInterface):
             "%s", context.get("message"), exc_info=context.get("exception")
         )
 
-    def _stop_when_done(self, _future: "asyncio.Future[Any]") -> None:
-        self._stopping = True
+    def _stop_when_done(self, future: "asyncio.Future[Any]") -> None:
+        # A call that was scheduled for a future which nobody awaits any more (its run ended by an
+        # exception that the future itself raised) must not stop the next run.
+        if future is self._awaited:
+            self._stopping = True
 
     def _run(self, *, until_us: int | None) -> None:
         if self._closed:

@@ -271,3 +271,25 @@ def test_cancelled_timers_are_forgotten_and_the_others_keep_their_order() -> Non
     assert len(loop._heap) <= 2 * COMPACT_ABOVE
     loop.run_until_us(2_000)
     assert seen == [*range(0, count, 200), *range(100, count, 200)]
+
+
+def test_exception_that_the_awaited_task_raised_stops_no_later_run() -> None:
+    """KeyboardInterrupt leaves the loop at once, with the end of the task still to be told.
+
+    It was told in the next run, which healed the cluster, and ended that in the middle.
+    """
+    loop = VirtualLoop()
+    healed: list[str] = []
+
+    async def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    async def heal() -> None:
+        await asyncio.sleep(1)
+        healed.append("everything")
+
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(interrupted())
+    loop.run_until_complete(heal())
+
+    assert healed == ["everything"]
