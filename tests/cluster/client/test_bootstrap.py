@@ -2,10 +2,13 @@
 
 import pytest
 
+from cluster.frames import OpenFrame
+from cluster.purposes import GENERAL
 from protocol.config import ConsumerConfig
 from protocol.discovery_messages import FindCoordinatorRequest, MetadataRequest
-from protocol.group_messages import JoinGroupRequest
-from tests.support.scripted_broker import SECOND, LabMaker, member_status
+from protocol.errors import ErrorCode
+from protocol.group_messages import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
+from tests.support.scripted_broker import MS, SECOND, LabMaker, member_status
 
 
 def only(*servers: str) -> ConsumerConfig:
@@ -45,6 +48,34 @@ def test_all_brokers_are_known_after_the_first_metadata(make_lab: LabMaker) -> N
     lab.coordinator = 0
     lab.run_for(5 * SECOND)
     assert lab.of_kind("coordinator_found")[-1].cause == "broker-0"
+
+
+def test_client_keeps_an_idle_connection_to_a_broker_from_the_first_metadata_on(
+    make_lab: LabMaker,
+) -> None:
+    """Kafka's client opens one for telemetry and never uses it for that: lookups go there.
+
+    Without it the member would have no connection but that to the leader it fetches from, and each
+    lookup would wait behind the Fetch that is parked there, for up to fetch.max.wait.ms.
+    """
+    lab = make_lab(3)
+    lab.leader = 1  # it draws another one for its idle connection
+    lab.consumer(only("broker-2"))
+    lab.run_for(2 * SECOND)
+    opened = [
+        frame.destination
+        for frame in lab.hosts.frames
+        if isinstance(frame, OpenFrame) and frame.purpose == GENERAL
+    ]
+    idle, leader = opened
+    assert (idle, leader) == ("broker-0", "broker-1")
+    not_coordinator = HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
+    lab.brokers[0].answer(HeartbeatRequest, not_coordinator)
+    lab.run_for(5 * SECOND)
+    doubt = lab.of_kind("coordinator_unknown")[0]
+    found = lab.of_kind("coordinator_found")[1]
+    assert found.cause == idle
+    assert found.time_us - doubt.time_us < MS
 
 
 def test_bootstrap_servers_that_are_down_leave_the_client_alone(make_lab: LabMaker) -> None:
