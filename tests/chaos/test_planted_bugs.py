@@ -316,7 +316,7 @@ def test_commit_before_processing_is_found_when_the_member_dies_in_between() -> 
     assert played.violated == ["processing"]
     findings = played.report("processing").findings
     assert killed
-    assert {finding.evidence[-1].kind for finding in findings} == {TraceKind.POSITION_RESET}
+    assert TraceKind.POSITION_RESET in {finding.evidence[-1].kind for finding in findings}
 
 
 def test_records_that_the_client_drops_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
