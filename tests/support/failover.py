@@ -44,7 +44,8 @@ def failover_of(
 ) -> Failover:
     """Return what fault number `fault` of the run meant for `group`, up to the next fault.
 
-    A member's gap is its longest time without an acknowledged commit after the fault.
+    A member's gap is its first time without an acknowledged commit after the fault; a later one is
+    the undoing's, or a busy machine's.
     """
     injected = [row for row in rows if row.kind == TraceKind.FAULT_INJECTED]
     since = injected[fault].time_us
@@ -134,5 +135,5 @@ def _gaps(
             if since_us < end and start < until_us and end - start > COMMIT_PAUSE_US
         ]
         if pairs:
-            gaps.append(max(pairs, key=lambda pair: pair[1] - pair[0]))
+            gaps.append(pairs[0])
     return gaps
