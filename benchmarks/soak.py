@@ -51,7 +51,7 @@ def run_part(part: str) -> tuple[bool, str]:
     section = [
         f"## {part}",
         "",
-        f"Commit {commit()}; {machine()}; {minutes:.1f} minutes; "
+        f"Commit {commit()}; {machine()}; {minutes:.1f} minutes beside what was computed before; "
         f"{'passed' if done.returncode == 0 else '**failed**'} ({closing}).",
         "",
         *(f"* {line}" for line in said),

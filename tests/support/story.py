@@ -6,7 +6,7 @@ reach (each marks its coordinator unknown) is their median.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median_low
 
@@ -57,22 +57,27 @@ def medians(runs: Sequence[Milestones]) -> Milestones:
     return dict(sorted(middle.items(), key=lambda item: item[1]))
 
 
-def phases_of(milestones: Mapping[str, int]) -> list[Phase]:
-    """Return the phases of at least a second: each from the milestone before the long wait."""
+def phases_of(runs: Sequence[Milestones]) -> list[Phase]:
+    """Return the phases of at least a second, by the medians over several runs.
+
+    Each is from the milestone before the long wait; its length is the median of its lengths.
+    """
     phases = []
-    before, before_us = "fault", 0
-    for name, at_us in sorted(milestones.items(), key=lambda item: item[1]):
-        if at_us - before_us >= PHASE_MIN_US:
-            phases.append(Phase(start=before, end=name, length_us=at_us - before_us))
-        before, before_us = name, at_us
+    before = "fault"
+    for name in medians(runs):
+        length_us = _length_us(runs, before, name)
+        if length_us is not None and length_us >= PHASE_MIN_US:
+            phases.append(Phase(start=before, end=name, length_us=length_us))
+        before = name
     return phases
 
 
-def differences(virtual: Mapping[str, int], ray: Mapping[str, int]) -> list[str]:
+def differences(virtual_runs: Sequence[Milestones], ray_runs: Sequence[Milestones]) -> list[str]:
     """Return where two stories part: other milestones, another order, a phase of another length.
 
     Milestones less than a second apart may change places: a busy machine decides about those.
     """
+    virtual, ray = medians(virtual_runs), medians(ray_runs)
     told = [f"only in virtual time: {name}" for name in virtual if name not in ray]
     told += [f"only on Ray: {name}" for name in ray if name not in virtual]
     both = [name for name in virtual if name in ray]
@@ -80,15 +85,26 @@ def differences(virtual: Mapping[str, int], ray: Mapping[str, int]) -> list[str]
         for second in both[index + 1 :]:
             if virtual[second] - virtual[first] >= PHASE_MIN_US and ray[second] < ray[first]:
                 told.append(f"on Ray {second!r} comes before {first!r}")
-    for phase in phases_of({name: virtual[name] for name in both}):
-        start_us = 0 if phase.start == "fault" else ray[phase.start]
-        length_us = ray[phase.end] - start_us
+    for phase in phases_of(virtual_runs):
+        length_us = _length_us(ray_runs, phase.start, phase.end)
+        if length_us is None:
+            continue  # a milestone that is missing was told above
         if abs(length_us - phase.length_us) > TOLERANCE * phase.length_us:
             told.append(
                 f"{phase.start} -> {phase.end}: {phase.length_us / 1e6:.2f} s in virtual time, "
                 f"{length_us / 1e6:.2f} s on Ray"
             )
     return told
+
+
+def _length_us(runs: Sequence[Milestones], start: str, end: str) -> int | None:
+    """Return the median length from `start` to `end` over the runs that reached both."""
+    lengths = [
+        run[end] - (0 if start == "fault" else run[start])
+        for run in runs
+        if end in run and (start == "fault" or start in run)
+    ]
+    return median_low(sorted(lengths)) if lengths else None
 
 
 class _Teller:
