@@ -1,0 +1,115 @@
+"""What a section of the report is made of: paragraphs, tables of text, and charts on one time axis.
+
+A chart is a Vega-Lite specification (Altair builds it); `page` compiles it to Vega and embeds its
+data, `assets/report.js` draws it when it comes near the screen. Colours are CSS custom properties
+and fills may be patterns (`url(#hatch-1)`), so that one picture serves light, dark and print.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import altair as alt
+
+FROM_S = "from_s"
+TO_S = "to_s"
+"""The two parameters by which the page moves every chart on its time axis: seconds."""
+
+SERIES = tuple(f"var(--c{index})" for index in range(1, 9))
+"""Plain fills, told apart by lightness as well: black and white printers exist."""
+HATCHES = tuple(f"url(#hatch-{index})" for index in range(1, 9))
+"""The same colours with a pattern over each."""
+INK, MUTED, LINE, PAPER = "var(--ink)", "var(--muted)", "var(--line)", "var(--paper)"
+GOOD, BAD, WARN, ACCENT = "var(--good)", "var(--bad)", "var(--warn)", "var(--accent)"
+BAD_HATCH, FAULT_HATCH = "url(#hatch-bad)", "url(#hatch-fault)"
+"""Two owners or two coordinators at once; a fault in force."""
+
+Cell = str | int | float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextTable:
+    """A table of text. `numeric` names the headings of columns that are aligned right."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    caption: str = ""
+    numeric: tuple[str, ...] = ()
+    folded: str | None = None  # a summary line: the table is folded away under it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pick:
+    """A choice above a chart: sets its parameter `param` to one of `options`, the first at first."""
+
+    param: str
+    label: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """One picture.
+
+    Shape: `spec` refers to its data by `alt.NamedData(name)` for the names in `data`; `id` is
+    unique in the page and becomes the element's id. `on_time_axis`: it has the parameters FROM_S
+    and TO_S (`time_params`) and its x is `time_x`. `about` says what is seen and how to read it:
+    it stands above the picture and is read aloud for it. `table` says the same in text.
+    """
+
+    id: str
+    title: str
+    about: str
+    spec: alt.TopLevelMixin
+    data: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    on_time_axis: bool = False
+    picks: tuple[Pick, ...] = ()
+    table: TextTable | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paragraph:
+    """Text. `html` is trusted markup: whatever comes from a run was escaped into it (markupsafe)."""
+
+    html: str
+
+
+Part = Paragraph | TextTable | Chart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One part of the page under a heading; `lead` says in a sentence what it answers."""
+
+    id: str
+    title: str
+    lead: str = ""
+    parts: tuple[Part, ...] = ()
+
+
+def time_params() -> tuple[alt.Parameter, alt.Parameter]:
+    """Return the parameters of the shared time axis; the page sets them."""
+    return alt.param(name=FROM_S, value=0), alt.param(name=TO_S, value=1)
+
+
+def time_x(field_name: str, *, title: str | None = None) -> alt.X:
+    """Return x on the shared time axis: seconds of the run's clock."""
+    scale = alt.Scale(
+        domainMin=alt.ExprRef(FROM_S), domainMax=alt.ExprRef(TO_S), nice=False, zero=False
+    )
+    return alt.X(field_name, type="quantitative", scale=scale, title=title)
+
+
+def seconds(time_us: int | None) -> float | None:
+    """Return a moment as charts have it: seconds, to the microsecond."""
+    return None if time_us is None else time_us / 1_000_000
+
+
+def span_attributes(from_us: int, to_us: int | None = None, *, lane: str | None = None) -> str:
+    """Return the attributes of a link that shows a moment or span of the time axis.
+
+    `<a href="#<lane>" data-from=".." data-to="..">`: the page zooms there, marks it in every chart
+    of the time axis and scrolls to `lane`, the id of a chart (None: it stays where it is).
+    """
+    to = from_us if to_us is None else to_us
+    return f'href="#{lane or "time"}" data-from="{seconds(from_us)}" data-to="{seconds(to)}"'
