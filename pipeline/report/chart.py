@@ -40,7 +40,7 @@ class TextTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pick:
-    """A choice above a chart: sets its parameter `param` to one of `options`, the first at first."""
+    """A choice above a chart: sets parameter `param` to one of `options`, at first the first."""
 
     param: str
     label: str
@@ -69,7 +69,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paragraph:
-    """Text. `html` is trusted markup: whatever comes from a run was escaped into it (markupsafe)."""
+    """Text. `html` is trusted markup: what came from a run is escaped in it (markupsafe)."""
 
     html: str
 

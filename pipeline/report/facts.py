@@ -16,8 +16,8 @@ Verdict = Literal["pass", "violated", "unknown"]
 class FaultFact:
     """One fault of the plan and what became of it.
 
-    `outcome` is hit | missed | failed | planned; `hit` says for people who was hit. `error` says why
-    it missed or failed, `note` what was remarkable about its undoing. None: that never came.
+    `outcome` is hit | missed | failed | planned; `hit` says for people who was hit. `error` says
+    why it missed or failed, `note` what was remarkable about its undoing. None: that never came.
     Momentary faults are never healed.
     """
 
@@ -68,8 +68,8 @@ class FindingFact:
 class CheckFact:
     """What one checker concluded.
 
-    `outcome` is pass | violated | inconclusive | nothing_seen; `promise` says what it checks, `seen`
-    what it judged and measured, in words. `findings_total` counts those that are not listed, too.
+    `outcome` is pass | violated | inconclusive | nothing_seen; `promise` says what it checks,
+    `seen` what it judged and measured, in words. `findings_total` counts all, listed or not.
     """
 
     name: str
