@@ -9,7 +9,7 @@ STAMP := $(VENV)/.setup-stamp
 RUN := $(BIN)/python -m coordlab
 SEED ?= 7
 
-.PHONY: help setup demo test test-fast check bench soak docs clean
+.PHONY: help setup demo test test-fast check bench soak docs pictures clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -47,6 +47,9 @@ soak: $(STAMP) ## real default timeouts, many seeds; PART=explore|mutants|storag
 
 docs: $(STAMP) ## write docs/generated from the code
 	$(BIN)/python -m coordlab.reference
+
+pictures: $(STAMP) ## run experiments and write docs/pictures from their reports (needs chromium)
+	$(BIN)/python -m scripts.report_pictures
 
 clean: ## remove the virtual environment and caches; runs/ stays
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
