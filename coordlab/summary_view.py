@@ -13,9 +13,10 @@ from chaos.verdict import Results, RunOutcome, Verdict
 from coordlab.check_view import print_checks
 from coordlab.lines import print_lines
 from coordlab.live import seconds
-from coordlab.outcome_view import leaving_lines, outcome_lines, rebalance_lines
+from coordlab.outcome_view import outcome_lines, rebalance_lines
 from pipeline.figures import HEADER, Chain, FaultSummary, RunSummary
 from pipeline.outcomes import listed
+from pipeline.story import leaving_texts, noticed_text
 
 _VERDICT_STYLES = {
     Verdict.PASS: "bold green",
@@ -87,10 +88,9 @@ def _print_phases_of(console: Console, fault: FaultSummary) -> None:
         console.print(Columns(tables, padding=(0, 4)))
     if not fault.partitions_moved:
         console.print("no coordinator moved")
-    if fault.noticed_by:
-        causes = ", ".join(f"{cause} {count}" for cause, count in fault.noticed_by)
-        print_lines(console, [f"members noticed by: {causes}"])
-    print_lines(console, leaving_lines(fault))
+    noticed = noticed_text(fault)
+    print_lines(console, [] if noticed is None else [noticed])
+    print_lines(console, leaving_texts(fault))
     print_lines(console, rebalance_lines(fault))
 
 
