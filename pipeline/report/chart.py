@@ -74,7 +74,14 @@ class Paragraph:
     html: str
 
 
-Part = Paragraph | TextTable | Chart
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """Parts side by side where there is room for them, under one another on a phone."""
+
+    parts: tuple[Paragraph | TextTable | Chart, ...]
+
+
+Part = Paragraph | TextTable | Chart | Beside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
