@@ -1,0 +1,25 @@
+"""What every section of the report is made from: the run's facts, its tables and its summary."""
+
+from dataclasses import dataclass
+
+from pipeline.figures import RunSummary
+from pipeline.report.facts import RunFacts
+from pipeline.report.run_tables import RunTables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportInput:
+    """One run, as its report reads it.
+
+    Shape: `facts` come from the run's JSON files, `tables` are Spark's, `summary` is their sum.
+    """
+
+    facts: RunFacts
+    tables: RunTables
+    summary: RunSummary
+
+    @property
+    def end_us(self) -> int:
+        """The end of the time axis: the run's end, or its last event if it broke off."""
+        ends = [row["end_us"] for row in self.tables.rows("runs") if row["end_us"] is not None]
+        return max([*ends, self.facts.ended_at_us or 0, 1])
