@@ -32,7 +32,7 @@ def print_checks(console: Console, checks: tuple[CheckReport, ...]) -> None:
         table.add_row(
             check.check.replace("_", " "),
             Text(check.outcome.replace("_", " "), style=_CHECK_STYLES[check.outcome]),
-            Text("\n".join(filter(None, ("; ".join(_figures(check)), check.note)))),
+            Text("\n".join(filter(None, ("; ".join(figures_of(check)), check.note)))),
         )
     console.print(table)
     for check in checks:
@@ -48,7 +48,7 @@ def print_checks(console: Console, checks: tuple[CheckReport, ...]) -> None:
             print_lines(console, [f"{check.check}: {hidden} more findings of the same kind"])
 
 
-def _figures(check: CheckReport) -> list[str]:
+def figures_of(check: CheckReport) -> list[str]:
     """Return what a check counted and measured, in words.
 
     A time at which something happened is told elsewhere; how long it lasted is said here. A check

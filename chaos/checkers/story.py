@@ -9,6 +9,12 @@ _SKIPPED = frozenset({"pid", "seq"})
 
 def tell(row: TraceRow) -> str:
     """Return the row as a line: time in seconds, node, what happened, and the columns filled."""
+    life = f" (life {row.incarnation + 1})" if row.incarnation else ""
+    return f"{row.time_us / 1e6:10.6f} s  {row.node}{life}: {what_happened(row)}"
+
+
+def what_happened(row: TraceRow) -> str:
+    """Return the row's kind in words, and the columns filled; neither when nor where."""
     facts = [
         f"{label} {value}"
         for label, value in (
@@ -30,10 +36,9 @@ def tell(row: TraceRow) -> str:
         facts += [
             f"{name} {_short(value)}" for name, value in detail.items() if name not in _SKIPPED
         ]
-    life = f" (life {row.incarnation + 1})" if row.incarnation else ""
     what = row.kind.replace("_", " ")
     told = ", ".join(fact.strip() for fact in facts)
-    return f"{row.time_us / 1e6:10.6f} s  {row.node}{life}: {what}" + (f": {told}" if told else "")
+    return f"{what}: {told}" if told else what
 
 
 def _short(value: object) -> str:

@@ -1,6 +1,5 @@
 """Run directories: unique, readable while they are written and after they were cut short."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from chaos.run_directory import (
     open_run,
 )
 from tests.support.experiments import experiment
+from tests.support.programs import pid_of_nobody
 
 
 def create(root: Path, of: Experiment | None = None) -> RunDirectory:
@@ -53,7 +53,7 @@ def test_run_of_a_process_that_is_gone_reads_as_incomplete(tmp_path: Path) -> No
     run = create(tmp_path)
     assert not open_run(run.path).incomplete
 
-    run.manifest.pid = _pid_of_nobody()
+    run.manifest.pid = pid_of_nobody()
     run.write_manifest()
 
     assert open_run(run.path).manifest.status is RunStatus.RUNNING
@@ -133,10 +133,3 @@ def test_replay_command_quotes_what_a_shell_would_split() -> None:
         "python -m coordlab run 'my experiment.yaml' --runtime virtual --seed 7 "
         "--var 'faults[0].at=1s'"
     )
-
-
-def _pid_of_nobody() -> int:
-    """Return the id of a process that has ended."""
-    pid = os.spawnlp(os.P_NOWAIT, "true", "true")
-    os.waitpid(pid, 0)
-    return pid

@@ -110,3 +110,10 @@ def ray_head(tmp_path: Path, *, auth_mode: str | None) -> Iterator[str]:
         else:
             raise AssertionError(f"the head did not start:\n{''.join(printed)}")
         yield f"127.0.0.1:{port}"
+
+
+def pid_of_nobody() -> int:
+    """Return the id of a process that has ended."""
+    pid = os.spawnlp(os.P_NOWAIT, "true", "true")
+    os.waitpid(pid, 0)
+    return pid

@@ -1,0 +1,90 @@
+"""Every setting of a run's experiment beside its default, as its report lists them.
+
+Works on the plain data that a manifest holds, so that runs of other versions are read too: what
+this version does not know has no default, and what that version did not know yet is left out.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args, get_origin
+
+import msgspec
+from msgspec.structs import FieldInfo, fields
+
+from chaos.experiment import Experiment
+from pipeline.report.facts import SettingFact
+
+TOP_SECTION = "experiment"
+"""The section of what stands in no section of the file."""
+NOT_SET = "not set"
+_NO_SETTINGS = frozenset({"version", "name", "question", "expect", "faults", "links"})
+"""What a file says at its top that sets nothing; the plan is told by its faults."""
+
+
+def settings_of(config: Mapping[str, Any]) -> tuple[SettingFact, ...]:
+    """Return the settings of an experiment's plain data, in the file's order.
+
+    Shape: a section is a path into the file, e.g. `cluster.config` or `groups.readers.config`.
+    """
+    kept = {key: value for key, value in config.items() if key not in _NO_SETTINGS}
+    return tuple(_settings(kept, Experiment, ""))
+
+
+def _settings(
+    values: Mapping[str, Any], struct: type[msgspec.Struct] | None, section: str
+) -> Iterator[SettingFact]:
+    """Yield the plain values of one section first, then the sections below it."""
+    known: dict[str, FieldInfo] = (
+        {} if struct is None else {info.encode_name: info for info in fields(struct)}
+    )
+    below: list[tuple[Mapping[str, Any], type[msgspec.Struct] | None, str]] = []
+    for name, value in values.items():
+        info = known.get(name)
+        inner = None if info is None else _struct_in(info.type)
+        path = f"{section}.{name}" if section else name
+        if isinstance(value, Mapping):
+            if info is not None and get_origin(info.type) is dict:
+                below += [(each, inner, f"{path}.{key}") for key, each in value.items()]
+            else:
+                below.append((value, inner, path))
+        elif isinstance(value, list | tuple) and any(isinstance(each, Mapping) for each in value):
+            below += [(each, inner, f"{path}[{index}]") for index, each in enumerate(value)]
+        elif not (inner is not None and value in ((), [], None)):  # no late member is no setting
+            yield SettingFact(
+                section=section or TOP_SECTION,
+                name=name,
+                value=shown(value),
+                default=None if info is None else _default(info),
+            )
+    for nested, inner, path in below:
+        yield from _settings(nested, inner, path)
+
+
+def _struct_in(annotation: object) -> type[msgspec.Struct] | None:
+    """Return the struct that an annotation is about: X of `X | None`, `dict[str, X]` and so on."""
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        return annotation
+    found = (_struct_in(inner) for inner in get_args(annotation))
+    return next((struct for struct in found if struct is not None), None)
+
+
+def _default(info: FieldInfo) -> str | None:
+    """Return a default as text; None where the file must say a value."""
+    return None if info.required else shown(msgspec.to_builtins(default_of(info)))
+
+
+def default_of(info: FieldInfo) -> object:
+    """Return the value of a field that may be left out and is."""
+    return info.default_factory() if info.default is msgspec.NODEFAULT else info.default
+
+
+def shown(value: object) -> str:
+    """Return a value as people write it in the file."""
+    if value is None:
+        return NOT_SET
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ", ".join(shown(each) for each in value) or "none"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)

@@ -1,0 +1,239 @@
+"""What the report learns from a run directory, whole, cut short, damaged or of another version."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.checkers.base import CheckOutcome, CheckReport, Finding
+from chaos.experiment import Experiment
+from chaos.journal import FaultOutcome, Journal, LinkEnds
+from chaos.loader import list_experiments, load_experiment
+from chaos.manifest import RunStatus, config_of
+from chaos.plan import plan_of
+from chaos.run_directory import RunDirectory, create_run_directory, open_run
+from chaos.verdict import EXIT_VIOLATED, Results, RunOutcome, Verdict
+from coordlab.report_facts import experiment_yaml, facts_of, status_of
+from coordlab.settings_facts import settings_of
+from pipeline.report.facts import SettingFact
+from protocol.trace import TraceKind, TraceRow
+from tests.support.experiments import experiment
+from tests.support.programs import pid_of_nobody
+from tests.support.rows import Rows
+
+
+def create(root: Path, of: Experiment | None = None) -> RunDirectory:
+    made_of = of or experiment()
+    return create_run_directory(
+        root, made_of, plan_of(made_of), seed=7, runtime="virtual", replay="again"
+    )
+
+
+def evidence() -> TraceRow:
+    return Rows().add(7.0, "broker-1", TraceKind.COMMIT_STORED, group="readers")
+
+
+def results(run: RunDirectory) -> Results:
+    finding = Finding(
+        check="fencing", summary="two leaders", time_us=7_000_000, evidence=(evidence(),)
+    )
+    return Results(
+        outcome=RunOutcome.COMPLETED,
+        verdict=Verdict.VIOLATED,
+        exit_code=EXIT_VIOLATED,
+        checks=(
+            CheckReport(
+                check="fencing",
+                outcome=CheckOutcome.VIOLATED,
+                findings=(finding,),
+                findings_total=3,
+                seen={"leader_epochs": 2},
+            ),
+        ),
+        faults=open_run(run.path).journal(),
+        steady_at_us=2_000_000,
+        ended_at_us=9_000_000,
+        commits_acknowledged=5,
+    )
+
+
+def test_facts_of_a_violated_run_hold_its_finding_with_the_promise_it_broke(tmp_path: Path) -> None:
+    """Summary, evidence and promise stand in three different files of the run and the code."""
+    run = create(tmp_path)
+    run.write_results(results(run))
+    run.finish(RunStatus.COMPLETED)
+
+    facts = facts_of(open_run(run.path))
+
+    assert (facts.verdict, facts.exit_code, facts.status) == ("violated", 1, "completed")
+    assert (facts.steady_at_us, facts.ended_at_us) == (2_000_000, 9_000_000)
+    (check,) = facts.checks
+    assert check.promise.startswith("no append acknowledged under an older leader epoch")
+    assert (check.seen, check.findings_total) == (("2 leader epochs",), 3)
+    (found,) = check.findings[0].evidence
+    assert (found.time_us, found.node, found.group) == (7_000_000, "broker-1", "readers")
+    assert found.text == "commit stored: group readers"
+
+
+def test_facts_of_a_fault_of_links_name_both_ends_and_who_lives_there(tmp_path: Path) -> None:
+    """The fault lane draws both ends; a fault that missed hit nobody at any time."""
+    plan = plan_of(experiment(faults=[CUT, CUT]))
+    run = create(tmp_path, experiment(faults=[CUT, CUT]))
+    journal = Journal(plan, run.write_journal)
+    hit, missed = (journal.entry(fault.fault_id) for fault in plan)
+    hit.outcome, missed.outcome = FaultOutcome.HIT, FaultOutcome.MISSED
+    hit.fired_at_us, missed.fired_at_us = 5_000_000, 6_000_000
+    hit.node, hit.nodes = "broker-0", ("broker-0",)
+    hit.links = LinkEnds(from_=("broker-0",), to=("controller-100",))
+    missed.error = "nobody is there"
+    journal.changed()
+
+    first, second = facts_of(open_run(run.path)).faults
+
+    assert (first.outcome, first.links_from, first.links_to) == (
+        "hit",
+        ("broker-0",),
+        ("controller-100",),
+    )
+    assert (first.injected_us, first.hit) == (5_000_000, "broker-0 <-> controller-100")
+    assert (second.outcome, second.injected_us, second.error) == (
+        "missed",
+        None,
+        "nobody is there",
+    )
+
+
+CUT = {"at": "5s", "fault": "cut", "from": "broker(0)", "to": "controller", "duration": "5s"}
+
+
+def test_facts_of_a_killed_run_come_from_manifest_and_journal(tmp_path: Path) -> None:
+    """Nobody wrote results: the plan is known, the verdict is not."""
+    run = create(tmp_path)
+    run.manifest.pid = pid_of_nobody()
+    run.write_manifest()
+
+    facts = facts_of(open_run(run.path))
+
+    assert (facts.status, facts.verdict, facts.exit_code) == ("killed", None, None)
+    assert [(fault.kind, fault.outcome, fault.hit) for fault in facts.faults] == [
+        ("crash", "planned", "nobody")
+    ]
+    assert facts.settings
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (RunStatus.RUNNING, "running"),
+        (RunStatus.FAILED, "failed"),
+        (RunStatus.INTERRUPTED, "interrupted"),
+    ],
+)
+def test_status_of_a_run_is_what_its_manifest_says(
+    tmp_path: Path, status: RunStatus, said: str
+) -> None:
+    """A report may be made while the run goes on, too."""
+    run = create(tmp_path)
+    run.manifest.status = status
+    run.write_manifest()
+
+    assert status_of(open_run(run.path)) == said
+
+
+def test_damaged_journal_and_results_make_facts_poorer_and_are_told(tmp_path: Path) -> None:
+    """A full disk cuts files short; the report of what is left must come all the same."""
+    run = create(tmp_path)
+    (run.path / "journal.json").write_text('{"faults": [')
+    (run.path / "results.json").write_text("")
+
+    facts = facts_of(open_run(run.path))
+
+    assert [(fault.fault_id, fault.outcome) for fault in facts.faults] == [("crash-0", "planned")]
+    assert [loss.split("/")[-1].split(" ")[0] for loss in facts.losses] == [
+        "results.json",
+        "journal.json",
+    ]
+
+
+def test_facts_of_a_manifest_of_an_older_version_know_what_it_said(tmp_path: Path) -> None:
+    """A guard that is gone has no default; what came later is left out; nothing is refused."""
+    run = create(tmp_path)
+    older = json.loads((run.path / "manifest.json").read_text())
+    for key in ("time_scale", "losses", "clock_error_us", "git_commit", "versions"):
+        del older[key]
+    older["config"]["cluster"]["guards"] = {"gone_guard": True}
+    del older["config"]["cluster"]["storage"]
+    older["config"]["cluster"]["config"].pop("group.coordinator.new.enable")
+    (run.path / "manifest.json").write_text(json.dumps(older))
+
+    facts = facts_of(open_run(run.path))
+
+    guards = [each for each in facts.settings if each.section == "cluster.guards"]
+    assert guards == [SettingFact(section="cluster.guards", name="gone_guard", value="true")]
+    assert not any(each.section == "cluster.storage" for each in facts.settings)
+    assert facts.coordinator is None
+    assert "gone_guard" in (facts.experiment_yaml or "")
+
+
+def test_settings_that_differ_from_kafkas_are_those_of_the_file() -> None:
+    """What the report shows first: the file's own words, and nothing beside them."""
+    differing = {
+        (each.section, each.name, each.value, each.default)
+        for each in settings_of(config_of(experiment()))
+        if each.differs
+    }
+
+    assert differing == {
+        ("cluster.config", "offsets.topic.num.partitions", "2", "50"),
+        ("cluster.config", "min.insync.replicas", "2", "1"),
+        ("groups.readers", "commit_interval_ms", "200", "not set"),
+        ("groups.readers.config", "enable.auto.commit", "false", "true"),
+    }
+
+
+def test_settings_have_every_value_of_the_experiment_with_a_path_into_its_file() -> None:
+    """Late members and producers too; questions and faults are told elsewhere."""
+    late = {"at": "3s", "members": 1, "config": {"session.timeout.ms": 9_000}}
+    readers = {"members": 2, "topics": ["orders"], "late_members": [late]}
+    of = experiment(
+        groups={"readers": readers}, producers=[{"topic": "orders", "records_per_second": 20}]
+    )
+
+    settings = {(each.section, each.name): each for each in settings_of(config_of(of))}
+
+    assert settings["groups.readers.late_members[0].config", "session.timeout.ms"].value == "9000"
+    assert settings["groups.readers.config", "session.timeout.ms"].default == "45000"
+    assert settings["producers[0]", "records_per_second"] == SettingFact(
+        section="producers[0]", name="records_per_second", value="20", default=None
+    )
+    assert settings["producers[0].config", "acks"].value == "all"
+    assert settings["cluster", "brokers"].default == "3"
+    assert ("experiment", "name") not in settings
+    assert not any(section.startswith("faults") for section, _ in settings)
+
+
+LATE = {"at": "3s", "members": 1, "config": {"session.timeout.ms": 45_000}}
+LATE_WITH_DEFAULTS_OF_KAFKA: dict[str, Any] = {
+    "readers": {
+        "members": 2,
+        "topics": ["orders"],
+        "config": {"session.timeout.ms": 9_000},
+        "late_members": [LATE],
+    }
+}
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        *(load_experiment(listed.name).experiment for listed in list_experiments()),
+        experiment(groups=LATE_WITH_DEFAULTS_OF_KAFKA),
+    ],
+    ids=lambda of: of.name,
+)
+def test_experiment_of_a_report_runs_the_same(of: Experiment, tmp_path: Path) -> None:
+    """Who copies it from a report, overrides included, gets the same experiment."""
+    (tmp_path / "copied.yaml").write_text(experiment_yaml(config_of(of)))
+
+    assert load_experiment(str(tmp_path / "copied.yaml")).experiment == of
