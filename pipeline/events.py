@@ -118,25 +118,28 @@ def read_events(spark: SparkSession, runs: Sequence[RunFiles]) -> DataFrame:
     `node_time_us` in microseconds), where `run` is the directory's name, and `bad`: why the row
     cannot be used (null: it can).
     """
-    paths = [_spark_path(path) for run in runs for path in run.events]
+    paths = [spark_path(path) for run in runs for path in run.events]
     if not paths:
         nulls = [F.lit(None).cast(f.dataType).alias(f.name) for f in EVENT_SCHEMA]
         rows = spark.range(0).select(*nulls)
     else:
         # recursiveFileLookup keeps Spark from reading a folder called `a=b` as a column.
         reader = spark.read.schema(EVENT_SCHEMA).option("recursiveFileLookup", "true")
-        rows = reader.parquet(*paths).withColumn("run", _run_of_file())
+        rows = reader.parquet(*paths).withColumn("run", run_of_file(r"/events/[^/]+$"))
     return rows.select(*EVENT_SCHEMA.names, _why_bad().alias("bad"))
 
 
-def _spark_path(path: Path) -> str:
+def spark_path(path: Path) -> str:
     """Return a local path as Spark reads it: a pattern, so that its special characters escape."""
     return "file://" + re.sub(r"([\\\[\]{}*?])", r"\\\1", str(path))
 
 
-def _run_of_file() -> Column:
-    """Return the run of the file that a row comes from: `.../<run>/events/<file>`, decoded."""
-    encoded = F.regexp_extract(F.col("_metadata.file_path"), r"([^/]+/[^/]+)/events/[^/]+$", 1)
+def run_of_file(place: str) -> Column:
+    """Return the run of the file that a row comes from: `.../<run><place>`, decoded.
+
+    Shape: `place` is a pattern of what follows the run directory in the file's path.
+    """
+    encoded = F.regexp_extract(F.col("_metadata.file_path"), rf"([^/]+/[^/]+){place}", 1)
     return F.url_decode(F.replace(encoded, F.lit("+"), F.lit("%2B")))
 
 

@@ -107,8 +107,7 @@ class Distribution:
         The rule: at least one sample must be expected above it. The 90th needs 10 samples, the
         99th 100; the median needs one.
         """
-        needed = 1 if percent <= 50 else -(-100 // (100 - percent))
-        return self.percentiles.get(percent) if self.samples >= needed else None
+        return self.percentiles.get(percent) if self.samples >= samples_needed(percent) else None
 
     def cells(self, *, is_time: bool) -> tuple[str, ...]:
         """Return the cells of HEADER, as text; empty where there is nothing to say."""
@@ -127,6 +126,11 @@ class Distribution:
         if value is None:
             return ""
         return duration_text(value, bound_us=self.bound_us) if is_time else f"{value:,}"
+
+
+def samples_needed(percent: int) -> int:
+    """Return from how many samples on a percentile says something."""
+    return 1 if percent <= 50 else -(-100 // (100 - percent))
 
 
 def duration_text(value_us: int, *, bound_us: int = 0) -> str:

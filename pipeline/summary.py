@@ -5,7 +5,7 @@ Only aggregates reach the driver: a few rows per fault, whatever the size of the
 
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from pipeline.events import RunFiles
@@ -14,7 +14,6 @@ from pipeline.figures import (
     PERCENTS,
     Distribution,
     FaultSummary,
-    Measure,
     RunSummary,
 )
 from pipeline.outcome_summary import (
@@ -160,20 +159,9 @@ def _distributions(
     tables: Tables, clock_errors_us: Mapping[str, int]
 ) -> dict[FaultKey, dict[str, Distribution]]:
     """Return each fault's measures by name."""
-    percents = F.array(*(F.lit(percent / 100) for percent in PERCENTS))
-    summed = (
-        _long(tables)
-        .groupBy("run", "fault", "measure")
-        .agg(
-            F.count("value").alias("samples"),
-            F.count_if(F.col("value").isNull()).alias("missing"),
-            F.percentile_approx("value", percents).alias("percentiles"),
-            F.max("value").alias("maximum"),
-        )
-    )
     across = {measure.name for measure in MEASURES if measure.across_nodes}
     found: dict[FaultKey, dict[str, Distribution]] = {}
-    for row in summed.collect():
+    for row in tables["figures"].collect():
         bound_us = clock_errors_us[row["run"]] if row["measure"] in across else 0
         measures = found.setdefault((row["run"], row["fault"]), {})
         measures[row["measure"]] = _distribution(row, bound_us)
@@ -181,33 +169,11 @@ def _distributions(
 
 
 def _distribution(row: Row, bound_us: int) -> Distribution:
+    given = {percent: row[f"p{percent}"] for percent in PERCENTS}
     return Distribution(
         samples=row["samples"],
         missing=row["missing"],
-        percentiles=dict(zip(PERCENTS, row["percentiles"] or (), strict=False)),
-        maximum=row["maximum"],
+        percentiles={percent: value for percent, value in given.items() if value is not None},
+        maximum=row["max"],
         bound_us=bound_us,
     )
-
-
-def _long(tables: Tables) -> DataFrame:
-    """One row per run, fault, measure and subject: the measured columns under one another."""
-    parts = []
-    for name in dict.fromkeys(measure.table for measure in MEASURES):
-        entries = F.array(*(_entry(measure) for measure in MEASURES if measure.table == name))
-        rows = tables[name].select("run", "fault", F.explode(entries).alias("entry"))
-        parts.append(rows.where(F.col("entry").isNotNull()).select("run", "fault", "entry.*"))
-    stacked, *others = parts
-    for other in others:
-        stacked = stacked.unionByName(other)
-    return stacked
-
-
-def _entry(measure: Measure) -> Column:
-    """Return a row's contribution to a measure; null if the row is about another subject."""
-    entry = F.struct(
-        F.lit(measure.name).alias("measure"), F.col(measure.column).cast("long").alias("value")
-    )
-    if measure.subject_kind is None:
-        return entry
-    return F.when(F.col("subject_kind") == measure.subject_kind, entry)

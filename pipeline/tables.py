@@ -18,45 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
-from pipeline.availability import availability
-from pipeline.broker_phases import broker_phases
-from pipeline.client_phases import client_phases
-from pipeline.commits import commits
-from pipeline.coordinator_tenures import coordinator_tenures
-from pipeline.events import RunFiles, bad_rows, find_run_files, good_events, read_events
-from pipeline.failovers import group_failovers
-from pipeline.faults import faults
+from pipeline.events import RunFiles, find_run_files, read_events
 from pipeline.figures import RunSummary
-from pipeline.groups import groups
-from pipeline.lives import impairments
-from pipeline.members import member_names
-from pipeline.ownership import ownership
-from pipeline.ownership_overlaps import ownership_overlaps
-from pipeline.processing import processing
-from pipeline.rebalances import rebalances
-from pipeline.repeats import processed_by_both, repeated_records
-from pipeline.runs import runs as runs_table
+from pipeline.run_documents import read_documents
 from pipeline.session import spark_session
 from pipeline.summary import summarize
-from pipeline.tenure_overlaps import tenure_overlaps
-
-TABLE_NAMES = (
-    "bad_rows",
-    "runs",
-    "groups",
-    "faults",
-    "coordinator_tenures",
-    "broker_phases",
-    "tenure_overlaps",
-    "client_phases",
-    "availability",
-    "rebalances",
-    "ownership",
-    "ownership_overlaps",
-    "processing",
-    "commits",
-)
-"""In the order in which they are computed; docs/TABLES.md describes each."""
+from pipeline.table_list import DOCUMENTS, ROWS, STEPS
 
 Progress = Callable[[str], None]
 """Told the name of each table (or `summary`) when its work begins."""
@@ -160,7 +127,7 @@ def _analyze(
             fits_in_memory=sum(run.rows for run in runs) <= SHORT_WORK_ROWS,
         )
         try:
-            tables = _compute(store, read_events(spark, runs))
+            tables = _compute(store, spark, runs)
         finally:
             store.let_go()
         progress("summary")
@@ -172,48 +139,19 @@ def _analyze(
     return summaries
 
 
-def _compute(store: _Store, rows: DataFrame) -> Mapping[str, DataFrame]:
+def _compute(
+    store: _Store, spark: SparkSession, runs: Sequence[RunFiles]
+) -> Mapping[str, DataFrame]:
     """Compute the tables by name, each from those before it."""
-    events = store.hold(good_events(rows))
-    bad = store.keep("bad_rows", bad_rows(rows))
-    run = store.keep("runs", runs_table(events))
-    group = store.keep("groups", groups(events))
-    fault = store.keep("faults", faults(events, run))
-    impaired = store.hold(impairments(events, fault, run))
-    tenure = store.keep("coordinator_tenures", coordinator_tenures(events, run, impaired))
-    broker = store.keep("broker_phases", broker_phases(events, fault, group))
-    overlap = store.keep(
-        "tenure_overlaps", tenure_overlaps(events, tenure, group, broker, impaired)
-    )
-    failovers = group_failovers(fault, group, broker, tenure)
-    client = store.keep("client_phases", client_phases(events, failovers))
-    available = store.keep("availability", availability(events, run, tenure, failovers))
-    rebalance = store.keep(
-        "rebalances", rebalances(events, fault, group, tenure, store.hold(member_names(events)))
-    )
-    owned = store.keep("ownership", ownership(events, run, group, tenure, impaired))
-    repeats = store.hold(repeated_records(events))
-    both = store.hold(processed_by_both(owned, run, repeats))
-    owned_twice = store.keep("ownership_overlaps", ownership_overlaps(both, fault))
-    processed = store.keep("processing", processing(events, repeats, both))
-    commit = store.keep("commits", commits(events, fault))
-    computed = (
-        bad,
-        run,
-        group,
-        fault,
-        tenure,
-        broker,
-        overlap,
-        client,
-        available,
-        rebalance,
-        owned,
-        owned_twice,
-        processed,
-        commit,
-    )
-    return dict(zip(TABLE_NAMES, computed, strict=True))
+    frames = {ROWS: read_events(spark, runs), DOCUMENTS: read_documents(spark, runs)}
+    for step in STEPS:
+        frame = step.transform(*(frames[name] for name in step.inputs))
+        if step.written:
+            frame = store.keep(step.name, frame)
+        elif step.shared:
+            frame = store.hold(frame)
+        frames[step.name] = frame
+    return {step.name: frames[step.name] for step in STEPS if step.written}
 
 
 def _arrow_type(kind: DataType) -> pa.DataType:
