@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from pipeline.java import JavaProblem, find_java
 from pipeline.session import spark_session
 from tests.support.analysed_runs import AnalysedRuns, analyse_stories
+from tests.support.random_runs import AnalysedRun, analyse_random_runs
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +29,11 @@ def spark() -> Iterator[SparkSession]:
 def analysed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> AnalysedRuns:
     """Analyse the hand-written runs once."""
     return analyse_stories(spark, tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="session")
+def random_runs(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[AnalysedRun, ...]:
+    """Analyse random traces and small real runs once, for the oracles."""
+    return analyse_random_runs(spark, tmp_path_factory.mktemp("random_runs"))

@@ -1,0 +1,60 @@
+"""Random traces and a few real ones, analysed by Spark in one call, for the oracles.
+
+An oracle computes a table from `rows` in plain Python; `table` is what Spark wrote of the same run.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from pipeline.tables import analyze
+from protocol.trace import TraceRow
+from tests.support.acceptance import play_virtual, shifted
+from tests.support.random_trace import random_run
+from tests.support.trace_builder import TableRow, read_table, write_run
+
+SEEDS = range(24)
+_FEW = ("groups.orders-readers.members=3", "topics.orders.partitions=3")
+_REAL = {
+    # Two lineages of generations, owners twice over, a store that times out; no commits.
+    "split_brain_generations": (*_FEW, "producers[0].records_per_second=4"),
+    # Three controlled shutdowns one after the other, with commits all the time.
+    "rolling_restart": (*_FEW, "producers[0].records_per_second=10"),
+}
+"""Experiments that are played in virtual time, and what makes them small."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalysedRun:
+    """One run as its trace has it, and as Spark does. `run` is its name in the tables."""
+
+    run: str
+    rows: tuple[TraceRow, ...]
+    directory: Path
+    is_random: bool
+    _read: dict[str, list[TableRow]] = field(default_factory=dict)
+
+    def table(self, name: str) -> list[TableRow]:
+        """Return the rows of a table that Spark wrote, each with all of its columns."""
+        if name not in self._read:
+            self._read[name] = read_table(self.directory, name)
+        return self._read[name]
+
+
+def analyse_random_runs(spark: SparkSession, base: Path) -> tuple[AnalysedRun, ...]:
+    """Make random traces and small real runs under `base`, and analyse all in one call."""
+    traces = {f"random/{seed}": random_run(seed) for seed in SEEDS}
+    for name, overrides in _REAL.items():
+        traces[f"{name}/1"] = play_virtual(shifted(name, 0, overrides), seed=7).rows
+    runs = tuple(
+        AnalysedRun(
+            run=name,
+            rows=tuple(rows),
+            directory=write_run(base / name, rows),
+            is_random=name.startswith("random/"),
+        )
+        for name, rows in traces.items()
+    )
+    analyze([run.directory for run in runs], spark=spark)
+    return runs
