@@ -21,5 +21,5 @@ class ReportInput:
     @property
     def end_us(self) -> int:
         """The end of the time axis: the run's end, or its last event if it broke off."""
-        ends = [row["end_us"] for row in self.tables.rows("runs") if row["end_us"] is not None]
+        ends: list[int] = [row["end_us"] for row in self.tables.rows("runs") if row["end_us"]]
         return max([*ends, self.facts.ended_at_us or 0, 1])

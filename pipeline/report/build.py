@@ -1,0 +1,60 @@
+"""Build the report of one run: its sections in order, then the page."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pipeline.report.chart import Section
+from pipeline.report.headline import headline
+from pipeline.report.page import Page, TimeMark, render
+from pipeline.report.report_input import ReportInput
+
+REPORT_FILE = "report.html"
+
+SECTIONS: Sequence[Callable[[ReportInput], Section | None]] = ()
+"""The sections of a report, in the page's order. None: it has nothing to say about this run."""
+
+
+def report_html(
+    run: ReportInput, sections: Sequence[Callable[[ReportInput], Section | None]] = SECTIONS
+) -> str:
+    """Return the page of a run.
+
+    Raises: NotAnalysed if a table is missing.
+    """
+    found = [section for make in sections if (section := make(run)) is not None]
+    return render(
+        Page(
+            title=f"{run.facts.experiment}: {headline(run).verdict} - coordlab",
+            headline=headline(run),
+            sections=found,
+            end_s=run.end_us / 1_000_000,
+            marks=time_marks(run),
+        )
+    )
+
+
+def time_marks(run: ReportInput) -> tuple[TimeMark, ...]:
+    """Return the faults that were injected, for the overview of the time axis."""
+    return tuple(
+        TimeMark(
+            label=f"{fault.fault_id} ({fault.hit})",
+            from_s=fault.injected_us / 1_000_000,
+            to_s=_until(run, fault.momentary, fault.healed_us),
+        )
+        for fault in sorted(run.facts.faults, key=lambda fault: fault.injected_us or 0)
+        if fault.injected_us is not None and fault.outcome == "hit"
+    )
+
+
+def _until(run: ReportInput, momentary: bool, healed_us: int | None) -> float | None:
+    if momentary:
+        return None
+    return (run.end_us if healed_us is None else healed_us) / 1_000_000
+
+
+def write_report(html: str, path: Path) -> Path:
+    """Write a page in one step, so that no reader meets half of one."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(html, encoding="utf-8")
+    temporary.replace(path)
+    return path

@@ -1,0 +1,86 @@
+"""The page as a file: whole, offline, with what came from a run escaped."""
+
+import json
+import re
+from html import escape
+
+import pytest
+
+from pipeline.report.build import report_html
+from pipeline.report.chart import Beside, Paragraph, Section, TextTable
+from pipeline.report.report_input import ReportInput
+from tests.support.report_inputs import (
+    fault_fact,
+    report_input,
+    run_facts,
+    small_chart,
+)
+
+
+def _section(_run: ReportInput) -> Section:
+    table = TextTable(headings=("who", "records"), rows=(("<b>", 1_234),), numeric=("records",))
+    return Section(
+        id="a-section",
+        title="A section",
+        parts=(Paragraph(html="Some <b>text</b>."), Beside(parts=(table, small_chart()))),
+    )
+
+
+def _embedded(html: str, element: str) -> dict[str, object]:
+    found = re.search(f'<script type="application/json" id="{element}">(.*?)</script>', html, re.S)
+    assert found is not None
+    data: dict[str, object] = json.loads(found[1])
+    return data
+
+
+def test_page_of_a_run_has_nothing_to_fetch() -> None:
+    """The file opens offline: no element and no style names anything outside it."""
+    html = report_html(report_input(), (_section,))
+    ours = re.sub(r"<script>.*?</script>", "", html, flags=re.S)  # Vega's text holds URLs
+    assert not re.search(r"(src|href)=[\"']?(https?:|//)", ours)
+    assert not re.search(r"@import|url\((?!#)", ours)
+    assert "default-src 'none'" in html
+
+
+def test_page_escapes_what_came_from_a_run() -> None:
+    """A name is data, in cells as in what the script reads: it never ends an element."""
+    html = report_html(report_input(run_facts(experiment="<i>x</i>")), (_section,))
+    assert "<i>x</i>" not in html
+    assert escape("<b>") in html
+    assert "Some <b>text</b>." in html, "a paragraph is trusted markup"
+    assert html.count("</script>") == html.count("<script")
+
+
+def test_chart_is_embedded_as_vega_with_its_data_in_columns() -> None:
+    """Vega-Lite was compiled before: the page carries Vega alone, and names of columns once."""
+    given = _embedded(report_html(report_input(), (_section,)), "lane-small-data")
+    assert given["data"] == {
+        "bars": {"columns": ["who", "a", "b"], "rows": [["a", 1.0, 3.0], ["</script>", 2.0, 4]]}
+    }
+    spec = given["spec"]
+    assert isinstance(spec, dict)
+    assert spec["$schema"].startswith("https://vega.github.io/schema/vega/")
+    assert {"from_s", "to_s"} <= {signal["name"] for signal in spec["signals"]}
+
+
+def test_page_names_each_fault_that_hit_on_its_time_axis() -> None:
+    """A fault that missed has no place on the axis; one never undone lasts to the run's end."""
+    faults = (
+        fault_fact(),
+        fault_fact(fault_id="crash-1", outcome="missed", hit="nobody"),
+        fault_fact(fault_id="crash-2", injected_us=50_000_000, healed_us=None),
+    )
+    html = report_html(report_input(run_facts(faults=faults)), (_section,))
+    assert _embedded(html, "time-data") == {
+        "end": 60.0,
+        "faults": [
+            {"from": 11.25, "to": 36.25, "label": "crash-0 (broker-2)"},
+            {"from": 50.0, "to": 60.0, "label": "crash-2 (broker-2)"},
+        ],
+    }
+
+
+def test_page_with_two_elements_of_one_id_is_refused() -> None:
+    """Links and the script find charts by id: two of one id would hide a chart."""
+    with pytest.raises(ValueError, match="a-section"):
+        report_html(report_input(), (_section, _section))
