@@ -182,16 +182,36 @@ def open_run(path: Path) -> PastRun:
 
 def list_runs(root: Path = DEFAULT_ROOT) -> Iterator[PastRun]:
     """Yield every readable run under `root`, by experiment and then oldest first."""
-    if not root.is_dir():
-        return
-    for folder in sorted(path for path in root.iterdir() if path.is_dir()):
-        for path in sorted(folder.iterdir()):
-            if path.name == LATEST or path.is_symlink() or not path.is_dir():
-                continue
+    return (found for found in scan_runs(root) if isinstance(found, PastRun))
+
+
+def scan_runs(root: Path = DEFAULT_ROOT) -> Iterator[PastRun | NotARun]:
+    """Yield every run under `root`, by experiment and then oldest first.
+
+    In the place of one that cannot be read stands why.
+    """
+    for folder in _folders(root):
+        try:
+            paths = _folders(folder)
+        except OSError as error:
+            yield NotARun(f"{folder} cannot be read: {error}")
+            continue
+        for path in paths:
             try:
                 yield PastRun(path)
-            except NotARun:
-                continue
+            except NotARun as error:
+                yield error
+
+
+def _folders(parent: Path) -> list[Path]:
+    """Return the folders in `parent`, no links and nothing hidden, in order of names."""
+    if not parent.is_dir():
+        return []
+    return sorted(
+        path
+        for path in parent.iterdir()
+        if path.is_dir() and not path.is_symlink() and not path.name.startswith(".")
+    )
 
 
 def _now() -> datetime:

@@ -30,6 +30,7 @@ from cluster.trace_digest import TraceDigest
 from cluster.trace_parquet import ParquetTraceWriter
 from cluster.trace_tail import WATERMARK_LAG_US, TraceTail
 from coordlab.analysis import analyze_runs, java_notice
+from coordlab.junit import begin_junit, junit_of_failure, junit_of_run, write_junit
 from coordlab.live import LiveView
 from coordlab.signals import terminate_as_ctrl_c
 from coordlab.summary_view import print_summary
@@ -55,15 +56,30 @@ class RunOptions:
     time_scale: float = 1.0
     trace: bool = True
     analyze: bool = True
+    report: bool = True
     master: str | None = None
+    junit: Path | None = None
     json: bool = False
 
 
 def run(options: RunOptions, console: Console) -> int:
     """Run one experiment and return the exit code.
 
-    Raises: ExperimentError before anything is started.
+    The JUnit file, if one is asked for, is written however the run ends.
+    Raises: ExperimentError before anything is started; JunitNotWritable.
     """
+    if options.junit is None:
+        return _run(options, console)
+    begin_junit(options.junit)
+    try:
+        return _run(options, console)
+    except BaseException as error:  # Ctrl-C too: CI shows what it finds
+        if not options.junit.exists():
+            write_junit(options.junit, junit_of_failure(options.experiment, error))
+        raise
+
+
+def _run(options: RunOptions, console: Console) -> int:
     loaded = load_experiment(options.experiment, options.overrides)
     # With --json, standard output is one document and nothing else.
     warnings_console = Console(stderr=True) if options.json else console
@@ -93,14 +109,30 @@ def run(options: RunOptions, console: Console) -> int:
     )
     with terminate_as_ctrl_c():
         results = _execute(options, experiment, directory, console)
-        phases = _analyze(options, directory, results, console)
-    if options.json:
-        console.file.write(_as_json(directory, results))
-        return results.exit_code
-    print_summary(console, directory.manifest, results, phases)
-    console.print(f"run directory: {directory.path}", highlight=False, soft_wrap=True)
-    console.print(f"again: {directory.manifest.replay}", highlight=False, soft_wrap=True)
+        if options.junit is not None:
+            junit = junit_of_run(directory.manifest, results, directory.path)
+            write_junit(options.junit, junit)
+        if options.json:
+            console.file.write(_as_json(directory, results))
+            return results.exit_code
+        _conclude(options, directory, results, console)
     return results.exit_code
+
+
+def _conclude(
+    options: RunOptions, directory: RunDirectory, results: Results, console: Console
+) -> None:
+    """Analyse the run and print what it has to say; if the analysis fails, what the run itself has.
+
+    Raises: what made the analysis or the report fail.
+    """
+    phases = None
+    try:
+        phases = _analyze(options, directory, results, console)
+    finally:
+        print_summary(console, directory.manifest, results, phases)
+        console.print(f"run directory: {directory.path}", highlight=False, soft_wrap=True)
+        console.print(f"again: {directory.manifest.replay}", highlight=False, soft_wrap=True)
 
 
 def _execute(

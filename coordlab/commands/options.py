@@ -1,0 +1,82 @@
+"""Options and arguments that several commands share, and the runs that they name."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+
+from chaos.run_directory import DEFAULT_ROOT, NotARun, PastRun, list_runs, open_run
+
+PROGRAM = "python -m coordlab"
+EXIT_CODES_HELP = (
+    "Exit codes: 0 pass, 1 a promise was violated, 2 unknown (the run proves nothing), "
+    "130 interrupted, 254 bad arguments or experiment file, 255 internal error."
+)
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+runs_option = click.option(
+    "--runs",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=DEFAULT_ROOT,
+    show_default=True,
+    help="Folder of the run directories.",
+)
+var_option = click.option(
+    "--var",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Change one value of the file: a dotted path into it, e.g. `run.after_faults=5s`.",
+)
+master_option = click.option(
+    "--master", help="Spark master, e.g. `spark://host:7077`; default: Spark on this machine."
+)
+past_runs_argument = click.argument(
+    "run_directories", metavar="[RUN]...", nargs=-1, type=click.Path(path_type=Path)
+)
+
+
+def with_examples(*examples: str) -> type[click.Command]:
+    """Return a kind of command whose help ends with examples: command lines after PROGRAM."""
+
+    class CommandWithExamples(click.Command):
+        """A command whose help ends with examples."""
+
+        def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+            """Write the examples, unwrapped, and then what else stands at the end."""
+            with formatter.section("Examples"):
+                for example in examples:
+                    formatter.write(f"{' ' * formatter.current_indent}{PROGRAM} {example}\n")
+            super().format_epilog(ctx, formatter)
+
+    return CommandWithExamples
+
+
+def json_option(what: str) -> Callable[[Command], Command]:
+    """Return `--json`, which prints `what` as one JSON document instead of text."""
+    return click.option("--json", is_flag=True, help=f"Print one JSON document instead: {what}.")
+
+
+def named_runs(paths: Sequence[Path], root: Path) -> tuple[PastRun, ...]:
+    """Return the runs at `paths`, each once and in that order; of none, the latest below `root`.
+
+    Raises: NotARun.
+    """
+    if not paths:
+        return (latest_run(root),)
+    named = {past.path.resolve(): past for past in map(open_run, paths)}
+    return tuple(named.values())
+
+
+def latest_run(root: Path) -> PastRun:
+    """Return the run that began last. Raises: NotARun if there is none."""
+    past = list(list_runs(root))
+    if not past:
+        raise NotARun(f"there is no run in {root}; `python -m coordlab run EXPERIMENT` makes one")
+    return max(past, key=lambda each: each.manifest.started_at)
+
+
+def print_document(console: Console, document: bytes) -> None:
+    """Print a JSON document as it is: no colour, no wrapping."""
+    console.file.write(document.decode() + "\n")

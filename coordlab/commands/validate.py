@@ -1,0 +1,76 @@
+"""`validate`: what is wrong with experiment files, and what is unwise in them."""
+
+from dataclasses import dataclass
+
+import click
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+
+from chaos.loader import load_experiment
+from chaos.problems import ExperimentError, Problem
+from chaos.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS
+from coordlab.commands.options import (
+    json_option,
+    print_document,
+    var_option,
+    with_examples,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """One file as `--json` prints it. `file` is as it was named, `name` None if it has problems."""
+
+    file: str
+    ok: bool
+    name: str | None
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+@click.command(
+    "validate",
+    cls=with_examples(
+        "validate experiments/*.yaml",
+        "validate coordinator_crash --var cluster.brokers=1",
+    ),
+)
+@click.argument("experiments", metavar="EXPERIMENT...", nargs=-1, required=True)
+@var_option
+@json_option("experiments (file, ok, name, problems, warnings)")
+def validate_command(experiments: tuple[str, ...], var: tuple[str, ...], json: bool) -> int:
+    """Check experiment files without starting anything; tell what is wrong, and what is unwise.
+
+    What is wrong is told with its line, what was expected, what came instead, and what was probably
+    meant: exit code 254. What is unwise, Kafka would accept: exit code 0.
+    """
+    judged = tuple(_judge(name, var) for name in experiments)
+    console = Console()
+    if json:
+        print_document(console, msgspec.json.encode({"experiments": judged}))
+        return EXIT_PASS if all(each.ok for each in judged) else EXIT_BAD_ARGUMENTS
+    for each in judged:
+        _print(console, each)
+    problems = [problem for each in judged for problem in each.problems]
+    if problems:
+        raise ExperimentError(problems)
+    return EXIT_PASS
+
+
+def _judge(name: str, var: tuple[str, ...]) -> _Judged:
+    try:
+        loaded = load_experiment(name, var)
+    except ExperimentError as error:
+        return _Judged(file=name, ok=False, name=None, problems=error.problems)
+    return _Judged(
+        file=str(loaded.path), ok=True, name=loaded.experiment.name, warnings=loaded.warnings
+    )
+
+
+def _print(console: Console, judged: _Judged) -> None:
+    for warning in judged.warnings:
+        console.print(f"[yellow]unwise:[/] {escape(str(warning))}", highlight=False, soft_wrap=True)
+    if judged.ok:
+        line = f"[green]ok[/] {escape(judged.file)}: {judged.name}"
+        console.print(line, highlight=False, soft_wrap=True)

@@ -1,0 +1,211 @@
+"""A run as JUnit XML, the form in which CI systems take results.
+
+One test case for each check, and one called `run`, which says whether the run proved anything:
+
+- a check that passed is a passed test case, one that was violated a failure with its story;
+- a check that could not judge is an error, one that saw nothing to judge is skipped;
+- `run` is an error if the verdict is unknown, the run was interrupted or coordlab itself failed.
+
+So the suite is green if and only if the verdict is pass. Written after the schema that Jenkins
+publishes (junit-10.xsd), and in the order of elements that stricter ones ask for.
+"""
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from chaos.checkers.base import CheckOutcome, CheckReport
+from chaos.manifest import Manifest
+from chaos.verdict import Results, RunOutcome, Verdict
+
+RUN_CASE = "run"
+"""The test case of the run itself."""
+_SUITE = "coordlab"
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 cannot hold, not even escaped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    """One test case. `kind` is None for a passed one, else failure | error | skipped."""
+
+    name: str
+    kind: str | None = None
+    message: str = ""
+    story: str = ""
+    type: str = ""
+
+
+class JunitNotWritable(Exception):
+    """The file that a run was to write cannot be written; says why."""
+
+
+def begin_junit(path: Path) -> None:
+    """Make room for a run's file, and remove an older run's: it must not pass for this one's.
+
+    Raises: JunitNotWritable.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise JunitNotWritable(f"the JUnit file {path} cannot be written: {error}") from error
+
+
+def write_junit(path: Path, document: bytes) -> None:
+    """Write a document in one step. Raises: JunitNotWritable."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        temporary.write_bytes(document)
+        temporary.replace(path)
+    except OSError as error:
+        raise JunitNotWritable(f"the JUnit file {path} cannot be written: {error}") from error
+
+
+def junit_of_run(manifest: Manifest, results: Results, directory: Path) -> bytes:
+    """Return the document of a run that ended, however it did."""
+    cases = [_case_of_run(results), *map(_case_of_check, results.checks)]
+    properties = {
+        "experiment": manifest.experiment,
+        "verdict": results.verdict.value,
+        "outcome": results.outcome.value,
+        "exit_code": str(results.exit_code),
+        "runtime": manifest.runtime,
+        "seed": str(manifest.seed),
+        "replay": manifest.replay,
+        "run_directory": str(directory),
+        "git_commit": manifest.git_commit or "",
+        "trace_digest": manifest.digest or "",
+    }
+    return _document(
+        manifest.experiment,
+        cases,
+        properties={name: value for name, value in properties.items() if value},
+        started_at=manifest.started_at,
+        ended_at=manifest.ended_at,
+        host=manifest.host,
+    )
+
+
+def junit_of_failure(experiment: str, error: BaseException) -> bytes:
+    """Return the document of a run that never got so far as to have results."""
+    said = str(error) or type(error).__name__
+    first, _, _ = said.partition("\n")
+    case = _Case(name=RUN_CASE, kind="error", type=type(error).__name__, message=first, story=said)
+    return _document(experiment, [case], properties={"experiment": experiment})
+
+
+def _case_of_run(results: Results) -> _Case:
+    why = "\n".join(results.reasons)
+    match results.outcome:
+        case RunOutcome.INTERNAL_ERROR:
+            said = "coordlab itself failed; this says nothing about Kafka"
+            return _Case(
+                name=RUN_CASE, kind="error", type="internal_error", message=said, story=why
+            )
+        case RunOutcome.INTERRUPTED:
+            said = "the run was interrupted"
+            return _Case(name=RUN_CASE, kind="error", type="interrupted", message=said, story=why)
+        case RunOutcome.COMPLETED if results.verdict is Verdict.UNKNOWN:
+            said = f"the run proves nothing: {'; '.join(results.reasons)}"
+            return _Case(name=RUN_CASE, kind="error", type="unknown", message=said, story=why)
+        case RunOutcome.COMPLETED:
+            return _Case(name=RUN_CASE)
+
+
+def _case_of_check(check: CheckReport) -> _Case:
+    match check.outcome:
+        case CheckOutcome.PASS:
+            return _Case(name=check.check)
+        case CheckOutcome.VIOLATED:
+            return _Case(
+                name=check.check,
+                kind="failure",
+                type="violated",
+                message=_violated(check),
+                story="\n".join(_stories(check)),
+            )
+        case CheckOutcome.INCONCLUSIVE:
+            return _Case(
+                name=check.check,
+                kind="error",
+                type="inconclusive",
+                message=check.note or "could not be judged",
+            )
+        case CheckOutcome.NOTHING_SEEN:
+            note = f": {check.note}" if check.note else ""
+            return _Case(name=check.check, kind="skipped", message=f"saw nothing to judge{note}")
+
+
+def _violated(check: CheckReport) -> str:
+    if not check.findings:
+        return f"violated {check.findings_total} times"
+    more = check.findings_total - 1
+    return check.findings[0].summary + (f" (and {more} more)" if more > 0 else "")
+
+
+def _stories(check: CheckReport) -> Iterable[str]:
+    for finding in check.findings:
+        yield finding.summary
+        yield from (f"  {line}" for line in finding.story)
+
+
+def _document(
+    experiment: str,
+    cases: list[_Case],
+    *,
+    properties: dict[str, str],
+    started_at: str | None = None,
+    ended_at: str | None = None,
+    host: str = "",
+) -> bytes:
+    took = _seconds(started_at, ended_at)
+    counts = {
+        "tests": str(len(cases)),
+        "failures": str(sum(case.kind == "failure" for case in cases)),
+        "errors": str(sum(case.kind == "error" for case in cases)),
+        "skipped": str(sum(case.kind == "skipped" for case in cases)),
+        "time": took,
+    }
+    suites = ET.Element("testsuites", {"name": _SUITE, **counts})
+    name = f"{_SUITE}.{_clean(experiment)}"
+    suite = ET.SubElement(suites, "testsuite", {"name": name, **counts})
+    if started_at is not None:
+        suite.set("timestamp", started_at[: len("2026-01-31T12:00:00")])
+        suite.set("hostname", host)
+    held = ET.SubElement(suite, "properties")
+    for key, value in properties.items():
+        ET.SubElement(held, "property", {"name": key, "value": _clean(value)})
+    for case in cases:
+        element = ET.SubElement(
+            suite,
+            "testcase",
+            {
+                "name": _clean(case.name),
+                "classname": name,
+                "time": took if case.name == RUN_CASE else "0",
+            },
+        )
+        if case.kind is not None:
+            outcome = ET.SubElement(element, case.kind, {"message": _clean(case.message)})
+            if case.kind != "skipped":
+                outcome.set("type", case.type)
+            outcome.text = _clean(case.story) or None
+    ET.indent(suites)
+    document: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
+    return document + b"\n"
+
+
+def _seconds(started_at: str | None, ended_at: str | None) -> str:
+    """Return how long a run took by the clock on the wall, as JUnit has times."""
+    if started_at is None or ended_at is None:
+        return "0"
+    took = datetime.fromisoformat(ended_at) - datetime.fromisoformat(started_at)
+    return f"{max(took.total_seconds(), 0.0):.3f}"
+
+
+def _clean(text: str) -> str:
+    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,236 @@
+"""JUnit XML of a run: CI must show red for all but a pass, and say why."""
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from chaos.checkers.base import CheckOutcome, CheckReport, Finding
+from chaos.manifest import Manifest
+from chaos.verdict import (
+    EXIT_BAD_ARGUMENTS,
+    Results,
+    RunOutcome,
+    Verdict,
+    exit_code,
+)
+from coordlab.cli import run_cli
+from coordlab.junit import junit_of_failure, junit_of_run
+
+CHILDREN = {
+    "testsuites": ("testsuite",),
+    "testsuite": ("properties", "testcase", "system-out", "system-err"),
+    "properties": ("property",),
+    "testcase": ("skipped", "error", "failure", "system-out", "system-err"),
+}
+ATTRIBUTES = {
+    "testsuites": {"name", "time", "tests", "failures", "errors", "skipped"},
+    "testsuite": {
+        "name",
+        "tests",
+        "failures",
+        "errors",
+        "skipped",
+        "time",
+        "timestamp",
+        "hostname",
+    },
+    "property": {"name", "value"},
+    "testcase": {"name", "classname", "time"},
+    "skipped": {"message"},
+    "error": {"message", "type"},
+    "failure": {"message", "type"},
+}
+REQUIRED = {
+    "testsuite": {"name", "tests", "failures", "errors"},
+    "property": {"name", "value"},
+    "testcase": {"name", "classname"},
+}
+
+
+def check_structure(element: ET.Element) -> None:
+    """Hold an element against the common schema: known children in order, known attributes."""
+    order = CHILDREN.get(element.tag, ())
+    places = [order.index(child.tag) for child in element]
+    assert places == sorted(places), f"children of {element.tag}"
+    assert set(element.attrib) <= ATTRIBUTES.get(element.tag, set())
+    assert set(element.attrib) >= REQUIRED.get(element.tag, set())
+    for child in element:
+        check_structure(child)
+    if element.tag == "testsuite":
+        cases = element.findall("testcase")
+        assert element.get("tests") == str(len(cases))
+        for kind, counted in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+            assert element.get(counted) == str(sum(case.find(kind) is not None for case in cases))
+            assert all(len(case.findall(kind)) <= 1 for case in cases)
+
+
+def manifest() -> Manifest:
+    return Manifest(
+        run="coordinator_crash/x",
+        experiment="coordinator_crash",
+        config={},
+        plan=(),
+        seed=7,
+        runtime="virtual",
+        pid=1,
+        host="here",
+        started_at="2026-01-01T00:00:00.000+00:00",
+        ended_at="2026-01-01T00:00:04.250+00:00",
+        replay="python -m coordlab run coordinator_crash --runtime virtual --seed 7",
+    )
+
+
+def report(check: str, outcome: CheckOutcome, **more: object) -> CheckReport:
+    made = CheckReport(check=check, outcome=outcome)
+    return type(made)(**{name: getattr(made, name) for name in made.__struct_fields__} | more)
+
+
+def results(
+    *checks: CheckReport,
+    verdict: Verdict = Verdict.PASS,
+    outcome: RunOutcome = RunOutcome.COMPLETED,
+    reasons: tuple[str, ...] = (),
+) -> Results:
+    return Results(
+        outcome=outcome,
+        verdict=verdict,
+        exit_code=exit_code(outcome, verdict),
+        reasons=reasons,
+        checks=checks,
+    )
+
+
+def parsed(of: Results) -> ET.Element:
+    root = ET.fromstring(junit_of_run(manifest(), of, Path("runs/coordinator_crash/x")))
+    check_structure(root)
+    return root
+
+
+def case(root: ET.Element, name: str) -> ET.Element:
+    (found,) = root.iterfind(f"testsuite/testcase[@name='{name}']")
+    return found
+
+
+def test_passed_run_is_green_and_says_how_to_run_it_again() -> None:
+    """One test case a check, one of the run; the properties lead to the evidence."""
+    root = parsed(results(report("fencing", CheckOutcome.PASS)))
+
+    suite = root[0]
+    assert [each.get("name") for each in suite.iterfind("testcase")] == ["run", "fencing"]
+    assert (suite.get("failures"), suite.get("errors"), suite.get("skipped")) == ("0", "0", "0")
+    assert (suite.get("time"), suite.get("timestamp")) == ("4.250", "2026-01-01T00:00:00")
+    properties = {each.get("name"): each.get("value") for each in suite.iter("property")}
+    assert properties["replay"] == manifest().replay
+    assert properties["run_directory"] == "runs/coordinator_crash/x"
+    assert (properties["seed"], properties["runtime"]) == ("7", "virtual")
+
+
+def test_violated_check_is_a_failure_with_its_story() -> None:
+    """The text is what a person reads first, in the CI's own page."""
+    finding = Finding(
+        check="fencing",
+        summary="offset 3 <is> missing",
+        time_us=1,
+        story=("  1.0 s  broker-0: append acknowledged", "bad \x1b character"),
+    )
+    violated = report(
+        "fencing", CheckOutcome.VIOLATED, findings=(finding, finding), findings_total=5
+    )
+
+    root = parsed(results(violated, verdict=Verdict.VIOLATED))
+
+    failure = case(root, "fencing").find("failure")
+    assert failure is not None
+    assert failure.get("message") == "offset 3 <is> missing (and 4 more)"
+    assert "broker-0: append acknowledged" in (failure.text or "")
+    assert "bad \N{REPLACEMENT CHARACTER} character" in (failure.text or "")
+    assert len(case(root, "run")) == 0
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [
+        (results(verdict=Verdict.UNKNOWN, reasons=("crash-0 hit nothing",)), "unknown"),
+        (
+            results(
+                outcome=RunOutcome.INTERRUPTED,
+                verdict=Verdict.UNKNOWN,
+                reasons=("crash-0 hit nothing",),
+            ),
+            "interrupted",
+        ),
+        (
+            results(
+                outcome=RunOutcome.INTERNAL_ERROR,
+                verdict=Verdict.UNKNOWN,
+                reasons=("crash-0 hit nothing",),
+            ),
+            "internal_error",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_run_that_proves_nothing_is_never_green(made: Results, kind: str) -> None:
+    """CI systems take a skipped test for a good one: unknown is an error, with the reason."""
+    error = case(parsed(made), "run").find("error")
+
+    assert error is not None
+    assert error.get("type") == kind
+    assert "crash-0 hit nothing" in (error.text or "")
+
+
+def test_check_that_could_not_judge_is_an_error_and_one_without_a_case_is_skipped() -> None:
+    """Nothing to judge is no fault of the run; not being able to judge makes it unknown."""
+    inconclusive = report("liveness", CheckOutcome.INCONCLUSIVE, note="no leader came back")
+    nothing = report("processing", CheckOutcome.NOTHING_SEEN)
+
+    root = parsed(results(inconclusive, nothing, verdict=Verdict.UNKNOWN))
+
+    error, skipped = case(root, "liveness").find("error"), case(root, "processing").find("skipped")
+    assert error is not None
+    assert skipped is not None
+    assert error.get("message") == "no leader came back"
+    assert skipped.get("message") == "saw nothing to judge"
+
+
+def test_failure_before_any_result_is_an_error_of_the_run() -> None:
+    """What stopped it is told, Ctrl-C by its name."""
+    root = ET.fromstring(junit_of_failure("coordinator_crash", KeyboardInterrupt()))
+    check_structure(root)
+
+    error = case(root, "run").find("error")
+    assert error is not None
+    assert (error.get("type"), error.get("message")) == ("KeyboardInterrupt", "KeyboardInterrupt")
+
+
+def test_file_of_an_experiment_that_cannot_be_run_replaces_an_older_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A green file left by yesterday's run must not pass for today's."""
+    file = tmp_path / "build" / "junit.xml"
+    file.parent.mkdir()
+    file.write_bytes(junit_of_run(manifest(), results(), tmp_path))
+
+    code = run_cli(["run", "no_such_experiment", "--junit", str(file)])
+
+    assert code == EXIT_BAD_ARGUMENTS
+    error = case(ET.parse(file).getroot(), "run").find("error")
+    assert error is not None
+    assert error.get("type") == "ExperimentError"
+    assert "there is no experiment of this name" in (error.text or "")
+    assert "there is no experiment of this name" in capsys.readouterr().err
+
+
+def test_file_that_cannot_be_written_is_told_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not after the run: a minute of it would be lost."""
+    (tmp_path / "file").write_text("")
+    runs, junit = tmp_path / "runs", tmp_path / "file" / "junit.xml"
+
+    code = run_cli(["run", "graceful_move", "--runs", str(runs), "--junit", str(junit)])
+
+    assert code == EXIT_BAD_ARGUMENTS
+    assert f"the JUnit file {junit} cannot be written" in capsys.readouterr().err
+    assert not runs.exists()
