@@ -101,9 +101,8 @@ def time_params() -> tuple[alt.Parameter, alt.Parameter]:
 
 def time_x(field_name: str, *, title: str | None = None) -> alt.X:
     """Return x on the shared time axis: seconds of the run's clock."""
-    scale = alt.Scale(
-        domainMin=alt.ExprRef(FROM_S), domainMax=alt.ExprRef(TO_S), nice=False, zero=False
-    )
+    domain = [alt.ExprRef(FROM_S), alt.ExprRef(TO_S)]  # never from data: there may be none
+    scale = alt.Scale(domain=domain, nice=False, zero=False)
     return alt.X(field_name, type="quantitative", scale=scale, title=title)
 
 

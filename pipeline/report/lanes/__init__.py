@@ -1,0 +1,9 @@
+"""The lanes of the report: what happened when, one picture a subject, all on one time axis.
+
+Public: `section.timeline(run)` and `section.messages(run)`, the two sections that they form. Each
+lane is a module with `lane(run) -> Chart | None`; None: there is nothing to show.
+
+Reading order: `spans` (intervals as rows and steps), `marks` (what all lanes look like), then any
+lane. What is many is bounded before it is drawn: a lane of more rows than a person reads shows how
+many there are of each kind over time, and the rows that are picked.
+"""

@@ -1,0 +1,283 @@
+"""The coordinator lanes: which broker was in office on each offsets partition that has groups."""
+
+from collections.abc import Sequence
+
+from pipeline.figures import duration_text
+from pipeline.outcomes import in_number_order
+from pipeline.report.chart import (
+    BAD,
+    BAD_HATCH,
+    FAULT_HATCH,
+    WARN,
+    Chart,
+    TextTable,
+    seconds,
+)
+from pipeline.report.lanes.marks import (
+    FROM_TO,
+    ROW_PX,
+    Datum,
+    bars,
+    bounded,
+    fill_of,
+    kind_fill,
+    labels,
+    row_name,
+    rows_y,
+    span,
+    time_lane,
+    tip,
+)
+from pipeline.report.lanes.spans import free, slots
+from pipeline.report.report_input import ReportInput
+from pipeline.report.run_tables import Row
+
+MAX_PARTITIONS = 50
+"""Offsets partitions shown, those that moved first: as many as Kafka's default has."""
+MAX_TENURES = 600
+MAX_TABLE_ROWS = 200
+
+_ABOUT = (
+    "One lane for each partition of __consumer_offsets that has groups. A bar is a tenure: the "
+    "time in which a broker was in office as coordinator in one leader epoch, from the end of its "
+    "load until it unloaded or died. Dashed: nobody was in office; the load of the next one stands "
+    "at its end (zoom in to see how long it took). Hatched at the lower edge of a bar: that broker "
+    "was paused or cut off, and still in office. Two tenures at once lie under one another, and "
+    "the striped bar below them says for how long."
+)
+_TENURES = 600
+MAX_TABLE_ROWS = 200
+
+_ABOUT = (
+    "One lane for each partition of __consumer_offsets that has groups. A bar is a tenure: the time "
+    "in which a broker was in office as coordinator, in one leader epoch, from the end of its load "
+    "until it unloaded or died. Dashed: nobody was in office; the load of the next one stands at "
+    "its end (point at it, or zoom). The hatched lower half of a bar: that broker was paused or cut "
+    "off, and was still in office. Two tenures at once lie under one another, and "
+    "the crossed bar below them says for how long."
+)
+_TENURE = (
+    tip("r", "partition"),
+    tip("w", "broker"),
+    tip("e", "leader epoch"),
+    tip("i", "incarnation"),
+    tip("c", "commits acknowledged"),
+    tip("x", "ended by"),
+)
+
+
+def lane(run: ReportInput) -> Chart | None:
+    """Return the lanes of the coordinators; None if no group's coordinator is known."""
+    groups = _groups(run)
+    rows = run.tables.rows("coordinator_tenures")
+    tenures = [each for each in rows if each["partition"] in groups]
+    if not tenures:
+        return None
+    tenures.sort(key=lambda each: (each["start_us"], each["leader_epoch"] or 0))
+    partitions = _most_moved_first(tenures)
+    shown = in_number_order(partitions[:MAX_PARTITIONS])
+    brokers = in_number_order({each["broker"] for each in tenures})
+    names: list[str] = []
+    data: dict[str, list[Datum]] = {
+        "tenures": [],
+        "stalled": [],
+        "nobody": [],
+        "loads": [],
+        "twice": [],
+    }
+    for partition in shown:
+        own = [each for each in tenures if each["partition"] == partition]
+        names += _partition(run, partition, own[: MAX_TENURES // len(shown) + 1], data)
+    y = rows_y(names)
+    fills = {broker: fill_of(index) for index, broker in enumerate(brokers)}
+    layers = [
+        bars(
+            "nobody",
+            y,
+            tooltip=(tip("l", "partition"), *FROM_TO),
+            fill="transparent",
+            stroke=BAD,
+            strokeDash=[3, 3],
+        ),
+        *labels("nobody", y, fill=BAD),
+        bars("tenures", y, tooltip=(*_TENURE, *FROM_TO), fill=kind_fill("w", fills)),
+        bars(
+            "stalled",
+            y,
+            tooltip=(tip("l", "broker"), *FROM_TO),
+            fill=FAULT_HATCH,
+            height=7,
+            yOffset=5,
+        ),
+        bars(
+            "loads",
+            y,
+            tooltip=(
+                tip("l", "new coordinator"),
+                tip("n", "records read"),
+                tip("k", "bytes read"),
+                *FROM_TO,
+            ),
+            fill=WARN,
+            height=12,
+        ),
+        *labels("tenures", y),
+        bars("twice", y, tooltip=(tip("l", "at once"), *FROM_TO), fill=BAD_HATCH, stroke=BAD),
+        *labels("twice", y, fontWeight="bold"),
+    ]
+    return time_lane(
+        run,
+        lane_id="lane-coordinators",
+        title="Coordinators",
+        about=_ABOUT + _left_out(len(partitions) - len(shown)),
+        layers=layers,
+        data=data,
+        height=ROW_PX * len(names),
+        table=_table(tenures, groups),
+    )
+
+
+def _groups(run: ReportInput) -> dict[str, list[str]]:
+    """Return the consumer groups of each offsets partition."""
+    groups: dict[str, list[str]] = {}
+    for row in run.tables.rows("groups"):
+        if row["partition"] is not None:
+            groups.setdefault(row["partition"], []).append(row["group"])
+    return groups
+
+
+def _most_moved_first(tenures: Sequence[Row]) -> list[str]:
+    """Return the partitions: those with two in office first, then those with most tenures."""
+    counts: dict[str, tuple[int, int]] = {}
+    for each in tenures:
+        overlap_us, number = counts.get(each["partition"], (0, 0))
+        counts[each["partition"]] = (overlap_us + each["overlap_us"], number + 1)
+    known = in_number_order(counts)
+    return sorted(known, key=lambda partition: counts[partition], reverse=True)
+
+
+def _partition(
+    run: ReportInput, partition: str, tenures: Sequence[Row], data: dict[str, list[Datum]]
+) -> list[str]:
+    """Add what happened on one partition to `data`, and return the names of its rows."""
+    taken = slots([(each["start_us"], each["end_us"]) for each in tenures])
+    rows: dict[tuple[str, int | None], str] = {}
+    for each, slot in zip(tenures, taken, strict=True):
+        row = rows[each["broker"], each["leader_epoch"]] = row_name(partition, slot)
+        data["tenures"].append(_tenure(each, row))
+        data["stalled"] += _stalled(each, row)
+    first, last = tenures[0]["start_us"], run.end_us
+    for start, end in free([(each["start_us"], each["end_us"]) for each in tenures], first, last):
+        text = f"nobody in office for {duration_text(end - start)}"
+        data["nobody"].append(span(start, end, r=row_name(partition), l=text, s="nobody"))
+    for load in run.tables.rows("broker_phases"):
+        if load["partition"] == partition:
+            row = rows.get((load["new_leader"], load["leader_epoch"]), row_name(partition))
+            data["loads"] += _load(load, row)
+    names = [row_name(partition, slot) for slot in range(max(taken) + 1)]
+    overlaps = [
+        each for each in run.tables.rows("tenure_overlaps") if each["partition"] == partition
+    ]
+    if overlaps:
+        free_rows = slots([(each["from_us"], each["to_us"]) for each in overlaps])
+        twice = [row_name(partition, len(names) + slot, "two in office") for slot in free_rows]
+        data["twice"] += [_overlap(each, row) for each, row in zip(overlaps, twice, strict=True)]
+        names += sorted(set(twice))
+    return names
+
+
+def _tenure(each: Row, row: str) -> Datum:
+    epoch = "unknown" if each["leader_epoch"] is None else each["leader_epoch"]
+    label = f"{each['broker']} \u00b7 epoch {epoch}"
+    return span(
+        each["start_us"],
+        each["end_us"],
+        r=row,
+        w=each["broker"],
+        e=epoch,
+        i=each["incarnation"],
+        c=each["commits"],
+        x=each["end_reason"],
+        l="".join([label, *(f" \u00b7 {text}" for _, _, text in _stalls(each))]),
+        s=label,
+    )
+
+
+def _stalls(each: Row) -> list[tuple[int, int, str]]:
+    """Return when a tenure's broker was stopped or cut off: from, to, and in words."""
+    return [
+        (each[f"{how}_from_us"], each[f"{how}_to_us"], f"{text} {duration_text(each[f'{how}_us'])}")
+        for how, text in (("paused", "paused"), ("cut", "cut off"))
+        if each[f"{how}_from_us"] is not None
+    ]
+
+
+def _stalled(each: Row, row: str) -> list[Datum]:
+    return [
+        span(start, end, r=row, l=f"{each['broker']} {text}") for start, end, text in _stalls(each)
+    ]
+
+
+def _load(load: Row, row: str) -> list[Datum]:
+    if load["load_started_us"] is None or load["active_us"] is None:
+        return []
+    said = f"{load['new_leader']} loads, epoch {load['leader_epoch']}"
+    return [
+        span(
+            load["load_started_us"],
+            load["active_us"],
+            r=row,
+            l=said,
+            n=load["records"],
+            k=load["bytes"],
+        )
+    ]
+
+
+def _overlap(each: Row, row: str) -> Datum:
+    older = f"{each['older_broker']} (epoch {each['older_epoch']})"
+    newer = f"{each['newer_broker']} (epoch {each['newer_epoch']})"
+    length = duration_text(each["length_us"])
+    return span(
+        each["from_us"], each["to_us"], r=row, l=f"{older} and {newer} for {length}", s=length
+    )
+
+
+def _left_out(number: int) -> str:
+    return (
+        f" {number} more partitions, which moved least, are in the tables only."
+        if number > 0
+        else ""
+    )
+
+
+def _table(tenures: Sequence[Row], groups: dict[str, list[str]]) -> TextTable:
+    numeric = ("epoch", "from (s)", "to (s)", "commits acknowledged")
+    return TextTable(
+        headings=(
+            "partition",
+            "groups",
+            "broker",
+            *numeric[:3],
+            "ended by",
+            numeric[3],
+            "with another in office",
+        ),
+        rows=tuple(
+            (
+                each["partition"],
+                ", ".join(groups[each["partition"]][:3]),
+                each["broker"],
+                each["leader_epoch"],
+                seconds(each["start_us"]),
+                seconds(each["end_us"]),
+                each["end_reason"],
+                each["commits"],
+                duration_text(each["overlap_us"]) if each["overlap_us"] else None,
+            )
+            for each in tenures[:MAX_TABLE_ROWS]
+        ),
+        numeric=numeric,
+        caption=bounded("coordinator_tenures", len(tenures), MAX_TABLE_ROWS),
+        folded="The coordinators as text",
+    )

@@ -1,0 +1,181 @@
+"""The fault lane: what was broken when, whom it hit, and the parts of the run around it."""
+
+from collections.abc import Sequence
+
+from pipeline.figures import duration_text
+from pipeline.report.chart import FAULT_HATCH, INK, MUTED, PAPER, WARN, Chart, TextTable, seconds
+from pipeline.report.facts import FaultFact
+from pipeline.report.lanes.marks import (
+    FROM_TO,
+    ROW_PX,
+    Datum,
+    bars,
+    labels,
+    moments,
+    row_name,
+    rows_y,
+    span,
+    time_lane,
+    tip,
+)
+from pipeline.report.lanes.spans import slots
+from pipeline.report.report_input import ReportInput
+
+MAX_ROWS = 30
+"""Up to so many faults have a row each; more share the rows of their kind."""
+MAX_FAULTS = 400
+
+_ABOUT = (
+    "Hatched: a fault in force on all that it hit. Plain before it: it was being injected; plain "
+    "behind it: it was being healed, until the last node was told. A diamond is a fault of a "
+    "moment, with nothing to heal. The same spans stand behind every lane below, from a dashed "
+    "line (injected) to a dotted one (healed). The first row has the parts of the run."
+)
+_RUN_ROW = "the run"
+_TIPS = (
+    tip("l", "fault"),
+    tip("i", "id in the journal"),
+    tip("g", "target"),
+    tip("h", "hit"),
+    tip("p", "this part"),
+)
+
+
+def lane(run: ReportInput) -> Chart | None:
+    """Return the lane of the faults; None if none was injected."""
+    injected = [each for each in run.facts.faults if each.injected_us is not None]
+    if not injected:
+        return None
+    injected.sort(key=lambda each: (each.injected_us or 0, each.fault_id))
+    shown = injected[:MAX_FAULTS]
+    rows = _rows(shown, run.end_us)
+    parts = [
+        part
+        for fault in shown
+        if not fault.momentary
+        for part in _parts(fault, rows[fault.fault_id], run.end_us)
+    ]
+    points = [
+        span(
+            fault.injected_us or 0,
+            run.end_us,  # its label may go so far
+            **_said(fault, rows[fault.fault_id]),
+            p="of a moment",
+        )
+        for fault in shown
+        if fault.momentary
+    ]
+    names = [_RUN_ROW, *sorted(set(rows.values()), key=list(rows.values()).index)]
+    y = rows_y(names)
+    in_force = "datum.p == 'in force'"
+    layers = [
+        bars("run", y, tooltip=(tip("l", "the run"), *FROM_TO), fill=PAPER, stroke=MUTED),
+        *labels("run", y),
+        bars("parts", y, tooltip=(*_TIPS, *FROM_TO), fill=PAPER, where=f"!({in_force})"),
+        bars("parts", y, tooltip=(*_TIPS, *FROM_TO), fill=FAULT_HATCH, where=in_force),
+        *labels("parts", y, where=in_force, fontWeight="bold"),
+        moments(
+            "points",
+            y,
+            tooltip=(*_TIPS, tip("a", "at", "s")),
+            shape="diamond",
+            fill=WARN,
+            stroke=INK,
+            size=140,
+        ),
+        *labels("points", y, dx=12, fontWeight="bold"),
+    ]
+    return time_lane(
+        run,
+        lane_id="lane-faults",
+        title="Faults",
+        about=_ABOUT,
+        layers=layers,
+        data={"run": _run_parts(run), "parts": parts, "points": points},
+        height=ROW_PX * len(names),
+        table=_table(run.facts.faults),
+    )
+
+
+def _rows(faults: Sequence[FaultFact], end_us: int) -> dict[str, str]:
+    """Return the row of each fault: one each, or of many the first free row of their kind."""
+    if len(faults) <= MAX_ROWS:
+        return {fault.fault_id: fault.fault_id for fault in faults}
+    rows: dict[str, str] = {}
+    for kind in dict.fromkeys(fault.kind for fault in faults):
+        alike = [fault for fault in faults if fault.kind == kind]
+        taken = slots([(fault.injected_us or 0, _end(fault, end_us)) for fault in alike])
+        for fault, slot in zip(alike, taken, strict=True):
+            rows[fault.fault_id] = row_name(kind, slot)
+    return rows
+
+
+def _end(fault: FaultFact, end_us: int) -> int:
+    if fault.momentary:
+        return (fault.injected_us or 0) + 1
+    return end_us if fault.healed_us is None else fault.healed_us
+
+
+def _parts(fault: FaultFact, row: str, end_us: int) -> list[Datum]:
+    """Return injection, time in force and healing of a fault, as far as they came."""
+    bounds = (
+        ("being injected", fault.injected_us, fault.in_force_us),
+        ("in force", fault.in_force_us, fault.in_force_until_us),
+        ("being healed", fault.in_force_until_us, fault.healed_us),
+    )
+    said = _said(fault, row)
+    return [
+        span(start, end_us if end is None else end, **said, p=part)
+        for part, start, end in bounds
+        if start is not None and start != end
+    ]
+
+
+def _said(fault: FaultFact, row: str) -> Datum:
+    return {
+        "r": row,
+        "i": fault.fault_id,
+        "l": f"{fault.kind} {fault.hit}",
+        "s": fault.kind,
+        "g": fault.target,
+        "h": fault.hit,
+    }
+
+
+def _run_parts(run: ReportInput) -> list[Datum]:
+    """Return the run before its steady state, from there until all was healed, and after it."""
+    steady, healed = run.facts.steady_at_us, run.facts.healed_at_us
+    bounds = (
+        ("before the steady state", "start", 0, run.end_us if steady is None else steady),
+        ("from the steady state: faults", "faults", steady, healed),
+        ("all healed", "healed", healed, run.end_us),
+    )
+    return [
+        span(start, run.end_us if end is None else end, r=_RUN_ROW, l=text, s=short)
+        for text, short, start, end in bounds
+        if start is not None and start != end
+    ]
+
+
+def _table(faults: Sequence[FaultFact]) -> TextTable:
+    rows = tuple(
+        (
+            fault.fault_id,
+            fault.kind,
+            fault.hit or fault.error or fault.outcome,
+            seconds(fault.injected_us),
+            seconds(fault.in_force_us),
+            seconds(fault.healed_us),
+            None
+            if fault.in_force_us is None or fault.in_force_until_us is None or fault.momentary
+            else duration_text(fault.in_force_until_us - fault.in_force_us),
+        )
+        for fault in faults[:MAX_FAULTS]
+    )
+    times = ("injected (s)", "in force (s)", "healed (s)", "in force for")
+    return TextTable(
+        headings=("fault", "kind", "hit", *times),
+        rows=rows,
+        numeric=times,
+        folded="The faults as text",
+    )

@@ -1,0 +1,332 @@
+"""What all lanes look like: rows, bars, labels inside them, the bands of the faults behind.
+
+A lane is one layered chart. Its rows are names; in its data `r` is the row, `a` and `b` are start
+and end in seconds. A bar says what it is inside itself as far as it is visible and wide enough, and
+all of it when it is pointed at. Fills come with a pattern every other time, so that neighbours
+differ without colours.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from pipeline.figures import duration_text
+from pipeline.report.chart import (
+    BAD_HATCH,
+    FAULT_HATCH,
+    FROM_S,
+    HATCHES,
+    INK,
+    PAPER,
+    SERIES,
+    TO_S,
+    Chart,
+    Pick,
+    TextTable,
+    seconds,
+    time_params,
+    time_x,
+)
+from pipeline.report.report_input import ReportInput
+
+Cell = str | int | float | None
+Datum = dict[str, Cell]
+Look = str | float | bool | Sequence[int]
+Looks = dict[str, Any]
+"""Properties of a mark, as Altair takes them. Any: each has a type of its own."""
+
+FAULT_BANDS = "faults"
+"""The name of the data that every lane has: the spans of the faults."""
+MAX_FAULTS = 200
+ROW_PX = 22
+FILLS = tuple((HATCHES if index % 2 else SERIES)[index] for index in range(8)) + tuple(
+    (SERIES if index % 2 else HATCHES)[index] for index in range(8)
+)
+"""Sixteen fills, neighbours told apart by lightness and by pattern."""
+
+_NARROW = "containerSize()[0] < 560"
+_CHARACTER_PX = 6.3
+_ELLIPSIS = "\\u2026"
+_BELOW, _BELOW_ESCAPED = "\u200b", "\\u200b"
+"""Stands in the name of a row that belongs to the one above, before its own label."""
+
+
+def row_name(name: str, slot: int = 0, label: str = "") -> str:
+    """Return the name of a row; from `slot` 1 on it belongs to the row above, and has `label`."""
+    return name + _BELOW * slot + label
+
+
+def fill_of(index: int) -> str:
+    """Return the fill of the index-th thing; they repeat when they run out."""
+    return FILLS[index % len(FILLS)]
+
+
+def time_lane(
+    run: ReportInput,
+    *,
+    lane_id: str,
+    title: str,
+    about: str,
+    layers: Sequence[alt.Chart],
+    data: Mapping[str, Sequence[Datum]],
+    height: int | alt.Step,
+    picks: Sequence[Pick] = (),
+    table: TextTable | None = None,
+) -> Chart:
+    """Return a lane: `layers` over the bands of the faults, on the shared time axis.
+
+    Shape: `layers` name their data by keys of `data`; each of `picks` becomes a parameter.
+    Units: `height` in pixels.
+    """
+    params = [alt.param(name=pick.param, value=pick.options[0]) for pick in picks]
+    spec = (
+        alt.layer(*_fault_bands(), *layers)
+        .properties(width="container", height=height)
+        .add_params(*time_params(), *params)
+        .resolve_scale(fill="shared")
+    )
+    return Chart(
+        id=lane_id,
+        title=title,
+        about=about,
+        spec=spec,
+        data={FAULT_BANDS: fault_bands(run), **data},
+        on_time_axis=True,
+        picks=tuple(picks),
+        table=table,
+    )
+
+
+def fault_bands(run: ReportInput) -> list[Datum]:
+    """Return the span of each fault from its injection until it was healed, the first of many."""
+    known = [fault for fault in run.facts.faults if fault.injected_us is not None]
+    bands = []
+    for fault in sorted(known, key=lambda each: each.injected_us or 0)[:MAX_FAULTS]:
+        end = fault.injected_us if fault.momentary else fault.healed_us
+        bands.append(
+            {
+                "a": seconds(fault.injected_us),
+                "b": seconds(run.end_us if end is None else end),
+                "n": fault.fault_id,
+                "h": fault.hit,
+            }
+        )
+    return bands
+
+
+def _fault_bands() -> tuple[alt.Chart, ...]:
+    source = alt.Chart(alt.NamedData(FAULT_BANDS))
+    x = _time("a:Q")
+    return (
+        source.mark_rect(clip=True, fill=FAULT_HATCH, opacity=0.16).encode(x=x, x2="b:Q"),
+        source.mark_rule(clip=True, color=INK, strokeWidth=1, strokeDash=[2, 2]).encode(x=x),
+        source.mark_rule(clip=True, color=INK, strokeWidth=1, strokeDash=[1, 4]).encode(
+            x=_time("b:Q")
+        ),
+    )
+
+
+def _time(field_name: str) -> alt.X:
+    axis = alt.Axis(
+        orient="top",
+        grid=True,
+        labelFlush=True,
+        labelExpr="datum.label + ' s'",
+        title=None,
+    )
+    return time_x(field_name).axis(axis)
+
+
+def rows_y(rows: Sequence[str] | None = None, *, order: str = "o") -> alt.Y:
+    """Return the rows of a lane: `rows` downwards, or those of the data by field `order`."""
+    axis = alt.Axis(title=None, labelExpr=_row_label(), grid=False)
+    if rows is None:
+        return alt.Y("r:N", sort=alt.EncodingSortField(field=order, op="min"), axis=axis)
+    return alt.Y("r:N", scale=alt.Scale(domain=list(rows), paddingInner=0.12), sort=None, axis=axis)
+
+
+def _row_label() -> str:
+    """Return the label of a row: too long a name loses its middle, for names differ at the end."""
+    room = f"({_NARROW} ? 13 : 25)"
+    short = (
+        f"slice(datum.label, 0, {_NARROW} ? 3 : 8) + '{_ELLIPSIS}' + "
+        f"slice(datum.label, -({_NARROW} ? 9 : 16))"
+    )
+    return (
+        f"indexof(datum.label, '{_BELOW_ESCAPED}') >= 0 ? "
+        f"slice(datum.label, lastindexof(datum.label, '{_BELOW_ESCAPED}') + 1) : "
+        f"length(datum.label) <= {room} ? datum.label : {short}"
+    )
+
+
+def bars(
+    name: str,
+    y: alt.Y,
+    *,
+    tooltip: Sequence[alt.Tooltip],
+    fill: str | alt.Fill = PAPER,
+    where: str | None = None,
+    **mark: Look,
+) -> alt.Chart:
+    """Return bars from `a` to `b` of the data `name`; `where` is a Vega expression over a row.
+
+    `fill` is one fill for all, or an encoding. A bar is never thinner than its outline.
+    """
+    chart = alt.Chart(alt.NamedData(name))
+    if where is not None:
+        chart = chart.transform_filter(where)
+    look: Looks = {
+        "clip": True,
+        "stroke": INK,
+        "strokeWidth": 0.7,
+        "cornerRadius": 1.5,
+        **mark,
+    }
+    if isinstance(fill, str):
+        look["fill"] = fill
+    encoded = {} if isinstance(fill, str) else {"fill": fill}
+    drawn: alt.Chart = chart.mark_bar(**look).encode(
+        x=_time("a:Q"), x2="b:Q", y=y, tooltip=list(tooltip), **encoded
+    )
+    return drawn
+
+
+def bad_strips(name: str, y: alt.Y, tooltip: Sequence[alt.Tooltip]) -> alt.Chart:
+    """Return strips along the lower edge of rows: two at once where there should be one."""
+    return bars(
+        name,
+        y,
+        tooltip=tooltip,
+        fill=BAD_HATCH,
+        stroke="var(--bad)",
+        height=6,
+        yOffset=ROW_PX // 2 - 4,
+    )
+
+
+def moments(name: str, y: alt.Y, *, tooltip: Sequence[alt.Tooltip], **mark: Look) -> alt.Chart:
+    """Return a mark at `a` of each row of the data `name`."""
+    look: Looks = {
+        "clip": True,
+        "filled": True,
+        "fill": INK,
+        "size": 60,
+        "opacity": 1,
+        **mark,
+    }
+    drawn: alt.Chart = (
+        alt.Chart(alt.NamedData(name))
+        .mark_point(**look)
+        .encode(x=_time("a:Q"), y=y, tooltip=list(tooltip))
+    )
+    return drawn
+
+
+def labels(
+    name: str, y: alt.Y, *, where: str | None = None, keep_end: bool = False, **mark: Look
+) -> tuple[alt.Chart, ...]:
+    """Return what stands inside the bars of the data `name`: `l`, or `s` where `l` has no room.
+
+    It begins where the visible part of the bar does. `keep_end`: what has no room loses its
+    beginning instead of its end.
+    """
+    chart = alt.Chart(alt.NamedData(name))
+    if where is not None:
+        chart = chart.transform_filter(where)
+    fits = f"length(datum.l) * {_CHARACTER_PX} <= datum._w"
+    short = "datum.s"
+    fits_short = f"length({short}) * {_CHARACTER_PX} <= datum._w"
+    count = f"max(1, floor(datum._w / {_CHARACTER_PX}) - 1)"
+    cut = (
+        f"'{_ELLIPSIS}' + slice({short}, -{count})"
+        if keep_end
+        else f"slice({short}, 0, {count}) + '{_ELLIPSIS}'"
+    )
+    visible = (
+        chart.transform_filter(f"datum.b > {FROM_S} && datum.a < {TO_S}")
+        .transform_calculate(
+            _x=f"max(datum.a, {FROM_S})",
+            _w=f"(min(datum.b, {TO_S}) - max(datum.a, {FROM_S})) / ({TO_S} - {FROM_S}) * width - 8",
+        )
+        .transform_filter(f"datum._w > {4 * _CHARACTER_PX}")
+        .transform_calculate(_t=f"{fits} ? datum.l : {fits_short} ? {short} : {cut}")
+    )
+    look: Looks = {
+        "align": "left",
+        "baseline": "middle",
+        "dx": 4,
+        "clip": True,
+        "fontSize": 11,
+        **mark,
+    }
+    halo = {**look, "stroke": PAPER, "strokeWidth": 3, "strokeJoin": "round", "fill": PAPER}
+    encodings = {"x": _time("_x:Q"), "y": y, "text": alt.Text("_t:N")}
+    return (
+        visible.mark_text(**halo).encode(**encodings),
+        visible.mark_text(**{"fill": INK, **look}).encode(**encodings),
+    )
+
+
+def step_areas(
+    name: str,
+    *,
+    what: str,
+    fills: Mapping[str, str],
+    title: str,
+) -> alt.Chart:
+    """Return counts over time as stacked steps: one area for each of `fills`, the first below.
+
+    Shape: the data `name` has a row for each time and kind: `a` seconds, `k` kind, `o` the order of
+    the kind, `n` the count. `what` is what is counted, for the tooltip.
+    """
+    drawn: alt.Chart = (
+        alt.Chart(alt.NamedData(name))
+        .mark_area(interpolate="step-after", clip=True, stroke=INK, strokeWidth=0.7)
+        .encode(
+            x=_time("a:Q"),
+            y=alt.Y("n:Q", stack="zero", axis=alt.Axis(title=title, grid=True, tickMinStep=1)),
+            order=alt.Order("o:Q"),
+            fill=kind_fill("k", fills),
+            tooltip=[alt.Tooltip("k:N", title=what)],
+        )
+    )
+    return drawn
+
+
+def kind_fill(field_name: str, fills: Mapping[str, str]) -> alt.Fill:
+    """Return fills by name, with a legend."""
+    return alt.Fill(
+        f"{field_name}:N",
+        scale=alt.Scale(domain=list(fills), range=list(fills.values())),
+        legend=alt.Legend(title=None, symbolType="square", symbolSize=140, symbolStrokeColor=INK),
+    )
+
+
+def tip(field_name: str, title: str, unit: str = "") -> alt.Tooltip:
+    """Return one line of a tooltip: text, or with a `unit` a number of it."""
+    if not unit:
+        return alt.Tooltip(f"{field_name}:N", title=title)
+    decimals = ",.3f" if unit == "s" else ","
+    return alt.Tooltip(f"{field_name}:Q", title=f"{title} ({unit})", format=decimals)
+
+
+def span(start_us: int, end_us: int, **said: Cell) -> Datum:
+    """Return a bar's datum: its ends in seconds, its length in words, and what is said of it."""
+    return {
+        "a": seconds(start_us),
+        "b": seconds(end_us),
+        "d": duration_text(end_us - start_us),
+        **said,
+    }
+
+
+FROM_TO = (tip("a", "from", "s"), tip("b", "to", "s"), tip("d", "for"))
+"""The lines of a tooltip that every bar ends with; `d` is its length in words."""
+
+
+def bounded(table: str, number: int, limit: int) -> str:
+    """Return what a table of text says of rows that it leaves out."""
+    if number <= limit:
+        return ""
+    return f"The first {limit:,} of {number:,} rows; all of them are in tables/{table}."

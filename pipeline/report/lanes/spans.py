@@ -1,0 +1,122 @@
+"""Intervals of time, made ready to be drawn: side by side where they overlap, or counted.
+
+Times are integer microseconds on the run's clock; no end (None) means the run's.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+MAX_STEPS = 1_200
+"""Points of one stepped line: more than a screen has pixels, few enough to zoom fluidly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Counts over time: `counts[i]` holds from `times_us[i]` until the next time."""
+
+    times_us: tuple[int, ...]
+    counts: tuple[tuple[int, ...], ...]
+
+    @property
+    def highest(self) -> tuple[int, ...]:
+        """The highest that each count comes to; empty without any time."""
+        return tuple(max(values) for values in zip(*self.counts, strict=True))
+
+
+def slots(intervals: Sequence[tuple[int, int]]) -> list[int]:
+    """Return for each interval the first row, from 0, in which nothing else is meanwhile.
+
+    Shape: an interval is a start and an end; ends that touch do not overlap. In the order of
+    `intervals`, which need not be sorted.
+    """
+    chosen = [0] * len(intervals)
+    free_from: list[int] = []
+    for index in sorted(range(len(intervals)), key=lambda each: intervals[each]):
+        start, end = intervals[index]
+        open_rows = (row for row, busy_until in enumerate(free_from) if busy_until <= start)
+        row = next(open_rows, len(free_from))
+        if row == len(free_from):
+            free_from.append(end)
+        free_from[row] = end
+        chosen[index] = row
+    return chosen
+
+
+def free(intervals: Iterable[tuple[int, int]], from_us: int, to_us: int) -> list[tuple[int, int]]:
+    """Return the stretches between `from_us` and `to_us` that no interval covers."""
+    stretches, covered_until = [], from_us
+    for start, end in sorted(intervals):
+        if min(start, to_us) > covered_until:
+            stretches.append((covered_until, min(start, to_us)))
+        covered_until = max(covered_until, end)
+    if covered_until < to_us:
+        stretches.append((covered_until, to_us))
+    return stretches
+
+
+def concurrent(intervals: Iterable[tuple[int, int]], *, from_us: int, to_us: int) -> Steps:
+    """Return how many of the intervals hold, from `from_us` to `to_us`, as one count."""
+    changes: dict[int, int] = {from_us: 0}
+    for start, end in intervals:
+        first, last = max(start, from_us), min(end, to_us)
+        if first < last:
+            changes[first] = changes.get(first, 0) + 1
+            changes[last] = changes.get(last, 0) - 1
+    changes.setdefault(to_us, 0)
+    times, counts, count = [], [], 0
+    for time_us in sorted(changes):
+        count += changes[time_us]
+        times.append(time_us)
+        counts.append((count,))
+    return Steps(tuple(times), tuple(counts))
+
+
+def together(*series: Steps) -> Steps:
+    """Return several counts over the times at which any of them changes.
+
+    Shape: each of `series` begins at the same time; a count is that series' counts in their order.
+    """
+    times = sorted({time_us for each in series for time_us in each.times_us})
+    positions = [0] * len(series)
+    counts = []
+    for time_us in times:
+        for index, each in enumerate(series):
+            following = positions[index] + 1
+            while following < len(each.times_us) and each.times_us[following] <= time_us:
+                positions[index] = following
+                following += 1
+        counts.append(
+            tuple(
+                count
+                for each, position in zip(series, positions, strict=True)
+                for count in each.counts[position]
+            )
+        )
+    return Steps(tuple(times), tuple(counts))
+
+
+def thinned(steps: Steps, limit: int = MAX_STEPS) -> Steps:
+    """Return at most about `limit` of the steps, with every extreme of every count kept in sight.
+
+    Where there are more, the time is cut into equal parts; of each part stay its first and last
+    step, and the lowest and highest of each count.
+    """
+    if len(steps.times_us) <= limit:
+        return steps
+    begin, end = steps.times_us[0], steps.times_us[-1]
+    parts = max(1, limit // (2 + 2 * len(steps.counts[0])))
+    members: dict[int, list[int]] = {}
+    for index, time_us in enumerate(steps.times_us):
+        part = min(parts - 1, (time_us - begin) * parts // max(1, end - begin))
+        members.setdefault(part, []).append(index)
+    kept: set[int] = set()
+    for indexes in members.values():
+        kept.update((indexes[0], indexes[-1]))
+        for which in range(len(steps.counts[0])):
+            ranked = sorted(indexes, key=[count[which] for count in steps.counts].__getitem__)
+            kept.update((ranked[0], ranked[-1]))
+    order = sorted(kept)
+    return Steps(
+        tuple(steps.times_us[index] for index in order),
+        tuple(steps.counts[index] for index in order),
+    )
