@@ -5,13 +5,14 @@ import msgspec
 from rich.console import Console
 
 from chaos.verdict import EXIT_PASS
-from coordlab.commands.options import json_option, print_document
-from coordlab.doctor import CHECKS
+from coordlab.commands.options import json_option, print_document, with_examples
+from coordlab.doctor import CHECKS, examine
 from coordlab.doctor_view import print_checks
+from coordlab.machine import Machine
 from coordlab.parameters import OneOf
 
 
-@click.command("doctor")
+@click.command("doctor", cls=with_examples("doctor", "doctor --only java --only memory"))
 @click.option(
     "--only",
     type=OneOf(tuple(CHECKS)),
@@ -19,10 +20,13 @@ from coordlab.parameters import OneOf
     metavar="CHECK",
     help=f"Only these checks: {', '.join(CHECKS)}.",
 )
-@json_option("a list of checks")
+@json_option("a list of checks (name, found, needed_for, ok, advice, without)")
 def doctor_command(only: tuple[str, ...], json: bool) -> int:
-    """Say what this machine lacks for runs and analyses, and how to get it."""
-    checks = tuple(CHECKS[name]() for name in only or CHECKS)
+    """Say what this machine lacks for runs, analyses and reports, and how to get it.
+
+    Exit code: 0 if nothing is missing, 1 if something is; it says which commands work without.
+    """
+    checks = examine(Machine(), only)
     console = Console()
     if json:
         print_document(console, msgspec.json.encode(checks))
