@@ -38,23 +38,10 @@ MAX_TENURES = 600
 MAX_TABLE_ROWS = 200
 
 _ABOUT = (
-    "One lane for each partition of __consumer_offsets that has groups. A bar is a tenure: the "
-    "time in which a broker was in office as coordinator in one leader epoch, from the end of its "
-    "load until it unloaded or died. Dashed: nobody was in office; the load of the next one stands "
-    "at its end (zoom in to see how long it took). Hatched at the lower edge of a bar: that broker "
-    "was paused or cut off, and still in office. Two tenures at once lie under one another, and "
-    "the striped bar below them says for how long."
-)
-_TENURES = 600
-MAX_TABLE_ROWS = 200
-
-_ABOUT = (
-    "One lane for each partition of __consumer_offsets that has groups. A bar is a tenure: the time "
-    "in which a broker was in office as coordinator, in one leader epoch, from the end of its load "
-    "until it unloaded or died. Dashed: nobody was in office; the load of the next one stands at "
-    "its end (point at it, or zoom). The hatched lower half of a bar: that broker was paused or cut "
-    "off, and was still in office. Two tenures at once lie under one another, and "
-    "the crossed bar below them says for how long."
+    "Which broker was the coordinator, on each offsets partition that has groups. A bar is a "
+    "tenure: one broker in one leader epoch, from loaded to unloaded or dead. Dashed: nobody was "
+    "in office; the load of the next one ends it (zoom in to see it). A hatched lower edge: "
+    "paused or cut off, yet still in office. Striped: two were in office at once."
 )
 _TENURE = (
     tip("r", "partition"),
@@ -106,8 +93,8 @@ def lane(run: ReportInput) -> Chart | None:
             y,
             tooltip=(tip("l", "broker"), *FROM_TO),
             fill=FAULT_HATCH,
-            height=7,
-            yOffset=5,
+            height=5,
+            yOffset=7,
         ),
         bars(
             "loads",

@@ -26,10 +26,9 @@ MAX_ROWS = 30
 MAX_FAULTS = 400
 
 _ABOUT = (
-    "Hatched: a fault in force on all that it hit. Plain before it: it was being injected; plain "
-    "behind it: it was being healed, until the last node was told. A diamond is a fault of a "
-    "moment, with nothing to heal. The same spans stand behind every lane below, from a dashed "
-    "line (injected) to a dotted one (healed). The first row has the parts of the run."
+    "Hatched: a fault in force on all that it hit; plain before and behind it: while it was being "
+    "injected or healed. A diamond: a fault of a moment. The same spans stand behind every lane "
+    "below, from a dashed line (injected) to a dotted one (healed)."
 )
 _RUN_ROW = "the run"
 _TIPS = (

@@ -13,7 +13,6 @@ import altair as alt
 
 from pipeline.figures import duration_text
 from pipeline.report.chart import (
-    BAD_HATCH,
     FAULT_HATCH,
     FROM_S,
     HATCHES,
@@ -28,6 +27,7 @@ from pipeline.report.chart import (
     time_params,
     time_x,
 )
+from pipeline.report.lanes.spans import Steps
 from pipeline.report.report_input import ReportInput
 
 Cell = str | int | float | None
@@ -173,14 +173,13 @@ def bars(
 
     `fill` is one fill for all, or an encoding. A bar is never thinner than its outline.
     """
-    chart = alt.Chart(alt.NamedData(name))
-    if where is not None:
-        chart = chart.transform_filter(where)
+    chart = _rows_of(name, where)
     look: Looks = {
         "clip": True,
         "stroke": INK,
         "strokeWidth": 0.7,
         "cornerRadius": 1.5,
+        "fillOpacity": 1 if isinstance(fill, str) else 0.5,  # labels stand on what is told apart
         **mark,
     }
     if isinstance(fill, str):
@@ -192,48 +191,47 @@ def bars(
     return drawn
 
 
-def bad_strips(name: str, y: alt.Y, tooltip: Sequence[alt.Tooltip]) -> alt.Chart:
-    """Return strips along the lower edge of rows: two at once where there should be one."""
-    return bars(
-        name,
-        y,
-        tooltip=tooltip,
-        fill=BAD_HATCH,
-        stroke="var(--bad)",
-        height=6,
-        yOffset=ROW_PX // 2 - 4,
-    )
-
-
-def moments(name: str, y: alt.Y, *, tooltip: Sequence[alt.Tooltip], **mark: Look) -> alt.Chart:
+def moments(
+    name: str,
+    y: alt.Y,
+    *,
+    tooltip: Sequence[alt.Tooltip],
+    where: str | None = None,
+    **mark: Look,
+) -> alt.Chart:
     """Return a mark at `a` of each row of the data `name`."""
-    look: Looks = {
-        "clip": True,
-        "filled": True,
-        "fill": INK,
-        "size": 60,
-        "opacity": 1,
-        **mark,
-    }
+    look: Looks = {"clip": True, "filled": True, "fill": INK, "size": 60, "opacity": 1, **mark}
     drawn: alt.Chart = (
-        alt.Chart(alt.NamedData(name))
-        .mark_point(**look)
-        .encode(x=_time("a:Q"), y=y, tooltip=list(tooltip))
+        _rows_of(name, where).mark_point(**look).encode(x=_time("a:Q"), y=y, tooltip=list(tooltip))
     )
     return drawn
 
 
+def picked(param: str, field_name: str) -> str:
+    """Return the condition that a row is of what a pick says."""
+    return f"datum.{field_name} == {param}"
+
+
+def _rows_of(name: str, where: str | None) -> alt.Chart:
+    chart = alt.Chart(alt.NamedData(name))
+    return chart if where is None else chart.transform_filter(where)
+
+
 def labels(
-    name: str, y: alt.Y, *, where: str | None = None, keep_end: bool = False, **mark: Look
+    name: str,
+    y: alt.Y,
+    *,
+    where: str | None = None,
+    keep_end: bool = False,
+    reserve: str = "0",
+    **mark: Look,
 ) -> tuple[alt.Chart, ...]:
     """Return what stands inside the bars of the data `name`: `l`, or `s` where `l` has no room.
 
     It begins where the visible part of the bar does. `keep_end`: what has no room loses its
-    beginning instead of its end.
+    beginning instead of its end. `reserve`: pixels of the bar that stay free, a Vega expression.
     """
-    chart = alt.Chart(alt.NamedData(name))
-    if where is not None:
-        chart = chart.transform_filter(where)
+    chart = _rows_of(name, where)
     fits = f"length(datum.l) * {_CHARACTER_PX} <= datum._w"
     short = "datum.s"
     fits_short = f"length({short}) * {_CHARACTER_PX} <= datum._w"
@@ -243,63 +241,94 @@ def labels(
         if keep_end
         else f"slice({short}, 0, {count}) + '{_ELLIPSIS}'"
     )
-    visible = (
-        chart.transform_filter(f"datum.b > {FROM_S} && datum.a < {TO_S}")
-        .transform_calculate(
-            _x=f"max(datum.a, {FROM_S})",
-            _w=f"(min(datum.b, {TO_S}) - max(datum.a, {FROM_S})) / ({TO_S} - {FROM_S}) * width - 8",
-        )
+    shown = (
+        _visible(chart, reserve)
         .transform_filter(f"datum._w > {4 * _CHARACTER_PX}")
         .transform_calculate(_t=f"{fits} ? datum.l : {fits_short} ? {short} : {cut}")
     )
-    look: Looks = {
-        "align": "left",
-        "baseline": "middle",
-        "dx": 4,
-        "clip": True,
-        "fontSize": 11,
-        **mark,
-    }
-    halo = {**look, "stroke": PAPER, "strokeWidth": 3, "strokeJoin": "round", "fill": PAPER}
-    encodings = {"x": _time("_x:Q"), "y": y, "text": alt.Text("_t:N")}
-    return (
-        visible.mark_text(**halo).encode(**encodings),
-        visible.mark_text(**{"fill": INK, **look}).encode(**encodings),
+    return _text(shown, "_x", y, {"align": "left", "dx": 4, **mark})
+
+
+def end_labels(
+    name: str, y: alt.Y, *, where: str | None = None, **mark: Look
+) -> tuple[alt.Chart, ...]:
+    """Return what stands at the end of the visible part of bars: `l`, or `s` where room is short.
+
+    Half of a bar, at least, is left to the label at its beginning.
+    """
+    room = "datum._w / 2"
+    shown = (
+        _visible(_rows_of(name, where), "0")
+        .transform_calculate(
+            _t=f"length(datum.l) * {_CHARACTER_PX} <= {room} ? datum.l : "
+            f"length(datum.s) * {_CHARACTER_PX} <= {room} ? datum.s : ''"
+        )
+        .transform_filter("datum._t != ''")
     )
+    return _text(shown, "_e", y, {"align": "right", "dx": -4, **mark})
+
+
+def _visible(chart: alt.Chart, reserve: str) -> alt.Chart:
+    """Return the bars that are in sight: `_x` and `_e` where, `_w` how many pixels for a label."""
+    there: alt.Chart = (
+        chart.transform_filter(f"datum.b > {FROM_S} && datum.a < {TO_S}")
+        .transform_calculate(_x=f"max(datum.a, {FROM_S})", _e=f"min(datum.b, {TO_S})")
+        .transform_calculate(
+            _w=f"(datum._e - datum._x) / ({TO_S} - {FROM_S}) * width - 8 - ({reserve})"
+        )
+    )
+    return there
+
+
+def _text(chart: alt.Chart, at: str, y: alt.Y, mark: Looks) -> tuple[alt.Chart, ...]:
+    """Return text twice: on a rim of the paper's colour, so that it reads on every pattern."""
+    look: Looks = {"baseline": "middle", "clip": True, "fontSize": 11, "fill": INK, **mark}
+    rim: Looks = {**look, "stroke": PAPER, "strokeWidth": 3, "strokeJoin": "round", "fill": PAPER}
+    encoded = {"x": _time(f"{at}:Q"), "y": y, "text": alt.Text("_t:N")}
+    return chart.mark_text(**rim).encode(**encoded), chart.mark_text(**look).encode(**encoded)
 
 
 def step_areas(
-    name: str,
-    *,
-    what: str,
-    fills: Mapping[str, str],
-    title: str,
+    name: str, *, what: str, fills: Mapping[str, str], unit: str | None, where: str | None = None
 ) -> alt.Chart:
     """Return counts over time as stacked steps: one area for each of `fills`, the first below.
 
-    Shape: the data `name` has a row for each time and kind: `a` seconds, `k` kind, `o` the order of
-    the kind, `n` the count. `what` is what is counted, for the tooltip.
+    Shape: `area_rows` makes the data `name`. `what` a kind is stands in the tooltip, `unit` of a
+    count before the legend, which is left out without it.
     """
+    fill = kind_fill("k", fills, title=unit)
+    axis = alt.Axis(title=None, grid=True, tickMinStep=1, format="~s", tickCount=4)
     drawn: alt.Chart = (
-        alt.Chart(alt.NamedData(name))
-        .mark_area(interpolate="step-after", clip=True, stroke=INK, strokeWidth=0.7)
+        _rows_of(name, where)
+        .mark_area(
+            interpolate="step-after", clip=True, stroke=INK, strokeWidth=0.7, fillOpacity=0.6
+        )
         .encode(
             x=_time("a:Q"),
-            y=alt.Y("n:Q", stack="zero", axis=alt.Axis(title=title, grid=True, tickMinStep=1)),
+            y=alt.Y("n:Q", stack="zero", axis=axis),
             order=alt.Order("o:Q"),
-            fill=kind_fill("k", fills),
-            tooltip=[alt.Tooltip("k:N", title=what)],
+            fill=fill if unit else fill.legend(None),
+            tooltip=[tip("k", what)],
         )
     )
     return drawn
 
 
-def kind_fill(field_name: str, fills: Mapping[str, str]) -> alt.Fill:
-    """Return fills by name, with a legend."""
+def area_rows(steps: Steps, kinds: Sequence[str]) -> list[Datum]:
+    """Return the data of `step_areas`: one row for each time and kind, in the order of `kinds`."""
+    return [
+        {"a": seconds(time_us), "k": kind, "o": order, "n": count}
+        for time_us, counts in zip(steps.times_us, steps.counts, strict=True)
+        for order, (kind, count) in enumerate(zip(kinds, counts, strict=True))
+    ]
+
+
+def kind_fill(field_name: str, fills: Mapping[str, str], title: str | None = None) -> alt.Fill:
+    """Return fills by name, with a legend; `title` is what the named things are."""
     return alt.Fill(
         f"{field_name}:N",
         scale=alt.Scale(domain=list(fills), range=list(fills.values())),
-        legend=alt.Legend(title=None, symbolType="square", symbolSize=140, symbolStrokeColor=INK),
+        legend=alt.Legend(title=title, symbolType="square", symbolSize=140, symbolStrokeColor=INK),
     )
 
 

@@ -3,11 +3,15 @@
 Times are integer microseconds on the run's clock; no end (None) means the run's.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 MAX_STEPS = 1_200
 """Points of one stepped line: more than a screen has pixels, few enough to zoom fluidly."""
+
+
+Row = TypeVar("Row", bound=Mapping[str, Any])  # Any: a table's row
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,11 @@ def slots(intervals: Sequence[tuple[int, int]]) -> list[int]:
         free_from[row] = end
         chosen[index] = row
     return chosen
+
+
+def longest_first(rows: Sequence[Row], limit: int) -> list[Row]:
+    """Return the `limit` rows of greatest `length_us`: what is too short to see is left out."""
+    return sorted(rows, key=lambda row: -(row["length_us"] or 0))[:limit]
 
 
 def free(intervals: Iterable[tuple[int, int]], from_us: int, to_us: int) -> list[tuple[int, int]]:

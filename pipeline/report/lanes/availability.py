@@ -1,0 +1,183 @@
+"""The availability lane: who had no service around each fault, and for how long."""
+
+from collections.abc import Sequence
+
+from pipeline.figures import duration_text
+from pipeline.outcomes import in_number_order
+from pipeline.report.chart import HATCHES, SERIES, Chart, Pick, TextTable, seconds
+from pipeline.report.lanes.marks import (
+    FROM_TO,
+    Datum,
+    area_rows,
+    bars,
+    bounded,
+    kind_fill,
+    labels,
+    picked,
+    rows_y,
+    span,
+    step_areas,
+    time_lane,
+    tip,
+)
+from pipeline.report.lanes.spans import concurrent, thinned
+from pipeline.report.report_input import ReportInput
+from pipeline.report.run_tables import Row
+
+MAX_ROWS = 40
+"""Up to so many subjects have a row each; more are counted."""
+MAX_GAPS = 400
+MAX_TABLE_ROWS = 200
+ROW_PX = 18
+AREA_PX = 150
+
+GROUP, MEMBER, PARTITION = "group", "member", "partition"
+KINDS = {
+    GROUP: "groups without an active coordinator",
+    MEMBER: "members between two acknowledged commits",
+    PARTITION: "partitions that nobody consumed",
+}
+_FILLS = dict(zip(KINDS.values(), (HATCHES[5], SERIES[1], HATCHES[4]), strict=True))
+_ABOUT = (
+    "The longest time without service of each group, member and data partition around a fault. A "
+    "member: between two acknowledged commits. A partition: between two batches that anybody "
+    "in the group consumed. A group: no active coordinator. A short bar may be no more than the "
+    "usual interval."
+)
+_PICK = "availability_pick"
+_ABOUT_COUNTS = (
+    "How many had no service, of those that a fault concerned. Of each, only its longest time "
+    "around a fault counts; a spike as short as the usual interval between two commits or batches "
+    "says nothing."
+)
+_TIPS = (tip("k", "what"), tip("r", "who"), tip("g", "group"), tip("f", "around fault"))
+
+
+def lane(run: ReportInput) -> Chart | None:
+    """Return the gaps of each subject, or of many how many had one; None if nobody had any."""
+    rows = [row for row in run.tables.rows("availability") if row["before_us"] is not None]
+    if not rows:
+        return None
+    subjects = {(row["subject_kind"], row["group"], row["subject"]) for row in rows}
+    if len(subjects) > MAX_ROWS:
+        return _counts(run, rows)
+    names = _names(rows)
+    shown = sorted(rows, key=lambda row: row["before_us"] - _end(run, row))[:MAX_GAPS]
+    data = [_gap(run, row) for row in shown]
+    y = rows_y(names)
+    return time_lane(
+        run,
+        lane_id="lane-availability",
+        title="Time without service",
+        about=_ABOUT,
+        layers=[
+            bars("gaps", y, tooltip=(*_TIPS, *FROM_TO), fill=kind_fill("k", _FILLS)),
+            *labels("gaps", y),
+        ],
+        data={"gaps": data},
+        height=ROW_PX * len(names),
+        table=_table(rows),
+    )
+
+
+def _names(rows: Sequence[Row]) -> list[str]:
+    """Return the rows: groups first, then members, then partitions."""
+    return [
+        name
+        for kind in KINDS
+        for name in in_number_order({_row(row) for row in rows if row["subject_kind"] == kind})
+    ]
+
+
+def _row(row: Row) -> str:
+    """Return the row of a subject; what several groups may have names its group, too."""
+    if row["subject_kind"] == PARTITION:
+        return f"{row['subject']} \u00b7 {row['group']}"
+    return str(row["subject"])
+
+
+def _gap(run: ReportInput, row: Row) -> Datum:
+    end_us = _end(run, row)
+    length = duration_text(end_us - row["before_us"])
+    never = row["after_us"] is None
+    return span(
+        row["before_us"],
+        end_us,
+        r=_row(row),
+        k=KINDS[row["subject_kind"]],
+        g=row["group"],
+        f=row["fault"],
+        l=f"{length}, until the run ended" if never else length,
+        s=length,
+    )
+
+
+def _end(run: ReportInput, row: Row) -> int:
+    end_us: int | None = row["after_us"]
+    return run.end_us if end_us is None else end_us
+
+
+def _counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
+    counts: list[Datum] = []
+    kinds = [kind for kind in KINDS if any(row["subject_kind"] == kind for row in rows)]
+    kinds.sort(key=(MEMBER, GROUP, PARTITION).index)
+    for kind in kinds:
+        gaps = [
+            ((row["group"], row["subject"]), row["before_us"], _end(run, row))
+            for row in rows
+            if row["subject_kind"] == kind
+        ]
+        steps = concurrent(_merged(gaps), from_us=0, to_us=run.end_us)
+        counts += area_rows(thinned(steps), [KINDS[kind]])
+    pick = Pick(param=_PICK, label="Count", options=tuple(KINDS[kind] for kind in kinds))
+    return time_lane(
+        run,
+        lane_id="lane-availability",
+        title="Time without service",
+        about=_ABOUT_COUNTS,
+        layers=[
+            step_areas("counts", what="what", fills=_FILLS, unit=None, where=picked(_PICK, "k"))
+        ],
+        data={"counts": counts},
+        height=AREA_PX,
+        picks=(pick,),
+        table=_table(rows),
+    )
+
+
+def _merged(gaps: Sequence[tuple[tuple[str, str], int, int]]) -> list[tuple[int, int]]:
+    """Return the gaps with those of one subject that overlap as one: two faults share a gap."""
+    spans: list[tuple[int, int]] = []
+    last: tuple[str, str] | None = None
+    for subject, start, end in sorted(gaps):
+        if subject == last and start <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], end))
+        else:
+            spans.append((start, end))
+        last = subject
+    return spans
+
+
+def _table(rows: Sequence[Row]) -> TextTable:
+    longest = sorted(
+        rows, key=lambda row: float("-inf") if row["gap_us"] is None else -row["gap_us"]
+    )
+    numeric = ("from (s)", "to (s)")
+    return TextTable(
+        headings=("what", "who", "group", "fault", *numeric, "for"),
+        rows=tuple(
+            (
+                row["subject_kind"],
+                row["subject"],
+                row["group"],
+                row["fault"],
+                seconds(row["before_us"]),
+                seconds(row["after_us"]),
+                "it never came back" if row["gap_us"] is None else duration_text(row["gap_us"]),
+            )
+            for row in longest[:MAX_TABLE_ROWS]
+        ),
+        numeric=(*numeric, "for"),
+        caption=bounded("availability", len(rows), MAX_TABLE_ROWS),
+        folded="The times without service as text",
+    )

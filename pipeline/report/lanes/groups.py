@@ -1,0 +1,215 @@
+"""The group-state lanes: in which state each coordinator had each group, and when."""
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from pipeline.outcomes import in_number_order
+from pipeline.report.chart import GOOD, HATCHES, INK, PAPER, SERIES, Chart, Pick, TextTable, seconds
+from pipeline.report.lanes.marks import (
+    FROM_TO,
+    ROW_PX,
+    Datum,
+    area_rows,
+    bars,
+    bounded,
+    kind_fill,
+    labels,
+    moments,
+    picked,
+    rows_y,
+    span,
+    step_areas,
+    time_lane,
+    tip,
+)
+from pipeline.report.lanes.spans import concurrent, longest_first, thinned, together
+from pipeline.report.report_input import ReportInput
+from pipeline.report.run_tables import Row
+
+MANY_GROUPS = 8
+"""From more groups than these on, they are counted, and one is shown when it is picked."""
+MAX_SHOWN = 800
+MAX_PICKED = 20_000
+"""Intervals in the page: of the groups that are shown at once, of all that can be picked."""
+MAX_TABLE_ROWS = 200
+AREA_PX = 150
+
+STATES = {
+    "Stable": GOOD,
+    "PreparingRebalance": HATCHES[1],
+    "CompletingRebalance": SERIES[4],
+    "Empty": PAPER,
+}
+_DEAD = "Dead"
+_ABOUT = (
+    "In which state its coordinator had each group; a row is one group on one broker. Where two "
+    "rows of a group have bars at once, two coordinators served it. The number in a bar is the "
+    "generation (in PreparingRebalance the one that ended). A cross: Dead, the broker forgot it."
+)
+_ABOUT_COUNTS = (
+    "How many groups were in which state: a height of 1 is one group on one coordinator. A group "
+    "that two brokers serve counts twice, one without a coordinator not at all."
+)
+_ABOUT_PICKED = "One group, on each broker that was its coordinator; those with most changes first."
+_TIPS = (
+    tip("r", "group and coordinator"),
+    tip("k", "state"),
+    tip("g", "generation"),
+    tip("m", "members"),
+    tip("e", "leader epoch"),
+    tip("c", "because"),
+)
+
+
+def lane(run: ReportInput) -> Chart | None:
+    """Return the groups' states, or of many groups how many were in each; None without groups."""
+    rows = run.tables.rows("group_states")
+    groups = in_number_order({row["group"] for row in rows})
+    if not groups:
+        return None
+    if len(groups) > MANY_GROUPS:
+        return _counts(run, rows, len(groups))
+    shown = _in_time(longest_first(rows, MAX_SHOWN))
+    names = in_number_order({_row(row) for row in rows})
+    return time_lane(
+        run,
+        lane_id="lane-groups",
+        title="Group states",
+        about=_ABOUT,
+        layers=_layers(rows_y(names)),
+        data=_data(run, shown),
+        height=ROW_PX * len(names),
+        table=_table(rows),
+    )
+
+
+def detail(run: ReportInput) -> Chart | None:
+    """Return the states of a group that is picked; None where `lane` shows them all."""
+    rows = run.tables.rows("group_states")
+    changes: dict[str, int] = {}
+    for row in rows:
+        changes[row["group"]] = changes.get(row["group"], 0) + 1
+    if len(changes) <= MANY_GROUPS:
+        return None
+    options: list[str] = []
+    room = MAX_PICKED
+    for group in sorted(in_number_order(changes), key=lambda each: -changes[each]):
+        room -= changes[group]
+        if room >= 0:
+            options.append(group)
+    known = set(options)
+    pick = Pick(param="group_pick", label="Group", options=tuple(options))
+    return time_lane(
+        run,
+        lane_id="lane-groups-one",
+        title="States of one group",
+        about=_ABOUT_PICKED,
+        layers=_layers(rows_y(), where=picked("group_pick", "p")),
+        data=_data(run, [row for row in _in_time(rows) if row["group"] in known], pick=True),
+        height=alt.Step(ROW_PX),
+        picks=(pick,),
+    )
+
+
+def _layers(y: alt.Y, where: str | None = None) -> list[alt.Chart]:
+    tips = (*_TIPS, *FROM_TO)
+    return [
+        bars("states", y, tooltip=tips, fill=kind_fill("k", STATES), where=where),
+        *labels("states", y, where=where),
+        moments(
+            "dead",
+            y,
+            tooltip=(*_TIPS, tip("a", "at", "s")),
+            where=where,
+            shape="cross",
+            angle=45,
+            fill=INK,
+        ),
+    ]
+
+
+def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[str, list[Datum]]:
+    states, dead = [], []
+    for row in rows:
+        said: Datum = {
+            "r": _row(row),
+            "k": row["state"],
+            "g": row["generation"],
+            "m": row["members"],
+            "e": row["leader_epoch"],
+            "c": row["cause"],
+        }
+        if pick:
+            said["p"] = row["group"]
+        if row["state"] == _DEAD:
+            dead.append(span(row["from_us"], row["from_us"], **said))
+            continue
+        said["s"] = f"{row['state']} {row['generation']}"
+        said["l"] = _words(row)
+        states.append(span(row["from_us"], _end(run, row), **said))
+    return {"states": states, "dead": dead}
+
+
+def _words(row: Row) -> str:
+    members = row["members"]
+    counted = "" if members is None else f" \u00b7 {members} member{'' if members == 1 else 's'}"
+    return f"{row['state']} \u00b7 generation {row['generation']}{counted}"
+
+
+def _row(row: Row) -> str:
+    return f"{row['group']} \u00b7 {row['broker']}"
+
+
+def _end(run: ReportInput, row: Row) -> int:
+    end_us: int | None = row["to_us"]
+    return run.end_us if end_us is None else end_us
+
+
+def _in_time(rows: Sequence[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row["group"], row["broker"], row["from_us"]))
+
+
+def _counts(run: ReportInput, rows: Sequence[Row], groups: int) -> Chart:
+    """Return how many groups were in each state, as areas over each other."""
+    steps = [
+        concurrent(
+            [(row["from_us"], _end(run, row)) for row in rows if row["state"] == state],
+            from_us=0,
+            to_us=run.end_us,
+        )
+        for state in STATES
+    ]
+    return time_lane(
+        run,
+        lane_id="lane-groups",
+        title=f"States of {groups:,} groups",
+        about=_ABOUT_COUNTS,
+        layers=[step_areas("counts", what="state", fills=STATES, unit="groups")],
+        data={"counts": area_rows(thinned(together(*steps)), list(STATES))},
+        height=AREA_PX,
+        table=_table(rows),
+    )
+
+
+def _table(rows: Sequence[Row]) -> TextTable:
+    numeric = ("generation", "members", "from (s)", "to (s)")
+    return TextTable(
+        headings=("group", "coordinator", "state", *numeric, "because"),
+        rows=tuple(
+            (
+                row["group"],
+                row["broker"],
+                row["state"],
+                row["generation"],
+                row["members"],
+                seconds(row["from_us"]),
+                seconds(row["to_us"]),
+                row["cause"],
+            )
+            for row in _in_time(rows)[:MAX_TABLE_ROWS]
+        ),
+        numeric=numeric,
+        caption=bounded("group_states", len(rows), MAX_TABLE_ROWS),
+        folded="The groups' states as text",
+    )
