@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
+from chaos.client_semantics import consumer_warnings
 from chaos.experiment import MEMBER_INDEX, Experiment, GroupDefinition
 from chaos.problems import Problem
 from chaos.sense import named, named_once, problem, too_long
@@ -113,18 +114,31 @@ def _near_instance(written: str) -> str | None:
     return near if fits else None
 
 
-def group_warnings(group: GroupDefinition, path: str) -> Iterator[Problem]:
+def group_warnings(experiment: Experiment, group: GroupDefinition, path: str) -> Iterator[Problem]:
     """Yield what is unwise about a group."""
-    config = group.config
+    config, broker = group.config, experiment.cluster.config
     if group.members == 0:
         yield problem(f"{path}.members", "nobody ever joins this group", found="0")
-    if config.session_timeout_ms > config.heartbeat_interval_ms > config.session_timeout_ms / 3:
+    most = max((experiment.topics[topic].partitions for topic in group.topics), default=0)
+    if group.members > most:
         yield problem(
-            f"{path}.config.heartbeat.interval.ms",
-            "over a third of the session timeout: two lost heartbeats evict a member",
-            expected=f"at most {config.session_timeout_ms // 3}",
-            found=str(config.heartbeat_interval_ms),
+            f"{path}.members",
+            "the range assignor leaves members without a partition",
+            expected=f"at most {most}, the partitions of its largest topic",
+            found=str(group.members),
         )
+    own = list(consumer_warnings(config, group, broker, f"{path}.config"))
+    yield from own
+    for index, late in enumerate(group.late_members):
+        if late.config is not None:
+            here = f"{path}.late_members[{index}].config"
+            inherited = {
+                replace(warning, path=warning.path.replace(f"{path}.config", here, 1))
+                for warning in own
+            }
+            for warning in consumer_warnings(late.config, group, broker, here):
+                if warning not in inherited:  # what the group has unwise is said of the group
+                    yield warning
     asked = group.commit_interval_ms is not None
     if asked and config.enable_auto_commit:
         yield problem(

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import msgspec
 
 from chaos.checkers.registry import CHECKERS
+from chaos.client_semantics import producer_errors, producer_warnings
+from chaos.cluster_semantics import broker_errors, cluster_warnings, topic_warnings
 from chaos.experiment import MAX_PARTITIONS, Experiment
 from chaos.fault_semantics import fault_errors, fault_warnings
 from chaos.group_semantics import group_errors, group_warnings
@@ -21,10 +23,12 @@ def errors(experiment: Experiment) -> Iterator[Problem]:
     """Yield everything for which the experiment cannot be run."""
     yield from _topic_errors(experiment)
     yield from _model_errors(experiment)
+    yield from broker_errors(experiment.cluster.config)
     for group_id, group in experiment.groups.items():
         yield from group_errors(experiment, group, f"groups.{group_id}")
     for index, producer in enumerate(experiment.producers):
         yield from named("topic", producer.topic, experiment.topics, f"producers[{index}].topic")
+        yield from producer_errors(producer, f"producers[{index}]")
     for index, preload in enumerate(experiment.offsets_log):
         yield from named("group", preload.group, experiment.groups, f"offsets_log[{index}].group")
     for index, fault in enumerate(experiment.faults):
@@ -36,23 +40,13 @@ def errors(experiment: Experiment) -> Iterator[Problem]:
 
 def warnings(experiment: Experiment) -> Iterator[Problem]:
     """Yield what is allowed and unwise."""
-    config = experiment.cluster.config
-    if config.offsets_topic_replication_factor == 1:
-        yield problem(
-            "cluster.config.offsets.topic.replication.factor",
-            "with one replica the groups of a lost broker are lost with it",
-            expected="3",
-            found="1",
-        )
-    if config.broker_heartbeat_interval_ms * 2 > config.broker_session_timeout_ms:
-        yield problem(
-            "cluster.config.broker.heartbeat.interval.ms",
-            "one lost heartbeat is enough to fence a broker",
-            expected="at most half of broker.session.timeout.ms",
-            found=str(config.broker_heartbeat_interval_ms),
-        )
+    yield from cluster_warnings(experiment)
+    for name, topic in experiment.topics.items():
+        yield from topic_warnings(experiment, name, topic, f"topics.{name}")
     for group_id, group in experiment.groups.items():
-        yield from group_warnings(group, f"groups.{group_id}")
+        yield from group_warnings(experiment, group, f"groups.{group_id}")
+    for index, producer in enumerate(experiment.producers):
+        yield from producer_warnings(producer, f"producers[{index}]")
     for index, fault in enumerate(experiment.faults):
         yield from fault_warnings(experiment, fault, f"faults[{index}]")
     if not experiment.faults:
