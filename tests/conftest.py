@@ -1,9 +1,18 @@
-"""What every test may ask for: one local Ray a session, stopped at the end whatever happened."""
+"""What every test may ask for: one Ray and one Spark a session, a browser a module.
 
+All end when they should, whatever happened. What is slow to import is imported where it is used.
+"""
+
+import os
 import signal
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+    from pyspark.sql import SparkSession
 
 if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
     # A shell starts what it puts in the background with SIGINT ignored, and children inherit that:
@@ -28,3 +37,35 @@ def local_ray() -> Iterator[None]:
         yield
     finally:
         disconnect_ray()
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """Start a local Spark; it ends with its JVM also after failures. CI must have a Java for it."""
+    from pipeline.java import JavaProblem, find_java
+    from pipeline.session import spark_session
+
+    java = find_java()
+    if isinstance(java, JavaProblem):
+        _skip_unless_in_ci(f"no suitable Java: {java.found}. {java.advice}")
+    with spark_session(short_work=True, name="coordlab-tests") as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    """Start a headless Chromium, for one module only: while it is there, asyncio is not free."""
+    from tests.support.browser import INSTALL, PROGRAMS, chromium, find_chromium
+
+    program = find_chromium()
+    if program is None:
+        _skip_unless_in_ci(f"none of {', '.join(PROGRAMS)} on the PATH. {INSTALL}")
+    with chromium(program) as started:
+        yield started
+
+
+def _skip_unless_in_ci(reason: str) -> NoReturn:
+    """Skip what needs a program that is not there; in CI that is a failure."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)

@@ -1,28 +1,10 @@
-"""One Spark for the whole session, and one analysis: their start costs more than all tests."""
-
-import os
-from collections.abc import Iterator
+"""One analysis for the whole session: Spark costs more than all tests."""
 
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.java import JavaProblem, find_java
-from pipeline.session import spark_session
 from tests.support.analysed_runs import AnalysedRuns, analyse_stories
 from tests.support.random_runs import AnalysedRun, analyse_random_runs
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """Start a local Spark; it ends with its JVM also after failures. CI must have a Java for it."""
-    java = find_java()
-    if isinstance(java, JavaProblem):
-        reason = f"no suitable Java: {java.found}. {java.advice}"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with spark_session(short_work=True, name="coordlab-tests") as session:
-        yield session
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,181 @@
+"""A headless Chromium that opens one local page and lets nothing else through.
+
+Playwright drives the system's own browser: nothing is downloaded. Its synchronous form keeps an
+event loop running in the thread that started it, so that no run may be played while it is open.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Route,
+    sync_playwright,
+)
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+INSTALL = "Debian and Ubuntu: apt-get install --no-install-recommends chromium"
+QUIET = (
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+"""What keeps the browser itself from the network."""
+PAGE_TIMEOUT_MS = 30_000
+"""For anything a page is waited for: a machine busy with other tests takes its time."""
+
+Scheme = Literal["light", "dark"]
+Media = Literal["screen", "print"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screen:
+    """A window. Units: CSS pixels; `scale` is how many device pixels each has."""
+
+    width: int
+    height: int
+    touch: bool = False
+    scale: float = 1.0
+
+
+DESKTOP = Screen(width=1280, height=800)
+PHONE = Screen(width=360, height=740, touch=True, scale=2.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """A page that is open, and what a reader should never have seen of it."""
+
+    page: Page
+    console: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    @property
+    def problems(self) -> list[str]:
+        """Errors and warnings of the console, what was thrown, and every request but the page."""
+        return [*self.console, *self.errors, *(f"requested {url}" for url in self.requests)]
+
+
+def find_chromium() -> Path | None:
+    """Return the system's Chromium, None if there is none on the PATH."""
+    found = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    return None if found is None else Path(found)
+
+
+@contextmanager
+def chromium(program: Path) -> Iterator[Browser]:
+    """Start a headless Chromium; it ends with the block."""
+    as_root = ("--no-sandbox",) if os.geteuid() == 0 else ()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=str(program), args=[*QUIET, *as_root], timeout=PAGE_TIMEOUT_MS
+        )
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def visit(
+    browser: Browser,
+    file: Path,
+    *,
+    screen: Screen = DESKTOP,
+    scheme: Scheme = "light",
+    media: Media = "screen",
+    fragment: str = "",
+) -> Iterator[Visit]:
+    """Open a local file in a fresh profile; whatever else it asks for is noted and refused."""
+    context = browser.new_context(
+        viewport={"width": screen.width, "height": screen.height},
+        device_scale_factor=screen.scale,
+        has_touch=screen.touch,
+        is_mobile=screen.touch,
+        color_scheme=scheme,
+        reduced_motion="reduce",
+    )
+    try:
+        yield _open(context, file.resolve().as_uri(), fragment, media)
+    finally:
+        context.close()
+
+
+def _open(context: BrowserContext, url: str, fragment: str, media: Media) -> Visit:
+    context.set_default_timeout(PAGE_TIMEOUT_MS)
+    page = context.new_page()
+    page.emulate_media(media=media)
+    seen = Visit(page=page)
+
+    def only_the_page(route: Route) -> None:
+        if route.request.url.partition("#")[0] == url:
+            route.continue_()
+            return
+        seen.requests.append(route.request.url)
+        route.abort()
+
+    def on_console(message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            seen.console.append(f"{message.type}: {message.text}")
+
+    context.route("**/*", only_the_page)
+    page.on("console", on_console)
+    page.on("pageerror", lambda error: seen.errors.append(str(error)))
+    page.on("crash", lambda _: seen.errors.append("the page crashed"))
+    page.goto(f"{url}#{fragment}" if fragment else url)
+    page.wait_for_function("document.documentElement.dataset.state === 'ready'")
+    return seen
+
+
+def draw_all(page: Page) -> None:
+    """Draw every chart, also those far from the screen."""
+    page.evaluate("async () => { await window.coordlab.drawAll() }")
+
+
+def shown_range(page: Page) -> tuple[float, float]:
+    """Return the span of the time axis that the page shows, in seconds."""
+    from_s, to_s = page.evaluate("window.coordlab.range()")
+    return float(from_s), float(to_s)
+
+
+def set_range(page: Page, from_s: float, to_s: float) -> None:
+    """Show a span of the time axis, in seconds, and wait until the lanes near the screen follow."""
+    page.evaluate(
+        "async ([from, to]) => { await window.coordlab.setRange(from, to) }", [from_s, to_s]
+    )
+
+
+def chart_states(page: Page) -> dict[str, str]:
+    """Return what became of each chart, by its id: waiting, drawn or failed."""
+    states: dict[str, str] = page.evaluate(
+        "() => Object.fromEntries([...document.querySelectorAll('figure[id][data-state]')]"
+        ".map((figure) => [figure.id, figure.dataset.state]))"
+    )
+    return states
+
+
+def scrolls_sideways(page: Page) -> Sequence[str]:
+    """Return the elements that are wider than the window and not in a box that scrolls."""
+    found: list[str] = page.evaluate(
+        """() => {
+          const width = document.documentElement.clientWidth;
+          if (document.documentElement.scrollWidth <= width) return [];
+          return [...document.body.querySelectorAll('*')]
+            .filter((element) => element.getBoundingClientRect().right > width + 1)
+            .map((element) => `${element.tagName} ${element.id} ${element.getAttribute('class')}`);
+        }"""
+    )
+    return found

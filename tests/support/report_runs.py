@@ -1,0 +1,182 @@
+"""Real runs in virtual time for the report: small, violated, cut short, and with 1,000 members."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from chaos.checkers.registry import CheckSuite, context_of
+from chaos.experiment import to_cluster_spec
+from chaos.loader import load_experiment
+from chaos.manifest import replay_command
+from chaos.plan import plan_of
+from chaos.run_directory import EVENTS_FILE, create_run_directory
+from chaos.runner import ExperimentRun, Progress
+from cluster.trace_digest import TraceDigest
+from cluster.trace_parquet import ParquetTraceWriter
+from cluster.virtual.runtime import VirtualRuntime
+
+SEED = 7
+THOUSAND_GROUPS, THOUSAND_MEMBERS_EACH = 10, 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How a run is made. `experiment` is a name or a file; None stands for the 1,000 members.
+
+    Units: `interrupted_at_us` is on the run's clock; None: it goes on to its end.
+    """
+
+    experiment: str | None
+    overrides: tuple[str, ...] = ()
+    interrupted_at_us: int | None = None
+
+
+RECIPES: Mapping[str, Recipe] = {
+    "three": Recipe(
+        experiment="coordinator_crash",
+        overrides=("groups.orders-readers.members=3", "producers[0].records_per_second=20"),
+    ),
+    "overlap": Recipe(
+        experiment="split_brain_ownership",
+        overrides=("producers[0].records_per_second=12",),
+    ),
+    "violated": Recipe(
+        experiment="split_brain_ownership",
+        overrides=(
+            "cluster.guards.high_watermark_gate=false",
+            "groups.orders-readers.commit_interval_ms=200",
+            "producers[0].records_per_second=12",
+        ),
+    ),
+    # Ctrl-C 4 s after the kill: the broker is dead, and nobody has noticed yet.
+    "interrupted": Recipe(
+        experiment="coordinator_crash",
+        overrides=("groups.orders-readers.members=3", "producers[0].records_per_second=20"),
+        interrupted_at_us=15_500_000,
+    ),
+    "thousand": Recipe(experiment=None),
+}
+"""The runs that reports are tested with, by name; few records, whose fetches cost the most."""
+
+
+def make_run(root: Path, recipe: Recipe) -> Path:
+    """Play a recipe in virtual time and return its run directory below `root`, as `run` leaves it.
+
+    Raises: ExperimentError; RuntimeError if the lab itself failed.
+    """
+    name = recipe.experiment or str(write_thousand_members(root / "thousand_members.yaml"))
+    loaded = load_experiment(name, recipe.overrides)
+    experiment, plan = loaded.experiment, plan_of(loaded.experiment)
+    directory = create_run_directory(
+        root,
+        experiment,
+        plan,
+        seed=SEED,
+        runtime="virtual",
+        replay=replay_command(name, runtime="virtual", seed=SEED, overrides=recipe.overrides),
+        experiment_file=str(loaded.path),
+    )
+    suite = CheckSuite(context_of(experiment), experiment.checks)
+    digest = TraceDigest()
+    writer = ParquetTraceWriter(directory.events / EVENTS_FILE)
+    runtime = VirtualRuntime(
+        to_cluster_spec(experiment),
+        seed=SEED,
+        run_id=directory.manifest.run,
+        observers=[suite.observe, writer, digest],
+    )
+    try:
+        results = ExperimentRun(
+            experiment,
+            plan,
+            runtime,
+            suite,
+            seed=SEED,
+            directory=directory,
+            progress=CtrlC(recipe.interrupted_at_us),
+        ).execute()
+    finally:
+        writer.close()
+    if results.exit_code not in {0, 1, 2, 130}:
+        raise RuntimeError(f"{name} ended with {results.exit_code}: {results.reasons}")
+    directory.manifest.digest = digest.hexdigest()
+    directory.write_manifest()
+    return directory.path
+
+
+class CtrlC:
+    """Looks at a run as a live view does, and presses Ctrl-C at a time of its clock; None: never.
+
+    It comes once: a second one would break off the healing too.
+    """
+
+    def __init__(self, at_us: int | None) -> None:
+        self._at_us = at_us
+
+    def __call__(self, progress: Progress) -> None:
+        if self._at_us is not None and progress.time_us >= self._at_us:
+            self._at_us = None
+            raise KeyboardInterrupt
+
+
+def write_thousand_members(
+    path: Path,
+    *,
+    groups: int = THOUSAND_GROUPS,
+    members_each: int = THOUSAND_MEMBERS_EACH,
+    overrides: Mapping[str, object] | None = None,
+) -> Path:
+    """Write an experiment whose groups together have 1,000 members, each with a partition.
+
+    One coordinator is killed; a third of the groups is its own. The cluster's sessions are short
+    and the members look seldom, so that it takes seconds to play: what the report must cope with
+    is the number of members, not of records. `overrides` replace whole top-level keys.
+    """
+    group = {
+        "members": members_each,
+        "topics": ["orders"],
+        "poll_timeout_ms": 4_000,
+        "commit_interval_ms": 2_000,
+        "config": {
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "partition.assignment.strategy": ["range"],
+            "fetch.max.wait.ms": 5_000,
+        },
+    }
+    experiment: dict[str, object] = {
+        "version": 1,
+        "name": "thousand_members",
+        "question": "What do 1,000 members of ten groups live through when a coordinator dies?",
+        "expect": "The groups of that broker commit nothing for about 3 s; nobody rebalances.",
+        "cluster": {
+            "brokers": 3,
+            "controllers": 1,
+            "config": {
+                "offsets.topic.num.partitions": 6,
+                "min.insync.replicas": 2,
+                "auto.leader.rebalance.enable": False,
+                "group.initial.rebalance.delay.ms": 500,
+                "broker.session.timeout.ms": 2_000,
+                "broker.heartbeat.interval.ms": 500,
+            },
+        },
+        "topics": {"orders": {"partitions": members_each, "replication.factor": 3}},
+        "groups": {f"readers-{index}": group for index in range(groups)},
+        "producers": [{"topic": "orders", "records_per_second": 10}],
+        "faults": [
+            {"at": "1s", "fault": "crash", "target": "coordinator-of(readers-0)", "duration": "5s"}
+        ],
+        "run": {"after_faults": "500ms"},
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = yaml.safe_dump(experiment | dict(overrides or {}), sort_keys=False)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def make_runs(root: Path, names: Sequence[str] = tuple(RECIPES)) -> dict[str, Path]:
+    """Play the recipes of these names and return their run directories."""
+    return {name: make_run(root, RECIPES[name]) for name in names}
