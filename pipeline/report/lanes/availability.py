@@ -58,13 +58,12 @@ def lane(run: ReportInput) -> Chart | None:
     rows = [row for row in run.tables.rows("availability") if row["before_us"] is not None]
     if not rows:
         return None
-    subjects = {(row["subject_kind"], row["group"], row["subject"]) for row in rows}
-    if len(subjects) > MAX_ROWS:
+    if len({_subject(row) for row in rows}) > MAX_ROWS:
         return _counts(run, rows)
-    names = _names(rows)
+    names = _rows(rows)
     shown = sorted(rows, key=lambda row: row["before_us"] - _end(run, row))[:MAX_GAPS]
-    data = [_gap(run, row) for row in shown]
-    y = rows_y(names)
+    data = [_gap(run, row, names[_subject(row)]) for row in shown]
+    y = rows_y(list(names.values()))
     return time_lane(
         run,
         lane_id="lane-availability",
@@ -80,30 +79,36 @@ def lane(run: ReportInput) -> Chart | None:
     )
 
 
-def _names(rows: Sequence[Row]) -> list[str]:
-    """Return the rows: groups first, then members, then partitions."""
-    return [
-        name
-        for kind in KINDS
-        for name in in_number_order({_row(row) for row in rows if row["subject_kind"] == kind})
-    ]
+def _rows(rows: Sequence[Row]) -> dict[tuple[str, str, str], str]:
+    """Return the name of each subject's row: groups first, then members, then partitions.
+
+    A partition that several groups consume has a row in each, which names the group, too.
+    """
+    names: dict[tuple[str, str, str], str] = {}
+    alone = len({row["group"] for row in rows}) == 1
+    for kind in KINDS:
+        subjects: dict[str, tuple[str, str, str]] = {}
+        for row in rows:
+            if row["subject_kind"] == kind:
+                full = f"{row['group']} \u00b7 {row['subject']}"
+                name = row["subject"] if alone or kind != PARTITION else full
+                subjects[name] = _subject(row)
+        names |= {subjects[name]: name for name in in_number_order(subjects)}
+    return names
 
 
-def _row(row: Row) -> str:
-    """Return the row of a subject; what several groups may have names its group, too."""
-    if row["subject_kind"] == PARTITION:
-        return f"{row['subject']} \u00b7 {row['group']}"
-    return str(row["subject"])
+def _subject(row: Row) -> tuple[str, str, str]:
+    return row["subject_kind"], row["group"], row["subject"]
 
 
-def _gap(run: ReportInput, row: Row) -> Datum:
+def _gap(run: ReportInput, row: Row, name: str) -> Datum:
     end_us = _end(run, row)
     length = duration_text(end_us - row["before_us"])
     never = row["after_us"] is None
     return span(
         row["before_us"],
         end_us,
-        r=_row(row),
+        r=name,
         k=KINDS[row["subject_kind"]],
         g=row["group"],
         f=row["fault"],

@@ -32,7 +32,7 @@ from pipeline.report.report_input import ReportInput
 
 Cell = str | int | float | None
 Datum = dict[str, Cell]
-Look = str | float | bool | Sequence[int]
+Look = str | float | bool | Sequence[int] | None
 Looks = dict[str, Any]
 """Properties of a mark, as Altair takes them. Any: each has a type of its own."""
 
@@ -117,17 +117,18 @@ def fault_bands(run: ReportInput) -> list[Datum]:
 
 def _fault_bands() -> tuple[alt.Chart, ...]:
     source = alt.Chart(alt.NamedData(FAULT_BANDS))
-    x = _time("a:Q")
+    x = time_of("a:Q")
     return (
         source.mark_rect(clip=True, fill=FAULT_HATCH, opacity=0.16).encode(x=x, x2="b:Q"),
         source.mark_rule(clip=True, color=INK, strokeWidth=1, strokeDash=[2, 2]).encode(x=x),
         source.mark_rule(clip=True, color=INK, strokeWidth=1, strokeDash=[1, 4]).encode(
-            x=_time("b:Q")
+            x=time_of("b:Q")
         ),
     )
 
 
-def _time(field_name: str) -> alt.X:
+def time_of(field_name: str) -> alt.X:
+    """Return x of a lane: the shared time axis, above the lane, in seconds."""
     axis = alt.Axis(
         orient="top",
         grid=True,
@@ -186,7 +187,7 @@ def bars(
         look["fill"] = fill
     encoded = {} if isinstance(fill, str) else {"fill": fill}
     drawn: alt.Chart = chart.mark_bar(**look).encode(
-        x=_time("a:Q"), x2="b:Q", y=y, tooltip=list(tooltip), **encoded
+        x=time_of("a:Q"), x2="b:Q", y=y, tooltip=list(tooltip), **encoded
     )
     return drawn
 
@@ -202,7 +203,9 @@ def moments(
     """Return a mark at `a` of each row of the data `name`."""
     look: Looks = {"clip": True, "filled": True, "fill": INK, "size": 60, "opacity": 1, **mark}
     drawn: alt.Chart = (
-        _rows_of(name, where).mark_point(**look).encode(x=_time("a:Q"), y=y, tooltip=list(tooltip))
+        _rows_of(name, where)
+        .mark_point(**look)
+        .encode(x=time_of("a:Q"), y=y, tooltip=list(tooltip))
     )
     return drawn
 
@@ -284,7 +287,7 @@ def _text(chart: alt.Chart, at: str, y: alt.Y, mark: Looks) -> tuple[alt.Chart, 
     """Return text twice: on a rim of the paper's colour, so that it reads on every pattern."""
     look: Looks = {"baseline": "middle", "clip": True, "fontSize": 11, "fill": INK, **mark}
     rim: Looks = {**look, "stroke": PAPER, "strokeWidth": 3, "strokeJoin": "round", "fill": PAPER}
-    encoded = {"x": _time(f"{at}:Q"), "y": y, "text": alt.Text("_t:N")}
+    encoded = {"x": time_of(f"{at}:Q"), "y": y, "text": alt.Text("_t:N")}
     return chart.mark_text(**rim).encode(**encoded), chart.mark_text(**look).encode(**encoded)
 
 
@@ -304,7 +307,7 @@ def step_areas(
             interpolate="step-after", clip=True, stroke=INK, strokeWidth=0.7, fillOpacity=0.6
         )
         .encode(
-            x=_time("a:Q"),
+            x=time_of("a:Q"),
             y=alt.Y("n:Q", stack="zero", axis=axis),
             order=alt.Order("o:Q"),
             fill=fill if unit else fill.legend(None),

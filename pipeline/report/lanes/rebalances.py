@@ -134,7 +134,7 @@ def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[
         if pick:
             said["p"] = row["group"]
         end_us = ends[_key(row)]
-        label: Datum = {"r": said["r"], "p": said.get("p"), "l": _words(row), "s": row["reason"]}
+        label: Datum = {"r": said["r"], "p": said.get("p"), "l": _words(row), "s": _short(row)}
         whole.append(span(row["started_us"], end_us, **label))
         for index, (part, start, end) in enumerate(_parts(row, end_us)):
             parts.append(span(start, end, **said, k=part, f=int(index == 0)))
@@ -197,6 +197,11 @@ def _words(row: Row) -> str:
     who = "" if row["consumer"] is None else f" of {row['consumer']}"
     length = "" if row["length_us"] is None else f" \u00b7 {duration_text(row['length_us'])}"
     return f"{row['reason']}{who} \u00b7 {_generations(row)}{length}"
+
+
+def _short(row: Row) -> str:
+    length = "" if row["length_us"] is None else f" \u00b7 {duration_text(row['length_us'])}"
+    return f"{row['reason']}{length}"
 
 
 def _generations(row: Row) -> str:

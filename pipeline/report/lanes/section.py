@@ -1,1 +1,50 @@
-"""The two sections that the lanes form: the time line, and what was said around each fault."""
+"""The two sections that the lanes form: what happened when, and what was said around each fault."""
+
+from pipeline.report.chart import Chart, Section
+from pipeline.report.lanes import (
+    availability,
+    coordinators,
+    faults,
+    groups,
+    messages,
+    ownership,
+    rebalances,
+)
+from pipeline.report.report_input import ReportInput
+
+
+def timeline(run: ReportInput) -> Section | None:
+    """Return the lanes of the run from top to bottom; None if there is nothing to show."""
+    charts: tuple[Chart | None, ...] = (
+        faults.lane(run),
+        coordinators.lane(run),
+        groups.lane(run),
+        groups.detail(run),
+        rebalances.lane(run),
+        rebalances.detail(run),
+        ownership.lane(run),
+        ownership.detail(run),
+        availability.lane(run),
+    )
+    drawn = tuple(chart for chart in charts if chart is not None)
+    if not drawn:
+        return None
+    return Section(
+        id="timeline",
+        title="Time line",
+        lead="What happened when: all lanes share one time axis, and move and zoom together.",
+        parts=drawn,
+    )
+
+
+def message_diagrams(run: ReportInput) -> Section | None:
+    """Return the message diagrams; None without messages around a fault."""
+    drawn = messages.lanes(run)
+    if not drawn:
+        return None
+    return Section(
+        id="messages",
+        title="Messages around each fault",
+        lead="Who said what to whom. Jump to the fault above, then zoom until the lines slant.",
+        parts=drawn,
+    )

@@ -1,0 +1,213 @@
+"""The exchanges around one fault as lines of a space-time diagram: where they begin, turn and end.
+
+Pure data: rows of the table `messages` in, rows of a chart out. Times of the table are
+microseconds, of the chart seconds.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pipeline.outcomes import in_number_order
+from pipeline.report.chart import seconds
+from pipeline.report.lanes.marks import Cell, Datum
+from pipeline.report.run_tables import Row
+
+MAX_NODES = 24
+"""Lines of a diagram; of more clients than fit those with most to tell have one."""
+MAX_MESSAGES = 400
+CHARACTER_PX = 6.0
+
+FINDING, MEMBERSHIP, HEARTBEAT, OFFSETS, CLUSTER = (
+    "FindCoordinator",
+    "JoinGroup, SyncGroup, LeaveGroup",
+    "Heartbeat",
+    "OffsetCommit, OffsetFetch",
+    "brokers and controller",
+)
+_FAMILIES = {
+    "FindCoordinator": FINDING,
+    "JoinGroup": MEMBERSHIP,
+    "SyncGroup": MEMBERSHIP,
+    "LeaveGroup": MEMBERSHIP,
+    "Heartbeat": HEARTBEAT,
+    "OffsetCommit": OFFSETS,
+    "OffsetFetch": OFFSETS,
+}
+SUCCESS = "NONE"
+_SERVERS = ("controller", "broker")
+_NEVER = 1e12  # pixels a second: at no zoom
+
+
+@dataclass
+class Diagram:
+    """What is drawn of one fault.
+
+    Shape: `nodes` from top to bottom; `legs` are lines from (`a`, `r`) to (`b`, `q`); `waits` lie
+    on the line of one node from `a` to `b`; `failures` and `words` stand at `a` on the line `r`.
+    `left_out` counts exchanges of clients that have no line.
+    """
+
+    nodes: list[str] = field(default_factory=list)
+    legs: list[Datum] = field(default_factory=list)
+    waits: list[Datum] = field(default_factory=list)
+    repeats: list[Datum] = field(default_factory=list)
+    failures: list[Datum] = field(default_factory=list)
+    words: list[Datum] = field(default_factory=list)
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A text beside a line: `rank` 0 is the most important."""
+
+    node: str
+    at_us: int
+    text: str
+    rank: int
+    bad: bool = False
+
+
+def diagram(rows: Sequence[Row], landmarks: Sequence[Word] = ()) -> Diagram:
+    """Return the lines of the exchanges `rows` of one fault, and `landmarks` beside them."""
+    drawn = Diagram(nodes=_nodes(rows))
+    lines = set(drawn.nodes)
+    words = [word for word in landmarks if word.node in lines]
+    for row in sorted(rows, key=_begin)[:MAX_MESSAGES]:
+        if row["from_node"] not in lines or row["to_node"] not in lines:
+            drawn.left_out += 1
+            continue
+        _add(drawn, row)
+        words.append(_word(row))
+    drawn.words = placed(words)
+    return drawn
+
+
+def _nodes(rows: Sequence[Row]) -> list[str]:
+    """Return the nodes that have a line: controllers, brokers, and clients while there is room."""
+    told: dict[str, tuple[int, int]] = {}
+    for row in rows:
+        for node in (row["from_node"], row["to_node"]):
+            kinds, number = told.get(node, (0, 0))
+            turning = row["outcome"] != SUCCESS or _family(row) == MEMBERSHIP
+            told[node] = kinds + turning, number + 1
+    servers = [
+        node
+        for role in _SERVERS
+        for node in in_number_order(each for each in told if each.startswith(f"{role}-"))
+    ]
+    known = set(servers)
+    clients = in_number_order(node for node in told if node not in known)
+    most = sorted(clients, key=lambda node: (-told[node][0], -told[node][1]))
+    kept = set(most[: max(2, MAX_NODES - len(servers))])
+    return [*servers[:MAX_NODES], *(node for node in clients if node in kept)]
+
+
+def _add(drawn: Diagram, row: Row) -> None:
+    """Add one exchange: the request's way, its time at the server, the answer's way, the end."""
+    said = _said(row)
+    sent, received = row["sent_us"], row["received_us"]
+    answered, ended = row["answered_us"], row["ended_us"]
+    asks, serves = row["from_node"], row["to_node"]
+    failed = row["outcome"] != SUCCESS
+    if sent is not None and received is not None:
+        drawn.legs.append(_line(sent, received, asks, serves, said, "request"))
+    if received is not None and answered is not None and answered > received:
+        drawn.waits.append(_line(received, answered, serves, serves, said, "served"))
+    if answered is not None and ended is not None:
+        drawn.legs.append(_line(answered, ended, serves, asks, said, "answer"))
+    elif sent is not None and ended is not None:
+        drawn.waits.append(_line(sent, ended, asks, asks, said, "no answer came"))
+    if failed:
+        at = ended if ended is not None else _begin(row)
+        drawn.failures.append({**said, "r": asks, "a": seconds(at)})
+    if row["repeats"] > 1:
+        last = row["last_ended_us"] if row["last_ended_us"] is not None else ended
+        begin = _begin(row)
+        drawn.repeats.append(_line(begin, last or begin, asks, asks, said, "repeated"))
+
+
+def _line(
+    start_us: int, end_us: int, start: str, end: str, said: Mapping[str, Cell], leg: str
+) -> Datum:
+    return {**said, "r": start, "q": end, "a": seconds(start_us), "b": seconds(end_us), "leg": leg}
+
+
+def _said(row: Row) -> Datum:
+    """Return what every mark of an exchange tells when it is pointed at."""
+    return {
+        "api": row["api"],
+        "f": _family(row),
+        "out": "success" if row["outcome"] == SUCCESS else row["outcome"],
+        "fr": row["from_node"],
+        "to": row["to_node"],
+        "g": row["group"],
+        "nm": row.get("named"),
+        "s": seconds(row["sent_us"]),
+        "v": seconds(row["received_us"]),
+        "w": seconds(row["answered_us"]),
+        "e": seconds(row["ended_us"]),
+        "x": row["repeats"],
+        "l": seconds(row["last_ended_us"]) if row["repeats"] > 1 else None,
+        "c": row["correlation_id"],
+    }
+
+
+def _family(row: Row) -> str:
+    return _FAMILIES.get(row["api"], CLUSTER)
+
+
+def _begin(row: Row) -> int:
+    """Return the first moment of an exchange that was seen."""
+    moments = (row["sent_us"], row["received_us"], row["answered_us"], row["ended_us"])
+    return min((each for each in moments if each is not None), default=0)
+
+
+def _word(row: Row) -> Word:
+    failed = row["outcome"] != SUCCESS
+    named = row.get("named")
+    parts = [row["api"]]
+    if row["repeats"] > 1:
+        parts.append(f"\u00d7{row['repeats']:,}")
+    if failed:
+        parts.append(row["outcome"])
+    elif named is not None:
+        parts.append(f"names {named}")
+    family = _family(row)
+    if failed:
+        rank = 1 if family != HEARTBEAT else 2
+    else:
+        rank = {MEMBERSHIP: 2, FINDING: 3}.get(family, 4)
+    return Word(row["from_node"], _begin(row), " ".join(parts), rank, failed)
+
+
+def placed(words: Iterable[Word]) -> list[Datum]:
+    """Return texts with the zoom from which on each stands free of more important ones.
+
+    `z` is pixels a second. A text reaches from its moment to the right; the less important of two
+    on one line waits until the left one ends before the right one begins.
+    """
+    before: dict[str, list[Word]] = {}
+    shown: list[Datum] = []
+    for word in sorted(words, key=lambda each: (each.rank, each.at_us)):
+        others = before.setdefault(word.node, [])
+        zoom = max((_apart(word, other) for other in others), default=0.0)
+        others.append(word)
+        shown.append(
+            {
+                "r": word.node,
+                "a": seconds(word.at_us),
+                "t": word.text,
+                "z": round(zoom, 3),
+                "k": int(word.bad),
+            }
+        )
+    return [datum for datum in shown if datum["z"] != _NEVER]
+
+
+def _apart(one: Word, other: Word) -> float:
+    """Return the pixels a second at which two texts of a line do not touch."""
+    left = one if one.at_us <= other.at_us else other
+    distance_us = abs(one.at_us - other.at_us)
+    if distance_us == 0:
+        return _NEVER
+    return (len(left.text) + 2) * CHARACTER_PX * 1_000_000 / distance_us

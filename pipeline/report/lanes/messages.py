@@ -1,0 +1,247 @@
+"""The message diagrams: who said what to whom around each fault, as lines between nodes in time."""
+
+from collections.abc import Mapping, Sequence
+
+import altair as alt
+
+from pipeline.figures import duration_text
+from pipeline.report.chart import (
+    BAD,
+    FAULT_HATCH,
+    FROM_S,
+    INK,
+    LINE,
+    PAPER,
+    SERIES,
+    TO_S,
+    Chart,
+    TextTable,
+    seconds,
+)
+from pipeline.report.facts import FaultFact
+from pipeline.report.lanes.marks import (
+    Datum,
+    Looks,
+    bars,
+    bounded,
+    rows_y,
+    span,
+    time_lane,
+    time_of,
+    tip,
+)
+from pipeline.report.lanes.message_rows import (
+    CLUSTER,
+    FINDING,
+    HEARTBEAT,
+    MEMBERSHIP,
+    OFFSETS,
+    SUCCESS,
+    Diagram,
+    Word,
+    diagram,
+)
+from pipeline.report.report_input import ReportInput
+from pipeline.report.run_tables import Row
+
+MAX_DIAGRAMS = 12
+MAX_LANDMARKS = 6
+MAX_TABLE_ROWS = 100
+ROW_PX = 34
+
+_COLOURS = {
+    MEMBERSHIP: SERIES[5],
+    FINDING: SERIES[0],
+    OFFSETS: SERIES[2],
+    HEARTBEAT: SERIES[7],
+    CLUSTER: SERIES[3],
+}
+_DASHES = {MEMBERSHIP: [1, 0], FINDING: [6, 2], OFFSETS: [1, 0], HEARTBEAT: [2, 3], CLUSTER: [8, 4]}
+_ABOUT = (
+    "Each node has a line; time runs to the right, the same as in all lanes. A request leads from "
+    "who asked to who was asked, its answer back; zoom in until they slant. Thick on a server's "
+    "line: the request was held there. Dashed on a client's line: it waited, and no answer came. A "
+    "cross: the exchange failed, its error beside it. A wide pale bar with \u00d7n: n exchanges "
+    "like the first. Hatched: the node was hit. More texts appear as you zoom in."
+)
+_TIPS = (
+    tip("api", "request"),
+    tip("fr", "from"),
+    tip("to", "to"),
+    tip("g", "group"),
+    tip("out", "outcome"),
+    tip("nm", "names as coordinator"),
+    tip("s", "sent", "s"),
+    tip("v", "received", "s"),
+    tip("w", "answered", "s"),
+    tip("e", "ended", "s"),
+    tip("x", "exchanges alike"),
+    tip("l", "the last ended", "s"),
+    tip("c", "correlation id"),
+)
+
+
+def lanes(run: ReportInput) -> tuple[Chart, ...]:
+    """Return a diagram of each of the first faults that have messages."""
+    by_fault: dict[str, list[Row]] = {}
+    for row in run.tables.rows("messages"):
+        by_fault.setdefault(row["fault"], []).append(row)
+    faults = [fault for fault in run.facts.faults if fault.fault_id in by_fault]
+    faults.sort(key=lambda fault: (fault.injected_us or 0, fault.fault_id))
+    return tuple(_chart(run, fault, by_fault[fault.fault_id]) for fault in faults[:MAX_DIAGRAMS])
+
+
+def _chart(run: ReportInput, fault: FaultFact, rows: Sequence[Row]) -> Chart:
+    drawn = diagram(rows, _landmarks(run, fault, rows))
+    y = rows_y(drawn.nodes)
+    return time_lane(
+        run,
+        lane_id=f"lane-messages-{fault.fault_id}",
+        title=f"Messages around {fault.fault_id}: {fault.kind} {fault.hit}".rstrip(),
+        about=_ABOUT + _left_out(drawn.left_out),
+        layers=_layers(y),
+        data=_data(run, drawn),
+        height=ROW_PX * len(drawn.nodes),
+        table=_table(rows),
+    )
+
+
+def _data(run: ReportInput, drawn: Diagram) -> Mapping[str, Sequence[Datum]]:
+    lines = set(drawn.nodes)
+    hit = [
+        span(
+            fault.injected_us,
+            run.end_us if fault.healed_us is None else fault.healed_us,
+            r=node,
+            l=f"{fault.kind} {fault.hit}",
+        )
+        for fault in run.facts.faults
+        if fault.injected_us is not None and not fault.momentary
+        for node in fault.nodes
+        if node in lines
+    ]
+    return {
+        "nodes": [{"r": node} for node in drawn.nodes],
+        "hit": hit,
+        "legs": drawn.legs,
+        "waits": drawn.waits,
+        "repeats": drawn.repeats,
+        "failures": drawn.failures,
+        "words": drawn.words,
+    }
+
+
+def _layers(y: alt.Y) -> list[alt.Chart]:
+    colour = alt.Color(
+        "f:N",
+        scale=alt.Scale(domain=list(_COLOURS), range=list(_COLOURS.values())),
+        legend=alt.Legend(title=None, symbolType="stroke", symbolStrokeWidth=3),
+    )
+    dash = alt.StrokeDash(
+        "f:N", scale=alt.Scale(domain=list(_DASHES), range=list(_DASHES.values())), legend=None
+    )
+    in_sight = f"datum.b >= {FROM_S} && datum.a <= {TO_S}"
+    legs = alt.Chart(alt.NamedData("legs")).transform_filter(in_sight)
+    waits = alt.Chart(alt.NamedData("waits")).transform_filter(in_sight)
+    x = time_of("a:Q")
+    return [
+        alt.Chart(alt.NamedData("nodes")).mark_rule(color=LINE, strokeWidth=1.5).encode(y=y),
+        bars(
+            "hit",
+            y,
+            tooltip=(tip("l", "fault"), tip("d", "for")),
+            fill=FAULT_HATCH,
+            height=9,
+            stroke=None,
+            opacity=0.75,
+        ),
+        bars("repeats", y, tooltip=_TIPS, fill=PAPER, height=13, fillOpacity=0.55, where=in_sight),
+        waits.transform_filter("datum.r == datum.to")
+        .mark_rule(clip=True, strokeWidth=5, opacity=0.55)
+        .encode(x=x, x2="b:Q", y=y, color=colour, tooltip=list(_TIPS)),
+        waits.transform_filter("datum.r != datum.to")
+        .mark_rule(clip=True, strokeWidth=2, strokeDash=[4, 3], color=BAD)
+        .encode(x=x, x2="b:Q", y=y, tooltip=list(_TIPS)),
+        legs.mark_rule(clip=True, strokeWidth=1.6).encode(
+            x=x, x2="b:Q", y=y, y2="q:N", color=colour, strokeDash=dash, tooltip=list(_TIPS)
+        ),
+        alt.Chart(alt.NamedData("failures"))
+        .mark_point(clip=True, shape="cross", angle=45, filled=True, fill=BAD, opacity=1, size=70)
+        .encode(x=x, y=y, tooltip=list(_TIPS)),
+        *_words(y, x),
+    ]
+
+
+def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
+    """Return the texts that have room at this zoom, above their lines."""
+    shown = alt.Chart(alt.NamedData("words")).transform_filter(
+        f"datum.a >= {FROM_S} && datum.a <= {TO_S} && datum.z * ({TO_S} - {FROM_S}) <= width"
+    )
+    look: Looks = {
+        "align": "left",
+        "baseline": "bottom",
+        "dx": 3,
+        "dy": -3,
+        "fontSize": 10,
+        "clip": True,
+    }
+    encoded = {"x": x, "y": y, "text": alt.Text("t:N")}
+    return [
+        shown.mark_text(**look, stroke=PAPER, fill=PAPER, strokeWidth=3).encode(**encoded),
+        shown.transform_filter("!datum.k").mark_text(**look, fill=INK).encode(**encoded),
+        shown.transform_filter("datum.k").mark_text(**look, fill=BAD).encode(**encoded),
+    ]
+
+
+def _landmarks(run: ReportInput, fault: FaultFact, rows: Sequence[Row]) -> list[Word]:
+    """Return what the nodes themselves went through: elected, loaded, coordinator lost."""
+    controllers = [each["to_node"] for each in rows if each["to_node"].startswith("controller-")]
+    moved = [each for each in run.tables.rows("broker_phases") if each["fault"] == fault.fault_id]
+    moved.sort(key=lambda each: (not each["groups"], each["partition"]))
+    words = []
+    for each in moved[:MAX_LANDMARKS]:
+        named = f"{each['new_leader']} for {each['partition']}, epoch {each['leader_epoch']}"
+        if controllers and each["decided_us"] is not None:
+            words.append(Word(controllers[0], each["decided_us"], f"elects {named}", 0))
+        if each["active_us"] is not None:
+            load = (
+                "" if each["load_us"] is None else f", loaded in {duration_text(each['load_us'])}"
+            )
+            text = f"active for {each['partition']}{load}"
+            words.append(Word(each["new_leader"], each["active_us"], text, 0))
+    for each in run.tables.rows("client_phases"):
+        if each["fault"] == fault.fault_id and each["unknown_us"] is not None:
+            text = f"coordinator unknown: {each['noticed_by']}"
+            words.append(Word(each["consumer"], each["unknown_us"], text, 0))
+    return words
+
+
+def _left_out(number: int) -> str:
+    if not number:
+        return ""
+    return f" {number:,} more rows of the table messages are of clients that have no line here."
+
+
+def _table(rows: Sequence[Row]) -> TextTable:
+    times = ("sent (s)", "answered (s)", "ended (s)")
+    ordered = sorted(rows, key=lambda row: (row["sent_us"] is None, row["sent_us"] or 0))
+    return TextTable(
+        headings=("request", "from", "to", "group", *times, "outcome", "alike"),
+        rows=tuple(
+            (
+                row["api"],
+                row["from_node"],
+                row["to_node"],
+                row["group"],
+                seconds(row["sent_us"]),
+                seconds(row["answered_us"]),
+                seconds(row["ended_us"]),
+                "success" if row["outcome"] == SUCCESS else row["outcome"],
+                row["repeats"],
+            )
+            for row in ordered[:MAX_TABLE_ROWS]
+        ),
+        numeric=(*times, "alike"),
+        caption=bounded("messages", len(rows), MAX_TABLE_ROWS),
+        folded="The messages as text",
+    )
