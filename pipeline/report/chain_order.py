@@ -1,0 +1,122 @@
+"""The phases of single subjects in their order: both chains on one linear axis from the fault on.
+
+A logarithmic strip shows every phase and hides how unequal they are; this shows how unequal they
+are. It has the subject in the middle of each chain and the slowest, never a sum over subjects.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+
+from pipeline.figures import duration_text
+from pipeline.report.chain_words import BROKER_STEPS, CLIENT_STEPS, Path, middle, paths, with_groups
+from pipeline.report.chart import INK, PAPER, SERIES
+from pipeline.report.fault_strips import FaultRows
+
+ROW_HEIGHT = 52
+_TEXT_Y, _BAR_Y, _BAR_Y2 = 11, 22, 42
+_NAMES = tuple(name for name, _, _ in (*BROKER_STEPS, *CLIENT_STEPS))
+_ON_LIGHT = "#1d2430"
+_INSIDE_INK = (PAPER, _ON_LIGHT, _ON_LIGHT, PAPER, _ON_LIGHT, PAPER, _ON_LIGHT)
+"""What is readable on each colour of a phase, in the light and in the dark: the lighter colours of
+SERIES are light in both."""
+_SHOWN_INSIDE = 110
+"""Pixels from which on a phase has its name and length inside."""
+
+
+def order_rows(rows: FaultRows) -> list[dict[str, Any]]:
+    """Return the data of the chart: a row for each phase of up to two subjects of each chain.
+
+    Units: `from` and `to` are seconds after the fault. Shape: `first` marks the row that carries
+    the subject's name, `y`... are pixels from the top.
+    """
+    found: list[dict[str, Any]] = []
+    lines = 0
+    chains = (
+        ("broker chain", paths(with_groups(rows.broker), BROKER_STEPS, subject="partition")),
+        ("client chain", paths(rows.client, CLIENT_STEPS, subject="consumer")),
+    )
+    for chain, ways in chains:
+        for label, path in _chosen(ways):
+            subject = path.row["partition" if chain == "broker chain" else "consumer"]
+            found += _line(f"{chain}: {subject}{label}", path, lines * ROW_HEIGHT)
+            lines += 1
+    return found
+
+
+def lines_of(rows: Sequence[dict[str, Any]]) -> int:
+    """Return how many subjects the data of a chart has."""
+    return len({row["y"] for row in rows})
+
+
+def _chosen(ways: Sequence[Path]) -> list[tuple[str, Path]]:
+    """Return the subject in the middle, and the slowest where that is another."""
+    if not ways:
+        return []
+    if len(ways) == 1:
+        return [("", ways[0])]
+    chosen, slowest = middle(ways), ways[-1]
+    found = [(f", the middle one of {len(ways):,}", chosen)]
+    if slowest.whole_us > chosen.whole_us:
+        found.append((", the slowest", slowest))
+    return found
+
+
+def _line(name: str, path: Path, top: int) -> list[dict[str, Any]]:
+    begin_us = path.steps[0][1]
+    title = f"{name}: {duration_text(path.whole_us)}"
+    return [
+        {
+            "phase": phase,
+            "from": (from_us - begin_us) / 1e6,
+            "to": (to_us - begin_us) / 1e6,
+            "y": top + _BAR_Y,
+            "y2": top + _BAR_Y2,
+            "text_y": top + _TEXT_Y,
+            "middle_y": top + (_BAR_Y + _BAR_Y2) / 2,
+            "title": title if phase == path.steps[0][0] else "",
+            "ink": _INSIDE_INK[_NAMES.index(phase)],
+            "says": f"{phase} {duration_text(to_us - from_us)}",
+        }
+        for phase, from_us, to_us in path.steps
+    ]
+
+
+def order_chart(data: str, lines: int) -> alt.TopLevelMixin:
+    """Return the picture of `lines` subjects in the named data."""
+    y_scale = alt.Scale(domain=[0, lines * ROW_HEIGHT], reverse=True, nice=False, zero=False)
+    base = alt.Chart(alt.NamedData(data))
+    x = alt.X(
+        "from:Q",
+        title="seconds after the fault",
+        scale=alt.Scale(nice=False, zero=True),
+        axis=alt.Axis(labelFlush=True, format="~f"),
+    )
+    y = alt.Y("y:Q", scale=y_scale, axis=None)
+    inside = f"(scale('x', datum.to) - scale('x', datum.from)) > {_SHOWN_INSIDE} ? datum.says : ''"
+    return alt.layer(
+        base.mark_rect(stroke=PAPER, strokeWidth=1).encode(
+            x=x,
+            x2="to:Q",
+            y=y,
+            y2="y2:Q",
+            fill=alt.Fill(
+                "phase:N",
+                title=None,
+                scale=alt.Scale(domain=list(_NAMES), range=list(SERIES[: len(_NAMES)])),
+                legend=alt.Legend(symbolType="square"),
+            ),
+            tooltip=alt.Tooltip("says:N", title=" "),
+        ),
+        base.mark_text(
+            align="left",
+            baseline="middle",
+            dx=6,
+            fill=alt.ExprRef("datum.ink"),
+            text=alt.ExprRef(inside),
+        ).encode(x=x, y=alt.Y("middle_y:Q", scale=y_scale, axis=None)),
+        base.mark_text(align="left", baseline="middle", fill=INK).encode(
+            x=alt.value(0), y=alt.Y("text_y:Q", scale=y_scale, axis=None), text="title:N"
+        ),
+    ).properties(width="container", height=lines * ROW_HEIGHT)

@@ -1,0 +1,226 @@
+"""Several runs on one offline page: their figures side by side, what differs in their settings.
+
+Each run's own report is linked by its relative path, so that the folder can be moved as a whole.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from pipeline.comparison import Comparison, ComparisonRow, compare
+from pipeline.figures import RunSummary
+from pipeline.report.build import REPORT_FILE, write_report
+from pipeline.report.chart import Cell, Chart, Paragraph, Part, Pick, Section, TextTable
+from pipeline.report.comparison_chart import PICKED, comparison_chart, figure_lines
+from pipeline.report.facts import RunFacts
+from pipeline.report.headline import Headline
+from pipeline.report.page import Page, render
+from pipeline.report.run_names import column_names, differing_settings
+
+_GROUPS = {
+    "broker": "broker chain, per offsets partition",
+    "client": "client chain, per member",
+    "gap": "what was felt",
+    "outcome": "outcome",
+    "run": "the whole run",
+}
+MAX_RUNS_LISTED = 300
+MAX_SETTINGS = 200
+_DIFFERS = "\N{BLACK DIAMOND} "
+
+Runs = Sequence[tuple[RunFacts, RunSummary]]
+
+
+def build_comparison(runs: Runs, output: Path) -> Path:
+    """Write the page that compares runs to `output`, and return that.
+
+    Raises: ValueError for no run at all.
+    """
+    if not runs:
+        raise ValueError("no run to compare")
+    return write_report(comparison_html(runs, output), output)
+
+
+def comparison_html(runs: Runs, output: Path) -> str:
+    """Return the page that compares runs, as it would stand at `output`."""
+    facts = [run for run, _ in runs]
+    comparison = compare(
+        [summary for _, summary in runs],
+        names=column_names(facts),
+        verdicts=[_verdict(run) for run in facts],
+    )
+    sections = [
+        _figures_section(comparison),
+        _settings_section(comparison, facts),
+        _runs_section(runs, comparison, output.parent),
+    ]
+    experiments = list(dict.fromkeys(run.experiment for run in facts))
+    return render(
+        Page(
+            title=f"{', '.join(experiments[:3])}: {len(runs)} runs compared - coordlab",
+            headline=_headline(facts, comparison),
+            sections=[section for section in sections if section is not None],
+        )
+    )
+
+
+def _verdict(run: RunFacts) -> str | None:
+    return run.verdict if run.status == "completed" else run.status
+
+
+def _headline(facts: Sequence[RunFacts], comparison: Comparison) -> Headline:
+    experiments = list(dict.fromkeys(run.experiment for run in facts))
+    title = experiments[0] if len(experiments) == 1 else f"{len(experiments)} experiments"
+    violated = sum(run.verdict == "violated" for run in facts)
+    different = sum(row.differs for row in comparison.rows)
+    return Headline(
+        verdict=f"{len(facts)} RUNS",
+        tone="bad" if violated else "plain",
+        kicker="comparison of runs",
+        title=title,
+        lead=f"{len(facts)} runs in {len(comparison.columns)} columns. {different} of "
+        f"{len(comparison.rows)} figures differ; {violated or 'none'} of the runs "
+        "broke a promise.",
+    )
+
+
+def _figures_section(comparison: Comparison) -> Section:
+    parts: list[Part] = []
+    chart = _chart(comparison)
+    if chart is not None:
+        parts.append(chart)
+    for fault in (*comparison.faults, None):
+        rows = [row for row in comparison.rows if row.fault == fault]
+        if rows:
+            parts.append(_table(fault, rows, comparison))
+    several = any(len(column.runs) > 1 for column in comparison.columns)
+    lead = (
+        f"{_DIFFERS}marks what differs: counts that are not the same, times that are a quarter "
+        "and a millisecond apart. A dash is a figure that the run does not have. Faults are lined "
+        "up by kind and order."
+    )
+    if several:
+        lead += " Columns of several runs show the median over runs and, in brackets, the range."
+    return Section(id="figures", title="Side by side", lead=lead, parts=tuple(parts))
+
+
+def _chart(comparison: Comparison) -> Chart | None:
+    lines = figure_lines(comparison)
+    if not lines.rows:
+        return None
+    options = tuple(fault for fault in comparison.faults if fault in lines.faults)
+    return Chart(
+        id="comparison-figures",
+        title="The main figures",
+        about="A line for each column: the dot is the median over members (partitions, groups), "
+        "the line reaches to the longest. Of a column of several runs: the median of each, over "
+        "their range. Logarithmic time from 0 on.",
+        spec=comparison_chart("lines", lines),
+        data={"lines": lines.rows},
+        picks=(Pick(param=PICKED, label="fault", options=options),) if len(options) > 1 else (),
+    )
+
+
+def _table(fault: str | None, rows: Sequence[ComparisonRow], comparison: Comparison) -> TextTable:
+    titles = _unique([column.title for column in comparison.columns])
+    found: list[tuple[Cell, ...]] = []
+    group = None
+    for row in rows:
+        found.append(
+            (
+                Markup("{}{}").format(_DIFFERS if row.differs else "", row.label),
+                None if row.group == group else _GROUPS[row.group],
+                *row.texts,
+            )
+        )
+        group = row.group
+    return TextTable(
+        headings=("figure", "of", *titles),
+        rows=tuple(found),
+        caption="The runs as a whole" if fault is None else f"After the fault: {fault}",
+        numeric=tuple(titles),
+    )
+
+
+def _unique(titles: Sequence[str]) -> list[str]:
+    """Return headings that are told apart: a table names its columns by them."""
+    return [title if title not in {"figure", "of"} else f"{title} (run)" for title in titles]
+
+
+def _settings_section(comparison: Comparison, facts: Sequence[RunFacts]) -> Section | None:
+    """Return the settings in which columns differ: the first run speaks for its column."""
+    by_run = {run.run: run for run in facts}
+    chosen = [by_run[column.runs[0]] for column in comparison.columns if column.runs[0] in by_run]
+    differing = differing_settings(chosen)
+    others = [
+        ("", "runtime", tuple(run.runtime for run in chosen)),
+        ("", "time_scale", tuple(f"{run.time_scale:g}" for run in chosen)),
+        ("", "seed", tuple(str(run.seed) for run in chosen)),
+        ("", "git commit", tuple(run.git_commit for run in chosen)),
+    ]
+    rows = [(*entry[:2], *entry[2]) for entry in others if len(set(entry[2])) > 1]
+    rows += [(section, name, *values) for section, name, values in differing[:MAX_SETTINGS]]
+    if not rows:
+        return Section(
+            id="settings",
+            title="Settings",
+            parts=(Paragraph(html=Markup("<p>{}</p>").format(_SAME)),),
+        )
+    more = len(differing) - MAX_SETTINGS
+    return Section(
+        id="settings",
+        title="What differs in their settings",
+        lead="A dash: the run does not have that setting."
+        + (f" {more:,} more settings differ." if more > 0 else ""),
+        parts=(
+            TextTable(
+                headings=("section", "setting", *(column.title for column in comparison.columns)),
+                rows=tuple(rows),
+            ),
+        ),
+    )
+
+
+_SAME = "All of them ran with the same settings."
+
+
+def _runs_section(runs: Runs, comparison: Comparison, folder: Path) -> Section:
+    titles = {run: column.title for column in comparison.columns for run in column.runs}
+    shown = runs[:MAX_RUNS_LISTED]
+    more = len(runs) - len(shown)
+    return Section(
+        id="runs",
+        title="The runs",
+        lead=f"{more:,} more are not listed." if more else "",
+        parts=(
+            TextTable(
+                headings=("run", "column", "verdict", "runtime", "seed", "started", "replay"),
+                rows=tuple(
+                    (
+                        _link(facts, summary, folder),
+                        titles.get(summary.run),
+                        _verdict(facts),
+                        facts.runtime,
+                        facts.seed,
+                        facts.started_at,
+                        facts.replay,
+                    )
+                    for facts, summary in shown
+                ),
+                numeric=("seed",),
+            ),
+        ),
+    )
+
+
+def _link(facts: RunFacts, summary: RunSummary, folder: Path) -> str:
+    """Return a link to a run's own report; its name alone if it has none."""
+    report = summary.directory / REPORT_FILE
+    if not report.exists():
+        return facts.run
+    relative = os.path.relpath(report.resolve(), folder.resolve())
+    target = quote(Path(relative).as_posix())
+    return Markup('<a href="{}">{}</a>').format(target, facts.run)

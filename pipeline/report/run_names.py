@@ -1,0 +1,69 @@
+"""Names for the columns of a comparison: what tells the runs apart, as short as can be."""
+
+from collections.abc import Sequence
+
+from pipeline.comparison import MAX_COLUMNS
+from pipeline.report.facts import RunFacts, SettingFact
+
+_MAX_SETTINGS = 3
+_NOT_OF_THE_RUN = frozenset({"name", "question", "expect"})
+
+
+def differing_settings(
+    runs: Sequence[RunFacts],
+) -> tuple[tuple[str, str, tuple[str | None, ...]], ...]:
+    """Return the settings in which runs differ: section, name, each run's value (None: not set).
+
+    In the order of the first run that has them.
+    """
+    values = [{_key(setting): setting.value for setting in run.settings} for run in runs]
+    keys = dict.fromkeys(key for of_run in values for key in of_run)
+    found = []
+    for key in keys:
+        of_runs = tuple(of_run.get(key) for of_run in values)
+        if len(set(of_runs)) > 1 and key[1] not in _NOT_OF_THE_RUN:
+            found.append((*key, of_runs))
+    return tuple(found)
+
+
+def _key(setting: SettingFact) -> tuple[str, str]:
+    return setting.section, setting.name
+
+
+def column_names(runs: Sequence[RunFacts]) -> tuple[str, ...]:
+    """Return a name for each run: its experiment, runtime and settings, as far as they differ.
+
+    A few runs that are alike in these have names of their own (seed, then start); of many, those
+    with the same configuration have the same name, and so share a column.
+    """
+    several = len({run.experiment for run in runs}) > 1
+    runtimes = len({run.runtime for run in runs}) > 1
+    settings = _settings_by_run(runs)
+    names = []
+    for place, run in enumerate(runs):
+        parts = [run.experiment] if several else []
+        parts += [run.runtime] if runtimes else []
+        parts += settings[place]
+        names.append(", ".join(parts) or run.experiment)
+    if len(runs) > MAX_COLUMNS or len(set(names)) == len(names):
+        return tuple(names)
+    names = [_more(name, names, f"seed {run.seed}") for name, run in zip(names, runs, strict=True)]
+    names = [_more(name, names, run.started_at) for name, run in zip(names, runs, strict=True)]
+    return tuple(_more(name, names, run.run) for name, run in zip(names, runs, strict=True))
+
+
+def _more(name: str, names: Sequence[str], part: str) -> str:
+    """Return a name with a part that tells it apart, if another run has the same."""
+    return f"{name}, {part}" if names.count(name) > 1 else name
+
+
+def _settings_by_run(runs: Sequence[RunFacts]) -> list[list[str]]:
+    """Return the settings that name each run: those in which runs of one experiment differ."""
+    named: list[list[str]] = [[] for _ in runs]
+    for experiment in dict.fromkeys(run.experiment for run in runs):
+        places = [place for place, run in enumerate(runs) if run.experiment == experiment]
+        differing = differing_settings([runs[place] for place in places])
+        for _, name, values in differing[:_MAX_SETTINGS]:
+            for place, value in zip(places, values, strict=True):
+                named[place].append(f"{name} {'not set' if value is None else value}")
+    return named

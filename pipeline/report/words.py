@@ -1,0 +1,61 @@
+"""Small pieces of markup that the sections share: links to moments, headings of faults, lists.
+
+What comes from a run is escaped here, so that sections hand over plain text.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from markupsafe import Markup
+
+from pipeline.figures import FaultSummary
+from pipeline.report.chart import span_attributes
+from pipeline.story import moment_text
+
+
+def moment_link(
+    from_us: int, to_us: int | None = None, *, lane: str | None = None, text: str | None = None
+) -> Markup:
+    """Return a link that shows a moment, or a span, in the lanes; its text is the moment."""
+    shown = text or (
+        moment_text(from_us) if to_us is None else f"{moment_text(from_us)} to {moment_text(to_us)}"
+    )
+    attributes = Markup(span_attributes(from_us, to_us, lane=lane))
+    return Markup("<a {}>{}</a>").format(attributes, shown)
+
+
+def fault_heading(fault: FaultSummary) -> Markup:
+    """Return the heading of what is said about one fault: what it was, whom it hit, when."""
+    undone = "" if fault.healed_us is None else f", undone at {moment_text(fault.healed_us)}"
+    when = moment_text(fault.injected_us)
+    return Markup("<h3>{}: {} of {}</h3><p>At {}{}.</p>").format(
+        fault.fault,
+        (fault.kind or "fault").replace("_", " "),
+        fault.node or fault.target or "nobody",
+        moment_link(fault.injected_us, fault.healed_us, lane="lane-faults", text=when),
+        undone,
+    )
+
+
+def paragraphs(texts: Iterable[str | None]) -> Markup:
+    """Return each text as a paragraph; None is left out."""
+    return Markup("").join(Markup("<p>{}</p>").format(text) for text in texts if text)
+
+
+def titled_paragraphs(texts: Mapping[str, str | None]) -> Markup:
+    """Return each text as a paragraph that begins with its name; None is left out."""
+    return Markup("").join(
+        Markup("<p><b>{}</b> {}</p>").format(name, text) for name, text in texts.items() if text
+    )
+
+
+def items(texts: Iterable[str | None]) -> Markup:
+    """Return lines of the shared story as a list of sentences; None is left out."""
+    said = Markup("").join(Markup("<li>{}</li>").format(sentence(text)) for text in texts if text)
+    return Markup("<ul>{}</ul>").format(said) if said else said
+
+
+def sentence(text: str) -> str:
+    """Return a line of the story as a sentence: a capital in front, a full stop behind."""
+    names = text.split(" ", 1)[0]
+    begins = text if not names.islower() or "-" in names else f"{text[0].upper()}{text[1:]}"
+    return begins if begins.endswith(".") else f"{begins}."
