@@ -7,7 +7,6 @@ this very code is kept in `.soak/` (`--fresh` forgets it).
 """
 
 import argparse
-import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import time
 from pathlib import Path
 
 from benchmarks.measurement import commit, machine
+from benchmarks.recorded_page import replace_section
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "SOAK.md"
@@ -57,14 +57,6 @@ def run_part(part: str) -> tuple[bool, str]:
         *(f"* {line}" for line in said),
     ]
     return done.returncode == 0, "\n".join(section).rstrip() + "\n"
-
-
-def replace_section(page: str, part: str, section: str) -> str:
-    """Return `page` with the section of `part` replaced, or added at its end."""
-    pattern = re.compile(rf"^## {re.escape(part)}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-    if pattern.search(page):
-        return pattern.sub(lambda _: section + "\n", page).rstrip() + "\n"
-    return page.rstrip() + "\n\n" + section
 
 
 def main() -> None:

@@ -1,0 +1,11 @@
+"""A page of records, one section a part, each of which can be replaced without the others."""
+
+import re
+
+
+def replace_section(page: str, part: str, section: str) -> str:
+    """Return `page` with the section of `part` replaced, or added at its end."""
+    pattern = re.compile(rf"^## {re.escape(part)}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+    if pattern.search(page):
+        return pattern.sub(lambda _: section + "\n", page).rstrip() + "\n"
+    return page.rstrip() + "\n\n" + section

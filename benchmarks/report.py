@@ -1,0 +1,217 @@
+"""How soon a report can be used, and how long it takes to make one.
+
+In the browser: the report of a real run with 1,000 members (ten groups of 100, a coordinator
+killed, every message traced), until its first screen stands and answers to the keyboard, until
+every chart is drawn, and for one zoom of all lanes. Its baseline is the same browser with a page
+that holds Vega's JavaScript and nothing else. Then what it weighs, and how long it takes to write.
+
+On the command line: `analyze` and `report` of `coordinator_crash`, each a process as a user starts
+them, beside a process that starts Spark, counts to ten and ends.
+"""
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from playwright.sync_api import Browser, Page
+
+from benchmarks.measurement import Measurement, median_ratio
+from chaos.run_directory import PastRun
+from coordlab.report_facts import facts_of
+from pipeline.report.build import build_report
+from pipeline.report.javascript import vega_javascript
+from pipeline.session import spark_session
+from pipeline.tables import analyze
+from tests.support.browser import chromium, draw_all, find_chromium, visit
+from tests.support.report_runs import RECIPES, Recipe, make_run
+
+ROOT = Path(__file__).resolve().parent.parent
+ROUNDS, PROCESS_ROUNDS = 7, 3
+INTERACTIVE_S, MADE_S, LARGEST_MB = 2.0, 30.0, 10.0
+CRASH = Recipe(experiment="coordinator_crash")
+BARE_SPARK = """
+from pipeline.session import spark_session
+with spark_session(short_work=True) as spark:
+    print(spark.range(10).count())
+"""
+BARE_PAGE = """<!DOCTYPE html>
+<html data-state="loading"><head><meta charset="utf-8"><title>Vega alone</title></head>
+<body><script>{vega}</script><script>
+requestAnimationFrame(() => requestAnimationFrame(() => {{
+  performance.mark("coordlab-interactive");
+  document.documentElement.dataset.state = "ready";
+}}));
+</script></body></html>
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """One opening of a page. Units: milliseconds, the first from the start of the navigation."""
+
+    interactive_ms: float
+    all_drawn_ms: float = 0.0
+    zoom_ms: float = 0.0
+
+
+def run() -> tuple[Measurement, ...]:
+    """Measure everything; the runs are made, and thrown away, in a temporary folder.
+
+    Raises: RuntimeError without a Chromium, or if a command fails.
+    """
+    program = find_chromium()
+    if program is None:
+        raise RuntimeError("there is no Chromium on the PATH")
+    with tempfile.TemporaryDirectory(prefix="coordlab-bench-") as folder:
+        root = Path(folder)
+        thousand, crash = (make_run(root, recipe) for recipe in (RECIPES["thousand"], CRASH))
+        with spark_session(short_work=True) as spark:
+            analyze([thousand], spark=spark)
+        report = build_report(thousand, facts_of(PastRun(thousand)))
+        bare = root / "bare.html"
+        bare.write_text(BARE_PAGE.format(vega=vega_javascript()), encoding="utf-8")
+        return (
+            *_made(thousand, report, bare),
+            *_opened(program, report, bare),
+            _commands(crash),
+        )
+
+
+def _made(directory: Path, report: Path, bare: Path) -> tuple[Measurement, ...]:
+    """Measure the file and the writing of it."""
+    facts = facts_of(PastRun(directory))
+    built = [_seconds(lambda: build_report(directory, facts)) for _ in range(ROUNDS)]
+    read = [_seconds(lambda: _read_all(directory / "tables")) for _ in range(ROUNDS)]
+    size_mb, bare_mb = (path.stat().st_size / 1e6 for path in (report, bare))
+    return (
+        Measurement(
+            name="report of 1,000 members: size",
+            value=size_mb,
+            baseline=bare_mb,
+            unit="MB",
+            baseline_name="Vega alone",
+            ratio=size_mb / bare_mb,
+            goal=f"under {LARGEST_MB:g} MB",
+            met=size_mb < LARGEST_MB,
+        ),
+        Measurement(
+            name="report of 1,000 members: writing it",
+            value=statistics.median(built),
+            baseline=statistics.median(read),
+            unit="s",
+            baseline_name="reading its tables",
+            ratio=median_ratio(built, read),
+            note="the first report of all also bundles Vega's JavaScript and keeps it: about 3 s",
+        ),
+    )
+
+
+def _opened(program: Path, report: Path, bare: Path) -> tuple[Measurement, ...]:
+    """Measure the report in the browser, each opening followed by one of the bare page."""
+    pages, bares = [], []
+    with chromium(program) as browser:
+        _open(browser, bare, draws=False)  # the browser itself is warm from here on
+        for _ in range(ROUNDS):
+            pages.append(_open(browser, report, draws=True))
+            bares.append(_open(browser, bare, draws=False).interactive_ms)
+
+    def against_bare(
+        name: str, figure: Callable[[Opened], float], goal: str = "", met: bool | None = None
+    ) -> Measurement:
+        values = [figure(page) / 1_000 for page in pages]
+        baselines = [value / 1_000 for value in bares]
+        return Measurement(
+            name=f"report of 1,000 members: {name}",
+            value=statistics.median(values),
+            baseline=statistics.median(baselines),
+            unit="s",
+            baseline_name="a page of Vega alone until interactive",
+            ratio=median_ratio(values, baselines),
+            goal=goal,
+            met=met,
+        )
+
+    interactive_s = statistics.median(page.interactive_ms for page in pages) / 1_000
+    return (
+        against_bare(
+            "until interactive",
+            lambda page: page.interactive_ms,
+            goal=f"at most {INTERACTIVE_S:g} s",
+            met=interactive_s <= INTERACTIVE_S,
+        ),
+        against_bare("drawing every chart", lambda page: page.all_drawn_ms),
+        against_bare("one zoom of every lane", lambda page: page.zoom_ms),
+    )
+
+
+def _open(browser: Browser, file: Path, *, draws: bool) -> Opened:
+    with visit(browser, file) as seen:
+        interactive_ms = float(
+            seen.page.evaluate("performance.getEntriesByName('coordlab-interactive')[0].startTime")
+        )
+        if not draws:
+            return Opened(interactive_ms=interactive_ms)
+        all_drawn_ms = _seconds(lambda: draw_all(seen.page)) * 1_000
+        zoom_ms = _seconds(lambda: _zoom(seen.page)) * 1_000
+        if seen.problems:
+            raise RuntimeError(f"{file.name}: {seen.problems[0]}")
+        return Opened(interactive_ms=interactive_ms, all_drawn_ms=all_drawn_ms, zoom_ms=zoom_ms)
+
+
+def _zoom(page: Page) -> None:
+    page.evaluate(
+        "async () => { await window.coordlab.setRange(2, 8); await window.coordlab.drawAll() }"
+    )
+
+
+def _commands(crash: Path) -> Measurement:
+    """Measure analyze and report of coordinator_crash, as processes."""
+    whole, bare = [], []
+    for _ in range(PROCESS_ROUNDS):
+        whole.append(
+            _process("-m", "coordlab", "analyze", str(crash))
+            + _process("-m", "coordlab", "report", str(crash))
+        )
+        bare.append(_process("-c", BARE_SPARK))
+    return Measurement(
+        name="coordinator_crash: analyze and report",
+        value=statistics.median(whole),
+        baseline=statistics.median(bare),
+        unit="s",
+        baseline_name="starting Spark and ending it",
+        ratio=median_ratio(whole, bare),
+        goal=f"at most {MADE_S:g} s",
+        met=statistics.median(whole) <= MADE_S,
+    )
+
+
+def _process(*arguments: str) -> float:
+    """Run Python to its end and return how long it took, in seconds.
+
+    Raises: RuntimeError with its output if it fails.
+    """
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{arguments} failed:\n{done.stdout}\n{done.stderr}")
+    return time.perf_counter() - began
+
+
+def _read_all(tables: Path) -> None:
+    for table in sorted(tables.iterdir()):
+        if table.is_dir():
+            pq.read_table(table)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
