@@ -13,13 +13,13 @@ import altair as alt
 
 from pipeline.figures import duration_text
 from pipeline.report.chart import (
-    FAULT_HATCH,
     FROM_S,
     HATCHES,
     INK,
     PAPER,
     SERIES,
     TO_S,
+    WARN,
     Chart,
     Pick,
     TextTable,
@@ -119,7 +119,7 @@ def _fault_bands() -> tuple[alt.Chart, ...]:
     source = alt.Chart(alt.NamedData(FAULT_BANDS))
     x = time_of("a:Q")
     return (
-        source.mark_rect(clip=True, fill=FAULT_HATCH, opacity=0.16).encode(x=x, x2="b:Q"),
+        source.mark_rect(clip=True, fill=WARN, opacity=0.09).encode(x=x, x2="b:Q"),
         source.mark_rule(clip=True, color=INK, strokeWidth=1, strokeDash=[2, 2]).encode(x=x),
         source.mark_rule(clip=True, color=INK, strokeWidth=1, strokeDash=[1, 4]).encode(
             x=time_of("b:Q")
@@ -139,9 +139,12 @@ def time_of(field_name: str) -> alt.X:
     return time_x(field_name).axis(axis)
 
 
-def rows_y(rows: Sequence[str] | None = None, *, order: str = "o") -> alt.Y:
-    """Return the rows of a lane: `rows` downwards, or those of the data by field `order`."""
-    axis = alt.Axis(title=None, labelExpr=_row_label(), grid=False)
+def rows_y(rows: Sequence[str] | None = None, *, order: str = "o", label_offset: int = 0) -> alt.Y:
+    """Return the rows of a lane: `rows` downwards, or those of the data by field `order`.
+
+    Units: `label_offset` in pixels from the middle of a row.
+    """
+    axis = alt.Axis(title=None, labelExpr=_row_label(), labelOffset=label_offset, grid=False)
     if rows is None:
         return alt.Y("r:N", sort=alt.EncodingSortField(field=order, op="min"), axis=axis)
     return alt.Y("r:N", scale=alt.Scale(domain=list(rows), paddingInner=0.12), sort=None, axis=axis)
@@ -149,10 +152,10 @@ def rows_y(rows: Sequence[str] | None = None, *, order: str = "o") -> alt.Y:
 
 def _row_label() -> str:
     """Return the label of a row: too long a name loses its middle, for names differ at the end."""
-    room = f"({_NARROW} ? 13 : 25)"
+    room = f"({_NARROW} ? 12 : 22)"
     short = (
-        f"slice(datum.label, 0, {_NARROW} ? 3 : 8) + '{_ELLIPSIS}' + "
-        f"slice(datum.label, -({_NARROW} ? 9 : 16))"
+        f"slice(datum.label, 0, {_NARROW} ? 3 : 6) + '{_ELLIPSIS}' + "
+        f"slice(datum.label, -({_NARROW} ? 8 : 15))"
     )
     return (
         f"indexof(datum.label, '{_BELOW_ESCAPED}') >= 0 ? "

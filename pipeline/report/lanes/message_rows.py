@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from pipeline.outcomes import in_number_order
 from pipeline.report.chart import seconds
 from pipeline.report.lanes.marks import Cell, Datum
+from pipeline.report.lanes.spans import slots
 from pipeline.report.run_tables import Row
 
 MAX_NODES = 24
 """Lines of a diagram; of more clients than fit those with most to tell have one."""
 MAX_MESSAGES = 400
+REPEAT_ROWS = 3
+"""What a client repeats at the same time: finding its coordinator, heartbeats, commits."""
 CHARACTER_PX = 6.0
 
 FINDING, MEMBERSHIP, HEARTBEAT, OFFSETS, CLUSTER = (
@@ -77,7 +80,9 @@ def diagram(rows: Sequence[Row], landmarks: Sequence[Word] = ()) -> Diagram:
             drawn.left_out += 1
             continue
         _add(drawn, row)
-        words.append(_word(row))
+        if row["repeats"] == 1:
+            words.append(_word(row))
+    _in_rows(drawn.repeats)
     drawn.words = placed(words)
     return drawn
 
@@ -123,7 +128,8 @@ def _add(drawn: Diagram, row: Row) -> None:
     if row["repeats"] > 1:
         last = row["last_ended_us"] if row["last_ended_us"] is not None else ended
         begin = _begin(row)
-        drawn.repeats.append(_line(begin, last or begin, asks, asks, said, "repeated"))
+        text = {"s": f"\u00d7{row['repeats']:,}", "l": _text(row)}
+        drawn.repeats.append({**_line(begin, last or begin, asks, asks, said, "repeated"), **text})
 
 
 def _line(
@@ -142,12 +148,12 @@ def _said(row: Row) -> Datum:
         "to": row["to_node"],
         "g": row["group"],
         "nm": row.get("named"),
-        "s": seconds(row["sent_us"]),
+        "u": seconds(row["sent_us"]),
         "v": seconds(row["received_us"]),
         "w": seconds(row["answered_us"]),
         "e": seconds(row["ended_us"]),
         "x": row["repeats"],
-        "l": seconds(row["last_ended_us"]) if row["repeats"] > 1 else None,
+        "z": seconds(row["last_ended_us"]) if row["repeats"] > 1 else None,
         "c": row["correlation_id"],
     }
 
@@ -164,20 +170,39 @@ def _begin(row: Row) -> int:
 
 def _word(row: Row) -> Word:
     failed = row["outcome"] != SUCCESS
-    named = row.get("named")
+    family = _family(row)
+    if failed:
+        rank = 2 if family == HEARTBEAT else 1
+    else:
+        rank = {MEMBERSHIP: 2, FINDING: 3}.get(family, 4)
+    return Word(row["from_node"], _begin(row), _text(row), rank, failed)
+
+
+def _text(row: Row) -> str:
+    """Return an exchange in a few words: request, how many, error or the coordinator named."""
     parts = [row["api"]]
     if row["repeats"] > 1:
         parts.append(f"\u00d7{row['repeats']:,}")
-    if failed:
+    if row["outcome"] != SUCCESS:
         parts.append(row["outcome"])
-    elif named is not None:
-        parts.append(f"names {named}")
-    family = _family(row)
-    if failed:
-        rank = 1 if family != HEARTBEAT else 2
-    else:
-        rank = {MEMBERSHIP: 2, FINDING: 3}.get(family, 4)
-    return Word(row["from_node"], _begin(row), " ".join(parts), rank, failed)
+    elif row.get("named") is not None:
+        parts.append(f"names {row['named']}")
+    return " ".join(parts)
+
+
+def _in_rows(repeats: Sequence[Datum]) -> None:
+    """Say of each bar of repeats in which row below its line it lies, from 0."""
+    lines: dict[Cell, list[int]] = {}
+    for index, datum in enumerate(repeats):
+        lines.setdefault(datum["r"], []).append(index)
+    for indexes in lines.values():
+        taken = slots([_micros(repeats[index]) for index in indexes])
+        for index, slot in zip(indexes, taken, strict=True):
+            repeats[index]["y"] = min(slot, REPEAT_ROWS - 1)
+
+
+def _micros(datum: Datum) -> tuple[int, int]:
+    return round(float(datum["a"] or 0) * 1_000_000), round(float(datum["b"] or 0) * 1_000_000)
 
 
 def placed(words: Iterable[Word]) -> list[Datum]:

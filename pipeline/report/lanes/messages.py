@@ -24,6 +24,7 @@ from pipeline.report.lanes.marks import (
     Looks,
     bars,
     bounded,
+    labels,
     rows_y,
     span,
     time_lane,
@@ -31,11 +32,13 @@ from pipeline.report.lanes.marks import (
     tip,
 )
 from pipeline.report.lanes.message_rows import (
+    CHARACTER_PX,
     CLUSTER,
     FINDING,
     HEARTBEAT,
     MEMBERSHIP,
     OFFSETS,
+    REPEAT_ROWS,
     SUCCESS,
     Diagram,
     Word,
@@ -47,7 +50,12 @@ from pipeline.report.run_tables import Row
 MAX_DIAGRAMS = 12
 MAX_LANDMARKS = 6
 MAX_TABLE_ROWS = 100
-ROW_PX = 34
+ROW_PX = 54
+_LINE_AT = 0.3
+"""Where in its row a node's line lies: texts stand above it, what was repeated below."""
+_LINE_PX = round((_LINE_AT - 0.5) * ROW_PX)
+_REPEATS_PX = tuple(_LINE_PX + 9 + 10 * row for row in range(REPEAT_ROWS))
+"""The same, and where the bars below it lie: pixels from the middle of the row."""
 
 _COLOURS = {
     MEMBERSHIP: SERIES[5],
@@ -58,10 +66,10 @@ _COLOURS = {
 }
 _DASHES = {MEMBERSHIP: [1, 0], FINDING: [6, 2], OFFSETS: [1, 0], HEARTBEAT: [2, 3], CLUSTER: [8, 4]}
 _ABOUT = (
-    "Each node has a line; time runs to the right, the same as in all lanes. A request leads from "
-    "who asked to who was asked, its answer back; zoom in until they slant. Thick on a server's "
-    "line: the request was held there. Dashed on a client's line: it waited, and no answer came. A "
-    "cross: the exchange failed, its error beside it. A wide pale bar with \u00d7n: n exchanges "
+    "Each node has a line; time runs to the right, as in all lanes. A request leads from who asked "
+    "to who was asked, its answer back; zoom in until they slant. Thick on a server's line: the "
+    "request was held there. Dashed red on a client's line: it waited, and no answer came. A "
+    "cross: the exchange failed, its error above it. A bar below a line, with \u00d7n: n exchanges "
     "like the first. Hatched: the node was hit. More texts appear as you zoom in."
 )
 _TIPS = (
@@ -71,12 +79,12 @@ _TIPS = (
     tip("g", "group"),
     tip("out", "outcome"),
     tip("nm", "names as coordinator"),
-    tip("s", "sent", "s"),
+    tip("u", "sent", "s"),
     tip("v", "received", "s"),
     tip("w", "answered", "s"),
     tip("e", "ended", "s"),
     tip("x", "exchanges alike"),
-    tip("l", "the last ended", "s"),
+    tip("z", "the last ended", "s"),
     tip("c", "correlation id"),
 )
 
@@ -93,13 +101,12 @@ def lanes(run: ReportInput) -> tuple[Chart, ...]:
 
 def _chart(run: ReportInput, fault: FaultFact, rows: Sequence[Row]) -> Chart:
     drawn = diagram(rows, _landmarks(run, fault, rows))
-    y = rows_y(drawn.nodes)
     return time_lane(
         run,
         lane_id=f"lane-messages-{fault.fault_id}",
         title=f"Messages around {fault.fault_id}: {fault.kind} {fault.hit}".rstrip(),
         about=_ABOUT + _left_out(drawn.left_out),
-        layers=_layers(y),
+        layers=_layers(drawn.nodes),
         data=_data(run, drawn),
         height=ROW_PX * len(drawn.nodes),
         table=_table(rows),
@@ -125,51 +132,69 @@ def _data(run: ReportInput, drawn: Diagram) -> Mapping[str, Sequence[Datum]]:
         "hit": hit,
         "legs": drawn.legs,
         "waits": drawn.waits,
-        "repeats": drawn.repeats,
+        "repeats": [{**datum, "cl": _COLOURS[str(datum["f"])]} for datum in drawn.repeats],
         "failures": drawn.failures,
         "words": drawn.words,
     }
 
 
-def _layers(y: alt.Y) -> list[alt.Chart]:
+def _layers(nodes: Sequence[str]) -> list[alt.Chart]:
+    row = rows_y(nodes, label_offset=_LINE_PX)
+    line: alt.Y = rows_y(nodes, label_offset=_LINE_PX).bandPosition(_LINE_AT)
+    other = alt.Y2("q:N", bandPosition=_LINE_AT)
     colour = alt.Color(
         "f:N",
         scale=alt.Scale(domain=list(_COLOURS), range=list(_COLOURS.values())),
-        legend=alt.Legend(title=None, symbolType="stroke", symbolStrokeWidth=3),
+        legend=alt.Legend(title=None, symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1),
     )
     dash = alt.StrokeDash(
-        "f:N", scale=alt.Scale(domain=list(_DASHES), range=list(_DASHES.values())), legend=None
+        "f:N", scale=alt.Scale(domain=list(_DASHES), range=list(_DASHES.values()))
     )
     in_sight = f"datum.b >= {FROM_S} && datum.a <= {TO_S}"
     legs = alt.Chart(alt.NamedData("legs")).transform_filter(in_sight)
     waits = alt.Chart(alt.NamedData("waits")).transform_filter(in_sight)
     x = time_of("a:Q")
     return [
-        alt.Chart(alt.NamedData("nodes")).mark_rule(color=LINE, strokeWidth=1.5).encode(y=y),
+        alt.Chart(alt.NamedData("nodes")).mark_rule(color=LINE, strokeWidth=1.5).encode(y=line),
         bars(
             "hit",
-            y,
+            row,
             tooltip=(tip("l", "fault"), tip("d", "for")),
             fill=FAULT_HATCH,
             height=9,
+            yOffset=_LINE_PX,
             stroke=None,
             opacity=0.75,
         ),
-        bars("repeats", y, tooltip=_TIPS, fill=PAPER, height=13, fillOpacity=0.55, where=in_sight),
+        *_repeats(row),
         waits.transform_filter("datum.r == datum.to")
         .mark_rule(clip=True, strokeWidth=5, opacity=0.55)
-        .encode(x=x, x2="b:Q", y=y, color=colour, tooltip=list(_TIPS)),
+        .encode(x=x, x2="b:Q", y=line, color=colour, tooltip=list(_TIPS)),
         waits.transform_filter("datum.r != datum.to")
         .mark_rule(clip=True, strokeWidth=2, strokeDash=[4, 3], color=BAD)
-        .encode(x=x, x2="b:Q", y=y, tooltip=list(_TIPS)),
+        .encode(x=x, x2="b:Q", y=line, tooltip=list(_TIPS)),
         legs.mark_rule(clip=True, strokeWidth=1.6).encode(
-            x=x, x2="b:Q", y=y, y2="q:N", color=colour, strokeDash=dash, tooltip=list(_TIPS)
+            x=x, x2="b:Q", y=line, y2=other, color=colour, strokeDash=dash, tooltip=list(_TIPS)
         ),
         alt.Chart(alt.NamedData("failures"))
         .mark_point(clip=True, shape="cross", angle=45, filled=True, fill=BAD, opacity=1, size=70)
-        .encode(x=x, y=y, tooltip=list(_TIPS)),
-        *_words(y, x),
+        .encode(x=x, y=line, tooltip=list(_TIPS)),
+        *_words(line, x),
     ]
+
+
+def _repeats(y: alt.Y) -> list[alt.Chart]:
+    """Return the bars of exchanges that follow each other, under the line of who asked."""
+    fill = alt.Fill("cl:N", scale=None)
+    layers = []
+    for row, offset in enumerate(_REPEATS_PX):
+        where = f"datum.y == {row}"
+        look: Looks = {"height": 9, "yOffset": offset, "fillOpacity": 0.25, "strokeWidth": 0.4}
+        layers += [
+            bars("repeats", y, tooltip=_TIPS, fill=fill, where=where, **look),
+            *labels("repeats", y, where=where, fontSize=9, dy=offset),
+        ]
+    return layers
 
 
 def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
@@ -177,11 +202,15 @@ def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
     shown = alt.Chart(alt.NamedData("words")).transform_filter(
         f"datum.a >= {FROM_S} && datum.a <= {TO_S} && datum.z * ({TO_S} - {FROM_S}) <= width"
     )
+    at_edge = (
+        f"(datum.a - {FROM_S}) / ({TO_S} - {FROM_S}) * width "
+        f"+ length(datum.t) * {CHARACTER_PX} > width"
+    )
     look: Looks = {
-        "align": "left",
-        "baseline": "bottom",
-        "dx": 3,
+        "align": alt.ExprRef(f"{at_edge} ? 'right' : 'left'"),
+        "dx": alt.ExprRef(f"{at_edge} ? -3 : 3"),
         "dy": -3,
+        "baseline": "bottom",
         "fontSize": 10,
         "clip": True,
     }
