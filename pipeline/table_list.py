@@ -18,9 +18,11 @@ from pipeline.events import bad_rows, good_events
 from pipeline.failovers import group_failovers
 from pipeline.faults import faults
 from pipeline.figure_table import figures
+from pipeline.group_states import group_states
 from pipeline.groups import groups
 from pipeline.lives import impairments
 from pipeline.members import member_names
+from pipeline.messages import messages
 from pipeline.ownership import ownership
 from pipeline.ownership_overlaps import ownership_overlaps
 from pipeline.processing import processing
@@ -28,6 +30,7 @@ from pipeline.rebalances import rebalances
 from pipeline.repeats import processed_by_both, repeated_records
 from pipeline.runs import runs
 from pipeline.tenure_overlaps import tenure_overlaps
+from pipeline.verdicts import verdicts
 
 ROWS = "rows"
 """A source: every event, bad rows included (`events.read_events`)."""
@@ -67,10 +70,12 @@ def _step(
 STEPS = (
     _step("events", good_events, ROWS),
     _table(bad_rows, ROWS),
+    _table(verdicts, DOCUMENTS),
     _table(runs, "events"),
     _table(groups, "events"),
     _table(faults, "events", "runs"),
     _step("impairments", impairments, "events", "faults", "runs"),
+    _table(group_states, "events", "groups", "runs"),
     _table(coordinator_tenures, "events", "runs", "impairments"),
     _table(broker_phases, "events", "faults", "groups"),
     _table(
@@ -87,6 +92,7 @@ STEPS = (
     _table(figures, "faults", "broker_phases", "client_phases", "availability"),
     _step("member_names", member_names, "events"),
     _table(rebalances, "events", "faults", "groups", "coordinator_tenures", "member_names"),
+    _table(messages, "events", "faults", "broker_phases", "client_phases", "rebalances"),
     _table(ownership, "events", "runs", "groups", "coordinator_tenures", "impairments"),
     _step("repeated_records", repeated_records, "events"),
     _step("processed_by_both", processed_by_both, "ownership", "runs", "repeated_records"),

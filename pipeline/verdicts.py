@@ -1,0 +1,50 @@
+"""The table `verdicts`: what each check of each run concluded. Spark explains and never decides."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+MANIFEST = "manifest.json"
+RESULTS = "results.json"
+_MANIFEST_SCHEMA = "experiment string, runtime string, seed long"
+_RESULTS_SCHEMA = (
+    "verdict string, "
+    "checks array<struct<check string, outcome string, findings_total long, note string>>"
+)
+
+
+def verdicts(documents: DataFrame) -> DataFrame:
+    """List what the checks of each run concluded, as its results.json and manifest.json say.
+
+    Input grain: one row per run and JSON file (`run_documents.read_documents`). Output grain: one
+    row per run and check; one row without a check for a run of which no check is known.
+    Columns: `run`, `check` (fencing ...), `outcome` of the check (pass | violated | inconclusive |
+    nothing_seen), `findings`: how many it has, listed or not, `note`: what it could not judge;
+    `verdict` of the run (pass | violated | unknown), `runtime` (virtual | ray), `seed`,
+    `experiment`.
+    Nulls: `check`, `outcome`, `findings`, `note` if the run was interrupted before its checks, or
+    its results are missing or torn; `verdict` then too, unless the results say it; `runtime`,
+    `seed`, `experiment` without a whole manifest. A run without either file has no row.
+    """
+    said = documents.groupBy("run").agg(
+        _parsed(MANIFEST, _MANIFEST_SCHEMA).alias("manifest"),
+        _parsed(RESULTS, _RESULTS_SCHEMA).alias("results"),
+    )
+    return said.select(
+        "run", "manifest", "results.verdict", F.explode_outer("results.checks").alias("one")
+    ).select(
+        "run",
+        "one.check",
+        "one.outcome",
+        F.col("one.findings_total").alias("findings"),
+        "one.note",
+        "verdict",
+        "manifest.runtime",
+        "manifest.seed",
+        "manifest.experiment",
+    )
+
+
+def _parsed(document: str, schema: str) -> Column:
+    """Return a run's document as a struct; its fields are null where it is missing or torn."""
+    text = F.max(F.when(F.col("document") == document, F.col("text")))
+    return F.from_json(text, schema, {"mode": "PERMISSIVE"})
