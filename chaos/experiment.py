@@ -90,17 +90,20 @@ def microseconds(duration: str) -> int:
 
 
 class ClusterDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The servers. `config` holds for brokers and controllers; `guards` are switches, all on.
-
-    `links` is the virtual network's latency, `storage` what power loss leaves of the disks.
-    """
+    """The servers, and what they run on."""
 
     brokers: Annotated[int, Meta(ge=1, le=FIRST_CONTROLLER_ID)] = 3
+    """How many brokers there are: `broker-0`, `broker-1` and so on."""
     controllers: Annotated[int, Meta(ge=1, le=1)] = 1
+    """How many controllers there are."""
     config: BrokerConfig = BrokerConfig()
+    """Kafka's settings of brokers and controllers."""
     guards: Guards = Guards()
+    """Kafka's safety checks as switches, all on: off shows what each prevents."""
     links: LinkModel = LinkModel()
+    """The latency of the network in virtual time."""
     storage: StorageModel = StorageModel()
+    """What a power loss leaves of the disks."""
 
 
 class TopicDefinition(
@@ -109,39 +112,43 @@ class TopicDefinition(
     """One topic; its replicas are spread evenly, the preferred leader of partition p is p mod n."""
 
     partitions: Annotated[int, Meta(ge=1, le=MAX_PARTITIONS)]
+    """How many partitions it has: `orders-0`, `orders-1` and so on."""
     replication_factor: Count
+    """On how many brokers each partition lies."""
     config: TopicConfig = TopicConfig()
+    """Kafka's settings of the topic; what is not said is the brokers'."""
 
 
 class LateMembersDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Members that join while the run goes on.
-
-    Units: `at` counts from the steady state. `config` None means the group's; in a file, what it
-    leaves out is the group's too (`loader`).
-    """
+    """Members that join while the run goes on."""
 
     at: Duration
+    """When they are started, from the steady state on."""
     members: Annotated[int, Meta(ge=1, le=MAX_MEMBERS)]
+    """How many they are."""
     config: ConsumerConfig | None = None
+    """Their settings; what is not said is the group's."""
 
 
 class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One consumer group: its members are alike.
-
-    Units: each member polls with `poll_timeout_ms`; a record costs `process_us`; offsets are
-    committed asynchronously every `commit_interval_ms` (None: the application never commits).
-    `isolate` gives every member a process of its own on Ray. Late members come on top of `members`,
-    and their indices follow. `{index}` in `group.instance.id` becomes each member's index.
-    """
+    """One consumer group: its members are alike."""
 
     members: Annotated[int, Meta(ge=0, le=MAX_MEMBERS)]
+    """How many members it has from the start; their indices count from 0."""
     topics: Annotated[tuple[str, ...], Meta(min_length=1)]
+    """The topics that its members subscribe to."""
     config: ConsumerConfig = ConsumerConfig()
+    """Kafka's settings of its members."""
     late_members: tuple[LateMembersDefinition, ...] = ()
+    """Members that join later, beside those; their indices follow."""
     poll_timeout_ms: Count = 50
+    """How long each poll of the application waits for records, in milliseconds."""
     process_us: Annotated[int, Meta(ge=0)] = 0
+    """What the application takes for each record, in microseconds."""
     commit_interval_ms: Count | None = None
+    """How often the application commits (commitAsync), in milliseconds; not set: it never does."""
     isolate: bool = False
+    """Whether every member has a process of its own on Ray."""
 
     @property
     def commits(self) -> bool:
@@ -174,15 +181,20 @@ class ProducerDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """One producer: numbered records at a steady rate, round robin over the partitions."""
 
     topic: str
+    """The topic that it writes to."""
     records_per_second: Annotated[float, Meta(gt=0, le=MAX_RECORDS_PER_SECOND)]
+    """How many records it writes to the whole topic."""
     config: ProducerConfig = ProducerConfig()
+    """Kafka's settings of the producer."""
 
 
 class PreloadDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Commit records that stand in the offsets partition of `group` before the run begins."""
+    """Commit records that stand in the offsets partition of a group before the run begins."""
 
     group: str
+    """The group whose partition of `__consumer_offsets` it is."""
     commit_records: Count
+    """How many records a new coordinator has to load beside the group's own."""
 
 
 class FaultDefinition(
@@ -194,53 +206,69 @@ class FaultDefinition(
 ):
     """One line of the plan: a fault and its undoing.
 
-    Units: `at` counts from the steady state; `duration` from the injection; without one the fault
-    lasts until everything is healed at the end. `repeat` counts all injections, `every` apart.
     Shape: faults of links have `from` and `to`, all others `target`.
     """
 
     at: Duration
+    """When it is injected, from the steady state on."""
     fault: Annotated[str, Meta(description="the name of a fault", examples=["crash"])]
+    """What is done."""
     target: str | None = None
+    """Whom it hits: a role, resolved when the fault fires."""
     from_: OneOrMany | None = None
+    """Of a fault of links: what it is about, one target or a list."""
     to: OneOrMany | None = None
+    """Of a fault of links: what that is kept from, one target or a list."""
     duration: Duration | None = None
+    """How long it lasts; not set: until everything is healed at the end."""
     every: Duration | None = None
+    """How far apart repetitions are; beside `repeat`."""
     repeat: Annotated[int, Meta(ge=1, le=MAX_REPEATS)] | None = None
-    args: dict[str, Any] = {}  # the fault's own schema says what it may hold (`faults`)
+    """How often it is injected in all; beside `every`."""
+    args: dict[str, Any] = {}  # the fault's own struct says what it may hold (`faults`)
+    """What the fault takes beside."""
 
 
 class RunDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long the stages of a run may take.
-
-    Units: `after_faults` is how long the cluster is watched after the last fault was injected or
-    undone; `liveness_timeout` bounds the wait for the groups after everything was healed.
-    """
+    """How long the stages of a run may take."""
 
     steady_state_timeout: Duration = "60s"
+    """How long all groups may take to become Stable, or the run proves nothing."""
     after_faults: Duration = "10s"
+    """How long the cluster is watched after the last fault was injected or undone."""
     liveness_timeout: Duration = "60s"
+    """How long all groups may take to be Stable again after everything was healed."""
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A whole experiment file.
-
-    Shape: `topics` and `groups` are by name; `faults` is the plan; `checks` empty means all.
-    """
+    """A whole experiment file."""
 
     version: Annotated[int, Meta(ge=FORMAT_VERSION, le=FORMAT_VERSION)]
+    """The version of this format."""
     name: Name
+    """The experiment's name; its runs lie in a folder of that name."""
     question: str
+    """What one wants to know, in a sentence."""
     expect: str
+    """What one expects, and why: read it again beside the report."""
     cluster: ClusterDefinition = ClusterDefinition()
+    """The servers, and what they run on."""
     topics: dict[KafkaName, TopicDefinition]
+    """The topics, by name; `__consumer_offsets` is there anyway."""
     groups: dict[KafkaName, GroupDefinition]
+    """The consumer groups, by name."""
     producers: tuple[ProducerDefinition, ...] = ()
+    """The producers."""
     offsets_log: tuple[PreloadDefinition, ...] = ()
+    """What stands in `__consumer_offsets` before the run: a load then takes longer."""
     faults: tuple[FaultDefinition, ...] = ()
+    """The plan: what is broken, when, and for how long."""
     run: RunDefinition = RunDefinition()
+    """How long the stages of the run may take."""
     checks: tuple[str, ...] = ()
+    """The promises that are checked; none means all."""
     links: dict[str, str] = {}
+    """Where to read more: a title and its address."""
 
 
 def consumer_name(group_id: str, index: int) -> NodeName:

@@ -6,8 +6,6 @@ would not want (BEHAVIOUR 8). Both name the path in the file.
 
 from collections.abc import Iterator
 
-import msgspec
-
 from chaos.checkers.registry import CHECKERS
 from chaos.client_semantics import producer_errors, producer_warnings
 from chaos.cluster_semantics import broker_errors, cluster_warnings, topic_warnings
@@ -22,7 +20,6 @@ from protocol.ids import CLUSTER_METADATA, CONSUMER_OFFSETS
 def errors(experiment: Experiment) -> Iterator[Problem]:
     """Yield everything for which the experiment cannot be run."""
     yield from _topic_errors(experiment)
-    yield from _model_errors(experiment)
     yield from broker_errors(experiment.cluster.config)
     for group_id, group in experiment.groups.items():
         yield from group_errors(experiment, group, f"groups.{group_id}")
@@ -86,22 +83,6 @@ def _topic_errors(experiment: Experiment) -> Iterator[Problem]:
             f"topics.{name}.replication.factor",
             f"topics.{name}.config.min.insync.replicas",
         )
-
-
-def _model_errors(experiment: Experiment) -> Iterator[Problem]:
-    """Yield the parts of the models of links and disks that are no length of time."""
-    smallest = {"write_back_check_ms": 1}
-    for name in ("links", "storage"):
-        model = msgspec.structs.asdict(getattr(experiment.cluster, name))
-        for field, value in model.items():
-            least = smallest.get(field, 0)
-            if value < least:
-                yield problem(
-                    f"cluster.{name}.{field}",
-                    "is not allowed",
-                    expected=f"a whole number >= {least}",
-                    found=str(value),
-                )
 
 
 def _replication_errors(

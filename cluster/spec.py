@@ -1,9 +1,14 @@
 """What a cluster is made of: the plain data from which both runtimes build the same nodes."""
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from protocol.config import BrokerConfig, ConsumerConfig, Guards, ProducerConfig, TopicConfig
 from protocol.ids import NodeName, broker_name, controller_name
+
+NotNegative = Annotated[int, Meta(ge=0)]
 
 
 class ControllerSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,18 +92,22 @@ class ProducerSpec(msgspec.Struct, frozen=True, kw_only=True):
     config: ProducerConfig = ProducerConfig()
 
 
-class LinkModel(msgspec.Struct, frozen=True, kw_only=True):
+class LinkModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Latency of the virtual network, one way; Ray's is real and adds nothing.
 
-    Units: microseconds. A frame takes `base_us`, plus up to `jitter_us` drawn evenly; one in
-    `tail_one_in` takes up to `tail_us` more. `cross_rack_us` is added between racks.
+    Units: microseconds.
     """
 
-    base_us: int = 150
-    jitter_us: int = 150
-    tail_us: int = 4_000
-    tail_one_in: int = 100
-    cross_rack_us: int = 0
+    base_us: NotNegative = 150
+    """What every frame takes."""
+    jitter_us: NotNegative = 150
+    """Up to so much more, drawn evenly."""
+    tail_us: NotNegative = 4_000
+    """Up to so much more for one frame in `tail_one_in`."""
+    tail_one_in: NotNegative = 100
+    """One frame in so many is a slow one; 0: none is."""
+    cross_rack_us: NotNegative = 0
+    """What a frame between racks takes beside."""
 
 
 class CostModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,17 +126,18 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True):
     publish_jitter_us: int = 0
 
 
-class StorageModel(msgspec.Struct, frozen=True, kw_only=True):
+class StorageModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When the operating system writes to the disk what nobody flushed, on both runtimes.
 
-    Units: a log is written back, whole, at the first check `write_back_ms` after it became dirty;
-    checks come every `write_back_check_ms`. The defaults are Linux's vm.dirty_expire_centisecs
-    (3000) and vm.dirty_writeback_centisecs (500).
+    Units: milliseconds; the defaults are Linux's vm.dirty_expire_centisecs (3000) and
+    vm.dirty_writeback_centisecs (500).
     Source: the kernel's Documentation/admin-guide/sysctl/vm.rst.
     """
 
-    write_back_ms: int = 30_000
-    write_back_check_ms: int = 5_000
+    write_back_ms: NotNegative = 30_000
+    """A log is written back, whole, at the first check so long after it became dirty."""
+    write_back_check_ms: Annotated[int, Meta(ge=1)] = 5_000
+    """How often is checked."""
 
 
 class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,32 +27,59 @@ class BrokerConfig(
     """Settings of brokers and controllers (BEHAVIOUR 8.1)."""
 
     group_min_session_timeout_ms: PositiveMs = 6_000
+    """The shortest session that a member may ask for: less is answered INVALID_SESSION_TIMEOUT."""
     group_max_session_timeout_ms: PositiveMs = 1_800_000
+    """The longest session that a member may ask for: more is answered INVALID_SESSION_TIMEOUT."""
     group_initial_rebalance_delay_ms: Ms = 3_000
+    """How long the first rebalance of an empty group waits for more members."""
     group_max_size: Annotated[int, Meta(ge=1)] = 2_147_483_647
+    """The most members that a group may have: more are answered GROUP_MAX_SIZE_REACHED."""
     group_coordinator_new_enable: Literal[False] = False
+    """Which of Kafka's coordinators: false is the Scala one, the only one here so far."""
     offset_metadata_max_bytes: Annotated[int, Meta(ge=0)] = 4_096
+    """The longest metadata of a commit: more is answered OFFSET_METADATA_TOO_LARGE."""
     offsets_load_buffer_size: Annotated[int, Meta(ge=1)] = 5_242_880
+    """How much of an offsets partition a load reads at once."""
     offsets_retention_minutes: Annotated[int, Meta(ge=1)] = 10_080
+    """How long the offsets of an empty group are kept."""
     offsets_retention_check_interval_ms: PositiveMs = 600_000
+    """How often expired offsets are looked for."""
     offsets_topic_num_partitions: Annotated[int, Meta(ge=1)] = 50
+    """Partitions of `__consumer_offsets`; a group's is its id's hash modulo this."""
     offsets_topic_replication_factor: Annotated[int, Meta(ge=1)] = 3
+    """Replicas of each partition of `__consumer_offsets`."""
     offsets_commit_timeout_ms: PositiveMs = 5_000
+    """How long a commit, or a group's assignment, waits for its replicas before it fails."""
     min_insync_replicas: Annotated[int, Meta(ge=1)] = 1
+    """Without so many in-sync replicas acks=all is refused; a topic may say otherwise."""
     default_replication_factor: Annotated[int, Meta(ge=1)] = 1
+    """Replicas of a topic that is created without saying how many."""
     unclean_leader_election_enable: bool = False
+    """Whether a replica out of sync may be elected if no other is left: records are lost."""
     auto_leader_rebalance_enable: bool = True
+    """Whether leadership goes back to the preferred leaders by itself."""
     leader_imbalance_check_interval_seconds: Annotated[int, Meta(ge=1)] = 300
+    """How often that is looked at."""
     replica_lag_time_max_ms: PositiveMs = 30_000
+    """A follower that has not caught up for so long leaves the in-sync replicas."""
     replica_fetch_wait_max_ms: Ms = 500
+    """How long a leader holds a follower's fetch that finds nothing new."""
     replica_fetch_max_bytes: Annotated[int, Meta(ge=1)] = 1_048_576
+    """How much of a partition a follower fetches at once."""
     replica_fetch_backoff_ms: Ms = 1_000
+    """How long a follower waits after a fetch that failed."""
     replica_socket_timeout_ms: PositiveMs = 30_000
+    """How long a follower waits for its leader's answer."""
     replica_high_watermark_checkpoint_interval_ms: PositiveMs = 5_000
+    """How often high watermarks are written to the disk."""
     broker_heartbeat_interval_ms: PositiveMs = 2_000
+    """How often a broker tells the controller that it lives."""
     broker_session_timeout_ms: PositiveMs = 9_000
+    """So long after a broker's last heartbeat the controller fences it and elects others."""
     controller_quorum_fetch_timeout_ms: PositiveMs = 2_000
+    """How long a broker waits for the answer to its fetch of the metadata log."""
     message_max_bytes: Annotated[int, Meta(ge=1)] = 1_048_588
+    """The largest batch that a log takes."""
     log_flush_interval_messages: Annotated[int, Meta(ge=1)] = LONG_MAX
     """A log is flushed at the end of the append with which so many records are unflushed."""
     log_flush_interval_ms: Ms | None = None
@@ -67,8 +94,11 @@ class TopicConfig(
     """Settings of one topic; None takes the broker's."""
 
     min_insync_replicas: Annotated[int, Meta(ge=1)] | None = None
+    """The topic's own min.insync.replicas."""
     unclean_leader_election_enable: bool | None = None
+    """The topic's own unclean.leader.election.enable."""
     cleanup_policy: Literal["delete", "compact"] = "delete"
+    """Whether old records are deleted, or all but the last of each key."""
     flush_messages: Annotated[int, Meta(ge=1)] | None = None
     """The topic's own log.flush.interval.messages."""
     flush_ms: Ms | None = None
@@ -81,27 +111,49 @@ class ConsumerConfig(
     """Settings of a consumer (BEHAVIOUR 8.2). `bootstrap_servers` empty means every broker."""
 
     bootstrap_servers: tuple[str, ...] = ()
+    """The brokers that it may ask first, as `broker-0`; none means all of them."""
     session_timeout_ms: PositiveMs = 45_000
+    """The coordinator drops a member from which it has heard nothing for so long."""
     heartbeat_interval_ms: PositiveMs = 3_000
+    """How often a member sends a heartbeat: a third of the session at most."""
     max_poll_interval_ms: PositiveMs = 300_000
+    """A member whose application polls more seldom leaves; the rebalance timeout as well."""
     max_poll_records: Annotated[int, Meta(ge=1)] = 500
+    """The most records that one poll returns."""
     request_timeout_ms: PositiveMs = 30_000
+    """How long a request waits for its answer; then its connection is closed."""
     default_api_timeout_ms: PositiveMs = 60_000
+    """How long a call of the application, such as commitSync, tries at most."""
     retry_backoff_ms: PositiveMs = 100
+    """How long the first repetition of a failed request waits; it doubles each time."""
     retry_backoff_max_ms: PositiveMs = 1_000
+    """The longest that a repetition waits."""
     reconnect_backoff_ms: PositiveMs = 50
+    """How long it waits to connect again after a failure; it doubles each time."""
     reconnect_backoff_max_ms: PositiveMs = 1_000
+    """The longest that it waits to connect again."""
     socket_connection_setup_timeout_ms: PositiveMs = 10_000
+    """How long opening a connection may take; it doubles with each failure."""
     socket_connection_setup_timeout_max_ms: PositiveMs = 30_000
+    """The longest that opening a connection may take."""
     metadata_max_age_ms: PositiveMs = 300_000
+    """How old what it knows of topics and leaders may grow."""
     enable_auto_commit: bool = True
+    """Whether the client commits what was polled; beside `commit_interval_ms`, say false."""
     auto_commit_interval_ms: PositiveMs = 5_000
+    """How often it does."""
     auto_offset_reset: Literal["latest", "earliest", "none"] = "latest"
+    """Where it begins without a committed offset; `none` makes that an error."""
     group_instance_id: str | None = None
+    """Makes members static; `{index}` in it becomes each member's index."""
     partition_assignment_strategy: tuple[Literal["range"], ...] = ("range",)
+    """The assignors that it offers, the preferred one first."""
     fetch_max_wait_ms: Ms = 500
+    """How long a broker holds a fetch that finds less than fetch.min.bytes."""
     fetch_min_bytes: Annotated[int, Meta(ge=1)] = 1
+    """How much a fetch waits for."""
     max_partition_fetch_bytes: Annotated[int, Meta(ge=1)] = 1_048_576
+    """How much of a partition is fetched at once."""
 
 
 class ProducerConfig(
@@ -110,16 +162,27 @@ class ProducerConfig(
     """Settings of a producer."""
 
     bootstrap_servers: tuple[str, ...] = ()
+    """The brokers that it may ask first, as `broker-0`; none means all of them."""
     acks: Literal["all", "1", "0"] = "all"
+    """Who has a record before it is acknowledged: all in-sync replicas, the leader, nobody."""
     linger_ms: Ms = 5
+    """How long records are gathered into a batch."""
     request_timeout_ms: PositiveMs = 30_000
+    """How long a request waits for its answer; then its connection is closed."""
     delivery_timeout_ms: PositiveMs = 120_000
+    """How long a record is tried: at least linger.ms + request.timeout.ms."""
     retry_backoff_ms: PositiveMs = 100
+    """How long the first repetition of a failed request waits; it doubles each time."""
     retry_backoff_max_ms: PositiveMs = 1_000
+    """The longest that a repetition waits."""
     reconnect_backoff_ms: PositiveMs = 50
+    """How long it waits to connect again after a failure; it doubles each time."""
     reconnect_backoff_max_ms: PositiveMs = 1_000
+    """The longest that it waits to connect again."""
     socket_connection_setup_timeout_ms: PositiveMs = 10_000
+    """How long opening a connection may take."""
     metadata_max_age_ms: PositiveMs = 300_000
+    """How old what it knows of topics and leaders may grow."""
 
 
 class Guards(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
