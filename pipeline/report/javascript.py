@@ -13,13 +13,13 @@ from pathlib import Path
 
 import vl_convert as vlc
 
-_SNIPPET = "window.vega=vega;"
-"""Vega alone: specifications are compiled before, Vega-Lite and Vega-Embed are not needed."""
+_SNIPPET = "window.vegaEmbed=vegaEmbed;"
+"""All that the page needs of it. It is a module: its names are its own."""
 
 
 @lru_cache(maxsize=1)
 def vega_javascript() -> str:
-    """Return a script that defines `window.vega`, ready to stand inside a script element."""
+    """Return a module that defines `window.vegaEmbed`, ready to stand inside a script element."""
     path = _cache_file()
     found = _read(path)
     if found is None:
