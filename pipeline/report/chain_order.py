@@ -15,7 +15,9 @@ from pipeline.report.chart import INK, PAPER, SERIES
 from pipeline.report.fault_strips import FaultRows
 
 ROW_HEIGHT = 52
-_TEXT_Y, _BAR_Y, _BAR_Y2 = 11, 22, 42
+_HEADER_HEIGHT, _TEXT_Y, _BAR_Y, _BAR_Y2 = 20, 11, 22, 42
+_WIDE = 520
+"""Pixels of width from which on a line has its subject's name."""
 _NAMES = tuple(name for name, _, _ in (*BROKER_STEPS, *CLIENT_STEPS))
 _ON_LIGHT = "#1d2430"
 _INSIDE_INK = (PAPER, _ON_LIGHT, _ON_LIGHT, PAPER, _ON_LIGHT, PAPER, _ON_LIGHT)
@@ -40,7 +42,8 @@ def order_rows(rows: FaultRows) -> list[dict[str, Any]]:
     for chain, ways in chains:
         for label, path in _chosen(ways):
             subject = path.row["partition" if chain == "broker chain" else "consumer"]
-            found += _line(f"{chain}: {subject}{label}", path, lines * ROW_HEIGHT)
+            top = lines * ROW_HEIGHT
+            found += _line(f"{chain}: {subject}{label}", f"{chain}{label}", path, top)
             lines += 1
     return found
 
@@ -63,9 +66,15 @@ def _chosen(ways: Sequence[Path]) -> list[tuple[str, Path]]:
     return found
 
 
-def _line(name: str, path: Path, top: int) -> list[dict[str, Any]]:
+def _line(name: str, short: str, path: Path, top: int) -> list[dict[str, Any]]:
     begin_us = path.steps[0][1]
-    title = f"{name}: {duration_text(path.whole_us)}"
+    whole = duration_text(path.whole_us)
+    heading = {
+        "title": f"{name}: {whole}",
+        "short": f"{short}: {whole}",
+        "top": top,
+        "bottom": top + _HEADER_HEIGHT,
+    }
     return [
         {
             "phase": phase,
@@ -75,7 +84,7 @@ def _line(name: str, path: Path, top: int) -> list[dict[str, Any]]:
             "y2": top + _BAR_Y2,
             "text_y": top + _TEXT_Y,
             "middle_y": top + (_BAR_Y + _BAR_Y2) / 2,
-            "title": title if phase == path.steps[0][0] else "",
+            **(heading if phase == path.steps[0][0] else {}),
             "ink": _INSIDE_INK[_NAMES.index(phase)],
             "says": f"{phase} {duration_text(to_us - from_us)}",
         }
@@ -87,6 +96,7 @@ def order_chart(data: str, lines: int) -> alt.TopLevelMixin:
     """Return the picture of `lines` subjects in the named data."""
     y_scale = alt.Scale(domain=[0, lines * ROW_HEIGHT], reverse=True, nice=False, zero=False)
     base = alt.Chart(alt.NamedData(data))
+    headings = base.transform_filter("isValid(datum.title)")
     x = alt.X(
         "from:Q",
         title="seconds after the fault",
@@ -105,7 +115,9 @@ def order_chart(data: str, lines: int) -> alt.TopLevelMixin:
                 "phase:N",
                 title=None,
                 scale=alt.Scale(domain=list(_NAMES), range=list(SERIES[: len(_NAMES)])),
-                legend=alt.Legend(symbolType="square"),
+                legend=alt.Legend(
+                    symbolType="square", columns=alt.ExprRef(f"width < {_WIDE} ? 3 : {len(_NAMES)}")
+                ),
             ),
             tooltip=alt.Tooltip("says:N", title=" "),
         ),
@@ -116,7 +128,16 @@ def order_chart(data: str, lines: int) -> alt.TopLevelMixin:
             fill=alt.ExprRef("datum.ink"),
             text=alt.ExprRef(inside),
         ).encode(x=x, y=alt.Y("middle_y:Q", scale=y_scale, axis=None)),
-        base.mark_text(align="left", baseline="middle", fill=INK).encode(
-            x=alt.value(0), y=alt.Y("text_y:Q", scale=y_scale, axis=None), text="title:N"
+        headings.mark_rect(fill=PAPER).encode(
+            x=alt.value(0),
+            x2=alt.value("width"),
+            y=alt.Y("top:Q", scale=y_scale, axis=None),
+            y2="bottom:Q",
         ),
+        headings.mark_text(
+            align="left",
+            baseline="middle",
+            fill=INK,
+            text=alt.ExprRef(f"width < {_WIDE} ? datum.short : datum.title"),
+        ).encode(x=alt.value(0), y=alt.Y("text_y:Q", scale=y_scale, axis=None)),
     ).properties(width="container", height=lines * ROW_HEIGHT)

@@ -40,7 +40,10 @@ class TextTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pick:
-    """A choice above a chart: sets parameter `param` to one of `options`, at first the first."""
+    """A choice above a chart: sets parameter `param` to one of `options`, at first the first.
+
+    Charts of one section with the same choice follow one another.
+    """
 
     param: str
     label: str

@@ -6,7 +6,7 @@ strips of the section, so that faults can be compared, too.
 
 from collections.abc import Iterator, Sequence
 
-from pipeline.figures import HEADER, Chain, FaultSummary
+from pipeline.figures import HEADER, Chain, FaultSummary, duration_text
 from pipeline.report.chain_order import lines_of, order_chart, order_rows
 from pipeline.report.chain_words import broker_sentence, client_sentence, gap_sentence
 from pipeline.report.chart import (
@@ -68,8 +68,11 @@ def section(run: ReportInput) -> Section | None:
             parts += _fault_parts(rows, axis, settings)
     else:
         parts += _picked_parts(_worst(faults))
+    lead = _LEAD
+    if (error_us := run.summary.clock_error_us) > 0:
+        lead += f" Grey: shorter than the error of the clocks, {duration_text(error_us)}."
     return Section(
-        id="phases", title="Where the time went, phase by phase", lead=_LEAD, parts=tuple(parts)
+        id="phases", title="Where the time went, phase by phase", lead=lead, parts=tuple(parts)
     )
 
 

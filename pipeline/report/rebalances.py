@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
-from pipeline.figures import Distribution, FaultSummary, duration_text
+from pipeline.figures import FaultSummary, duration_text
 from pipeline.outcomes import listed
 from pipeline.report.chart import SERIES, Cell, Chart, Paragraph, Part, Section, TextTable
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
-from pipeline.report.strips import LogAxis, Strip, strip_chart, strip_rows
+from pipeline.report.strips import LogAxis, Strip, distribution_of, strip_chart, strip_rows
 from pipeline.report.words import items, moment_link
 from pipeline.story import counted, kept_text, moment_text, office_name, rebalances_told
 
@@ -98,16 +98,6 @@ def _chart(rows: Sequence[Row]) -> Chart | None:
 def _strip(reason: str, rows: Sequence[Row]) -> Strip:
     lengths = sorted(row["length_us"] for row in rows if row["length_us"] is not None)
     without = len(rows) - len(lengths)
-    figures = Distribution(
-        samples=len(lengths),
-        missing=without,
-        percentiles={
-            percent: lengths[-(-len(lengths) * percent // 100) - 1]
-            for percent in (50, 90, 99)
-            if lengths
-        },
-        maximum=lengths[-1] if lengths else None,
-    )
     return Strip(
         name=reason,
         values=tuple(
@@ -115,7 +105,7 @@ def _strip(reason: str, rows: Sequence[Row]) -> Strip:
             for row in rows
             if row["length_us"] is not None
         ),
-        figures=figures,
+        figures=distribution_of(lengths, missing=without),
         subject="rebalance",
         note=f"{without:,} without an end" if without else "",
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 import altair as alt
 
-from pipeline.figures import Distribution, duration_text
+from pipeline.figures import PERCENTS, Distribution, duration_text
 from pipeline.report.chart import INK, LINE, MUTED, PAPER
 from pipeline.story import counted
 
@@ -20,7 +20,8 @@ ROW_HEIGHT = 64
 """Pixels of one strip: its name and figures above, its picture below."""
 MAX_DOTS = 60
 """Up to so many subjects have a dot each; more are counted in bars."""
-_BINS = 48
+_DOT_BINS, _BAR_BINS = 48, 100
+"""Parts of the axis in which dots are stacked, or subjects counted."""
 _HEADER_Y, _HEADER_HEIGHT, _CENTRE_Y = 12, 22, 42
 _SPREAD = 13
 """Pixels to each side of its line that the picture of a strip may take."""
@@ -45,6 +46,21 @@ class Strip:
     note: str = ""
 
 
+def distribution_of(lengths: Sequence[int], *, missing: int, bound_us: int = 0) -> Distribution:
+    """Return the figures of sorted lengths: percentiles are values that occurred."""
+    return Distribution(
+        samples=len(lengths),
+        missing=missing,
+        percentiles={
+            percent: lengths[-(-len(lengths) * percent // 100) - 1]
+            for percent in PERCENTS
+            if lengths
+        },
+        maximum=lengths[-1] if lengths else None,
+        bound_us=bound_us,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class LogAxis:
     """A time axis in steps of ten that begins at 0: linear below `unit_us`, logarithmic above."""
@@ -65,8 +81,8 @@ class LogAxis:
         positive = [value for value in values if value > 0]
         longest = max([*positive, bound_us, 1_000])
         shortest = min(positive, default=longest)
-        unit_us = decade(max(1, shortest))
-        return cls(unit_us=min(unit_us, decade(longest)), end_us=longest * 5 // 4)
+        unit_us = _decade(max(1, shortest))
+        return cls(unit_us=min(unit_us, _decade(longest)), end_us=longest * 5 // 4)
 
     @property
     def ticks(self) -> list[int]:
@@ -100,8 +116,10 @@ class LogAxis:
             ),
             axis=alt.Axis(
                 values=self.ticks,
-                labelExpr=TICK_LABEL,
+                tickCount=len(self.ticks) + 1,  # with fewer, Vega leaves every other value out
+                labelExpr=_TICK_LABEL,
                 labelOverlap="greedy",
+                labelSeparation=10,
                 labelBound=True,
                 labelFlush=True,
                 orient="bottom",
@@ -109,13 +127,13 @@ class LogAxis:
         )
 
 
-TICK_LABEL = (
+_TICK_LABEL = (
     "datum.value == 0 ? '0' : datum.value < 1000 ? datum.value + ' us'"
     " : datum.value < 1000000 ? datum.value / 1000 + ' ms' : datum.value / 1000000 + ' s'"
 )
 
 
-def decade(value: int) -> int:
+def _decade(value: int) -> int:
     """Return the power of ten at or below a positive number."""
     return int(10 ** (len(str(value)) - 1))
 
@@ -216,21 +234,26 @@ def _drawn(value_us: int, bound_us: int) -> int:
 def _dots(
     values: Sequence[tuple[str, int]], axis: LogAxis, centre: int, bound_us: int
 ) -> Iterator[dict[str, Any]]:
-    for members in _binned(values, axis, bound_us).values():
-        step = min(_DOT_STEP, 2 * _SPREAD / max(1, len(members) - 1))
+    for members in _binned(values, axis, bound_us, _DOT_BINS).values():
+        step = min(_DOT_STEP, _SPREAD / max(1, len(members) // 2))
         for place, (subject, value) in enumerate(members):
             yield {
                 "mark": "dot",
                 "from": _drawn(value, bound_us),
-                "y": round(centre + (place - (len(members) - 1) / 2) * step, 1),
+                "y": round(centre + _off_centre(place) * step, 1),
                 "says": f"{subject}: {duration_text(value, bound_us=bound_us)}",
             }
+
+
+def _off_centre(place: int) -> int:
+    """Return where the n-th dot of a part of the axis stands: 0, then 1 to each side, then 2."""
+    return (place + 1) // 2 * (1 if place % 2 else -1)
 
 
 def _bars(
     values: Sequence[tuple[str, int]], axis: LogAxis, centre: int, subject: str, bound_us: int
 ) -> Iterator[dict[str, Any]]:
-    bins = _binned(values, axis, bound_us)
+    bins = _binned(values, axis, bound_us, _BAR_BINS)
     most = max(len(members) for members in bins.values())
     for place, members in bins.items():
         half = max(1.0, _SPREAD * len(members) / most)
@@ -240,8 +263,8 @@ def _bars(
         between = shortest if shortest == longest else f"{shortest} to {longest}"
         yield {
             "mark": "bar",
-            "from": axis.value(place / _BINS),
-            "to": axis.value((place + 1) / _BINS),
+            "from": axis.value(place / _BAR_BINS),
+            "to": axis.value((place + 1) / _BAR_BINS),
             "y": round(centre - half, 1),
             "y2": round(centre + half, 1),
             "says": f"{counted(len(members), subject)}: {between}",
@@ -249,12 +272,12 @@ def _bars(
 
 
 def _binned(
-    values: Sequence[tuple[str, int]], axis: LogAxis, bound_us: int
+    values: Sequence[tuple[str, int]], axis: LogAxis, bound_us: int, number: int
 ) -> dict[int, list[tuple[str, int]]]:
-    """Return values by the part of the axis in which they are drawn, in order."""
+    """Return values by the one of `number` parts of the axis in which they are drawn, in order."""
     bins: dict[int, list[tuple[str, int]]] = {}
     for subject, value in values:
-        place = min(_BINS - 1, int(axis.place(_drawn(value, bound_us)) * _BINS))
+        place = min(number - 1, int(axis.place(_drawn(value, bound_us)) * number))
         bins.setdefault(place, []).append((subject, value))
     return bins
 

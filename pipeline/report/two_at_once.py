@@ -20,7 +20,7 @@ from pipeline.report.owner_story import (
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
 from pipeline.report.settings import Settings
-from pipeline.report.words import items, moment_link
+from pipeline.report.words import items, moment_link, together
 from pipeline.story import coordinators_told, counted, moment_text, office_name
 
 MAX_TOLD = 6
@@ -123,7 +123,9 @@ def _side(episode: Episode, side: str, office: Office) -> Markup:
 
 def _why(because: str, told: Sequence[Step]) -> Markup:
     lines = Markup("").join(
-        Markup("<li>{} {}</li>").format(moment_link(step.time_us, lane=step.lane), step.text)
+        Markup("<li>{} {}</li>").format(
+            moment_link(step.time_us, lane=step.lane), together(step.text)
+        )
         for step in told
     )
     return Markup("<p><b>Why.</b> {}</p><ol>{}</ol>").format(because, lines)

@@ -3,6 +3,7 @@
 What comes from a run is escaped here, so that sections hand over plain text.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 
 from markupsafe import Markup
@@ -10,6 +11,8 @@ from markupsafe import Markup
 from pipeline.figures import FaultSummary
 from pipeline.report.chart import span_attributes
 from pipeline.story import moment_text
+
+_NUMBER_AND_UNIT = re.compile(r"(\d) (s|ms|us)\b")
 
 
 def moment_link(
@@ -20,7 +23,7 @@ def moment_link(
         moment_text(from_us) if to_us is None else f"{moment_text(from_us)} to {moment_text(to_us)}"
     )
     attributes = Markup(span_attributes(from_us, to_us, lane=lane))
-    return Markup("<a {}>{}</a>").format(attributes, shown)
+    return Markup("<a {}>{}</a>").format(attributes, together(shown))
 
 
 def fault_heading(fault: FaultSummary) -> Markup:
@@ -38,13 +41,20 @@ def fault_heading(fault: FaultSummary) -> Markup:
 
 def paragraphs(texts: Iterable[str | None]) -> Markup:
     """Return each text as a paragraph; None is left out."""
-    return Markup("").join(Markup("<p>{}</p>").format(text) for text in texts if text)
+    return Markup("").join(Markup("<p>{}</p>").format(together(text)) for text in texts if text)
+
+
+def together(text: str) -> str:
+    """Return text in which no line is broken between a number and its unit."""
+    return _NUMBER_AND_UNIT.sub("\\1\N{NO-BREAK SPACE}\\2", text)
 
 
 def titled_paragraphs(texts: Mapping[str, str | None]) -> Markup:
     """Return each text as a paragraph that begins with its name; None is left out."""
     return Markup("").join(
-        Markup("<p><b>{}</b> {}</p>").format(name, text) for name, text in texts.items() if text
+        Markup("<p><b>{}</b> {}</p>").format(name, together(text))
+        for name, text in texts.items()
+        if text
     )
 
 
@@ -58,4 +68,4 @@ def sentence(text: str) -> str:
     """Return a line of the story as a sentence: a capital in front, a full stop behind."""
     names = text.split(" ", 1)[0]
     begins = text if not names.islower() or "-" in names else f"{text[0].upper()}{text[1:]}"
-    return begins if begins.endswith(".") else f"{begins}."
+    return together(begins if begins.endswith(".") else f"{begins}.")
