@@ -1,0 +1,211 @@
+"""`make pictures`: plays the experiments that the documentation shows, and takes its pictures.
+
+Every picture in docs/pictures is a screenshot of the report of a real run in virtual time, taken by
+a headless Chromium and kept as it came. docs/pictures/README.md, which this writes too, says which
+run each one shows.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page
+
+from chaos.run_directory import PastRun
+from coordlab.report_facts import facts_of
+from pipeline.report.build import build_report
+from pipeline.tables import analyze
+from tests.support.browser import (
+    INSTALL,
+    Scheme,
+    Screen,
+    chromium,
+    draw_all,
+    find_chromium,
+    set_range,
+    visit,
+)
+from tests.support.report_runs import RECIPES, SEED, Recipe, make_run
+
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
+LARGEST_BYTES = 200_000
+"""A picture that weighs more slows down every clone."""
+DESK = Screen(width=1180, height=760, scale=1.25)
+PHONE = Screen(width=360, height=740, touch=True, scale=2.0)
+MARGIN_PX = 12
+
+CRASH, OVERLAP, LOST = "crash", "overlap", "lost"
+RUNS: Mapping[str, Recipe] = {
+    CRASH: Recipe(experiment="coordinator_crash"),
+    OVERLAP: Recipe(experiment="split_brain_ownership"),
+    LOST: Recipe(
+        experiment="split_brain_ownership",
+        overrides=(
+            "cluster.guards.high_watermark_gate=false",
+            "groups.orders-readers.commit_interval_ms=200",
+        ),
+    ),
+    "thousand": RECIPES["thousand"],
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """One picture: what of a run's report is seen in it.
+
+    Shape: `elements` are the first and last id of what is taken, one below the other; None: what
+    the window shows.
+    Units: `shown_s` is the span of the time axis, in seconds; None: the whole run.
+    """
+
+    name: str
+    run: str
+    caption: str
+    elements: tuple[str, str] | None = None
+    shown_s: tuple[float, float] | None = None
+    screen: Screen = DESK
+    scheme: Scheme = "light"
+
+
+PICTURES = (
+    Picture(name="first-screen", run=CRASH, caption="the first screen"),
+    Picture(
+        name="phases",
+        run=CRASH,
+        caption="where the time of a failover went: both chains, a dot for each member",
+        elements=("phases", "phases"),
+    ),
+    Picture(
+        name="two-owners",
+        run=OVERLAP,
+        caption="one group with two coordinators, and its partitions with two owners each",
+        elements=("lane-coordinators", "lane-ownership"),
+        shown_s=(50.0, 100.0),
+    ),
+    Picture(
+        name="messages",
+        run=CRASH,
+        caption="the messages around the kill, from connections that end to the first commit",
+        elements=("lane-messages-crash-0", "lane-messages-crash-0"),
+        shown_s=(11.0, 12.5),
+    ),
+    Picture(
+        name="violated",
+        run=LOST,
+        caption="a broken promise and its evidence, row by row",
+        elements=("violations", "violations"),
+        scheme="dark",
+    ),
+    Picture(
+        name="thousand-members",
+        run="thousand",
+        caption="the lanes of ten groups with 1,000 members: counted first, picked then",
+        elements=("lane-faults", "lane-ownership"),
+        scheme="dark",
+    ),
+    Picture(name="phone", run=OVERLAP, caption="on a phone", screen=PHONE),
+)
+
+
+def main() -> None:
+    """Make the runs, their reports and the pictures."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.report_pictures", description=__doc__)
+    names = [picture.name for picture in PICTURES]
+    parser.add_argument("--only", choices=names, action="append", help="default: every picture")
+    chosen = parser.parse_args().only or names
+    program = find_chromium()
+    if program is None:
+        raise SystemExit(f"there is no Chromium on the PATH. {INSTALL}")
+    wanted = [picture for picture in PICTURES if picture.name in chosen]
+    with tempfile.TemporaryDirectory(prefix="coordlab-pictures-") as folder:
+        reports = _reports(Path(folder), {picture.run for picture in wanted})
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        with chromium(program) as browser:
+            for picture in wanted:
+                taken = _take(browser, reports[picture.run], picture)
+                sys.stdout.write(f"{taken.name}: {taken.stat().st_size / 1_000:.0f} kB\n")
+    (FOLDER / "README.md").write_text(_list_of_pictures(), encoding="utf-8")
+
+
+def _reports(root: Path, names: set[str]) -> dict[str, Path]:
+    runs = {name: make_run(root, recipe) for name, recipe in RUNS.items() if name in names}
+    analyze(list(runs.values()))
+    return {name: build_report(run, facts_of(PastRun(run))) for name, run in runs.items()}
+
+
+def _take(browser: Browser, report: Path, picture: Picture) -> Path:
+    """Take one picture.
+
+    Raises: RuntimeError if the page has anything to complain of, or the picture is too large.
+    """
+    path = FOLDER / f"{picture.name}.png"
+    with visit(browser, report, screen=picture.screen, scheme=picture.scheme) as seen:
+        if picture.shown_s is not None:
+            set_range(seen.page, *picture.shown_s)
+        if picture.elements is None:
+            seen.page.screenshot(path=path)
+        else:
+            _take_part(seen.page, path, picture.elements)
+        if seen.problems:
+            raise RuntimeError(f"{report.name}: {seen.problems[0]}")
+    if path.stat().st_size > LARGEST_BYTES:
+        raise RuntimeError(f"{path.name} has {path.stat().st_size:,} bytes")
+    return path
+
+
+def _take_part(page: Page, path: Path, elements: tuple[str, str]) -> None:
+    """Take what lies between two elements, both included, with everything in it drawn."""
+    draw_all(page)
+    first, last = (page.locator(f"#{element}").bounding_box() for element in elements)
+    if first is None or last is None:
+        raise RuntimeError(f"there is no {' or no '.join(elements)} in the page")
+    left = first["x"] - MARGIN_PX
+    page.screenshot(
+        path=path,
+        full_page=True,
+        clip={
+            "x": max(left, 0),
+            "y": first["y"] - MARGIN_PX,
+            "width": first["width"] + 2 * MARGIN_PX,
+            "height": last["y"] + last["height"] - first["y"] + 2 * MARGIN_PX,
+        },
+    )
+
+
+def _list_of_pictures() -> str:
+    """Return the page that says of each picture what it shows and how its run is made again."""
+    lines = [
+        "# Pictures",
+        "",
+        "Written by `make pictures`; do not edit. Each is a screenshot of the report of a run in",
+        f"virtual time with seed {SEED}, taken by a headless Chromium and not retouched.",
+        "",
+    ]
+    for picture in PICTURES:
+        lines += [
+            f"## {picture.name}",
+            "",
+            f"{picture.caption[0].upper()}{picture.caption[1:]}. {_made_by(RUNS[picture.run])}",
+            "",
+            f"![{picture.caption}]({picture.name}.png)",
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def _made_by(recipe: Recipe) -> str:
+    if recipe.experiment is None:
+        return (
+            "The experiment is written by "
+            "[tests/support/report_runs.py](../../tests/support/report_runs.py)."
+        )
+    changes = "".join(f" --var {override}" for override in recipe.overrides)
+    command = f"python -m coordlab run {recipe.experiment} --runtime virtual --seed {SEED}{changes}"
+    return f"The run: `{command}`."
+
+
+if __name__ == "__main__":
+    main()
