@@ -1,7 +1,8 @@
 """Several runs side by side: one row a figure, one column a run, or a configuration of many runs.
 
 Knows neither Spark nor page nor terminal: it works on summaries. Faults of unlike runs are lined up
-by kind and order, so that the second crash of one run stands beside the second crash of another.
+by kind and order, so that the second crash of one run stands beside the second crash of another;
+where no two runs have a kind of fault in common, the first fault stands beside the first.
 What a run does not have is missing (None), never 0.
 """
 
@@ -22,6 +23,8 @@ MAX_COLUMNS = 8
 """Up to so many runs have a column each; more are put together by experiment."""
 MAX_FAULTS_OF_A_KIND = 8
 """Up to so many faults of one kind are compared one by one; more are taken together."""
+MAX_VALUES = 60
+"""So many values of one figure are kept for a picture."""
 _NOTABLE_RATIO = 1.25
 _NOTABLE_US = 1_000
 """Times are marked as different from a quarter and a millisecond on: no two are ever equal."""
@@ -44,14 +47,16 @@ class Cell:
     """One figure of one column.
 
     Units: as the row says; `bound_us` is the clocks' error, 0 where it does not matter. With
-    several runs, `median` (nearest rank), `low` and `high` are over those `runs` that have a value;
-    `missing` have none. `text` is what it shows.
+    several runs, `median` (nearest rank), `low` and `high` are over those `runs` that have a value,
+    `values` are theirs, sorted (of many an even choice); `missing` have none. `text` is what it
+    shows.
     """
 
     text: str
     median: int | None = None  # None: text
     low: int | None = None
     high: int | None = None
+    values: tuple[int, ...] = ()
     runs: int = 1
     missing: int = 0
     bound_us: int = 0
@@ -61,8 +66,9 @@ class Cell:
 class ComparisonRow:
     """One figure over all columns; a cell is None where it is missing.
 
-    `fault` is the fault as it is lined up (`crash 2`), None for a figure of the whole run. `group`
-    says where it belongs: a chain, `outcome` or `run`. `differs`: the columns are not alike.
+    `fault` is the fault as it is lined up (`crash 2`, `fault 1`), None for a figure of the whole
+    run. `group` says where it belongs: a chain, `outcome` or `run`. `differs`: columns that have
+    the fault are not alike.
     """
 
     fault: str | None
@@ -146,12 +152,25 @@ class _Table:
     def fault_rows(self) -> Iterator[ComparisonRow]:
         lined_up = _lined_up(self.summaries)
         for name, faults in lined_up.items():
-            for measure in MEASURES:
-                if measure.is_time:
-                    yield from self._measure_rows(name, measure, faults)
-            yield self._row(name, "outcome", "rebalances", "count", _each(faults, _rebalances))
-            yield self._row(name, "outcome", "members kept", "count", _each(faults, _kept))
-            yield self._row(name, "outcome", "members", "count", _each(faults, _members))
+            there = [bool(of_run) for of_run in faults]
+            rows = [
+                row
+                for measure in MEASURES
+                if measure.is_time
+                for row in self._measure_rows(name, measure, faults)
+            ]
+            for figure, value_of in _OUTCOMES:
+                rows.append(self._row(name, "outcome", figure, "count", _each(faults, value_of)))
+            yield from (self._marked(row, there) for row in rows)
+
+    def _marked(self, row: ComparisonRow, there: Sequence[bool]) -> ComparisonRow:
+        """Return a row that differs only if columns differ which have the fault at all."""
+        concerned = [
+            cell
+            for cell, places in zip(row.cells, self.places, strict=True)
+            if any(there[place] for place in places)
+        ]
+        return replace(row, differs=_differs(concerned, row.unit))
 
     def _measure_rows(
         self, name: str, measure: Measure, faults: Sequence[Sequence[FaultSummary]]
@@ -238,12 +257,17 @@ def _bound(places: Sequence[int], bounds: Sequence[int] | None) -> int:
 def _lined_up(
     summaries: Sequence[RunSummary],
 ) -> dict[str, tuple[tuple[FaultSummary, ...], ...]]:
-    """Return the faults that stand beside one another, by name: for each run none, one or many."""
+    """Return the faults that stand beside one another, by name: for each run none, one or many.
+
+    By kind and order; if no two runs have a kind in common, by order alone.
+    """
     by_kind: dict[str, list[list[FaultSummary]]] = {}
     for place, summary in enumerate(summaries):
         for fault in summary.faults:
             runs = by_kind.setdefault(fault.kind or "fault", [[] for _ in summaries])
             runs[place].append(fault)
+    if len(summaries) > 1 and all(sum(map(bool, runs)) == 1 for runs in by_kind.values()):
+        by_kind = {"fault": [list(summary.faults) for summary in summaries]}  # nothing in common
     found: dict[str, tuple[tuple[FaultSummary, ...], ...]] = {}
     for kind, runs in by_kind.items():
         most = max(len(faults) for faults in runs)
@@ -294,6 +318,13 @@ def _members(fault: FaultSummary) -> int | None:
     return fault.members or None
 
 
+_OUTCOMES: tuple[tuple[str, Callable[[FaultSummary], int | None]], ...] = (
+    ("rebalances", _rebalances),
+    ("members kept", _kept),
+    ("members", _members),
+)
+
+
 def _if_complete(runs: Sequence[RunSummary], values: Sequence[int]) -> list[int | None]:
     """Return counts, where a 0 of a run without events is no count."""
     return [value if run.events else None for run, value in zip(runs, values, strict=True)]
@@ -331,10 +362,19 @@ def _cell(values: Sequence[int | None], unit: Unit, bound_us: int) -> Cell | Non
         median=median,
         low=low,
         high=high,
+        values=_even_choice(known),
         runs=len(known),
         missing=missing,
         bound_us=bound_us,
     )
+
+
+def _even_choice(values: Sequence[int]) -> tuple[int, ...]:
+    """Return sorted values, or as many of them as can be shown, the lowest and highest included."""
+    if len(values) <= MAX_VALUES:
+        return tuple(values)
+    last = len(values) - 1
+    return tuple(values[place * last // (MAX_VALUES - 1)] for place in range(MAX_VALUES))
 
 
 def _text_cell(values: Sequence[str | None]) -> Cell | None:
@@ -367,8 +407,8 @@ def _differs(cells: Sequence[Cell | None], unit: Unit) -> bool:
     millisecond and by the clocks' error, and the ranges of some two columns do not meet.
     """
     known = [cell for cell in cells if cell is not None]
-    if len(known) < len(cells):
-        return bool(known)
+    if len(cells) < 2 or len(known) < len(cells):
+        return len(cells) > 1 and bool(known)
     medians = [cell.median for cell in known if cell.median is not None]
     if not medians:
         return False

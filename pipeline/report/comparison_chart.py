@@ -7,12 +7,15 @@ from typing import Any
 import altair as alt
 
 from pipeline.comparison import Cell, Comparison, ComparisonRow
+from pipeline.figures import duration_text
 from pipeline.report.chart import INK, LINE, MUTED, PAPER, SERIES
 from pipeline.report.strips import LogAxis
 
 FIGURES = ("detect", "notice", "rediscover", "accept", "commit gap", "processing gap")
 """The figures that the picture shows, in this order, where any run has them."""
 PICKED = "fault"
+_WIDE = 720
+"""Pixels of width from which on a line has its ranges beside its name."""
 _HEADER_HEIGHT, _GAP = 26, 12
 _LINE_HEIGHT, _TEXT_Y, _TEXT_HEIGHT, _LINE_Y = 40, 9, 18, 28
 """Pixels of one column's line: its name and figures above, its picture below."""
@@ -85,20 +88,36 @@ def _line(
     }
     known = middle is not None and longest is not None and middle.median is not None
     if not known or middle is None or longest is None or longest.high is None:
-        return [{**name_row, "value": "missing"}]
+        return [{**name_row, "value": "missing", "short": "missing"}]
     low = middle.low if middle.low is not None else middle.median
     values = [value for value in (low, middle.median, longest.high) if value is not None]
     seen += values
     says = f"{title}, {name}: p50 {middle.text}, longest {longest.text}"
     return [
-        {**name_row, "value": _value_text(middle, longest)},
+        {**name_row, "value": _value_text(middle, longest), "short": _short_text(middle, longest)},
         {"mark": "line", "y": y, "from": values[0], "to": values[-1], "says": says},
+        *({"mark": "run", "y": y, "from": value} for value in middle.values[: _runs_shown(middle)]),
         {"mark": "dot", "y": y, "from": middle.median, "says": says},
     ]
 
 
+def _runs_shown(middle: Cell) -> int:
+    """Return how many runs have a dot of their own: one alone is the median."""
+    return len(middle.values) if middle.runs > 1 else 0
+
+
 def _value_text(middle: Cell, longest: Cell) -> str:
     return middle.text if middle.text == longest.text else f"{middle.text}, max {longest.text}"
+
+
+def _short_text(middle: Cell, longest: Cell) -> str:
+    """Return the same without ranges, for a phone."""
+    shown = [
+        duration_text(cell.median, bound_us=cell.bound_us)
+        for cell in (middle, longest)
+        if cell.median is not None
+    ]
+    return ", max ".join(dict.fromkeys(shown))
 
 
 def comparison_chart(data: str, lines: Lines) -> alt.TopLevelMixin:
@@ -139,6 +158,9 @@ def comparison_chart(data: str, lines: Lines) -> alt.TopLevelMixin:
         only("line")
         .mark_rule(stroke=SERIES[0], strokeWidth=5, strokeCap="round", opacity=0.55)
         .encode(x=x, x2="to:Q", y=y, tooltip=says),
+        only("run")
+        .mark_circle(fill=PAPER, size=28, opacity=1, stroke=SERIES[0], strokeWidth=1)
+        .encode(x=x, y=y),
         only("dot")
         .mark_circle(fill=SERIES[0], size=90, opacity=1, stroke=PAPER, strokeWidth=1)
         .encode(x=x, y=y, tooltip=says),
@@ -146,10 +168,15 @@ def comparison_chart(data: str, lines: Lines) -> alt.TopLevelMixin:
         .mark_text(align="left", baseline="middle", fontWeight="bold", fill=INK)
         .encode(x=alt.value(0), y=y, text="text:N"),
         only("name")
-        .mark_text(align="left", baseline="middle", fill=MUTED, limit=alt.ExprRef("width * 0.55"))
+        .mark_text(align="left", baseline="middle", fill=MUTED, limit=alt.ExprRef("width * 0.5"))
         .encode(x=alt.value(0), y=y, text="text:N"),
         only("name")
-        .mark_text(align="right", baseline="middle", fill=INK)
-        .encode(x=alt.value("width"), y=y, text="value:N"),
+        .mark_text(
+            align="right",
+            baseline="middle",
+            fill=INK,
+            text=alt.ExprRef(f"width < {_WIDE} ? datum.short : datum.value"),
+        )
+        .encode(x=alt.value("width"), y=y),
     ).properties(width="container", height=lines.height)
     return chart.add_params(alt.param(name=PICKED, value="")) if picked else chart

@@ -21,11 +21,11 @@ from pipeline.report.page import Page, render
 from pipeline.report.run_names import column_names, differing_settings
 
 _GROUPS = {
-    "broker": "broker chain, per offsets partition",
-    "client": "client chain, per member",
-    "gap": "what was felt",
+    "broker": "broker chain",
+    "client": "client chain",
+    "gap": "felt",
     "outcome": "outcome",
-    "run": "the whole run",
+    "run": "run",
 }
 MAX_RUNS_LISTED = 300
 MAX_SETTINGS = 200
@@ -116,8 +116,8 @@ def _chart(comparison: Comparison) -> Chart | None:
         id="comparison-figures",
         title="The main figures",
         about="A line for each column: the dot is the median over members (partitions, groups), "
-        "the line reaches to the longest. Of a column of several runs: the median of each, over "
-        "their range. Logarithmic time from 0 on.",
+        "the line reaches to the longest. Of several runs: a ring for each run's median, the dot "
+        "is the median of those. Logarithmic time from 0 on.",
         spec=comparison_chart("lines", lines),
         data={"lines": lines.rows},
         picks=(Pick(param=PICKED, label="fault", options=options),) if len(options) > 1 else (),
@@ -126,17 +126,10 @@ def _chart(comparison: Comparison) -> Chart | None:
 
 def _table(fault: str | None, rows: Sequence[ComparisonRow], comparison: Comparison) -> TextTable:
     titles = _unique([column.title for column in comparison.columns])
-    found: list[tuple[Cell, ...]] = []
-    group = None
-    for row in rows:
-        found.append(
-            (
-                Markup("{}{}").format(_DIFFERS if row.differs else "", row.label),
-                None if row.group == group else _GROUPS[row.group],
-                *row.texts,
-            )
-        )
-        group = row.group
+    found: list[tuple[Cell, ...]] = [
+        (f"{_DIFFERS if row.differs else ''}{row.label}", _GROUPS[row.group], *row.texts)
+        for row in rows
+    ]
     return TextTable(
         headings=("figure", "of", *titles),
         rows=tuple(found),
@@ -159,7 +152,7 @@ def _settings_section(comparison: Comparison, facts: Sequence[RunFacts]) -> Sect
         ("", "runtime", tuple(run.runtime for run in chosen)),
         ("", "time_scale", tuple(f"{run.time_scale:g}" for run in chosen)),
         ("", "seed", tuple(str(run.seed) for run in chosen)),
-        ("", "git commit", tuple(run.git_commit for run in chosen)),
+        ("", "git commit", tuple((run.git_commit or "")[:12] or None for run in chosen)),
     ]
     rows = [(*entry[:2], *entry[2]) for entry in others if len(set(entry[2])) > 1]
     rows += [(section, name, *values) for section, name, values in differing[:MAX_SETTINGS]]
@@ -197,7 +190,7 @@ def _runs_section(runs: Runs, comparison: Comparison, folder: Path) -> Section:
         lead=f"{more:,} more are not listed." if more else "",
         parts=(
             TextTable(
-                headings=("run", "column", "verdict", "runtime", "seed", "started", "replay"),
+                headings=("run", "column", "verdict", "runtime", "seed", "started"),
                 rows=tuple(
                     (
                         _link(facts, summary, folder),
@@ -206,7 +199,6 @@ def _runs_section(runs: Runs, comparison: Comparison, folder: Path) -> Section:
                         facts.runtime,
                         facts.seed,
                         facts.started_at,
-                        facts.replay,
                     )
                     for facts, summary in shown
                 ),
