@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pipeline.report import blast_radius, phases, rebalances, two_at_once
 from pipeline.report.chart import Section
 from pipeline.report.headline import headline
 from pipeline.report.page import Page, TimeMark, render
@@ -10,7 +11,12 @@ from pipeline.report.report_input import ReportInput
 
 REPORT_FILE = "report.html"
 
-SECTIONS: Sequence[Callable[[ReportInput], Section | None]] = ()
+SECTIONS: Sequence[Callable[[ReportInput], Section | None]] = (
+    phases.section,
+    two_at_once.section,
+    blast_radius.section,
+    rebalances.section,
+)
 """The sections of a report, in the page's order. None: it has nothing to say about this run."""
 
 

@@ -168,7 +168,9 @@ def comparison_chart(data: str, lines: Lines) -> alt.TopLevelMixin:
         .mark_text(align="left", baseline="middle", fontWeight="bold", fill=INK)
         .encode(x=alt.value(0), y=y, text="text:N"),
         only("name")
-        .mark_text(align="left", baseline="middle", fill=MUTED, limit=alt.ExprRef("width * 0.5"))
+        .mark_text(
+            align="left", baseline="middle", fill=MUTED, limit=alt.ExprRef("width * 0.5"), dir="rtl"
+        )
         .encode(x=alt.value(0), y=y, text="text:N"),
         only("name")
         .mark_text(
