@@ -1,0 +1,374 @@
+"""The first screen's answers: what broke, for whom, for how long, and whether a promise broke.
+
+Each is a few sentences from the run's facts, its summary and small tables. `causes` answers why.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from markupsafe import Markup
+
+from pipeline.figures import Distribution, duration_text
+from pipeline.outcomes import in_number_order, listed
+from pipeline.report.facts import CheckFact, FaultFact, RunFacts
+from pipeline.report.prose import (
+    AVAILABILITY,
+    COORDINATORS,
+    FAULTS,
+    OWNERSHIP,
+    and_list,
+    at,
+    between,
+    joined,
+    length,
+    said,
+    section_link,
+)
+from pipeline.report.report_input import ReportInput
+from pipeline.report.worst import Worst, longest_coordinators, longest_owners, worst
+from pipeline.story import counted
+
+MAX_FAULTS = 3
+"""So many faults are told one by one; the fault lane has them all."""
+MAX_NODES = 4
+"""So many nodes are named one by one."""
+_MOVE = re.compile(r"(\S+): (\d+) to (\d+)")
+_GUARDS = "cluster.guards"
+
+
+def what_broke(run: ReportInput) -> Markup:
+    """Say what was injected, into whom, when, and when it was undone."""
+    faults = run.facts.faults
+    if not faults:
+        return Markup("Nothing: this run has no faults.")
+    told = [_fault(fault, run) for fault in faults[:MAX_FAULTS]]
+    if len(faults) > MAX_FAULTS:
+        more = counted(len(faults) - MAX_FAULTS, "more fault")
+        told.append(said("And {}: {}.", more, section_link(FAULTS, "the fault lane")))
+    return joined(told)
+
+
+def _fault(fault: FaultFact, run: ReportInput) -> Markup:
+    name = fault.kind.replace("_", " ")
+    aim = said("<b>{}</b> of {}", name, fault.target)
+    match fault.outcome:
+        case "planned":
+            return said("{} was never injected.", aim)
+        case "missed":
+            return said("{} <b>hit nothing</b>: {}.", aim, fault.error or "no reason is known")
+        case "failed":
+            return said("coordlab could not inject {}: {}.", aim, fault.error or "no reason known")
+        case _ if fault.injected_us is None:
+            return said("{} hit {}.", aim, fault.hit)
+        case _:
+            pass
+    sentence = _happened(fault, fault.injected_us or 0, run.end_us)
+    return joined((sentence, fault.note + ".")) if fault.note else sentence
+
+
+def _happened(fault: FaultFact, injected_us: int, end_us: int) -> Markup:
+    """Return the sentence of one fault that hit."""
+    who, when = _who(fault), at(injected_us)
+    lasted = between(injected_us, fault.healed_us, end_us)
+    ends = (_nodes(fault.links_from), _nodes(fault.links_to))
+    match fault.kind:
+        case "crash":
+            return said("{} was killed (kill -9) {}{}.", who, when, _again(fault))
+        case "power_loss":
+            return said("{} lost its power {}{}.", who, when, _again(fault))
+        case "controlled_shutdown":
+            return said("{} was shut down in order {}{}.", who, when, _again(fault))
+        case "pause":
+            return said("{} was stopped (SIGSTOP) {}{}.", who, lasted, _for(fault))
+        case "leadership_move":
+            return said("Leadership was moved {}, while all lived: {}.", when, _moves(fault))
+        case "preferred_leader_election":
+            return said("A preferred leader election {} moved {}.", when, _moves(fault))
+        case "cut" if "<->" in fault.hit:
+            return said("{} was cut off from {} {}{}.", who, ends[1], lasted, _for(fault))
+        case "cut":
+            return said("What {} sent to {} was cut off {}{}.", who, ends[1], lasted, _for(fault))
+        case "clog":
+            return said(
+                "Messages between {} and {} were held back {}{}.", *ends, lasted, _for(fault)
+            )
+        case "slow":
+            return said("The links between {} and {} were slow {}{}.", *ends, lasted, _for(fault))
+        case "reset":
+            return said("The connections between {} and {} were reset {}.", *ends, when)
+        case other:
+            return said("{} hit {} {}{}.", other.replace("_", " "), who, lasted, _for(fault))
+
+
+def _who(fault: FaultFact) -> Markup:
+    """Name what was hit, and what it was to a group."""
+    nodes = fault.links_from or fault.nodes
+    names = said("<b>{}</b>", _nodes(nodes) if nodes else fault.hit)
+    if not fault.groups or len(nodes) != 1:
+        return names
+    groups = listed(fault.groups)
+    if nodes[0].startswith("broker-"):
+        return said("{}, the coordinator of {},", names, groups)
+    if _is_client(nodes[0]):
+        return said("{}, a member of {},", names, groups)
+    return names
+
+
+def _nodes(nodes: Sequence[str]) -> Markup:
+    """Name nodes: each of a few, runs of many."""
+    if len(nodes) <= MAX_NODES:
+        return and_list(in_number_order(nodes)) or Markup("nobody")
+    return said("{}", listed(nodes))
+
+
+def _moves(fault: FaultFact) -> str:
+    """Return `orders-1: 2 to 0` as `orders-1 from broker-2 to broker-0`."""
+    return _MOVE.sub(r"\1 from broker-\2 to broker-\3", fault.hit)
+
+
+def _is_client(node: str) -> bool:
+    return node.startswith("consumer-")
+
+
+def _again(fault: FaultFact) -> Markup:
+    if fault.healed_us is None or fault.injected_us is None:
+        return Markup(" and did not start again")
+    after_us = fault.healed_us - fault.injected_us
+    return said(" and started again {} later", duration_text(after_us))
+
+
+def _for(fault: FaultFact) -> Markup:
+    if fault.healed_us is None or fault.injected_us is None:
+        return Markup("")
+    return said(" ({})", duration_text(fault.healed_us - fault.injected_us))
+
+
+def for_whom(run: ReportInput) -> Markup:
+    """Say which groups, members and partitions the faults concerned."""
+    hits = [fault for fault in run.facts.faults if fault.outcome == "hit"]
+    if not hits:
+        return _nobody(run)
+    groups = in_number_order({group for fault in hits for group in fault.groups})
+    partitions = {partition for fault in hits for partition in fault.partitions}
+    data = {name for name in partitions if not name.startswith("__")}
+    affected = _members(run)
+    told: list[Markup] = []
+    if affected:
+        shown = [
+            said("group <b>{}</b> ({})", group, counted(members, "member"))
+            for group, members in affected.items()
+        ][:MAX_FAULTS]
+        more = len(affected) - len(shown)
+        told.append(said("{}{}.", and_list(shown), f" and {more} more groups" if more else ""))
+    elif groups:
+        told.append(said("group <b>{}</b>.", listed(groups)))
+    else:
+        told.append(Markup("no group was coordinated there."))
+    if data:
+        what = "partition of data" if len(data) == 1 else "partitions of data"
+        was = "was" if len(data) == 1 else "were"
+        how = "owned by it" if hits[0].nodes[:1] and _is_client(hits[0].nodes[0]) else "led there"
+        told.append(said("{} {} {} {}.", f"{len(data):,}", what, was, how))
+    text = joined(told)
+    return Markup(text[:1].upper() + text[1:])
+
+
+def _nobody(run: ReportInput) -> Markup:
+    rows = run.tables.rows("groups")
+    if not rows:
+        return Markup("Nobody.")
+    members = sum(row["consumers"] for row in rows)
+    return said(
+        "Nobody. {} with {} went about their work.",
+        counted(len(rows), "group"),
+        counted(members, "member"),
+    )
+
+
+def _members(run: ReportInput) -> dict[str, int]:
+    """Count the members of each affected group, most first."""
+    found: dict[str, set[str]] = {}
+    for row in run.tables.rows("client_phases"):
+        found.setdefault(row["group"], set()).add(row["consumer"])
+    counts = {group: len(members) for group, members in found.items()}
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def for_how_long(run: ReportInput) -> Markup:
+    """Say how long members and partitions went without service, and what was there twice."""
+    told = list(_durations(run))
+    if told:
+        return joined(told)
+    if not any(fault.outcome == "hit" for fault in run.facts.faults):
+        return Markup("No fault hit anybody, so there is nothing to measure.")
+    return Markup("Nothing that was measured went without service.")
+
+
+def _durations(run: ReportInput) -> Iterator[Markup]:
+    summary = run.summary
+    if (owners := longest_owners(summary)) is not None:
+        yield said(
+            "{} of {} had <b>two owners</b> at once for up to {}, {}: {}, then also {}.",
+            counted(owners.partitions, "partition"),
+            owners.group,
+            length(owners.longest_us),
+            between(owners.from_us, owners.to_us, run.end_us, OWNERSHIP),
+            listed(owners.first_consumers),
+            listed(owners.second_consumers),
+        )
+    if (both := longest_coordinators(summary)) is not None:
+        yield said(
+            "{} had <b>two coordinators</b> for {}, {}.",
+            listed(both.groups),
+            length(both.to_us - both.from_us),
+            between(both.from_us, both.to_us, run.end_us, COORDINATORS),
+        )
+    commits = worst(summary, "commit gap")
+    if commits is not None:
+        yield _gap(commits, "Members were without an acknowledged commit for", "member", run)
+        yield from _steady(run)
+    service = worst(summary, "no coordinator")
+    if service is not None and service.longest_us:
+        bound_us = service.distribution.bound_us
+        yield said(
+            "A group was without an active coordinator for {}{}.",
+            length(service.longest_us, bound_us=bound_us),
+            _after(service, run),
+        )
+    reading = worst(summary, "processing gap")
+    if reading is not None:
+        yield _gap(reading, "Partitions were not consumed by anybody for", "partition", run)
+
+
+def _steady(run: ReportInput) -> Iterator[Markup]:
+    """Say what a commit gap is to be compared with, and that one who was hit counts, too."""
+    intervals = {
+        int(each.value)
+        for each in run.facts.settings
+        if each.name == "commit_interval_ms" and each.value.isdigit()
+    }
+    hit_clients = any(_is_client(node) for fault in run.facts.faults for node in fault.nodes)
+    if len(intervals) == 1:
+        every = duration_text(intervals.pop() * 1_000)
+        hit = ", and the one that was hit counts" if hit_clients else ""
+        yield said("They commit every {}{}.", every, hit)
+
+
+def _gap(found: Worst, begins: str, subject: str, run: ReportInput) -> Markup:
+    """Return a sentence about gaps: the median and the longest, and who never came back."""
+    spread = found.distribution
+    text = Markup("")
+    if spread.samples:
+        text = said(
+            "{} {}{}.",
+            begins,
+            _spread(spread, subject),
+            _after(found, run),
+        )
+    if spread.missing:
+        never = said(
+            "<b>{}</b> had not come back when the run ended.", counted(spread.missing, subject)
+        )
+        text = joined((text, never)) if text else never
+    return text
+
+
+def _spread(spread: Distribution, subject: str) -> Markup:
+    longest_us, median_us = spread.maximum or 0, spread.percentile(50)
+    longest = length(longest_us, bound_us=spread.bound_us)
+    of = counted(spread.samples, subject)
+    if spread.samples == 1 or median_us is None:
+        return said("{} ({})", longest, of)
+    return said(
+        "up to {} (median {} of {})",
+        longest,
+        duration_text(median_us, bound_us=spread.bound_us),
+        of,
+    )
+
+
+def _after(found: Worst, run: ReportInput) -> Markup:
+    """Name the fault after which it was worst, where there were several."""
+    if len(run.summary.faults) < 2:
+        return Markup("")
+    fault = found.fault
+    return said(", after {} ({})", fault.fault, at(fault.injected_us, AVAILABILITY))
+
+
+def broke_a_promise(run: ReportInput) -> Markup:
+    """Say what the checks concluded, and what of it is not Kafka's own behaviour."""
+    facts = run.facts
+    told: list[Markup] = []
+    guards = [each.name for each in facts.settings if each.section == _GUARDS and each.differs]
+    match (facts.status, facts.verdict):
+        case ("failed", _):
+            told.append(
+                Markup("<b>Not known.</b> coordlab itself failed: this says nothing about Kafka.")
+            )
+            guards = []
+        case (_, "violated"):
+            told += _violated(facts)
+        case (_, "pass"):
+            told.append(_passed(facts))
+        case (_, "unknown") | (_, None):
+            told.append(_unknown(facts))
+    if guards:
+        told.append(
+            said(
+                "This run had <b>{}</b> switched off: Kafka itself does not behave so.",
+                listed(guards),
+            )
+        )
+    if longest_owners(run.summary) is not None or longest_coordinators(run.summary) is not None:
+        told.append(
+            said(
+                "Two at once is no violation by itself: Kafka fences what they write, by leader "
+                "epoch and generation ({}).",
+                section_link("two-at-once", "how it came about"),
+            )
+        )
+    return joined(told)
+
+
+def _violated(facts: RunFacts) -> Iterator[Markup]:
+    broken = [check for check in facts.checks if check.outcome == "violated"]
+    findings = sum(check.findings_total for check in broken)
+    names = and_list([said("<b>{}</b>", check_name(check)) for check in broken])
+    yield said(
+        "<b>Yes:</b> {} of {} checks found it broken: {} ({}, {}).",
+        len(broken),
+        len(facts.checks),
+        names,
+        counted(findings, "finding"),
+        section_link("violations", "the evidence"),
+    )
+    if broken and broken[0].findings:
+        yield said("The first: {}.", broken[0].findings[0].summary)
+
+
+def _passed(facts: RunFacts) -> Markup:
+    passed = sum(check.outcome == "pass" for check in facts.checks)
+    idle = [check for check in facts.checks if check.outcome == "nothing_seen"]
+    if not idle:
+        return said("<b>No:</b> all {} passed.", section_link("checks", f"{passed} checks"))
+    return said(
+        "<b>No:</b> {} passed; {} had nothing to judge.",
+        section_link("checks", f"{passed} of {len(facts.checks)} checks"),
+        and_list([check_name(check) for check in idle]),
+    )
+
+
+def _unknown(facts: RunFacts) -> Markup:
+    why = {
+        "interrupted": "the run was interrupted before it could prove anything",
+        "killed": "the run's process is gone without having written results",
+        "running": "the run has not ended yet",
+    }.get(facts.status, "the run did not prove its point")
+    others = [reason for reason in facts.reasons if reason != facts.status]
+    reasons = said(": {}", "; ".join(others)) if others else Markup("")
+    return said("<b>Not known:</b> {}{}.", why, reasons)
+
+
+def check_name(check: CheckFact) -> str:
+    """Return a check's name in words."""
+    return check.name.replace("_", " ")

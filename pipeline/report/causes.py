@@ -1,0 +1,201 @@
+"""The first screen's answer to why: what took the time, who noticed how, what was rebalanced."""
+
+from collections.abc import Iterator
+
+from markupsafe import Markup
+
+from pipeline.figures import FaultSummary, duration_text
+from pipeline.outcomes import Owners, Rebalances, listed
+from pipeline.report.prose import joined, said, section_link
+from pipeline.report.report_input import ReportInput
+from pipeline.report.run_tables import Row
+from pipeline.report.settings import Settings
+from pipeline.report.words import moment_link
+from pipeline.report.worst import longest_coordinators, longest_owners, rebalances_in, worst
+from pipeline.story import counted, office_name
+
+_PHASES = (
+    ("detect_us", "until the controller noticed (detect)"),
+    ("publish_us", "until the new leader had learnt it (publish)"),
+    ("load_wait_us", "until its load began (load wait)"),
+    ("load_us", "for its load"),
+)
+_MOST = 0.8
+"""From this part of the whole on, one phase is called nearly all of it."""
+_TOLD = 2
+"""So many kinds of rebalances are told; their section has them all."""
+_EXPIRY = "session expiry"
+
+
+def why(run: ReportInput) -> Markup | None:
+    """Say what took the time; None: there is nothing to explain."""
+    fault = _told(run)
+    if fault is None:
+        return None
+    sentences = [
+        *_owners(run),
+        *_broker_chain(run, fault),
+        *_client_chain(fault),
+        *_coordinators(run),
+        *_rebalances(run, fault),
+    ]
+    return joined(sentences) if sentences else None
+
+
+def _told(run: ReportInput) -> FaultSummary | None:
+    """Return the fault to explain: that of the longest gap, else the first that moved a group."""
+    for measure in ("commit gap", "no coordinator"):
+        found = worst(run.summary, measure)
+        if found is not None and found.longest_us:
+            return found.fault
+    faults = run.summary.faults
+    concerned = [fault for fault in faults if fault.members or fault.partitions_moved]
+    return next(iter([*concerned, *faults]), None)
+
+
+def _owners(run: ReportInput) -> Iterator[Markup]:
+    """Tell why partitions had two owners."""
+    owners = longest_owners(run.summary)
+    if owners is None:
+        return
+    if owners.first_coordinator == owners.second_coordinator:
+        yield said(
+            "The coordinator had given the partitions of {} to others, and they did not know it "
+            "yet ({}).",
+            listed(owners.first_consumers),
+            section_link("two-at-once", "step by step"),
+        )
+        return
+    yield said(
+        "{} had their partitions from {}. {}, which had loaded the group meanwhile, {}gave the "
+        "same partitions to {} ({}).",
+        listed(owners.first_consumers),
+        office_name(*_known(owners.first_coordinator)),
+        office_name(*_known(owners.second_coordinator)),
+        _removed(run, owners),
+        listed(owners.second_consumers),
+        section_link("two-at-once", "step by step"),
+    )
+
+
+def _known(office: tuple[str | None, int | None]) -> tuple[str, int | None]:
+    broker, epoch = office
+    return broker or "a coordinator that is not known", epoch
+
+
+def _removed(run: ReportInput, owners: Owners) -> Markup:
+    """Say what the second coordinator had done to the first owners."""
+    for rebalances in _all(run):
+        where = (rebalances.broker, rebalances.leader_epoch)
+        gone = set(rebalances.removed) & set(owners.first_consumers)
+        if where == owners.second_coordinator and gone and rebalances.removed_because:
+            because = listed(rebalances.removed_because)
+            return said("heard nothing of them, removed them ({}) and ", because)
+    return Markup("")
+
+
+def _all(run: ReportInput) -> Iterator[Rebalances]:
+    for fault in run.summary.faults:
+        yield from fault.rebalances
+
+
+def _broker_chain(run: ReportInput, fault: FaultSummary) -> Iterator[Markup]:
+    """Tell how long the failover took and which phase took most of it."""
+    rows = [
+        row
+        for row in run.tables.rows("broker_phases")
+        if row["fault"] == fault.fault and row["groups"] and row["active_us"] is not None
+    ]
+    if not rows:
+        return
+    row = max(rows, key=lambda row: row["active_us"])
+    whole_us = row["active_us"] - row["fault_us"]
+    yield said(
+        "{} was the active coordinator <strong>{}</strong> after the fault{}.",
+        row["new_leader"],
+        duration_text(whole_us),
+        _longest_phase(row, whole_us),
+    )
+
+
+def _longest_phase(row: Row, whole_us: int) -> Markup:
+    known = [(row[column], words) for column, words in _PHASES if row[column] is not None]
+    if not known or whole_us <= 0:
+        return Markup("")
+    longest_us, words = max(known)
+    part = "nearly all of it" if longest_us >= _MOST * whole_us else "most of it"
+    return said(", {} {}: {}", part, words, duration_text(longest_us))
+
+
+def _client_chain(fault: FaultSummary) -> Iterator[Markup]:
+    """Tell when members gave the old coordinator up, and what made them."""
+    notice, rediscover = fault.distribution("notice"), fault.distribution("rediscover")
+    if not fault.partitions_moved or notice is None or notice.maximum is None:
+        return
+    median_us = notice.percentile(50) or 0
+    causes = listed([cause for cause, _ in fault.noticed_by])
+    by = said(" ({})", causes) if causes else Markup("")
+    median = duration_text(median_us, bound_us=notice.bound_us)
+    sentence = said("Members gave the old one up after {}{}", median, by)
+    if rediscover is not None and rediscover.maximum is not None:
+        found_us = rediscover.percentile(50) or 0
+        sentence = said("{} and found the new one {} later", sentence, duration_text(found_us))
+    yield said("{}, in the median.", sentence)
+    wait = fault.distribution("longest wait")
+    if wait is not None and (wait.maximum or 0) >= max(1_000_000, (notice.maximum or 0) // 2):
+        yield said(
+            "They waited up to {} for it to answer: its connections were open and silent.",
+            wait.longest_text,
+        )
+
+
+def _coordinators(run: ReportInput) -> Iterator[Markup]:
+    """Tell why the older of two coordinators did not step down."""
+    both = longest_coordinators(run.summary)
+    if both is None:
+        return
+    older = office_name(both.older.broker, both.older.leader_epoch)
+    if both.older_cut_us:
+        why_not = "was cut off and did not learn that it had been replaced"
+    elif both.older_paused_us:
+        why_not = "was stopped and could not learn that it had been replaced"
+    else:
+        why_not = "had not learnt yet that it had been replaced"
+    yield said(
+        "{} {}; meanwhile it answered {} and acknowledged {}.",
+        older,
+        why_not,
+        counted(both.older.heartbeats, "heartbeat"),
+        counted(both.older.commits, "commit"),
+    )
+
+
+def _rebalances(run: ReportInput, fault: FaultSummary) -> Iterator[Markup]:
+    """Tell what was rebalanced and why, or that nothing was."""
+    total = rebalances_in(run.summary)
+    if not total:
+        if fault.members:
+            kept = f"{fault.members_kept} of {fault.members} members"
+            yield said("No rebalance: {} kept member id and generation.", kept)
+        return
+    told = list(_all(run))
+    settings = Settings(run.facts.settings)
+    for rebalances in told[:_TOLD]:
+        words = rebalances.words[:1].upper() + rebalances.words[1:]
+        timeout = settings.of_group(rebalances.group, "session.timeout.ms")
+        because = ""
+        if timeout is not None and rebalances.reason == _EXPIRY:
+            because = f" (session.timeout.ms = {timeout})"
+        yield said(
+            "{}, {} after the fault{}.",
+            words,
+            moment_link(
+                rebalances.first_us,
+                lane="lane-rebalances",
+                text=duration_text(rebalances.after_us),
+            ),
+            because,
+        )
+    if len(told) > _TOLD:
+        more = total - sum(rebalances.count for rebalances in told[:_TOLD])
+        yield said("And {}.", section_link("rebalances", counted(more, "more rebalance")))
