@@ -30,7 +30,7 @@ from pipeline.report.run_tables import Row
 MANY_GROUPS = 8
 """From more groups than these on, they are counted, and one is shown when it is picked."""
 MAX_SHOWN = 800
-MAX_PICKED = 20_000
+MAX_PICKED = 8_000
 """Intervals in the page: of the groups that are shown at once, of all that can be picked."""
 MAX_TABLE_ROWS = 200
 AREA_PX = 150

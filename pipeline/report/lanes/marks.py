@@ -6,7 +6,7 @@ all of it when it is pointed at. Fills come with a pattern every other time, so 
 differ without colours.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -46,7 +46,10 @@ FILLS = tuple((HATCHES if index % 2 else SERIES)[index] for index in range(8)) +
 """Sixteen fills, neighbours told apart by lightness and by pattern."""
 
 _NARROW = "containerSize()[0] < 560"
+_SHORT_NAME = 14
 _CHARACTER_PX = 6.3
+_PADDING = {"left": 0, "top": 0, "right": 14, "bottom": 0}
+"""Room for the half of the last moment's label that stands beyond the axis."""
 _ELLIPSIS = "\\u2026"
 _BELOW, _BELOW_ESCAPED = "\u200b", "\\u200b"
 """Stands in the name of a row that belongs to the one above, before its own label."""
@@ -82,7 +85,7 @@ def time_lane(
     params = [alt.param(name=pick.param, value=pick.options[0]) for pick in picks]
     spec = (
         alt.layer(*_fault_bands(), *layers)
-        .properties(width="container", height=height)
+        .properties(width="container", height=height, padding=_PADDING)
         .add_params(*time_params(), *params)
         .resolve_scale(fill="shared")
     )
@@ -152,9 +155,9 @@ def rows_y(rows: Sequence[str] | None = None, *, order: str = "o", label_offset:
 
 def _row_label() -> str:
     """Return the label of a row: too long a name loses its middle, for names differ at the end."""
-    room = f"({_NARROW} ? 12 : 22)"
+    room = f"({_NARROW} ? 11 : 22)"
     short = (
-        f"slice(datum.label, 0, {_NARROW} ? 3 : 6) + '{_ELLIPSIS}' + "
+        f"slice(datum.label, 0, {_NARROW} ? 2 : 6) + '{_ELLIPSIS}' + "
         f"slice(datum.label, -({_NARROW} ? 8 : 15))"
     )
     return (
@@ -230,16 +233,18 @@ def labels(
     where: str | None = None,
     keep_end: bool = False,
     reserve: str = "0",
+    long: str = "datum.l",
+    short: str = "datum.s",
     **mark: Look,
 ) -> tuple[alt.Chart, ...]:
-    """Return what stands inside the bars of the data `name`: `l`, or `s` where `l` has no room.
+    """Return what stands inside the bars of the data `name`: `long`, or `short` if room is short.
 
     It begins where the visible part of the bar does. `keep_end`: what has no room loses its
-    beginning instead of its end. `reserve`: pixels of the bar that stay free, a Vega expression.
+    beginning instead of its end. `reserve`: pixels of the bar that stay free. These are Vega
+    expressions over a row.
     """
     chart = _rows_of(name, where)
-    fits = f"length(datum.l) * {_CHARACTER_PX} <= datum._w"
-    short = "datum.s"
+    fits = f"length({long}) * {_CHARACTER_PX} <= datum._w"
     fits_short = f"length({short}) * {_CHARACTER_PX} <= datum._w"
     count = f"max(1, floor(datum._w / {_CHARACTER_PX}) - 1)"
     cut = (
@@ -250,7 +255,7 @@ def labels(
     shown = (
         _visible(chart, reserve)
         .transform_filter(f"datum._w > {4 * _CHARACTER_PX}")
-        .transform_calculate(_t=f"{fits} ? datum.l : {fits_short} ? {short} : {cut}")
+        .transform_calculate(_t=f"{fits} ? {long} : {fits_short} ? {short} : {cut}")
     )
     return _text(shown, "_x", y, {"align": "left", "dx": 4, **mark})
 
@@ -303,7 +308,7 @@ def step_areas(
     count before the legend, which is left out without it.
     """
     fill = kind_fill("k", fills, title=unit)
-    axis = alt.Axis(title=None, grid=True, tickMinStep=1, format="~s", tickCount=4)
+    axis = alt.Axis(title=None, grid=True, tickMinStep=1, format=",d", tickCount=4)
     drawn: alt.Chart = (
         _rows_of(name, where)
         .mark_area(
@@ -329,13 +334,27 @@ def area_rows(steps: Steps, kinds: Sequence[str]) -> list[Datum]:
     ]
 
 
-def kind_fill(field_name: str, fills: Mapping[str, str], title: str | None = None) -> alt.Fill:
-    """Return fills by name, with a legend; `title` is what the named things are."""
+def kind_fill(
+    field_name: str, fills: Mapping[str, str] | Mapping[int, str], title: str | None = None
+) -> alt.Fill:
+    """Return fills by name or number, with a legend; `title` is what the named things are."""
     return alt.Fill(
         f"{field_name}:N",
         scale=alt.Scale(domain=list(fills), range=list(fills.values())),
-        legend=alt.Legend(title=title, symbolType="square", symbolSize=140, symbolStrokeColor=INK),
+        legend=alt.Legend(
+            title=title,
+            symbolType="square",
+            symbolSize=140,
+            symbolStrokeColor=INK,
+            columns=legend_columns(fills),
+        ),
     )
+
+
+def legend_columns(names: Iterable[str | int]) -> alt.ExprRef:
+    """Return how many names of a legend stand side by side: on a phone, one if they are long."""
+    narrow = 1 if max(len(str(name)) for name in names) > _SHORT_NAME else 2
+    return alt.ExprRef(f"width >= 0 && {_NARROW} ? {narrow} : 6")
 
 
 def tip(field_name: str, title: str, unit: str = "") -> alt.Tooltip:

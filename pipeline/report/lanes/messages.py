@@ -25,6 +25,7 @@ from pipeline.report.lanes.marks import (
     bars,
     bounded,
     labels,
+    legend_columns,
     rows_y,
     span,
     time_lane,
@@ -47,7 +48,7 @@ from pipeline.report.lanes.message_rows import (
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
 
-MAX_DIAGRAMS = 12
+MAX_DIAGRAMS = 8
 MAX_LANDMARKS = 6
 MAX_TABLE_ROWS = 100
 ROW_PX = 54
@@ -145,7 +146,13 @@ def _layers(nodes: Sequence[str]) -> list[alt.Chart]:
     colour = alt.Color(
         "f:N",
         scale=alt.Scale(domain=list(_COLOURS), range=list(_COLOURS.values())),
-        legend=alt.Legend(title=None, symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1),
+        legend=alt.Legend(
+            title=None,
+            symbolType="stroke",
+            symbolStrokeWidth=3,
+            symbolOpacity=1,
+            columns=legend_columns(_COLOURS),
+        ),
     )
     dash = alt.StrokeDash(
         "f:N", scale=alt.Scale(domain=list(_DASHES), range=list(_DASHES.values()))
@@ -202,14 +209,13 @@ def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
     shown = alt.Chart(alt.NamedData("words")).transform_filter(
         f"datum.a >= {FROM_S} && datum.a <= {TO_S} && datum.z * ({TO_S} - {FROM_S}) <= width"
     )
-    at_edge = (
-        f"(datum.a - {FROM_S}) / ({TO_S} - {FROM_S}) * width "
-        f"+ length(datum.t) * {CHARACTER_PX} > width"
-    )
+    at = f"(datum.a - {FROM_S}) / ({TO_S} - {FROM_S}) * width"
+    at_edge = f"{at} + length(datum.t) * {CHARACTER_PX} > width && {at} > width / 2"
     look: Looks = {
         "align": alt.ExprRef(f"{at_edge} ? 'right' : 'left'"),
         "dx": alt.ExprRef(f"{at_edge} ? -3 : 3"),
         "dy": -3,
+        "limit": alt.ExprRef(f"max(1, ({at_edge} ? {at} : width - {at}) - 3)"),
         "baseline": "bottom",
         "fontSize": 10,
         "clip": True,

@@ -31,7 +31,7 @@ from pipeline.report.run_tables import Row
 MANY_ROWS = 16
 """From more groups and coordinators than these on, they are counted, and one group is picked."""
 MAX_SHOWN = 400
-MAX_PICKED = 10_000
+MAX_PICKED = 2_500
 MAX_TABLE_ROWS = 200
 AREA_PX = 120
 

@@ -1,0 +1,187 @@
+"""Who owned which partition, as rows of a chart: intervals, overlaps, and how many owners when.
+
+Pure data: the tables `ownership` and `ownership_overlaps` in, rows of a chart out.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from pipeline.figures import duration_text
+from pipeline.outcomes import in_number_order
+from pipeline.report.lanes.marks import FILLS, Cell, Datum, row_name, span
+from pipeline.report.lanes.spans import Steps, longest_first, slots
+from pipeline.report.report_input import ReportInput
+from pipeline.report.run_tables import Row
+
+
+@dataclass(eq=False)
+class Owned:
+    """One data partition in one group, with everybody who owned it."""
+
+    group: str
+    name: str  # of its row: the partition's, with the group's where there are several
+    intervals: list[Row] = field(default_factory=list)
+    overlaps: list[Row] = field(default_factory=list)
+
+
+def by_partition(run: ReportInput) -> list[Owned]:
+    """Return each partition of each group that anybody owned, in the order of their names."""
+    owned: dict[tuple[str, str], Owned] = {}
+    rows = run.tables.rows("ownership")
+    alone = len({row["group"] for row in rows}) == 1
+    for row in rows:
+        key = row["group"], row["partition"]
+        if key not in owned:
+            name = row["partition"] if alone else f"{row['group']} \u00b7 {row['partition']}"
+            owned[key] = Owned(group=row["group"], name=name)
+        owned[key].intervals.append(row)
+    for row in run.tables.rows("ownership_overlaps"):
+        if (row["group"], row["partition"]) in owned:
+            owned[row["group"], row["partition"]].overlaps.append(row)
+    by_name = {each.name: each for each in owned.values()}
+    return [by_name[name] for name in in_number_order(by_name)]
+
+
+def gantt(
+    run: ReportInput, owned: Sequence[Owned], limit: int
+) -> tuple[list[str], dict[str, list[Datum]]]:
+    """Return the names of the rows, and the data: intervals and overlaps, the longest of many."""
+    names: list[str] = []
+    data: dict[str, list[Datum]] = {"owners": [], "twice": []}
+    kinds = kinds_of(owned)
+    intervals = [row for each in owned for row in each.intervals]
+    room = {id(row) for row in longest_first(intervals, limit)}
+    for each in owned:
+        shown = [row for row in each.intervals if id(row) in room]
+        spans = [(row["from_us"], end_of(run, row)) for row in shown]
+        taken = slots(spans)
+        rows = {row["from_us"]: slot for row, slot in zip(shown, taken, strict=True)}
+        doubled = [(row["from_us"], end_of(run, row)) for row in each.overlaps]
+        for row, slot, (start, end) in zip(shown, taken, spans, strict=True):
+            datum = _owner(row, each, slot, start, end)
+            datum["c"] = kinds[row["group"]][kind(row)] % len(FILLS)
+            if slot and any(first < end and start < last for first, last in doubled):
+                datum["v"] = 1
+            data["owners"].append(datum)
+        last_row = max(taken, default=0)
+        for row in each.overlaps:  # drawn on the edge above the second owner's bar
+            slot = min(last_row, max(1, rows.get(row["from_us"], 1)))
+            data["twice"].append(_twice(run, row, each, slot))
+        names += [row_name(each.name, slot) for slot in range(last_row + 1)]
+    data["twice"] = data["twice"][:limit]
+    return names, data
+
+
+def _owner(row: Row, each: Owned, slot: int, start: int, end: int) -> Datum:
+    paused = row["paused_us"]
+    return span(
+        start,
+        end,
+        r=row_name(each.name, slot),
+        u=each.name,
+        m=row["consumer"],
+        g=row["generation"],
+        w=row["coordinator"],
+        e=row["leader_epoch"],
+        x=row["ended_by"],
+        z=duration_text(paused) if paused else None,
+        n=row["records"],
+    )
+
+
+def _twice(run: ReportInput, row: Row, each: Owned, slot: int) -> Datum:
+    end = end_of(run, row)
+    length = duration_text(end - row["from_us"])
+    first, second = row["first_consumer"], row["second_consumer"]
+    return span(
+        row["from_us"],
+        end,
+        r=row_name(each.name, slot),
+        u=each.name,
+        m=second,
+        m2=first,
+        w=f"{first} and {second}",
+        e=f"{side(row, 'first')}; {side(row, 'second')}",
+        n=row["records_both"],
+        l=f"two owners {length}",
+        s=length,
+    )
+
+
+def number(
+    data: dict[str, list[Datum]],
+    names: Sequence[str],
+    chunks: Sequence[Sequence[Owned]],
+    remarkable: Collection[str],
+) -> None:
+    """Say of each datum where its row stands, and by which picks it is shown.
+
+    `o`: the order of its row; `h`: which of `chunks`, from 1; `t`: 1 if it is remarkable; `q`: its
+    place among the rows of its member, so that a member with very many shows the first of them.
+    """
+    order = {name: index for index, name in enumerate(names)}
+    chunk_of = {each.name: index + 1 for index, chunk in enumerate(chunks) for each in chunk}
+    places: dict[Cell, dict[Cell, int]] = {}
+    for datum in sorted((*data["owners"], *data["twice"]), key=lambda each: order[str(each["r"])]):
+        name = str(datum.pop("u"))
+        rows = places.setdefault(datum["m"], {})
+        datum["o"] = order[str(datum["r"])]
+        datum["h"] = chunk_of[name]
+        datum["t"] = int(name in remarkable)
+        datum["q"] = rows.setdefault(name, len(rows))
+
+
+def owners_over_time(run: ReportInput, partitions: Sequence[Owned]) -> Steps:
+    """Count the partitions with one owner, with none, and with more, from 0 to the run's end.
+
+    Shape: the counts of a step are in this order. A partition counts from its first owner.
+    """
+    changes: dict[int, list[tuple[int, int]]] = {0: [], run.end_us: []}
+    for index, each in enumerate(partitions):
+        for row in each.intervals:
+            changes.setdefault(row["from_us"], []).append((index, 1))
+            changes.setdefault(end_of(run, row), []).append((index, -1))
+    owners: dict[int, int] = {}
+    once = nobody = twice = 0
+    times, counts = [], []
+    for time_us in sorted(changes):
+        for index, change in changes[time_us]:
+            before = owners.get(index)
+            after = owners[index] = (before or 0) + change
+            once += (after == 1) - (before == 1)
+            nobody += (after == 0) - (before == 0)
+            twice += (after > 1) - ((before or 0) > 1)
+        times.append(time_us)
+        counts.append((once, nobody, twice))
+    return Steps(tuple(times), tuple(counts))
+
+
+def kinds_of(owned: Sequence[Owned]) -> dict[str, dict[str, int]]:
+    """Return for each group what its intervals were assigned in, numbered as it began."""
+    kinds: dict[str, dict[str, int]] = {}
+    intervals = [row for each in owned for row in each.intervals]
+    for row in sorted(intervals, key=lambda row: row["from_us"]):
+        known = kinds.setdefault(row["group"], {})
+        known.setdefault(kind(row), len(known))
+    return kinds
+
+
+def kind(row: Row) -> str:
+    """Return by what the bars of one fill belong together: generation, coordinator and epoch."""
+    if row["coordinator"] is None:
+        return f"generation {row['generation']}"
+    epoch = "unknown" if row["leader_epoch"] is None else row["leader_epoch"]
+    return f"generation {row['generation']} by {row['coordinator']} in epoch {epoch}"
+
+
+def side(row: Row, which: str) -> str:
+    """Return what the `first` or `second` owner of an overlap was assigned it in."""
+    by = row[f"{which}_coordinator"]
+    assigned = "" if by is None else f" by {by} in epoch {row[f'{which}_epoch']}"
+    return f"generation {row[f'{which}_generation']}{assigned}"
+
+
+def end_of(run: ReportInput, row: Row) -> int:
+    """Return when an interval ended: the run's end if nothing ended it."""
+    end_us: int | None = row["to_us"]
+    return run.end_us if end_us is None else end_us
