@@ -3,19 +3,38 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pipeline.report import blast_radius, phases, rebalances, two_at_once
+from pipeline.report import (
+    blast_radius,
+    checks,
+    configuration,
+    phases,
+    rebalances,
+    replay,
+    two_at_once,
+    violations,
+)
+from pipeline.report.lanes.section import message_diagrams, timeline
 from pipeline.report.chart import Section
 from pipeline.report.headline import headline
+from pipeline.report.lanes import section as lanes
 from pipeline.report.page import Page, TimeMark, render
 from pipeline.report.report_input import ReportInput
 
 REPORT_FILE = "report.html"
 
 SECTIONS: Sequence[Callable[[ReportInput], Section | None]] = (
+    violations.section,
     phases.section,
     two_at_once.section,
+    lanes.timeline,
+    lanes.message_diagrams,
+    timeline,
+    message_diagrams,
+    checks.section,
     blast_radius.section,
     rebalances.section,
+    configuration.section,
+    replay.section,
 )
 """The sections of a report, in the page's order. None: it has nothing to say about this run."""
 
