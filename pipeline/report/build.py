@@ -13,23 +13,20 @@ from pipeline.report import (
     two_at_once,
     violations,
 )
-from pipeline.report.lanes.section import message_diagrams, timeline
 from pipeline.report.chart import Section
 from pipeline.report.headline import headline
-from pipeline.report.lanes import section as lanes
+from pipeline.report.lanes.section import message_diagrams, timeline
 from pipeline.report.page import Page, TimeMark, render
 from pipeline.report.report_input import ReportInput
 
 REPORT_FILE = "report.html"
 
 SECTIONS: Sequence[Callable[[ReportInput], Section | None]] = (
-    violations.section,
     phases.section,
     two_at_once.section,
-    lanes.timeline,
-    lanes.message_diagrams,
     timeline,
     message_diagrams,
+    violations.section,
     checks.section,
     blast_radius.section,
     rebalances.section,
