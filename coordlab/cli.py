@@ -18,9 +18,11 @@ from chaos.verdict import (
 from cluster.runtime import ClusterStartError
 from coordlab.commands.analyze import analyze_command
 from coordlab.commands.doctor import doctor_command
+from coordlab.commands.init import init_command
 from coordlab.commands.listing import list_command
 from coordlab.commands.options import EXIT_CODES_HELP, PROGRAM
 from coordlab.commands.run import run_command
+from coordlab.commands.schema import schema_command
 from coordlab.commands.validate import validate_command
 from coordlab.junit import JunitNotWritable
 
@@ -72,7 +74,9 @@ for command in (
     run_command,
     analyze_command,
     list_command,
+    init_command,
     validate_command,
+    schema_command,
     doctor_command,
 ):
     app.add_command(command)

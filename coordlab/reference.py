@@ -4,11 +4,8 @@
 Nothing here is prose of its own: tables and texts come from the definitions.
 """
 
-import ast
 import inspect
 import re
-from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -17,11 +14,15 @@ import msgspec
 from chaos.checkers.registry import CHECKERS
 from chaos.faults.links import API_NAMES
 from chaos.faults.registry import FAULT_KINDS
+from chaos.field_docs import field_docs, summary_of
+from chaos.json_schema import FILE_NAME, encoded_schema
 from chaos.shape import describe
 from chaos.targets.registry import TARGET_KINDS
 from cluster.purposes import PURPOSES
 from coordinator.states import VALID_PREVIOUS_STATES, GroupState
 from coordlab.cli import HELP_WIDTH, app
+from coordlab.experiment_reference import experiment_file_page
+from coordlab.markdown import shown, table, values_text
 from coordlab.own_packages import package_root
 from protocol import trace
 from protocol.config import BrokerConfig, ConsumerConfig, Guards, ProducerConfig, TopicConfig
@@ -41,18 +42,12 @@ def pages() -> dict[str, str]:
         "errors.md": errors_page(),
         "group-states.md": group_states_page(),
         "trace.md": trace_page(),
+        "experiment-file.md": experiment_file_page(),
         "settings.md": settings_page(),
         "faults.md": faults_page(),
         "command-line.md": command_line_page(),
     }
     return {name: _HEAD + text for name, text in made.items()}
-
-
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table."""
-    lines = [f"| {' | '.join(headings)} |", "|" + "---|" * len(headings)]
-    lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
-    return "\n".join(lines) + "\n"
 
 
 def errors_page() -> str:
@@ -121,52 +116,25 @@ def settings_page() -> str:
     parts = ["# Settings\n\nNames, defaults and bounds are Kafka's.\n"]
     for config in (BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig):
         schema = msgspec.json.schema(config)["$defs"][config.__name__]
+        docs = field_docs(config)
         rows = [
-            (f"`{name}`", _bounds(entry), f"`{_shown(entry['default'])}`")
-            for name, entry in schema["properties"].items()
+            (
+                f"`{info.encode_name}`",
+                values_text(schema["properties"][info.encode_name]),
+                f"`{shown(info.default)}`",
+                docs.get(info.name, ""),
+            )
+            for info in msgspec.structs.fields(config)
         ]
         parts.append(
-            f"\n## {config.__name__}\n\n{inspect.getdoc(config)}\n\n"
-            + table(("setting", "values", "default"), rows)
+            f"\n## {config.__name__}\n\n{summary_of(config)}\n\n"
+            + table(("setting", "values", "default", "meaning"), rows)
         )
-    guards = [(f"`{name}`", text) for name, text in _field_docs(Guards)]
+    guards = [
+        (f"`{name}`", text.removeprefix("Off: ")) for name, text in field_docs(Guards).items()
+    ]
     parts.append(f"\n## Guards\n\n{inspect.getdoc(Guards)}\n\n" + table(("guard", "off"), guards))
     return "".join(parts)
-
-
-def _bounds(entry: dict[str, object]) -> str:
-    if isinstance(options := entry.get("anyOf"), list):
-        return " or ".join(_bounds(option) for option in options)
-    if "enum" in entry:
-        return ", ".join(f"`{_shown(value)}`" for value in _listed(entry["enum"]))
-    text = str(entry.get("type", ""))
-    words = (("from", "minimum"), ("to", "maximum"))
-    bounds = [f"{word} {entry[key]}" for word, key in words if key in entry]
-    return " ".join((text, *bounds))
-
-
-def _listed(value: object) -> list[object]:
-    return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def _shown(value: object) -> str:
-    return msgspec.json.encode(value).decode().strip('"')
-
-
-def _field_docs(struct: type) -> list[tuple[str, str]]:
-    """Return the fields of a struct with the string that stands under each in its source."""
-    body = ast.parse(inspect.getsource(struct)).body[0]
-    documented = []
-    statements = body.body if isinstance(body, ast.ClassDef) else []
-    for field, doc in pairwise(statements):
-        if (
-            isinstance(field, ast.AnnAssign)
-            and isinstance(field.target, ast.Name)
-            and isinstance(doc, ast.Expr)
-            and isinstance(doc.value, ast.Constant)
-        ):
-            documented.append((field.target.id, str(doc.value.value).removeprefix("Off: ")))
-    return documented
 
 
 def faults_page() -> str:
@@ -207,16 +175,13 @@ def faults_page() -> str:
 
 def _arguments(args_type: type[msgspec.Struct]) -> list[tuple[str, str, str, str]]:
     """Return name, values, default and meaning of each argument of a fault."""
-    docs: dict[str, str] = {}
-    for struct in reversed(args_type.__mro__):
-        if struct is not msgspec.Struct and issubclass(struct, msgspec.Struct):
-            docs.update(_field_docs(struct))
+    docs = field_docs(args_type)
     return [
         (
             f"`{info.encode_name}`",
             describe(info.type),
-            "required" if info.required else f"`{_shown(info.default)}`",
-            " ".join(docs.get(info.name, "").split()),
+            "required" if info.required else f"`{shown(info.default)}`",
+            docs.get(info.name, ""),
         )
         for info in msgspec.structs.fields(args_type)
     ]
@@ -242,7 +207,8 @@ def _yes(value: bool) -> str:
 
 
 def write(folder: Path = FOLDER) -> None:
-    """Write every page, and remove pages that are no longer made."""
+    """Write every page, and remove pages that are no longer made; write the published schema."""
+    (folder.parent / FILE_NAME).write_bytes(encoded_schema())
     folder.mkdir(parents=True, exist_ok=True)
     made = pages()
     for path in folder.glob("*.md"):

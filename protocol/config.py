@@ -24,7 +24,10 @@ def kafka_name(field: str) -> str:
 class BrokerConfig(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=kafka_name
 ):
-    """Settings of brokers and controllers (BEHAVIOUR 8.1)."""
+    """Settings of brokers and controllers.
+
+    Source: BEHAVIOUR 8.1.
+    """
 
     group_min_session_timeout_ms: PositiveMs = 6_000
     """The shortest session that a member may ask for: less is answered INVALID_SESSION_TIMEOUT."""
@@ -83,7 +86,7 @@ class BrokerConfig(
     log_flush_interval_messages: Annotated[int, Meta(ge=1)] = LONG_MAX
     """A log is flushed at the end of the append with which so many records are unflushed."""
     log_flush_interval_ms: Ms | None = None
-    """A log is flushed when a check finds its last flush so long ago; None takes the next one."""
+    """A log is flushed when a check finds its last flush so long ago; not set: the next one."""
     log_flush_scheduler_interval_ms: PositiveMs = LONG_MAX
     """How often the logs are checked for that; by default never: the operating system flushes."""
 
@@ -91,7 +94,7 @@ class BrokerConfig(
 class TopicConfig(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=kafka_name
 ):
-    """Settings of one topic; None takes the broker's."""
+    """Settings of one topic; what is not set is the broker's."""
 
     min_insync_replicas: Annotated[int, Meta(ge=1)] | None = None
     """The topic's own min.insync.replicas."""
@@ -108,7 +111,10 @@ class TopicConfig(
 class ConsumerConfig(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=kafka_name
 ):
-    """Settings of a consumer (BEHAVIOUR 8.2). `bootstrap_servers` empty means every broker."""
+    """Settings of a consumer.
+
+    Source: BEHAVIOUR 8.2.
+    """
 
     bootstrap_servers: tuple[str, ...] = ()
     """The brokers that it may ask first, as `broker-0`; none means all of them."""

@@ -1,0 +1,52 @@
+"""Markdown for the generated reference pages: tables, and what a JSON Schema allows in words."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+Schema = Mapping[str, Any]  # Any: JSON
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [f"| {' | '.join(headings)} |", "|" + "---|" * len(headings)]
+    lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def shown(value: object) -> str:
+    """Return a value as a file would have it."""
+    return msgspec.json.encode(value).decode().strip('"')
+
+
+def values_text(entry: Schema) -> str:
+    """Return what a schema allows, in words: types, bounds, and words to choose from."""
+    if "$ref" in entry:
+        return "a section"
+    if "anyOf" in entry:
+        choices = entry["anyOf"]
+        if all("const" in choice for choice in choices):
+            return ", ".join(f"`{shown(choice['const'])}`" for choice in choices)
+        said = [values_text(choice) for choice in choices if choice != {"type": "null"}]
+        return " or ".join(said)
+    if "enum" in entry:
+        return ", ".join(f"`{shown(value)}`" for value in entry["enum"])
+    if entry.get("examples") and entry.get("type") == "string":
+        return "duration"
+    return _typed(entry)
+
+
+def _typed(entry: Schema) -> str:
+    kind = str(entry.get("type", ""))
+    if kind == "array":
+        least = " (at least one)" if entry.get("minItems") else ""
+        return f"list of {values_text(entry['items'])}{least}"
+    if kind == "object":
+        return "mapping"
+    words = {"integer": "whole number", "string": "text", "boolean": "true or false"}
+    bounds = (("from", "minimum"), ("above", "exclusiveMinimum"), ("to", "maximum"))
+    if "minimum" in entry and entry.get("minimum") == entry.get("maximum"):
+        return f"`{entry['minimum']}`"
+    said = [f"{word} {entry[key]}" for word, key in bounds if key in entry]
+    return " ".join((words.get(kind, kind), *said))
