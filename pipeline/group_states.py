@@ -162,9 +162,7 @@ def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFra
         .agg(F.min("died_us").alias("died_us"))
     )
     dead = F.col("state") == DEAD
-    end_us = F.when(dead, F.col("from_us")).otherwise(
-        F.least("next_us", F.greatest("from_us", "died_us"))
-    )
+    end_us = F.when(dead, F.col("from_us")).otherwise(F.least("next_us", "died_us"))
     return (
         intervals.join(died_at, starts, "left")
         .join(F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us"))), "run")
