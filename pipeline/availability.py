@@ -18,21 +18,25 @@ def availability(
     """Measure what each subject lived through around each fault.
 
     - `member`: time without an acknowledged commit. Where the fault moved the coordinator: from the
-      last commit acknowledged before, to the first that a later coordinator acknowledged after its
-      load. Otherwise the longest such time around or after the fault.
+      last commit acknowledged before, to the first that a later coordinator (of the new epoch or of
+      one after it) acknowledged after its load. Otherwise the longest such time around or after the
+      fault.
     - `partition` (of a data topic, per group): the longest time around or after the fault in which
       nobody in the group consumed from it.
     - `group`: the longest time after the fault in which no broker was the group's active
       coordinator; 0 with both moments at the fault if there always was one.
     "Around or after" begins before the next fault that affects the group, and is over by then
     unless this fault fell into it, too. The first two are never shorter than the steady interval
-    between commits or batches.
+    between commits or batches. One that never ended counts only if something was missed: a commit
+    was asked for, a coordinator given up, a record produced; it is then as long as that is ago. Of
+    gaps of one length the earliest stands.
     Input grain: one row per event; `runs`; `coordinator_tenures`; one row per fault and group.
     Output grain: one row per run, fault, subject kind, group and subject.
     Columns: `run`, `fault`, `subject_kind`, `group`, `subject` (the consumer's node, the data
     partition, or the group), `gap_us`; `before_us`, `after_us`: last before and first after, in
     microseconds on the run's clock. Nulls: `after_us` and `gap_us` if it never came back before the
-    run ended; a subject without any activity around the fault has no row.
+    run ended; a subject without any activity around the fault has no row, nor has a group that had
+    no coordinator before it.
     """
     found = (
         _commits(commit_gaps(events), failovers, runs)
@@ -54,13 +58,14 @@ def availability(
 def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFrame:
     """One row per fault, group and consumer."""
     met = _meet(gaps, failovers, runs)
-    from_us = F.coalesce("active_us", "decided_us")
     # The old coordinator may still acknowledge what was in flight: that is no recovery.
-    elsewhere = ~F.col("after_peer").eqNullSafe(F.col("old_leader")) | F.col(
-        "old_leader"
-    ).eqNullSafe(F.col("coordinator"))
-    back = F.col("moved") & elsewhere & (F.col("after_us") >= from_us)
-    open_end = F.col("moved") & F.col("after_us").isNull()
+    at_later = F.exists(
+        "later",
+        lambda one: (one["broker"] == F.col("after_peer")) & (one["start_us"] <= F.col("after_us")),
+    )
+    back = F.col("moved") & at_later
+    in_vain = F.col("after_us").isNull() & F.col("pending_us").isNotNull()
+    open_end = F.col("moved") & in_vain
     longest = ~F.col("moved") & _around_the_fault()
     # Among one subject's gaps: moved, the first that ends at the new coordinator, else the open one
     first = F.min_by(_between(), F.when(back, F.col("after_us")))
@@ -78,16 +83,17 @@ def _processing(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataF
 
 def _coordination(holes: DataFrame, failovers: DataFrame, tenures: DataFrame) -> DataFrame:
     """One row per fault and group whose partition ever had a coordinator."""
-    served = tenures.select("run", "partition").distinct()
+    first = tenures.groupBy("run", "partition").agg(F.min("start_us").alias("first_us"))
     in_window = (F.col("before_us") < F.col("until_us")) & (
         F.col("after_us").isNull() | (F.col("after_us") > F.col("fault_us"))
     )
     # A hole that never closed is the longest of all.
     length = F.coalesce(F.col("after_us") - F.col("before_us"), F.lit(2**62))
-    longest = F.max_by(_between(), F.when(in_window, length))
+    longest = F.max_by(_between(), F.when(in_window, _earliest(length)))
     unbroken = F.struct(F.col("fault_us").alias("before_us"), F.col("fault_us").alias("after_us"))
     return (
-        failovers.join(served, ["run", "partition"], "left_semi")
+        failovers.join(first, ["run", "partition"])
+        .where(F.col("first_us") <= F.col("fault_us"))
         .join(holes, ["run", "partition"], "left")
         .groupBy("run", "fault", "group", "fault_us")
         .agg(longest.alias("longest"))
@@ -116,10 +122,16 @@ def _around_the_fault() -> Column:
 
 
 def _length(condition: Column) -> Column:
-    """Return how long a gap lasted; an open one lasts from what was asked in vain to the end."""
+    """Rank a gap by its length; an open one lasts from what was asked in vain to the end."""
     closed = F.col("after_us") - F.col("before_us")
-    open_for = F.greatest(F.col("end_us") - F.col("pending_us"), F.lit(0))
-    return F.when(condition, F.coalesce(closed, open_for))
+    since_us = F.greatest("pending_us", "before_us")
+    open_for = F.greatest(F.col("end_us") - since_us, F.lit(0))
+    return F.when(condition, _earliest(F.coalesce(closed, open_for)))
+
+
+def _earliest(length: Column) -> Column:
+    """Return what is greatest for the longest gap, and the earliest of several."""
+    return F.struct(length.alias("length_us"), (-F.col("before_us")).alias("earlier"))
 
 
 def _between() -> Column:

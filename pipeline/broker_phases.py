@@ -85,7 +85,8 @@ def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
             "run",
             "fault",
             F.col("injected_us").alias("fault_us"),
-            "node",
+            "until_us",
+            "nodes",
             F.col("partitions").alias("hit"),
         )
     )
@@ -93,12 +94,14 @@ def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
         (F.col("fault_us") <= F.col("decided_us"))
         & (
             F.array_contains("hit", F.col("partition"))
-            | F.coalesce(F.col("node") == F.col("old_leader"), F.lit(False))
+            | F.coalesce(F.array_contains("nodes", F.col("old_leader")), F.lit(False))
         )
     )  # fmt: skip
     election = ("run", "partition", "leader_epoch")
-    latest_fault = Window.partitionBy(*election).orderBy(F.desc("fault_us"), "fault")
-    first_election = Window.partitionBy("run", "partition", "fault").orderBy("decided_us")
+    latest = (F.desc("fault_us"), F.desc("until_us"), F.desc("fault"))
+    latest_fault = Window.partitionBy(*election).orderBy(*latest)
+    first = ("decided_us", "leader_epoch")
+    first_election = Window.partitionBy("run", "partition", "fault").orderBy(*first)
     return (
         elections.join(causes, "run")
         .where(due)

@@ -10,24 +10,30 @@ from protocol.envelope import ApiKey
 from protocol.trace import TraceKind
 
 _KEY = ("run", "fault", "group", "node")
+_MEMBERSHIP = tuple(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECORDS_CONSUMED)
+"""What makes a node a member; who consumed did something of this before. Most rows are records."""
 _SIGNAL_KINDS = (
     TraceKind.COORDINATOR_UNKNOWN,
     TraceKind.COORDINATOR_FOUND,
     TraceKind.COORDINATOR_LOOKUP_FAILED,
-    *(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECORDS_CONSUMED),
+    *_MEMBERSHIP,
 )
+_MOMENTS = ("unknown", "named", "accepted")
 _ANSWERED_AT_ONCE = [ApiKey.HEARTBEAT.label, ApiKey.OFFSET_COMMIT.label]
 """What waits for no other member: JoinGroup and SyncGroup may wait for good reasons."""
 _ANSWER = "answer"
 """Marks the rows made of an exchange, beside the kinds of events."""
+_TIMED_APIS = [ApiKey.JOIN_GROUP.label, ApiKey.SYNC_GROUP.label]
+"""What is timed from its first request on, be that ever answered or not."""
 
 
 def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     """Follow each member from the fault to its first answer from the new coordinator.
 
-    A member is its consumer's node: member ids may change on the way.
+    A member is its consumer's node: member ids may change on the way. Its steps follow each other
+    as it wrote them, also those of one moment.
     Input grain: one row per event; one row per fault and group. Output grain: one row per run,
-    fault, affected group and consumer that was in the group before the fault.
+    fault, affected group and consumer that had been in the group before the fault.
     Columns: `run`, `fault`, `group`, `consumer` (node), `member_id`, `member_id_after`,
     `generation`, `generation_after`; moments in microseconds on the run's clock: `fault_us`,
     `unknown_us` (first marked its coordinator unknown), `named_us` (first told the coordinator of
@@ -39,10 +45,10 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     coordinator waited for its answer or failure, of those that ended after the fault and were sent
     before `unknown_us`); `noticed_by`: what made it mark the coordinator unknown (an error's name,
     or a sentence); `attempts`: FindCoordinator answers and failures from unknown to named,
-    `stale_answers`: those of them that named another broker, `self_answers`: those of the stale in
-    which the broker that was asked named itself; at the old coordinator after the fault:
-    `commit_timeouts`: commits that it answered REQUEST_TIMED_OUT, `late_heartbeats`: heartbeats
-    that it answered with success after the new one was active.
+    `stale_answers`: those of them that named another broker, or the same one before its election,
+    `self_answers`: those of the stale in which the broker that was asked named itself; at the
+    old coordinator after the fault: `commit_timeouts`: commits that it answered REQUEST_TIMED_OUT,
+    `late_heartbeats`: heartbeats that it answered with success after the new one was active.
     Nulls: a moment that did not come, and the phases that it bounds (no `notice_us`: the member
     did not have to look; no `join_us`: it did not have to join); `longest_wait_us` without such a
     request; `noticed_by`, `attempts`, `stale_answers`, `self_answers` without `unknown_us`;
@@ -55,17 +61,18 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     # One shuffle: every step is a window or an aggregation over the same key.
     steps = (
         signals.where(F.col("at_us") < F.col("until_us"))
-        .withColumn("unknown_us", F.min(_when(_is_unknown())).over(member))
-        .withColumn("named_us", F.min(_when(_names_the_newest())).over(member))
-        .withColumn("accepted_us", F.min(_when(_is_accepted())).over(member))
+        .withColumn("unknown", F.min(_step(_is_unknown())).over(member))
+        .withColumn("named", F.min(_step(_names_the_newest())).over(member))
+        .withColumn("accepted", F.min(_step(_is_accepted())).over(member))
+        .withColumns({f"{name}_us": F.col(f"{name}.at_us") for name in _MOMENTS})
     )
     found = steps.groupBy(*_KEY).agg(
-        *(F.first(c).alias(c) for c in ("fault_us", "unknown_us", "named_us", "accepted_us")),
-        F.min("at_us").alias("first_seen_us"),
+        *(F.first(f"{name}_us").alias(f"{name}_us") for name in ("fault", *_MOMENTS)),
+        F.min(_when(_is_membership())).alias("member_since_us"),
         F.count(_when(_is_lookup())).alias("lookups"),
         F.count(_when(_is_lookup() & _names_another())).alias("stale"),
         F.count(_when(_is_lookup() & _names_another() & _names_itself())).alias("self_named"),
-        F.min_by("cause", _when(_is_unknown())).alias("noticed_by"),
+        F.min_by("cause", _step(_is_unknown())).alias("noticed_by"),
         F.max(F.when(_is_patience(), F.col("at_us") - F.col("sent_us"))).alias("longest_wait_us"),
         F.count_if(_is_commit_timeout()).alias("commit_timeouts"),
         F.count_if(_is_late_heartbeat()).alias("late_heartbeats"),
@@ -78,7 +85,7 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
         _first_success(ApiKey.SYNC_GROUP).alias("sync_us"),
     )
     looked = F.col("unknown_us").isNotNull()
-    return found.where(F.col("first_seen_us") < F.col("fault_us")).select(
+    return found.where(F.col("member_since_us") < F.col("fault_us")).select(
         "run",
         "fault",
         "group",
@@ -108,20 +115,25 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
 
 def _signals(events: DataFrame) -> DataFrame:
     """One row per thing that a consumer did or was told, with when it had asked (null: unasked)."""
-    told = of_kind(events, *_SIGNAL_KINDS).where(F.col("group").isNotNull())
+    asked = F.col("kind") == TraceKind.REQUEST_SENT.value
+    timed = F.col("api").isin(_TIMED_APIS)
+    told = of_kind(events, *_SIGNAL_KINDS, TraceKind.REQUEST_SENT).where(
+        F.col("group").isNotNull() & (~asked | timed)
+    )
     own = told.select(
         "run",
         "group",
         "node",
         "kind",
         "peer",
-        F.nullif("member", F.lit("")).alias("member"),
-        "generation",
-        F.lit(None).cast("string").alias("api"),
+        F.when(~asked, F.nullif("member", F.lit(""))).alias("member"),
+        F.when(~asked, F.col("generation")).alias("generation"),
+        F.when(asked, F.col("api")).alias("api"),
         F.lit(None).cast("string").alias("error"),
         "cause",
         F.lit(None).cast("long").alias("sent_us"),
         F.col("time_us").alias("at_us"),
+        F.struct(F.col("time_us").alias("at_us"), "incarnation", "seq").alias("step"),
     )
     answers = exchanges(events).select(
         "run",
@@ -136,6 +148,7 @@ def _signals(events: DataFrame) -> DataFrame:
         F.lit(None).cast("string").alias("cause"),
         "sent_us",
         F.col("answered_us").alias("at_us"),
+        F.struct(F.col("answered_us").alias("at_us"), "incarnation", "seq").alias("step"),
     )
     return own.unionByName(answers)
 
@@ -144,8 +157,17 @@ def _when(condition: Column) -> Column:
     return F.when(condition, F.col("at_us"))
 
 
+def _step(condition: Column) -> Column:
+    """Return the place of a step among those of its consumer: moments alone may be the same."""
+    return F.when(condition, F.col("step"))
+
+
 def _is(kind: TraceKind) -> Column:
     return F.col("kind") == kind.value
+
+
+def _is_membership() -> Column:
+    return F.col("kind").isin([kind.value for kind in _MEMBERSHIP])
 
 
 def _is_unknown() -> Column:
@@ -169,7 +191,7 @@ def _names_coordinator() -> Column:
 
 def _names_the_newest() -> Column:
     found = _is(TraceKind.COORDINATOR_FOUND) & _names_coordinator()
-    return found & (F.col("at_us") >= F.col("unknown_us"))
+    return found & (F.col("step") > F.col("unknown"))
 
 
 def _is_accepted() -> Column:
@@ -185,14 +207,14 @@ def _is_accepted() -> Column:
         (committed | answered)
         & F.col("peer").eqNullSafe(F.col("coordinator"))
         & (F.col("at_us") >= loaded_us)
-        & (F.col("at_us") >= F.col("named_us"))
+        & (F.col("step") > F.col("named"))
     )
 
 
 def _is_lookup() -> Column:
     lookup = _is(TraceKind.COORDINATOR_FOUND) | _is(TraceKind.COORDINATOR_LOOKUP_FAILED)
-    named = F.col("named_us").isNull() | (F.col("at_us") <= F.col("named_us"))
-    return lookup & (F.col("at_us") >= F.col("unknown_us")) & named
+    named = F.col("named").isNull() | (F.col("step") <= F.col("named"))
+    return lookup & (F.col("step") > F.col("unknown")) & named
 
 
 def _names_itself() -> Column:
@@ -233,11 +255,12 @@ def _latest(column: str, *, before: bool) -> Column:
     known = F.col(column).isNotNull() & side
     if column == "generation":
         known &= F.col(column) >= 0
-    return F.max_by(F.when(known, F.col(column)), _when(known))
+    return F.max_by(F.when(known, F.col(column)), _step(known))
 
 
 def _first_success(api: ApiKey) -> Column:
     """Return microseconds from the first request of `api` after the fault to its first success."""
-    asked = (F.col("api") == api.label) & (F.col("sent_us") >= F.col("fault_us"))
-    succeeded = asked & (F.col("error") == "NONE")
-    return F.min(_when(succeeded)) - F.min(F.when(asked, F.col("sent_us")))
+    is_it = F.col("api") == api.label
+    asked = is_it & _is(TraceKind.REQUEST_SENT) & (F.col("at_us") >= F.col("fault_us"))
+    succeeded = is_it & (F.col("error") == "NONE") & (F.col("sent_us") >= F.col("fault_us"))
+    return F.min(_when(succeeded)) - F.min(_when(asked))

@@ -15,7 +15,9 @@ def coordinator_tenures(events: DataFrame, runs: DataFrame, impairments: DataFra
     """Follow each coordinator from the end of its load to its end.
 
     A tenure ends when its broker unloads the partition, loads it again in a newer epoch, or dies.
-    A broker that is paused or cut off is still in office here: that is how two serve at once.
+    A broker that is paused or cut off is still in office here: that is how two serve at once. Of
+    several ends at one moment, the run's stands, then what the broker itself did. A tenure that
+    began after the run's end is none.
     Input grain: one row per event; `runs`; one row per time in which a node was paused or cut off.
     Output grain: one row per run, offsets partition, leader epoch and broker incarnation that
     served it (one per epoch, unless a broker came back in the same epoch or something is wrong).
@@ -95,30 +97,32 @@ def _with_end(tenures: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame
     in_its_life = F.col("died_us") >= F.col("start_us")
     its_own = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
     ends = (
-        tenures.join(died.withColumnRenamed("node", "broker"), ["run", "broker"], "left")
-        .groupBy(*_KEY, "start_us", "next_us", "next_kind")
+        tenures.join(F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us"))), "run")
+        .where(F.col("start_us") <= F.col("run_end_us"))
+        .join(died.withColumnRenamed("node", "broker"), ["run", "broker"], "left")
+        .groupBy(*_KEY, "start_us", "next_us", "next_kind", "run_end_us")
         .agg(F.min(F.when(in_its_life & its_own, F.struct("died_us", "died_by"))).alias("death"))
-        .join(F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us"))), "run")
     )
     unloaded = F.when(
         F.col("next_kind") == TraceKind.UNLOAD_COMPLETED.value, F.lit("unloaded")
     ).otherwise(F.lit("reloaded"))
     end = F.least(
-        _end(F.col("next_us"), unloaded),
-        _end(F.col("death.died_us"), F.col("death.died_by")),
-        _end(F.col("run_end_us"), F.lit("run end")),
+        _end(F.col("run_end_us"), 0, F.lit("run end")),
+        _end(F.col("next_us"), 1, unloaded),
+        _end(F.col("death.died_us"), 2, F.col("death.died_by")),
     )
     return ends.withColumn("end", end).select(
         *_KEY,
         "start_us",
-        F.greatest("start_us", "end.at_us").alias("end_us"),
+        F.col("end.at_us").alias("end_us"),
         F.col("end.why").alias("end_reason"),
     )
 
 
-def _end(at_us: Column, why: Column) -> Column:
-    """Return a possible end, null if it did not happen; the earliest is the least of several."""
-    return F.when(at_us.isNotNull(), F.struct(at_us.alias("at_us"), why.alias("why")))
+def _end(at_us: Column, rank: int, why: Column) -> Column:
+    """Return a possible end, null if it did not happen; the least of several is the one."""
+    end = F.struct(at_us.alias("at_us"), F.lit(rank).alias("rank"), why.alias("why"))
+    return F.when(at_us.isNotNull(), end)
 
 
 def _acknowledged(events: DataFrame) -> DataFrame:

@@ -26,8 +26,9 @@ def exchanges(events: DataFrame) -> DataFrame:
     Correlation ids may start again with each connection, so an answer belongs to the last request
     with its id before it.
     Input grain: one row per event. Output grain: one row per request that was answered or failed.
-    Columns: `run`, `group`, `node` (the client), `peer` (the broker), `member`, `generation`,
-    `api`, `error` (NONE: success), `sent_us`, `answered_us` in microseconds on the run's clock.
+    Columns: `run`, `group`, `node` (the client), `incarnation`, `seq`, `peer` (the broker),
+    `member`, `generation`, `api`, `error` (NONE: success), `sent_us`, `answered_us` in microseconds
+    on the run's clock.
     Nulls: `sent_us` if the trace lacks the request; `member`, `generation` before the first join.
     """
     kinds = (TraceKind.REQUEST_SENT, TraceKind.RESPONSE_RECEIVED, TraceKind.REQUEST_FAILED)
@@ -47,6 +48,8 @@ def exchanges(events: DataFrame) -> DataFrame:
             "run",
             "group",
             "node",
+            "incarnation",
+            "seq",
             "peer",
             "member",
             "generation",

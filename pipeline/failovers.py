@@ -12,11 +12,13 @@ def group_failovers(
     Output grain: one row per run, fault and group.
     Columns: `run`, `fault`, `group`, `partition` (its offsets partition); `affected`: the fault
     names the group, or moved its partition; `moved`: its partition got a leader in a new epoch;
-    `old_leader`; `coordinator`: the broker of the newest epoch; `fault_us`, `decided_us`,
-    `active_us` and `until_us` in microseconds on the run's clock, where `until_us` is the next
-    fault that affects the same group, or the run's end.
-    Nulls: `decided_us` unless moved; `active_us` unless the new coordinator loaded; `coordinator`
-    if the group's partition never had one.
+    `old_leader`; `coordinator`: the broker of the newest epoch; `later`: every `broker` that
+    coordinated the group in that epoch or a later one, and `start_us`: when its load was complete
+    (if the run did not see the elected leader's, its election stands for it); `fault_us`,
+    `decided_us`, `active_us` and `until_us` in microseconds on the run's clock, where `until_us` is
+    the next fault, of a later moment, that affects the same group, or the run's end.
+    Nulls: `decided_us`, `later` unless moved; `active_us` unless the new coordinator loaded;
+    `coordinator` if the group's partition never had one.
     """
     met = faults.join(groups.select("run", "group", "partition"), "run").select(
         "run",
@@ -28,26 +30,34 @@ def group_failovers(
         F.array_contains("groups", F.col("group")).alias("named"),
     )
     moves = broker_phases.select(
-        "run", "fault", "partition", "old_leader", "new_leader", "decided_us", "active_us"
+        "run",
+        "fault",
+        "partition",
+        "leader_epoch",
+        "old_leader",
+        "new_leader",
+        "decided_us",
+        "active_us",
     )
     in_office = (
         faults.select("run", "fault", "injected_us")
-        .join(tenures.select("run", "partition", "broker", "start_us"), "run")
+        .join(tenures.select("run", "partition", "broker", "leader_epoch", "start_us"), "run")
         .where(F.col("start_us") <= F.col("injected_us"))
         .groupBy("run", "fault", "partition")
-        .agg(F.max_by("broker", "start_us").alias("in_office"))
+        .agg(F.max_by("broker", F.struct("leader_epoch", "start_us")).alias("in_office"))
     )
     moved = F.col("decided_us").isNotNull()
     later = (
         Window.partitionBy("run", "group")
-        .orderBy("fault_us", "fault")
-        .rowsBetween(1, Window.unboundedFollowing)
+        .orderBy("fault_us")
+        .rangeBetween(1, Window.unboundedFollowing)
     )
     last = Window.partitionBy("run")
     return (
         met.join(moves, ["run", "fault", "partition"], "left")
         .join(in_office, ["run", "fault", "partition"], "left")
         .withColumn("affected", F.col("named") | moved)
+        .join(_later(moves, tenures), ["run", "fault", "partition"], "left")
         .select(
             "run",
             "fault",
@@ -57,6 +67,7 @@ def group_failovers(
             moved.alias("moved"),
             F.coalesce("old_leader", "in_office").alias("old_leader"),
             F.coalesce("new_leader", "in_office").alias("coordinator"),
+            "later",
             "fault_us",
             "decided_us",
             "active_us",
@@ -66,4 +77,24 @@ def group_failovers(
                 F.max("next_fault_us").over(last),
             ).alias("until_us"),
         )
+    )
+
+
+def _later(moves: DataFrame, tenures: DataFrame) -> DataFrame:
+    """One row per move: who coordinated the partition since, from when on."""
+    move = ["run", "fault", "partition"]
+    served = tenures.select(
+        "run", "partition", F.col("leader_epoch").alias("epoch"), "broker", "start_us"
+    )
+    in_office = moves.join(served, ["run", "partition"]).where(
+        F.col("epoch") >= F.col("leader_epoch")
+    )
+    elected = moves.where(F.col("active_us").isNull()).select(
+        *move, F.col("new_leader").alias("broker"), F.col("decided_us").alias("start_us")
+    )
+    return (
+        in_office.select(*move, "broker", "start_us")
+        .unionByName(elected)
+        .groupBy(*move)
+        .agg(F.collect_list(F.struct("broker", "start_us")).alias("later"))
     )

@@ -83,8 +83,9 @@ def with_latest_fault(rows: DataFrame, faults: DataFrame, moment: str) -> DataFr
     Input grain: any rows with `run` and the column named by `moment`, in microseconds on the run's
     clock; `faults`. Output grain: the same rows. Nulls: `fault` before the first one.
     """
+    # Of faults injected at one moment the window of all but the last has no length.
     injected = faults.groupBy("run").agg(
-        F.sort_array(F.collect_list(F.struct("injected_us", "fault"))).alias("injected")
+        F.sort_array(F.collect_list(F.struct("injected_us", "until_us", "fault"))).alias("injected")
     )
     so_far = F.filter("injected", lambda one: one["injected_us"] <= F.col(moment))
     latest = F.try_element_at(so_far, F.lit(-1)).getField("fault")

@@ -62,9 +62,9 @@ def commit_gaps(events: DataFrame) -> DataFrame:
 def processing_gaps(events: DataFrame) -> DataFrame:
     """Return the time between batches of records consumed from each partition.
 
-    Output grain: one row per run, group, partition and batch consumed by any member.
-    Columns: as in `commit_gaps`, where `subject` is the partition, `after_peer` the consumer of
-    the later batch, and `pending_us` when the first record was produced that nobody consumed.
+    Output grain: one row per run, group, partition and moment at which a member consumed a batch.
+    Columns: as in `commit_gaps`, where `subject` is the partition and `pending_us` when the first
+    record was produced that nobody consumed; `after_peer` is missing.
     """
     key = ("run", "group", "subject")
     partition = F.col("partition").alias("subject")
@@ -74,7 +74,6 @@ def processing_gaps(events: DataFrame) -> DataFrame:
         "group",
         partition,
         F.col("time_us").alias("before_us"),
-        F.col("node").alias("peer"),
         F.coalesce(span.getField("last"), "offset").alias("last"),
     )
     produced = of_kind(events, TraceKind.RECORDS_PRODUCED).select(
@@ -90,13 +89,12 @@ def processing_gaps(events: DataFrame) -> DataFrame:
         .groupBy(*key)
         .agg(F.min("produced_us").alias("waiting_us"))
     )
-    then = Window.partitionBy(*key).orderBy("before_us")
-    after = F.lead("before_us").over(then)
-    return consumed.join(waiting, list(key), "left").select(
+    after = F.lead("before_us").over(Window.partitionBy(*key).orderBy("before_us"))
+    moments = consumed.select(*key, "before_us").distinct()
+    return moments.join(waiting, list(key), "left").select(
         *key,
         "before_us",
         after.alias("after_us"),
-        F.lead("peer").over(then).alias("after_peer"),
         F.when(after.isNull(), F.col("waiting_us")).alias("pending_us"),
     )
 

@@ -39,7 +39,7 @@ def ownership(
     reassigned | killed | stopped | run end); `paused_us`: microseconds of it in which the member
     was stopped; `records`: processed in it.
     Nulls: `to_us` if it was still owned when the run ended; `position`, `start_offset` if the
-    member never came to set a position; `coordinator` in a trace without messages, `leader_epoch`
+    member never came to set a position; `coordinator` if the member did not say it, `leader_epoch`
     if no tenure of the coordinator is known at that time.
     """
     spans = _with_end(_intervals(events), deaths(events), runs)
@@ -141,7 +141,7 @@ def _assignments(events: DataFrame) -> DataFrame:
     given = (
         told.where(~_is(TraceKind.RESPONSE_RECEIVED) | synced)
         .where(F.col("group").isNotNull())
-        .withColumn("coordinator", F.last(F.when(synced, F.col("peer")), True).over(so_far))
+        .withColumn("synced_with", F.last(F.when(synced, F.col("peer")), True).over(so_far))
         .where(~_is(TraceKind.RESPONSE_RECEIVED))
         .withColumn("partitions", detail("partitions array<string>").getField("partitions"))
     )
@@ -153,7 +153,7 @@ def _assignments(events: DataFrame) -> DataFrame:
         "kind",
         "member",
         "generation",
-        "coordinator",
+        F.coalesce("peer", "synced_with").alias("coordinator"),
         F.lit(None).cast("long").alias("offset"),
         F.lit(None).cast("string").alias("position"),
         F.lit(None).cast("long").alias("count"),
@@ -233,7 +233,7 @@ def _lineage(intervals: DataFrame, groups: DataFrame, tenures: DataFrame) -> Dat
         .join(served, ["run", "group", "coordinator"])
         .where(F.col("start_us") <= F.col("from_us"))
         .groupBy(*given)
-        .agg(F.max_by("leader_epoch", "start_us").alias("leader_epoch"))
+        .agg(F.max_by("leader_epoch", F.struct("start_us", "leader_epoch")).alias("leader_epoch"))
     )
     return intervals.join(epochs, given, "left")
 

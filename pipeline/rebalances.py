@@ -27,7 +27,8 @@ OTHER_REASON = "other"
 
 _GROUP = ("run", "node", "incarnation", "group")
 _REBALANCE = (*_GROUP, "part", "nth")
-_CLIENT_REASON = r"client reason: (.*)$"
+_CLIENT_REASON = r"client reason: (?!not provided$)(.*)$"
+"""A client that gave no reason has Kafka's coordinator write "not provided"."""
 _STORE_ERROR = r"^the assignment could not be stored: (.*)$"
 _REPLACED = "static member "
 """Begins the cause of a static member's change of ids: nobody came, nobody went."""
@@ -51,8 +52,9 @@ def rebalances(
     `generation` (the one that ended), `new_generation`; `reason` (session expiry | join | leave |
     rejoin | changed metadata | no SyncGroup | assignment not stored | static member back | group
     too large | other), `member`, `consumer` (its node) and `cause` as the coordinator gave them,
-    `client_reason`: what the member itself said; `removed`, `added`: consumers that the new
-    generation lacks, or has anew, `removed_because`: the distinct causes; `store_error`: why the
+    `client_reason`: what the member itself said; `removed`, `added`: consumers that lost a member
+    id, or got a new one, before the new generation (a consumer that came back under another id
+    stands in both), `removed_because`: the distinct causes; `store_error`: why the
     new generation's assignment was not stored; `fault`: the latest fault before it; moments in
     microseconds on the run's clock: `started_us`, `joined_us` (the next generation began),
     `stable_us` (its assignment is stored); in microseconds: `join_us` (started to joined),
@@ -167,9 +169,9 @@ def _changes(steps: DataFrame, names: DataFrame) -> DataFrame:
         .join(F.broadcast(names), ["run", "group", "member"], "left")
         .groupBy(*_REBALANCE)
         .agg(
-            F.sort_array(F.collect_list(F.when(removed, who))).alias("removed"),
+            F.sort_array(F.collect_set(F.when(removed, who))).alias("removed"),
             F.sort_array(F.collect_set(F.when(removed, F.col("cause")))).alias("removed_because"),
-            F.sort_array(F.collect_list(F.when(added, who))).alias("added"),
+            F.sort_array(F.collect_set(F.when(added, who))).alias("added"),
         )
     )
 

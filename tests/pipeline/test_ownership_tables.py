@@ -199,9 +199,9 @@ def test_rebalance_names_who_came_who_went_and_why(analysed: AnalysedRuns) -> No
     rows = analysed.table("split", "rebalances", "started_us")
     columns = ("reason", "consumer", "client_reason", "leader_epoch", "new_generation")
     assert _rows(rows, *columns) == {
-        1 * S: ["join", "c-0", "not provided", 0, 1],
-        30 * S: ["join", "c-2", "not provided", 1, 2],
-        63_100_000: ["join", "c-1", "not provided", 1, None],
+        1 * S: ["join", "c-0", None, 0, 1],
+        30 * S: ["join", "c-2", None, 1, 2],
+        63_100_000: ["join", "c-1", None, 1, None],
     }
     changes = ("removed", "removed_because", "added", "join_us", "sync_us", "length_us")
     assert _rows(rows, *changes) == {

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from pipeline.figures import FaultSummary, RunSummary
 from pipeline.tables import analyze
 from protocol.trace import TraceKind
+from tests.support.random_runs import AnalysedRun, write_random_runs
 from tests.support.trace_builder import (
     TableRow,
     parse_trace,
@@ -40,8 +41,24 @@ class AnalysedRuns:
         return next(fault for fault in self.summaries[run].faults if fault.fault == name)
 
 
-def analyse_stories(spark: SparkSession, base: Path) -> AnalysedRuns:
-    """Write every story as a run directory under `base` and analyse all in one call."""
+def analyse_together(
+    spark: SparkSession, base: Path
+) -> tuple[AnalysedRuns, tuple[AnalysedRun, ...]]:
+    """Write the stories, random traces and small real runs, and analyse all of them in one call.
+
+    Planning takes Spark longer than the rows of any of them.
+    """
+    directories = _write_stories(base / "stories")
+    random_runs = write_random_runs(base / "random_runs")
+    again = directories["crash"] / "events" / ".."  # named twice, analysed once
+    others = [run.directory for run in random_runs]
+    summaries = analyze([*directories.values(), again, *others], spark=spark)
+    told = dict(zip(directories, summaries[: len(directories)], strict=True))
+    return AnalysedRuns(directories=directories, summaries=told), random_runs
+
+
+def _write_stories(base: Path) -> dict[str, Path]:
+    """Write every story as a run directory under `base`."""
     crash = parse_trace((TRACES / "crash.txt").read_text())
     pause = parse_trace((TRACES / "pause.txt").read_text())
     directories = {
@@ -55,10 +72,7 @@ def analyse_stories(spark: SparkSession, base: Path) -> AnalysedRuns:
     }
     directories["empty"].mkdir()
     (directories["pause"] / "manifest.json").write_text('{"clock_err')
-    names = list(directories)
-    again = directories["crash"] / "events" / ".."  # named twice, analysed once
-    summaries = analyze([*directories.values(), again], spark=spark)
-    return AnalysedRuns(directories=directories, summaries=dict(zip(names, summaries, strict=True)))
+    return directories
 
 
 def _told(base: Path, story: str) -> Path:

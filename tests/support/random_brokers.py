@@ -12,7 +12,7 @@ from tests.support.rows import Columns
 BROKERS = ("broker-0", "broker-1", "broker-2")
 CONTROLLER = "controller-100"
 OFFSETS_PARTITIONS = 3
-GROUPS = ("readers", "billing")
+GROUPS = ("readers", "billing", "mail")
 _STORE_ERRORS = ("REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS", "NOT_LEADER_OR_FOLLOWER")
 _CLIENT_REASONS = ("not provided", "rebalance failed due to MemberIdRequiredException", "new topic")
 
@@ -151,7 +151,7 @@ class Brokers:
                 generation=loaded.generation,
                 detail={"state": loaded.state, "members": list(members), "offsets": 1},
             )
-            if len(members) > 2 and world.chance(0.15):
+            if len(members) > 1 and world.chance(0.3):
                 self.prepare(broker, group, "loaded with more members than group.max.size", None)
 
     def _follow(self, name: str, partition: str, epoch: int) -> None:

@@ -15,9 +15,9 @@ CONSUMERS = {
     "consumer-readers-0": "readers",
     "consumer-readers-1": "readers",
     "consumer-readers-2": "readers",
-    "consumer-readers-3": "readers",
     "consumer-billing-0": "billing",
-    "consumer-billing-1": "billing",
+    "consumer-mail-0": "mail",
+    "consumer-mail-1": "mail",
 }
 PRODUCER = "producer-0"
 ADMIN = "admin-0"

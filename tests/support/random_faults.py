@@ -20,13 +20,13 @@ _KINDS = (
     ("clog", 1),
     ("slow", 1),
     ("reset", 1),
-    ("restart", 1),
-    ("move", 2),
+    ("controlled_shutdown", 1),
+    ("leadership_move", 2),
     ("client-crash", 2),
     ("client-pause", 1),
     ("missed", 2),
 )
-MOMENTARY = ("reset", "move")
+MOMENTARY = ("reset", "leadership_move")
 """Faults that are over at once: no FAULT_IN_FORCE, no FAULT_HEALED."""
 
 
@@ -53,6 +53,8 @@ class Faults:
     def inject(self) -> None:
         """Break something, of any kind, or miss."""
         world = self._world
+        if world.chance(0.1):
+            self.inject()  # two at one moment
         kind = world.rng.choices([kind for kind, _ in _KINDS], [weight for _, weight in _KINDS])[0]
         name = f"{kind}-{self._count}"
         self._count += 1
@@ -65,8 +67,10 @@ class Faults:
         others = tuple(node for node in (*BROKERS, CONTROLLER) if node != victim)
         match kind:
             case "cut" | "clog" | "slow" | "reset":
-                fault = _Fault(name, kind, (victim, *others), (victim,), others)
-            case "move":
+                hit = (victim, *others[:1]) if world.chance(0.3) else (victim,)
+                ends = tuple(node for node in others if node not in hit)
+                fault = _Fault(name, kind, hit, hit, ends)
+            case "leadership_move":
                 fault = _Fault(name, kind, (victim,), (victim,), others[:1])
             case _:
                 fault = _Fault(name, kind.removeprefix("client-"), (victim,))
@@ -118,10 +122,10 @@ class Faults:
             world.kill(victim)
         elif kind == "pause":
             world.pause(victim)
-        elif kind == "restart":
+        elif kind == "controlled_shutdown":
             world.add(DRIVER, TraceKind.NODE_STOPPING, peer=victim)
             world.node_later(victim, 30_000, lambda: world.stop(victim))
-        if kind in ("crash", "pause", "cut", "clog", "restart", "move"):
+        if kind in ("crash", "pause", "cut", "clog", "controlled_shutdown", "leadership_move"):
             for partition in led:
                 for _ in range(world.rng.choice((1, 1, 2))):
                     delay_us = world.rng.choice((40_000, 900_000, 2_500_000))
@@ -139,7 +143,7 @@ class Faults:
         world = self._world
         began_us = world.now_us
         life = world.lives[victim]
-        if fault.kind in ("crash", "restart") and not life.alive:
+        if fault.kind in ("crash", "controlled_shutdown") and not life.alive:
             self.revive(victim)
         elif fault.kind == "pause" and life.alive and life.paused:
             world.resume(victim)

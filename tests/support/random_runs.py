@@ -1,4 +1,4 @@
-"""Random traces and a few real ones, analysed by Spark in one call, for the oracles.
+"""Random traces and a few real ones, for Spark and the oracles.
 
 An oracle computes a table from `rows` in plain Python; `table` is what Spark wrote of the same run.
 """
@@ -6,15 +6,15 @@ An oracle computes a table from `rows` in plain Python; `table` is what Spark wr
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
-from pipeline.tables import analyze
 from protocol.trace import TraceRow
 from tests.support.acceptance import play_virtual, shifted
+from tests.support.ownership_model import random_owners
 from tests.support.random_trace import random_run
 from tests.support.trace_builder import TableRow, read_table, write_run
 
 SEEDS = range(24)
+OWNER_SEEDS = range(16)
+"""Of traces that hold nothing but members that own, give up and process partitions."""
 _FEW = ("groups.orders-readers.members=3", "topics.orders.partitions=3")
 _REAL = {
     # Two lineages of generations, owners twice over, a store that times out; no commits.
@@ -42,19 +42,18 @@ class AnalysedRun:
         return self._read[name]
 
 
-def analyse_random_runs(spark: SparkSession, base: Path) -> tuple[AnalysedRun, ...]:
-    """Make random traces and small real runs under `base`, and analyse all in one call."""
+def write_random_runs(base: Path) -> tuple[AnalysedRun, ...]:
+    """Make random traces and small real runs, and write them under `base` for an analysis."""
     traces = {f"random/{seed}": random_run(seed) for seed in SEEDS}
+    traces |= {f"owners/{seed}": random_owners(seed) for seed in OWNER_SEEDS}
     for name, overrides in _REAL.items():
         traces[f"{name}/1"] = play_virtual(shifted(name, 0, overrides), seed=7).rows
-    runs = tuple(
+    return tuple(
         AnalysedRun(
             run=name,
             rows=tuple(rows),
             directory=write_run(base / name, rows),
-            is_random=name.startswith("random/"),
+            is_random=name.split("/")[0] not in _REAL,
         )
         for name, rows in traces.items()
     )
-    analyze([run.directory for run in runs], spark=spark)
-    return runs

@@ -23,14 +23,15 @@ def random_run(seed: int) -> list[TraceRow]:
     """Return the trace of a random run, in the order in which its rows were written.
 
     Shape: `seq` counts from 0 in each node's life, time never goes back in one; the clocks of
-    different nodes differ in some runs. Some runs have no messages, some break off, some have no
-    fault.
+    different nodes differ in some runs, or tell only 50 ms apart. Some runs have no messages, some
+    break off, some have no fault, and some go on after the stage `stopping`.
     """
     rng = random.Random(seed)
     world = World(rng, messages=rng.random() < 0.85)
     nodes = (*BROKERS, CONTROLLER, *CONSUMERS, PRODUCER, ADMIN)
     if rng.random() < 0.3:
         world.skew_us = {node: rng.randint(-_SKEW_US, _SKEW_US) for node in nodes}
+    world.grain_us = rng.choice((1, 1, 1, 50_000))
     world.stage("starting")
     world.lives["driver"] = Life("driver")
     for node in nodes:
@@ -49,7 +50,13 @@ def random_run(seed: int) -> list[TraceRow]:
             world.stage("steady")
         _one_thing(world, brokers, consumers, faults, fault_rate)
     if rng.random() < 0.75:
-        _end(world)
+        world.stage("stopping")
+        for _ in range(rng.randint(0, 40)):
+            world.advance(rng.choice(_STEPS_US))
+            _one_thing(world, brokers, consumers, faults, 0.0)
+        for node in (*CONSUMERS, *BROKERS):
+            if world.moving((node,)):
+                world.stop(node)
     return world.rows
 
 
@@ -73,7 +80,11 @@ def _one_thing(
         consumers.administer()
     elif chance < 0.925:
         spontaneous_election(world, brokers)
-    elif chance < 0.935:
+    elif chance < 0.928:
+        moving = world.moving((*BROKERS, *CONSUMERS))
+        if len(moving) > 3:
+            world.stop(rng.choice(moving))
+    elif chance < 0.94:
         dead = [name for name in (*BROKERS, *CONSUMERS) if not world.lives[name].alive]
         if dead:
             faults.revive(rng.choice(dead))
@@ -87,13 +98,3 @@ def _expire_somebody(world: World, brokers: Brokers) -> None:
             member = world.rng.choice(list(held.members))
             brokers.expire(broker, group, member, left=False)
             return
-
-
-def _end(world: World) -> None:
-    """Stop in order: what comes after the stage `stopping` belongs to no table's run."""
-    world.advance(world.rng.choice(_STEPS_US))
-    world.stage("stopping")
-    for node in (*CONSUMERS, *BROKERS):
-        world.advance(world.rng.choice((0, 500)))
-        if world.moving((node,)):
-            world.stop(node)

@@ -39,6 +39,8 @@ class World:
     lives: dict[str, Life] = field(default_factory=dict)
     skew_us: dict[str, int] = field(default_factory=dict)
     """How far each node's clock is ahead of the run's: no two machines agree wholly."""
+    grain_us: int = 1
+    """How finely the clocks tell moments apart: coarse ones make ties between nodes."""
     _calendar: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)
     _planned: int = 0
     _written: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -59,7 +61,7 @@ class World:
         incarnation = 0 if life is None else life.incarnation
         seq = self._written.get((node, incarnation), 0)
         self._written[node, incarnation] = seq + 1
-        time_us = max(0, self.now_us + self.skew_us.get(node, 0))
+        time_us = max(0, self.now_us + self.skew_us.get(node, 0)) // self.grain_us * self.grain_us
         self.rows.append(
             stamp(
                 TraceEvent(kind=kind, **filled),
