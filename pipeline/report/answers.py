@@ -1,6 +1,7 @@
 """The first screen's answers: what broke, for whom, for how long, and whether a promise broke.
 
-Each is a few sentences from the run's facts, its summary and small tables. `causes` answers why.
+Each is a few sentences, a line each, from the run's facts, its summary and small tables. `causes`
+answers why.
 """
 
 import re
@@ -36,16 +37,16 @@ _MOVE = re.compile(r"(\S+): (\d+) to (\d+)")
 _GUARDS = "cluster.guards"
 
 
-def what_broke(run: ReportInput) -> Markup:
+def what_broke(run: ReportInput) -> tuple[Markup, ...]:
     """Say what was injected, into whom, when, and when it was undone."""
     faults = run.facts.faults
     if not faults:
-        return Markup("Nothing: this run has no faults.")
+        return (Markup("Nothing: this run has no faults."),)
     told = [_fault(fault, run) for fault in faults[:MAX_FAULTS]]
     if len(faults) > MAX_FAULTS:
         more = counted(len(faults) - MAX_FAULTS, "more fault")
         told.append(said("And {}: {}.", more, section_link(FAULTS, "the fault lane")))
-    return joined(told)
+    return tuple(told)
 
 
 def _fault(fault: FaultFact, run: ReportInput) -> Markup:
@@ -143,11 +144,11 @@ def _for(fault: FaultFact) -> Markup:
     return said(" ({})", duration_text(fault.healed_us - fault.injected_us))
 
 
-def for_whom(run: ReportInput) -> Markup:
+def for_whom(run: ReportInput) -> tuple[Markup, ...]:
     """Say which groups, members and partitions the faults concerned."""
     hits = [fault for fault in run.facts.faults if fault.outcome == "hit"]
     if not hits:
-        return _nobody(run)
+        return (_nobody(run),)
     groups = in_number_order({group for fault in hits for group in fault.groups})
     partitions = {partition for fault in hits for partition in fault.partitions}
     data = {name for name in partitions if not name.startswith("__")}
@@ -170,7 +171,7 @@ def for_whom(run: ReportInput) -> Markup:
         how = "owned by it" if hits[0].nodes[:1] and _is_client(hits[0].nodes[0]) else "led there"
         told.append(said("{} {} {} {}.", f"{len(data):,}", what, was, how))
     text = joined(told)
-    return Markup(text[:1].upper() + text[1:])
+    return (Markup(text[:1].upper() + text[1:]),)
 
 
 def _nobody(run: ReportInput) -> Markup:
@@ -194,14 +195,13 @@ def _members(run: ReportInput) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def for_how_long(run: ReportInput) -> Markup:
+def for_how_long(run: ReportInput) -> tuple[Markup, ...]:
     """Say how long members and partitions went without service, and what was there twice."""
-    told = list(_durations(run))
-    if told:
-        return joined(told)
+    if told := tuple(_durations(run)):
+        return told
     if not any(fault.outcome == "hit" for fault in run.facts.faults):
-        return Markup("No fault hit anybody, so there is nothing to measure.")
-    return Markup("Nothing that was measured went without service.")
+        return (Markup("No fault hit anybody, so there is nothing to measure."),)
+    return (Markup("Nothing that was measured went without service."),)
 
 
 def _durations(run: ReportInput) -> Iterator[Markup]:
@@ -225,8 +225,8 @@ def _durations(run: ReportInput) -> Iterator[Markup]:
         )
     commits = worst(summary, "commit gap")
     if commits is not None:
-        yield _gap(commits, "Members were without an acknowledged commit for", "member", run)
-        yield from _steady(run)
+        gap = _gap(commits, "Members were without an acknowledged commit for", "member", run)
+        yield joined((gap, *_steady(run)))
     service = worst(summary, "no coordinator")
     if service is not None and service.longest_us:
         bound_us = service.distribution.bound_us
@@ -295,7 +295,7 @@ def _after(found: Worst, run: ReportInput) -> Markup:
     return said(", after {} ({})", fault.fault, at(fault.injected_us, AVAILABILITY))
 
 
-def broke_a_promise(run: ReportInput) -> Markup:
+def broke_a_promise(run: ReportInput) -> tuple[Markup, ...]:
     """Say what the checks concluded, and what of it is not Kafka's own behaviour."""
     facts = run.facts
     told: list[Markup] = []
@@ -327,7 +327,7 @@ def broke_a_promise(run: ReportInput) -> Markup:
                 section_link("two-at-once", "how it came about"),
             )
         )
-    return joined(told)
+    return tuple(told)
 
 
 def _violated(facts: RunFacts) -> Iterator[Markup]:

@@ -1,6 +1,6 @@
 """The first screen's answer to why: what took the time, who noticed how, what was rebalanced."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
@@ -23,23 +23,23 @@ _PHASES = (
 _MOST = 0.8
 """From this part of the whole on, one phase is called nearly all of it."""
 _TOLD = 2
-"""So many kinds of rebalances are told; their section has them all."""
+"""Up to so many kinds of rebalances are told one by one."""
 _EXPIRY = "session expiry"
 
 
-def why(run: ReportInput) -> Markup | None:
-    """Say what took the time; None: there is nothing to explain."""
+def why(run: ReportInput) -> tuple[Markup, ...]:
+    """Say what took the time, a line for each cause; none where there is nothing to explain."""
     fault = _told(run)
     if fault is None:
-        return None
-    sentences = [
-        *_owners(run),
+        return ()
+    owners = tuple(_owners(run))
+    return (
         *_broker_chain(run, fault),
-        *_client_chain(fault),
         *_coordinators(run),
-        *_rebalances(run, fault),
-    ]
-    return joined(sentences) if sentences else None
+        *owners,
+        *_client_chain(fault),
+        *(() if owners else _rebalances(run, fault)),
+    )
 
 
 def _told(run: ReportInput) -> FaultSummary | None:
@@ -140,13 +140,15 @@ def _client_chain(fault: FaultSummary) -> Iterator[Markup]:
     if rediscover is not None and rediscover.maximum is not None:
         found_us = rediscover.percentile(50) or 0
         sentence = said("{} and found the new one {} later", sentence, duration_text(found_us))
-    yield said("{}, in the median.", sentence)
+    sentence = said("{}, in the median.", sentence)
     wait = fault.distribution("longest wait")
     if wait is not None and (wait.maximum or 0) >= max(1_000_000, (notice.maximum or 0) // 2):
-        yield said(
-            "They waited up to {} for it to answer: its connections were open and silent.",
+        sentence = said(
+            "{} They waited up to {} for it to answer: its connections were open and silent.",
+            sentence,
             wait.longest_text,
         )
+    yield sentence
 
 
 def _coordinators(run: ReportInput) -> Iterator[Markup]:
@@ -179,14 +181,18 @@ def _rebalances(run: ReportInput, fault: FaultSummary) -> Iterator[Markup]:
             yield said("No rebalance: {} kept member id and generation.", kept)
         return
     told = list(_all(run))
+    if len(told) > _TOLD:
+        yield joined((*_by_coordinator(told), section_link("rebalances", "All of them.")))
+        return
     settings = Settings(run.facts.settings)
-    for rebalances in told[:_TOLD]:
+    lines = []
+    for rebalances in told:
         words = rebalances.words[:1].upper() + rebalances.words[1:]
         timeout = settings.of_group(rebalances.group, "session.timeout.ms")
         because = ""
         if timeout is not None and rebalances.reason == _EXPIRY:
             because = f" (session.timeout.ms = {timeout})"
-        yield said(
+        line = said(
             "{}, {} after the fault{}.",
             words,
             moment_link(
@@ -196,6 +202,19 @@ def _rebalances(run: ReportInput, fault: FaultSummary) -> Iterator[Markup]:
             ),
             because,
         )
-    if len(told) > _TOLD:
-        more = total - sum(rebalances.count for rebalances in told[:_TOLD])
-        yield said("And {}.", section_link("rebalances", counted(more, "more rebalance")))
+        lines.append(line)
+    yield joined(lines)
+
+
+def _by_coordinator(told: Sequence[Rebalances]) -> Iterator[Markup]:
+    """Sum rebalances up by who began them: two coordinators have two lineages of generations."""
+    offices: dict[tuple[str, int | None], list[Rebalances]] = {}
+    for rebalances in told:
+        offices.setdefault((rebalances.broker, rebalances.leader_epoch), []).append(rebalances)
+    for office, begun in offices.items():
+        reasons = listed(list(dict.fromkeys(each.reason for each in begun)))
+        lost = sum(each.not_stored for each in begun)
+        errors = listed(list(dict.fromkeys(name for each in begun for name in each.store_errors)))
+        stored = said("; {} not stored ({})", counted(lost, "assignment"), errors) if lost else ""
+        number = counted(sum(each.count for each in begun), "rebalance")
+        yield said("{} began {} ({}){}.", office_name(*office), number, reasons, stored)

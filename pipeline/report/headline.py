@@ -18,9 +18,9 @@ from pipeline.story import counted, moment_text
 class Headline:
     """The first screen.
 
-    Shape: `verdict` is a word or two, `kicker` stands above the title; `answers` are question and
-    answer, the answer trusted markup; `notices` say what is wrong with the run itself; `facts` are
-    names and values.
+    Shape: `verdict` is a word or two, `kicker` stands above the title; `answers` are a question and
+    lines that answer it, each trusted markup; `notices` say what is wrong with the run itself;
+    `facts` are names and values.
     """
 
     verdict: str
@@ -28,7 +28,7 @@ class Headline:
     kicker: str
     title: str
     lead: str
-    answers: tuple[tuple[str, str], ...] = ()
+    answers: tuple[tuple[str, tuple[str, ...]], ...] = ()
     figures: tuple[Figure, ...] = ()
     notices: tuple[str, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
@@ -52,21 +52,21 @@ def headline(run: ReportInput) -> Headline:
     facts = run.facts
     verdict, tone = verdict_of(facts)
     trusted = facts.status != "failed"  # a node that died of our bug measures nothing
-    answers: list[tuple[str, str]] = [
+    answers: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("What broke?", what_broke(run)),
         ("For whom?", for_whom(run)),
-        ("For how long?", for_how_long(run) if trusted else ""),
-        ("Why?", (why(run) or "") if trusted else ""),
+        ("For how long?", for_how_long(run) if trusted else ()),
+        ("Why?", why(run) if trusted else ()),
         ("Was a promise broken?", broke_a_promise(run)),
-        ("What was expected?", Markup("{}").format(facts.expect)),
-    ]
+        ("What was expected?", (Markup("{}").format(facts.expect),) if facts.expect else ()),
+    )
     return Headline(
         verdict=verdict,
         tone=tone,
         kicker=facts.run,
         title=facts.experiment,
         lead=facts.question,
-        answers=tuple((question, answer) for question, answer in answers if answer),
+        answers=tuple((question, lines) for question, lines in answers if lines),
         figures=four_figures(run),
         notices=tuple(_notices(run)),
         facts=tuple(_facts(run)),

@@ -29,7 +29,9 @@ const charts = [...document.querySelectorAll("figure.chart")].map((figure) => ({
   view: null, // Vega's, once it is drawn
   near: false, // near the screen
   stale: false, // drawn for another range than the page's
-  values: {}, // what its picks say
+  values: {}, // what its picks say, by parameter
+  options: {}, // and may say
+  selects: {}, // and the elements that show it
 }));
 const chartOf = new Map(charts.map((chart) => [chart.figure.id, chart]));
 const lanes = charts.filter((chart) => chart.time);
@@ -116,29 +118,39 @@ function together(chart, pick, follow) {
   return (value) => followers.get(key).forEach((each) => each(value));
 }
 
+/** Sets a choice of a chart, in its picture and in the element that shows it. */
+function pickIn(chart, param, value) {
+  chart.values[param] = value;
+  if (chart.selects[param]) chart.selects[param].value = value;
+  return chart.view?.signal(param, value).runAsync();
+}
+
+/** Sets a choice in every chart of the section that offers the same one. */
+function pickInSection(chart, param, value) {
+  const section = chart.figure.closest("section");
+  const same = charts.filter((other) => other.options[param]?.includes(value) && section?.contains(other.figure));
+  same.forEach((other) => pickIn(other, param, value));
+}
+
 function addPicks(chart) {
   const box = chart.figure.querySelector(".picks");
   if (!box) return;
-  for (const pick of JSON.parse(box.dataset.picks)) {
-    chart.values[pick.param] = pick.options[0];
-    const tell = together(chart, pick, (value) => {
-      chart.values[pick.param] = value;
-      chart.view?.signal(pick.param, value).runAsync();
-      if (![...select.options].some((option) => option.value === value)) fill("");
-      select.value = value;
-    });
-    const select = make("select", { onchange: () => tell(select.value) });
-    const fill = (text) => {
-      const found = pick.options.filter((option) => option.toLowerCase().includes(text.toLowerCase()));
+  for (const { param, label, options } of JSON.parse(box.dataset.picks)) {
+    chart.options[param] = options;
+    chart.values[param] = options[0];
+    const select = make("select", { onchange: () => pickInSection(chart, param, select.value) });
+    chart.selects[param] = select;
+    const offer = (text) => {
+      const found = options.filter((option) => option.toLowerCase().includes(text.toLowerCase()));
       select.replaceChildren(...found.map((option) => new Option(option, option)));
-      if (found.includes(chart.values[pick.param])) select.value = chart.values[pick.param];
-      else if (found.length) select.dispatchEvent(new Event("change"));
+      if (found.includes(chart.values[param])) select.value = chart.values[param];
+      else if (found.length) pickInSection(chart, param, found[0]);
     };
-    fill("");
-    box.append(make("label", {}, `${pick.label} `, select));
-    if (pick.options.length > MANY) {
-      const filter = make("input", { type: "search", placeholder: `filter ${pick.options.length}`, oninput: () => fill(filter.value) });
-      filter.setAttribute("aria-label", `Filter: ${pick.label}`);
+    offer("");
+    box.append(make("label", {}, `${label} `, select));
+    if (options.length > MANY) {
+      const hint = { type: "search", placeholder: `filter ${options.length}`, "aria-label": `Filter: ${label}` };
+      const filter = make("input", { ...hint, oninput: () => offer(filter.value) });
       box.append(filter);
     }
   }
