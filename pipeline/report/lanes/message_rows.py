@@ -47,7 +47,7 @@ class Diagram:
 
     Shape: `nodes` from top to bottom; `legs` are lines from (`a`, `r`) to (`b`, `q`); `waits` lie
     on the line of one node from `a` to `b`; `failures` and `words` stand at `a` on the line `r`.
-    `left_out` counts exchanges of clients that have no line.
+    `left_out` counts rows that are not drawn: of clients without a line.
     """
 
     nodes: list[str] = field(default_factory=list)
@@ -75,10 +75,10 @@ def diagram(rows: Sequence[Row], landmarks: Sequence[Word] = ()) -> Diagram:
     drawn = Diagram(nodes=_nodes(rows))
     lines = set(drawn.nodes)
     words = [word for word in landmarks if word.node in lines]
-    for row in sorted(rows, key=_begin)[:MAX_MESSAGES]:
-        if row["from_node"] not in lines or row["to_node"] not in lines:
-            drawn.left_out += 1
-            continue
+    known = [row for row in rows if row["from_node"] in lines and row["to_node"] in lines]
+    shown = sorted(known, key=_begin)[:MAX_MESSAGES]
+    drawn.left_out = len(rows) - len(shown)
+    for row in shown:
         _add(drawn, row)
         if row["repeats"] == 1:
             words.append(_word(row))

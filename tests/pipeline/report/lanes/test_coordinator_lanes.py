@@ -1,0 +1,144 @@
+"""The fault lane and the coordinator lanes: the tables' words, overlaps and gaps as bars."""
+
+from pipeline.report.lanes import coordinators, faults
+from tests.support.lane_rows import OFFSETS_2, group, load, tenure, tenure_overlap, us
+from tests.support.report_inputs import fault_fact, report_input, run_facts
+from tests.support.vega import cells, compiled_without_warnings
+
+
+def test_fault_lane_without_a_fault_is_none() -> None:
+    """A fault that never fired has no place on a time axis."""
+    missed = fault_fact(
+        outcome="missed", injected_us=None, in_force_us=None, in_force_until_us=None, healed_us=None
+    )
+    assert faults.lane(report_input(run_facts(faults=(missed,)))) is None
+
+
+def test_fault_lane_of_a_crash_has_its_parts() -> None:
+    """Injection, time in force and healing are told apart, each as long as it was."""
+    crash = fault_fact(in_force_us=us(11.5), healed_us=us(37))
+    chart = faults.lane(report_input(run_facts(faults=(crash,), healed_at_us=us(37))))
+    assert chart is not None
+    compiled_without_warnings(chart)
+    assert cells(chart, "parts", "r", "p", "a", "b", "d") == [
+        ("crash-0", "being injected", 11.25, 11.5, "250 ms"),
+        ("crash-0", "in force", 11.5, 36.25, "24.75 s"),
+        ("crash-0", "being healed", 36.25, 37.0, "750 ms"),
+    ]
+    assert cells(chart, "run", "a", "b") == [(0.0, 6.0), (6.0, 37.0), (37.0, 60.0)]
+    assert cells(chart, "faults", "a", "b") == [(11.25, 37.0)], "the band behind every lane"
+
+
+def test_fault_lane_of_a_fault_that_was_never_healed_reaches_the_end() -> None:
+    """A run that broke off leaves its fault in force: the bar must not end before the run."""
+    crash = fault_fact(in_force_until_us=None, healed_us=None)
+    chart = faults.lane(report_input(run_facts(faults=(crash,))))
+    assert chart is not None
+    assert cells(chart, "parts", "p", "b") == [("in force", 60.0)]
+    assert cells(chart, "faults", "b") == [(60.0,)]
+
+
+def test_fault_lane_of_many_faults_shares_rows_by_kind() -> None:
+    """A page of a hundred rows is no overview: faults of a kind that do not overlap share one."""
+    many = tuple(
+        fault_fact(
+            fault_id=f"{kind}-{index}",
+            kind=kind,
+            injected_us=us(index),
+            in_force_us=us(index),
+            in_force_until_us=us(index + 1.5),
+            healed_us=us(index + 1.5),
+        )
+        for kind in ("crash", "pause")
+        for index in range(25)
+    )
+    chart = faults.lane(report_input(run_facts(faults=many)))
+    assert chart is not None
+    compiled_without_warnings(chart)
+    rows = {row for (row,) in cells(chart, "parts", "r")}
+    assert len(rows) == 4, "each overlaps its neighbour: two rows a kind"
+
+
+def test_fault_lane_of_a_momentary_fault_is_a_point() -> None:
+    """A reset is done when it returns: it has no length to draw."""
+    reset = fault_fact(fault_id="reset-0", kind="reset", momentary=True)
+    chart = faults.lane(report_input(run_facts(faults=(reset,))))
+    assert chart is not None
+    compiled_without_warnings(chart)
+    assert cells(chart, "parts", "r") == []
+    assert cells(chart, "points", "r", "a") == [("reset-0", 11.25)]
+
+
+def test_coordinator_lane_without_groups_is_none() -> None:
+    """An offsets partition without a group coordinates nobody."""
+    run = report_input(tables={"coordinator_tenures": [tenure("broker-2", 0, 0, 60)]})
+    assert coordinators.lane(run) is None
+
+
+def test_coordinator_lane_of_a_crash_shows_nobody_in_office_and_the_load() -> None:
+    """Between two tenures nobody is in office; the load of the next one is a part of that."""
+    run = report_input(
+        tables={
+            "groups": [group()],
+            "coordinator_tenures": [
+                tenure("broker-2", 0, 0.08, 11.25, end_reason="killed", commits=264),
+                tenure("broker-0", 1, 19.08, 60),
+                tenure("broker-1", 0, 0.08, 60, partition="__consumer_offsets-1"),
+            ],
+            "broker_phases": [load("broker-0", 1, 19.075, 19.08)],
+        }
+    )
+    chart = coordinators.lane(run)
+    assert chart is not None
+    compiled_without_warnings(chart)
+    assert cells(chart, "tenures", "r", "l", "a", "b", "c", "x") == [
+        (OFFSETS_2, "broker-2 · epoch 0", 0.08, 11.25, 264, "killed"),
+        (OFFSETS_2, "broker-0 · epoch 1", 19.08, 60.0, 0, "run end"),
+    ]
+    assert cells(chart, "nobody", "a", "b", "d") == [(11.25, 19.08, "7.83 s")]
+    assert cells(chart, "loads", "r", "a", "b", "n") == [(OFFSETS_2, 19.075, 19.08, 265)]
+    assert cells(chart, "twice", "r") == []
+
+
+def test_coordinator_lane_of_two_in_office_has_a_row_each_and_one_that_says_so() -> None:
+    """Bars that overlap in one row would hide each other; for how long must stand in words."""
+    cut = tenure("broker-2", 0, 0.08, 40, cut_us=us(30), cut_from_us=us(9), cut_to_us=us(39))
+    run = report_input(
+        tables={
+            "groups": [group()],
+            "coordinator_tenures": [cut, tenure("broker-0", 1, 19, 60)],
+            "tenure_overlaps": [tenure_overlap(19, 40)],
+        }
+    )
+    chart = coordinators.lane(run)
+    assert chart is not None
+    compiled_without_warnings(chart)
+    (older, label), (newer, _) = cells(chart, "tenures", "r", "l")
+    assert older == OFFSETS_2
+    assert newer != older
+    assert label == "broker-2 · epoch 0 · cut off 30.00 s"
+    assert cells(chart, "stalled", "r", "a", "b") == [(OFFSETS_2, 9.0, 39.0)]
+    ((row, a, b, text),) = cells(chart, "twice", "r", "a", "b", "l")
+    assert row not in {older, newer}
+    assert (a, b) == (19.0, 40.0)
+    assert text == "broker-2 (epoch 0) and broker-0 (epoch 1) for 21.00 s"
+    assert cells(chart, "nobody", "a") == []
+
+
+def test_coordinator_lane_of_many_partitions_shows_those_that_moved() -> None:
+    """With more partitions than rows, one that lost its coordinator is never the one left out."""
+    names = [f"__consumer_offsets-{index}" for index in range(120)]
+    tenures = [tenure("broker-2", 0, 0, 60, partition=name) for name in names[:-1]]
+    tenures += [
+        tenure("broker-2", 0, 0, 20, partition=names[-1]),
+        tenure("broker-0", 1, 30, 60, partition=names[-1]),
+    ]
+    groups = [group(f"group-{index}", name) for index, name in enumerate(names)]
+    chart = coordinators.lane(
+        report_input(tables={"groups": groups, "coordinator_tenures": tenures})
+    )
+    assert chart is not None
+    shown = {row for (row,) in cells(chart, "tenures", "r")}
+    assert len(shown) == coordinators.MAX_PARTITIONS
+    assert names[-1] in shown
+    assert "70 more partitions" in chart.about

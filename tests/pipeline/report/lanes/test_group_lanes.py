@@ -1,0 +1,189 @@
+"""Group states, rebalances and availability: rows of few, counts of many."""
+
+from pipeline.report.lanes import availability, groups, rebalances
+from tests.support.lane_rows import gap, group, rebalance, state, tenure
+from tests.support.report_inputs import report_input
+from tests.support.vega import cells, compiled_without_warnings
+
+
+def test_group_lane_without_states_is_none() -> None:
+    """A run without groups has no lane of them."""
+    assert groups.lane(report_input()) is None
+    assert groups.detail(report_input()) is None
+
+
+def test_group_lane_has_a_row_for_each_coordinator_of_a_group() -> None:
+    """Two coordinators that have the group at once must be seen at once."""
+    states = [
+        state("Stable", 6, 40),
+        state("Dead", 40, 40),
+        state("Stable", 19, 26, broker="broker-0"),
+        state("PreparingRebalance", 26, None, broker="broker-0", members=1, cause="joined"),
+    ]
+    run = report_input(tables={"group_states": states})
+    chart = groups.lane(run)
+    assert chart is not None
+    compiled_without_warnings(chart)
+    assert cells(chart, "states", "r", "k", "a", "b", "l") == [
+        ("readers · broker-2", "Stable", 6.0, 40.0, "Stable · generation 1 · 2 members"),
+        ("readers · broker-0", "Stable", 19.0, 26.0, "Stable · generation 1 · 2 members"),
+        (
+            "readers · broker-0",
+            "PreparingRebalance",
+            26.0,
+            60.0,
+            "PreparingRebalance · generation 1 · 1 member",
+        ),
+    ]
+    assert cells(chart, "dead", "r", "a") == [("readers · broker-2", 40.0)]
+    assert groups.detail(run) is None, "all of them are shown already"
+
+
+def test_group_lane_of_many_groups_counts_them_and_shows_one_on_demand() -> None:
+    """A thousand rows are no picture: how many are in which state is, and a pick of one group."""
+    states = []
+    for index in range(1_000):
+        name = f"group-{index}"
+        states.append(state("PreparingRebalance", 6, 10, group=name))
+        states.append(state("Stable", 10, None, group=name))
+    states += [
+        state("Empty", 50, 55, group="group-7", broker="broker-1"),
+        state("Stable", 55, None, group="group-7", broker="broker-1"),
+    ]
+    run = report_input(tables={"group_states": states})
+    chart, one = groups.lane(run), groups.detail(run)
+    assert chart is not None
+    assert one is not None
+    compiled_without_warnings(chart)
+    compiled_without_warnings(one)
+    at_10 = {k: n for k, a, n in cells(chart, "counts", "k", "a", "n") if a == 10.0}
+    assert at_10 == {"Stable": 1_000, "PreparingRebalance": 0, "CompletingRebalance": 0, "Empty": 0}
+    assert len(chart.data["counts"]) < 5_000
+    (pick,) = one.picks
+    assert pick.options[0] == "group-7", "where most happened comes first"
+    assert len(pick.options) == 1_000
+    rows = {r for r, p in cells(one, "states", "r", "p") if p == "group-7"}
+    assert rows == {"group-7 · broker-2", "group-7 · broker-1"}
+
+
+def test_group_states_in_the_page_are_bounded() -> None:
+    """The file stays small: groups in which least happened are left to the table."""
+    states = [
+        state("Stable", at, at + 1, group=f"group-{index}")
+        for index in range(2_000)
+        for at in range(10)
+    ]
+    one = groups.detail(report_input(tables={"group_states": states}))
+    assert one is not None
+    assert len(one.data["states"]) <= groups.MAX_PICKED
+
+
+def test_rebalance_lane_without_rebalances_is_none() -> None:
+    """A failover without a rebalance is common, and has no lane of them."""
+    assert rebalances.lane(report_input()) is None
+    assert rebalances.detail(report_input()) is None
+
+
+def test_rebalance_lane_has_reason_and_both_parts() -> None:
+    """Waiting for joins and waiting for the assignment are different waits."""
+    run = report_input(tables={"rebalances": [rebalance(26, 64, 64.5, reason="session expiry")]})
+    chart = rebalances.lane(run)
+    assert chart is not None
+    compiled_without_warnings(chart)
+    assert cells(chart, "parts", "k", "a", "b", "t") == [
+        (rebalances.JOINING, 26.0, 64.0, "38.50 s"),
+        (rebalances.SYNCING, 64.0, 64.5, "38.50 s"),
+    ]
+    assert cells(chart, "whole", "a", "b", "l") == [
+        (26.0, 64.5, "session expiry of consumer-1 · generation 1 to 2 · 38.50 s")
+    ]
+
+
+def test_rebalance_that_never_completed_ends_with_its_coordinator() -> None:
+    """Without an end of its own it would seem to last to the end of the run."""
+    run = report_input(
+        tables={
+            "groups": [group()],
+            "coordinator_tenures": [tenure("broker-2", 0, 0, 30, end_reason="killed")],
+            "rebalances": [rebalance(26, None, None), rebalance(20, None, None)],
+        }
+    )
+    chart = rebalances.lane(run)
+    assert chart is not None
+    assert cells(chart, "parts", "k", "a", "b") == [
+        (rebalances.BROKEN_OFF, 20.0, 26.0),
+        (rebalances.BROKEN_OFF, 26.0, 30.0),
+    ]
+
+
+def test_rebalance_lane_of_many_groups_counts_those_under_way() -> None:
+    """A herd of rebalances is a number over time."""
+    rows = [rebalance(10 + index / 1_000, 20, 21, group=f"group-{index}") for index in range(500)]
+    run = report_input(tables={"rebalances": rows})
+    chart, one = rebalances.lane(run), rebalances.detail(run)
+    assert chart is not None
+    assert one is not None
+    compiled_without_warnings(chart)
+    compiled_without_warnings(one)
+    joining = [n for k, n in cells(chart, "counts", "k", "n") if k == rebalances.JOINING]
+    assert max(joining) == 500
+    assert len(one.picks[0].options) == 500
+
+
+def test_availability_lane_without_a_gap_is_none() -> None:
+    """No subject without service: nothing to show."""
+    assert availability.lane(report_input()) is None
+
+
+def test_availability_lane_has_a_row_for_each_subject() -> None:
+    """Groups first, then members in the order of their numbers, then partitions."""
+    run = report_input(
+        tables={
+            "availability": [
+                gap("partition", "orders-10", 11, 12),
+                gap("member", "consumer-10", 11.1, 19.2),
+                gap("member", "consumer-2", 11.2, None),
+                gap("group", "readers", 11.25, 19.08),
+            ]
+        }
+    )
+    chart = availability.lane(run)
+    assert chart is not None
+    vega = compiled_without_warnings(chart)
+    rows = next(scale for scale in vega["scales"] if scale["name"] == "y")["domain"]
+    assert rows == ["readers", "consumer-2", "consumer-10", "orders-10"]
+    found = {row: (a, b, text) for row, a, b, text in cells(chart, "gaps", "r", "a", "b", "l")}
+    assert found["consumer-10"] == (11.1, 19.2, "8.10 s")
+    assert found["consumer-2"] == (11.2, 60.0, "48.80 s, until the run ended")
+
+
+def test_availability_lane_of_partitions_that_two_groups_consume_tells_them_apart() -> None:
+    """One partition may be consumed by one group and not by another."""
+    run = report_input(
+        tables={
+            "availability": [
+                gap("partition", "orders-0", 11, 12),
+                gap("partition", "orders-0", 13, 14, group="auditors"),
+            ]
+        }
+    )
+    chart = availability.lane(run)
+    assert chart is not None
+    assert {row for (row,) in cells(chart, "gaps", "r")} == {
+        "readers · orders-0",
+        "auditors · orders-0",
+    }
+
+
+def test_availability_lane_of_many_members_counts_those_without_service() -> None:
+    """Steps of a thousand members; a gap that two faults share counts once."""
+    gaps = [gap("member", f"consumer-{index}", 11, 19) for index in range(1_000)]
+    gaps.append(gap("member", "consumer-0", 11, 19, fault="crash-1"))
+    gaps += [gap("group", "readers", 12, 18)]
+    chart = availability.lane(report_input(tables={"availability": gaps}))
+    assert chart is not None
+    compiled_without_warnings(chart)
+    members = availability.KINDS["member"]
+    counted = [(a, n) for k, a, n in cells(chart, "counts", "k", "a", "n") if k == members]
+    assert counted == [(0.0, 0), (11.0, 1_000), (19.0, 0), (60.0, 0)]
+    assert chart.picks[0].options[0] == members

@@ -1,0 +1,142 @@
+"""The message diagrams: exchanges as lines, failures as crosses, repeats as one bar."""
+
+from pipeline.report.chart import Chart
+from pipeline.report.lanes import messages
+from pipeline.report.lanes.message_rows import MAX_NODES, Word, diagram, placed
+from pipeline.report.lanes.section import message_diagrams, timeline
+from tests.support.lane_rows import Row, load, message, us
+from tests.support.report_inputs import fault_fact, report_input, run_facts
+from tests.support.vega import cells, compiled_without_warnings
+
+_CLIENT, _BROKER = "consumer-1", "broker-2"
+
+
+def _chart(*rows: Row, **tables: list[Row]) -> Chart:
+    facts = run_facts(faults=(fault_fact(),))
+    (chart,) = messages.lanes(report_input(facts, tables={"messages": list(rows), **tables}))
+    compiled_without_warnings(chart)
+    return chart
+
+
+def test_message_diagrams_without_messages_are_none() -> None:
+    """A run without message trace has no diagrams, and no section of them."""
+    run = report_input(run_facts(faults=(fault_fact(),)))
+    assert messages.lanes(run) == ()
+    assert message_diagrams(run) is None
+
+
+def test_answered_request_goes_there_and_back() -> None:
+    """The request leads from who asked to who was asked, the answer back, at the seen moments."""
+    chart = _chart(message("OffsetCommit", _CLIENT, _BROKER, 11))
+    assert chart.id == "lane-messages-crash-0"
+    assert cells(chart, "legs", "leg", "r", "q", "a", "b") == [
+        ("request", _CLIENT, _BROKER, 11.0, 11.001),
+        ("answer", _BROKER, _CLIENT, 11.001, 11.002),
+    ]
+    assert cells(chart, "waits", "a") == []
+    assert cells(chart, "failures", "a") == []
+
+
+def test_parked_request_is_held_on_the_server() -> None:
+    """A JoinGroup that waits for the others is seen to wait at the coordinator."""
+    parked = message("JoinGroup", _CLIENT, _BROKER, 26, answered_us=us(64), ended_us=us(64.001))
+    chart = _chart(parked)
+    assert cells(chart, "waits", "r", "to", "a", "b") == [(_BROKER, _BROKER, 26.001, 64.0)]
+
+
+def test_request_that_was_never_answered_waits_at_the_client_and_fails() -> None:
+    """Nobody saw it arrive: no line to the other node is invented."""
+    lost = message(
+        "Heartbeat",
+        _CLIENT,
+        _BROKER,
+        12,
+        received_us=None,
+        answered_us=None,
+        ended_us=us(42),
+        outcome="TIMED_OUT",
+    )
+    chart = _chart(lost)
+    assert cells(chart, "legs", "a") == []
+    assert cells(chart, "waits", "r", "a", "b") == [(_CLIENT, 12.0, 42.0)]
+    assert cells(chart, "failures", "r", "a", "out") == [(_CLIENT, 42.0, "TIMED_OUT")]
+    assert ("Heartbeat TIMED_OUT", 1) in cells(chart, "words", "t", "k")
+
+
+def test_repeated_exchanges_are_one_bar_below_the_line() -> None:
+    """48 answers that named a dead coordinator are one fact; what runs at once has rows."""
+    stale = message(
+        "FindCoordinator",
+        _CLIENT,
+        "broker-0",
+        11.3,
+        named=_BROKER,
+        repeats=48,
+        last_ended_us=us(18.9),
+    )
+    failed = message(
+        "OffsetCommit",
+        _CLIENT,
+        _BROKER,
+        12,
+        outcome="DISCONNECTED",
+        repeats=9,
+        last_ended_us=us(18),
+    )
+    chart = _chart(stale, failed)
+    assert cells(chart, "repeats", "r", "a", "b", "l", "y") == [
+        (_CLIENT, 11.3, 18.9, "FindCoordinator ×48 names broker-2", 0),
+        (_CLIENT, 12.0, 18.0, "OffsetCommit ×9 DISCONNECTED", 1),
+    ]
+
+
+def test_diagram_shows_what_became_of_the_coordinator() -> None:
+    """Who was elected and when it was active are why the answers change: they stand beside."""
+    heartbeat = message("BrokerHeartbeat", "broker-0", "controller-100", 11)
+    chart = _chart(heartbeat, broker_phases=[load("broker-0", 1, 19.075, 19.08)])
+    assert cells(chart, "words", "r", "t")[1:] == [
+        ("controller-100", "elects broker-0 for __consumer_offsets-2, epoch 1"),
+        ("broker-0", "active for __consumer_offsets-2, loaded in 5 ms"),
+    ]
+
+
+def test_nodes_are_servers_first_and_few() -> None:
+    """Of a thousand members those with most to tell have a line; the rest is said to be left."""
+    rows = [message("Heartbeat", f"consumer-{index}", _BROKER, 11) for index in range(1_000)]
+    rows.append(message("Fetch", "broker-10", "controller-100", 11))
+    rows += [message("JoinGroup", "consumer-777", _BROKER, 12 + at) for at in range(3)]
+    drawn = diagram(rows)
+    assert drawn.nodes[:3] == ["controller-100", "broker-2", "broker-10"]
+    assert "consumer-777" in drawn.nodes
+    assert len(drawn.nodes) == MAX_NODES
+    assert [leg["api"] for leg in drawn.legs].count("JoinGroup") == 2 * 3
+    assert drawn.left_out == len(rows) - len(drawn.legs) // 2
+
+
+def test_texts_appear_once_they_do_not_touch() -> None:
+    """The more important of two close texts is seen first, the other from a nearer zoom on."""
+    words = placed(
+        [
+            Word("a", us(10), "a word", 2),
+            Word("a", us(10.1), "an error", 1, bad=True),
+            Word("b", us(10), "another line", 2),
+            Word("a", us(10.1), "the same moment", 3),
+        ]
+    )
+    zooms = {word["t"]: word["z"] for word in words}
+    assert zooms["an error"] == 0
+    assert zooms["another line"] == 0, "other lines are in nobody's way"
+    assert float(zooms["a word"] or 0) > 100, "pixels a second"
+    assert "the same moment" not in zooms, "no zoom parts two texts of one moment"
+
+
+def test_timeline_of_an_empty_run_is_none() -> None:
+    """A run that broke off before anything happened has no time line."""
+    assert timeline(report_input()) is None
+
+
+def test_timeline_holds_its_lanes_in_order() -> None:
+    """What is broken stands above what it did."""
+    section = timeline(report_input(run_facts(faults=(fault_fact(),))))
+    assert section is not None
+    assert [part.id for part in section.parts if isinstance(part, Chart)] == ["lane-faults"]

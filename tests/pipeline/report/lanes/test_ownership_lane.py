@@ -1,0 +1,123 @@
+"""The ownership lane: who owned what, and which members owned the same at once."""
+
+from pipeline.report.chart import Chart
+from pipeline.report.lanes import ownership
+from tests.support.lane_rows import ownership as owned
+from tests.support.lane_rows import ownership_overlap
+from tests.support.report_inputs import report_input
+from tests.support.vega import Datum, cells, compiled_without_warnings, rows
+
+
+def _many(partitions: int) -> list[Datum]:
+    """Return partitions that each have one owner, then nobody, then the next owner."""
+    intervals = []
+    for index in range(partitions):
+        name, member = f"orders-{index}", f"consumer-{index % 20}"
+        intervals.append(owned(name, member, 6, 20))
+        intervals.append(owned(name, member, 25, None, generation=2))
+    return intervals
+
+
+def _lane_and_rows(tables: dict[str, list[Datum]]) -> tuple[Chart, Chart]:
+    run = report_input(tables=tables)
+    chart, detail = ownership.lane(run), ownership.detail(run)
+    assert chart is not None
+    assert detail is not None
+    compiled_without_warnings(chart)
+    compiled_without_warnings(detail)
+    return chart, detail
+
+
+def test_ownership_lane_without_owners_is_none() -> None:
+    """Nobody owned anything: nothing to show."""
+    assert ownership.lane(report_input()) is None
+    assert ownership.detail(report_input()) is None
+
+
+def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
+    """Who owned partition 0 twice, from when to when, assigned by whom: the whole point."""
+    newer = {"generation": 2, "coordinator": "broker-0", "leader_epoch": 1}
+    run = report_input(
+        tables={
+            "ownership": [
+                owned("orders-0", "consumer-6", 64.08, 94, **newer),
+                owned("orders-0", "consumer-0", 6, 93.2),
+                owned("orders-1", "consumer-1", 6, None),
+            ],
+            "ownership_overlaps": [
+                ownership_overlap("orders-0", "consumer-0", "consumer-6", 64.08, 93.2)
+            ],
+        }
+    )
+    chart = ownership.lane(run)
+    assert chart is not None
+    vega = compiled_without_warnings(chart)
+    zero, one, six = sorted(rows(chart, "owners"), key=lambda each: str(each["m"]))
+    assert (zero["r"], zero["a"], zero["b"]) == ("orders-0", 6.0, 93.2)
+    assert six["r"] != zero["r"], "the second owner has a row of its own"
+    assert (six["a"], six["b"], six["w"], six["e"]) == (64.08, 94.0, "broker-0", 1)
+    assert (one["r"], one["b"]) == ("orders-1", 60.0), "still owned when the run ended"
+    assert six["c"] != zero["c"], "another generation, another fill"
+    assert one["c"] == zero["c"]
+    ((row, a, b, who, how, text),) = cells(chart, "twice", "r", "a", "b", "w", "e", "l")
+    assert (row, a, b) == (six["r"], 64.08, 93.2)
+    assert who == "consumer-0 and consumer-6"
+    assert how == "generation 1 by broker-2 in epoch 0; generation 2 by broker-0 in epoch 1"
+    assert text == "two owners 29.12 s"
+    domain = next(scale for scale in vega["scales"] if scale["name"] == "y")["domain"]
+    assert domain == ["orders-0", six["r"], "orders-1"]
+    assert chart.table is not None
+    assert chart.table.rows[0][:3] == (
+        "orders-0",
+        "consumer-0 (generation 1 by broker-2 in epoch 0)",
+        "consumer-6 (generation 2 by broker-0 in epoch 1)",
+    )
+
+
+def test_ownership_lane_of_many_partitions_counts_one_owner_none_and_two() -> None:
+    """A thousand partitions are three numbers over time; the sum is those ever owned."""
+    intervals = [*_many(100), owned("orders-3", "consumer-99", 10, 15)]
+    chart, _ = _lane_and_rows({"ownership": intervals})
+    found: dict[float, dict[str, int]] = {}
+    for at, kind, number in cells(chart, "counts", "a", "k", "n"):
+        found.setdefault(at, {})[kind] = number
+    once, nobody, twice = ownership.ONCE, ownership.NOBODY, ownership.TWICE
+    assert found[0.0] == {once: 0, nobody: 0, twice: 0}
+    assert found[6.0] == {once: 100, nobody: 0, twice: 0}
+    assert found[10.0] == {once: 99, nobody: 0, twice: 1}
+    assert found[15.0] == {once: 100, nobody: 0, twice: 0}
+    assert found[20.0] == {once: 0, nobody: 100, twice: 0}
+    assert found[25.0] == {once: 100, nobody: 0, twice: 0}
+
+
+def test_ownership_rows_of_many_partitions_show_the_remarkable_first() -> None:
+    """Who opens the report sees the partition that two owned, not the first fifty by name."""
+    overlap = ownership_overlap("orders-999", "consumer-19", "consumer-99", 10, 15)
+    intervals = [*_many(1_000), owned("orders-999", "consumer-99", 10, 15)]
+    _, detail = _lane_and_rows({"ownership": intervals, "ownership_overlaps": [overlap]})
+    top = [each for each in rows(detail, "owners") if each["t"]]
+    assert any(str(each["r"]).startswith("orders-999") for each in top)
+    assert len({each["r"] for each in top}) <= ownership.ROWS_AT_ONCE + 1
+    assert [each["t"] for each in rows(detail, "twice")] == [1]
+
+
+def test_ownership_rows_of_every_pick_are_few() -> None:
+    """Whatever is picked, a range or a member, fits a screen or two and zooms fluidly."""
+    intervals = [owned(f"orders-{index}", "consumer-0", 6, None) for index in range(1_000)]
+    _, detail = _lane_and_rows({"ownership": intervals})
+    partitions, members = detail.picks
+    assert members.options == ("all members", "consumer-0")
+    shown = rows(detail, "owners")
+    ranges = {each["h"] for each in shown}
+    assert len(partitions.options) == len(ranges) + 1
+    for number in ranges:
+        within = {each["r"] for each in shown if each["h"] == number}
+        assert len(within) <= ownership.ROWS_AT_ONCE
+    of_member = [each for each in shown if each["q"] < ownership.ROWS_AT_ONCE]
+    assert len(of_member) == ownership.ROWS_AT_ONCE
+
+
+def test_ownership_in_the_page_is_bounded() -> None:
+    """The file stays small, whatever the size of the run."""
+    _, detail = _lane_and_rows({"ownership": _many(6_000)})
+    assert len(detail.data["owners"]) <= ownership.MAX_PICKED

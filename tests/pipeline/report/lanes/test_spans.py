@@ -1,0 +1,83 @@
+"""Intervals as rows and as steps: what every lane's picture rests on."""
+
+import random
+
+from pipeline.report.lanes.spans import (
+    Steps,
+    concurrent,
+    free,
+    longest_first,
+    slots,
+    thinned,
+    together,
+)
+
+
+def test_slots_of_touching_intervals_share_a_row() -> None:
+    """A tenure that ends when the next begins is no overlap, and must not look like one."""
+    assert slots([(10, 20), (0, 10), (20, 30)]) == [0, 0, 0]
+
+
+def test_slots_of_overlapping_intervals_never_share_a_row() -> None:
+    """Bars of one row would hide each other: whatever overlaps lies in rows of its own."""
+    rng = random.Random(1)
+    for _ in range(50):
+        intervals = []
+        for _ in range(rng.randrange(1, 20)):
+            start = rng.randrange(100)
+            intervals.append((start, start + rng.randrange(1, 40)))
+        taken = slots(intervals)
+        for one, (start, end) in enumerate(intervals):
+            for other in range(one):
+                first, last = intervals[other]
+                if first < end and start < last:
+                    assert taken[one] != taken[other]
+        crowd = max(sum(first <= at < last for first, last in intervals) for at, _ in intervals)
+        assert max(taken) + 1 == crowd, "no more rows than intervals at once"
+
+
+def test_free_of_covered_time_is_what_lies_between() -> None:
+    """The time in which nobody was in office is what no tenure covers, up to the end."""
+    assert free([(10, 20), (15, 30), (40, 50)], 0, 60) == [(0, 10), (30, 40), (50, 60)]
+    assert free([(0, 60)], 0, 60) == []
+    assert free([(70, 80)], 0, 60) == [(0, 60)]
+
+
+def test_concurrent_of_intervals_counts_those_that_hold() -> None:
+    """A step holds until the next time; what reaches beyond the run is cut to it."""
+    steps = concurrent([(10, 30), (20, 30), (20, 99)], from_us=0, to_us=60)
+    assert steps == Steps((0, 10, 20, 30, 60), ((0,), (1,), (3,), (1,), (0,)))
+
+
+def test_together_of_counts_has_each_at_every_change() -> None:
+    """Stacked areas need every count at every time at which any of them changes."""
+    one = Steps((0, 10), ((1,), (2,)))
+    other = Steps((0, 5, 20), ((7,), (8,), (9,)))
+    assert together(one, other) == Steps((0, 5, 10, 20), ((1, 7), (1, 8), (2, 8), (2, 9)))
+
+
+def test_thinned_of_many_steps_keeps_every_peak() -> None:
+    """A moment in which all members were without service must be seen, however short it was."""
+    rng = random.Random(2)
+    counts = [rng.randrange(100) for _ in range(20_000)]
+    counts[12_345] = 1_000
+    counts[777] = -1
+    steps = Steps(tuple(range(20_000)), tuple((count,) for count in counts))
+    few = thinned(steps, 400)
+    assert len(few.times_us) <= 400
+    assert (1_000,) in few.counts
+    assert (-1,) in few.counts
+    assert (few.times_us[0], few.times_us[-1]) == (0, 19_999)
+    assert list(few.times_us) == sorted(few.times_us)
+
+
+def test_thinned_of_few_steps_changes_nothing() -> None:
+    """What can be drawn is drawn as it was."""
+    steps = Steps((0, 1, 2), ((1,), (2,), (3,)))
+    assert thinned(steps, 3) is steps
+
+
+def test_longest_first_of_many_rows_leaves_out_the_shortest() -> None:
+    """What is too short to see is the first to go."""
+    rows = [{"length_us": length} for length in (5, 1, 9, 7)]
+    assert [row["length_us"] for row in longest_first(rows, 2)] == [9, 7]

@@ -1,0 +1,43 @@
+"""A chart's specification once it is compiled, and the data that the chart brings to it."""
+
+import warnings
+from typing import Any
+
+from pipeline.report.chart import FROM_S, TO_S, Chart
+from pipeline.report.chart_specs import compiled
+
+Datum = dict[str, Any]  # Any: a cell of a chart's data
+
+
+def compiled_without_warnings(chart: Chart) -> dict[str, Any]:
+    """Return a chart as Vega, and check what every lane must hold.
+
+    That Altair and Vega-Lite accept it silently, that all its data is given, and that its axis is
+    the page's.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        vega = compiled(chart)
+    named = {each["name"] for each in vega["data"] if not each["name"].startswith("data_")}
+    given = set(chart.data)
+    missing = {name for name in named if name not in given and not name.startswith("source_")}
+    if missing:
+        raise AssertionError(f"{chart.id} names data that it does not hold: {sorted(missing)}")
+    signals = {signal["name"] for signal in vega["signals"]}
+    expected = {FROM_S, TO_S, *(pick.param for pick in chart.picks)}
+    if not expected <= signals:
+        raise AssertionError(f"{chart.id} lacks the parameters {sorted(expected - signals)}")
+    scale = next(each for each in vega["scales"] if each["name"] == "x")
+    if scale["domain"] != [{"signal": FROM_S}, {"signal": TO_S}]:
+        raise AssertionError(f"{chart.id} takes its time axis from {scale['domain']}")
+    return vega
+
+
+def rows(chart: Chart, name: str) -> list[Datum]:
+    """Return the data `name` of a chart, in the order of time."""
+    return sorted((dict(each) for each in chart.data[name]), key=lambda each: each.get("a") or 0)
+
+
+def cells(chart: Chart, name: str, *fields: str) -> list[tuple[Any, ...]]:
+    """Return some fields of the data `name` of a chart, in the order of time."""
+    return [tuple(each[field] for field in fields) for each in rows(chart, name)]
