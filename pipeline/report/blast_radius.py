@@ -19,7 +19,10 @@ MAX_LINES = 300
 MAX_ROWS = 100
 """So many groups, or partitions, of one fault are listed; the tables have them all."""
 ACKNOWLEDGED = "NONE"
-_LEAD = "Everything that lived on what was hit: the groups it coordinated, the partitions it led."
+_LEAD = (
+    "The blast radius: of a broker, the groups that it coordinated and the partitions that it led; "
+    "of a member, its group and what it owned; of a leadership, its partition and the groups in it."
+)
 
 
 def section(run: ReportInput) -> Section | None:
@@ -62,8 +65,7 @@ def _fault(
         html=paragraphs(
             [
                 _hit_text(fault, fact, journal),
-                f"It coordinated {listed(in_number_order(groups)) or 'no group'} and led "
-                f"{counted(len(partitions), 'partition')}."
+                f"It concerned {_groups_text(groups)} and {counted(len(partitions), 'partition')}."
                 if groups or partitions
                 else None,
             ]
@@ -85,6 +87,13 @@ def _fault(
         yield Paragraph(html=said)
     if errors:
         yield _errors_table(errors)
+
+
+def _groups_text(groups: Sequence[str]) -> str:
+    if not groups:
+        return "no group"
+    number = "the group" if len(groups) == 1 else f"{len(groups):,} groups,"
+    return f"{number} {listed(in_number_order(groups))}"
 
 
 def _hit_text(fault: FaultSummary, fact: FaultFact | None, journal: Row) -> str:
@@ -124,7 +133,7 @@ def _groups_table(rows: FaultRows) -> TextTable:
             _group_cells(group, members[group], moved.get(group), gaps.get(group, []))
             for group in shown[:MAX_ROWS]
         ),
-        caption=_more("Groups whose coordinator it was, or that it names.", len(shown)),
+        caption=_more("Groups that it concerned, and how they noticed.", len(shown)),
         numeric=("members", "gave it up", "longest commit gap"),
     )
 
@@ -181,12 +190,12 @@ def _partitions_table(rows: FaultRows, partitions: Sequence[str]) -> TextTable:
             _partition_cells(name, moved.get(name), gaps.get(name, [])) for name in shown[:MAX_ROWS]
         ),
         caption=_more(
-            "Partitions that it led. Of offsets partitions: who leads them now, and what the new "
-            "coordinator loaded.",
+            "Of offsets partitions that moved: who leads them now, and what the new coordinator "
+            "loaded.",
             len(shown),
         ),
         numeric=("leader epoch", "records loaded", "nobody read it for"),
-        folded=f"{counted(len(shown), 'partition')} that it led, one by one",
+        folded=f"{counted(len(shown), 'partition')}, one by one",
     )
 
 
@@ -254,7 +263,7 @@ def _lines(
             )
             for rows in faults[:MAX_LINES]
         ),
-        caption="Groups it coordinated and partitions it led."
+        caption="Groups and partitions that each concerned."
         + (f" {more:,} more faults stand in the tables." if more > 0 else ""),
         numeric=("partitions", "members", "gave it up"),
     )

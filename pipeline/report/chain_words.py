@@ -147,7 +147,9 @@ def client_sentence(fault: FaultSummary, client_rows: Sequence[Row]) -> str:
     looked = [row for row in client_rows if row["unknown_us"] is not None]
     if not looked:
         number = counted(len(client_rows), "member")
-        return f"None of {number} had to look for a coordinator."
+        joined = sum(row["join_us"] is not None for row in client_rows)
+        again = f" {joined:,} had to join the group again." if joined else ""
+        return f"None of {number} had to look for a coordinator.{again}"
     found = paths(looked, CLIENT_STEPS, subject="consumer")
     if not found:
         number = counted(len(looked), "member")

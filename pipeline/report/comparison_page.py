@@ -41,7 +41,9 @@ def build_comparison(runs: Runs, output: Path) -> Path:
     """
     if not runs:
         raise ValueError("no run to compare")
-    return write_report(comparison_html(runs, output), output)
+    html = comparison_html(runs, output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    return write_report(html, output)
 
 
 def comparison_html(runs: Runs, output: Path) -> str:
@@ -54,7 +56,7 @@ def comparison_html(runs: Runs, output: Path) -> str:
     )
     sections = [
         _figures_section(comparison),
-        _settings_section(comparison, facts),
+        _settings_section(comparison, runs),
         _runs_section(runs, comparison, output.parent),
     ]
     experiments = list(dict.fromkeys(run.experiment for run in facts))
@@ -143,10 +145,10 @@ def _unique(titles: Sequence[str]) -> list[str]:
     return [title if title not in {"figure", "of"} else f"{title} (run)" for title in titles]
 
 
-def _settings_section(comparison: Comparison, facts: Sequence[RunFacts]) -> Section | None:
+def _settings_section(comparison: Comparison, runs: Runs) -> Section | None:
     """Return the settings in which columns differ: the first run speaks for its column."""
-    by_run = {run.run: run for run in facts}
-    chosen = [by_run[column.runs[0]] for column in comparison.columns if column.runs[0] in by_run]
+    by_run = {summary.run: run for run, summary in runs}
+    chosen = [by_run[column.runs[0]] for column in comparison.columns]
     differing = differing_settings(chosen)
     others = [
         ("", "runtime", tuple(run.runtime for run in chosen)),

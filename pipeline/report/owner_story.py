@@ -134,8 +134,11 @@ def _fault_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     for row in tables.faults:
         if row["fault"] != episode.fault:
             continue
-        hit = listed(row["nodes"] or ()) or row["target"] or "nobody"
-        links = f" from {listed(row['to_nodes'])}" if row["to_nodes"] else ""
+        hit = ", ".join(in_number_order(row["nodes"] or ())) or row["target"] or "nobody"
+        far = in_number_order(row["to_nodes"] or ())
+        links = f" from {', '.join(far)}" if far else ""
+        if far and not {*far, *(row["nodes"] or ())} & set(episode.members("first")):
+            links += ", not from its clients"
         kind = (row["kind"] or "fault").replace("_", " ")
         yield Step(
             row["injected_us"], f"The fault {row['fault']}: {kind} of {hit}{links}.", _FAULTS

@@ -1,0 +1,157 @@
+"""Whom a fault concerned: groups, partitions, how their members noticed, what commits met."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipeline.figures import FaultSummary
+from pipeline.report.blast_radius import MAX_IN_FULL, section
+from pipeline.report.chart import Paragraph, Section, TextTable
+from tests.support.report_inputs import fault_fact, report_input, run_facts, run_summary
+from tests.support.report_rows import (
+    GROUP,
+    OFFSETS,
+    Row,
+    S,
+    broker_phase,
+    client_phase,
+    fault_row,
+    fault_summary,
+    gap,
+)
+
+
+def commit(error: str, commits: int, consumer: str = "c-0", fault: str | None = "crash-0") -> Row:
+    """A row of `commits`."""
+    return {
+        "fault": fault,
+        "group": GROUP,
+        "consumer": consumer,
+        "coordinator": "broker-2",
+        "error": error,
+        "commits": commits,
+    }
+
+
+TABLES: dict[str, list[Row]] = {
+    "faults": [fault_row()],
+    "broker_phases": [broker_phase(7 * S, 1, 1, 1)],
+    "client_phases": [
+        client_phase("c-0", 1, 1, 1, noticed_by="DISCONNECTED"),
+        client_phase("c-1", 1, 1, 1, noticed_by="NOT_COORDINATOR", generation_after=2, join_us=9),
+        client_phase("c-2", 1, 1, 1, noticed_by="DISCONNECTED"),
+        client_phase("c-3"),
+    ],
+    "availability": [
+        gap("member", "c-0", 8 * S),
+        gap("member", "c-1", 9 * S),
+        gap("partition", "orders-2", 7 * S),
+    ],
+    "commits": [
+        commit("NONE", 100),
+        commit("DISCONNECTED", 9),
+        commit("DISCONNECTED", 4, "c-1"),
+        commit("COORDINATOR_LOAD_IN_PROGRESS", 1),
+        commit("REBALANCE_IN_PROGRESS", 77, fault=None),
+    ],
+}
+
+
+def built(
+    *faults: FaultSummary,
+    tables: Mapping[str, Sequence[Row]] = TABLES,
+    **facts: Any,  # noqa: ANN401
+) -> Section:
+    """The section of a run with these faults."""
+    found = section(report_input(run_facts(**facts), run_summary(faults=faults), tables))
+    assert found is not None
+    return found
+
+
+def table(found: Section, heading: str) -> TextTable:
+    """The table whose first heading that is."""
+    (shown,) = [
+        part for part in found.parts if isinstance(part, TextTable) and part.headings[0] == heading
+    ]
+    return shown
+
+
+def text(found: Section) -> str:
+    """All paragraphs."""
+    return " ".join(part.html for part in found.parts if isinstance(part, Paragraph))
+
+
+def test_run_without_faults_has_no_section() -> None:
+    """Nobody was concerned."""
+    assert section(report_input()) is None
+
+
+def test_group_of_the_fault_is_told_with_how_its_members_noticed() -> None:
+    """How many gave the coordinator up, and by what; who stayed; who had to join again."""
+    (row,) = table(built(fault_summary(TABLES)), "group").rows
+    assert row == (
+        GROUP,
+        "broker-2 to broker-0",
+        4,
+        3,
+        "DISCONNECTED 2, NOT_COORDINATOR 1",
+        "3 of 4",
+        "1 of 4",
+        "9.00 s",
+    )
+
+
+def test_group_that_never_came_back_has_no_length() -> None:
+    """The longest of those that came back would be too kind."""
+    rows = TABLES | {"availability": [gap("member", "c-0", 8 * S), gap("member", "c-1", None)]}
+    (row,) = table(built(fault_summary(rows), tables=rows), "group").rows
+    assert row[-1] == "never again"
+
+
+def test_partitions_are_told_with_their_new_leader_and_how_long_nobody_read_them() -> None:
+    """Offsets partitions moved with what was loaded; of data partitions what was felt."""
+    rows = table(built(fault_summary(TABLES)), "partition").rows
+    assert rows == (
+        (OFFSETS, GROUP, "broker-2 to broker-0", 1, 265, None),
+        ("orders-2", None, None, None, None, "7.00 s"),
+    )
+
+
+def test_errors_of_commits_are_counted_by_kafkas_names_after_the_fault() -> None:
+    """What was acknowledged is no error, and what came before is another matter."""
+    found = built(fault_summary(TABLES))
+    assert table(found, "commits met").rows == (
+        ("DISCONNECTED", 13, 2),
+        ("COORDINATOR_LOAD_IN_PROGRESS", 1, 1),
+    )
+    assert "Commits met DISCONNECTED 13 (2 members)" in text(found)
+    assert "REBALANCE_IN_PROGRESS" not in text(found)
+
+
+def test_group_that_commits_nothing_met_no_error_for_another_reason() -> None:
+    """`no error` would be read as if commits had been fine."""
+    rows = TABLES | {"commits": []}
+    assert "Nobody committed anything" in text(built(fault_summary(rows), tables=rows))
+    fine = TABLES | {"commits": [commit("NONE", 100)]}
+    assert "No commit met an error" in text(built(fault_summary(fine), tables=fine))
+
+
+def test_what_was_hit_stands_beside_what_the_plan_said() -> None:
+    """A role is resolved when the fault fires: both are needed to understand it."""
+    found = text(built(fault_summary(TABLES), faults=(fault_fact(hit="broker-2 (coordinator)"),)))
+    assert "Hit: broker-2 (coordinator). The plan said coordinator-of(readers)." in found
+
+
+def test_many_faults_are_a_line_each() -> None:
+    """A page of tables for each of a hundred repeats would be read by nobody."""
+    names = [f"crash-{n}" for n in range(MAX_IN_FULL + 1)]
+    rows = {
+        name: [row | {"fault": fault} for fault in names for row in found]
+        for name, found in TABLES.items()
+    }
+    found = built(*(fault_summary(rows, fault=name) for name in names), tables=rows)
+    (shown,) = found.parts
+    assert isinstance(shown, TextTable)
+    assert [row[0] for row in shown.rows] == names
+    assert shown.rows[0][-1] == (
+        "REBALANCE_IN_PROGRESS 77, DISCONNECTED 13, COORDINATOR_LOAD_IN_PROGRESS 1"
+    )

@@ -1,0 +1,99 @@
+"""The page of several runs: named by what tells them apart, linked to their own reports."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pipeline.figures import RunSummary
+from pipeline.report.comparison_page import build_comparison
+from pipeline.report.facts import RunFacts, SettingFact
+from pipeline.report.run_names import column_names, differing_settings
+from tests.support.report_inputs import run_facts
+from tests.support.report_rows import S, fault_summary, summary_of
+
+TIMEOUT = "broker.session.timeout.ms"
+
+
+def facts(name: str, timeout: str = "9000", seed: int = 7, **changes: object) -> RunFacts:
+    """A run of one experiment with a session timeout of its brokers."""
+    settings = (
+        SettingFact(section="cluster", name="brokers", value="3"),
+        SettingFact(section="cluster.config", name=TIMEOUT, value=timeout, default="9000"),
+    )
+    return run_facts(run=name, seed=seed, settings=settings, started_at=name, **changes)
+
+
+def summary(name: str, directory: Path, detect_us: int) -> RunSummary:
+    """The summary of a crash that was noticed after that time."""
+    fault = fault_summary(
+        values={"detect": [detect_us], "commit gap": [detect_us + S]}, partitions_moved=1
+    )
+    return summary_of(name, fault, directory=directory)
+
+
+def test_runs_are_named_by_the_settings_in_which_they_differ() -> None:
+    """A timestamp tells nobody which run had the longer timeout."""
+    assert column_names([facts("x/1"), facts("x/2", "18000")]) == (
+        f"{TIMEOUT} 9000",
+        f"{TIMEOUT} 18000",
+    )
+
+
+def test_runs_that_are_alike_are_named_by_seed_and_then_by_start() -> None:
+    """Every column of a few runs is one run."""
+    assert column_names([facts("x/1"), facts("x/2", seed=8)]) == ("a_run, seed 7", "a_run, seed 8")
+    assert column_names([facts("x/1"), facts("x/2")]) == (
+        "a_run, seed 7, x/1",
+        "a_run, seed 7, x/2",
+    )
+
+
+def test_unlike_runs_are_named_by_their_experiments() -> None:
+    """Settings of different experiments all differ: they name nothing."""
+    other = facts("y/1", "18000", experiment="another")
+    assert column_names([facts("x/1"), other]) == ("a_run", "another")
+
+
+def test_many_runs_of_a_configuration_share_its_name() -> None:
+    """Their seeds differ, and that is what makes them samples of one thing."""
+    runs = [facts(f"x/{n}", "9000" if n % 2 else "18000", seed=n) for n in range(20)]
+    assert set(column_names(runs)) == {f"{TIMEOUT} 9000", f"{TIMEOUT} 18000"}
+
+
+def test_settings_that_a_run_does_not_have_differ_from_those_it_has() -> None:
+    """Another version of the tool knows other settings."""
+    bare = run_facts(settings=(SettingFact(section="cluster", name="brokers", value="3"),))
+    assert differing_settings([facts("x/1"), bare]) == (
+        ("cluster.config", TIMEOUT, ("9000", None)),
+    )
+
+
+def test_page_compares_figures_and_settings_and_links_the_runs_reports(tmp_path: Path) -> None:
+    """One offline file; each run is one click away, as long as they are moved together."""
+    runs = []
+    for name, timeout, detect_us in (("x/1", "9000", 8 * S), ("x/2", "18000", 17 * S)):
+        directory = tmp_path / "runs" / name
+        directory.mkdir(parents=True)
+        runs.append((facts(name, timeout), summary(name, directory, detect_us)))
+    (tmp_path / "runs" / "x/1" / "report.html").write_text("its report")
+
+    written = build_comparison(runs, tmp_path / "compared" / "page.html")
+
+    html = written.read_text()
+    assert written == tmp_path / "compared" / "page.html"
+    links = re.findall(r'href="([^"#:]+)"', html)
+    assert links == ["../runs/x/1/report.html"], "a run without a report has no link"
+    assert (written.parent / links[0]).read_text() == "its report"
+    for said in ("8.00 s", "17.00 s", "detect p50", TIMEOUT, "comparison-figures", "x/2"):
+        assert said in html
+    assert html.count("\N{BLACK DIAMOND} detect") == 2
+    ours = re.sub(r"<script.*?</script>", "", html, flags=re.S)  # Vega's text holds URLs
+    assert not re.search(r"(src|href)=[\"']?(https?:|//)", ours)
+
+
+def test_comparison_of_nothing_is_refused(tmp_path: Path) -> None:
+    """An empty page would look like a result."""
+    with pytest.raises(ValueError, match="no run"):
+        build_comparison([], tmp_path / "page.html")
+    assert not (tmp_path / "page.html").exists()

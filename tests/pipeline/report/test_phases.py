@@ -1,0 +1,257 @@
+"""The section of phases: both chains beside each other, in words, and for many faults."""
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from pipeline.figures import HEADER, FaultSummary
+from pipeline.report.chain_order import order_rows
+from pipeline.report.chain_words import broker_sentence, client_sentence, gap_sentence
+from pipeline.report.chart import Beside, Chart, Paragraph, Part, Section
+from pipeline.report.facts import SettingFact
+from pipeline.report.fault_strips import FaultRows
+from pipeline.report.phases import MAX_IN_FULL, figures_table, section
+from pipeline.report.settings import Settings
+from tests.support.report_inputs import report_input, run_facts, run_summary
+from tests.support.report_rows import Row, S, broker_phase, client_phase, fault_summary, gap
+
+MS = 1_000
+BROKER = (7_790 * MS, 30 * MS, 0, 5 * MS)
+CLIENT = (200, 7_820 * MS, 98 * MS)
+SETTINGS = Settings(
+    [
+        SettingFact(section="cluster.config", name="broker.session.timeout.ms", value="9000"),
+        SettingFact(section="groups.readers.config", name="session.timeout.ms", value="45000"),
+    ]
+)
+
+
+def tables(fault: str = "crash-0") -> dict[str, list[Row]]:
+    """A crash that moved one offsets partition with twelve members."""
+    members = [f"c-{place}" for place in range(12)]
+    return {
+        "broker_phases": [broker_phase(*BROKER, fault=fault)],
+        "client_phases": [
+            client_phase(member, 200, (7_800 + place) * MS, 98 * MS, fault=fault)
+            for place, member in enumerate(members)
+        ],
+        "availability": [gap("member", member, 8_050 * MS, fault=fault) for member in members],
+    }
+
+
+def built(*faults: FaultSummary, rows: dict[str, list[Row]]) -> Section:
+    """The section of a run with these faults."""
+    found = section(report_input(run_facts(), run_summary(faults=faults), rows))
+    assert found is not None
+    return found
+
+
+def charts(parts: Sequence[Part]) -> dict[str, Chart]:
+    """All charts by their ids."""
+    found: dict[str, Chart] = {}
+    for part in parts:
+        inner = part.parts if isinstance(part, Beside) else (part,)
+        found |= {each.id: each for each in inner if isinstance(each, Chart)}
+    return found
+
+
+def words(parts: Sequence[Part]) -> str:
+    """The section's paragraphs as plain text."""
+    text = " ".join(part.html for part in parts if isinstance(part, Paragraph))
+    return re.sub(r"<[^>]+>", "", text).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_run_without_faults_has_no_section() -> None:
+    """There is no phase to show."""
+    assert section(report_input()) is None
+
+
+def test_chains_stand_side_by_side_and_are_never_added_up() -> None:
+    """They overlap in time: two pictures on one scale, no whole of both."""
+    rows = tables()
+    found = built(fault_summary(rows), rows=rows)
+    (pair,) = [part for part in found.parts if isinstance(part, Beside)]
+    assert [part.id for part in pair.parts if isinstance(part, Chart)] == [
+        "phases-crash-0-broker",
+        "phases-crash-0-client",
+    ]
+    assert "never added up" in found.lead
+
+
+def test_sentences_name_the_phase_that_took_the_time_and_the_setting() -> None:
+    """Kafka's operators know settings, not our phases."""
+    text = broker_sentence(fault_summary(), [broker_phase(*BROKER)], SETTINGS)
+    assert text == (
+        "Of the 7.83 s until broker-0 in epoch 1 was the active coordinator of "
+        "__consumer_offsets-2 (readers), 7.79 s went by until the controller noticed that broker-2 "
+        "was gone (detect; broker.session.timeout.ms = 9000)."
+    )
+
+
+def test_orderly_shutdown_blames_no_session_timeout() -> None:
+    """The broker asked the controller itself: nobody had to notice anything."""
+    fault = fault_summary(kind="controlled_shutdown")
+    text = broker_sentence(fault, [broker_phase(60 * MS, 30 * MS, 0, 6 * MS)], SETTINGS)
+    assert "as broker-2 itself asked (detect), and 30 ms until broker-0 had learnt" in text
+    assert "session.timeout" not in text
+
+
+def test_long_load_names_the_records_that_were_read() -> None:
+    """A compacted log that was never compacted is the cause that one can do something about."""
+    row = broker_phase(200 * MS, 30 * MS, 0, 9 * S, records=2_000_000)
+    text = broker_sentence(fault_summary(kind="controlled_shutdown"), [row], SETTINGS)
+    assert "9.00 s went by while broker-0 read 2,000,000 records from its log (load)." in text
+
+
+def test_broker_sentence_is_about_a_partition_that_has_groups() -> None:
+    """Other partitions move as well: nobody waits for them."""
+    empty = [
+        broker_phase(1 * S, 1, 1, 1, partition=f"__consumer_offsets-{n}", groups=[])
+        for n in range(3)
+    ]
+    text = broker_sentence(fault_summary(), [*empty, broker_phase(*BROKER)], SETTINGS)
+    assert "__consumer_offsets-2 (readers)" in text
+
+
+def test_partition_without_a_new_coordinator_is_said_to_have_none() -> None:
+    """The run ended first, or the new leader never learnt of it: no length is invented."""
+    waiting = broker_phase(7 * S, 30 * MS)
+    assert "before the run ended" in broker_sentence(fault_summary(), [waiting], SETTINGS)
+    both = [waiting, broker_phase(*BROKER, partition="__consumer_offsets-5")]
+    assert "1 partition had none" in broker_sentence(fault_summary(), both, SETTINGS)
+    assert "stayed where they were" in broker_sentence(fault_summary(), [], SETTINGS)
+
+
+def test_client_sentence_is_about_the_member_in_the_middle() -> None:
+    """Half of the members got there sooner; its phases add up to its own whole."""
+    rows = [client_phase(f"c-{n}", 200, n * S, 98 * MS) for n in range(1, 4)]
+    assert client_sentence(fault_summary(), rows) == (
+        "Of the 2.10 s until c-2, the member in the middle of 3, was served by the new "
+        "coordinator, 2.00 s went by while it looked for the new one (rediscover; 49 "
+        "FindCoordinator answers, 48 of them naming another broker)."
+    )
+
+
+def test_members_that_stayed_or_never_arrived_are_counted() -> None:
+    """They have no length, and must not vanish for that."""
+    rows = [
+        client_phase("c-0", *CLIENT),
+        client_phase("c-1", 200, 7 * S, None),
+        client_phase("c-2", None, None, None),
+    ]
+    text = client_sentence(fault_summary(), rows)
+    assert "1 member did not get there before the run ended." in text
+    assert "1 member never gave the coordinator up." in text
+    nobody = client_sentence(fault_summary(), [client_phase("c-0"), client_phase("c-1")])
+    assert nobody == "None of 2 members had to look for a coordinator."
+
+
+def test_gap_sentence_names_who_never_came_back() -> None:
+    """`never` is the one figure that a distribution cannot show."""
+    rows = {"availability": [gap("member", "c-0", 8 * S), gap("member", "c-1", None)]}
+    text = gap_sentence(fault_summary(rows, members=2), rows["availability"])
+    assert text is not None
+    assert "the worst for 8.00 s" in text
+    assert "c-1 never came back before the run ended" in text
+
+
+def test_table_beneath_a_picture_has_the_terminals_figures() -> None:
+    """One run, one set of numbers: the report must not compute its own."""
+    fault = fault_summary(tables())
+    table = figures_table(fault, "client")
+    said = [HEADER.index(heading) for heading in table.headings[1:]]
+    assert table.rows == tuple(
+        (name, *(cells[place] for place in said)) for name, *cells in fault.rows("client")
+    )
+
+
+def test_members_without_a_phase_are_told_apart() -> None:
+    """Not needed and not reached are opposite news."""
+    rows = [
+        client_phase("c-0", *CLIENT, join_us=300 * MS),
+        client_phase("c-1", 200, 7 * S, None),
+        client_phase("c-2", None, None, None),
+    ]
+    fault = fault_summary({"client_phases": rows}, partitions_moved=1)
+    found = FaultRows(fault=fault, broker=[], client=rows, gap=[])
+    notes = {strip.name: strip.note for strip in found.strips("client")}
+    assert notes["notice"] == "1 did not have to"
+    assert notes["accept"] == "1 did not have to, 1 did not get there"
+    assert notes["join"] == "2 did not have to"
+    assert notes["sync"] == "no member had to"
+
+
+def test_order_has_the_middle_and_the_slowest_of_each_chain_from_the_fault_on() -> None:
+    """A linear axis, in seconds after the fault; phases of one subject follow one another."""
+    rows = tables()
+    fault = FaultRows(
+        fault=fault_summary(rows),
+        broker=rows["broker_phases"],
+        client=rows["client_phases"],
+        gap=[],
+    )
+    data = order_rows(fault)
+    titles = [row["title"] for row in data if "title" in row]
+    assert titles == [
+        "broker chain: __consumer_offsets-2: 7.83 s",
+        "client chain: c-5, the middle one of 12: 7.90 s",
+        "client chain: c-11, the slowest: 7.91 s",
+    ]
+    slowest = [row for row in data if row["y"] == max(each["y"] for each in data)]
+    assert [row["phase"] for row in slowest] == ["notice", "rediscover", "accept"]
+    assert slowest[0]["from"] == 0
+    for before, after in pairwise(slowest):
+        assert before["to"] == after["from"]
+
+
+def test_a_few_faults_are_small_multiples_on_one_scale() -> None:
+    """A rolling restart has three: the third is worse only if the scale is the same."""
+    names = [f"crash-{n}" for n in range(MAX_IN_FULL)]
+    rows: dict[str, list[Row]] = {}
+    for name in names:
+        for table, found in tables(name).items():
+            rows.setdefault(table, []).extend(found)
+    shown = charts(built(*(fault_summary(rows, fault=name) for name in names), rows=rows).parts)
+    assert [id_ for id_ in shown if id_.endswith("-client")] == [
+        f"phases-{name}-client" for name in names
+    ]
+    assert not any(chart.picks for chart in shown.values())
+
+
+def test_many_faults_share_charts_with_one_pick_and_an_overview_of_all() -> None:
+    """Hundreds of repeats: one picture of each chain whose fault is picked, and one of all."""
+    names = [f"crash-{n}" for n in range(200)]
+    rows: dict[str, list[Row]] = {}
+    for name in names:
+        for table, found in tables(name).items():
+            rows.setdefault(table, []).extend(found)
+    shown = charts(built(*(fault_summary(rows, fault=name) for name in names), rows=rows).parts)
+    assert set(shown) == {"phases-overview", "phases-broker", "phases-client", "phases-gap"}
+    picks = {chart.picks for name, chart in shown.items() if name != "phases-overview"}
+    assert len(picks) == 1, "one choice moves all three"
+    overview = shown["phases-overview"]
+    assert overview.table is not None
+    assert len(overview.table.rows) == 200
+    assert sum(len(found) for chart in shown.values() for found in chart.data.values()) < 10_000
+
+
+def test_thousand_members_make_a_small_section() -> None:
+    """Aggregates first: the page grows with phases, not with members."""
+    rows = tables()
+    rows["client_phases"] = [
+        client_phase(f"c-{n}", 200 + n, 7 * S + n * MS, 90 * MS + n) for n in range(1_000)
+    ]
+    rows["availability"] = [gap("member", f"c-{n}", 8 * S + n * MS) for n in range(1_000)]
+    shown = charts(built(fault_summary(rows), rows=rows).parts)
+    assert sum(len(found) for chart in shown.values() for found in chart.data.values()) < 600
+
+
+def test_names_that_came_from_a_run_are_escaped() -> None:
+    """A group may be called anything."""
+    rows = tables()
+    rows["broker_phases"] = [broker_phase(*BROKER, groups=["<img>"])]
+    found = built(fault_summary(rows), rows=rows)
+    assert not [
+        part for part in found.parts if isinstance(part, Paragraph) and "<img>" in part.html
+    ]
+    assert "&lt;img&gt;" in words(found.parts)

@@ -1,0 +1,93 @@
+"""The strips of phases: honest about 0, the clocks' error and what is missing, and small."""
+
+from collections import Counter
+
+from pipeline.report.strips import MAX_DOTS, LogAxis, Strip, figures_text, strip_rows
+from tests.support.report_rows import S, distribution
+
+
+def strip(*values_us: int | None, bound_us: int = 0, note: str = "") -> Strip:
+    """A phase over some members."""
+    known = [(f"c-{place}", each) for place, each in enumerate(values_us) if each is not None]
+    return Strip(
+        name="accept",
+        values=tuple(known),
+        figures=distribution(values_us, bound_us=bound_us),
+        subject="member",
+        note=note,
+    )
+
+
+def marks(*strips: Strip) -> Counter[str]:
+    """How many marks of each kind a chart of strips has."""
+    return Counter(row["mark"] for row in strip_rows(strips, LogAxis.over(strips)))
+
+
+def test_axis_shows_20_us_beside_8_s_and_begins_at_0() -> None:
+    """The scale is symmetric-logarithmic: 0, which a load wait often is, has a place."""
+    axis = LogAxis.over([strip(0, 20, 8 * S)])
+    assert axis.ticks == [0, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000]
+    assert axis.place(0) == 0
+    assert 0 < axis.place(20) < 0.2
+    assert 0.9 < axis.place(8 * S) < 1
+    steps = [axis.place(10 * each) - axis.place(each) for each in (1_000, 10_000, 100_000)]
+    assert max(steps) - min(steps) < 0.01, "each ten times is one step, whatever the size"
+
+
+def test_axis_turns_places_into_the_values_that_stand_there() -> None:
+    """Bars are binned by place and drawn by value: both must mean the same."""
+    axis = LogAxis.over([strip(20, 8 * S)])
+    for value in (0, 20, 5_000, 8 * S):
+        assert abs(axis.value(axis.place(value)) - value) <= 1e-6 * max(1, value)
+
+
+def test_few_members_have_a_dot_each_and_many_are_counted_in_bars() -> None:
+    """Twelve dots are a distribution; a thousand are a blot, and a heavy page."""
+    few, many = strip(*range(1, MAX_DOTS + 1)), strip(*range(1, 1_001))
+    assert marks(few)["dot"] == MAX_DOTS
+    assert marks(few)["bar"] == 0
+    assert marks(many)["dot"] == 0
+    bars = [row for row in strip_rows([many], LogAxis.over([many])) if row["mark"] == "bar"]
+    assert len(bars) <= 100
+    counted = sum(int(row["says"].split(" ")[0].replace(",", "")) for row in bars)
+    assert counted == 1_000, "every member is in one bar"
+
+
+def test_dots_of_equal_values_do_not_hide_one_another() -> None:
+    """Members that wait for the same moment have the same length."""
+    rows = strip_rows([strip(*[8 * S] * 12)], LogAxis.over([strip(8 * S)]))
+    heights = [row["y"] for row in rows if row["mark"] == "dot"]
+    assert len(set(heights)) == 12
+    assert max(heights) - min(heights) <= 30
+
+
+def test_values_below_the_clocks_error_are_drawn_at_it_and_said_as_such() -> None:
+    """A length between two machines' clocks that is shorter than their error is not known."""
+    short = strip(200, 300, 5_000, bound_us=1_000)
+    rows = strip_rows([short], LogAxis.over([short]))
+    dots = {row["from"] for row in rows if row["mark"] == "dot"}
+    assert dots == {1_000, 5_000}
+    assert any(row["says"] == "c-0: < 1 ms" for row in rows if row["mark"] == "dot")
+    (band,) = [row for row in rows if row["mark"] == "band"]
+    assert (band["from"], band["to"]) == (0, 1_000)
+    assert figures_text(short)[1] == "p50 < 1 ms, max 5 ms"
+
+
+def test_percentiles_stand_only_where_there_are_enough_samples() -> None:
+    """The 90th percentile of two partitions would be the longest under another name."""
+    assert marks(strip(1, 2)) == Counter(name=1, range=1, dot=2, p50=1, max=1)
+    assert marks(strip(*range(1, 11)))["p90"] == 1
+
+
+def test_phase_that_nobody_needed_is_words_without_a_mark() -> None:
+    """No rebalance is a result, and 0 would be a lie."""
+    needless = strip(None, None, note="no member had to")
+    assert marks(needless) == Counter(name=1)
+    assert figures_text(needless) == ("no member had to", "no member had to")
+
+
+def test_one_member_is_no_plural() -> None:
+    """The number of subjects stands beside the figures, with what became of the others."""
+    assert figures_text(strip(5_000))[0] == "p50 5 ms, max 5 ms; 1 member"
+    some = strip(5_000, 6_000, None, note="1 did not have to")
+    assert figures_text(some)[0].endswith("; 2 members, 1 did not have to")

@@ -1,0 +1,251 @@
+"""Two owners at once: which members, of which partition, from when to when, and why."""
+
+import re
+from typing import Any
+
+from pipeline.outcomes import Coordinators, Office
+from pipeline.report.chart import Paragraph, Section, TextTable
+from pipeline.report.facts import SettingFact
+from pipeline.report.two_at_once import section
+from tests.support.report_inputs import report_input, run_facts, run_summary
+from tests.support.report_rows import GROUP, OFFSETS, Row, S, fault_row, rebalance
+
+OLD, NEW = ("broker-2", 0), ("broker-0", 1)
+EXPIRY = SettingFact(
+    section=f"groups.{GROUP}.config", name="session.timeout.ms", value="45000", default="45000"
+)
+
+
+def overlap(partition: str, first: str, second: str, **changes: Any) -> Row:  # noqa: ANN401
+    """A partition with two owners from 64 s to 93 s."""
+    row: Row = {
+        "group": GROUP,
+        "partition": partition,
+        "from_us": 64 * S,
+        "to_us": 93 * S,
+        "length_us": 29 * S,
+        "first_consumer": first,
+        "first_member": f"{first}-id",
+        "first_generation": 1,
+        "first_coordinator": OLD[0],
+        "first_epoch": OLD[1],
+        "second_consumer": second,
+        "second_member": f"{second}-id",
+        "second_generation": 2,
+        "second_coordinator": NEW[0],
+        "second_epoch": NEW[1],
+        "records_both": 242,
+        "fault": "cut-0",
+        "healed_us": 91 * S,
+    }
+    return row | changes
+
+
+def owned(row: Row, side: str, from_us: int, to_us: int, ended_by: str, **changes: Any) -> Row:  # noqa: ANN401
+    """The interval of `ownership` that one side of an overlap is."""
+    return {
+        "group": row["group"],
+        "partition": row["partition"],
+        "consumer": row[f"{side}_consumer"],
+        "member": row[f"{side}_member"],
+        "generation": row[f"{side}_generation"],
+        "from_us": from_us,
+        "to_us": to_us,
+        "ended_by": ended_by,
+        "paused_us": 0,
+    } | changes
+
+
+OVERLAPS = [overlap("orders-10", "c-5", "c-6", to_us=93 * S + 7), overlap("orders-2", "c-0", "c-6")]
+SPLIT: dict[str, list[Row]] = {
+    "ownership_overlaps": OVERLAPS,
+    "ownership": [
+        each
+        for row in OVERLAPS
+        for each in (
+            owned(row, "first", 6 * S, row["to_us"], "lost"),
+            owned(row, "second", 64 * S, 94 * S, "revoked"),
+        )
+    ],
+    "rebalances": [
+        rebalance(
+            reason="join",
+            consumer="c-6",
+            removed=["c-0", "c-5"],
+            removed_because=["session expiry"],
+            added=["c-6"],
+            fault="cut-0",
+            started_us=26 * S,
+            joined_us=64 * S,
+        )
+    ],
+    "tenure_overlaps": [
+        {
+            "partition": OFFSETS,
+            "groups": [GROUP],
+            "older_broker": OLD[0],
+            "older_epoch": OLD[1],
+            "newer_broker": NEW[0],
+            "newer_epoch": NEW[1],
+            "from_us": 19 * S,
+            "to_us": 91 * S + 1,
+            "length_us": 72 * S,
+            "older_end": "unloaded",
+            "older_paused_us": 0,
+            "older_cut_us": 70 * S,
+            "older_heartbeats": 144,
+        }
+    ],
+    "faults": [
+        fault_row(
+            fault="cut-0",
+            kind="cut",
+            injected_us=11 * S,
+            healed_us=91 * S,
+            from_nodes=["broker-2"],
+            to_nodes=["controller-100", "broker-0", "broker-1"],
+        )
+    ],
+}
+
+
+def built(tables: dict[str, list[Row]], **summary: Any) -> Section | None:  # noqa: ANN401
+    """The section of a run with these rows."""
+    facts = run_facts(settings=(EXPIRY,))
+    return section(report_input(facts, run_summary(**summary), tables))
+
+
+def words(found: Section) -> str:
+    """All paragraphs as plain text, a list item a line."""
+    text = "\n".join(part.html for part in found.parts if isinstance(part, Paragraph))
+    text = re.sub(r"</(li|p|h3)>", "\n", text)
+    return re.sub(r"<[^>]+>", "", text).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_run_with_one_of_everything_has_no_section() -> None:
+    """Nothing is said of what did not happen."""
+    assert built({}) is None
+
+
+def test_reader_learns_who_owned_a_partition_twice_and_from_when_to_when() -> None:
+    """The question that the report of a split brain must answer by itself."""
+    found = built(SPLIT)
+    assert found is not None
+    (table,) = [part for part in found.parts if isinstance(part, TextTable)]
+    assert [row[0] for row in table.rows] == ["orders-2", "orders-10"], "as people count"
+    cells = [re.sub(r"<[^>]+>", "", str(cell)) for cell in table.rows[0]]
+    assert [cell.replace("\N{NO-BREAK SPACE}", " ") for cell in cells] == [
+        "orders-2",
+        "c-0",
+        "6.000 s to 93.000 s (lost)",
+        "c-6",
+        "64.000 s to 94.000 s (revoked)",
+        "64.000 s to 93.000 s",
+        "29.00 s",
+        "242",
+    ]
+
+
+def test_reader_learns_why_step_by_step_in_time_order() -> None:
+    """Fault, second coordinator, expired sessions, new generation, healing, end."""
+    found = built(SPLIT)
+    assert found is not None
+    text = words(found)
+    assert (
+        "Two coordinators assigned them: broker-2 in epoch 0 and broker-0 in epoch 1 were" in text
+    )
+    steps = [line for line in text.splitlines() if re.match(r"\d+\.\d{3} s ", line)]
+    assert [line.split(" ")[0] for line in steps] == [
+        "11.000",
+        "19.000",
+        "64.000",
+        "91.000",
+        "91.000",
+        "93.000",
+    ]
+    assert (
+        "cut of broker-2 from broker-0, broker-1, controller-100, not from its clients" in steps[0]
+    )
+    assert "144 heartbeats with success, so its members notice nothing" in steps[1]
+    assert "cut off for 70.00 s of that time" in steps[1]
+    assert "removes c-0, c-5 (session expiry, session.timeout.ms = 45000)" in steps[2]
+    assert "2 partitions of c-0, c-5 now belong to c-6 as well" in steps[2]
+    assert "no longer the coordinator (unloaded)" in steps[4]
+    assert "loses its partitions: the coordinator no longer knows it" in steps[5]
+
+
+def test_steps_link_into_the_lanes_at_their_moments() -> None:
+    """Words say what happened, lanes show it: one click apart."""
+    found = built(SPLIT)
+    assert found is not None
+    html = "".join(part.html for part in found.parts if isinstance(part, Paragraph))
+    assert '<a href="#lane-faults" data-from="11.0" data-to="11.0">' in html
+    assert '<a href="#lane-coordinators" data-from="19.0" data-to="19.0">' in html
+    assert '<a href="#lane-groups" data-from="64.0" data-to="64.0">' in html
+    assert '<a href="#lane-ownership" data-from="64.0" data-to="93.000007">' in html
+
+
+def test_cut_that_reaches_the_members_too_does_not_spare_them() -> None:
+    """`not from its clients` would be a lie where they were cut off as well."""
+    faults = [SPLIT["faults"][0] | {"to_nodes": ["broker-0", "c-0", "c-5"]}]
+    found = built(SPLIT | {"faults": faults})
+    assert found is not None
+    assert "not from its clients" not in words(found)
+
+
+def test_member_that_was_stopped_is_told_from_a_split_brain() -> None:
+    """One coordinator: it removed a stopped member, which came back and went on."""
+    row = overlap("orders-0", "c-0", "c-1", first_coordinator=NEW[0], first_epoch=NEW[1])
+    tables = {
+        "ownership_overlaps": [row],
+        "ownership": [
+            owned(row, "first", 6 * S, 93 * S, "lost", paused_us=50 * S),
+            owned(row, "second", 64 * S, 99 * S, "revoked"),
+        ],
+    }
+    found = built(tables)
+    assert found is not None
+    text = words(found)
+    assert "One coordinator assigned them to both: it had removed the first owners" in text
+    assert "c-0 had been stopped, for up to 50.00 s" in text
+    assert "Two coordinators" not in text
+
+
+def test_overlap_that_never_ended_has_no_end() -> None:
+    """A run that was interrupted: both still owned it."""
+    row = overlap("orders-0", "c-0", "c-6", to_us=None)
+    found = built({"ownership_overlaps": [row]})
+    assert found is not None
+    assert "from 64.000 s to the end of the run" in words(found)
+    assert "One owner again" not in words(found)
+
+
+def test_overlap_below_the_clocks_error_is_not_told() -> None:
+    """On several machines a handover may look like two owners who never were."""
+    short = overlap("orders-0", "c-0", "c-6", length_us=900)
+    assert built({"ownership_overlaps": [short]}, clock_error_us=1_000) is None
+
+
+def test_two_coordinators_without_two_owners_are_told_as_in_the_terminal() -> None:
+    """A split brain of a group that nobody was expired from."""
+    both = Coordinators(
+        groups=(GROUP,),
+        partition=OFFSETS,
+        older=Office(
+            broker="broker-2", leader_epoch=0, heartbeats=144, commits=0, commits_in_all=264
+        ),
+        newer=Office(
+            broker="broker-0", leader_epoch=1, heartbeats=18, commits=1, commits_in_all=604
+        ),
+        from_us=19 * S,
+        to_us=91 * S,
+        older_end="unloaded",
+        older_paused_us=0,
+        older_cut_us=72 * S,
+        older_last_commit_us=None,
+        newer_first_commit_us=None,
+    )
+    found = built({}, coordinators=(both,))
+    assert found is not None
+    assert found.title == "Two coordinators at once"
+    assert "broker-2 in epoch 0: 144 heartbeats answered, 0 commits acknowledged" in words(found)

@@ -1,0 +1,225 @@
+"""Builders of table rows, as `docs/TABLES.md` describes them, and of summaries made by hand."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline.figures import MEASURES, PERCENTS, Distribution, FaultSummary, RunSummary
+from pipeline.outcomes import Rebalances
+
+Row = dict[str, Any]
+S = 1_000_000
+GROUP = "readers"
+OFFSETS = "__consumer_offsets-2"
+
+
+def broker_phase(*lengths_us: int | None, **changes: Any) -> Row:  # noqa: ANN401 - a column's
+    """Return a row of `broker_phases`: detect, publish, load wait and load, from 10 s on."""
+    row: Row = {
+        "fault": "crash-0",
+        "partition": OFFSETS,
+        "old_leader": "broker-2",
+        "new_leader": "broker-0",
+        "leader_epoch": 1,
+        "groups": [GROUP],
+        "records": 265,
+    }
+    steps = (
+        ("detect_us", "decided_us"),
+        ("publish_us", "applied_us"),
+        ("load_wait_us", "load_started_us"),
+        ("load_us", "active_us"),
+    )
+    return row | _chain(10 * S, lengths_us, steps) | changes
+
+
+def client_phase(consumer: str, *lengths_us: int | None, **changes: Any) -> Row:  # noqa: ANN401
+    """Return a row of `client_phases`: notice, rediscover and accept, from 10 s on."""
+    row: Row = {
+        "fault": "crash-0",
+        "group": GROUP,
+        "consumer": consumer,
+        "member_id": f"{consumer}-id",
+        "member_id_after": f"{consumer}-id",
+        "generation": 1,
+        "generation_after": 1,
+        "join_us": None,
+        "sync_us": None,
+        "longest_wait_us": None,
+        "noticed_by": None if not lengths_us or lengths_us[0] is None else "DISCONNECTED",
+        "attempts": 49,
+        "stale_answers": 48,
+        "self_answers": 0,
+        "commit_timeouts": 0,
+        "late_heartbeats": 0,
+    }
+    steps = (
+        ("notice_us", "unknown_us"),
+        ("rediscover_us", "named_us"),
+        ("accept_us", "accepted_us"),
+    )
+    return row | _chain(10 * S, lengths_us, steps) | changes
+
+
+def _chain(
+    fault_us: int, lengths_us: Sequence[int | None], steps: Sequence[tuple[str, str]]
+) -> Row:
+    """Return lengths and moments of a chain; after the first None all are."""
+    row: Row = {"fault_us": fault_us}
+    now: int | None = fault_us
+    for place, (length, moment) in enumerate(steps):
+        length_us = lengths_us[place] if place < len(lengths_us) else None
+        now = None if now is None or length_us is None else now + length_us
+        row |= {length: None if now is None else length_us, moment: now}
+    return row
+
+
+def gap(kind: str, subject: str, gap_us: int | None, **changes: Any) -> Row:  # noqa: ANN401
+    """Return a row of `availability`."""
+    row: Row = {
+        "fault": "crash-0",
+        "subject_kind": kind,
+        "group": GROUP,
+        "subject": subject,
+        "gap_us": gap_us,
+        "before_us": 10 * S,
+        "after_us": None if gap_us is None else 10 * S + gap_us,
+    }
+    return row | changes
+
+
+def fault_row(**changes: Any) -> Row:  # noqa: ANN401
+    """Return a row of `faults`: a broker's crash at 10 s, undone at 40 s."""
+    row: Row = {
+        "fault": "crash-0",
+        "kind": "crash",
+        "target": f"coordinator-of({GROUP})",
+        "node": "broker-2",
+        "injected_us": 10 * S,
+        "healed_us": 40 * S,
+        "groups": [GROUP],
+        "partitions": [OFFSETS, "orders-2"],
+        "nodes": ["broker-2"],
+        "from_nodes": [],
+        "to_nodes": [],
+    }
+    return row | changes
+
+
+def rebalance(**changes: Any) -> Row:  # noqa: ANN401
+    """Return a row of `rebalances`: a member's session expired after the crash."""
+    row: Row = {
+        "group": GROUP,
+        "broker": "broker-0",
+        "leader_epoch": 1,
+        "generation": 1,
+        "new_generation": 2,
+        "reason": "session expiry",
+        "member": "c-0-id",
+        "consumer": "c-0",
+        "cause": "member c-0-id expired: no heartbeat",
+        "client_reason": None,
+        "removed": ["c-0"],
+        "removed_because": ["session expiry"],
+        "added": [],
+        "store_error": None,
+        "fault": "crash-0",
+        "started_us": 55 * S,
+        "joined_us": 56 * S,
+        "stable_us": 56 * S + 900,
+        "join_us": S,
+        "sync_us": 900,
+        "length_us": S + 900,
+    }
+    return row | changes
+
+
+def rebalances_of(**changes: Any) -> Rebalances:  # noqa: ANN401
+    """Return the summary of the same rebalance."""
+    values: dict[str, Any] = {
+        "group": GROUP,
+        "broker": "broker-0",
+        "leader_epoch": 1,
+        "reason": "session expiry",
+        "count": 1,
+        "consumers": ("c-0",),
+        "removed": ("c-0",),
+        "removed_because": ("session expiry",),
+        "added": (),
+        "generations": (1, 2),
+        "not_stored": 0,
+        "store_errors": (),
+        "first_us": 55 * S,
+        "last_us": 55 * S,
+        "after_us": 45 * S,
+        "longest_us": S + 900,
+    }
+    return Rebalances(**values | changes)
+
+
+def distribution(values: Sequence[int | None], *, bound_us: int = 0) -> Distribution:
+    """Return the distribution of values, None standing for one that is missing."""
+    known = sorted(value for value in values if value is not None)
+    return Distribution(
+        samples=len(known),
+        missing=len(values) - len(known),
+        percentiles={
+            percent: known[-(-len(known) * percent // 100) - 1] for percent in PERCENTS if known
+        },
+        maximum=known[-1] if known else None,
+        bound_us=bound_us,
+    )
+
+
+def fault_summary(
+    tables: Mapping[str, Sequence[Row]] | None = None,
+    values: Mapping[str, Sequence[int | None]] | None = None,
+    *,
+    bound_us: int = 0,
+    **changes: Any,  # noqa: ANN401 - any field of FaultSummary
+) -> FaultSummary:
+    """Return the summary of a crash: measured from rows of tables, or by measures' names."""
+    fault = changes.get("fault", "crash-0")
+    found: dict[str, list[int | None]] = {name: list(said) for name, said in (values or {}).items()}
+    for measure in MEASURES:
+        for row in (tables or {}).get(measure.table, ()):
+            if row["fault"] == fault and measure.subject_kind in {None, row.get("subject_kind")}:
+                found.setdefault(measure.name, []).append(row.get(measure.column))
+    client = [row for row in (tables or {}).get("client_phases", ()) if row["fault"] == fault]
+    moved = [row for row in (tables or {}).get("broker_phases", ()) if row["fault"] == fault]
+    fields: dict[str, Any] = {
+        "fault": fault,
+        "kind": "crash",
+        "target": f"coordinator-of({GROUP})",
+        "node": "broker-2",
+        "injected_us": 10 * S,
+        "healed_us": 40 * S,
+        "partitions_moved": len(moved),
+        "members": len(client),
+        "members_kept": len(client),
+        "members_kept_id": len(client),
+        "measures": tuple(
+            (
+                measure,
+                distribution(found[measure.name], bound_us=bound_us if measure.across_nodes else 0),
+            )
+            for measure in MEASURES
+            if measure.name in found
+        ),
+    }
+    return FaultSummary(**fields | changes)
+
+
+def summary_of(name: str, *faults: FaultSummary, **changes: Any) -> RunSummary:  # noqa: ANN401
+    """Return the summary of a complete run."""
+    fields: dict[str, Any] = {
+        "run": name,
+        "directory": Path("runs") / name,
+        "events": 1_000,
+        "completed": True,
+        "clock_error_us": 0,
+        "bad_rows": (),
+        "unreadable": (),
+        "faults": faults,
+    }
+    return RunSummary(**fields | changes)
