@@ -11,6 +11,7 @@ from pipeline.report.causes import why
 from pipeline.report.facts import RunFacts
 from pipeline.report.headline_figures import Figure, Tone, four_figures
 from pipeline.report.report_input import ReportInput
+from pipeline.report.words import together
 from pipeline.story import counted, moment_text
 
 
@@ -66,11 +67,16 @@ def headline(run: ReportInput) -> Headline:
         kicker=facts.run,
         title=facts.experiment,
         lead=facts.question,
-        answers=tuple((question, lines) for question, lines in answers if lines),
+        answers=tuple((question, _unbroken(lines)) for question, lines in answers if lines),
         figures=four_figures(run),
         notices=tuple(_notices(run)),
         facts=tuple(_facts(run)),
     )
+
+
+def _unbroken(lines: tuple[str, ...]) -> tuple[Markup, ...]:
+    """Return trusted lines in which no number is parted from its unit."""
+    return tuple(Markup(together(line)) for line in lines)
 
 
 def verdict_of(facts: RunFacts) -> tuple[str, Tone]:

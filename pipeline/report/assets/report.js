@@ -285,7 +285,14 @@ const text = (seconds) => seconds.toFixed(clamp(Math.ceil(-Math.log10((range.to 
 
 function makeTimebar() {
   const button = (label, title, onclick, key) => make("button", { type: "button", title: key ? `${title} (key ${key})` : title, "aria-label": title, onclick }, label);
-  const edge = (name) => make("input", { type: "number", step: "any", min: 0, max: time.end, "aria-label": `${name}, seconds`, onchange: () => setRange(+bar.from.value, +bar.to.value, "push") });
+  // An edge that was moved past the other takes it along: the span keeps its length.
+  const onchange = (event) => {
+    let [from, to] = [+bar.from.value, +bar.to.value];
+    if (from >= to && event.target === bar.from) to = from + (range.to - range.from);
+    else if (from >= to) from = to - (range.to - range.from);
+    setRange(from, to, "push");
+  };
+  const edge = (name) => make("input", { type: "number", step: "any", min: 0, max: time.end, "aria-label": `${name}, seconds`, onchange });
   const percent = (seconds) => `${(100 * seconds) / time.end}%`;
   bar.from = edge("from");
   bar.to = edge("to");
@@ -311,7 +318,7 @@ function makeTimebar() {
       button("Whole run", "Whole run", whole, "0"),
       ...(time.faults.length ? [button(many ? "‹ Fault" : "Fault", many ? "Previous fault" : "The fault", () => (many ? nextFault(-1) : showFault(time.faults[0])), "[")] : []),
       ...(many ? [button("Fault ›", "Next fault", () => nextFault(1), "]")] : []),
-      make("span", { class: "edges" }, bar.from, make("span", {}, "to"), bar.to, make("span", {}, "s"), bar.at)),
+      make("span", { class: "edges" }, bar.at, bar.from, make("span", {}, "to"), bar.to, make("span", {}, "s"))),
   );
   gestures(bar.overview, (clientX) => {
     const { left, width } = bar.overview.getBoundingClientRect();
