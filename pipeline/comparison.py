@@ -10,28 +10,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from pipeline.comparison_cells import Cell, Unit, cell_of, differs, middle, text_cell_of
 from pipeline.figures import (
     MEASURES,
     Distribution,
     FaultSummary,
     Measure,
     RunSummary,
-    duration_text,
 )
 
 MAX_COLUMNS = 8
 """Up to so many runs have a column each; more are put together by experiment."""
 MAX_FAULTS_OF_A_KIND = 8
 """Up to so many faults of one kind are compared one by one; more are taken together."""
-MAX_VALUES = 60
-"""So many values of one figure are kept for a picture."""
-_NOTABLE_RATIO = 1.25
-_NOTABLE_US = 1_000
-"""Times are marked as different from a quarter and a millisecond on: no two are ever equal."""
-
 Statistic = Literal["p50", "max", ""]
 """Of the subjects of one run; empty: the figure is one number a run."""
-Unit = Literal["us", "count", "text"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,26 +33,6 @@ class Column:
 
     title: str
     runs: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """One figure of one column.
-
-    Units: as the row says; `bound_us` is the clocks' error, 0 where it does not matter. With
-    several runs, `median` (nearest rank), `low` and `high` are over those `runs` that have a value,
-    `values` are theirs, sorted (of many an even choice); `missing` have none. `text` is what it
-    shows.
-    """
-
-    text: str
-    median: int | None = None  # None: text
-    low: int | None = None
-    high: int | None = None
-    values: tuple[int, ...] = ()
-    runs: int = 1
-    missing: int = 0
-    bound_us: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +143,7 @@ class _Table:
             for cell, places in zip(row.cells, self.places, strict=True)
             if any(there[place] for place in places)
         ]
-        return replace(row, differs=_differs(concerned, row.unit))
+        return replace(row, differs=differs(concerned, row.unit))
 
     def _measure_rows(
         self, name: str, measure: Measure, faults: Sequence[Sequence[FaultSummary]]
@@ -214,7 +187,7 @@ class _Table:
         bounds: Sequence[int] | None = None,
     ) -> ComparisonRow:
         cells = tuple(
-            _cell([values[place] for place in places], unit, _bound(places, bounds))
+            cell_of([values[place] for place in places], unit, _bound(places, bounds))
             for places in self.places
         )
         return ComparisonRow(
@@ -224,11 +197,11 @@ class _Table:
             statistic=statistic,
             unit=unit,
             cells=cells,
-            differs=_differs(cells, unit),
+            differs=differs(cells, unit),
         )
 
     def _text_row(self, name: str, values: Sequence[str | None]) -> ComparisonRow:
-        cells = tuple(_text_cell([values[place] for place in places]) for places in self.places)
+        cells = tuple(text_cell_of([values[place] for place in places]) for places in self.places)
         texts = {None if cell is None else cell.text.split(" ")[0] for cell in cells}
         return ComparisonRow(
             fault=None,
@@ -292,7 +265,7 @@ def _over_faults(values: Iterable[int | None], *, longest: bool) -> int | None:
     known = sorted(value for value in values if value is not None)
     if not known:
         return None
-    return known[-1] if longest else _middle(known)
+    return known[-1] if longest else middle(known)
 
 
 def _each(
@@ -344,78 +317,3 @@ def _repeated(run: RunSummary) -> int | None:
     if not run.processing:
         return None
     return sum(each.repeated for each in run.processing)
-
-
-def _cell(values: Sequence[int | None], unit: Unit, bound_us: int) -> Cell | None:
-    known = sorted(value for value in values if value is not None)
-    if not known:
-        return None
-    median, low, high = _middle(known), known[0], known[-1]
-    missing = len(values) - len(known)
-    text = _shown(median, unit, bound_us)
-    if low != high:
-        text += f" ({_shown(low, unit, bound_us)} to {_shown(high, unit, bound_us)})"
-    if missing:
-        text += f", {missing} of {len(values)} without"
-    return Cell(
-        text=text,
-        median=median,
-        low=low,
-        high=high,
-        values=_even_choice(known),
-        runs=len(known),
-        missing=missing,
-        bound_us=bound_us,
-    )
-
-
-def _even_choice(values: Sequence[int]) -> tuple[int, ...]:
-    """Return sorted values, or as many of them as can be shown, the lowest and highest included."""
-    if len(values) <= MAX_VALUES:
-        return tuple(values)
-    last = len(values) - 1
-    return tuple(values[place * last // (MAX_VALUES - 1)] for place in range(MAX_VALUES))
-
-
-def _text_cell(values: Sequence[str | None]) -> Cell | None:
-    known = [value for value in values if value is not None]
-    if not known:
-        return None
-    counts = {value: known.count(value) for value in dict.fromkeys(known)}
-    text = ", ".join(f"{value} {count}" for value, count in counts.items())
-    missing = len(values) - len(known)
-    return Cell(
-        text=known[0] if len(values) == 1 else text + (f", none {missing}" if missing else ""),
-        runs=len(known),
-        missing=missing,
-    )
-
-
-def _shown(value: int, unit: Unit, bound_us: int) -> str:
-    return duration_text(value, bound_us=bound_us) if unit == "us" else f"{value:,}"
-
-
-def _middle(values: Sequence[int]) -> int:
-    """Return the median of sorted values, nearest rank."""
-    return values[(len(values) - 1) // 2]
-
-
-def _differs(cells: Sequence[Cell | None], unit: Unit) -> bool:
-    """Whether columns are not alike.
-
-    One lacks what another has; counts are not the same; or times are apart by a quarter, by a
-    millisecond and by the clocks' error, and the ranges of some two columns do not meet.
-    """
-    known = [cell for cell in cells if cell is not None]
-    if len(cells) < 2 or len(known) < len(cells):
-        return len(cells) > 1 and bool(known)
-    medians = [cell.median for cell in known if cell.median is not None]
-    if not medians:
-        return False
-    if unit != "us":
-        return len(set(medians)) > 1
-    low, high = min(medians), max(medians)
-    notable_us = max(_NOTABLE_US, *(cell.bound_us for cell in known))
-    if high - low < notable_us or high < _NOTABLE_RATIO * low:
-        return False
-    return max(cell.low or 0 for cell in known) > min(cell.high or 0 for cell in known)

@@ -6,10 +6,11 @@ from typing import Any
 
 import altair as alt
 
-from pipeline.comparison import Cell, Comparison, ComparisonRow
+from pipeline.comparison import Comparison, ComparisonRow
+from pipeline.comparison_cells import Cell
 from pipeline.figures import duration_text
 from pipeline.report.chart import INK, LINE, MUTED, PAPER, SERIES
-from pipeline.report.strips import LogAxis
+from pipeline.report.log_axis import LogAxis
 
 FIGURES = ("detect", "notice", "rediscover", "accept", "commit gap", "processing gap")
 """The figures that the picture shows, in this order, where any run has them."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from pipeline.figures import FaultSummary
 from pipeline.report.chart import SERIES, Chart, Part, TextTable
-from pipeline.report.strips import LogAxis, Strip, distribution_of, strip_chart, strip_rows
+from pipeline.report.strips import Strip, axis_over, distribution_of, strip_chart, strip_rows
 from pipeline.story import moment_text
 
 MEASURES = ("detect", "notice", "no coordinator", "commit gap")
@@ -21,7 +21,7 @@ def overview(faults: Sequence[FaultSummary]) -> Iterator[Part]:
     if len(faults) < _MIN_FOR_CHART or not strips:
         yield table
         return
-    axis = LogAxis.over(strips)
+    axis = axis_over(strips)
     yield Chart(
         id="phases-overview",
         title="All faults",

@@ -21,9 +21,10 @@ from pipeline.report.chart import (
 )
 from pipeline.report.fault_overview import overview
 from pipeline.report.fault_strips import CHAINS, FaultRows, rows_of_faults
+from pipeline.report.log_axis import LogAxis
 from pipeline.report.report_input import ReportInput
 from pipeline.report.settings import Settings
-from pipeline.report.strips import LogAxis, Strip, strip_chart, strip_rows
+from pipeline.report.strips import Strip, axis_over, strip_chart, strip_rows
 from pipeline.report.words import fault_heading, items, titled_paragraphs
 from pipeline.story import kept_text, leaving_texts, moment_text, noticed_text
 
@@ -63,7 +64,7 @@ def section(run: ReportInput) -> Section | None:
     if len(faults) > 1:
         parts += overview(run.summary.faults)
     if len(faults) <= MAX_IN_FULL:
-        axis = LogAxis.over(strip for rows in faults for strip in _all_strips(rows))
+        axis = axis_over(strip for rows in faults for strip in _all_strips(rows))
         for rows in faults:
             parts += _fault_parts(rows, axis, settings)
     else:
@@ -156,7 +157,7 @@ def _worst(faults: Sequence[FaultRows]) -> list[FaultRows]:
 
 def _picked_parts(faults: Sequence[FaultRows]) -> Iterator[Part]:
     """Yield charts that show one fault at a time, which the reader picks."""
-    axis = LogAxis.over(strip for rows in faults for strip in _all_strips(rows))
+    axis = axis_over(strip for rows in faults for strip in _all_strips(rows))
     names = {rows.fault.fault: _option(rows.fault) for rows in faults}
     pair = [_picked_chart(faults, names, chain, axis) for chain in ("broker", "client")]
     shown = tuple(chart for chart in pair if chart is not None)

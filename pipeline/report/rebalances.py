@@ -13,7 +13,7 @@ from pipeline.outcomes import listed
 from pipeline.report.chart import SERIES, Cell, Chart, Paragraph, Part, Section, TextTable
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
-from pipeline.report.strips import LogAxis, Strip, distribution_of, strip_chart, strip_rows
+from pipeline.report.strips import Strip, axis_over, distribution_of, strip_chart, strip_rows
 from pipeline.report.words import items, moment_link
 from pipeline.story import counted, kept_text, moment_text, office_name, rebalances_told
 
@@ -84,7 +84,7 @@ def _chart(rows: Sequence[Row]) -> Chart | None:
     strips = [
         _strip(reason, [row for row in rows if row["reason"] == reason]) for reason in reasons
     ]
-    axis = LogAxis.over(strips)
+    axis = axis_over(strips)
     return Chart(
         id="rebalance-lengths",
         title="How long they took",
@@ -141,7 +141,7 @@ def _cells(row: Row) -> tuple[Cell, ...]:
     if row["removed"]:
         removed = f"{listed(row['removed'])} ({listed(row['removed_because'])})"
     return (
-        moment_link(row["started_us"], row["stable_us"], lane="lane-groups", text=_began(row)),
+        moment_link(row["started_us"], row["stable_us"], lane="lane-rebalances", text=_began(row)),
         row["fault"] or "start of the group",
         row["group"],
         _reason(row),

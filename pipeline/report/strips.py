@@ -5,7 +5,6 @@ strips of a section share one logarithmic axis, so that 20 us stand beside 8 s; 
 is bounded whatever the number of members. Lengths are microseconds.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ import altair as alt
 
 from pipeline.figures import PERCENTS, Distribution, duration_text
 from pipeline.report.chart import INK, LINE, MUTED, PAPER
+from pipeline.report.log_axis import LogAxis
 from pipeline.story import counted
 
 ROW_HEIGHT = 64
@@ -28,7 +28,6 @@ _SPREAD = 13
 _DOT_STEP = 7
 _WIDE = 440
 """Pixels of width from which on a strip has all its figures beside its name."""
-_MAX_US = 10**12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,81 +60,11 @@ def distribution_of(lengths: Sequence[int], *, missing: int, bound_us: int = 0) 
     )
 
 
-@dataclass(frozen=True, slots=True)
-class LogAxis:
-    """A time axis in steps of ten that begins at 0: linear below `unit_us`, logarithmic above."""
-
-    unit_us: int
-    end_us: int
-
-    @classmethod
-    def over(cls, strips: Iterable[Strip]) -> "LogAxis":
-        """Return the axis that shows every value of some strips."""
-        shown = list(strips)
-        values = [value for strip in shown for _, value in strip.values]
-        return cls.of(values, bound_us=max((s.figures.bound_us for s in shown), default=0))
-
-    @classmethod
-    def of(cls, values: Iterable[int], *, bound_us: int) -> "LogAxis":
-        """Return the axis that shows some values, and the clocks' error."""
-        positive = [value for value in values if value > 0]
-        longest = max([*positive, bound_us, 1_000])
-        shortest = min(positive, default=longest)
-        unit_us = _decade(max(1, shortest))
-        return cls(unit_us=min(unit_us, _decade(longest)), end_us=longest * 5 // 4)
-
-    @property
-    def ticks(self) -> list[int]:
-        """The marks: 0 and every power of ten."""
-        found, tick = [0], self.unit_us
-        while tick <= min(self.end_us, _MAX_US):
-            found.append(tick)
-            tick *= 10
-        return found
-
-    def place(self, value_us: int) -> float:
-        """Return where a value stands, as a part of the axis."""
-        return math.log1p(max(0, value_us) / self.unit_us) / math.log1p(self.end_us / self.unit_us)
-
-    def value(self, place: float) -> float:
-        """Return the value that stands at a place."""
-        return self.unit_us * math.expm1(place * math.log1p(self.end_us / self.unit_us))
-
-    def x(self, field: str) -> alt.X:
-        """Return the encoding of a field in microseconds."""
-        return alt.X(
-            field,
-            type="quantitative",
-            title=None,
-            scale=alt.Scale(
-                type="symlog",
-                constant=self.unit_us,
-                domain=[0, self.end_us],
-                nice=False,
-                clamp=True,
-            ),
-            axis=alt.Axis(
-                values=self.ticks,
-                tickCount=len(self.ticks) + 1,  # with fewer, Vega leaves every other value out
-                labelExpr=_TICK_LABEL,
-                labelOverlap="greedy",
-                labelSeparation=10,
-                labelBound=True,
-                labelFlush=True,
-                orient="bottom",
-            ),
-        )
-
-
-_TICK_LABEL = (
-    "datum.value == 0 ? '0' : datum.value < 1000 ? datum.value + ' us'"
-    " : datum.value < 1000000 ? datum.value / 1000 + ' ms' : datum.value / 1000000 + ' s'"
-)
-
-
-def _decade(value: int) -> int:
-    """Return the power of ten at or below a positive number."""
-    return int(10 ** (len(str(value)) - 1))
+def axis_over(strips: Iterable[Strip]) -> LogAxis:
+    """Return the axis that shows every value of some strips, and the clocks' error."""
+    shown = list(strips)
+    values = [value for strip in shown for _, value in strip.values]
+    return LogAxis.of(values, bound_us=max((s.figures.bound_us for s in shown), default=0))
 
 
 def figures_text(strip: Strip) -> tuple[str, str]:

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.comparison import MAX_COLUMNS, MAX_VALUES, Comparison, ComparisonRow, compare
+from pipeline.comparison import MAX_COLUMNS, Comparison, ComparisonRow, compare
+from pipeline.comparison_cells import MAX_VALUES
 from pipeline.figures import FaultSummary
 from pipeline.outcomes import Owners
 from tests.support.report_rows import GROUP, S, fault_summary, rebalances_of, summary_of

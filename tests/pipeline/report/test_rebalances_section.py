@@ -58,7 +58,7 @@ def test_rebalance_has_its_reason_and_what_the_member_said() -> None:
         "1.00 s",
         "1.00 s",
     )
-    assert 'href="#lane-groups" data-from="55.0" data-to="56.0009"' in str(cells[0])
+    assert 'href="#lane-rebalances" data-from="55.0" data-to="56.0009"' in str(cells[0])
 
 
 def test_rebalance_that_led_nowhere_has_no_length() -> None:

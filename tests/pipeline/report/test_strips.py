@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from pipeline.report.strips import MAX_DOTS, LogAxis, Strip, figures_text, strip_rows
+from pipeline.report.strips import MAX_DOTS, Strip, axis_over, figures_text, strip_rows
 from tests.support.report_rows import S, distribution
 
 
@@ -20,12 +20,12 @@ def strip(*values_us: int | None, bound_us: int = 0, note: str = "") -> Strip:
 
 def marks(*strips: Strip) -> Counter[str]:
     """How many marks of each kind a chart of strips has."""
-    return Counter(row["mark"] for row in strip_rows(strips, LogAxis.over(strips)))
+    return Counter(row["mark"] for row in strip_rows(strips, axis_over(strips)))
 
 
 def test_axis_shows_20_us_beside_8_s_and_begins_at_0() -> None:
     """The scale is symmetric-logarithmic: 0, which a load wait often is, has a place."""
-    axis = LogAxis.over([strip(0, 20, 8 * S)])
+    axis = axis_over([strip(0, 20, 8 * S)])
     assert axis.ticks == [0, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000]
     assert axis.place(0) == 0
     assert 0 < axis.place(20) < 0.2
@@ -36,7 +36,7 @@ def test_axis_shows_20_us_beside_8_s_and_begins_at_0() -> None:
 
 def test_axis_turns_places_into_the_values_that_stand_there() -> None:
     """Bars are binned by place and drawn by value: both must mean the same."""
-    axis = LogAxis.over([strip(20, 8 * S)])
+    axis = axis_over([strip(20, 8 * S)])
     for value in (0, 20, 5_000, 8 * S):
         assert abs(axis.value(axis.place(value)) - value) <= 1e-6 * max(1, value)
 
@@ -47,7 +47,7 @@ def test_few_members_have_a_dot_each_and_many_are_counted_in_bars() -> None:
     assert marks(few)["dot"] == MAX_DOTS
     assert marks(few)["bar"] == 0
     assert marks(many)["dot"] == 0
-    bars = [row for row in strip_rows([many], LogAxis.over([many])) if row["mark"] == "bar"]
+    bars = [row for row in strip_rows([many], axis_over([many])) if row["mark"] == "bar"]
     assert len(bars) <= 100
     counted = sum(int(row["says"].split(" ")[0].replace(",", "")) for row in bars)
     assert counted == 1_000, "every member is in one bar"
@@ -55,7 +55,7 @@ def test_few_members_have_a_dot_each_and_many_are_counted_in_bars() -> None:
 
 def test_dots_of_equal_values_do_not_hide_one_another() -> None:
     """Members that wait for the same moment have the same length."""
-    rows = strip_rows([strip(*[8 * S] * 12)], LogAxis.over([strip(8 * S)]))
+    rows = strip_rows([strip(*[8 * S] * 12)], axis_over([strip(8 * S)]))
     heights = [row["y"] for row in rows if row["mark"] == "dot"]
     assert len(set(heights)) == 12
     assert max(heights) - min(heights) <= 30
@@ -64,7 +64,7 @@ def test_dots_of_equal_values_do_not_hide_one_another() -> None:
 def test_values_below_the_clocks_error_are_drawn_at_it_and_said_as_such() -> None:
     """A length between two machines' clocks that is shorter than their error is not known."""
     short = strip(200, 300, 5_000, bound_us=1_000)
-    rows = strip_rows([short], LogAxis.over([short]))
+    rows = strip_rows([short], axis_over([short]))
     dots = {row["from"] for row in rows if row["mark"] == "dot"}
     assert dots == {1_000, 5_000}
     assert any(row["says"] == "c-0: < 1 ms" for row in rows if row["mark"] == "dot")

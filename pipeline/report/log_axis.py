@@ -1,0 +1,79 @@
+"""An axis of time in steps of ten that begins at 0, so that 20 us stand beside 8 s."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import altair as alt
+
+_MAX_US = 10**12
+
+
+@dataclass(frozen=True, slots=True)
+class LogAxis:
+    """A time axis in steps of ten that begins at 0: linear below `unit_us`, logarithmic above."""
+
+    unit_us: int
+    end_us: int
+
+    @classmethod
+    def of(cls, values: Iterable[int], *, bound_us: int) -> "LogAxis":
+        """Return the axis that shows some values, and the clocks' error."""
+        positive = [value for value in values if value > 0]
+        longest = max([*positive, bound_us, 1_000])
+        shortest = min(positive, default=longest)
+        unit_us = _decade(max(1, shortest))
+        return cls(unit_us=min(unit_us, _decade(longest)), end_us=longest * 5 // 4)
+
+    @property
+    def ticks(self) -> list[int]:
+        """The marks: 0 and every power of ten."""
+        found, tick = [0], self.unit_us
+        while tick <= min(self.end_us, _MAX_US):
+            found.append(tick)
+            tick *= 10
+        return found
+
+    def place(self, value_us: int) -> float:
+        """Return where a value stands, as a part of the axis."""
+        return math.log1p(max(0, value_us) / self.unit_us) / math.log1p(self.end_us / self.unit_us)
+
+    def value(self, place: float) -> float:
+        """Return the value that stands at a place."""
+        return self.unit_us * math.expm1(place * math.log1p(self.end_us / self.unit_us))
+
+    def x(self, field: str) -> alt.X:
+        """Return the encoding of a field in microseconds."""
+        return alt.X(
+            field,
+            type="quantitative",
+            title=None,
+            scale=alt.Scale(
+                type="symlog",
+                constant=self.unit_us,
+                domain=[0, self.end_us],
+                nice=False,
+                clamp=True,
+            ),
+            axis=alt.Axis(
+                values=self.ticks,
+                tickCount=len(self.ticks) + 1,  # with fewer, Vega leaves every other value out
+                labelExpr=_TICK_LABEL,
+                labelOverlap="greedy",
+                labelSeparation=10,
+                labelBound=True,
+                labelFlush=True,
+                orient="bottom",
+            ),
+        )
+
+
+_TICK_LABEL = (
+    "datum.value == 0 ? '0' : datum.value < 1000 ? datum.value + ' us'"
+    " : datum.value < 1000000 ? datum.value / 1000 + ' ms' : datum.value / 1000000 + ' s'"
+)
+
+
+def _decade(value: int) -> int:
+    """Return the power of ten at or below a positive number."""
+    return int(10 ** (len(str(value)) - 1))
