@@ -14,10 +14,13 @@ from pipeline.report import (
     violations,
 )
 from pipeline.report.chart import Section
+from pipeline.report.facts import RunFacts
 from pipeline.report.headline import headline
 from pipeline.report.lanes.section import message_diagrams, timeline
 from pipeline.report.page import Page, TimeMark, render
 from pipeline.report.report_input import ReportInput
+from pipeline.report.run_tables import NotAnalysed, RunTables
+from pipeline.summary_file import read_summary
 
 REPORT_FILE = "report.html"
 
@@ -36,6 +39,19 @@ SECTIONS: Sequence[Callable[[ReportInput], Section | None]] = (
 """The sections of a report, in the page's order. None: it has nothing to say about this run."""
 
 
+def build_report(directory: Path, facts: RunFacts, *, output: Path | None = None) -> Path:
+    """Write the report of the run in `directory` and return where it stands.
+
+    `output` None: `<run>/report.html`.
+    Raises: NotAnalysed if its tables or their summary are missing.
+    """
+    summary = read_summary(directory)
+    if summary is None:
+        raise NotAnalysed(f"{directory} has no summary of its tables")
+    run = ReportInput(facts=facts, tables=RunTables(directory), summary=summary)
+    return write_report(report_html(run), output or directory / REPORT_FILE)
+
+
 def report_html(
     run: ReportInput, sections: Sequence[Callable[[ReportInput], Section | None]] = SECTIONS
 ) -> str:
@@ -44,10 +60,11 @@ def report_html(
     Raises: NotAnalysed if a table is missing.
     """
     found = [section for make in sections if (section := make(run)) is not None]
+    first = headline(run)
     return render(
         Page(
-            title=f"{run.facts.experiment}: {headline(run).verdict} - coordlab",
-            headline=headline(run),
+            title=f"{run.facts.experiment}: {first.verdict} - coordlab",
+            headline=first,
             sections=found,
             end_s=run.end_us / 1_000_000,
             marks=time_marks(run),
