@@ -140,12 +140,12 @@ def _partitions(episode: Episode, tables: OverlapTables) -> TextTable:
         headings=(
             "partition",
             "first owner",
-            "owned it",
             "second owner",
-            "owned it as well",
-            "both, from to",
+            "both owned it",
             "for",
             "records by both",
+            "the first owned it",
+            "the second owned it",
         ),
         rows=listed_rows,
         caption="Who owned which partition twice, and when."
@@ -162,12 +162,12 @@ def _partition_row(row: Row, tables: OverlapTables) -> tuple[Cell, ...]:
     return (
         row["partition"],
         row["first_consumer"],
-        _owned_text(row, tables, "first"),
         row["second_consumer"],
-        _owned_text(row, tables, "second"),
         moment_link(row["from_us"], row["to_us"], lane="lane-ownership"),
         duration_text(row["length_us"]),
         row["records_both"],
+        _owned_text(row, tables, "first"),
+        _owned_text(row, tables, "second"),
     )
 
 

@@ -137,12 +137,12 @@ def test_reader_learns_who_owned_a_partition_twice_and_from_when_to_when() -> No
     assert [cell.replace("\N{NO-BREAK SPACE}", " ") for cell in cells] == [
         "orders-2",
         "c-0",
-        "6.000 s to 93.000 s (lost)",
         "c-6",
-        "64.000 s to 94.000 s (revoked)",
         "64.000 s to 93.000 s",
         "29.00 s",
         "242",
+        "6.000 s to 93.000 s (lost)",
+        "64.000 s to 94.000 s (revoked)",
     ]
 
 
