@@ -9,7 +9,10 @@ from pyspark.sql import SparkSession
 from pipeline.figures import FaultSummary, RunSummary
 from pipeline.tables import analyze
 from protocol.trace import TraceKind
+from tests.support.crowd import crowd
+from tests.support.random_files import spoiled_rows
 from tests.support.random_runs import AnalysedRun, write_random_runs
+from tests.support.random_trace import random_run
 from tests.support.trace_builder import (
     TableRow,
     parse_trace,
@@ -18,6 +21,16 @@ from tests.support.trace_builder import (
     write_run,
 )
 
+_MANIFEST = '{"experiment": "talk", "runtime": "ray", "seed": 11, "config": {"seed": 3}}'
+_RESULTS = """{
+  "outcome": "completed",
+  "verdict": "violated",
+  "checks": [
+    {"check": "fencing", "outcome": "nothing_seen", "findings_total": 0, "note": "no epoch moved"},
+    {"check": "ownership", "outcome": "violated", "findings": [{"summary": "twice"}],
+     "findings_total": 3, "seen": {"overlaps": 3}, "note": ""}
+  ]
+}"""
 TRACES = Path(__file__).parents[1] / "pipeline" / "traces"
 
 
@@ -67,16 +80,29 @@ def _write_stories(base: Path) -> dict[str, Path]:
         "pause": write_run(base / "own [x] {y}=1+1" / "1", pause),
         "split": _told(base, "split"),
         "stuck": _told(base, "stuck"),
+        "talk": _told(base, "talk"),
+        "crowd": write_run(base / "crowd" / "1", crowd()),
+        "spoiled": _spoiled_run(base / "spoiled" / "1"),
         "empty": base / "crash" / "2",
         "broken": _broken_run(base / "crash" / "3"),
     }
     directories["empty"].mkdir()
     (directories["pause"] / "manifest.json").write_text('{"clock_err')
+    (directories["talk"] / "manifest.json").write_text(_MANIFEST)
+    (directories["talk"] / "results.json").write_text(_RESULTS)
+    (directories["stuck"] / "results.json").write_text('{"verdict": "unknown", "checks": []}')
     return directories
 
 
 def _told(base: Path, story: str) -> Path:
     return write_run(base / story / "1", parse_trace((TRACES / f"{story}.txt").read_text()))
+
+
+def _spoiled_run(directory: Path) -> Path:
+    """Write a random run with rows all over it that cannot be used."""
+    write_run(directory, [])
+    write_events(directory / "events" / "0.parquet", spoiled_rows(random_run(0), seed=0))
+    return directory
 
 
 def _broken_run(directory: Path) -> Path:

@@ -37,7 +37,7 @@ def write_documents(directory: Path, seed: int) -> Path:
         fate = rng.random()
         if fate < 0.1:
             text = text[: rng.randint(0, len(text) - 1)]
-        if fate < 0.85:
+        if fate < 0.7:
             (directory / name).write_text(text)
     return directory
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from protocol.trace import TraceRow
 from tests.support.acceptance import play_virtual, shifted
 from tests.support.ownership_model import random_owners
+from tests.support.random_files import write_documents
 from tests.support.random_trace import random_run
 from tests.support.trace_builder import TableRow, read_table, write_run
 
@@ -52,8 +53,8 @@ def write_random_runs(base: Path) -> tuple[AnalysedRun, ...]:
         AnalysedRun(
             run=name,
             rows=tuple(rows),
-            directory=write_run(base / name, rows),
+            directory=write_documents(write_run(base / name, rows), seed=seed),
             is_random=name.split("/")[0] not in _REAL,
         )
-        for name, rows in traces.items()
+        for seed, (name, rows) in enumerate(traces.items())
     )
