@@ -6,7 +6,6 @@ from pipeline.figures import duration_text
 from pipeline.outcomes import in_number_order
 from pipeline.report.chart import HATCHES, SERIES, Chart, Pick, TextTable, seconds
 from pipeline.report.lanes.marks import (
-    FROM_TO,
     Datum,
     area_rows,
     bars,
@@ -18,9 +17,9 @@ from pipeline.report.lanes.marks import (
     span,
     step_areas,
     time_lane,
-    tip,
 )
 from pipeline.report.lanes.spans import concurrent, thinned
+from pipeline.report.lanes.tips import FROM_TO, Tip
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
 
@@ -50,7 +49,7 @@ _ABOUT_COUNTS = (
     "around a fault counts; a spike as short as the usual interval between two commits or batches "
     "says nothing."
 )
-_TIPS = (tip("k", "what"), tip("r", "who"), tip("g", "group"), tip("f", "around fault"))
+_TIPS = (Tip("k", "what"), Tip("r", "who"), Tip("g", "group"), Tip("f", "around fault"))
 
 
 def lane(run: ReportInput) -> Chart | None:
@@ -71,7 +70,7 @@ def lane(run: ReportInput) -> Chart | None:
         about=_ABOUT,
         layers=[
             bars("gaps", y, tooltip=(*_TIPS, *FROM_TO), fill=kind_fill("k", _FILLS)),
-            *labels("gaps", y),
+            *labels("gaps", y, tooltip=(*_TIPS, *FROM_TO)),
         ],
         data={"gaps": data},
         height=ROW_PX * len(names),

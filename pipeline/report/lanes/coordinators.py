@@ -14,7 +14,6 @@ from pipeline.report.chart import (
     seconds,
 )
 from pipeline.report.lanes.marks import (
-    FROM_TO,
     ROW_PX,
     Datum,
     bars,
@@ -26,9 +25,9 @@ from pipeline.report.lanes.marks import (
     rows_y,
     span,
     time_lane,
-    tip,
 )
 from pipeline.report.lanes.spans import free, slots
+from pipeline.report.lanes.tips import FROM_TO, Tip
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
 
@@ -44,12 +43,12 @@ _ABOUT = (
     "paused or cut off, yet still in office. Striped: two were in office at once."
 )
 _TENURE = (
-    tip("r", "partition"),
-    tip("w", "broker"),
-    tip("e", "leader epoch"),
-    tip("i", "incarnation"),
-    tip("c", "commits acknowledged"),
-    tip("x", "ended by"),
+    Tip("r", "partition"),
+    Tip("w", "broker"),
+    Tip("e", "leader epoch"),
+    Tip("i", "incarnation"),
+    Tip("c", "commits acknowledged"),
+    Tip("x", "ended by"),
 )
 
 
@@ -81,17 +80,17 @@ def lane(run: ReportInput) -> Chart | None:
         bars(
             "nobody",
             y,
-            tooltip=(tip("l", "partition"), *FROM_TO),
+            tooltip=(Tip("l", "partition"), *FROM_TO),
             fill="transparent",
             stroke=BAD,
             strokeDash=[3, 3],
         ),
-        *labels("nobody", y, fill=BAD),
+        *labels("nobody", y, tooltip=(Tip("l", "partition"), *FROM_TO), fill=BAD),
         bars("tenures", y, tooltip=(*_TENURE, *FROM_TO), fill=kind_fill("w", fills)),
         bars(
             "stalled",
             y,
-            tooltip=(tip("l", "broker"), *FROM_TO),
+            tooltip=(Tip("l", "broker"), *FROM_TO),
             fill=FAULT_HATCH,
             height=5,
             yOffset=7,
@@ -100,17 +99,17 @@ def lane(run: ReportInput) -> Chart | None:
             "loads",
             y,
             tooltip=(
-                tip("l", "new coordinator"),
-                tip("n", "records read"),
-                tip("k", "bytes read"),
+                Tip("l", "new coordinator"),
+                Tip("n", "records read"),
+                Tip("k", "bytes read"),
                 *FROM_TO,
             ),
             fill=WARN,
             height=12,
         ),
-        *labels("tenures", y),
-        bars("twice", y, tooltip=(tip("l", "at once"), *FROM_TO), fill=BAD_HATCH, stroke=BAD),
-        *labels("twice", y, fontWeight="bold"),
+        *labels("tenures", y, tooltip=(*_TENURE, *FROM_TO)),
+        bars("twice", y, tooltip=(Tip("l", "at once"), *FROM_TO), fill=BAD_HATCH, stroke=BAD),
+        *labels("twice", y, tooltip=(Tip("l", "at once"), *FROM_TO), fontWeight="bold"),
     ]
     return time_lane(
         run,

@@ -6,7 +6,6 @@ from pipeline.figures import duration_text
 from pipeline.report.chart import FAULT_HATCH, INK, MUTED, PAPER, WARN, Chart, TextTable, seconds
 from pipeline.report.facts import FaultFact
 from pipeline.report.lanes.marks import (
-    FROM_TO,
     ROW_PX,
     Datum,
     bars,
@@ -16,9 +15,9 @@ from pipeline.report.lanes.marks import (
     rows_y,
     span,
     time_lane,
-    tip,
 )
 from pipeline.report.lanes.spans import slots
+from pipeline.report.lanes.tips import FROM_TO, Tip, at
 from pipeline.report.report_input import ReportInput
 
 MAX_ROWS = 30
@@ -32,11 +31,11 @@ _ABOUT = (
 )
 _RUN_ROW = "the run"
 _TIPS = (
-    tip("l", "fault"),
-    tip("i", "id in the journal"),
-    tip("g", "target"),
-    tip("h", "hit"),
-    tip("p", "this part"),
+    Tip("l", "fault"),
+    Tip("i", "id in the journal"),
+    Tip("g", "target"),
+    Tip("h", "hit"),
+    Tip("p", "this part"),
 )
 
 
@@ -68,21 +67,21 @@ def lane(run: ReportInput) -> Chart | None:
     y = rows_y(names)
     in_force = "datum.p == 'in force'"
     layers = [
-        bars("run", y, tooltip=(tip("l", "the run"), *FROM_TO), fill=PAPER, stroke=MUTED),
-        *labels("run", y),
+        bars("run", y, tooltip=(Tip("l", "the run"), *FROM_TO), fill=PAPER, stroke=MUTED),
+        *labels("run", y, tooltip=(Tip("l", "the run"), *FROM_TO)),
         bars("parts", y, tooltip=(*_TIPS, *FROM_TO), fill=PAPER, where=f"!({in_force})"),
         bars("parts", y, tooltip=(*_TIPS, *FROM_TO), fill=FAULT_HATCH, where=in_force),
-        *labels("parts", y, where=in_force, fontWeight="bold"),
+        *labels("parts", y, tooltip=(*_TIPS, *FROM_TO), where=in_force, fontWeight="bold"),
         moments(
             "points",
             y,
-            tooltip=(*_TIPS, tip("a", "at", "s")),
+            tooltip=(*_TIPS, at("a", "at")),
             shape="diamond",
             fill=WARN,
             stroke=INK,
             size=140,
         ),
-        *labels("points", y, dx=12, fontWeight="bold"),
+        *labels("points", y, tooltip=(*_TIPS, at("a", "at")), dx=12, fontWeight="bold"),
     ]
     return time_lane(
         run,

@@ -7,7 +7,6 @@ import altair as alt
 from pipeline.outcomes import in_number_order
 from pipeline.report.chart import GOOD, HATCHES, INK, PAPER, SERIES, Chart, Pick, TextTable, seconds
 from pipeline.report.lanes.marks import (
-    FROM_TO,
     ROW_PX,
     Datum,
     area_rows,
@@ -21,9 +20,9 @@ from pipeline.report.lanes.marks import (
     span,
     step_areas,
     time_lane,
-    tip,
 )
 from pipeline.report.lanes.spans import concurrent, longest_first, thinned, together
+from pipeline.report.lanes.tips import FROM_TO, Tip, at
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
 
@@ -53,12 +52,12 @@ _ABOUT_COUNTS = (
 )
 _ABOUT_PICKED = "One group, on each broker that was its coordinator; those with most changes first."
 _TIPS = (
-    tip("r", "group and coordinator"),
-    tip("k", "state"),
-    tip("g", "generation"),
-    tip("m", "members"),
-    tip("e", "leader epoch"),
-    tip("c", "because"),
+    Tip("r", "group and coordinator"),
+    Tip("k", "state"),
+    Tip("g", "generation"),
+    Tip("m", "members"),
+    Tip("e", "leader epoch"),
+    Tip("c", "because"),
 )
 
 
@@ -116,11 +115,11 @@ def _layers(y: alt.Y, where: str | None = None) -> list[alt.Chart]:
     tips = (*_TIPS, *FROM_TO)
     return [
         bars("states", y, tooltip=tips, fill=kind_fill("k", STATES), where=where),
-        *labels("states", y, where=where),
+        *labels("states", y, tooltip=tips, where=where),
         moments(
             "dead",
             y,
-            tooltip=(*_TIPS, tip("a", "at", "s")),
+            tooltip=(*_TIPS, at("a", "at")),
             where=where,
             shape="cross",
             angle=45,

@@ -28,6 +28,7 @@ from pipeline.report.chart import (
     time_x,
 )
 from pipeline.report.lanes.spans import Steps
+from pipeline.report.lanes.tips import Tip, told
 from pipeline.report.report_input import ReportInput
 
 Cell = str | int | float | None
@@ -171,7 +172,7 @@ def bars(
     name: str,
     y: alt.Y,
     *,
-    tooltip: Sequence[alt.Tooltip],
+    tooltip: Sequence[Tip],
     fill: str | alt.Fill = PAPER,
     where: str | None = None,
     **mark: Look,
@@ -182,6 +183,7 @@ def bars(
     """
     chart = _rows_of(name, where)
     look: Looks = {
+        "tooltip": told(tooltip),
         "clip": True,
         "stroke": INK,
         "strokeWidth": 0.7,
@@ -192,9 +194,7 @@ def bars(
     if isinstance(fill, str):
         look["fill"] = fill
     encoded = {} if isinstance(fill, str) else {"fill": fill}
-    drawn: alt.Chart = chart.mark_bar(**look).encode(
-        x=time_of("a:Q"), x2="b:Q", y=y, tooltip=list(tooltip), **encoded
-    )
+    drawn: alt.Chart = chart.mark_bar(**look).encode(x=time_of("a:Q"), x2="b:Q", y=y, **encoded)
     return drawn
 
 
@@ -202,17 +202,21 @@ def moments(
     name: str,
     y: alt.Y,
     *,
-    tooltip: Sequence[alt.Tooltip],
+    tooltip: Sequence[Tip],
     where: str | None = None,
     **mark: Look,
 ) -> alt.Chart:
     """Return a mark at `a` of each row of the data `name`."""
-    look: Looks = {"clip": True, "filled": True, "fill": INK, "size": 60, "opacity": 1, **mark}
-    drawn: alt.Chart = (
-        _rows_of(name, where)
-        .mark_point(**look)
-        .encode(x=time_of("a:Q"), y=y, tooltip=list(tooltip))
-    )
+    look: Looks = {
+        "tooltip": told(tooltip),
+        "clip": True,
+        "filled": True,
+        "fill": INK,
+        "size": 60,
+        "opacity": 1,
+        **mark,
+    }
+    drawn: alt.Chart = _rows_of(name, where).mark_point(**look).encode(x=time_of("a:Q"), y=y)
     return drawn
 
 
@@ -230,9 +234,11 @@ def labels(
     name: str,
     y: alt.Y,
     *,
+    tooltip: Sequence[Tip],
     where: str | None = None,
     keep_end: bool = False,
     reserve: str = "0",
+    end: str = "datum.b",
     long: str = "datum.l",
     short: str = "datum.s",
     **mark: Look,
@@ -240,8 +246,8 @@ def labels(
     """Return what stands inside the bars of the data `name`: `long`, or `short` if room is short.
 
     It begins where the visible part of the bar does. `keep_end`: what has no room loses its
-    beginning instead of its end. `reserve`: pixels of the bar that stay free. These are Vega
-    expressions over a row.
+    beginning instead of its end. `reserve`: pixels of the bar that stay free; `end`: where it
+    ends. These are Vega expressions over a row. `tooltip` is the bar's: the text lies over it.
     """
     chart = _rows_of(name, where)
     fits = f"length({long}) * {_CHARACTER_PX} <= datum._w"
@@ -253,15 +259,15 @@ def labels(
         else f"slice({short}, 0, {count}) + '{_ELLIPSIS}'"
     )
     shown = (
-        _visible(chart, reserve)
+        _visible(chart, reserve, end)
         .transform_filter(f"datum._w > {4 * _CHARACTER_PX}")
         .transform_calculate(_t=f"{fits} ? {long} : {fits_short} ? {short} : {cut}")
     )
-    return _text(shown, "_x", y, {"align": "left", "dx": 4, **mark})
+    return _text(shown, "_x", y, {"align": "left", "dx": 4, "tooltip": told(tooltip), **mark})
 
 
 def end_labels(
-    name: str, y: alt.Y, *, where: str | None = None, **mark: Look
+    name: str, y: alt.Y, *, tooltip: Sequence[Tip], where: str | None = None, **mark: Look
 ) -> tuple[alt.Chart, ...]:
     """Return what stands at the end of the visible part of bars: `l`, or `s` where room is short.
 
@@ -269,21 +275,21 @@ def end_labels(
     """
     room = "datum._w / 2"
     shown = (
-        _visible(_rows_of(name, where), "0")
+        _visible(_rows_of(name, where), "0", "datum.b")
         .transform_calculate(
             _t=f"length(datum.l) * {_CHARACTER_PX} <= {room} ? datum.l : "
             f"length(datum.s) * {_CHARACTER_PX} <= {room} ? datum.s : ''"
         )
         .transform_filter("datum._t != ''")
     )
-    return _text(shown, "_e", y, {"align": "right", "dx": -4, **mark})
+    return _text(shown, "_e", y, {"align": "right", "dx": -4, "tooltip": told(tooltip), **mark})
 
 
-def _visible(chart: alt.Chart, reserve: str) -> alt.Chart:
+def _visible(chart: alt.Chart, reserve: str, end: str) -> alt.Chart:
     """Return the bars that are in sight: `_x` and `_e` where, `_w` how many pixels for a label."""
     there: alt.Chart = (
-        chart.transform_filter(f"datum.b > {FROM_S} && datum.a < {TO_S}")
-        .transform_calculate(_x=f"max(datum.a, {FROM_S})", _e=f"min(datum.b, {TO_S})")
+        chart.transform_filter(f"{end} > {FROM_S} && datum.a < {TO_S}")
+        .transform_calculate(_x=f"max(datum.a, {FROM_S})", _e=f"min({end}, {TO_S})")
         .transform_calculate(
             _w=f"(datum._e - datum._x) / ({TO_S} - {FROM_S}) * width - 8 - ({reserve})"
         )
@@ -312,14 +318,18 @@ def step_areas(
     drawn: alt.Chart = (
         _rows_of(name, where)
         .mark_area(
-            interpolate="step-after", clip=True, stroke=INK, strokeWidth=0.7, fillOpacity=0.6
+            interpolate="step-after",
+            clip=True,
+            stroke=INK,
+            strokeWidth=0.7,
+            fillOpacity=0.6,
+            tooltip=told([Tip("k", what)]),
         )
         .encode(
             x=time_of("a:Q"),
             y=alt.Y("n:Q", stack="zero", axis=axis),
             order=alt.Order("o:Q"),
             fill=fill if unit else fill.legend(None),
-            tooltip=[tip("k", what)],
         )
     )
     return drawn
@@ -357,14 +367,6 @@ def legend_columns(names: Iterable[str | int]) -> alt.ExprRef:
     return alt.ExprRef(f"width >= 0 && {_NARROW} ? {narrow} : 6")
 
 
-def tip(field_name: str, title: str, unit: str = "") -> alt.Tooltip:
-    """Return one line of a tooltip: text, or with a `unit` a number of it."""
-    if not unit:
-        return alt.Tooltip(f"{field_name}:N", title=title)
-    decimals = ",.3f" if unit == "s" else ","
-    return alt.Tooltip(f"{field_name}:Q", title=f"{title} ({unit})", format=decimals)
-
-
 def span(start_us: int, end_us: int, **said: Cell) -> Datum:
     """Return a bar's datum: its ends in seconds, its length in words, and what is said of it."""
     return {
@@ -373,10 +375,6 @@ def span(start_us: int, end_us: int, **said: Cell) -> Datum:
         "d": duration_text(end_us - start_us),
         **said,
     }
-
-
-FROM_TO = (tip("a", "from", "s"), tip("b", "to", "s"), tip("d", "for"))
-"""The lines of a tooltip that every bar ends with; `d` is its length in words."""
 
 
 def bounded(table: str, number: int, limit: int) -> str:

@@ -30,7 +30,6 @@ from pipeline.report.lanes.marks import (
     span,
     time_lane,
     time_of,
-    tip,
 )
 from pipeline.report.lanes.message_rows import (
     CHARACTER_PX,
@@ -45,6 +44,7 @@ from pipeline.report.lanes.message_rows import (
     Word,
     diagram,
 )
+from pipeline.report.lanes.tips import Tip, at, told
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
 
@@ -74,19 +74,19 @@ _ABOUT = (
     "like the first. Hatched: the node was hit. More texts appear as you zoom in."
 )
 _TIPS = (
-    tip("api", "request"),
-    tip("fr", "from"),
-    tip("to", "to"),
-    tip("g", "group"),
-    tip("out", "outcome"),
-    tip("nm", "names as coordinator"),
-    tip("u", "sent", "s"),
-    tip("v", "received", "s"),
-    tip("w", "answered", "s"),
-    tip("e", "ended", "s"),
-    tip("x", "exchanges alike"),
-    tip("z", "the last ended", "s"),
-    tip("c", "correlation id"),
+    Tip("api", "request"),
+    Tip("fr", "from"),
+    Tip("to", "to"),
+    Tip("g", "group"),
+    Tip("out", "outcome"),
+    Tip("nm", "names as coordinator"),
+    at("u", "sent", 6),
+    at("v", "received", 6),
+    at("w", "answered", 6),
+    at("e", "ended", 6),
+    Tip("x", "exchanges alike"),
+    at("z", "the last ended", 6),
+    Tip("c", "correlation id"),
 )
 
 
@@ -160,13 +160,13 @@ def _layers(nodes: Sequence[str]) -> list[alt.Chart]:
     in_sight = f"datum.b >= {FROM_S} && datum.a <= {TO_S}"
     legs = alt.Chart(alt.NamedData("legs")).transform_filter(in_sight)
     waits = alt.Chart(alt.NamedData("waits")).transform_filter(in_sight)
-    x = time_of("a:Q")
+    x, said = time_of("a:Q"), told(_TIPS)
     return [
         alt.Chart(alt.NamedData("nodes")).mark_rule(color=LINE, strokeWidth=1.5).encode(y=line),
         bars(
             "hit",
             row,
-            tooltip=(tip("l", "fault"), tip("d", "for")),
+            tooltip=(Tip("l", "fault"), Tip("d", "for")),
             fill=FAULT_HATCH,
             height=9,
             yOffset=_LINE_PX,
@@ -175,17 +175,26 @@ def _layers(nodes: Sequence[str]) -> list[alt.Chart]:
         ),
         *_repeats(row),
         waits.transform_filter("datum.r == datum.to")
-        .mark_rule(clip=True, strokeWidth=5, opacity=0.55)
-        .encode(x=x, x2="b:Q", y=line, color=colour, tooltip=list(_TIPS)),
+        .mark_rule(clip=True, strokeWidth=5, opacity=0.55, tooltip=said)
+        .encode(x=x, x2="b:Q", y=line, color=colour),
         waits.transform_filter("datum.r != datum.to")
-        .mark_rule(clip=True, strokeWidth=2, strokeDash=[4, 3], color=BAD)
-        .encode(x=x, x2="b:Q", y=line, tooltip=list(_TIPS)),
-        legs.mark_rule(clip=True, strokeWidth=1.6).encode(
-            x=x, x2="b:Q", y=line, y2=other, color=colour, strokeDash=dash, tooltip=list(_TIPS)
+        .mark_rule(clip=True, strokeWidth=2, strokeDash=[4, 3], color=BAD, tooltip=said)
+        .encode(x=x, x2="b:Q", y=line),
+        legs.mark_rule(clip=True, strokeWidth=1.6, tooltip=said).encode(
+            x=x, x2="b:Q", y=line, y2=other, color=colour, strokeDash=dash
         ),
         alt.Chart(alt.NamedData("failures"))
-        .mark_point(clip=True, shape="cross", angle=45, filled=True, fill=BAD, opacity=1, size=70)
-        .encode(x=x, y=line, tooltip=list(_TIPS)),
+        .mark_point(
+            clip=True,
+            shape="cross",
+            angle=45,
+            filled=True,
+            fill=BAD,
+            opacity=1,
+            size=70,
+            tooltip=said,
+        )
+        .encode(x=x, y=line),
         *_words(line, x),
     ]
 
@@ -199,7 +208,7 @@ def _repeats(y: alt.Y) -> list[alt.Chart]:
         look: Looks = {"height": 9, "yOffset": offset, "fillOpacity": 0.25, "strokeWidth": 0.4}
         layers += [
             bars("repeats", y, tooltip=_TIPS, fill=fill, where=where, **look),
-            *labels("repeats", y, where=where, fontSize=9, dy=offset),
+            *labels("repeats", y, tooltip=_TIPS, where=where, fontSize=9, dy=offset),
         ]
     return layers
 
@@ -209,13 +218,13 @@ def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
     shown = alt.Chart(alt.NamedData("words")).transform_filter(
         f"datum.a >= {FROM_S} && datum.a <= {TO_S} && datum.z * ({TO_S} - {FROM_S}) <= width"
     )
-    at = f"(datum.a - {FROM_S}) / ({TO_S} - {FROM_S}) * width"
-    at_edge = f"{at} + length(datum.t) * {CHARACTER_PX} > width && {at} > width / 2"
+    here = f"(datum.a - {FROM_S}) / ({TO_S} - {FROM_S}) * width"
+    at_edge = f"{here} + length(datum.t) * {CHARACTER_PX} > width && {here} > width / 2"
     look: Looks = {
         "align": alt.ExprRef(f"{at_edge} ? 'right' : 'left'"),
         "dx": alt.ExprRef(f"{at_edge} ? -3 : 3"),
         "dy": -3,
-        "limit": alt.ExprRef(f"max(1, ({at_edge} ? {at} : width - {at}) - 3)"),
+        "limit": alt.ExprRef(f"max(1, ({at_edge} ? {here} : width - {here}) - 3)"),
         "baseline": "bottom",
         "fontSize": 10,
         "clip": True,

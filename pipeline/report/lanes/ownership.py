@@ -20,7 +20,6 @@ from pipeline.report.chart import (
 )
 from pipeline.report.lanes.marks import (
     FILLS,
-    FROM_TO,
     area_rows,
     bars,
     bounded,
@@ -32,7 +31,6 @@ from pipeline.report.lanes.marks import (
     rows_y,
     step_areas,
     time_lane,
-    tip,
 )
 from pipeline.report.lanes.ownership_rows import (
     Owned,
@@ -45,6 +43,7 @@ from pipeline.report.lanes.ownership_rows import (
     side,
 )
 from pipeline.report.lanes.spans import thinned
+from pipeline.report.lanes.tips import FROM_TO, Tip
 from pipeline.report.report_input import ReportInput
 
 MANY_PARTITIONS = 40
@@ -85,20 +84,20 @@ _RESERVED = "datum.v ? (containerSize()[0] < 560 ? 0 : 130) : 0"
 """Pixels at the end of a bar for how long its partition had two owners."""
 _LONG = "datum.m + ' \u00b7 generation ' + datum.g"
 _TIPS = (
-    tip("r", "partition"),
-    tip("m", "member"),
-    tip("g", "generation"),
-    tip("w", "assigned by"),
-    tip("e", "in leader epoch"),
-    tip("x", "ended by"),
-    tip("z", "member paused"),
-    tip("n", "processed", "records"),
+    Tip("r", "partition"),
+    Tip("m", "member"),
+    Tip("g", "generation"),
+    Tip("w", "assigned by"),
+    Tip("e", "in leader epoch"),
+    Tip("x", "ended by"),
+    Tip("z", "member paused"),
+    Tip("n", "processed", "records", 0),
 )
 _TWICE_TIPS = (
-    tip("r", "partition"),
-    tip("w", "owned by"),
-    tip("e", "assigned in"),
-    tip("n", "processed by both", "records"),
+    Tip("r", "partition"),
+    Tip("w", "owned by"),
+    Tip("e", "assigned in"),
+    Tip("n", "processed by both", "records", 0),
 )
 
 
@@ -183,7 +182,14 @@ def _layers(y: alt.Y, fill: alt.Fill, where: str | None = None) -> list[alt.Char
     return [
         bars("owners", y, tooltip=(*_TIPS, *FROM_TO), fill=fill, where=where),
         *labels(
-            "owners", y, where=where, keep_end=True, reserve=_RESERVED, long=_LONG, short="datum.m"
+            "owners",
+            y,
+            tooltip=(*_TIPS, *FROM_TO),
+            where=where,
+            keep_end=True,
+            reserve=_RESERVED,
+            long=_LONG,
+            short="datum.m",
         ),
         bars(
             "twice",
@@ -195,7 +201,9 @@ def _layers(y: alt.Y, fill: alt.Fill, where: str | None = None) -> list[alt.Char
             height=7,
             yOffset=-ROW_PX // 2,
         ),
-        *end_labels("twice", y, where=where, fontWeight="bold", fill=BAD),
+        *end_labels(
+            "twice", y, tooltip=(*_TWICE_TIPS, *FROM_TO), where=where, fontWeight="bold", fill=BAD
+        ),
     ]
 
 

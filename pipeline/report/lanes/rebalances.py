@@ -6,9 +6,8 @@ import altair as alt
 
 from pipeline.figures import duration_text
 from pipeline.outcomes import in_number_order, listed
-from pipeline.report.chart import BAD, HATCHES, INK, SERIES, Chart, Pick, TextTable, seconds
+from pipeline.report.chart import BAD, HATCHES, SERIES, Chart, Pick, TextTable, seconds
 from pipeline.report.lanes.marks import (
-    FROM_TO,
     ROW_PX,
     Datum,
     area_rows,
@@ -22,9 +21,9 @@ from pipeline.report.lanes.marks import (
     span,
     step_areas,
     time_lane,
-    tip,
 )
 from pipeline.report.lanes.spans import concurrent, longest_first, thinned, together
+from pipeline.report.lanes.tips import FROM_TO, Tip
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
 
@@ -37,6 +36,7 @@ AREA_PX = 120
 
 JOINING, SYNCING, BROKEN_OFF = "joining", "syncing", "never completed"
 PARTS = {JOINING: HATCHES[1], SYNCING: SERIES[4], BROKEN_OFF: "transparent"}
+_FIRST = "datum.f == 1"
 _ABOUT = (
     "A bar is a rebalance, from the moment the coordinator began it until the new assignment was "
     "stored: first it waits for its members to join, then for the leader's assignment. Inside it: "
@@ -46,16 +46,16 @@ _ABOUT = (
 _ABOUT_COUNTS = "How many groups had a rebalance under way, by what it was waiting for."
 _ABOUT_PICKED = "The rebalances of one group; those with most of them first."
 _TIPS = (
-    tip("r", "group and coordinator"),
-    tip("y", "reason"),
-    tip("w", "caused by"),
-    tip("q", "what the member said"),
-    tip("g", "generations"),
-    tip("t", "in all"),
-    tip("k", "this part"),
-    tip("o", "left out"),
-    tip("n", "new"),
-    tip("z", "assignment not stored"),
+    Tip("r", "group and coordinator"),
+    Tip("y", "reason"),
+    Tip("w", "caused by"),
+    Tip("q", "what the member said"),
+    Tip("g", "generations"),
+    Tip("t", "in all"),
+    Tip("k", "this part"),
+    Tip("o", "left out"),
+    Tip("n", "new"),
+    Tip("z", "assignment not stored"),
 )
 
 
@@ -108,37 +108,30 @@ def detail(run: ReportInput) -> Chart | None:
 
 
 def _layers(y: alt.Y, where: str | None = None) -> list[alt.Chart]:
-    first = "datum.f" if where is None else f"datum.f && {where}"
+    tips = (*_TIPS, *FROM_TO)
+    first = _FIRST if where is None else f"{_FIRST} && {where}"
+    not_stored = f"{first} && datum.z != null"
     return [
-        bars("parts", y, tooltip=(*_TIPS, *FROM_TO), fill=kind_fill("k", PARTS), where=where),
-        *labels("whole", y, where=where),
-        moments(
-            "parts",
-            y,
-            tooltip=_TIPS,
-            where=f"{first} && datum.z != null",
-            shape="cross",
-            angle=45,
-            fill=BAD,
-            stroke=INK,
-        ),
+        bars("parts", y, tooltip=tips, fill=kind_fill("k", PARTS), where=where),
+        *labels("parts", y, tooltip=tips, where=first, end="datum.u"),
+        moments("parts", y, tooltip=_TIPS, where=not_stored, shape="cross", angle=45, fill=BAD),
     ]
 
 
 def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[str, list[Datum]]:
-    """Return the parts of each rebalance to be drawn, and each as a whole to be labelled."""
+    """Return the parts of each rebalance; the first has the label of all, which end at `u`."""
     ends = _ends(run, rows)
-    parts, whole = [], []
+    parts = []
     for row in rows:
         said = _said(row)
         if pick:
             said["p"] = row["group"]
         end_us = ends[_key(row)]
-        label: Datum = {"r": said["r"], "p": said.get("p"), "l": _words(row), "s": _short(row)}
-        whole.append(span(row["started_us"], end_us, **label))
-        for index, (part, start, end) in enumerate(_parts(row, end_us)):
-            parts.append(span(start, end, **said, k=part, f=int(index == 0)))
-    return {"parts": parts, "whole": whole}
+        first: Datum = {"f": 1, "u": seconds(end_us), "l": _words(row), "s": _short(row)}
+        for part, start, end in _parts(row, end_us):
+            parts.append(span(start, end, **said, k=part, **first))
+            first = {}
+    return {"parts": parts}
 
 
 def _parts(row: Row, end_us: int) -> list[tuple[str, int, int]]:
