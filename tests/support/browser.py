@@ -168,13 +168,19 @@ def chart_states(page: Page) -> dict[str, str]:
 
 
 def scrolls_sideways(page: Page) -> Sequence[str]:
-    """Return the elements that are wider than the window and not in a box that scrolls."""
+    """Return what makes the page wider than its window, but for what is in a box that scrolls."""
     found: list[str] = page.evaluate(
         """() => {
           const width = document.documentElement.clientWidth;
           if (document.documentElement.scrollWidth <= width) return [];
+          const kept = (element) => {
+            const box = element.parentElement;
+            if (!box || box === document.body) return false;
+            return getComputedStyle(box).overflowX !== "visible" || kept(box);
+          };
+          const right = (element) => element.getBoundingClientRect().right;
           return [...document.body.querySelectorAll('*')]
-            .filter((element) => element.getBoundingClientRect().right > width + 1)
+            .filter((element) => right(element) > width + 1 && !kept(element))
             .map((element) => `${element.tagName} ${element.id} ${element.getAttribute('class')}`);
         }"""
     )

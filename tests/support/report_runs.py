@@ -143,7 +143,7 @@ def write_thousand_members(
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "partition.assignment.strategy": ["range"],
-            "fetch.max.wait.ms": 5_000,
+            "fetch.max.wait.ms": 2_000,
         },
     }
     experiment: dict[str, object] = {

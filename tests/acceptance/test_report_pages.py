@@ -1,0 +1,352 @@
+"""Reports in a headless Chromium: of three members and a thousand, violated and cut short.
+
+Each was made from a real run in virtual time. A page that says anything on the console, asks for
+anything but itself, or fails to draw a chart fails here.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.browser import (
+    DESKTOP,
+    PHONE,
+    Scheme,
+    Screen,
+    Visit,
+    chart_states,
+    draw_all,
+    scrolls_sideways,
+    set_range,
+    shown_range,
+    visit,
+)
+from tests.support.contrast import contrasts
+from tests.support.report_runs import RECIPES
+from tests.support.reports import Reports
+
+pytestmark = [pytest.mark.browser, pytest.mark.spark, pytest.mark.slow]
+
+LARGEST_BYTES = 10_000_000
+LANES = {
+    "lane-faults",
+    "lane-coordinators",
+    "lane-groups",
+    "lane-ownership",
+    "lane-availability",
+    "lane-rebalances",
+}
+SECTIONS = {
+    "headline",
+    "phases",
+    "timeline",
+    "messages",
+    "checks",
+    "blast-radius",
+    "rebalances",
+    "configuration",
+    "replay",
+}
+DIAGRAMS = {
+    "three": "lane-messages-crash-0",
+    "overlap": "lane-messages-cut-0",
+    "violated": "lane-messages-cut-0",
+    "interrupted": "lane-messages-crash-0",
+    "thousand": "lane-messages-crash-0",
+}
+FIGURES = "#headline .figures > li"
+TEXT = ", ".join(
+    (
+        "h1, h2, h3, p, th, td, caption, summary, dt, dd, a, button, label",
+        ".verdict, .figures span, .kicker, .muted",
+        "figcaption *, .role-axis-label text, .role-axis-title text, .role-legend text",
+    )
+)
+"""What people read, as words and beside the charts."""
+RUNS = pytest.mark.parametrize("run", list(RECIPES))
+
+
+class Shelf:
+    """Opens the reports of the session's runs; whatever is wrong with one fails its test."""
+
+    def __init__(self, browser: Browser, reports: Reports) -> None:
+        self._browser = browser
+        self.reports = reports
+
+    @contextmanager
+    def opened(
+        self, run: str, *, screen: Screen = DESKTOP, scheme: Scheme = "light", fragment: str = ""
+    ) -> Iterator[Page]:
+        """Open a report and require at the end that there was nothing to complain of."""
+        with visit(
+            self._browser,
+            self.reports.pages[run],
+            screen=screen,
+            scheme=scheme,
+            fragment=fragment,
+        ) as seen:
+            yield seen.page
+            _check_clean(seen)
+
+
+def _check_clean(seen: Visit) -> None:
+    assert seen.problems == []
+
+
+@pytest.fixture(scope="module")
+def shelf(reports: Reports, browser: Browser) -> Shelf:
+    """The reports are made first: no run can be played while the browser's loop is there."""
+    return Shelf(browser, reports)
+
+
+@RUNS
+def test_report_opens_offline_and_draws_every_lane(shelf: Shelf, run: str) -> None:
+    """What a reader needs is in the file, whatever the run was; the verdict needs no scrolling."""
+    assert shelf.reports.pages[run].stat().st_size < LARGEST_BYTES
+    with shelf.opened(run) as page:
+        for part in ("h1", ".verdict", FIGURES):
+            _check_on_screen(page, part)
+        expect(page.locator(FIGURES)).to_have_count(4)
+        draw_all(page)
+
+        states = chart_states(page)
+        assert set(states.values()) == {"drawn"}
+        assert set(states) >= LANES | {DIAGRAMS[run]}
+        empty = page.locator("figure.chart:not(:has(svg g.mark-group))")
+        assert [figure.get_attribute("id") for figure in empty.all()] == []
+        sections = page.locator("main section[id]").evaluate_all("all => all.map(each => each.id)")
+        assert set(sections) >= SECTIONS
+        assert ("violations" in sections) == (run == "violated")
+        assert scrolls_sideways(page) == []
+
+
+@RUNS
+def test_report_fits_a_phone(shelf: Shelf, run: str) -> None:
+    """The verdict and the four figures on the first screen, and nothing beyond its width."""
+    with shelf.opened(run, screen=PHONE) as page:
+        for part in ("h1", ".verdict", FIGURES):
+            _check_on_screen(page, part)
+        draw_all(page)
+        assert scrolls_sideways(page) == []
+
+
+def _check_on_screen(page: Page, selector: str) -> None:
+    """Require that everything that is found is seen whole before anybody scrolls."""
+    for element in page.locator(selector).all():
+        expect(element).to_be_in_viewport(ratio=1)
+
+
+def test_keyboard_alone_moves_the_time_axis(shelf: Shelf) -> None:
+    """Arrows, plus and minus, 0 for the whole run, brackets for the faults."""
+    with shelf.opened("three") as page:
+        whole = shown_range(page)
+        fault_s = shelf.reports.facts["three"].faults[0].injected_us
+        assert fault_s is not None
+
+        page.keyboard.press("+")
+        closer = shown_range(page)
+        page.keyboard.press("ArrowRight")
+        later = shown_range(page)
+        page.keyboard.press("ArrowLeft")
+        back = shown_range(page)
+        page.keyboard.press("-")
+        wide = shown_range(page)
+        page.keyboard.press("]")
+        at_fault = shown_range(page)
+        page.keyboard.press("0")
+
+        assert whole[0] == 0
+        assert _length(closer) == pytest.approx(_length(whole) / 2)
+        assert later[0] > closer[0]
+        assert _length(later) == pytest.approx(_length(closer))
+        assert back == pytest.approx(closer)
+        assert _length(wide) > _length(closer)
+        assert at_fault[0] < fault_s / 1e6 < at_fault[1]
+        assert _length(at_fault) < _length(whole)
+        assert shown_range(page) == whole
+
+
+def test_tab_reaches_the_controls_and_every_lane(shelf: Shelf) -> None:
+    """In the order of the page, with a ring to be seen, and without a trap."""
+    with shelf.opened("violated") as page:
+        draw_all(page)
+        reached: list[str] = []
+        for _ in range(600):
+            page.keyboard.press("Tab")
+            where, ring = page.evaluate(
+                "() => { const at = document.activeElement;"
+                " if (at === document.body) return [null, null];"
+                " return [at.closest('figure')?.id ?? at.getAttribute('aria-label')"
+                " ?? at.textContent, getComputedStyle(at).outlineStyle] }"
+            )
+            if where is None:
+                break  # behind the last element
+            assert ring != "none", f"nothing shows that {where} has the focus"
+            reached.append(where)
+        else:
+            pytest.fail("Tab never came to the end of the page")
+
+        assert "Whole run" in reached
+        lanes = [where for where in dict.fromkeys(reached) if where.startswith("lane-")]
+        assert set(lanes) >= LANES
+        assert lanes == page.locator("figure.lane").evaluate_all("all => all.map(each => each.id)")
+
+
+def test_escape_takes_the_mark_away(shelf: Shelf) -> None:
+    """A link's span is marked over the lanes until the reader is done with it."""
+    with shelf.opened("violated") as page:
+        link = page.locator("#violations a[data-from]").first
+        lane = (link.get_attribute("href") or "").removeprefix("#")
+        link.click()
+        mark = page.locator(f"#{lane} .mark")
+        expect(mark).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(mark).to_be_hidden()
+
+
+def test_story_of_a_violation_leads_into_the_lanes(shelf: Shelf) -> None:
+    """Each row of the evidence is a link: the axis goes there, and its lane comes to the screen."""
+    with shelf.opened("violated") as page:
+        links = page.locator("#violations a[data-from]")
+        assert links.count() > 3
+        targets = links.evaluate_all("all => all.map(each => each.hash.slice(1))")
+        known = page.locator("[id]").evaluate_all("all => all.map(each => each.id)")
+        assert set(targets) <= set(known)
+        chosen = next(index for index, target in enumerate(targets) if target != "time")
+        link = links.nth(chosen)
+        from_s = float(link.get_attribute("data-from") or "")
+
+        link.click()
+
+        expect(page.locator(f"#{targets[chosen]}")).to_be_in_viewport()
+        shown = shown_range(page)
+        assert shown[0] < from_s < shown[1]
+        assert _length(shown) < 30
+        page.go_back()
+        page.wait_for_function("window.coordlab.range()[0] === 0")
+
+
+def test_address_brings_another_reader_to_the_same_place(shelf: Shelf) -> None:
+    """What is sent to a colleague is the file and what stands behind its #."""
+    with shelf.opened("overlap", fragment="lane-ownership?t=60-95") as page:
+        assert shown_range(page) == (60, 95)
+        expect(page.locator("#lane-ownership .picture svg")).to_be_in_viewport()
+
+
+def test_time_axis_is_one_for_all_lanes(shelf: Shelf) -> None:
+    """What stands above one another happened at the same time."""
+    with shelf.opened("overlap") as page:
+        draw_all(page)
+        set_range(page, 62, 68)
+        draw_all(page)
+
+        axes = {
+            lane: [float(label.removesuffix(" s")) for label in labels]
+            for lane, labels in page.locator("figure.lane").evaluate_all(
+                "all => all.map(lane => [lane.id,"
+                " [...lane.querySelectorAll('.role-axis-label')].map(g =>"
+                " [...g.querySelectorAll('text')].map(t => t.textContent).filter(t => t))"
+                ".find(texts => texts.length > 1 && texts.every(t => / s$/.test(t))) ?? []])"
+            )
+        }
+        assert set(axes) >= LANES
+        for lane, labels in axes.items():
+            assert labels, f"{lane} has no time axis"
+            assert 62 <= min(labels) < max(labels) <= 68, lane
+        assert len({tuple(labels) for labels in axes.values()}) == 1
+
+
+def test_pick_changes_what_a_chart_of_many_shows(shelf: Shelf) -> None:
+    """1,000 members are summed up first; any of them can be asked for."""
+    with shelf.opened("thousand") as page:
+        draw_all(page)
+        chart = page.locator("figure.chart:has(.picks select)").first
+        select = chart.locator("select").first
+        assert select.locator("option").count() > 1
+        before = chart.locator(".picture svg").inner_html()
+
+        select.select_option(index=select.locator("option").count() - 1)
+
+        page.wait_for_function(
+            "([id, before]) => document.querySelector(`#${id} .picture svg`).innerHTML !== before",
+            arg=[chart.get_attribute("id"), before],
+        )
+
+
+def _length(span: tuple[float, float]) -> float:
+    return span[1] - span[0]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_enough_contrast(shelf: Shelf, scheme: Scheme) -> None:
+    """Light and dark, words and the labels of the charts; each look of the page once."""
+    with shelf.opened("violated", scheme=scheme) as page:
+        draw_all(page)
+        found = contrasts(page, TEXT)
+        assert len(found) > 10
+        assert [text for text in found if text.ratio < text.needed] == []
+
+
+def test_dark_is_dark_and_the_reader_may_choose(shelf: Shelf) -> None:
+    """The system's choice first, then the button's."""
+    ground = "getComputedStyle(document.body).backgroundColor"
+    with shelf.opened("three") as page:
+        light = page.evaluate(ground)
+        page.locator("#theme").click()
+        chosen = page.evaluate(ground)
+    with shelf.opened("three", scheme="dark") as page:
+        dark = page.evaluate(ground)
+
+    assert light != dark == chosen
+    assert sum(map(int, re.findall(r"\d+", dark)[:3])) < 200
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_print_is_on_white_and_nothing_sticks(shelf: Shelf, scheme: Scheme) -> None:
+    """Every page of paper would carry what sticks, and dark paper costs ink."""
+    with shelf.opened("overlap", scheme=scheme) as page:
+        draw_all(page)
+        page.emulate_media(media="print", color_scheme=scheme)
+
+        stuck = page.evaluate(
+            "() => [...document.querySelectorAll('body *')].filter(each =>"
+            " each.getClientRects().length &&"
+            " ['sticky', 'fixed'].includes(getComputedStyle(each).position)).map(each => each.id)"
+        )
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert stuck == []
+        assert min(map(int, re.findall(r"\d+", ground)[:3])) > 240
+        for figure in page.locator("figure.chart").all():
+            expect(figure).to_be_visible()
+
+
+def test_words_are_there_without_javascript(shelf: Shelf, browser: Browser) -> None:
+    """A mail program shows no script: the verdict, the phases and the evidence are text."""
+    context = browser.new_context(java_script_enabled=False)
+    try:
+        page = context.new_page()
+        page.goto(shelf.reports.pages["violated"].resolve().as_uri())
+        expect(page.locator("noscript .notice")).to_be_visible()
+        for words in ("VIOLATED", "missing from the log of epoch 1", "python -m coordlab run"):
+            expect(page.get_by_text(words).first).to_be_visible()
+    finally:
+        context.close()
+
+
+def test_report_says_who_owned_partition_0_twice_and_from_when_to_when(shelf: Shelf) -> None:
+    """The question of split_brain_ownership, answered in words: both members, both moments."""
+    with shelf.opened("overlap") as page:
+        (owned_twice,) = shelf.reports.owned_twice("overlap", "orders-0")
+        text = page.locator("main").inner_text()
+
+        sentences = [line for line in text.splitlines() if "orders-0" in line]
+        wanted = (
+            str(owned_twice["first_consumer"]),
+            str(owned_twice["second_consumer"]),
+            f"{owned_twice['from_us'] / 1e6:.3f}",
+            f"{owned_twice['to_us'] / 1e6:.3f}",
+        )
+        assert any(all(word in line for word in wanted) for line in sentences), (wanted, sentences)

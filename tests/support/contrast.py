@@ -1,0 +1,106 @@
+"""How well text can be read on what is behind it: WCAG's contrast ratio, as a browser shows it."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from playwright.sync_api import Page
+
+Colour = tuple[float, float, float, float]
+"""Red, green, blue from 0 to 255, and alpha from 0 to 1."""
+
+READABLE, READABLE_LARGE = 4.5, 3.0
+"""WCAG 2.2's least (AA) for text, and for large text."""
+LARGE_PX, LARGE_BOLD_PX, BOLD = 24.0, 18.66, 700
+
+_PAINTS = """(selector) => {
+  const behind = new Map();  // the backgrounds of an element and of all around it, outermost last
+  const paintedBehind = (element) => {
+    if (!element) return [];
+    if (!behind.has(element)) {
+      const own = element instanceof SVGElement ? [] : [getComputedStyle(element).backgroundColor];
+      behind.set(element, [...own, ...paintedBehind(element.parentElement)]);
+    }
+    return behind.get(element);
+  };
+  const hasWords = (element) => [...element.childNodes].some(
+    (node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim() !== "");
+  const looks = new Map();  // one element stands for all that look the same
+  for (const element of document.querySelectorAll(selector)) {
+    if (!hasWords(element) || !element.getClientRects().length) continue;
+    const style = getComputedStyle(element);
+    const text = element instanceof SVGElement ? style.fill : style.color;
+    const size = [parseFloat(style.fontSize), parseFloat(style.fontWeight)];
+    const words = element.textContent.trim().slice(0, 60);
+    const look = { words, text, size, behind: paintedBehind(element) };
+    looks.set(JSON.stringify({ ...look, words: "" }), look);
+  }
+  return [...looks.values()];
+}"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contrast:
+    """Some words of a page, the contrast ratio (1 to 21) to what is behind them, and its least."""
+
+    words: str
+    ratio: float
+    needed: float
+
+
+def contrasts(page: Page, selector: str) -> Sequence[Contrast]:
+    """Return the contrast of the visible text that `selector` finds, each look of it once.
+
+    Behind it are the backgrounds of the elements around it; what is drawn under a label within a
+    picture is not looked at.
+    """
+    found = page.evaluate(_PAINTS, selector)
+    return [
+        Contrast(
+            words=each["words"],
+            ratio=_ratio(each["text"], each["behind"]),
+            needed=_needed(*each["size"]),
+        )
+        for each in found
+    ]
+
+
+def _needed(size_px: float, weight: float) -> float:
+    large = size_px >= (LARGE_BOLD_PX if weight >= BOLD else LARGE_PX)
+    return READABLE_LARGE if large else READABLE
+
+
+def _ratio(text: str, behind: Sequence[str]) -> float:
+    ground: Colour = (255, 255, 255, 1)
+    for layer in reversed(behind):
+        ground = _over(_parsed(layer), ground)
+    light, dark = sorted(
+        (_luminance(_over(_parsed(text), ground)), _luminance(ground)), reverse=True
+    )
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _parsed(colour: str) -> Colour:
+    """Return what the browser computed: `rgb(1, 2, 3)`, or with an alpha as fourth."""
+    numbers = [float(number) for number in re.findall(r"[\d.]+", colour)]
+    if not colour.startswith("rgb") or len(numbers) not in {3, 4}:
+        raise ValueError(f"expected rgb() or rgba(), got {colour}")
+    red, green, blue = numbers[:3]
+    return red, green, blue, numbers[3] if len(numbers) == 4 else 1.0
+
+
+def _over(above: Colour, below: Colour) -> Colour:
+    alpha = above[3]
+    red, green, blue = (
+        alpha * a + (1 - alpha) * b for a, b in zip(above[:3], below[:3], strict=True)
+    )
+    return red, green, blue, 1.0
+
+
+def _luminance(colour: Colour) -> float:
+    """Return the relative luminance. Source: WCAG 2.2, "relative luminance"."""
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in (value / 255 for value in colour[:3])
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
