@@ -350,7 +350,8 @@ def _passed(facts: RunFacts) -> Markup:
     passed = sum(check.outcome == "pass" for check in facts.checks)
     idle = [check for check in facts.checks if check.outcome == "nothing_seen"]
     if not idle:
-        return said("<b>No:</b> all {} passed.", section_link("checks", f"{passed} checks"))
+        every = f"all {passed} checks" if passed > 1 else "the only check"
+        return said("<b>No:</b> {} passed.", section_link("checks", every))
     return said(
         "<b>No:</b> {} passed; {} had nothing to judge.",
         section_link("checks", f"{passed} of {len(facts.checks)} checks"),

@@ -1,0 +1,258 @@
+"""The first screen: what it answers for each kind of run, and which four figures it shows."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pipeline.outcomes import Coordinators, Office, Owners
+from pipeline.report.facts import CheckFact, FindingFact, RunFacts, SettingFact
+from pipeline.report.headline import Headline, headline, verdict_of
+from pipeline.report.report_input import ReportInput
+from tests.support.report_inputs import fault_fact, report_input, run_facts, run_summary
+from tests.support.report_rows import (
+    GROUP,
+    S,
+    broker_phase,
+    client_phase,
+    fault_summary,
+    gap,
+    rebalances_of,
+)
+
+CRASH = fault_fact(injected_us=10 * S, healed_us=35 * S, groups=(GROUP,))
+PASSED = CheckFact(name="fencing", promise="a promise", outcome="pass")
+BROKEN = CheckFact(
+    name="durable_commits",
+    promise="another",
+    outcome="violated",
+    findings=(FindingFact(summary="offset 7 was lost", time_us=20 * S),),
+    findings_total=3,
+)
+IDLE = CheckFact(name="processing", promise="a third", outcome="nothing_seen")
+
+
+def _failover(facts: RunFacts) -> ReportInput:
+    """A crash whose failover took 8 s and was felt by two members."""
+    tables: Mapping[str, Any] = {
+        "broker_phases": [broker_phase(7_790_000, 30_000, 5_000, 5_000)],
+        "client_phases": [
+            client_phase("consumer-readers-0", 1_000, 7_900_000, 2_000),
+            client_phase("consumer-readers-1", 1_000, 7_900_000, 2_000),
+        ],
+        "availability": [
+            gap("member", "consumer-readers-0", 8_000_000),
+            gap("member", "consumer-readers-1", 8_200_000),
+            gap("group", GROUP, 7_830_000),
+        ],
+    }
+    return report_input(facts, run_summary(faults=(fault_summary(tables),)), tables)
+
+
+def _text(first: Headline, question: str) -> str:
+    """Return the answer to a question as plain text."""
+    lines = dict(first.answers).get(question, ())
+    return re.sub(r"<[^>]*>", "", " ".join(lines)).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def _figures(first: Headline) -> list[str]:
+    return [f"{each.value} {each.unit} {each.label}".replace("  ", " ") for each in first.figures]
+
+
+def test_headline_of_a_failover_answers_every_question() -> None:
+    """The reader knows what was hit, whom, how long, in which phase, and that no promise broke."""
+    first = headline(_failover(run_facts(faults=(CRASH,), checks=(PASSED,))))
+    assert (first.verdict, first.tone) == ("PASS", "good")
+    what = "broker-2, the coordinator of readers, was killed (kill -9) at 10.000 s"
+    assert _text(first, "What broke?") == f"{what} and started again 25.00 s later."
+    assert _text(first, "For whom?").startswith("Group readers (2 members).")
+    assert "for up to 8.20 s (median 8.00 s of 2 members)" in _text(first, "For how long?")
+    assert "nearly all of it until the controller noticed (detect): 7.79 s" in _text(first, "Why?")
+    assert _text(first, "Was a promise broken?") == "No: the only check passed."
+    assert _figures(first) == [
+        "8.20 s longest time without an acknowledged commit",
+        "7.83 s without an active coordinator",
+        "0 rebalances",
+        "2 of 2 members kept their member id and generation",
+    ]
+
+
+def test_headline_links_moments_into_the_lanes() -> None:
+    """A sentence is proven by what the lanes show at its moment."""
+    first = headline(_failover(run_facts(faults=(CRASH,), checks=(PASSED,))))
+    lines = dict(first.answers)["What broke?"]
+    assert '<a href="#lane-faults" data-from="10.0" data-to="10.0">' in lines[0]
+
+
+def test_headline_of_a_violation_names_the_promise_and_the_guard_that_was_off() -> None:
+    """What the guard prevents is no finding about Kafka as it is."""
+    guard = SettingFact(
+        section="cluster.guards", name="high_watermark_gate", value="false", default="true"
+    )
+    facts = run_facts(
+        faults=(CRASH,), checks=(PASSED, BROKEN), verdict="violated", settings=(guard,)
+    )
+    first = headline(_failover(facts))
+    said = _text(first, "Was a promise broken?")
+    assert (first.verdict, first.tone) == ("VIOLATED", "bad")
+    assert said.startswith("Yes: 1 of 2 checks found it broken: durable commits (3 findings,")
+    assert "offset 7 was lost" in said
+    assert "high_watermark_gate switched off: Kafka itself does not behave so" in said
+    assert _figures(first)[0] == "3 findings against 1 promise"
+
+
+def test_headline_of_two_owners_says_who_and_that_kafka_allows_it() -> None:
+    """Two owners are measured; what Kafka promises is that only one of them can commit."""
+    owners = Owners(
+        group=GROUP,
+        partitions=12,
+        first_coordinator=("broker-2", 0),
+        first_consumers=("consumer-readers-0", "consumer-readers-1"),
+        second_coordinator=("broker-0", 1),
+        second_consumers=("consumer-readers-6",),
+        from_us=64 * S,
+        to_us=93 * S,
+        longest_us=29 * S,
+        records_both=100,
+        healed_us=91 * S,
+    )
+    run = _failover(run_facts(faults=(CRASH,), checks=(PASSED,)))
+    summary = run_summary(faults=run.summary.faults, owners=(owners,))
+    first = headline(report_input(run.facts, summary))
+    assert _figures(first)[0] == "29.00 s two owners at once"
+    told = _text(first, "For how long?")
+    assert "12 partitions of readers had two owners at once for up to 29.00 s" in told
+    assert "consumer-readers-0 to 1, then also consumer-readers-6" in told
+    assert "no violation by itself" in _text(first, "Was a promise broken?")
+
+
+def test_headline_leaves_out_owners_within_the_clocks_error() -> None:
+    """Two machines' clocks may make two owners of one after the other."""
+    owners = Owners(
+        group=GROUP,
+        partitions=1,
+        first_coordinator=("broker-2", 0),
+        first_consumers=("consumer-readers-0",),
+        second_coordinator=("broker-2", 0),
+        second_consumers=("consumer-readers-1",),
+        from_us=64 * S,
+        to_us=64 * S + 300,
+        longest_us=300,
+        records_both=0,
+        healed_us=None,
+    )
+    first = headline(report_input(summary=run_summary(owners=(owners,), clock_error_us=1_000)))
+    assert "two owners" not in _text(first, "For how long?")
+
+
+def test_headline_explains_two_coordinators() -> None:
+    """The old one was cut off, answered on, and could not know better."""
+    both = Coordinators(
+        groups=(GROUP,),
+        partition="__consumer_offsets-2",
+        older=Office(
+            broker="broker-2", leader_epoch=0, heartbeats=144, commits=0, commits_in_all=9
+        ),
+        newer=Office(broker="broker-0", leader_epoch=1, heartbeats=1, commits=2, commits_in_all=2),
+        from_us=19 * S,
+        to_us=91 * S,
+        older_end="unloaded",
+        older_paused_us=0,
+        older_cut_us=70 * S,
+        older_last_commit_us=None,
+        newer_first_commit_us=None,
+    )
+    run = _failover(run_facts(faults=(CRASH,), checks=(PASSED,)))
+    summary = run_summary(faults=run.summary.faults, coordinators=(both,))
+    first = headline(report_input(run.facts, summary))
+    assert "72.00 s two coordinators at once" in _figures(first)
+    assert "answered 144 heartbeats and acknowledged 0 commits" in _text(first, "Why?")
+
+
+def test_headline_of_a_run_without_faults_claims_no_gap() -> None:
+    """There is nothing to measure, and the figures count what went on."""
+    facts = run_facts(checks=(PASSED, IDLE), commits_acknowledged=500, records_produced=1_000)
+    first = headline(report_input(facts, None, {"groups": [{"group": GROUP, "consumers": 3}]}))
+    assert _text(first, "What broke?") == "Nothing: this run has no faults."
+    assert _text(first, "For whom?") == "Nobody. 1 group with 3 members went about their work."
+    assert "Why?" not in dict(first.answers)
+    assert "processing had nothing to judge" in _text(first, "Was a promise broken?")
+    assert _figures(first)[:2] == ["1 of 2 checks passed", "500 commits acknowledged"]
+
+
+def test_headline_of_a_missed_fault_is_unknown_and_says_why() -> None:
+    """A fault that hit nobody proves nothing, however quiet the run was."""
+    missed = fault_fact(
+        outcome="missed", hit="nobody", nodes=(), injected_us=None, error="it is down"
+    )
+    reason = "crash-0 hit nothing: it is down"
+    facts = run_facts(faults=(missed,), verdict="unknown", reasons=(reason,), checks=(PASSED,))
+    first = headline(report_input(facts))
+    assert (first.verdict, first.tone) == ("UNKNOWN", "warn")
+    assert "hit nothing: it is down" in _text(first, "What broke?")
+    assert reason in _text(first, "Was a promise broken?")
+
+
+def test_headline_of_a_tool_failure_says_nothing_about_kafka() -> None:
+    """What was measured until then was measured with a broken tool: it is not told as a result."""
+    facts = run_facts(
+        faults=(CRASH,), checks=(BROKEN,), status="failed", verdict="violated", reasons=("our bug",)
+    )
+    first = headline(_failover(facts))
+    assert (first.verdict, first.tone) == ("TOOL FAILED", "warn")
+    assert "says nothing about Kafka" in _text(first, "Was a promise broken?")
+    assert not {"For how long?", "Why?"} & set(dict(first.answers))
+    assert not any("finding" in figure or "commit" in figure for figure in _figures(first))
+    assert "our bug" in first.notices
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"status": "interrupted", "verdict": "unknown"}, "INTERRUPTED"),
+        ({"status": "interrupted", "verdict": "violated"}, "VIOLATED"),
+        ({"status": "killed", "verdict": None}, "KILLED"),
+        ({"status": "running", "verdict": None}, "RUNNING"),
+        ({"status": "completed", "verdict": None}, "NO VERDICT"),
+        ({"status": "failed", "verdict": "pass"}, "TOOL FAILED"),
+    ],
+)
+def test_verdict_of_a_run_that_ended_badly_is_no_pass(
+    changes: dict[str, Any], expected: str
+) -> None:
+    """Only a run that came to its end passes; a violation stays one however the run ended."""
+    assert verdict_of(run_facts(**changes))[0] == expected
+
+
+def test_headline_of_an_interrupted_run_says_where_its_trace_ends() -> None:
+    """What stands open at the end may be open because the run ended there."""
+    facts = run_facts(status="interrupted", verdict="unknown", ended_at_us=None, losses=("a file",))
+    tables = {"runs": [{"end_us": 5_250_000}]}
+    first = headline(report_input(facts, run_summary(completed=False), tables))
+    assert first.notices[0].endswith("its trace ends at 5.250 s of the run's clock.")
+    assert "a file" in first.notices
+
+
+def test_headline_tells_a_rebalance_with_the_timeout_that_made_it() -> None:
+    """Who noticed a dead member: the coordinator, when its session was over."""
+    expiry = rebalances_of(consumers=("consumer-readers-0",))
+    timeout = SettingFact(
+        section=f"groups.{GROUP}.config", name="session.timeout.ms", value="45000", default="45000"
+    )
+    run = _failover(run_facts(faults=(CRASH,), checks=(PASSED,), settings=(timeout,)))
+    (fault,) = run.summary.faults
+    summary = run_summary(faults=(replace(fault, rebalances=(expiry,)),))
+    first = headline(report_input(run.facts, summary))
+    assert (
+        "1 rebalance: session expiry of consumer-readers-0, 45.00 s after the fault "
+        "(session.timeout.ms = 45000)."
+    ) in _text(first, "Why?")
+
+
+def test_headline_escapes_names_that_came_from_the_run() -> None:
+    """A group may be called anything."""
+    crash = fault_fact(groups=("<b>",), hit="broker-2")
+    first = headline(report_input(run_facts(faults=(crash,))))
+    assert "&lt;b&gt;" in dict(first.answers)["What broke?"][0]

@@ -1,0 +1,113 @@
+"""The sections about promises: every check, and the evidence of each broken one."""
+
+import re
+
+import pytest
+
+from pipeline.report import checks, violations
+from pipeline.report.chart import Paragraph, Section
+from pipeline.report.facts import CheckFact, EvidenceFact, FindingFact, SettingFact
+from pipeline.report.violations import MAX_STEPS, lane_of
+from tests.support.report_inputs import report_input, run_facts
+
+PASSED = CheckFact(
+    name="fencing", promise="nothing is lost", outcome="pass", seen=("3 appends acknowledged",)
+)
+COMMIT = EvidenceFact(
+    time_us=11_250_000,
+    node="consumer-0",
+    kind="offsets_committed",
+    text="offsets committed: orders-1, offset 92",
+    partition="orders-1",
+)
+
+
+def _broken(*findings: FindingFact, total: int | None = None) -> CheckFact:
+    return CheckFact(
+        name="durable_commits",
+        promise="an acknowledged commit stays",
+        outcome="violated",
+        findings=findings,
+        findings_total=len(findings) if total is None else total,
+    )
+
+
+def _finding(*evidence: EvidenceFact) -> FindingFact:
+    return FindingFact(summary="offset 92 was <lost>", time_us=20_000_000, evidence=evidence)
+
+
+def _html(section: Section | None) -> str:
+    assert section is not None
+    return "".join(part.html for part in section.parts if isinstance(part, Paragraph))
+
+
+def test_checks_put_the_broken_promise_first_with_what_each_judged() -> None:
+    """A pass is worth what was judged for it."""
+    html = _html(
+        checks.section(report_input(run_facts(checks=(PASSED, _broken(_finding(COMMIT))))))
+    )
+    assert html.index("Durable commits") < html.index("Fencing")
+    assert "Judged: 3 appends acknowledged." in html
+    assert '<a href="#violations-durable_commits">1 finding</a>' in html
+
+
+def test_checks_are_left_out_of_a_run_that_never_judged() -> None:
+    """A killed run has no results: an empty list of promises would look like none broken."""
+    assert checks.section(report_input(run_facts(checks=()))) is None
+
+
+def test_violations_are_left_out_where_nothing_is_broken() -> None:
+    """The page of a run that passed has no such section."""
+    assert violations.section(report_input(run_facts(checks=(PASSED,)))) is None
+
+
+def test_violation_is_a_story_whose_moments_lead_to_the_lanes() -> None:
+    """Each row says when, where and what, and is a link to its lane; names are escaped."""
+    facts = run_facts(checks=(_broken(_finding(COMMIT)),), verdict="violated")
+    html = _html(violations.section(report_input(facts)))
+    assert "Offset 92 was &lt;lost&gt;." in html
+    assert '<a href="#lane-availability" data-from="11.25" data-to="11.25">' in html
+    assert "<b>consumer-0</b> <span>offsets committed: orders-1, offset 92</span>" in html
+
+
+def test_violation_with_long_evidence_folds_the_rest() -> None:
+    """A story of hundreds of rows begins with the few that tell it."""
+    facts = run_facts(checks=(_broken(_finding(*[COMMIT] * (MAX_STEPS + 5))),))
+    html = _html(violations.section(report_input(facts)))
+    assert "<details><summary>5 more rows</summary>" in html
+    assert len(re.findall("<b>consumer-0</b>", html)) == MAX_STEPS + 5
+
+
+def test_violations_count_the_findings_that_were_not_kept() -> None:
+    """A broken guard breaks every commit: the first are told, the others counted."""
+    facts = run_facts(checks=(_broken(_finding(COMMIT), total=1_234),))
+    html = _html(violations.section(report_input(facts)))
+    assert "1,233 more findings of the same kind" in html
+
+
+def test_violations_name_the_guard_that_was_switched_off() -> None:
+    """Otherwise the reader takes a broken lab for a broken Kafka."""
+    guard = SettingFact(
+        section="cluster.guards", name="high_watermark_gate", value="false", default="true"
+    )
+    facts = run_facts(checks=(_broken(_finding(COMMIT)),), settings=(guard,))
+    html = _html(violations.section(report_input(facts)))
+    assert "<code>high_watermark_gate</code> was switched off in this run" in html
+
+
+@pytest.mark.parametrize(
+    ("kind", "partition", "lane"),
+    [
+        ("became_leader", "__consumer_offsets-2", "lane-coordinators"),
+        ("append_completed", "__consumer_offsets-2", "lane-coordinators"),
+        ("append_completed", "orders-1", "lane-ownership"),
+        ("partitions_assigned", None, "lane-ownership"),
+        ("generation_started", None, "lane-groups"),
+        ("fault_healed", None, "lane-faults"),
+        ("offsets_fetched", "orders-1", "lane-availability"),
+    ],
+)
+def test_lane_of_a_row_shows_its_kind(kind: str, partition: str | None, lane: str) -> None:
+    """A link that leads to a lane without its row proves nothing."""
+    step = EvidenceFact(time_us=1, node="n", kind=kind, text="", partition=partition)
+    assert lane_of(step) == lane

@@ -1,0 +1,87 @@
+"""The sections about the run itself: its settings, and how to run it again."""
+
+from pipeline.report import configuration, replay
+from pipeline.report.chart import Paragraph, Section, TextTable
+from pipeline.report.facts import SettingFact
+from tests.support.report_inputs import report_input, run_facts
+
+SESSION = "session.timeout.ms"
+
+
+def _setting(
+    name: str, value: str, default: str | None, section: str = "cluster.config"
+) -> SettingFact:
+    return SettingFact(section=section, name=name, value=value, default=default)
+
+
+def _tables(section: Section | None) -> list[TextTable]:
+    assert section is not None
+    return [part for part in section.parts if isinstance(part, TextTable)]
+
+
+def _configuration(*settings: SettingFact) -> list[TextTable]:
+    return _tables(configuration.section(report_input(run_facts(settings=settings))))
+
+
+def test_configuration_begins_with_what_differs_from_kafka() -> None:
+    """That is what decides whether a result holds for the reader's cluster."""
+    differs, experiment, rest = _configuration(
+        _setting("default.replication.factor", "1", "1"),
+        _setting("min.insync.replicas", "2", "1"),
+        _setting("members", "12", None, "groups.readers"),
+        _setting("commit_interval_ms", "200", "not set", "groups.readers"),
+    )
+    assert differs.rows == (("min.insync.replicas", "2", "1", "cluster"),)
+    assert [row[0] for row in experiment.rows] == ["members", "commit_interval_ms"]
+    assert rest.folded == "1 setting at their defaults"
+
+
+def test_configuration_of_late_members_says_only_what_is_not_the_groups() -> None:
+    """They have their group's settings unless they say otherwise."""
+    late = "groups.readers.late_members[0].config"
+    first, _rest = _configuration(
+        _setting(SESSION, "6000", "45000", "groups.readers.config"),
+        _setting(SESSION, "6000", "45000", late),
+        _setting("bootstrap.servers", "broker-0", "none", late),
+    )
+    assert [(row[0], row[3]) for row in first.rows] == [
+        (SESSION, "groups.readers"),
+        ("bootstrap.servers", "groups.readers.late_members[0]"),
+    ]
+
+
+def test_configuration_without_a_difference_says_so() -> None:
+    """An empty table would look forgotten."""
+    section = configuration.section(
+        report_input(run_facts(settings=(_setting(SESSION, "45000", "45000"),)))
+    )
+    assert section is not None
+    assert section.parts[0] == Paragraph(html="<p>Every Kafka setting has its default.</p>")
+
+
+def test_replay_gives_the_command_the_other_runtime_and_what_the_run_was_made_of() -> None:
+    """Somebody who was sent the file can run the same again, here and on Ray."""
+    facts = run_facts(digest="abc", versions=(("python", "3.11.7"),), experiment_yaml="name: <x>\n")
+    section = replay.section(report_input(facts))
+    html = "".join(part.html for part in section.parts if isinstance(part, Paragraph))
+    assert facts.replay in html
+    assert facts.replay.replace("--runtime virtual", "--runtime ray") in html
+    assert "name: &lt;x&gt;" in html
+    assert "byte for byte" in section.lead
+    (table,) = _tables(section)
+    assert {("seed", "7"), ("trace digest", "abc"), ("python", "3.11.7")} <= set(table.rows)
+
+
+def test_replay_on_ray_promises_no_same_trace() -> None:
+    """Real processes are not deterministic."""
+    facts = run_facts(runtime="ray", replay="python -m coordlab run a_run --runtime ray --seed 7")
+    assert "no two runs are alike" in replay.section(report_input(facts)).lead
+
+
+def test_replay_links_only_to_pages_of_the_web() -> None:
+    """An experiment file may say anything; a link that runs a script must not come of it."""
+    facts = run_facts(links=(("docs", "https://kafka.apache.org"), ("bad", "javascript:alert(1)")))
+    section = replay.section(report_input(facts))
+    html = "".join(part.html for part in section.parts if isinstance(part, Paragraph))
+    assert "https://kafka.apache.org" in html
+    assert "javascript:" not in html
