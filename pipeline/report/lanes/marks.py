@@ -382,3 +382,10 @@ def bounded(table: str, number: int, limit: int) -> str:
     if number <= limit:
         return ""
     return f"The first {limit:,} of {number:,} rows; all of them are in tables/{table}."
+
+
+def pickable(what: str, number: int, total: int, table: str) -> str:
+    """Return what is said of things that are too many to be picked; nothing if all can be."""
+    if number == total:
+        return ""
+    return f" {number:,} of {total:,} {what} can be picked; all of them are in tables/{table}."

@@ -92,12 +92,27 @@ _TIPS = (
 
 def lanes(run: ReportInput) -> tuple[Chart, ...]:
     """Return a diagram of each of the first faults that have messages."""
+    rows = _by_fault(run)
+    return tuple(_chart(run, fault, rows[fault.fault_id]) for fault in _faults(run)[:MAX_DIAGRAMS])
+
+
+def left_out(run: ReportInput) -> int:
+    """Return how many faults have messages, and no diagram."""
+    return max(0, len(_faults(run)) - MAX_DIAGRAMS)
+
+
+def _by_fault(run: ReportInput) -> dict[str, list[Row]]:
     by_fault: dict[str, list[Row]] = {}
     for row in run.tables.rows("messages"):
         by_fault.setdefault(row["fault"], []).append(row)
-    faults = [fault for fault in run.facts.faults if fault.fault_id in by_fault]
-    faults.sort(key=lambda fault: (fault.injected_us or 0, fault.fault_id))
-    return tuple(_chart(run, fault, by_fault[fault.fault_id]) for fault in faults[:MAX_DIAGRAMS])
+    return by_fault
+
+
+def _faults(run: ReportInput) -> list[FaultFact]:
+    """Return the faults that have messages, in the order of time."""
+    known = {row["fault"] for row in run.tables.rows("messages")}
+    faults = [fault for fault in run.facts.faults if fault.fault_id in known]
+    return sorted(faults, key=lambda fault: (fault.injected_us or 0, fault.fault_id))
 
 
 def _chart(run: ReportInput, fault: FaultFact, rows: Sequence[Row]) -> Chart:

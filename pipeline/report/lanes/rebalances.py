@@ -16,6 +16,7 @@ from pipeline.report.lanes.marks import (
     kind_fill,
     labels,
     moments,
+    pickable,
     picked,
     rows_y,
     span,
@@ -99,7 +100,8 @@ def detail(run: ReportInput) -> Chart | None:
         run,
         lane_id="lane-rebalances-one",
         title="Rebalances of one group",
-        about=f"{_ABOUT_PICKED} {_ABOUT}",
+        about=f"{_ABOUT_PICKED} {_ABOUT}"
+        + pickable("groups", len(known), len(groups), "rebalances"),
         layers=_layers(rows_y(), where=picked("rebalances_pick", "p")),
         data=_data(run, [row for row in rows if row["group"] in shown], pick=True),
         height=alt.Step(ROW_PX),

@@ -42,9 +42,11 @@ def message_diagrams(run: ReportInput) -> Section | None:
     drawn = messages.lanes(run)
     if not drawn:
         return None
+    more = messages.left_out(run)
+    rest = f" {more:,} later faults have no diagram; tables/messages has theirs." if more else ""
     return Section(
         id="messages",
         title="Messages around each fault",
-        lead="Who said what to whom. Jump to the fault above, then zoom until the lines slant.",
+        lead=f"Who said what to whom. Jump to a fault, then zoom until the lines slant.{rest}",
         parts=drawn,
     )

@@ -76,6 +76,7 @@ def test_group_states_in_the_page_are_bounded() -> None:
     one = groups.detail(report_input(tables={"group_states": states}))
     assert one is not None
     assert len(one.data["states"]) <= groups.MAX_PICKED
+    assert "800 of 2,000 groups can be picked" in one.about
 
 
 def test_rebalance_lane_without_rebalances_is_none() -> None:

@@ -100,6 +100,20 @@ def test_diagram_shows_what_became_of_the_coordinator() -> None:
     ]
 
 
+def test_diagrams_of_many_faults_are_bounded_and_say_so() -> None:
+    """Each diagram costs time and space: of many faults the first have one."""
+    faults = tuple(
+        fault_fact(fault_id=f"crash-{index}", injected_us=us(10 + index)) for index in range(12)
+    )
+    rows = [message("Heartbeat", _CLIENT, _BROKER, 11, fault=each.fault_id) for each in faults]
+    section = message_diagrams(report_input(run_facts(faults=faults), tables={"messages": rows}))
+    assert section is not None
+    assert [part.id for part in section.parts if isinstance(part, Chart)] == [
+        f"lane-messages-crash-{index}" for index in range(messages.MAX_DIAGRAMS)
+    ]
+    assert "4 later faults have no diagram" in section.lead
+
+
 def test_nodes_are_servers_first_and_few() -> None:
     """Of a thousand members those with most to tell have a line; the rest is said to be left."""
     rows = [message("Heartbeat", f"consumer-{index}", _BROKER, 11) for index in range(1_000)]
