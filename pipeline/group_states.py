@@ -152,19 +152,26 @@ def _with_members(steps: DataFrame) -> DataFrame:
 
 def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
     """Give each interval the earliest of its possible ends; none from the run's end on is one."""
-    in_its_life = F.col("died_us") >= F.col("from_us")
-    its_own = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
-    starts = [*_GROUP, "from_us"]
-    died_at = (
-        intervals.join(F.broadcast(died), ["run", "node"])
-        .where(in_its_life & its_own)
-        .groupBy(*starts)
-        .agg(F.min("died_us").alias("died_us"))
+    # A list for each node, because a join for each death would need the intervals twice.
+    deaths_of = died.groupBy("run", "node").agg(
+        F.collect_list(F.struct("died_us", "successor")).alias("deaths")
+    )
+    died_us = F.array_min(
+        F.transform(
+            F.filter(
+                "deaths",
+                lambda death: (
+                    (death["died_us"] >= F.col("from_us"))
+                    & (death["successor"].isNull() | (death["successor"] > F.col("incarnation")))
+                ),
+            ),
+            lambda death: death["died_us"],
+        )
     )
     dead = F.col("state") == DEAD
-    end_us = F.when(dead, F.col("from_us")).otherwise(F.least("next_us", "died_us"))
+    end_us = F.when(dead, F.col("from_us")).otherwise(F.least("next_us", died_us))
     return (
-        intervals.join(died_at, starts, "left")
+        intervals.join(F.broadcast(deaths_of), ["run", "node"], "left")
         .join(F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us"))), "run")
         .where(F.col("from_us") <= F.col("run_end_us"))
         .withColumn("end_us", end_us)
