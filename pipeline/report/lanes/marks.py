@@ -84,11 +84,13 @@ def time_lane(
     Units: `height` in pixels.
     """
     params = [alt.param(name=pick.param, value=pick.options[0]) for pick in picks]
-    spec = (
-        alt.layer(*_fault_bands(), *layers)
-        .properties(width="container", height=height, padding=_PADDING)
-        .add_params(*time_params(), *params)
-        .resolve_scale(fill="shared")
+    spec = alt.layer(  # at once: each method of a layered chart copies all of its layers
+        *_fault_bands(),
+        *layers,
+        width="container",
+        height=height,
+        padding=_PADDING,
+        params=[each.param for each in (*time_params(), *params)],
     )
     return Chart(
         id=lane_id,
