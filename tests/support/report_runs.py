@@ -137,7 +137,7 @@ def write_thousand_members(
     group = {
         "members": members_each,
         "topics": ["orders"],
-        "poll_timeout_ms": 4_000,
+        "poll_timeout_ms": 1_000,
         "commit_interval_ms": 2_000,
         "config": {
             "enable.auto.commit": False,
@@ -167,7 +167,7 @@ def write_thousand_members(
         "groups": {f"readers-{index}": group for index in range(groups)},
         "producers": [{"topic": "orders", "records_per_second": 10}],
         "faults": [
-            {"at": "1s", "fault": "crash", "target": "coordinator-of(readers-0)", "duration": "5s"}
+            {"at": "1s", "fault": "crash", "target": "coordinator-of(readers-0)", "duration": "4s"}
         ],
         "run": {"after_faults": "500ms"},
     }
