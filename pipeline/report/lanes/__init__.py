@@ -1,6 +1,6 @@
 """The lanes of the report: what happened when, one picture a subject, all on one time axis.
 
-Public: `section.timeline(run)` and `section.messages(run)`, the two sections that they form. Each
+Public: `section.timeline(run)`, `section.message_diagrams(run)`: the sections that they form. Each
 lane is a module with `lane(run) -> Chart | None`; None: there is nothing to show.
 
 Reading order: `spans` (intervals as rows and steps), `marks` (what all lanes look like), then any

@@ -32,9 +32,9 @@ AREA_PX = 150
 
 GROUP, MEMBER, PARTITION = "group", "member", "partition"
 KINDS = {
-    GROUP: "groups without an active coordinator",
-    MEMBER: "members between two acknowledged commits",
-    PARTITION: "partitions that nobody consumed",
+    GROUP: "groups: no active coordinator",
+    MEMBER: "members: no acknowledged commit",
+    PARTITION: "partitions: nobody consumed them",
 }
 _FILLS = dict(zip(KINDS.values(), (HATCHES[5], SERIES[1], HATCHES[4]), strict=True))
 _ABOUT = (
