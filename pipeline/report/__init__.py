@@ -4,6 +4,9 @@ Public: `build.build_report(directory, facts)`, which writes `<run>/report.html`
 tables that Spark wrote, never events, and imports neither Spark nor anything of the lab but the
 protocol; what stands in the run's JSON files comes in as `facts.RunFacts`.
 
-Reading order: `facts`, `run_tables` (what goes in), `chart` (what a section is made of), one module
-a section, then `build` and `page` (sections to HTML) with the files in `assets`.
+Reading order: `facts`, `run_tables`, `report_input` (what goes in), `chart` (what a section is made
+of), then the first screen (`headline`, `headline_figures`, `fault_sentences`, `answers`, `causes`),
+one module a section, `build` (which sections, in what order), and `page`, `chart_specs` and
+`javascript` (sections to HTML) with the files in `assets`: `report.js`, `time_axis.js` and
+`navigation.js` are one script, in this order.
 """

@@ -1,21 +1,20 @@
-"""The first screen's answers: what broke, for whom, for how long, and whether a promise broke.
+"""The first screen's answers: for whom, for how long, and whether a promise broke.
 
-Each is a few sentences, a line each, from the run's facts, its summary and small tables. `causes`
-answers why.
+Each is a few sentences, a line each, from the run's facts, its summary and small tables.
+`fault_sentences` answers what broke, `causes` why.
 """
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from markupsafe import Markup
 
 from pipeline.figures import Distribution, duration_text
 from pipeline.outcomes import in_number_order, listed
-from pipeline.report.facts import CheckFact, FaultFact, RunFacts
+from pipeline.report.facts import CheckFact, RunFacts
+from pipeline.report.fault_sentences import is_client
 from pipeline.report.prose import (
     AVAILABILITY,
     COORDINATORS,
-    FAULTS,
     OWNERSHIP,
     and_list,
     at,
@@ -29,119 +28,12 @@ from pipeline.report.report_input import ReportInput
 from pipeline.report.worst import Worst, longest_coordinators, longest_owners, worst
 from pipeline.story import counted
 
-MAX_FAULTS = 3
-"""So many faults are told one by one; the fault lane has them all."""
-MAX_NODES = 4
-"""So many nodes are named one by one."""
-_MOVE = re.compile(r"(\S+): (\d+) to (\d+)")
 _GUARDS = "cluster.guards"
-
-
-def what_broke(run: ReportInput) -> tuple[Markup, ...]:
-    """Say what was injected, into whom, when, and when it was undone."""
-    faults = run.facts.faults
-    if not faults:
-        return (Markup("Nothing: this run has no faults."),)
-    told = [_fault(fault, run) for fault in faults[:MAX_FAULTS]]
-    if len(faults) > MAX_FAULTS:
-        more = counted(len(faults) - MAX_FAULTS, "more fault")
-        told.append(said("And {}: {}.", more, section_link(FAULTS, "the fault lane")))
-    return tuple(told)
-
-
-def _fault(fault: FaultFact, run: ReportInput) -> Markup:
-    name = fault.kind.replace("_", " ")
-    aim = said("<b>{}</b> of {}", name, fault.target)
-    match fault.outcome:
-        case "planned":
-            return said("{} was never injected.", aim)
-        case "missed":
-            return said("{} <b>hit nothing</b>: {}.", aim, fault.error or "no reason is known")
-        case "failed":
-            return said("coordlab could not inject {}: {}.", aim, fault.error or "no reason known")
-        case _ if fault.injected_us is None:
-            return said("{} hit {}.", aim, fault.hit)
-        case _:
-            pass
-    sentence = _happened(fault, fault.injected_us or 0, run.end_us)
-    return joined((sentence, fault.note + ".")) if fault.note else sentence
-
-
-def _happened(fault: FaultFact, injected_us: int, end_us: int) -> Markup:
-    """Return the sentence of one fault that hit."""
-    who, when = _who(fault), at(injected_us)
-    lasted = between(injected_us, fault.healed_us, end_us)
-    ends = (_nodes(fault.links_from), _nodes(fault.links_to))
-    match fault.kind:
-        case "crash":
-            return said("{} was killed (kill -9) {}{}.", who, when, _again(fault))
-        case "power_loss":
-            return said("{} lost its power {}{}.", who, when, _again(fault))
-        case "controlled_shutdown":
-            return said("{} was shut down in order {}{}.", who, when, _again(fault))
-        case "pause":
-            return said("{} was stopped (SIGSTOP) {}{}.", who, lasted, _for(fault))
-        case "leadership_move":
-            return said("Leadership was moved {}, while all lived: {}.", when, _moves(fault))
-        case "preferred_leader_election":
-            return said("A preferred leader election {} moved {}.", when, _moves(fault))
-        case "cut" if "<->" in fault.hit:
-            return said("{} was cut off from {} {}{}.", who, ends[1], lasted, _for(fault))
-        case "cut":
-            return said("What {} sent to {} was cut off {}{}.", who, ends[1], lasted, _for(fault))
-        case "clog":
-            return said(
-                "Messages between {} and {} were held back {}{}.", *ends, lasted, _for(fault)
-            )
-        case "slow":
-            return said("The links between {} and {} were slow {}{}.", *ends, lasted, _for(fault))
-        case "reset":
-            return said("The connections between {} and {} were reset {}.", *ends, when)
-        case other:
-            return said("{} hit {} {}{}.", other.replace("_", " "), who, lasted, _for(fault))
-
-
-def _who(fault: FaultFact) -> Markup:
-    """Name what was hit, and what it was to a group."""
-    nodes = fault.links_from or fault.nodes
-    names = said("<b>{}</b>", _nodes(nodes) if nodes else fault.hit)
-    if not fault.groups or len(nodes) != 1:
-        return names
-    groups = listed(fault.groups)
-    if nodes[0].startswith("broker-"):
-        return said("{}, the coordinator of {},", names, groups)
-    if _is_client(nodes[0]):
-        return said("{}, a member of {},", names, groups)
-    return names
-
-
-def _nodes(nodes: Sequence[str]) -> Markup:
-    """Name nodes: each of a few, runs of many."""
-    if len(nodes) <= MAX_NODES:
-        return and_list(in_number_order(nodes)) or Markup("nobody")
-    return said("{}", listed(nodes))
-
-
-def _moves(fault: FaultFact) -> str:
-    """Return `orders-1: 2 to 0` as `orders-1 from broker-2 to broker-0`."""
-    return _MOVE.sub(r"\1 from broker-\2 to broker-\3", fault.hit)
-
-
-def _is_client(node: str) -> bool:
-    return node.startswith("consumer-")
-
-
-def _again(fault: FaultFact) -> Markup:
-    if fault.healed_us is None or fault.injected_us is None:
-        return Markup(" and did not start again")
-    after_us = fault.healed_us - fault.injected_us
-    return said(" and started again {} later", duration_text(after_us))
-
-
-def _for(fault: FaultFact) -> Markup:
-    if fault.healed_us is None or fault.injected_us is None:
-        return Markup("")
-    return said(" ({})", duration_text(fault.healed_us - fault.injected_us))
+_NEVER = {
+    "member": "had no acknowledged commit again",
+    "partition": "had nobody to consume them again",
+}
+"""What became of members and partitions that did not come back."""
 
 
 def for_whom(run: ReportInput) -> tuple[Markup, ...]:
@@ -154,13 +46,14 @@ def for_whom(run: ReportInput) -> tuple[Markup, ...]:
     data = {name for name in partitions if not name.startswith("__")}
     affected = _members(run)
     told: list[Markup] = []
-    if affected:
-        shown = [
-            said("group <b>{}</b> ({})", group, counted(members, "member"))
-            for group, members in affected.items()
-        ][:MAX_FAULTS]
-        more = len(affected) - len(shown)
-        told.append(said("{}{}.", and_list(shown), f" and {more} more groups" if more else ""))
+    if len(affected) == 1:
+        ((group, members),) = affected.items()
+        told.append(said("group <b>{}</b> ({}).", group, counted(members, "member")))
+    elif affected:
+        number = f"<b>{len(affected):,}</b> of {len(run.tables.rows('groups')):,} groups"
+        members = sum(affected.values())
+        who = f"{number} with {counted(members, 'member')}: {{}}."
+        told.append(said(who, listed(in_number_order(affected))))
     elif groups:
         told.append(said("group <b>{}</b>.", listed(groups)))
     else:
@@ -168,7 +61,7 @@ def for_whom(run: ReportInput) -> tuple[Markup, ...]:
     if data:
         what = "partition of data" if len(data) == 1 else "partitions of data"
         was = "was" if len(data) == 1 else "were"
-        how = "owned by it" if hits[0].nodes[:1] and _is_client(hits[0].nodes[0]) else "led there"
+        how = "owned by it" if hits[0].nodes[:1] and is_client(hits[0].nodes[0]) else "led there"
         told.append(said("{} {} {} {}.", f"{len(data):,}", what, was, how))
     text = joined(told)
     return (Markup(text[:1].upper() + text[1:]),)
@@ -247,7 +140,7 @@ def _steady(run: ReportInput) -> Iterator[Markup]:
         for each in run.facts.settings
         if each.name == "commit_interval_ms" and each.value.isdigit()
     }
-    hit_clients = any(_is_client(node) for fault in run.facts.faults for node in fault.nodes)
+    hit_clients = any(is_client(node) for fault in run.facts.faults for node in fault.nodes)
     if len(intervals) == 1:
         every = duration_text(intervals.pop() * 1_000)
         hit = ", and the one that was hit counts" if hit_clients else ""
@@ -267,7 +160,7 @@ def _gap(found: Worst, begins: str, subject: str, run: ReportInput) -> Markup:
         )
     if spread.missing:
         never = said(
-            "<b>{}</b> had not come back when the run ended.", counted(spread.missing, subject)
+            "<b>{}</b> {} when the run ended.", counted(spread.missing, subject), _NEVER[subject]
         )
         text = joined((text, never)) if text else never
     return text

@@ -107,6 +107,9 @@ def _broker_chain(run: ReportInput, fault: FaultSummary) -> Iterator[Markup]:
         if row["fault"] == fault.fault and row["groups"] and row["active_us"] is not None
     ]
     if not rows:
+        service = fault.distribution("no coordinator")
+        if service is not None and service.missing:
+            yield said("No broker was the active coordinator again when the run ended.")
         return
     row = max(rows, key=lambda row: row["active_us"])
     whole_us = row["active_us"] - row["fault_us"]

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from pipeline.figures import duration_text
-from pipeline.report.answers import broke_a_promise, for_how_long, for_whom, what_broke
+from pipeline.report.answers import broke_a_promise, for_how_long, for_whom
 from pipeline.report.causes import why
 from pipeline.report.facts import RunFacts
+from pipeline.report.fault_sentences import what_broke
 from pipeline.report.headline_figures import Figure, Tone, four_figures
 from pipeline.report.report_input import ReportInput
 from pipeline.report.words import together

@@ -19,6 +19,8 @@ from pipeline.story import counted
 
 Tone = Literal["good", "bad", "warn", "plain"]
 NUMBER = 4
+_WITHOUT = {"member": "an acknowledged commit", "partition": "anybody to consume them"}
+"""What members and partitions of data that had not come back were still without."""
 _FELT_US = 1_000_000
 """From here on a gap is worth a warning colour: it is longer than a steady commit interval."""
 
@@ -109,11 +111,10 @@ def _gap(found: Worst, label: str, subject: str) -> Figure:
     subjects = counted(spread.samples + spread.missing, subject)
     if not spread.samples:
         return Figure(
-            value="never",
-            unit="",
-            label=f"{label}: not over when the run ended",
-            note=subjects,
-            tone="bad",
+            value=f"{spread.missing:,}",
+            unit=f"of {subjects}",
+            label=f"without {_WITHOUT[subject]} again when the run ended",
+            tone="warn",
         )
     median_us = spread.percentile(50)
     middle = f"median {duration_text(median_us)} of " if median_us is not None else "of "

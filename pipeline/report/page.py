@@ -16,6 +16,8 @@ from pipeline.report.chart_specs import embedded, payload
 from pipeline.report.headline import Headline
 from pipeline.report.javascript import vega_javascript
 
+_SCRIPTS = ("report.js", "time_axis.js", "navigation.js")
+"""The page's own scripts, one module in this order."""
 _BLOCK = re.compile(r"\s*<(p|ul|ol|dl|div|pre|details|h[3-6]|table|figure|section|blockquote)\b")
 
 
@@ -57,7 +59,7 @@ def render(page: Page) -> str:
     return _template("report.html.j2").render(
         page=page,
         style=Markup(asset("report.css")),
-        script=Markup(asset("report.js")),
+        script=Markup("\n".join(asset(name) for name in _SCRIPTS)),
         vega=Markup(vega_javascript()) if charts else "",
         charts=charts,
         has_time=any(chart.on_time_axis for chart in charts),
