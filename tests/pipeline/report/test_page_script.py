@@ -1,0 +1,191 @@
+"""The page's own script in a headless Chromium: pointer, wheel, fingers, picks."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import altair as alt
+import pytest
+from playwright.sync_api import Browser, Page
+
+from pipeline.report.build import report_html, write_report
+from pipeline.report.chart import Chart, Paragraph, Pick, Section, time_params, time_x
+from pipeline.report.report_input import ReportInput
+from tests.support.browser import PHONE, draw_all, shown_range, visit
+from tests.support.report_inputs import fault_fact, report_input, run_facts, small_chart
+
+pytestmark = pytest.mark.browser
+
+WHOLE = (0.0, 60.0)
+NAMES = tuple(f"member-{number}" for number in range(30))
+
+
+def _picked(name: str) -> Chart:
+    """Return a chart that shows the one member that is picked."""
+    from_s, to_s = time_params()
+    spec = (
+        alt.Chart(alt.NamedData("bars"))
+        .transform_filter("datum.who == who")
+        .mark_bar(clip=True)
+        .encode(x=time_x("a"), x2="b", y=alt.Y("who:N", title=None))
+        .properties(width="container", height=alt.Step(18))
+        .add_params(from_s, to_s, alt.param(name="who", value=NAMES[0]))
+    )
+    bars = tuple({"who": who, "a": 1.0, "b": 9.0} for who in NAMES)
+    picks = (Pick(param="who", label="Member", options=NAMES),)
+    return small_chart(id=name, spec=spec, data={"bars": bars}, picks=picks)
+
+
+def _sections(_run: ReportInput) -> Section:
+    tall = Paragraph(html="<p>text</p>" * 60)
+    charts = (small_chart(), _picked("lane-one"), _picked("lane-other"))
+    return Section(id="lanes", title="Lanes", parts=(*charts, tall))
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a page with three lanes over 60 s and one fault from 11.25 s to 36.25 s."""
+    run = report_input(run_facts(faults=(fault_fact(),)))
+    return write_report(report_html(run, (_sections,)), tmp_path_factory.mktemp("p") / "p.html")
+
+
+@pytest.fixture
+def page(browser: Browser, file: Path) -> Iterator[Page]:
+    """Open the page on a desktop, with every chart drawn; it must have nothing to complain of."""
+    with visit(browser, file) as seen:
+        draw_all(seen.page)
+        seen.page.locator("#lane-small").scroll_into_view_if_needed()
+        yield seen.page
+        assert seen.problems == []
+
+
+def _plot(page: Page) -> tuple[float, float, float]:
+    """Return the left, right and middle of the small lane's bars on the screen."""
+    box = page.locator("#lane-small .plot").bounding_box()
+    assert box is not None
+    return box["x"], box["x"] + box["width"], box["y"] + box["height"] / 2
+
+
+def test_drag_in_a_lane_shows_what_was_selected(page: Page) -> None:
+    """And the way back is the browser's own."""
+    _, right, y = _plot(page)
+    page.mouse.move(right - 300, y)
+    page.mouse.down()
+    page.mouse.move(right - 200, y)
+    page.mouse.move(right - 100, y)
+    page.mouse.up()
+    from_s, to_s = shown_range(page)
+    assert 30 < from_s < to_s < 59
+    page.go_back()
+    page.wait_for_function("window.coordlab.range()[0] === 0")
+    assert shown_range(page) == WHOLE
+
+
+def test_escape_gives_a_selection_up(page: Page) -> None:
+    """A drag that began by mistake changes nothing."""
+    _, right, y = _plot(page)
+    page.mouse.move(right - 300, y)
+    page.mouse.down()
+    page.mouse.move(right - 100, y)
+    page.keyboard.press("Escape")
+    page.mouse.up()
+    assert shown_range(page) == WHOLE
+
+
+def test_wheel_alone_scrolls_and_zooms_only_with_a_key(page: Page) -> None:
+    """A reader who scrolls through the page must not get lost in a lane."""
+    _, right, y = _plot(page)
+    page.mouse.move(right - 200, y)
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -300)
+    page.wait_for_function("window.coordlab.range()[1] < 60")
+    page.keyboard.up("Control")
+    zoomed = shown_range(page)
+    before = page.evaluate("scrollY")
+    page.mouse.wheel(0, 40)
+    page.wait_for_function(f"scrollY > {before}")
+    assert shown_range(page) == zoomed
+
+
+def test_two_fingers_zoom_the_lanes_and_not_the_page(browser: Browser, file: Path) -> None:
+    """On a phone there is neither wheel nor keyboard."""
+    with visit(browser, file, screen=PHONE) as seen:
+        page = seen.page
+        draw_all(page)
+        page.locator("#lane-small .plot").scroll_into_view_if_needed()
+        _, right, y = _plot(page)
+        fingers = page.context.new_cdp_session(page)
+
+        def touch(kind: str, apart: float) -> None:
+            middle = right - 110
+            points = [
+                {"x": middle - apart, "y": y, "id": 0},
+                {"x": middle + apart, "y": y, "id": 1},
+            ]
+            sent = points if kind != "touchEnd" else []
+            fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": sent})
+
+        touch("touchStart", 20)
+        for apart in (30, 40, 50, 60):
+            touch("touchMove", apart)
+        touch("touchEnd", 0)
+        page.wait_for_function("window.coordlab.range()[1] - window.coordlab.range()[0] < 40")
+        assert page.evaluate("visualViewport.scale") == 1
+        assert seen.problems == []
+
+
+def test_pick_is_filtered_and_shared_by_the_charts_of_a_section(page: Page) -> None:
+    """Of 1,000 members one is asked for once, not in each lane."""
+    page.locator("#lane-one input[type=search]").fill("member-17")
+    for lane in ("lane-one", "lane-other"):
+        page.wait_for_function(
+            "lane => document.querySelector(`#${lane} .picture svg`).textContent"
+            ".includes('member-17')",
+            arg=lane,
+        )
+
+
+def test_keys_dialog_opens_and_leaves_the_range_alone(page: Page) -> None:
+    """Keys that are pressed in the dialog belong to it."""
+    page.keyboard.press("?")
+    assert page.locator("#keys").is_visible()
+    page.keyboard.press("+")
+    page.keyboard.press("Escape")
+    assert not page.locator("#keys").is_visible()
+    assert shown_range(page) == WHOLE
+
+
+def test_wrong_chart_is_told_in_its_place_and_the_others_are_drawn(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """One picture less is better than a page that stops."""
+    html = report_html(report_input(), (_sections,))
+    broken = html.replace('id="lane-one-data">{', 'id="lane-one-data">{"spec":7,"data":{},"x":{', 1)
+    assert broken != html
+    broken = broken.replace(
+        '</script>\n<script type="application/json" id="lane-other-data">',
+        '}</script>\n<script type="application/json" id="lane-other-data">',
+        1,
+    )
+    with visit(browser, write_report(broken, tmp_path / "broken.html")) as seen:
+        draw_all(seen.page)
+        states = seen.page.locator("figure.chart").evaluate_all(
+            "all => all.map(each => each.dataset.state)"
+        )
+        assert states == ["drawn", "failed", "drawn"]
+        assert "could not be drawn" in seen.page.locator("#lane-one .picture").inner_text()
+
+
+def test_chart_without_the_time_axis_needs_no_bar(browser: Browser, tmp_path: Path) -> None:
+    """A comparison of runs has no common clock."""
+
+    def only(_run: ReportInput) -> Section:
+        spec = alt.Chart(alt.NamedData("bars")).mark_bar().encode(x="a:Q", y="who:N")
+        chart = replace(small_chart(), spec=spec.properties(width="container"), on_time_axis=False)
+        return Section(id="figures", title="Figures", parts=(chart,))
+
+    html = report_html(report_input(), (only,))
+    with visit(browser, write_report(html, tmp_path / "p.html")) as seen:
+        draw_all(seen.page)
+        assert seen.page.locator(".timebar").count() == 0
+        assert seen.problems == []
