@@ -28,9 +28,11 @@ def availability_of(trace: Trace) -> list[TableRow]:
     """Return for how long each fault kept whom from working."""
     members = _commit_gaps(trace)
     partitions = _processing_gaps(trace)
+    tenures = coordinator_tenures_of(trace)
     found = []
     for failover in failovers_of(trace):
-        picked = [("group", failover.group, _without_coordinator(trace, failover))]
+        served = [each for each in tenures if each["partition"] == failover.partition]
+        picked = [("group", failover.group, _without_coordinator(trace, failover, served))]
         for (group, consumer), gaps in members.items():
             if group == failover.group:
                 picked.append(("member", consumer, _of_member(trace, failover, gaps)))
@@ -99,14 +101,9 @@ def _length_us(trace: Trace, gap: _Gap) -> int:
     return max(0, trace.end_us - max(gap.since_us, gap.before_us))
 
 
-def _without_coordinator(trace: Trace, failover: Failover) -> _Gap | None:
+def _without_coordinator(trace: Trace, failover: Failover, tenures: list[TableRow]) -> _Gap | None:
     """Return the longest time without an active coordinator; of no length if there always was."""
-    spans = [
-        (tenure["start_us"], tenure["end_us"])
-        for tenure in coordinator_tenures_of(trace)
-        if tenure["partition"] == failover.partition
-    ]
-    spans.sort()
+    spans = sorted((tenure["start_us"], tenure["end_us"]) for tenure in tenures)
     if not spans or spans[0][0] > failover.fault_us:
         return None
     holes = []

@@ -68,14 +68,17 @@ class Trace:
     """One run's rows, by the run's clock; those of one node's life stay in the order of `seq`."""
 
     def __init__(self, rows: Sequence[TraceRow]) -> None:
-        self.rows = sorted(rows, key=lambda r: (r.time_us, r.node, r.incarnation, r.seq))
+        self.rows = sorted(rows, key=_by_clock)
+        self._of_kind: dict[str, list[TraceRow]] = {}
+        for row in self.rows:
+            self._of_kind.setdefault(row.kind, []).append(row)
         stops = [r.time_us for r in self.of(TraceKind.RUN_STAGE) if _stage(r) == "stopping"]
         self.end_us = min(stops) if stops else max(r.time_us for r in self.rows)
 
     def of(self, *kinds: TraceKind) -> list[TraceRow]:
         """Return the rows of the given kinds, by time."""
-        wanted = {kind.value for kind in kinds}
-        return [row for row in self.rows if row.kind in wanted]
+        found = [row for kind in kinds for row in self._of_kind.get(kind.value, [])]
+        return found if len(kinds) == 1 else sorted(found, key=_by_clock)
 
     def lives(self, *kinds: TraceKind) -> Iterator[tuple[tuple[str, int], list[TraceRow]]]:
         """Return the rows of the given kinds of each node's life, by `seq`."""
@@ -211,6 +214,10 @@ def _merged(spans: Iterable[Span], end_us: int) -> list[Span]:
 def _first(*values: int | None) -> int:
     """Return the first value that is known."""
     return next(value for value in values if value is not None)
+
+
+def _by_clock(row: TraceRow) -> tuple[int, str, int, int]:
+    return row.time_us, row.node, row.incarnation, row.seq
 
 
 def _stage(row: TraceRow) -> str | None:

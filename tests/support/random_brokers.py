@@ -61,7 +61,7 @@ class Brokers:
         """A broker lives again and remembers nothing; it may load what it leads once more."""
         self.brokers[name] = Broker(name)
         for partition, leader in self.leaders.items():
-            if leader == name and self._world.chance(0.6):
+            if leader == name and self._world.chance(0.85):
                 self._apply_later(partition, name, self.epochs[partition])
 
     def elect(self, partition: str, *, leader: str | None = None) -> None:
@@ -151,7 +151,7 @@ class Brokers:
                 generation=loaded.generation,
                 detail={"state": loaded.state, "members": list(members), "offsets": 1},
             )
-            if len(members) > 1 and world.chance(0.3):
+            if len(members) > 1 and world.chance(0.6):
                 self.prepare(broker, group, "loaded with more members than group.max.size", None)
 
     def _follow(self, name: str, partition: str, epoch: int) -> None:
@@ -272,7 +272,8 @@ class Brokers:
         cause = f"static member {client_id} replaced"
         self._changed(broker, group, TraceKind.MEMBER_REMOVED, old, cause, client_id)
         self._changed(broker, group, TraceKind.MEMBER_ADDED, new, cause, client_id)
-        if held.state == "CompletingRebalance":
+        has_other_protocol = held.state == "Stable" and self._world.chance(0.4)
+        if held.state == "CompletingRebalance" or has_other_protocol:
             came = f"static member {client_id} came back as {new}; client reason: not provided"
             self.prepare(broker, group, came, new)
 

@@ -196,6 +196,8 @@ class Consumers:
                 peer=named,
                 cause=asked,
             )
+            if world.chance(0.12):
+                self._give_up_coordinator(consumer)  # at once: no connection to it is open
 
         purpose = world.rng.choice(("bootstrap", "client"))
         self._exchange(consumer, "FindCoordinator", asked, answer, done, purpose=purpose)
@@ -224,7 +226,7 @@ class Consumers:
         self._enter(consumer, "PREPARING_REBALANCE", "first join")
         peer = consumer.coordinator
         new_id = ""
-        if not consumer.member or world.chance(0.1):
+        if not consumer.member or world.chance(0.2):
             consumer.ids += 1
             new_id = f"{consumer.name}-{consumer.ids:04d}"
 
@@ -307,7 +309,7 @@ class Consumers:
         self._exchange(consumer, "Heartbeat", consumer.coordinator, answer, done)
 
     def _leave(self, consumer: Consumer) -> None:
-        if consumer.coordinator is None or self._world.chance(0.7):
+        if consumer.coordinator is None or self._world.chance(0.3):
             return
         self._give_up(consumer)
 

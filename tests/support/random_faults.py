@@ -53,7 +53,7 @@ class Faults:
     def inject(self) -> None:
         """Break something, of any kind, or miss."""
         world = self._world
-        if world.chance(0.1):
+        if world.chance(0.15):
             self.inject()  # two at one moment
         kind = world.rng.choices([kind for kind, _ in _KINDS], [weight for _, weight in _KINDS])[0]
         name = f"{kind}-{self._count}"
@@ -131,7 +131,7 @@ class Faults:
                     delay_us = world.rng.choice((40_000, 900_000, 2_500_000))
                     world.later(delay_us, lambda at=partition: self._elect(at, victim))  # type: ignore[misc]
         if kind not in MOMENTARY and world.chance(0.85):
-            length_us = world.rng.choice((600_000, 3_000_000, 5_000_000))
+            length_us = world.rng.choice((200_000, 600_000, 3_000_000, 5_000_000))
             world.later(length_us, lambda: self._heal(fault, victim))
 
     def _elect(self, partition: str, victim: str) -> None:

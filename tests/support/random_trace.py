@@ -43,7 +43,7 @@ def random_run(seed: int) -> list[TraceRow]:
         world.advance(rng.choice(_STEPS_US))
         brokers.elect(offsets_partition(index), leader=BROKERS[index])
     steady_at = rng.randint(20, 80) if rng.random() < 0.95 else -1
-    fault_rate = rng.choice((0.0, 0.004, 0.01, 0.01, 0.02))
+    fault_rate = rng.choice((0.0, 0.005, 0.01, 0.015, 0.03))
     for step in range(rng.randint(250, 700)):
         world.advance(rng.choice(_STEPS_US))
         if step == steady_at:
@@ -84,7 +84,7 @@ def _one_thing(
         moving = world.moving((*BROKERS, *CONSUMERS))
         if len(moving) > 3:
             world.stop(rng.choice(moving))
-    elif chance < 0.94:
+    elif chance < 0.95:
         dead = [name for name in (*BROKERS, *CONSUMERS) if not world.lives[name].alive]
         if dead:
             faults.revive(rng.choice(dead))
