@@ -1,15 +1,24 @@
-"""Analysing runs with Spark, and what happens when there is no Java for it."""
+"""Analysing runs with Spark, where that is needed, and what happens without a Java for it."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow.parquet as pq
+from pyarrow import ArrowException
 from rich.console import Console
 
 from chaos.run_directory import EVENTS_FILE, TRACE_FOLDER, PastRun
 from cluster.trace_salvage import salvage_trace
 from pipeline.figures import RunSummary
 from pipeline.java import JavaProblem, find_java
+from pipeline.report.run_tables import NotAnalysed
+from pipeline.summary_file import read_summary, write_summary
+from pipeline.table_list import TABLE_NAMES
 from pipeline.tables import analyze
+
+
+class NoJava(Exception):
+    """Runs have to be analysed and there is no Java for it; says what to do."""
 
 
 def java_notice(run: Path) -> str | None:
@@ -48,10 +57,67 @@ def analyze_runs(
     """
     if not console.is_terminal:
         console.print("analysing with Spark")
-        return analyze(runs, master=master)
+        return _kept(analyze(runs, master=master))
     with console.status("analysing with Spark: starting") as status:
-        return analyze(
-            runs,
-            master=master,
-            progress=lambda table: status.update(f"analysing with Spark: {table}"),
+        return _kept(
+            analyze(
+                runs,
+                master=master,
+                progress=lambda table: status.update(f"analysing with Spark: {table}"),
+            )
         )
+
+
+def _kept(summaries: tuple[RunSummary, ...]) -> tuple[RunSummary, ...]:
+    """Write summaries beside the tables that they are made from, where that was not done."""
+    for summary in summaries:
+        if read_summary(summary.directory) != summary:
+            write_summary(summary)
+    return summaries
+
+
+def analysed(
+    console: Console, past: Sequence[PastRun], *, master: str | None
+) -> tuple[RunSummary, ...]:
+    """Return the summaries of runs; those without tables, or with others' tables, are analysed.
+
+    Raises: NoJava if that cannot be done; what pipeline.tables.analyze raises.
+    """
+    for each in past:
+        salvage(each, console)
+    waiting = [each for each in past if current_summary(each.path) is None]
+    if waiting:
+        notice = java_notice(waiting[0].path)
+        if notice is not None:
+            raise NoJava(notice)
+        runs = "1 run has" if len(waiting) == 1 else f"{len(waiting)} runs have"
+        console.print(f"{runs} no tables yet, or older ones", highlight=False, soft_wrap=True)
+        analyze_runs(console, [each.path for each in waiting], master=master)
+    return tuple(_summary(each.path) for each in past)
+
+
+def _summary(run: Path) -> RunSummary:
+    summary = read_summary(run)
+    if summary is None:
+        raise NotAnalysed(f"{run} has no summary of its tables, though it was analysed")
+    return summary
+
+
+def current_summary(run: Path) -> RunSummary | None:
+    """Return the summary of a run whose tables are complete and made of its events as they are.
+
+    Runs are copied about, so that the times of files say nothing: rows are counted.
+    """
+    summary = read_summary(run)
+    if summary is None or not all((run / "tables" / name).is_dir() for name in TABLE_NAMES):
+        return None
+    counted = summary.events + sum(count for _, count in summary.bad_rows)
+    return summary if summary.unreadable or counted == _rows(run / "events") else None
+
+
+def _rows(events: Path) -> int | None:
+    """Return how many rows the events of a run have; None if a file of them cannot be read."""
+    try:
+        return sum(int(pq.read_metadata(path).num_rows) for path in events.glob("*.parquet"))
+    except (OSError, ArrowException):
+        return None

@@ -5,8 +5,7 @@ from rich.table import Table
 from rich.text import Text
 
 from chaos.checkers.base import CheckOutcome, CheckReport
-from coordlab.lines import print_lines
-from coordlab.live import seconds
+from coordlab.lines import print_lines, seconds
 from pipeline.figures import duration_text
 
 _CHECK_STYLES = {

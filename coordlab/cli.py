@@ -16,11 +16,13 @@ from chaos.verdict import (
     EXIT_PASS,
 )
 from cluster.runtime import ClusterStartError
+from coordlab.analysis import NoJava
 from coordlab.commands.analyze import analyze_command
 from coordlab.commands.doctor import doctor_command
 from coordlab.commands.init import init_command
 from coordlab.commands.listing import list_command
 from coordlab.commands.options import EXIT_CODES_HELP, PROGRAM
+from coordlab.commands.report import report_command
 from coordlab.commands.run import run_command
 from coordlab.commands.schema import schema_command
 from coordlab.commands.validate import validate_command
@@ -38,7 +40,7 @@ def run_cli(arguments: Sequence[str]) -> int:
         for problem in error.problems:
             errors.print(escape(str(problem)), highlight=False, soft_wrap=True)
         return EXIT_BAD_ARGUMENTS
-    except (NotARun, JunitNotWritable) as error:
+    except (NotARun, JunitNotWritable, NoJava) as error:
         errors.print(escape(str(error)), highlight=False, soft_wrap=True)
         return EXIT_BAD_ARGUMENTS
     except click.ClickException as error:
@@ -73,6 +75,7 @@ def app() -> None:
 for command in (
     run_command,
     analyze_command,
+    report_command,
     list_command,
     init_command,
     validate_command,

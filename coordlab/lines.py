@@ -3,6 +3,7 @@
 import re
 import textwrap
 from collections.abc import Iterable
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -10,6 +11,11 @@ from rich.text import Text
 _NUMBER_AND_UNIT = re.compile(r"(\d) (s|ms|us)\b")
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _MIN_WIDTH = 20
+
+
+def seconds(time_us: int | None) -> str:
+    """Return a time of the run's clock as seconds with milliseconds."""
+    return "-" if time_us is None else f"{time_us / 1e6:.3f} s"
 
 
 def print_lines(console: Console, lines: Iterable[str], *, style: str = "") -> None:
@@ -30,3 +36,8 @@ def print_lines(console: Console, lines: Iterable[str], *, style: str = "") -> N
         for part in parts:
             shown = indent + part.replace(_NO_BREAK, " ")
             console.print(Text(shown, style=style), soft_wrap=True)
+
+
+def print_path(console: Console, what: str, path: Path) -> None:
+    """Print where something lies, on one line: a broken one can be neither clicked nor copied."""
+    console.print(Text(f"{what}: {path}"), soft_wrap=True)

@@ -8,6 +8,7 @@ from chaos.run_directory import NotARun, PastRun, scan_runs
 from coordlab.report_facts import status_of
 from pipeline.figures import RunSummary
 from pipeline.report.facts import Status
+from pipeline.summary_file import read_summary
 
 COMMIT_GAP = "commit gap"
 """The measure that a list shows: what a group felt of a fault."""
@@ -84,7 +85,7 @@ def _listed(past: PastRun) -> ListedRun:
         status=status_of(past),
         verdict=None if results is None else results.verdict.value,
         exit_code=None if results is None else results.exit_code,
-        commit_gap_us=longest_commit_gap_us(None),
+        commit_gap_us=longest_commit_gap_us(read_summary(past.path)),
         problem=problem,
     )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment import Experiment, to_cluster_spec
@@ -22,6 +23,7 @@ from chaos.run_directory import (
     TRACE_FOLDER,
     RunDirectory,
     create_run_directory,
+    open_run,
 )
 from chaos.runner import ExperimentRun
 from chaos.verdict import Results, RunOutcome
@@ -31,7 +33,9 @@ from cluster.trace_parquet import ParquetTraceWriter
 from cluster.trace_tail import WATERMARK_LAG_US, TraceTail
 from coordlab.analysis import analyze_runs, java_notice
 from coordlab.junit import begin_junit, junit_of_failure, junit_of_run, write_junit
+from coordlab.lines import print_path
 from coordlab.live import LiveView
+from coordlab.reports import write_run_report
 from coordlab.signals import terminate_as_ctrl_c
 from coordlab.summary_view import print_summary
 from pipeline.figures import RunSummary
@@ -131,8 +135,19 @@ def _conclude(
         phases = _analyze(options, directory, results, console)
     finally:
         print_summary(console, directory.manifest, results, phases)
-        console.print(f"run directory: {directory.path}", highlight=False, soft_wrap=True)
-        console.print(f"again: {directory.manifest.replay}", highlight=False, soft_wrap=True)
+        print_path(console, "run directory", directory.path)
+        console.print(Text(f"again: {directory.manifest.replay}"), soft_wrap=True)
+    if options.report and phases is not None:
+        _report(directory, console)
+
+
+def _report(directory: RunDirectory, console: Console) -> None:
+    try:
+        path = write_run_report(console, open_run(directory.path))
+    except KeyboardInterrupt:
+        console.print(f"report interrupted: python -m coordlab report {directory.path}")
+        return
+    print_path(console, "report", path)
 
 
 def _execute(

@@ -11,8 +11,7 @@ from chaos.journal import FaultOutcome, JournalEntry
 from chaos.manifest import Manifest
 from chaos.verdict import Results, RunOutcome, Verdict
 from coordlab.check_view import print_checks
-from coordlab.lines import print_lines
-from coordlab.live import seconds
+from coordlab.lines import print_lines, seconds
 from coordlab.outcome_view import outcome_lines, rebalance_lines
 from pipeline.figures import HEADER, Chain, FaultSummary, RunSummary
 from pipeline.outcomes import listed

@@ -3,18 +3,25 @@
 from pathlib import Path
 
 import click
+import msgspec
 from rich.console import Console
+from rich.text import Text
 
-from chaos.manifest import RunStatus
-from chaos.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS
-from coordlab.analysis import analyze_runs, java_notice, salvage
+from chaos.verdict import EXIT_PASS
+from coordlab.analysis import NoJava, analyze_runs, java_notice, salvage
 from coordlab.commands.options import (
+    json_option,
     master_option,
     named_runs,
     past_runs_argument,
+    print_document,
     runs_option,
     with_examples,
 )
+from coordlab.comparison_view import print_comparison
+from coordlab.lines import print_path
+from coordlab.report_facts import facts_of
+from coordlab.reports import compared
 from coordlab.summary_view import print_phases
 
 
@@ -29,30 +36,35 @@ from coordlab.summary_view import print_phases
 @past_runs_argument
 @runs_option
 @master_option
-def analyze_command(run_directories: tuple[Path, ...], runs: Path, master: str | None) -> int:
+@json_option("runs, each with its figures as tables/summary.json has them")
+def analyze_command(
+    run_directories: tuple[Path, ...], runs: Path, master: str | None, json: bool
+) -> int:
     """Compute the tables of finished or interrupted runs with Spark, and print their phases.
 
     RUN is a run directory, or an experiment's folder, which means its latest run; without one, the
-    latest run of all is analysed.
+    latest run of all is analysed. Several runs are analysed together and then compared.
     """
-    console = Console()
+    console = Console(stderr=True) if json else Console()
     past = named_runs(run_directories, runs)
     notice = java_notice(past[0].path)
     if notice is not None:
-        console.print(notice, highlight=False, soft_wrap=True)
-        return EXIT_BAD_ARGUMENTS
-    ended_badly = {
-        each.path.resolve(): each.manifest.status
-        for each in past
-        if each.manifest.status in {RunStatus.INTERRUPTED, RunStatus.FAILED}
-    }
+        raise NoJava(notice)
     for each in past:
         salvage(each, console)
-    for summary in analyze_runs(console, [each.path for each in past], master=master):
+    summaries = analyze_runs(console, [each.path for each in past], master=master)
+    if json:
+        document = {"runs": [msgspec.to_builtins(each, enc_hook=str) for each in summaries]}
+        print_document(Console(), msgspec.json.encode(document))
+        return EXIT_PASS
+    facts = [facts_of(each) for each in past]
+    for run, summary in zip(facts, summaries, strict=True):
         heading = f"\n{summary.run}: {summary.events:,} events"
-        if (status := ended_badly.get(summary.directory.resolve())) is not None:
-            heading += f" ({status})"
-        console.print(heading, style="bold", highlight=False)
+        if run.status != "completed":
+            heading += f" ({run.status})"
+        console.print(Text(heading, style="bold"), soft_wrap=True)
         print_phases(console, summary)
-        console.print(f"tables: {summary.directory / 'tables'}", highlight=False, soft_wrap=True)
+        print_path(console, "tables", summary.directory / "tables")
+    if len(past) > 1:
+        print_comparison(console, compared(list(zip(facts, summaries, strict=True))))
     return EXIT_PASS

@@ -6,15 +6,19 @@ Every command is a process in an empty folder; the runs are in virtual time and 
 import json
 import shlex
 import shutil
+import xml.etree.ElementTree as ET
+from signal import SIGINT
 
 import pytest
 
+from chaos.checkers.registry import CHECKERS
 from chaos.loader import find_experiment
 from chaos.manifest import RunStatus
 from chaos.verdict import RunOutcome, Verdict
+from coordlab.cli import app
 from protocol.trace import TraceKind
 from tests.support.acceptance import rows_of_run
-from tests.support.command_line import CommandLine
+from tests.support.command_line import COMMAND_TIMEOUT_S, CommandLine
 
 pytestmark = pytest.mark.slow
 
@@ -269,6 +273,36 @@ def test_group_that_nobody_joins_proves_nothing(command_line: CommandLine) -> No
     assert [fault.outcome for fault in past.journal()] == ["planned"]
 
 
+def test_junit_of_a_run_says_what_each_check_found(command_line: CommandLine) -> None:
+    """Green for a pass; a run that proves nothing, or was interrupted, is an error."""
+    passed = command_line.run(*VIRTUAL, *SMALL, "--junit", "build/passed.xml")
+    unknown = command_line.run(*VIRTUAL, *SMALL, "--time-limit", "8s", "--junit", "unknown.xml")
+    with command_line.started(*VIRTUAL, "--no-analyze", "--junit", "stopped.xml") as process:
+        assert process.stdout is not None
+        while "faults" not in process.stdout.readline():
+            pass
+        process.send_signal(SIGINT)
+        process.communicate(timeout=COMMAND_TIMEOUT_S)
+
+    assert (passed.returncode, unknown.returncode, process.returncode) == (0, 2, 130)
+    suites = {
+        name: ET.parse(command_line.folder / name).getroot()[0]
+        for name in ("build/passed.xml", "unknown.xml", "stopped.xml")
+    }
+    counts = {name: (suite.get("failures"), suite.get("errors")) for name, suite in suites.items()}
+    assert counts["build/passed.xml"] == ("0", "0")
+    cases = {case.get("name") for case in suites["build/passed.xml"].iterfind("testcase")}
+    assert cases == {"run", *CHECKERS}
+    assert [suite.find("testcase[@name='run']/error") is None for suite in suites.values()] == [
+        True,
+        False,
+        False,
+    ]
+    stopped = suites["stopped.xml"].find("testcase[@name='run']/error")
+    assert stopped is not None
+    assert stopped.get("type") == "interrupted"
+
+
 def test_time_limit_ends_a_run_that_proves_nothing(command_line: CommandLine) -> None:
     """Before the fault: exit 2, and a directory like any other."""
     done = command_line.run(*VIRTUAL, *SMALL, "--time-limit", "8s")
@@ -345,7 +379,7 @@ def test_validate_tells_what_is_unwise_and_passes(command_line: CommandLine) -> 
     assert not (command_line.folder / "runs").exists()
 
 
-@pytest.mark.parametrize("command", ["run", "analyze", "list", "validate", "doctor"])
+@pytest.mark.parametrize("command", sorted(app.commands))
 def test_help_of_every_command_is_there_and_fast(command_line: CommandLine, command: str) -> None:
     """Ray and Spark take seconds to import: help must need neither."""
     done = command_line.run(command, "--help")

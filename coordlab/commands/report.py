@@ -1,0 +1,95 @@
+"""`report`: a page of each run, and one that compares several."""
+
+import webbrowser
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+
+from chaos.verdict import EXIT_PASS
+from coordlab.analysis import analysed
+from coordlab.commands.options import (
+    json_option,
+    master_option,
+    named_runs,
+    past_runs_argument,
+    print_document,
+    runs_option,
+    with_examples,
+)
+from coordlab.comparison_view import print_comparison
+from coordlab.lines import print_path
+from coordlab.report_facts import facts_of
+from coordlab.reports import COMPARISON_FILE, compared, write_comparison, write_run_report
+
+
+@click.command(
+    "report",
+    cls=with_examples(
+        "report",
+        "report runs/coordinator_crash --open",
+        "report runs/coordinator_crash/2026-* --output crashes.html",
+    ),
+)
+@past_runs_argument
+@runs_option
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where the page goes: of one run, instead of report.html in its directory; of several, "
+    f"the comparison, instead of {COMPARISON_FILE} in the folder of runs.",
+)
+@click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
+@master_option
+@json_option("reports (run, directory, report), comparison (page, columns, rows)")
+def report_command(
+    run_directories: tuple[Path, ...],
+    runs: Path,
+    output: Path | None,
+    show: bool,
+    master: str | None,
+    json: bool,
+) -> int:
+    """Write report.html of runs: one offline page each, and one that compares several.
+
+    RUN is a run directory, or an experiment's folder, which means its latest run; without one, the
+    latest run of all. Runs without tables are analysed first, which needs Java.
+    """
+    console = Console(stderr=True) if json else Console()
+    past = named_runs(run_directories, runs)
+    summaries = analysed(console, past, master=master)
+    single = len(past) == 1
+    try:
+        pages = [
+            write_run_report(console, each, output=output if single else None) for each in past
+        ]
+        comparison, page = None, pages[0]
+        if not single:
+            facts = [facts_of(each) for each in past]
+            pairs = list(zip(facts, summaries, strict=True))
+            comparison = compared(pairs)
+            page = write_comparison(pairs, output or runs / COMPARISON_FILE)
+    except OSError as error:
+        raise click.FileError(str(error.filename), error.strerror) from error
+    if json:
+        document = {
+            "reports": [
+                {"run": each.manifest.run, "directory": str(each.path), "report": str(path)}
+                for each, path in zip(past, pages, strict=True)
+            ],
+            "comparison": None
+            if comparison is None
+            else {"page": str(page), "columns": comparison.columns, "rows": comparison.rows},
+        }
+        print_document(Console(), msgspec.json.encode(document))
+    else:
+        for path in pages:
+            print_path(console, "report", path)
+        if comparison is not None:
+            print_comparison(console, comparison)
+            print_path(console, "comparison", page)
+    if show and not webbrowser.open(page.resolve().as_uri()):
+        console.print(f"no browser was found: open {page}", highlight=False, soft_wrap=True)
+    return EXIT_PASS
