@@ -25,11 +25,11 @@ from pipeline.summary_file import read_summary
 REPORT_FILE = "report.html"
 
 SECTIONS: Sequence[Callable[[ReportInput], Section | None]] = (
+    violations.section,  # a broken promise comes first
     phases.section,
     two_at_once.section,
     timeline,
     message_diagrams,
-    violations.section,
     checks.section,
     blast_radius.section,
     rebalances.section,
