@@ -1,5 +1,6 @@
 """The closing summary of a run: verdict, faults, phases of both chains, gaps, where it lies."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.columns import Columns
@@ -23,6 +24,12 @@ _VERDICT_STYLES = {
     Verdict.UNKNOWN: "bold yellow",
 }
 _MAX_FAULTS_IN_FULL = 2
+_MAX_FAULTS_TOLD = 20
+_NARROW = 60
+"""Below it tables of phases keep the median and the longest only."""
+_NARROW_FAULTS = 75
+"""Below it each of many faults is told in a line."""
+_NARROW_CELLS = ("p50", "max")
 _FAULT_COLUMNS = {
     "detect": "detect",
     "notice": "notice",
@@ -43,8 +50,7 @@ def print_summary(
     """Print everything that a run has to say when it ends."""
     console.print()
     _print_verdict(console, manifest, results)
-    for fault in results.faults:
-        _print_fault(console, fault)
+    _print_faults(console, results.faults)
     if phases is not None:
         print_phases(console, phases)
     print_checks(console, results.checks)
@@ -57,7 +63,7 @@ def print_phases(console: Console, summary: RunSummary) -> None:
     """
     if len(summary.faults) > _MAX_FAULTS_IN_FULL:
         _print_fault_table(console, summary.faults)
-    for fault in summary.faults:
+    for fault in summary.faults[:_MAX_FAULTS_TOLD]:
         if len(summary.faults) <= _MAX_FAULTS_IN_FULL:
             _print_phases_of(console, fault)
         elif fault.rebalances:
@@ -82,7 +88,8 @@ def _print_phases_of(console: Console, fault: FaultSummary) -> None:
             f"  {fault.node or 'nobody'} at {seconds(fault.injected_us)}", style=""
         )
     )
-    tables = [_phase_table(fault, chain) for chain in HEADINGS if fault.rows(chain)]
+    narrow = console.width < _NARROW
+    tables = [_phase_table(fault, chain, narrow=narrow) for chain in HEADINGS if fault.rows(chain)]
     if tables:
         console.print(Columns(tables, padding=(0, 4)))
     if not fault.partitions_moved:
@@ -96,6 +103,26 @@ def _print_phases_of(console: Console, fault: FaultSummary) -> None:
 def _print_fault_table(console: Console, faults: Sequence[FaultSummary]) -> None:
     """Print one line per fault with its longest phases and gaps."""
     console.print()
+    if console.width < _NARROW_FAULTS:
+        for fault in faults[:_MAX_FAULTS_TOLD]:
+            print_lines(console, [_fault_line(fault)])
+    else:
+        console.print(_fault_table(faults[:_MAX_FAULTS_TOLD]))
+    said = "longest of each; kept: members with the same id and generation after it"
+    print_lines(console, [said], style="dim")
+    if len(faults) > _MAX_FAULTS_TOLD:
+        print_lines(console, [f"and {len(faults) - _MAX_FAULTS_TOLD:,} more: table figures"])
+
+
+def _fault_line(fault: FaultSummary) -> str:
+    found = {name: fault.distribution(name) for name in _FAULT_COLUMNS.values()}
+    said = [f"{name} {each.longest_text}" for name, each in found.items() if each is not None]
+    said.append(f"rebalances {fault.rebalance_count}")
+    said += [f"kept {fault.members_kept} of {fault.members}"] if fault.members else []
+    return f"{seconds(fault.injected_us)} {fault.node or '-'}: {', '.join(said)}"
+
+
+def _fault_table(faults: Sequence[FaultSummary]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("at", justify="right")
     table.add_column("hit")
@@ -110,17 +137,18 @@ def _print_fault_table(console: Console, faults: Sequence[FaultSummary]) -> None
             str(fault.rebalance_count),
             f"{fault.members_kept}/{fault.members}" if fault.members else "",
         )
-    console.print(table)
-    console.print(
-        Text("longest of each; kept: members with the same id and generation after it", style="dim")
-    )
+    return table
 
 
-def _phase_table(fault: FaultSummary, chain: Chain) -> Group:
+def _phase_table(fault: FaultSummary, chain: Chain, *, narrow: bool) -> Group:
     rows = fault.rows(chain)
-    said = [place for place in range(len(HEADER)) if any(row[place + 1] for row in rows)]
+    said = [
+        place
+        for place, heading in enumerate(HEADER)
+        if any(row[place + 1] for row in rows) and (not narrow or heading in _NARROW_CELLS)
+    ]
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for place in said:
         table.add_column(HEADER[place], justify="right")
     for name, *cells in rows:
@@ -141,7 +169,7 @@ def _print_verdict(console: Console, manifest: Manifest, results: Results) -> No
         f"  {manifest.experiment} on {manifest.runtime}, seed {manifest.seed}, "
         f"{seconds(results.ended_at_us)} of the run's clock",
     )
-    console.print(line, highlight=False)
+    console.print(line, highlight=False, soft_wrap=True)
     if results.outcome is RunOutcome.INTERNAL_ERROR:
         console.print("coordlab itself failed; this says nothing about Kafka:")
     print_lines(console, (f"  {reason}" for reason in results.reasons))
@@ -150,6 +178,23 @@ def _print_verdict(console: Console, manifest: Manifest, results: Results) -> No
         f"{results.records_consumed:,}; commits acknowledged {results.commits_acknowledged:,}"
     )
     print_lines(console, [counts], style="dim")
+
+
+def _print_faults(console: Console, faults: Sequence[JournalEntry]) -> None:
+    """Tell what became of each fault; of very many, of the first ones and of what went wrong."""
+    told = [
+        fault
+        for place, fault in enumerate(faults)
+        if place < _MAX_FAULTS_TOLD or fault.outcome is FaultOutcome.FAILED
+    ]
+    for fault in told[: 2 * _MAX_FAULTS_TOLD]:
+        _print_fault(console, fault)
+    hidden = len(faults) - min(len(told), 2 * _MAX_FAULTS_TOLD)
+    if hidden > 0:
+        outcomes = Counter(fault.outcome.value for fault in faults)
+        counts = ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.items())
+        line = f"and {hidden:,} more faults: journal.json; of all {len(faults):,}: {counts}"
+        print_lines(console, [line])
 
 
 def _print_fault(console: Console, fault: JournalEntry) -> None:

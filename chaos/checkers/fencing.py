@@ -176,9 +176,9 @@ class Fencing(Checker):
             lost = [append for append in appends if append.end > start]
             if lost:
                 return _Broken(
-                    summary=f"{partition}: {len(lost)} append(s) acknowledged in epoch {older} "
-                    f"from offset {lost[0].base} are missing from the log of epoch {newer}, which "
-                    f"begins at {start}",
+                    summary=f"{partition}: {_appends(len(lost))} acknowledged in epoch {older} "
+                    f"from offset {lost[0].base} {'is' if len(lost) == 1 else 'are'} missing from "
+                    f"the log of epoch {newer}, which begins at {start}",
                     evidence=[*_rows_of(lost), new.start_row],
                 )
         first = new.first_acknowledged
@@ -192,8 +192,9 @@ class Fencing(Checker):
         if not late:
             return None
         return _Broken(
-            summary=f"{partition}: {len(late)} append(s) begun after epoch {newer} had "
-            f"acknowledged its first were acknowledged in epoch {older}",
+            summary=f"{partition}: {_appends(len(late))} begun after epoch {newer} had "
+            f"acknowledged its first {'was' if len(late) == 1 else 'were'} acknowledged in epoch "
+            f"{older}",
             evidence=[first, *_rows_of(late)],
         )
 
@@ -204,3 +205,7 @@ def _rows_of(appends: list[_Acknowledged]) -> list[TraceRow]:
         for append in appends[:MAX_EVIDENCE_APPENDS]
         for row in (append.started, append.completed)
     ]
+
+
+def _appends(count: int) -> str:
+    return "1 append" if count == 1 else f"{count:,} appends"

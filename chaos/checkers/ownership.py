@@ -376,6 +376,6 @@ class Ownership(Checker):
         longest = max(self._overlaps, key=lambda each: each.length_us)
         return (
             f"{longest.group}, {longest.partition} had two owners ({' and '.join(longest.owners)}) "
-            f"for {longest.length_us / 1e3:.0f} ms, the longest of {len(self._overlaps)}, from "
+            f"for {seconds(longest.length_us)}, the longest of {len(self._overlaps)}, from "
             f"{longest.began_us / 1e6:.3f} s to {longest.ended_us / 1e6:.3f} s"
         )

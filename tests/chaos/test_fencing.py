@@ -42,7 +42,7 @@ def test_acknowledged_append_missing_from_the_later_log_is_found() -> None:
 
     assert report.outcome is CheckOutcome.VIOLATED
     (finding,) = report.findings
-    assert "from offset 10 are missing from the log of epoch 1, which begins at 10" in (
+    assert "from offset 10 is missing from the log of epoch 1, which begins at 10" in (
         finding.summary
     )
     assert [row.kind for row in finding.evidence] == [
@@ -156,12 +156,12 @@ def test_violation_is_told_once_while_the_run_goes_on_and_whole_at_its_end() -> 
     rows = Rows(checker.observe)
 
     failover(rows, log_end=10)
-    assert [finding.summary.partition(" are")[0] for finding in told] == [
-        f"{OFFSETS_0}: 1 append(s) acknowledged in epoch 0 from offset 10"
+    assert [finding.summary.partition(" is ")[0] for finding in told] == [
+        f"{OFFSETS_0}: 1 append acknowledged in epoch 0 from offset 10"
     ]
     rows.appended(10, "broker-0", 0, 12)
     report = checker.finish()
 
     assert len(told) == 1
     (finding,) = report.findings
-    assert "2 append(s) acknowledged in epoch 0 from offset 10 are missing" in finding.summary
+    assert "2 appends acknowledged in epoch 0 from offset 10 are missing" in finding.summary

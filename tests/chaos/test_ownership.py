@@ -61,7 +61,7 @@ def test_split_brain_is_measured_to_the_millisecond_and_passes() -> None:
         "longest_overlap_with_nothing_broken_ms": 3_048,
     }
     assert report.note == (
-        "g, t-0 had two owners (consumer-g-0 and consumer-g-2) for 30881 ms, the longest of 1, "
+        "g, t-0 had two owners (consumer-g-0 and consumer-g-2) for 30.881 s, the longest of 1, "
         "from 52.169 s to 83.050 s"
     )
 
