@@ -85,7 +85,6 @@ def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
             "run",
             "fault",
             F.col("injected_us").alias("fault_us"),
-            "until_us",
             "nodes",
             F.col("partitions").alias("hit"),
         )
@@ -98,7 +97,7 @@ def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
         )
     )  # fmt: skip
     election = ("run", "partition", "leader_epoch")
-    latest = (F.desc("fault_us"), F.desc("until_us"), F.desc("fault"))
+    latest = (F.desc("fault_us"), F.desc("fault"))
     latest_fault = Window.partitionBy(*election).orderBy(*latest)
     first = ("decided_us", "leader_epoch")
     first_election = Window.partitionBy("run", "partition", "fault").orderBy(*first)

@@ -19,9 +19,10 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
     Columns: `run`, `fault` (id in the plan), `kind` (crash ...), `target` (the role that was
     resolved), `node` (what it hit, or the first of several), `pid` (of the process, on Ray);
     `injected_us`, `in_force_us` (every node concerned has it), `in_force_until_us` (its undoing
-    began), `healed_us` (it is undone) and `until_us` (the next fault, or the run's end) in
-    microseconds on the run's clock; `groups`, `partitions`: the blast radius as the run recorded
-    it; `nodes`: all that it hit; `from_nodes`, `to_nodes`: the ends of links that it hit.
+    began), `healed_us` (it is undone) and `until_us` (the next fault, or the run's end; those of
+    one moment follow each other by id) in microseconds on the run's clock; `groups`, `partitions`:
+    the blast radius as the run recorded it; `nodes`: all that it hit; `from_nodes`, `to_nodes`: the
+    ends of links that it hit.
     Nulls: `in_force_us`, `in_force_until_us`, `healed_us` if the run broke off before, or did not
     say; `node`, `pid`, `target` where the fault has none. Lists are empty where nothing was
     recorded; `nodes` then holds `node`.
@@ -48,7 +49,7 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
     missed = of_kind(events, TraceKind.FAULT_MISSED).select(
         "run", F.coalesce("cause", F.lit("fault")).alias("fault")
     )
-    in_order = Window.partitionBy("run").orderBy("time_us", "seq")
+    in_order = Window.partitionBy("run").orderBy("time_us", "fault")
     none = F.array().cast("array<string>")
     node = F.nullif("peer", F.lit(""))
     just_the_node = F.when(node.isNotNull(), F.array(node)).otherwise(none)
@@ -83,9 +84,8 @@ def with_latest_fault(rows: DataFrame, faults: DataFrame, moment: str) -> DataFr
     Input grain: any rows with `run` and the column named by `moment`, in microseconds on the run's
     clock; `faults`. Output grain: the same rows. Nulls: `fault` before the first one.
     """
-    # Of faults injected at one moment the window of all but the last has no length.
     injected = faults.groupBy("run").agg(
-        F.sort_array(F.collect_list(F.struct("injected_us", "until_us", "fault"))).alias("injected")
+        F.sort_array(F.collect_list(F.struct("injected_us", "fault"))).alias("injected")
     )
     so_far = F.filter("injected", lambda one: one["injected_us"] <= F.col(moment))
     latest = F.try_element_at(so_far, F.lit(-1)).getField("fault")

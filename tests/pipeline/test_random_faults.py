@@ -12,7 +12,7 @@ _KEY = ("fault",)
 
 
 def test_faults_of_random_runs_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """Faults that miss are none; those of one moment stand in the order in which they came."""
+    """Faults that miss are none; those of one moment follow each other by id."""
     rows = check_table(random_runs, "faults", faults_of, _KEY)
     assert len(rows) > 60
     for column in ("in_force_us", "in_force_until_us", "healed_us", "pid"):

@@ -6,11 +6,11 @@ from tests.support.trace_builder import TableRow
 
 
 def faults_of(trace: Trace) -> list[TableRow]:
-    """Return the faults that hit anybody, in the order in which they were injected."""
+    """Return the faults that hit anybody, by time; those of one moment by their ids."""
     missed = {row.cause for row in trace.of(TraceKind.FAULT_MISSED)}
     hits = sorted(
         (row for row in trace.of(TraceKind.FAULT_INJECTED) if row.cause not in missed),
-        key=lambda row: (row.time_us, row.seq),
+        key=lambda row: (row.time_us, row.cause),
     )
     found = []
     for place, row in enumerate(hits):
