@@ -6,16 +6,10 @@ from pathlib import Path
 import pytest
 
 from chaos.checkers.base import CheckOutcome, CheckReport, Finding
-from chaos.manifest import Manifest
-from chaos.verdict import (
-    EXIT_BAD_ARGUMENTS,
-    Results,
-    RunOutcome,
-    Verdict,
-    exit_code,
-)
+from chaos.verdict import EXIT_BAD_ARGUMENTS, Results, RunOutcome, Verdict
 from coordlab.cli import run_cli
 from coordlab.junit import junit_of_failure, junit_of_run
+from tests.support.past_runs import manifest, results
 
 CHILDREN = {
     "testsuites": ("testsuite",),
@@ -65,40 +59,9 @@ def check_structure(element: ET.Element) -> None:
             assert all(len(case.findall(kind)) <= 1 for case in cases)
 
 
-def manifest() -> Manifest:
-    return Manifest(
-        run="coordinator_crash/x",
-        experiment="coordinator_crash",
-        config={},
-        plan=(),
-        seed=7,
-        runtime="virtual",
-        pid=1,
-        host="here",
-        started_at="2026-01-01T00:00:00.000+00:00",
-        ended_at="2026-01-01T00:00:04.250+00:00",
-        replay="python -m coordlab run coordinator_crash --runtime virtual --seed 7",
-    )
-
-
 def report(check: str, outcome: CheckOutcome, **more: object) -> CheckReport:
     made = CheckReport(check=check, outcome=outcome)
     return type(made)(**{name: getattr(made, name) for name in made.__struct_fields__} | more)
-
-
-def results(
-    *checks: CheckReport,
-    verdict: Verdict = Verdict.PASS,
-    outcome: RunOutcome = RunOutcome.COMPLETED,
-    reasons: tuple[str, ...] = (),
-) -> Results:
-    return Results(
-        outcome=outcome,
-        verdict=verdict,
-        exit_code=exit_code(outcome, verdict),
-        reasons=reasons,
-        checks=checks,
-    )
 
 
 def parsed(of: Results) -> ET.Element:

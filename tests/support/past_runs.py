@@ -7,11 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from chaos.checkers.base import CheckReport
 from chaos.experiment import Experiment
-from chaos.manifest import RunStatus
+from chaos.journal import JournalEntry
+from chaos.manifest import Manifest, RunStatus
 from chaos.plan import plan_of
 from chaos.run_directory import EVENTS_FILE, RunDirectory, create_run_directory
-from chaos.verdict import EXIT_PASS, Results, RunOutcome, Verdict
+from chaos.verdict import EXIT_PASS, Results, RunOutcome, Verdict, exit_code
 from pipeline.figures import FaultSummary, RunSummary
 from pipeline.summary_file import write_summary
 from tests.support.experiments import experiment
@@ -25,6 +27,41 @@ _TYPES: Mapping[str, pa.DataType] = {
     "array<string>": pa.list_(pa.string()),
 }
 EVENTS = 3
+
+
+def manifest() -> Manifest:
+    """Return the manifest of a run of coordinator_crash that took 4.25 s."""
+    return Manifest(
+        run="coordinator_crash/x",
+        experiment="coordinator_crash",
+        config={},
+        plan=(),
+        seed=7,
+        runtime="virtual",
+        pid=1,
+        host="here",
+        started_at="2026-01-01T00:00:00.000+00:00",
+        ended_at="2026-01-01T00:00:04.250+00:00",
+        replay="python -m coordlab run coordinator_crash --runtime virtual --seed 7",
+    )
+
+
+def results(
+    *checks: CheckReport,
+    verdict: Verdict = Verdict.PASS,
+    outcome: RunOutcome = RunOutcome.COMPLETED,
+    reasons: tuple[str, ...] = (),
+    faults: tuple[JournalEntry, ...] = (),
+) -> Results:
+    """Return what a run proved, with the exit code that belongs to it."""
+    return Results(
+        outcome=outcome,
+        verdict=verdict,
+        exit_code=exit_code(outcome, verdict),
+        reasons=reasons,
+        checks=checks,
+        faults=faults,
+    )
 
 
 def past_run(

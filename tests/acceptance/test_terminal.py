@@ -1,0 +1,80 @@
+"""Runs as a person sees them: on a terminal, on one that can do nothing, and through a pipe."""
+
+import re
+from pathlib import Path
+from signal import SIGINT
+
+import pytest
+
+from chaos.run_directory import list_runs
+from tests.support.command_line import CommandLine
+from tests.support.terminal import TerminalCommand, without_control
+
+pytestmark = pytest.mark.slow
+
+RUN = (
+    *("run", "coordinator_crash", "--runtime", "virtual", "--no-analyze", "--no-trace"),
+    *("--var", "groups.orders-readers.members=3", "--var", "topics.orders.partitions=3"),
+)
+HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
+COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7](;|m)")
+
+
+def test_run_on_a_terminal_shows_a_panel_and_leaves_the_summary(tmp_path: Path) -> None:
+    """The panel goes, the cursor comes back, no line is wider than the terminal."""
+    command = TerminalCommand(tmp_path, *RUN, width=80, environment={})
+    code = command.finish()
+
+    assert code == 0
+    assert command.screen.count(HIDE) == command.screen.count(SHOW) == 1
+    assert "[faults]" in command.screen
+    assert COLOUR.search(command.screen)
+    summary = without_control(command.screen.partition(SHOW)[2])
+    assert "PASS  coordinator_crash on virtual, seed 0" in summary
+    one_line = ("run directory: ", "again: ")
+    wide = [line for line in summary.splitlines() if len(line.rstrip()) > 80]
+    assert [line for line in wide if not line.startswith(one_line)] == []
+
+
+def test_run_without_colours_moves_the_cursor_and_colours_nothing(tmp_path: Path) -> None:
+    """NO_COLOR (no-color.org): a terminal like any other, in one colour."""
+    command = TerminalCommand(tmp_path, *RUN, width=40, environment={"NO_COLOR": "1"})
+
+    assert command.finish() == 0
+    assert HIDE in command.screen
+    assert COLOUR.search(command.screen) is None
+    assert "(stage 3 of 7)" in command.screen
+
+
+def test_run_on_a_dumb_terminal_writes_lines(tmp_path: Path) -> None:
+    """Editors and CI systems with a terminal that cannot move its cursor."""
+    command = TerminalCommand(tmp_path, *RUN, width=80, environment={"TERM": "dumb"})
+
+    assert command.finish() == 0
+    assert "\x1b" not in command.screen
+    assert re.search(r"\d s  faults\r?\n", command.screen)
+    assert "PASS  coordinator_crash" in command.screen
+
+
+def test_interrupted_run_gives_the_terminal_back(tmp_path: Path) -> None:
+    """Ctrl-C in the middle: healed, summed up, cursor visible, exit 130."""
+    command = TerminalCommand(tmp_path, *RUN, width=80, environment={})
+    command.read_until("in force")
+    command.interrupt(SIGINT)
+
+    assert command.finish() == 130
+    assert command.screen.rindex(SHOW) > command.screen.rindex(HIDE)
+    rest = without_control(command.screen[command.screen.rindex(SHOW) :])
+    assert "INTERRUPTED  coordinator_crash" in rest
+    (past,) = list_runs(tmp_path / "runs")
+    assert past.manifest.status.value == "interrupted"
+    assert [fault.healed_by for fault in past.journal()] == ["end"]
+
+
+def test_output_through_a_pipe_has_no_control_codes(command_line: CommandLine) -> None:
+    """Log files of CI systems: also where TERM promises much."""
+    for command in (RUN, ("list",)):
+        done = command_line.run(*command, environment={"TERM": "xterm-256color"})
+        assert done.returncode == 0, command
+        assert "\x1b" not in done.stdout + done.stderr
+        assert "\r" not in done.stdout + done.stderr

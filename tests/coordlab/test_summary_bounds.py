@@ -1,0 +1,129 @@
+"""The closing summary: it fits the terminal, and a screen or two, however long the run was."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from chaos.checkers.base import CheckOutcome, CheckReport, Finding
+from chaos.journal import FaultOutcome, JournalEntry
+from coordlab.check_view import print_checks
+from coordlab.summary_view import print_phases, print_summary
+from pipeline.figures import FaultSummary
+from tests.support.past_runs import manifest, results
+from tests.support.report_rows import S, fault_summary, summary_of
+
+MS = 1_000
+
+WIDTHS = (40, 60, 80, 120)
+
+
+def lines_of(shown: Console) -> list[str]:
+    assert isinstance(shown.file, io.StringIO)
+    return [line.rstrip() for line in shown.file.getvalue().splitlines()]
+
+
+def console(width: int) -> Console:
+    return Console(file=io.StringIO(), width=width)
+
+
+def entry(number: int, outcome: FaultOutcome = FaultOutcome.HIT) -> JournalEntry:
+    return JournalEntry(
+        fault_id=f"crash-0.{number}",
+        fault="crash",
+        target=f"broker({number})",
+        duration_us=S,
+        outcome=outcome,
+        fired_at_us=number * S,
+        node=f"broker-{number}",
+        error="no process" if outcome is FaultOutcome.FAILED else None,
+    )
+
+
+def crash(number: int, **changes: object) -> FaultSummary:
+    values = {"detect": [8 * S], "notice": [200], "rediscover": [7 * S], "commit gap": [8 * S] * 12}
+    given: dict[str, object] = {"members": 12, "members_kept": 12, "partitions_moved": 1}
+    given |= {"fault": f"crash-0.{number}", "injected_us": number * S, "values": values}
+    return fault_summary(**given | changes)  # type: ignore[arg-type]
+
+
+def violated(count: int) -> CheckReport:
+    findings = tuple(
+        Finding(check="fencing", summary=f"loss {n}", time_us=n, story=(f"story {n}",) * 20)
+        for n in range(min(count, 20))
+    )
+    return CheckReport(
+        check="fencing",
+        outcome=CheckOutcome.VIOLATED,
+        findings=findings,
+        findings_total=count,
+        seen={"appends_acknowledged": 1_234, "leader_epochs": 8},
+    )
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_summary_of_a_hundred_faults_is_bounded_and_names_what_failed(width: int) -> None:
+    """A rolling restart of a large cluster; the one that the tool could not do is not hidden."""
+    faults = [entry(n) for n in range(100)]
+    faults[70] = entry(70, FaultOutcome.FAILED)
+    made = results(faults=tuple(faults))
+    shown = console(width)
+    print_summary(shown, manifest(), made, None)
+    lines = lines_of(shown)
+    text = " ".join(" ".join(lines).split())
+    assert len(lines) < 70
+    assert "crash broker(70): failed at 70.000 s: no process" in text
+    assert "and 79 more faults: journal.json; of all 100: 99 hit, 1 failed" in text
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_phases_fit_the_terminal_and_no_name_is_cut(width: int) -> None:
+    """With one fault in full, with three in a table, with fifty in a bounded one."""
+    for count in (1, 3, 50):
+        shown = console(width)
+        print_phases(shown, summary_of("x/1", *map(crash, range(count))))
+        lines = lines_of(shown)
+        assert max(map(len, lines)) <= width
+        assert not [line for line in lines if "\N{HORIZONTAL ELLIPSIS}" in line]
+        assert len(lines) < 90
+    assert any(line.startswith("and 30 more: table figures") for line in lines)
+
+
+def test_narrow_terminal_keeps_median_and_longest() -> None:
+    """p90 and samples are what one can do without in 40 columns."""
+    gap = [n * MS for n in range(1, 13)]
+    shown = console(40)
+    print_phases(shown, summary_of("x/1", crash(0, values={"commit gap": gap})))
+    assert "commit gap  6 ms  12 ms" in lines_of(shown)
+
+
+def test_first_finding_of_a_check_has_its_story_the_others_a_line() -> None:
+    """Twenty stories of one kind scroll the verdict off the screen."""
+    shown = console(80)
+    print_checks(shown, (violated(30),))
+    lines = lines_of(shown)
+    assert sum(line == "  story 0" for line in lines) == 12
+    assert not any("story 1" in line for line in lines)
+    assert [line for line in lines if line.startswith("fencing: ")] == [
+        *(f"fencing: loss {n}" for n in range(5)),
+        "fencing: 25 more findings of the same kind",
+    ]
+    assert "  their stories: report.html, results.json" in lines
+
+
+def test_single_finding_needs_no_pointer_to_others() -> None:
+    """Its story is there."""
+    shown = console(80)
+    print_checks(shown, (violated(1),))
+    assert not any("their stories" in line for line in lines_of(shown))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_checks_fit_the_terminal(width: int) -> None:
+    """As a table, or in lines where the third column would have no room."""
+    shown = console(width)
+    passed = CheckReport(check="needless_rebalance", outcome=CheckOutcome.PASS, note="x " * 60)
+    print_checks(shown, (passed, violated(2)))
+    lines = lines_of(shown)
+    assert max(map(len, lines)) <= width
+    assert "1,234 appends acknowledged; 8 leader epochs" in " ".join(" ".join(lines).split())
