@@ -20,14 +20,14 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 from playwright.sync_api import Browser, Page
+from rich.console import Console
 
 from benchmarks.measurement import Measurement, median_ratio
 from chaos.run_directory import PastRun
+from coordlab.analysis import analyze_runs
 from coordlab.report_facts import facts_of
 from pipeline.report.build import build_report
 from pipeline.report.javascript import vega_javascript
-from pipeline.session import spark_session
-from pipeline.tables import analyze
 from tests.support.browser import chromium, draw_all, find_chromium, visit
 from tests.support.report_runs import RECIPES, Recipe, make_run
 
@@ -71,8 +71,7 @@ def run() -> tuple[Measurement, ...]:
     with tempfile.TemporaryDirectory(prefix="coordlab-bench-") as folder:
         root = Path(folder)
         thousand, crash = (make_run(root, recipe) for recipe in (RECIPES["thousand"], CRASH))
-        with spark_session(short_work=True) as spark:
-            analyze([thousand], spark=spark)
+        analyze_runs(Console(quiet=True), [thousand], master=None)
         report = build_report(thousand, facts_of(PastRun(thousand)))
         bare = root / "bare.html"
         bare.write_text(BARE_PAGE.format(vega=vega_javascript()), encoding="utf-8")

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page
+from rich.console import Console
 
 from chaos.run_directory import PastRun
+from coordlab.analysis import analyze_runs
 from coordlab.report_facts import facts_of
 from pipeline.report.build import build_report
-from pipeline.tables import analyze
 from tests.support.browser import (
     INSTALL,
     Scheme,
@@ -33,11 +34,12 @@ from tests.support.report_runs import RECIPES, SEED, Recipe, make_run
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 LARGEST_BYTES = 200_000
 """A picture that weighs more slows down every clone."""
-DESK = Screen(width=1180, height=760, scale=1.25)
+DESK = Screen(width=1180, height=780)
+NARROW = Screen(width=920, height=780)
 PHONE = Screen(width=360, height=740, touch=True, scale=2.0)
 MARGIN_PX = 12
 
-CRASH, OVERLAP, LOST = "crash", "overlap", "lost"
+CRASH, THREE, OVERLAP, LOST, THOUSAND = "crash", "three", "overlap", "lost", "thousand"
 RUNS: Mapping[str, Recipe] = {
     CRASH: Recipe(experiment="coordinator_crash"),
     OVERLAP: Recipe(experiment="split_brain_ownership"),
@@ -48,7 +50,8 @@ RUNS: Mapping[str, Recipe] = {
             "groups.orders-readers.commit_interval_ms=200",
         ),
     ),
-    "thousand": RECIPES["thousand"],
+    THREE: RECIPES["three"],
+    THOUSAND: RECIPES["thousand"],
 }
 
 
@@ -58,7 +61,8 @@ class Picture:
 
     Shape: `elements` are the first and last id of what is taken, one below the other; None: what
     the window shows.
-    Units: `shown_s` is the span of the time axis, in seconds; None: the whole run.
+    Units: `shown_s` is the span of the time axis, in seconds; None: the whole run. `height_px`
+    cuts the picture off; None: it is as high as it is.
     """
 
     name: str
@@ -66,6 +70,7 @@ class Picture:
     caption: str
     elements: tuple[str, str] | None = None
     shown_s: tuple[float, float] | None = None
+    height_px: int | None = None
     screen: Screen = DESK
     scheme: Scheme = "light"
 
@@ -76,34 +81,36 @@ PICTURES = (
         name="phases",
         run=CRASH,
         caption="where the time of a failover went: both chains, a dot for each member",
-        elements=("phases", "phases"),
+        elements=("phases-crash-0-order", "phases-crash-0-client"),
     ),
     Picture(
         name="two-owners",
         run=OVERLAP,
-        caption="one group with two coordinators, and its partitions with two owners each",
-        elements=("lane-coordinators", "lane-ownership"),
-        shown_s=(50.0, 100.0),
+        caption="partitions that members of two generations owned at once, for half a minute",
+        elements=("lane-ownership", "lane-ownership"),
+        shown_s=(55.0, 100.0),
+        screen=NARROW,
     ),
     Picture(
         name="messages",
-        run=CRASH,
-        caption="the messages around the kill, from connections that end to the first commit",
+        run=THREE,
+        caption="the messages around a kill: three members ask in circles for their coordinator",
         elements=("lane-messages-crash-0", "lane-messages-crash-0"),
-        shown_s=(11.0, 12.5),
+        shown_s=(11.0, 12.2),
     ),
     Picture(
         name="violated",
         run=LOST,
         caption="a broken promise and its evidence, row by row",
         elements=("violations", "violations"),
+        height_px=640,
         scheme="dark",
     ),
     Picture(
         name="thousand-members",
-        run="thousand",
-        caption="the lanes of ten groups with 1,000 members: counted first, picked then",
-        elements=("lane-faults", "lane-ownership"),
+        run=THOUSAND,
+        caption="ten groups with 1,000 members: counted first, one picked then",
+        elements=("lane-coordinators", "lane-groups-one"),
         scheme="dark",
     ),
     Picture(name="phone", run=OVERLAP, caption="on a phone", screen=PHONE),
@@ -132,7 +139,7 @@ def main() -> None:
 
 def _reports(root: Path, names: set[str]) -> dict[str, Path]:
     runs = {name: make_run(root, recipe) for name, recipe in RUNS.items() if name in names}
-    analyze(list(runs.values()))
+    analyze_runs(Console(stderr=True), list(runs.values()), master=None)
     return {name: build_report(run, facts_of(PastRun(run))) for name, run in runs.items()}
 
 
@@ -148,7 +155,7 @@ def _take(browser: Browser, report: Path, picture: Picture) -> Path:
         if picture.elements is None:
             seen.page.screenshot(path=path)
         else:
-            _take_part(seen.page, path, picture.elements)
+            _take_part(seen.page, path, picture.elements, picture.height_px)
         if seen.problems:
             raise RuntimeError(f"{report.name}: {seen.problems[0]}")
     if path.stat().st_size > LARGEST_BYTES:
@@ -156,21 +163,26 @@ def _take(browser: Browser, report: Path, picture: Picture) -> Path:
     return path
 
 
-def _take_part(page: Page, path: Path, elements: tuple[str, str]) -> None:
-    """Take what lies between two elements, both included, with everything in it drawn."""
+def _take_part(page: Page, path: Path, elements: tuple[str, str], height_px: int | None) -> None:
+    """Take what lies between two elements, both included, with everything in it drawn.
+
+    Raises: RuntimeError if one of them is not in the page.
+    """
     draw_all(page)
+    page.add_style_tag(content=".timebar { position: static }")  # it would lie over the rest
     first, last = (page.locator(f"#{element}").bounding_box() for element in elements)
     if first is None or last is None:
         raise RuntimeError(f"there is no {' or no '.join(elements)} in the page")
-    left = first["x"] - MARGIN_PX
+    width = max(box["x"] + box["width"] for box in (first, last)) - first["x"]
+    height = last["y"] + last["height"] - first["y"]
     page.screenshot(
         path=path,
         full_page=True,
         clip={
-            "x": max(left, 0),
+            "x": max(first["x"] - MARGIN_PX, 0),
             "y": first["y"] - MARGIN_PX,
-            "width": first["width"] + 2 * MARGIN_PX,
-            "height": last["y"] + last["height"] - first["y"] + 2 * MARGIN_PX,
+            "width": width + 2 * MARGIN_PX,
+            "height": min(height, height_px or height) + 2 * MARGIN_PX,
         },
     )
 

@@ -10,6 +10,7 @@ from chaos.run_directory import PastRun
 from coordlab.report_facts import facts_of
 from pipeline.report.build import build_report
 from pipeline.report.facts import RunFacts
+from pipeline.summary_file import write_summary
 from pipeline.tables import analyze
 from tests.support.report_runs import make_runs
 from tests.support.trace_builder import TableRow, read_table
@@ -32,7 +33,8 @@ class Reports:
 def make_reports(spark: SparkSession, root: Path) -> Reports:
     """Play every recipe below `root`, analyse all runs at once, and write their reports."""
     runs = make_runs(root)
-    analyze(list(runs.values()), spark=spark)
+    for summary in analyze(list(runs.values()), spark=spark):
+        write_summary(summary)
     facts = {name: facts_of(PastRun(directory)) for name, directory in runs.items()}
     pages = {name: build_report(directory, facts[name]) for name, directory in runs.items()}
     return Reports(pages=pages, facts=facts)
