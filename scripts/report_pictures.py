@@ -15,6 +15,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page
 from rich.console import Console
 
+from chaos.manifest import replay_command
 from chaos.run_directory import PastRun
 from coordlab.analysis import analyze_runs
 from coordlab.report_facts import facts_of
@@ -102,7 +103,7 @@ PICTURES = (
         name="violated",
         run=LOST,
         caption="a broken promise and its evidence, row by row",
-        elements=("violations", "violations"),
+        elements=("violations-title", "violations"),
         height_px=640,
         scheme="dark",
     ),
@@ -214,8 +215,9 @@ def _made_by(recipe: Recipe) -> str:
             "The experiment is written by "
             "[tests/support/report_runs.py](../../tests/support/report_runs.py)."
         )
-    changes = "".join(f" --var {override}" for override in recipe.overrides)
-    command = f"python -m coordlab run {recipe.experiment} --runtime virtual --seed {SEED}{changes}"
+    command = replay_command(
+        recipe.experiment, runtime="virtual", seed=SEED, overrides=recipe.overrides
+    )
     return f"The run: `{command}`."
 
 
