@@ -1,5 +1,6 @@
 """`analyze`: the tables of runs, their phases, and what differs between several."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -23,6 +24,7 @@ from coordlab.lines import print_path
 from coordlab.report_facts import facts_of
 from coordlab.reports import compared
 from coordlab.summary_view import print_phases
+from pipeline.figures import RunSummary
 
 
 @click.command(
@@ -54,8 +56,7 @@ def analyze_command(
         salvage(each, console)
     summaries = analyze_runs(console, [each.path for each in past], master=master)
     if json:
-        document = {"runs": [msgspec.to_builtins(each, enc_hook=str) for each in summaries]}
-        print_document(Console(), msgspec.json.encode(document))
+        print_document(Console(), summaries_document(summaries))
         return EXIT_PASS
     facts = [facts_of(each) for each in past]
     for run, summary in zip(facts, summaries, strict=True):
@@ -68,3 +69,8 @@ def analyze_command(
     if len(past) > 1:
         print_comparison(console, compared(list(zip(facts, summaries, strict=True))))
     return EXIT_PASS
+
+
+def summaries_document(summaries: Sequence[RunSummary]) -> bytes:
+    """Return the figures of runs as JSON, each as its tables/summary.json has them."""
+    return msgspec.json.encode({"runs": summaries}, enc_hook=str)

@@ -1,0 +1,60 @@
+"""`--json` of commands that print text by default: one document, with keys that scripts rely on."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from chaos.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS
+from coordlab.cli import run_cli
+from coordlab.commands.analyze import summaries_document
+from pipeline.summary_file import summary_path, write_summary
+from tests.support.report_rows import S, fault_summary, summary_of
+
+Captured = pytest.CaptureFixture[str]
+
+
+def test_validate_as_json_has_problems_and_warnings_with_their_places(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Editors and CI show them beside the line; the exit code says whether any cannot be run."""
+    monkeypatch.chdir(tmp_path)
+    assert run_cli(["init", "mine"]) == EXIT_PASS
+    text = Path("mine.yaml").read_text()
+    Path("unwise.yaml").write_text(text.replace("min.insync.replicas: 2", "min.insync.replicas: 1"))
+    Path("wrong.yaml").write_text(text.replace("fault: crash", "fault: crahs"))
+    capsys.readouterr()
+
+    code = run_cli(["validate", "--json", "mine.yaml", "unwise.yaml", "wrong.yaml"])
+
+    captured = capsys.readouterr()
+    assert (code, captured.err) == (EXIT_BAD_ARGUMENTS, "")
+    fine, unwise, wrong = json.loads(captured.out)["experiments"]
+    assert fine == {
+        "file": "mine.yaml",
+        "ok": True,
+        "name": "mine",
+        "problems": [],
+        "warnings": [],
+    }
+    (warning,) = unwise["warnings"]
+    assert (unwise["ok"], warning["path"]) == (True, "cluster.config.min.insync.replicas")
+    (problem,) = wrong["problems"]
+    assert (wrong["ok"], wrong["name"]) == (False, None)
+    assert problem["near_miss"] == "crash"
+    lines = text.splitlines()
+    assert lines[problem["line"] - 1].strip() == "fault: crash"
+    assert run_cli(["validate", "--json", "mine.yaml", "unwise.yaml"]) == EXIT_PASS
+
+
+def test_analyze_as_json_has_the_figures_of_the_summary_file(tmp_path: Path) -> None:
+    """Whoever reads one can read the other."""
+    fault = fault_summary(values={"commit gap": [8 * S, 9 * S]}, members=2)
+    summary = summary_of("crash/1", fault, directory=tmp_path)
+    (tmp_path / "tables").mkdir()
+    write_summary(summary)
+
+    (run,) = json.loads(summaries_document([summary]))["runs"]
+
+    assert run == json.loads(summary_path(tmp_path).read_bytes())
+    assert run["faults"][0]["members"] == 2
