@@ -19,6 +19,8 @@ SERIES = tuple(f"var(--c{index})" for index in range(1, 9))
 """Plain fills, told apart by lightness as well: black and white printers exist."""
 HATCHES = tuple(f"url(#hatch-{index})" for index in range(1, 9))
 """The same colours with a pattern over each."""
+SOFT_HATCHES = tuple(f"url(#soft-{index})" for index in range(1, 9))
+"""The same, half way to the paper: text on them reads (`soft` makes plain fills so)."""
 INK, MUTED, LINE, PAPER = "var(--ink)", "var(--muted)", "var(--line)", "var(--paper)"
 GOOD, BAD, WARN, ACCENT = "var(--good)", "var(--bad)", "var(--warn)", "var(--accent)"
 BAD_HATCH, FAULT_HATCH = "url(#hatch-bad)", "url(#hatch-fault)"
@@ -56,8 +58,9 @@ class Chart:
 
     Shape: `spec` refers to its data by `alt.NamedData(name)` for the names in `data`; `id` is
     unique in the page and becomes the element's id. `on_time_axis`: it has the parameters FROM_S
-    and TO_S (`time_params`) and its x is `time_x`. `about` says what is seen and how to read it:
-    it stands above the picture and is read aloud for it. `table` says the same in text.
+    and TO_S (`time_params`) and its x is `time_x`. `about` says in a sentence what is seen: it
+    stands above the picture and is read aloud for it; `more`, folded under it, how to read it.
+    `table` says the same in text.
     """
 
     id: str
@@ -67,6 +70,7 @@ class Chart:
     data: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     on_time_axis: bool = False
     picks: tuple[Pick, ...] = ()
+    more: str = ""
     table: TextTable | None = None
 
 
@@ -95,6 +99,19 @@ class Section:
     title: str
     lead: str = ""
     parts: tuple[Part, ...] = ()
+
+
+def soft(fill: str) -> str:
+    """Return a fill of SERIES or HATCHES, or a colour, half way to the paper; it is opaque.
+
+    An opacity of one half would look the same on paper only: not over the band of a fault, and not
+    in a legend. Other patterns, paper and nothing stay what they are.
+    """
+    if fill in HATCHES:
+        return SOFT_HATCHES[HATCHES.index(fill)]
+    if fill.startswith("url(") or fill in (PAPER, "transparent"):
+        return fill
+    return f"color-mix(in srgb, {fill} 50%, {PAPER})"
 
 
 def time_params() -> tuple[alt.Parameter, alt.Parameter]:

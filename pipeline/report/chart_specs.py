@@ -17,7 +17,7 @@ Spec = dict[str, Any]  # Any: Vega's JSON
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
 """What the page is written in, too: no font is fetched."""
-_LABELS_WIDE, _LABELS_NARROW, _NARROW_BELOW = 168, 92, 560
+_LABELS_WIDE, _LABELS_NARROW, _NARROW_BELOW = 188, 92, 560
 """Pixels beside a lane for its labels: on a screen, on a phone, and where the one becomes the
 other. One width for all lanes, so that a moment stands at the same place in each."""
 

@@ -1,9 +1,9 @@
 """The availability lane: who had no service around each fault, and for how long."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pipeline.figures import duration_text
-from pipeline.outcomes import in_number_order
+from pipeline.outcomes import in_number_order, listed
 from pipeline.report.chart import HATCHES, SERIES, Chart, Pick, TextTable, seconds
 from pipeline.report.lanes.marks import (
     Datum,
@@ -18,6 +18,7 @@ from pipeline.report.lanes.marks import (
     step_areas,
     time_lane,
 )
+from pipeline.report.lanes.names import common_prefix, said_of
 from pipeline.report.lanes.spans import concurrent, thinned
 from pipeline.report.lanes.tips import FROM_TO, Tip
 from pipeline.report.report_input import ReportInput
@@ -37,19 +38,33 @@ KINDS = {
     PARTITION: "partitions: nobody consumed them",
 }
 _FILLS = dict(zip(KINDS.values(), (HATCHES[5], SERIES[1], HATCHES[4]), strict=True))
-_ABOUT = (
-    "The longest time without service of each group, member and data partition around a fault. A "
-    "member: between two acknowledged commits. A partition: between two batches that anybody "
+_ABOUT = "The longest time without service of each group, member and data partition around a fault."
+_MORE = (
+    "A member: between two acknowledged commits. A partition: between two batches that anybody "
     "in the group consumed. A group: no active coordinator. A short bar may be no more than the "
     "usual interval."
 )
 _PICK = "availability_pick"
-_ABOUT_COUNTS = (
-    "How many had no service, of those that a fault concerned. Of each, only its longest time "
-    "around a fault counts; a spike as short as the usual interval between two commits or batches "
-    "says nothing."
+_ABOUT_COUNTS = "How many had no service, of those that a fault concerned."
+_MORE_COUNTS = (
+    "Of each, only its longest time around a fault counts, from the fault on. A spike as short as "
+    "the usual interval between two commits or batches says nothing."
 )
-_TIPS = (Tip("k", "what"), Tip("r", "who"), Tip("g", "group"), Tip("f", "around fault"))
+_LEADER_WAS = {
+    "crash": "was killed",
+    "power_loss": "lost its power",
+    "controlled_shutdown": "was shut down",
+    "pause": "was paused",
+    "cut": "was cut off",
+}
+"""What became of a leader; other faults do not say of one that it could not serve."""
+_TIPS = (
+    Tip("k", "what"),
+    Tip("r", "who"),
+    Tip("g", "group"),
+    Tip("f", "around fault"),
+    Tip("y", "its leader"),
+)
 
 
 def lane(run: ReportInput) -> Chart | None:
@@ -59,23 +74,54 @@ def lane(run: ReportInput) -> Chart | None:
         return None
     if len({_subject(row) for row in rows}) > MAX_ROWS:
         return _counts(run, rows)
-    names = _rows(rows)
-    shown = sorted(rows, key=lambda row: row["before_us"] - _end(run, row))[:MAX_GAPS]
-    data = [_gap(run, row, names[_subject(row)]) for row in shown]
-    y = rows_y(list(names.values()))
+    seen = [row for row in rows if row["gap_us"] != 0]  # nothing to see, and no news as a bar
+    if not seen:
+        return None
+    names = _rows(seen)
+    leaders = _leaders(run)
+    shown = sorted(seen, key=lambda row: row["before_us"] - _end(run, row))[:MAX_GAPS]
+    data = [_gap(run, row, names[_subject(row)], _leader(row, leaders)) for row in shown]
+    prefix = common_prefix(row["subject"] for row in seen if row["subject_kind"] == MEMBER)
+    y = rows_y(list(names.values()), without=prefix)
     return time_lane(
         run,
         lane_id="lane-availability",
         title="Time without service",
-        about=_ABOUT,
+        about=_ABOUT + _all_the_time(rows),
+        more=_MORE + said_of(prefix),
         layers=[
             bars("gaps", y, tooltip=(*_TIPS, *FROM_TO), fill=kind_fill("k", _FILLS)),
             *labels("gaps", y, tooltip=(*_TIPS, *FROM_TO)),
         ],
         data={"gaps": data},
         height=ROW_PX * len(names),
-        table=_table(rows),
+        table=_table(rows, leaders),
     )
+
+
+def _all_the_time(rows: Sequence[Row]) -> str:
+    """Say which groups have no bar, for they never were without a coordinator."""
+    groups = [row for row in rows if row["subject_kind"] == GROUP]
+    missed = {row["group"] for row in groups if row["gap_us"] != 0}
+    served = in_number_order({row["group"] for row in groups} - missed)
+    return f" An active coordinator all the time: {listed(served)}." if served else ""
+
+
+def _leaders(run: ReportInput) -> dict[tuple[str, str], str]:
+    """Return what each fault did to the leader of each partition that it concerned, in words."""
+    found: dict[tuple[str, str], str] = {}
+    for fault in run.tables.rows("faults"):
+        brokers = [node for node in fault["nodes"] or () if node.startswith("broker-")]
+        if len(brokers) == 1 and fault["kind"] in _LEADER_WAS:
+            said = f"{brokers[0]} {_LEADER_WAS[fault['kind']]}"
+            found |= {(fault["fault"], name): said for name in fault["partitions"] or ()}
+    return found
+
+
+def _leader(row: Row, leaders: Mapping[tuple[str, str], str]) -> str | None:
+    """Return what happened to the leader of the partition that a gap is of; None: nothing known."""
+    of_partition = row["subject_kind"] == PARTITION
+    return leaders.get((row["fault"], row["subject"])) if of_partition else None
 
 
 def _rows(rows: Sequence[Row]) -> dict[tuple[str, str, str], str]:
@@ -100,7 +146,7 @@ def _subject(row: Row) -> tuple[str, str, str]:
     return row["subject_kind"], row["group"], row["subject"]
 
 
-def _gap(run: ReportInput, row: Row, name: str) -> Datum:
+def _gap(run: ReportInput, row: Row, name: str, leader: str | None) -> Datum:
     end_us = _end(run, row)
     length = duration_text(end_us - row["before_us"])
     never = row["after_us"] is None
@@ -111,6 +157,7 @@ def _gap(run: ReportInput, row: Row, name: str) -> Datum:
         k=KINDS[row["subject_kind"]],
         g=row["group"],
         f=row["fault"],
+        y=leader,
         l=f"{length}, until the run ended" if never else length,
         s=length,
     )
@@ -125,9 +172,14 @@ def _counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
     counts: list[Datum] = []
     kinds = [kind for kind in KINDS if any(row["subject_kind"] == kind for row in rows)]
     kinds.sort(key=(MEMBER, GROUP, PARTITION).index)
+    injected = {fault.fault_id: fault.injected_us or 0 for fault in run.facts.faults}
     for kind in kinds:
         gaps = [
-            ((row["group"], row["subject"]), row["before_us"], _end(run, row))
+            (
+                (row["group"], row["subject"]),
+                max(row["before_us"], injected.get(row["fault"], 0)),
+                _end(run, row),
+            )
             for row in rows
             if row["subject_kind"] == kind
         ]
@@ -139,13 +191,14 @@ def _counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
         lane_id="lane-availability",
         title="Time without service",
         about=_ABOUT_COUNTS,
+        more=_MORE_COUNTS,
         layers=[
             step_areas("counts", what="what", fills=_FILLS, unit=None, where=picked(_PICK, "k"))
         ],
         data={"counts": counts},
         height=AREA_PX,
         picks=(pick,),
-        table=_table(rows),
+        table=_table(rows, _leaders(run)),
     )
 
 
@@ -162,13 +215,13 @@ def _merged(gaps: Sequence[tuple[tuple[str, str], int, int]]) -> list[tuple[int,
     return spans
 
 
-def _table(rows: Sequence[Row]) -> TextTable:
+def _table(rows: Sequence[Row], leaders: Mapping[tuple[str, str], str]) -> TextTable:
     longest = sorted(
         rows, key=lambda row: float("-inf") if row["gap_us"] is None else -row["gap_us"]
     )
     numeric = ("from (s)", "to (s)")
     return TextTable(
-        headings=("what", "who", "group", "fault", *numeric, "for"),
+        headings=("what", "who", "group", "fault", *numeric, "for", "its leader"),
         rows=tuple(
             (
                 row["subject_kind"],
@@ -178,6 +231,7 @@ def _table(rows: Sequence[Row]) -> TextTable:
                 seconds(row["before_us"]),
                 seconds(row["after_us"]),
                 "it never came back" if row["gap_us"] is None else duration_text(row["gap_us"]),
+                _leader(row, leaders),
             )
             for row in longest[:MAX_TABLE_ROWS]
         ),

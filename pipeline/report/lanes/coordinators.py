@@ -12,6 +12,7 @@ from pipeline.report.chart import (
     Chart,
     TextTable,
     seconds,
+    soft,
 )
 from pipeline.report.lanes.marks import (
     ROW_PX,
@@ -36,11 +37,12 @@ MAX_PARTITIONS = 50
 MAX_TENURES = 600
 MAX_TABLE_ROWS = 200
 
-_ABOUT = (
-    "Which broker was the coordinator, on each offsets partition that has groups. A bar is a "
-    "tenure: one broker in one leader epoch, from loaded to unloaded or dead. Dashed: nobody was "
-    "in office; the load of the next one ends it (zoom in to see it). A hatched lower edge: "
-    "paused or cut off, yet still in office. Striped: two were in office at once."
+_ABOUT = "Which broker was the coordinator, on each offsets partition that has groups."
+_MORE = (
+    "A bar is a tenure: one broker in one leader epoch, from loaded to unloaded or dead. Dashed: "
+    "nobody was in office; the load of the next one ends it (a bar of its own, as you zoom in). A "
+    "hatched lower edge: paused or cut off, yet still in office. Striped: two were in office at "
+    "once."
 )
 _TENURE = (
     Tip("r", "partition"),
@@ -50,6 +52,7 @@ _TENURE = (
     Tip("c", "commits acknowledged"),
     Tip("x", "ended by"),
 )
+_LOAD = (Tip("l", "new coordinator"), Tip("n", "records read"), Tip("k", "bytes read"))
 
 
 def lane(run: ReportInput) -> Chart | None:
@@ -95,18 +98,8 @@ def lane(run: ReportInput) -> Chart | None:
             height=5,
             yOffset=7,
         ),
-        bars(
-            "loads",
-            y,
-            tooltip=(
-                Tip("l", "new coordinator"),
-                Tip("n", "records read"),
-                Tip("k", "bytes read"),
-                *FROM_TO,
-            ),
-            fill=WARN,
-            height=12,
-        ),
+        bars("loads", y, tooltip=(*_LOAD, *FROM_TO), fill=soft(WARN), height=12),
+        *labels("loads", y, tooltip=(*_LOAD, *FROM_TO), long="datum.q"),
         *labels("tenures", y, tooltip=(*_TENURE, *FROM_TO)),
         bars("twice", y, tooltip=(Tip("l", "at once"), *FROM_TO), fill=BAD_HATCH, stroke=BAD),
         *labels("twice", y, tooltip=(Tip("l", "at once"), *FROM_TO), fontWeight="bold"),
@@ -116,6 +109,7 @@ def lane(run: ReportInput) -> Chart | None:
         lane_id="lane-coordinators",
         title="Coordinators",
         about=_ABOUT + _left_out(len(partitions) - len(shown)),
+        more=_MORE,
         layers=layers,
         data=data,
         height=ROW_PX * len(names),
@@ -147,19 +141,23 @@ def _partition(
 ) -> list[str]:
     """Add what happened on one partition to `data`, and return the names of its rows."""
     taken = slots([(each["start_us"], each["end_us"]) for each in tenures])
+    loads = {
+        (load["new_leader"], load["leader_epoch"]): load
+        for load in run.tables.rows("broker_phases")
+        if load["partition"] == partition
+    }
     rows: dict[tuple[str, int | None], str] = {}
     for each, slot in zip(tenures, taken, strict=True):
-        row = rows[each["broker"], each["leader_epoch"]] = row_name(partition, slot)
-        data["tenures"].append(_tenure(each, row))
+        office = each["broker"], each["leader_epoch"]
+        row = rows[office] = row_name(partition, slot)
+        data["tenures"].append(_tenure(each, row, loads.get(office)))
         data["stalled"] += _stalled(each, row)
     first, last = tenures[0]["start_us"], run.end_us
     for start, end in free([(each["start_us"], each["end_us"]) for each in tenures], first, last):
         text = f"nobody in office for {duration_text(end - start)}"
         data["nobody"].append(span(start, end, r=row_name(partition), l=text, s="nobody"))
-    for load in run.tables.rows("broker_phases"):
-        if load["partition"] == partition:
-            row = rows.get((load["new_leader"], load["leader_epoch"]), row_name(partition))
-            data["loads"] += _load(load, row)
+    for office, load in loads.items():
+        data["loads"] += _load(load, rows.get(office, row_name(partition)))
     names = [row_name(partition, slot) for slot in range(max(taken) + 1)]
     overlaps = [
         each for each in run.tables.rows("tenure_overlaps") if each["partition"] == partition
@@ -172,9 +170,12 @@ def _partition(
     return names
 
 
-def _tenure(each: Row, row: str) -> Datum:
+def _tenure(each: Row, row: str, load: Row | None) -> Datum:
     epoch = "unknown" if each["leader_epoch"] is None else each["leader_epoch"]
     label = f"{each['broker']} \u00b7 epoch {epoch}"
+    said = [text for _, _, text in _stalls(each)]
+    if load is not None and load["load_us"] is not None:
+        said.insert(0, f"loaded in {duration_text(load['load_us'])}")
     return span(
         each["start_us"],
         each["end_us"],
@@ -184,7 +185,7 @@ def _tenure(each: Row, row: str) -> Datum:
         i=each["incarnation"],
         c=each["commits"],
         x=each["end_reason"],
-        l="".join([label, *(f" \u00b7 {text}" for _, _, text in _stalls(each))]),
+        l=" \u00b7 ".join([label, *said]),
         s=label,
     )
 
@@ -214,6 +215,8 @@ def _load(load: Row, row: str) -> list[Datum]:
             load["active_us"],
             r=row,
             l=said,
+            q=f"load {duration_text(load['active_us'] - load['load_started_us'])}",
+            s="load",
             n=load["records"],
             k=load["bytes"],
         )

@@ -25,9 +25,12 @@ MAX_ROWS = 30
 MAX_FAULTS = 400
 
 _ABOUT = (
-    "Hatched: a fault in force on all that it hit; plain before and behind it: while it was being "
-    "injected or healed. A diamond: a fault of a moment. The same spans stand behind every lane "
-    "below, from a dashed line (injected) to a dotted one (healed)."
+    "What was broken when. The same spans stand behind every lane below, from a dashed line "
+    "(injected) to a dotted one (healed)."
+)
+_MORE = (
+    "Hatched: the fault was in force on all that it hit; plain before and behind it: it was being "
+    "injected or healed. A diamond: a fault of a moment."
 )
 _RUN_ROW = "the run"
 _TIPS = (
@@ -88,6 +91,7 @@ def lane(run: ReportInput) -> Chart | None:
         lane_id="lane-faults",
         title="Faults",
         about=_ABOUT,
+        more=_MORE,
         layers=layers,
         data={"run": _run_parts(run), "parts": parts, "points": points},
         height=ROW_PX * len(names),

@@ -22,6 +22,7 @@ from pipeline.report.lanes.marks import (
     step_areas,
     time_lane,
 )
+from pipeline.report.lanes.names import group_prefix
 from pipeline.report.lanes.spans import concurrent, longest_first, thinned, together
 from pipeline.report.lanes.tips import FROM_TO, Tip, at
 from pipeline.report.report_input import ReportInput
@@ -42,14 +43,17 @@ STATES = {
     "Empty": PAPER,
 }
 _DEAD = "Dead"
-_ABOUT = (
-    "In which state its coordinator had each group; a row is one group on one broker. Where two "
-    "rows of a group have bars at once, two coordinators served it. The number in a bar is the "
-    "generation (in PreparingRebalance the one that ended). A cross: Dead, the broker forgot it."
+_ABOUT = "In which state its coordinator had each group; a row is one group on one broker."
+_ABOUT_ALONE = "In which state its coordinator had the group {}; a row is one broker."
+_MORE = (
+    "Where two rows of a group have bars at once, two coordinators served it. The number in a bar "
+    "is the generation (in PreparingRebalance the one that ended). A cross: Dead, the broker "
+    "forgot the group."
 )
-_ABOUT_COUNTS = (
-    "How many groups were in which state: a height of 1 is one group on one coordinator. A group "
-    "that two brokers serve counts twice, one without a coordinator not at all."
+_ABOUT_COUNTS = "How many groups were in which state."
+_MORE_COUNTS = (
+    "A height of 1 is one group on one coordinator. A group that two brokers serve counts twice, "
+    "one without a coordinator not at all."
 )
 _ABOUT_PICKED = "One group, on each broker that was its coordinator; those with most changes first."
 _TIPS = (
@@ -76,8 +80,9 @@ def lane(run: ReportInput) -> Chart | None:
         run,
         lane_id="lane-groups",
         title="Group states",
-        about=_ABOUT,
-        layers=_layers(rows_y(names)),
+        about=_ABOUT if len(groups) > 1 else _ABOUT_ALONE.format(groups[0]),
+        more=_MORE,
+        layers=_layers(rows_y(names, without=group_prefix(groups))),
         data=_data(run, shown),
         height=ROW_PX * len(names),
         table=_table(rows),
@@ -105,6 +110,7 @@ def detail(run: ReportInput) -> Chart | None:
         lane_id="lane-groups-one",
         title="States of one group",
         about=_ABOUT_PICKED + pickable("groups", len(options), len(changes), "group_states"),
+        more=_MORE,
         layers=_layers(rows_y(), where=picked("group_pick", "p")),
         data=_data(run, [row for row in _in_time(rows) if row["group"] in known], pick=True),
         height=alt.Step(ROW_PX),
@@ -185,6 +191,7 @@ def _counts(run: ReportInput, rows: Sequence[Row], groups: int) -> Chart:
         lane_id="lane-groups",
         title=f"States of {groups:,} groups",
         about=_ABOUT_COUNTS,
+        more=_MORE_COUNTS,
         layers=[step_areas("counts", what="state", fills=STATES, unit="groups")],
         data={"counts": area_rows(thinned(together(*steps)), list(STATES))},
         height=AREA_PX,

@@ -6,6 +6,7 @@ all of it when it is pointed at. Fills come with a pattern every other time, so 
 differ without colours.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from pipeline.report.chart import (
     Pick,
     TextTable,
     seconds,
+    soft,
     time_params,
     time_x,
 )
@@ -46,7 +48,8 @@ FILLS = tuple((HATCHES if index % 2 else SERIES)[index] for index in range(8)) +
 )
 """Sixteen fills, neighbours told apart by lightness and by pattern."""
 
-_NARROW = "containerSize()[0] < 560"
+NARROW = "containerSize()[0] < 560"
+"""A Vega expression: whether this is a phone."""
 _SHORT_NAME = 14
 _CHARACTER_PX = 6.3
 _PADDING = {"left": 0, "top": 0, "right": 14, "bottom": 0}
@@ -75,6 +78,7 @@ def time_lane(
     layers: Sequence[alt.Chart],
     data: Mapping[str, Sequence[Datum]],
     height: int | alt.Step,
+    more: str = "",
     picks: Sequence[Pick] = (),
     table: TextTable | None = None,
 ) -> Chart:
@@ -96,6 +100,7 @@ def time_lane(
         id=lane_id,
         title=title,
         about=about,
+        more=more,
         spec=spec,
         data={FAULT_BANDS: fault_bands(run), **data},
         on_time_axis=True,
@@ -145,28 +150,39 @@ def time_of(field_name: str) -> alt.X:
     return time_x(field_name).axis(axis)
 
 
-def rows_y(rows: Sequence[str] | None = None, *, order: str = "o", label_offset: int = 0) -> alt.Y:
+def rows_y(
+    rows: Sequence[str] | None = None, *, order: str = "o", label_offset: int = 0, without: str = ""
+) -> alt.Y:
     """Return the rows of a lane: `rows` downwards, or those of the data by field `order`.
 
+    Names that begin with `without` are printed without it.
     Units: `label_offset` in pixels from the middle of a row.
     """
-    axis = alt.Axis(title=None, labelExpr=_row_label(), labelOffset=label_offset, grid=False)
+    axis = alt.Axis(title=None, labelExpr=_row_label(without), labelOffset=label_offset, grid=False)
     if rows is None:
         return alt.Y("r:N", sort=alt.EncodingSortField(field=order, op="min"), axis=axis)
     return alt.Y("r:N", scale=alt.Scale(domain=list(rows), paddingInner=0.12), sort=None, axis=axis)
 
 
-def _row_label() -> str:
+def named_without(name: str, prefix: str) -> str:
+    """Return the Vega expression `name`, a text, without `prefix` where it begins with it."""
+    if not prefix:
+        return name
+    said = json.dumps(prefix)
+    return f"(indexof({name}, {said}) == 0 ? slice({name}, {len(prefix)}) : {name})"
+
+
+def _row_label(without: str) -> str:
     """Return the label of a row: too long a name loses its middle, for names differ at the end."""
-    room = f"({_NARROW} ? 11 : 22)"
+    name = named_without("datum.label", without)
     short = (
-        f"slice(datum.label, 0, {_NARROW} ? 2 : 6) + '{_ELLIPSIS}' + "
-        f"slice(datum.label, -({_NARROW} ? 8 : 15))"
+        f"{NARROW} ? '{_ELLIPSIS}' + slice(datum.label, -10) : "
+        f"slice({name}, 0, 7) + '{_ELLIPSIS}' + slice(datum.label, -17)"
     )
     return (
         f"indexof(datum.label, '{_BELOW_ESCAPED}') >= 0 ? "
         f"slice(datum.label, lastindexof(datum.label, '{_BELOW_ESCAPED}') + 1) : "
-        f"length(datum.label) <= {room} ? datum.label : {short}"
+        f"length({name}) <= ({NARROW} ? 12 : 25) ? {name} : {short}"
     )
 
 
@@ -190,7 +206,6 @@ def bars(
         "stroke": INK,
         "strokeWidth": 0.7,
         "cornerRadius": 1.5,
-        "fillOpacity": 1 if isinstance(fill, str) else 0.5,  # labels stand on what is told apart
         **mark,
     }
     if isinstance(fill, str):
@@ -324,7 +339,6 @@ def step_areas(
             clip=True,
             stroke=INK,
             strokeWidth=0.7,
-            fillOpacity=0.6,
             tooltip=told([Tip("k", what)]),
         )
         .encode(
@@ -349,10 +363,13 @@ def area_rows(steps: Steps, kinds: Sequence[str]) -> list[Datum]:
 def kind_fill(
     field_name: str, fills: Mapping[str, str] | Mapping[int, str], title: str | None = None
 ) -> alt.Fill:
-    """Return fills by name or number, with a legend; `title` is what the named things are."""
+    """Return fills by name or number, with a legend; `title` is what the named things are.
+
+    They are softened: labels stand on them.
+    """
     return alt.Fill(
         f"{field_name}:N",
-        scale=alt.Scale(domain=list(fills), range=list(fills.values())),
+        scale=alt.Scale(domain=list(fills), range=[soft(fill) for fill in fills.values()]),
         legend=alt.Legend(
             title=title,
             symbolType="square",
@@ -366,7 +383,7 @@ def kind_fill(
 def legend_columns(names: Iterable[str | int]) -> alt.ExprRef:
     """Return how many names of a legend stand side by side: on a phone, one if they are long."""
     narrow = 1 if max(len(str(name)) for name in names) > _SHORT_NAME else 2
-    return alt.ExprRef(f"width >= 0 && {_NARROW} ? {narrow} : 6")
+    return alt.ExprRef(f"width >= 0 && {NARROW} ? {narrow} : 6")
 
 
 def span(start_us: int, end_us: int, **said: Cell) -> Datum:

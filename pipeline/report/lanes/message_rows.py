@@ -61,13 +61,17 @@ class Diagram:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A text beside a line: `rank` 0 is the most important."""
+    """A text beside a line: `rank` 0 is the most important.
+
+    Units: `zoom` is the pixels a second from which on it may be shown.
+    """
 
     node: str
     at_us: int
     text: str
     rank: int
     bad: bool = False
+    zoom: float = 0.0
 
 
 def diagram(rows: Sequence[Row], landmarks: Sequence[Word] = ()) -> Diagram:
@@ -208,31 +212,38 @@ def _micros(datum: Datum) -> tuple[int, int]:
 def placed(words: Iterable[Word]) -> list[Datum]:
     """Return texts with the zoom from which on each stands free of more important ones.
 
-    `z` is pixels a second. A text reaches from its moment to the right; the less important of two
-    on one line waits until the left one ends before the right one begins.
+    In pixels a second: `z` where all texts reach to the right from their moment, `y` where some
+    reach to the left, for they would leave the picture. The less important of two on one line
+    waits until they do not touch.
     """
     before: dict[str, list[Word]] = {}
     shown: list[Datum] = []
     for word in sorted(words, key=lambda each: (each.rank, each.at_us)):
         others = before.setdefault(word.node, [])
-        zoom = max((_apart(word, other) for other in others), default=0.0)
+        rightward = max((_apart(word, other) for other in others), default=0.0)
+        either = max((_apart(word, other, either=True) for other in others), default=0.0)
         others.append(word)
         shown.append(
             {
                 "r": word.node,
                 "a": seconds(word.at_us),
                 "t": word.text,
-                "z": round(zoom, 3),
+                "z": round(max(rightward, word.zoom), 3),
+                "y": round(max(either, word.zoom), 3),
                 "k": int(word.bad),
             }
         )
     return [datum for datum in shown if datum["z"] != _NEVER]
 
 
-def _apart(one: Word, other: Word) -> float:
-    """Return the pixels a second at which two texts of a line do not touch."""
+def _apart(one: Word, other: Word, *, either: bool = False) -> float:
+    """Return the pixels a second at which two texts of a line do not touch.
+
+    They reach to the right, or with `either` perhaps towards each other.
+    """
     left = one if one.at_us <= other.at_us else other
     distance_us = abs(one.at_us - other.at_us)
     if distance_us == 0:
         return _NEVER
-    return (len(left.text) + 2) * CHARACTER_PX * 1_000_000 / distance_us
+    characters = len(one.text) + len(other.text) if either else len(left.text)
+    return (characters + 2) * CHARACTER_PX * 1_000_000 / distance_us

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import altair as alt
+from markupsafe import escape
 
 from pipeline.figures import duration_text
 from pipeline.report.chart import (
@@ -31,6 +32,7 @@ from pipeline.report.lanes.marks import (
     time_lane,
     time_of,
 )
+from pipeline.report.lanes.message_jumps import jumps
 from pipeline.report.lanes.message_rows import (
     CHARACTER_PX,
     CLUSTER,
@@ -44,6 +46,7 @@ from pipeline.report.lanes.message_rows import (
     Word,
     diagram,
 )
+from pipeline.report.lanes.names import ROLE, common_prefix, said_of
 from pipeline.report.lanes.tips import Tip, at, told
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
@@ -52,6 +55,8 @@ MAX_DIAGRAMS = 8
 MAX_LANDMARKS = 6
 MAX_TABLE_ROWS = 100
 ROW_PX = 54
+_SYMBOL_PX = 28
+"""The length of a line in the legend: its dashes can be told apart."""
 _LINE_AT = 0.3
 """Where in its row a node's line lies: texts stand above it, what was repeated below."""
 _LINE_PX = round((_LINE_AT - 0.5) * ROW_PX)
@@ -66,13 +71,19 @@ _COLOURS = {
     CLUSTER: SERIES[3],
 }
 _DASHES = {MEMBERSHIP: [1, 0], FINDING: [6, 2], OFFSETS: [1, 0], HEARTBEAT: [2, 3], CLUSTER: [8, 4]}
-_ABOUT = (
-    "Each node has a line; time runs to the right, as in all lanes. A request leads from who asked "
-    "to who was asked, its answer back; zoom in until they slant. Thick on a server's line: the "
+_ABOUT = "Requests lead from who asked to who was asked, their answers back; zoom in to see it."
+_MORE = (
+    "Each node has a line; time runs to the right, as in all lanes. Thick on a server's line: the "
     "request was held there. Dashed red on a client's line: it waited, and no answer came. A "
     "cross: the exchange failed, its error above it. A bar below a line, with \u00d7n: n exchanges "
     "like the first. Hatched: the node was hit. More texts appear as you zoom in."
 )
+_MANY_LEGS = 100
+"""From more lines than these on, they are faint until zoomed in, so that texts and bars read."""
+_CROWD = 8
+_CROWD_ZOOM = 60.0
+"""A text that more nodes than this many have waits for so many pixels a second: they would be all
+that is seen of the whole run."""
 _TIPS = (
     Tip("api", "request"),
     Tip("fr", "from"),
@@ -117,12 +128,15 @@ def _faults(run: ReportInput) -> list[FaultFact]:
 
 def _chart(run: ReportInput, fault: FaultFact, rows: Sequence[Row]) -> Chart:
     drawn = diagram(rows, _landmarks(run, fault, rows))
+    lane_id = f"lane-messages-{fault.fault_id}"
+    prefix = common_prefix(node for node in drawn.nodes if node.startswith(ROLE))
     return time_lane(
         run,
-        lane_id=f"lane-messages-{fault.fault_id}",
+        lane_id=lane_id,
         title=f"Messages around {fault.fault_id}: {fault.kind} {fault.hit}".rstrip(),
-        about=_ABOUT + _left_out(drawn.left_out),
-        layers=_layers(drawn.nodes),
+        about=escape(_ABOUT) + jumps(run, fault, lane=lane_id),
+        more=_MORE + said_of(prefix) + _left_out(drawn.left_out),
+        layers=_layers(drawn, prefix),
         data=_data(run, drawn),
         height=ROW_PX * len(drawn.nodes),
         table=_table(rows),
@@ -154,9 +168,9 @@ def _data(run: ReportInput, drawn: Diagram) -> Mapping[str, Sequence[Datum]]:
     }
 
 
-def _layers(nodes: Sequence[str]) -> list[alt.Chart]:
-    row = rows_y(nodes, label_offset=_LINE_PX)
-    line: alt.Y = rows_y(nodes, label_offset=_LINE_PX).bandPosition(_LINE_AT)
+def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
+    row = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix)
+    line: alt.Y = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix).bandPosition(_LINE_AT)
     other = alt.Y2("q:N", bandPosition=_LINE_AT)
     colour = alt.Color(
         "f:N",
@@ -165,6 +179,7 @@ def _layers(nodes: Sequence[str]) -> list[alt.Chart]:
             title=None,
             symbolType="stroke",
             symbolStrokeWidth=3,
+            symbolSize=_SYMBOL_PX**2,
             symbolOpacity=1,
             columns=legend_columns(_COLOURS),
         ),
@@ -195,9 +210,9 @@ def _layers(nodes: Sequence[str]) -> list[alt.Chart]:
         waits.transform_filter("datum.r != datum.to")
         .mark_rule(clip=True, strokeWidth=2, strokeDash=[4, 3], color=BAD, tooltip=said)
         .encode(x=x, x2="b:Q", y=line),
-        legs.mark_rule(clip=True, strokeWidth=1.6, tooltip=said).encode(
-            x=x, x2="b:Q", y=line, y2=other, color=colour, strokeDash=dash
-        ),
+        legs.mark_rule(
+            clip=True, strokeWidth=1.6, tooltip=said, opacity=_opacity(drawn.legs)
+        ).encode(x=x, x2="b:Q", y=line, y2=other, color=colour, strokeDash=dash),
         alt.Chart(alt.NamedData("failures"))
         .mark_point(
             clip=True,
@@ -212,6 +227,15 @@ def _layers(nodes: Sequence[str]) -> list[alt.Chart]:
         .encode(x=x, y=line),
         *_words(line, x),
     ]
+
+
+def _opacity(legs: Sequence[Datum]) -> float | alt.ExprRef:
+    """Return how strong the lines are: faint while most of very many are in sight."""
+    if len(legs) <= _MANY_LEGS:
+        return 1.0
+    moments = [float(leg["a"] or 0) for leg in legs]
+    some = (max(moments) - min(moments)) / 4
+    return alt.ExprRef(f"{TO_S} - {FROM_S} > {some:.3f} ? 0.5 : 1")
 
 
 def _repeats(y: alt.Y) -> list[alt.Chart]:
@@ -230,15 +254,16 @@ def _repeats(y: alt.Y) -> list[alt.Chart]:
 
 def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
     """Return the texts that have room at this zoom, above their lines."""
-    shown = alt.Chart(alt.NamedData("words")).transform_filter(
-        f"datum.a >= {FROM_S} && datum.a <= {TO_S} && datum.z * ({TO_S} - {FROM_S}) <= width"
-    )
     here = f"(datum.a - {FROM_S}) / ({TO_S} - {FROM_S}) * width"
+    needed = f"({here} > width / 3 ? datum.y : datum.z)"  # those at the right reach to the left
+    shown = alt.Chart(alt.NamedData("words")).transform_filter(
+        f"datum.a >= {FROM_S} && datum.a <= {TO_S} && {needed} * ({TO_S} - {FROM_S}) <= width"
+    )
     at_edge = f"{here} + length(datum.t) * {CHARACTER_PX} > width && {here} > width / 2"
     look: Looks = {
         "align": alt.ExprRef(f"{at_edge} ? 'right' : 'left'"),
         "dx": alt.ExprRef(f"{at_edge} ? -3 : 3"),
-        "dy": -3,
+        "dy": -5,
         "limit": alt.ExprRef(f"max(1, ({at_edge} ? {here} : width - {here}) - 3)"),
         "baseline": "bottom",
         "fontSize": 10,
@@ -268,10 +293,22 @@ def _landmarks(run: ReportInput, fault: FaultFact, rows: Sequence[Row]) -> list[
             )
             text = f"active for {each['partition']}{load}"
             words.append(Word(each["new_leader"], each["active_us"], text, 0))
-    for each in run.tables.rows("client_phases"):
-        if each["fault"] == fault.fault_id and each["unknown_us"] is not None:
-            text = f"coordinator unknown: {each['noticed_by']}"
-            words.append(Word(each["consumer"], each["unknown_us"], text, 0))
+    lost = [
+        each
+        for each in run.tables.rows("client_phases")
+        if each["fault"] == fault.fault_id and each["unknown_us"] is not None
+    ]
+    zoom = _CROWD_ZOOM if len(lost) > _CROWD else 0.0
+    words += [
+        Word(
+            each["consumer"],
+            each["unknown_us"],
+            f"coordinator unknown: {each['noticed_by']}",
+            0,
+            zoom=zoom,
+        )
+        for each in lost
+    ]
     return words
 
 

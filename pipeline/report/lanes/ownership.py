@@ -20,6 +20,7 @@ from pipeline.report.chart import (
 )
 from pipeline.report.lanes.marks import (
     FILLS,
+    NARROW,
     area_rows,
     bars,
     bounded,
@@ -28,11 +29,13 @@ from pipeline.report.lanes.marks import (
     kind_fill,
     labels,
     legend_columns,
+    named_without,
     pickable,
     rows_y,
     step_areas,
     time_lane,
 )
+from pipeline.report.lanes.names import common_prefix, said_of
 from pipeline.report.lanes.ownership_rows import (
     Owned,
     by_partition,
@@ -60,30 +63,27 @@ AREA_PX = 150
 
 ONCE, NOBODY, TWICE = "one owner", "nobody", "two owners or more"
 COUNTS = {ONCE: SERIES[4], NOBODY: PAPER, TWICE: BAD_HATCH}
-_ABOUT = (
-    "Who owned each partition, by what the members themselves did: from its assignment until it "
-    "was revoked or lost, or the member died. Bars of one pattern were assigned in one generation, "
-    "by one coordinator in one epoch. Two bars with a striped edge between them: two members owned "
-    "the partition at once, for the time at its end."
+_ABOUT = "Who owned each partition, by what the members themselves did."
+_MORE = (
+    "From its assignment until it was revoked or lost, or the member died. Bars of one pattern "
+    "were assigned in one generation, by one coordinator in one epoch. Two bars with a striped "
+    "edge between them: two members owned the partition at once, for the time at its end."
 )
-_ABOUT_COUNTS = (
-    "How many of the partitions had one owner, none, or two and more, by what the members "
-    "themselves did. A partition counts from when it first had an owner."
+_ABOUT_COUNTS = "How many of the partitions had one owner, none, or two and more."
+_MORE_COUNTS = (
+    "By what the members themselves did. A partition counts from when it first had an owner."
 )
-_ABOUT_PICKED = (
-    "The owners of the partitions that are picked; those first that two owned or that moved most. "
-)
+_ABOUT_PICKED = "The owners of the partitions that are picked."
 _ROWS_PICK, _MEMBER_PICK = "ownership_rows", "ownership_member"
-_ALL_MEMBERS, _REMARKABLE = "all members", "0: owned twice, or moved most"
+_ALL_MEMBERS, _REMARKABLE = "all members", "0: two owners, or moved most"
 _PICKED = (
     f"{_MEMBER_PICK} == '{_ALL_MEMBERS}' "
     f"? ({_ROWS_PICK} == '{_REMARKABLE}' ? datum.t == 1 : "
     f"datum.h == toNumber(split({_ROWS_PICK}, ':')[0])) "
     f": (datum.m == {_MEMBER_PICK} || datum.m2 == {_MEMBER_PICK}) && datum.q < {ROWS_AT_ONCE}"
 )
-_RESERVED = "datum.v ? (containerSize()[0] < 560 ? 0 : 130) : 0"
+_RESERVED = f"datum.v ? ({NARROW} ? 0 : 130) : 0"
 """Pixels at the end of a bar for how long its partition had two owners."""
-_LONG = "datum.m + ' \u00b7 generation ' + datum.g"
 _TIPS = (
     Tip("r", "partition"),
     Tip("m", "member"),
@@ -110,12 +110,14 @@ def lane(run: ReportInput) -> Chart | None:
     if len(owned) > MANY_PARTITIONS:
         return _counts(run, owned)
     names, data = gantt(run, owned, limit=MAX_SHOWN)
+    prefix = _prefix(owned)
     return time_lane(
         run,
         lane_id="lane-ownership",
         title="Partition ownership",
         about=_ABOUT,
-        layers=_layers(rows_y(names), _fill(owned)),
+        more=_MORE + said_of(prefix),
+        layers=_layers(rows_y(names), _fill(owned), prefix),
         data=data,
         height=ROW_PX * len(names),
         table=_table(run),
@@ -139,20 +141,28 @@ def detail(run: ReportInput) -> Chart | None:
     number(data, names, chunks, {each.name for each in by_interest[:ROWS_AT_ONCE]})
     members = in_number_order({str(datum["m"]) for datum in data["owners"]})
     ranges = [f"{index + 1}: {_title(chunk)}" for index, chunk in enumerate(chunks)]
+    twice = any(each.overlaps for each in owned)  # otherwise the reader begins at the beginning
+    options = (_REMARKABLE, *ranges) if twice else (*ranges, _REMARKABLE)
+    prefix = _prefix(owned)
     picks = (
-        Pick(param=_ROWS_PICK, label="Partitions", options=(_REMARKABLE, *ranges)),
+        Pick(param=_ROWS_PICK, label="Partitions", options=options),
         Pick(param=_MEMBER_PICK, label="Member", options=(_ALL_MEMBERS, *members)),
     )
     return time_lane(
         run,
         lane_id="lane-ownership-rows",
         title="Owners of some partitions",
-        about=_ABOUT_PICKED + _ABOUT + pickable("partitions", len(known), len(owned), "ownership"),
-        layers=_layers(rows_y(), _fill(owned), where=_PICKED),
+        about=_ABOUT_PICKED + pickable("partitions", len(known), len(owned), "ownership"),
+        more=_MORE + said_of(prefix),
+        layers=_layers(rows_y(), _fill(owned), prefix, where=_PICKED),
         data=data,
         height=alt.Step(ROW_PX),
         picks=picks,
     )
+
+
+def _prefix(owned: Sequence[Owned]) -> str:
+    return common_prefix(row["consumer"] for each in owned for row in each.intervals)
 
 
 def _title(chunk: Sequence[Owned]) -> str:
@@ -179,7 +189,8 @@ def _fill(owned: Sequence[Owned]) -> alt.Fill:
     return kind_fill("c", fills).legend(legend)
 
 
-def _layers(y: alt.Y, fill: alt.Fill, where: str | None = None) -> list[alt.Chart]:
+def _layers(y: alt.Y, fill: alt.Fill, prefix: str, where: str | None = None) -> list[alt.Chart]:
+    member = named_without("datum.m", prefix)
     return [
         bars("owners", y, tooltip=(*_TIPS, *FROM_TO), fill=fill, where=where),
         *labels(
@@ -189,8 +200,8 @@ def _layers(y: alt.Y, fill: alt.Fill, where: str | None = None) -> list[alt.Char
             where=where,
             keep_end=True,
             reserve=_RESERVED,
-            long=_LONG,
-            short="datum.m",
+            long=f"{member} + ' \u00b7 generation ' + datum.g",
+            short=member,
         ),
         bars(
             "twice",
@@ -215,6 +226,7 @@ def _counts(run: ReportInput, owned: Sequence[Owned]) -> Chart:
         lane_id="lane-ownership",
         title=f"Ownership of {len(owned):,} partitions",
         about=_ABOUT_COUNTS,
+        more=_MORE_COUNTS,
         layers=[step_areas("counts", what="had", fills=COUNTS, unit="partitions with")],
         data={"counts": area_rows(steps, list(COUNTS))},
         height=AREA_PX,

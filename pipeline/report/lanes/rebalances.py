@@ -23,6 +23,7 @@ from pipeline.report.lanes.marks import (
     step_areas,
     time_lane,
 )
+from pipeline.report.lanes.names import group_prefix
 from pipeline.report.lanes.spans import concurrent, longest_first, thinned, together
 from pipeline.report.lanes.tips import FROM_TO, Tip
 from pipeline.report.report_input import ReportInput
@@ -40,9 +41,13 @@ PARTS = {JOINING: HATCHES[1], SYNCING: SERIES[4], BROKEN_OFF: "transparent"}
 _FIRST = "datum.f == 1"
 _ABOUT = (
     "A bar is a rebalance, from the moment the coordinator began it until the new assignment was "
-    "stored: first it waits for its members to join, then for the leader's assignment. Inside it: "
-    "why it began, by whom, and the generations. No fill: another rebalance, or the coordinator's "
-    "end, came first. A cross: the log did not take the assignment."
+    "stored."
+)
+_ABOUT_ALONE = " A row is a coordinator of the group {}."
+_MORE = (
+    "First a rebalance waits for its members to join, then for the leader's assignment. Inside a "
+    "bar: why it began, by whom, and the generations. No fill: another rebalance, or the "
+    "coordinator's end, came first. A cross: the log did not take the assignment."
 )
 _ABOUT_COUNTS = "How many groups had a rebalance under way, by what it was waiting for."
 _ABOUT_PICKED = "The rebalances of one group; those with most of them first."
@@ -69,12 +74,14 @@ def lane(run: ReportInput) -> Chart | None:
     if len(names) > MANY_ROWS:
         return _counts(run, rows)
     shown = longest_first(rows, MAX_SHOWN)
+    groups = {row["group"] for row in rows}
     return time_lane(
         run,
         lane_id="lane-rebalances",
         title="Rebalances",
-        about=_ABOUT,
-        layers=_layers(rows_y(names)),
+        about=_ABOUT if len(groups) > 1 else _ABOUT + _ABOUT_ALONE.format(*groups),
+        more=_MORE,
+        layers=_layers(rows_y(names, without=group_prefix(groups))),
         data=_data(run, shown),
         height=ROW_PX * len(names),
         table=_table(rows),
@@ -100,8 +107,8 @@ def detail(run: ReportInput) -> Chart | None:
         run,
         lane_id="lane-rebalances-one",
         title="Rebalances of one group",
-        about=f"{_ABOUT_PICKED} {_ABOUT}"
-        + pickable("groups", len(known), len(groups), "rebalances"),
+        about=_ABOUT_PICKED + pickable("groups", len(known), len(groups), "rebalances"),
+        more=f"{_ABOUT} {_MORE}",
         layers=_layers(rows_y(), where=picked("rebalances_pick", "p")),
         data=_data(run, [row for row in rows if row["group"] in shown], pick=True),
         height=alt.Step(ROW_PX),

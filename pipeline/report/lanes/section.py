@@ -31,7 +31,7 @@ def timeline(run: ReportInput) -> Section | None:
         return None
     return Section(
         id="timeline",
-        title="Time line",
+        title="Timeline",
         lead="What happened when: all lanes share one time axis, and move and zoom together.",
         parts=drawn,
     )
@@ -47,6 +47,6 @@ def message_diagrams(run: ReportInput) -> Section | None:
     return Section(
         id="messages",
         title="Messages around each fault",
-        lead=f"Who said what to whom. Jump to a fault, then zoom until the lines slant.{rest}",
+        lead=f"Who said what to whom: too much for one look. Begin with a link.{rest}",
         parts=drawn,
     )

@@ -93,7 +93,7 @@ def test_coordinator_lane_of_a_crash_shows_nobody_in_office_and_the_load() -> No
     compiled_without_warnings(chart)
     assert cells(chart, "tenures", "r", "l", "a", "b", "c", "x") == [
         (OFFSETS_2, "broker-2 · epoch 0", 0.08, 11.25, 264, "killed"),
-        (OFFSETS_2, "broker-0 · epoch 1", 19.08, 60.0, 0, "run end"),
+        (OFFSETS_2, "broker-0 · epoch 1 · loaded in 5 ms", 19.08, 60.0, 0, "run end"),
     ]
     assert cells(chart, "nobody", "a", "b", "d") == [(11.25, 19.08, "7.83 s")]
     assert cells(chart, "loads", "r", "a", "b", "n") == [(OFFSETS_2, 19.075, 19.08, 265)]
