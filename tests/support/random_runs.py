@@ -21,7 +21,12 @@ _REAL = {
     # Two lineages of generations, owners twice over, a store that times out; no commits.
     "split_brain_generations": (*_FEW, "producers[0].records_per_second=4"),
     # Three controlled shutdowns one after the other, with commits all the time.
-    "rolling_restart": (*_FEW, "producers[0].records_per_second=10"),
+    "rolling_restart": (
+        *_FEW,
+        "producers[0].records_per_second=2",
+        "groups.orders-readers.poll_timeout_ms=500",
+        "groups.orders-readers.commit_interval_ms=500",
+    ),
 }
 """Experiments that are played in virtual time, and what makes them small."""
 
