@@ -58,7 +58,7 @@ _CONFIG: Spec = {
         "orient": "top",
         "labelColor": INK,
         "labelFontSize": 12,
-        "labelLimit": _for_width(320, 240),
+        "labelLimit": _for_width(320, 200),
         "titleColor": MUTED,
         "titleFontSize": 12,
         "titleFontWeight": "normal",

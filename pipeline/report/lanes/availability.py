@@ -83,6 +83,8 @@ def lane(run: ReportInput) -> Chart | None:
     data = [_gap(run, row, names[_subject(row)], _leader(row, leaders)) for row in shown]
     prefix = common_prefix(row["subject"] for row in seen if row["subject_kind"] == MEMBER)
     y = rows_y(list(names.values()), without=prefix)
+    kinds = {KINDS[row["subject_kind"]] for row in seen}
+    fills = {kind: fill for kind, fill in _FILLS.items() if kind in kinds}
     return time_lane(
         run,
         lane_id="lane-availability",
@@ -90,7 +92,7 @@ def lane(run: ReportInput) -> Chart | None:
         about=_ABOUT + _all_the_time(rows),
         more=_MORE + said_of(prefix),
         layers=[
-            bars("gaps", y, tooltip=(*_TIPS, *FROM_TO), fill=kind_fill("k", _FILLS)),
+            bars("gaps", y, tooltip=(*_TIPS, *FROM_TO), fill=kind_fill("k", fills)),
             *labels("gaps", y, tooltip=(*_TIPS, *FROM_TO)),
         ],
         data={"gaps": data},
@@ -110,11 +112,11 @@ def _all_the_time(rows: Sequence[Row]) -> str:
 def _leaders(run: ReportInput) -> dict[tuple[str, str], str]:
     """Return what each fault did to the leader of each partition that it concerned, in words."""
     found: dict[tuple[str, str], str] = {}
-    for fault in run.tables.rows("faults"):
-        brokers = [node for node in fault["nodes"] or () if node.startswith("broker-")]
-        if len(brokers) == 1 and fault["kind"] in _LEADER_WAS:
-            said = f"{brokers[0]} {_LEADER_WAS[fault['kind']]}"
-            found |= {(fault["fault"], name): said for name in fault["partitions"] or ()}
+    for fault in run.facts.faults:
+        brokers = [node for node in fault.nodes if node.startswith("broker-")]
+        if len(brokers) == 1 and fault.kind in _LEADER_WAS:
+            said = f"{brokers[0]} {_LEADER_WAS[fault.kind]}"
+            found |= {(fault.fault_id, name): said for name in fault.partitions}
     return found
 
 
@@ -150,6 +152,7 @@ def _gap(run: ReportInput, row: Row, name: str, leader: str | None) -> Datum:
     end_us = _end(run, row)
     length = duration_text(end_us - row["before_us"])
     never = row["after_us"] is None
+    whole = f"{length}, until the run ended" if never else length
     return span(
         row["before_us"],
         end_us,
@@ -158,7 +161,7 @@ def _gap(run: ReportInput, row: Row, name: str, leader: str | None) -> Datum:
         g=row["group"],
         f=row["fault"],
         y=leader,
-        l=f"{length}, until the run ended" if never else length,
+        l=f"{whole} \u00b7 its leader {leader}" if leader else whole,
         s=length,
     )
 

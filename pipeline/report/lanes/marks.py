@@ -89,8 +89,9 @@ def time_lane(
     """
     params = [alt.param(name=pick.param, value=pick.options[0]) for pick in picks]
     spec = alt.layer(  # at once: each method of a layered chart copies all of its layers
-        *_fault_bands(),
+        _fault_bands(),
         *layers,
+        *_fault_edges(),
         width="container",
         height=height,
         padding=_PADDING,
@@ -126,15 +127,21 @@ def fault_bands(run: ReportInput) -> list[Datum]:
     return bands
 
 
-def _fault_bands() -> tuple[alt.Chart, ...]:
+def _fault_bands() -> alt.Chart:
     source = alt.Chart(alt.NamedData(FAULT_BANDS))
-    x = time_of("a:Q")
+    band: alt.Chart = source.mark_rect(clip=True, fill=WARN, opacity=0.09).encode(
+        x=time_of("a:Q"), x2="b:Q"
+    )
+    return band
+
+
+def _fault_edges() -> tuple[alt.Chart, ...]:
+    """Return when each fault was injected and healed: over the bars, which cover its band."""
+    source = alt.Chart(alt.NamedData(FAULT_BANDS))
+    look: Looks = {"clip": True, "color": INK, "strokeWidth": 1}
     return (
-        source.mark_rect(clip=True, fill=WARN, opacity=0.09).encode(x=x, x2="b:Q"),
-        source.mark_rule(clip=True, color=INK, strokeWidth=1, strokeDash=[2, 2]).encode(x=x),
-        source.mark_rule(clip=True, color=INK, strokeWidth=1, strokeDash=[1, 4]).encode(
-            x=time_of("b:Q")
-        ),
+        source.mark_rule(strokeDash=[2, 2], **look).encode(x=time_of("a:Q")),
+        source.mark_rule(strokeDash=[1, 4], **look).encode(x=time_of("b:Q")),
     )
 
 

@@ -50,6 +50,6 @@ def _members(run: ReportInput, fault: FaultFact) -> Iterator[tuple[str, int, int
         if row["fault"] == fault.fault_id and row["unknown_us"] is not None
     ]
     lost.sort(key=lambda row: (row["unknown_us"], row["consumer"]))
-    for row, which in zip(lost[:1] + lost[1:][-1:], ("first", "last"), strict=False):
-        text = f"the {which} member that gave its coordinator up"
+    texts = ("the first member that gave its coordinator up", "the last one")
+    for row, text in zip(lost[:1] + lost[1:][-1:], texts, strict=False):
         yield text, row["unknown_us"], row["accepted_us"]

@@ -21,6 +21,7 @@ from pipeline.report.chart import (
 )
 from pipeline.report.facts import FaultFact
 from pipeline.report.lanes.marks import (
+    NARROW,
     Datum,
     Looks,
     bars,
@@ -71,7 +72,9 @@ _COLOURS = {
     CLUSTER: SERIES[3],
 }
 _DASHES = {MEMBERSHIP: [1, 0], FINDING: [6, 2], OFFSETS: [1, 0], HEARTBEAT: [2, 3], CLUSTER: [8, 4]}
-_ABOUT = "Requests lead from who asked to who was asked, their answers back; zoom in to see it."
+_ABOUT = (
+    "A request leads from who asked to who was asked, its answer back: zoom in until they slant."
+)
 _MORE = (
     "Each node has a line; time runs to the right, as in all lanes. Thick on a server's line: the "
     "request was held there. Dashed red on a client's line: it waited, and no answer came. A "
@@ -81,7 +84,7 @@ _MORE = (
 _MANY_LEGS = 100
 """From more lines than these on, they are faint until zoomed in, so that texts and bars read."""
 _CROWD = 8
-_CROWD_ZOOM = 60.0
+_CROWD_ZOOM = 200.0
 """A text that more nodes than this many have waits for so many pixels a second: they would be all
 that is seen of the whole run."""
 _TIPS = (
@@ -179,7 +182,7 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
             title=None,
             symbolType="stroke",
             symbolStrokeWidth=3,
-            symbolSize=_SYMBOL_PX**2,
+            symbolSize=alt.ExprRef(f"width >= 0 && {NARROW} ? 200 : {_SYMBOL_PX**2}"),
             symbolOpacity=1,
             columns=legend_columns(_COLOURS),
         ),
@@ -211,7 +214,7 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
         .mark_rule(clip=True, strokeWidth=2, strokeDash=[4, 3], color=BAD, tooltip=said)
         .encode(x=x, x2="b:Q", y=line),
         legs.mark_rule(
-            clip=True, strokeWidth=1.6, tooltip=said, opacity=_opacity(drawn.legs)
+            clip=True, strokeWidth=1.6, tooltip=said, strokeOpacity=_opacity(drawn.legs)
         ).encode(x=x, x2="b:Q", y=line, y2=other, color=colour, strokeDash=dash),
         alt.Chart(alt.NamedData("failures"))
         .mark_point(
@@ -303,13 +306,20 @@ def _landmarks(run: ReportInput, fault: FaultFact, rows: Sequence[Row]) -> list[
         Word(
             each["consumer"],
             each["unknown_us"],
-            f"coordinator unknown: {each['noticed_by']}",
+            _lost_words(each["noticed_by"]),
             0,
             zoom=zoom,
         )
         for each in lost
     ]
     return words
+
+
+def _lost_words(cause: str | None) -> str:
+    """Say that a member no longer knew its coordinator; its reason may say it already."""
+    if cause is None or cause.startswith("coordinator"):
+        return cause or "coordinator unknown"
+    return f"{cause}: coordinator unknown"
 
 
 def _left_out(number: int) -> str:

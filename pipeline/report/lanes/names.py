@@ -10,12 +10,14 @@ def common_prefix(members: Iterable[str]) -> str:
     """Return what the labels of members leave out: `consumer-orders-` of `…readers-0`, `…-1`.
 
     The role goes, and of the words that all names share, all but the last one. Empty if some name
-    is no member's: then nothing is left out.
+    is no member's, or has nothing but the role and a number.
     """
     names = sorted(set(members))
     if not names or not all(name.startswith(ROLE) for name in names):
         return ""
     words = [name.removeprefix(ROLE).split("-")[:-1] for name in names]
+    if not all(words):
+        return ""
     shared = 0
     for place in zip(*words, strict=False):
         if len(set(place)) > 1:

@@ -166,7 +166,12 @@ def _prefix(owned: Sequence[Owned]) -> str:
 
 
 def _title(chunk: Sequence[Owned]) -> str:
-    return chunk[0].name if len(chunk) == 1 else f"{chunk[0].name} to {chunk[-1].name}"
+    """Return `orders-0 to 49`: what the two names share is said once."""
+    first, last = chunk[0].name, chunk[-1].name
+    if len(chunk) == 1:
+        return first
+    stem, _, number = last.rpartition("-")
+    return f"{first} to {number if first.rpartition('-')[0] == stem else last}"
 
 
 def _fill(owned: Sequence[Owned]) -> alt.Fill:

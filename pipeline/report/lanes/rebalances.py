@@ -23,7 +23,7 @@ from pipeline.report.lanes.marks import (
     step_areas,
     time_lane,
 )
-from pipeline.report.lanes.names import group_prefix
+from pipeline.report.lanes.names import common_prefix, group_prefix
 from pipeline.report.lanes.spans import concurrent, longest_first, thinned, together
 from pipeline.report.lanes.tips import FROM_TO, Tip
 from pipeline.report.report_input import ReportInput
@@ -130,13 +130,14 @@ def _layers(y: alt.Y, where: str | None = None) -> list[alt.Chart]:
 def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[str, list[Datum]]:
     """Return the parts of each rebalance; the first has the label of all, which end at `u`."""
     ends = _ends(run, rows)
+    prefix = common_prefix(row["consumer"] for row in rows if row["consumer"] is not None)
     parts = []
     for row in rows:
         said = _said(row)
         if pick:
             said["p"] = row["group"]
         end_us = ends[_key(row)]
-        first: Datum = {"f": 1, "u": seconds(end_us), "l": _words(row), "s": _short(row)}
+        first: Datum = {"f": 1, "u": seconds(end_us), "l": _words(row, prefix), "s": _short(row)}
         for part, start, end in _parts(row, end_us):
             parts.append(span(start, end, **said, k=part, **first))
             first = {}
@@ -195,8 +196,8 @@ def _said(row: Row) -> Datum:
     }
 
 
-def _words(row: Row) -> str:
-    who = "" if row["consumer"] is None else f" of {row['consumer']}"
+def _words(row: Row, prefix: str) -> str:
+    who = "" if row["consumer"] is None else f" of {row['consumer'].removeprefix(prefix)}"
     length = "" if row["length_us"] is None else f" \u00b7 {duration_text(row['length_us'])}"
     return f"{row['reason']}{who} \u00b7 {_generations(row)}{length}"
 

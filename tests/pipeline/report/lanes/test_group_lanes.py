@@ -2,7 +2,7 @@
 
 from pipeline.report.lanes import availability, groups, rebalances
 from tests.support.lane_rows import gap, group, rebalance, state, tenure
-from tests.support.report_inputs import report_input
+from tests.support.report_inputs import fault_fact, report_input, run_facts
 from tests.support.vega import cells, compiled_without_warnings, rows
 
 
@@ -189,3 +189,40 @@ def test_availability_lane_of_many_members_counts_those_without_service() -> Non
     counted = [(a, n) for k, a, n in cells(chart, "counts", "k", "a", "n") if k == members]
     assert counted == [(0.0, 0), (11.0, 1_000), (19.0, 0), (60.0, 0)]
     assert chart.picks[0].options[0] == members
+
+
+def test_availability_lane_of_many_counts_from_the_fault_on() -> None:
+    """The wait since the last commit before it is usual: nothing was broken yet."""
+    gaps = [gap("member", f"consumer-{index}", 11, 19) for index in range(100)]
+    run = report_input(run_facts(faults=(fault_fact(),)), tables={"availability": gaps})
+    chart = availability.lane(run)
+    assert chart is not None
+    assert cells(chart, "counts", "a", "n") == [(0.0, 0), (11.25, 100), (19.0, 0), (60.0, 0)]
+
+
+def test_availability_of_a_partition_tells_what_became_of_its_leader() -> None:
+    """It had an owner all the time: that its leader was gone is why nobody consumed it."""
+    crash = fault_fact(partitions=("__consumer_offsets-2", "orders-2"))
+    gaps = [gap("partition", f"orders-{index}", 11, 50) for index in (1, 2)]
+    chart = availability.lane(
+        report_input(run_facts(faults=(crash,)), tables={"availability": gaps})
+    )
+    assert chart is not None
+    assert sorted(cells(chart, "gaps", "r", "y", "l")) == [
+        ("orders-1", None, "39.00 s"),
+        ("orders-2", "broker-2 was killed", "39.00 s · its leader broker-2 was killed"),
+    ]
+    assert chart.table is not None
+    assert [row[-1] for row in chart.table.rows] == [None, "broker-2 was killed"]
+
+
+def test_availability_lane_leaves_out_groups_that_kept_their_coordinator() -> None:
+    """A bar of no length is noise; that there was no gap is said in words."""
+    kept = gap("group", "readers", 11.25, 11.25)
+    assert availability.lane(report_input(tables={"availability": [kept]})) is None
+    member = gap("member", "consumer-orders-readers-1", 11, 19)
+    chart = availability.lane(report_input(tables={"availability": [kept, member]}))
+    assert chart is not None
+    assert [row for (row,) in cells(chart, "gaps", "r")] == ["consumer-orders-readers-1"]
+    assert "An active coordinator all the time: readers." in chart.about
+    assert "without consumer-orders- in front" in chart.more

@@ -100,6 +100,53 @@ def test_diagram_shows_what_became_of_the_coordinator() -> None:
     ]
 
 
+def _lost(consumer: str, at_s: float) -> Row:
+    """Return a row of `client_phases`: the consumer gave its coordinator up, and found it."""
+    return {
+        "fault": "crash-0",
+        "consumer": consumer,
+        "unknown_us": us(at_s),
+        "accepted_us": us(at_s + 1),
+        "noticed_by": "NOT_COORDINATOR",
+    }
+
+
+def test_diagram_links_to_the_turns_of_its_fault() -> None:
+    """The whole run is too much to read: the reader begins where something turned."""
+    heartbeat = message("Heartbeat", _CLIENT, _BROKER, 11)
+    chart = _chart(
+        heartbeat,
+        broker_phases=[load("broker-0", 1, 19.075, 19.08)],
+        client_phases=[_lost("consumer-2", 21), _lost("consumer-1", 20), _lost("consumer-3", 22)],
+    )
+    here = 'href="#lane-messages-crash-0"'
+    for span, text in (
+        ('data-from="11.25" data-to="11.25"', "the fault"),
+        ('data-from="18.975" data-to="19.08"', "election and load"),
+        ('data-from="20.0" data-to="21.0"', "the first member that gave its coordinator up"),
+        ('data-from="22.0" data-to="23.0"', "the last one"),
+        ('data-from="36.25" data-to="36.25"', "its healing"),
+    ):
+        assert f"<a {here} {span}>{text}</a>" in chart.about
+
+
+def test_diagram_of_few_members_says_at_once_who_lost_the_coordinator() -> None:
+    """Of twenty members the same words cover the whole run: they wait for a nearer zoom."""
+    for number, at_once in ((2, True), (20, False)):
+        names = [f"consumer-{index}" for index in range(number)]
+        chart = _chart(
+            *(message("Heartbeat", name, _BROKER, 11) for name in names),
+            client_phases=[_lost(name, 20) for name in names],
+        )
+        zooms = [
+            zoom
+            for text, zoom in cells(chart, "words", "t", "z")
+            if text == "NOT_COORDINATOR: coordinator unknown"
+        ]
+        assert len(zooms) == number
+        assert all((zoom == 0) == at_once for zoom in zooms)
+
+
 def test_diagrams_of_many_faults_are_bounded_and_say_so() -> None:
     """Each diagram costs time and space: of many faults the first have one."""
     faults = tuple(
@@ -141,6 +188,8 @@ def test_texts_appear_once_they_do_not_touch() -> None:
     assert zooms["an error"] == 0
     assert zooms["another line"] == 0, "other lines are in nobody's way"
     assert float(zooms["a word"] or 0) > 100, "pixels a second"
+    leftward = {word["t"]: float(word["y"] or 0) for word in words}
+    assert leftward["a word"] > float(zooms["a word"] or 0), "they may reach towards each other"
     assert "the same moment" not in zooms, "no zoom parts two texts of one moment"
 
 

@@ -95,6 +95,7 @@ def test_ownership_rows_of_many_partitions_show_the_remarkable_first() -> None:
     overlap = ownership_overlap("orders-999", "consumer-19", "consumer-99", 10, 15)
     intervals = [*_many(1_000), owned("orders-999", "consumer-99", 10, 15)]
     _, detail = _lane_and_rows({"ownership": intervals, "ownership_overlaps": [overlap]})
+    assert detail.picks[0].options[0].startswith("0: two owners")
     top = [each for each in rows(detail, "owners") if each["t"]]
     assert any(str(each["r"]).startswith("orders-999") for each in top)
     assert len({each["r"] for each in top}) <= ownership.ROWS_AT_ONCE + 1
@@ -106,6 +107,7 @@ def test_ownership_rows_of_every_pick_are_few() -> None:
     intervals = [owned(f"orders-{index}", "consumer-0", 6, None) for index in range(1_000)]
     _, detail = _lane_and_rows({"ownership": intervals})
     partitions, members = detail.picks
+    assert partitions.options[0] == "1: orders-0 to 49", "nothing is remarkable: the first fifty"
     assert members.options == ("all members", "consumer-0")
     shown = rows(detail, "owners")
     ranges = {each["h"] for each in shown}

@@ -1,0 +1,40 @@
+"""What the labels of members leave out."""
+
+import pytest
+
+from pipeline.report.lanes.names import common_prefix, group_prefix, said_of
+
+
+@pytest.mark.parametrize(
+    ("members", "prefix"),
+    [
+        (("consumer-orders-readers-0", "consumer-orders-readers-11"), "consumer-orders-"),
+        (("consumer-orders-readers-0",), "consumer-orders-"),
+        (("consumer-orders-readers-0", "consumer-orders-writers-0"), "consumer-"),
+        (("consumer-orders-readers-0", "consumer-payments-readers-0"), "consumer-"),
+        (("consumer-readers-0-1", "consumer-readers-3-1"), "consumer-"),
+        (("consumer-0", "consumer-1"), ""),
+        (("consumer-orders-readers-0", "broker-1"), ""),
+        ((), ""),
+    ],
+)
+def test_common_prefix_keeps_what_tells_members_apart(
+    members: tuple[str, ...], prefix: str
+) -> None:
+    """`readers-0` is telling and short; `0` is not, nor is a name cut in its middle."""
+    assert common_prefix(members) == prefix
+    labels = [name.removeprefix(prefix) for name in members]
+    assert len(set(labels)) == len(members)
+    assert not any(label.isdigit() for label in labels)
+
+
+def test_said_of_a_prefix_tells_the_reader() -> None:
+    """A name that is nowhere else in the run must be explained; none, not."""
+    assert said_of("consumer-orders-") == " Members are named without consumer-orders- in front."
+    assert said_of("") == ""
+
+
+def test_group_prefix_leaves_out_the_only_group() -> None:
+    """One group in every row says nothing; of two, each row must say which."""
+    assert group_prefix(["orders-readers", "orders-readers"]) == "orders-readers · "
+    assert group_prefix(["a", "b"]) == ""
