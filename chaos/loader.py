@@ -106,6 +106,7 @@ def find_experiment(name_or_path: str) -> Path:
     known = _by_name()
     if name_or_path in known:
         return known[name_or_path]
+    here = [path.name for path in _files(Path.cwd()) if path.stem == name_or_path]
     raise ExperimentError(
         [
             Problem(
@@ -115,7 +116,7 @@ def find_experiment(name_or_path: str) -> Path:
                 message="there is no experiment of this name",
                 expected="a file, or one of "
                 + (", ".join(f"`{name}`" for name in sorted(known)) or "none: none is installed"),
-                near_miss=near_miss(name_or_path, sorted(known)),
+                near_miss=here[0] if here else near_miss(name_or_path, sorted(known)),
             )
         ]
     )

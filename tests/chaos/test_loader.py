@@ -608,6 +608,17 @@ def test_override_with_a_wrong_value_is_blamed_not_the_file(write: Write) -> Non
     assert str(sense).startswith("--var: topics.orders.replication.factor: more replicas")
 
 
+def test_name_of_a_file_in_this_folder_suggests_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`init mine` writes mine.yaml: whoever then asks for `mine` is told how to name it."""
+    (tmp_path / "graceful_mov.yaml").write_text(VALID)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ExperimentError) as caught:
+        find_experiment("graceful_mov")
+    assert caught.value.problems[0].near_miss == "graceful_mov.yaml"
+
+
 def test_unknown_name_suggests_the_one_that_was_meant() -> None:
     """`run coordinater_crash`."""
     problem = only_problem("coordinater_crash")
