@@ -11,7 +11,7 @@ from pipeline.report.fault_strips import FaultRows, rows_of_faults
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
 from pipeline.report.words import fault_heading, items, paragraphs
-from pipeline.story import counted, errors_text, leaving_texts, noticed_text
+from pipeline.story import counted, errors_text
 
 MAX_IN_FULL = 6
 """Up to so many faults have tables of their own, more of them a line each."""
@@ -20,7 +20,7 @@ MAX_ROWS = 100
 """So many groups, or partitions, of one fault are listed; the tables have them all."""
 ACKNOWLEDGED = "NONE"
 _LEAD = (
-    "The blast radius: of a broker, the groups that it coordinated and the partitions that it led; "
+    "Of a broker, the groups that it coordinated and the partitions that it led; "
     "of a member, its group and what it owned; of a leadership, its partition and the groups in it."
 )
 
@@ -47,7 +47,9 @@ def section(run: ReportInput) -> Section | None:
                 errors.get(name, ()),
                 committed=bool(commits),
             )
-    return Section(id="blast-radius", title="Whom it concerned", lead=_LEAD, parts=tuple(parts))
+    return Section(
+        id="blast-radius", title="Blast radius: whom it concerned", lead=_LEAD, parts=tuple(parts)
+    )
 
 
 def _fault(
@@ -78,8 +80,6 @@ def _fault(
         yield _partitions_table(rows, partitions)
     said = items(
         [
-            noticed_text(fault),
-            *leaving_texts(fault),
             errors_text(errors) if errors else _no_errors(rows, committed),
         ]
     )

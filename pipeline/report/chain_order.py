@@ -19,6 +19,11 @@ _HEADER_HEIGHT, _TEXT_Y, _BAR_Y, _BAR_Y2 = 20, 11, 22, 42
 _WIDE = 520
 """Pixels of width from which on a line has its subject's name."""
 _NAMES = tuple(name for name, _, _ in (*BROKER_STEPS, *CLIENT_STEPS))
+_LEGEND_LABEL = (
+    f"datum.label == '{BROKER_STEPS[0][0]}' ? 'broker chain: ' + datum.label : "
+    f"datum.label == '{CLIENT_STEPS[0][0]}' ? 'client chain: ' + datum.label : datum.label"
+)
+"""The legend has both chains, each in its order: it says where one begins."""
 _ON_LIGHT = "#1d2430"
 _INSIDE_INK = (PAPER, _ON_LIGHT, _ON_LIGHT, PAPER, _ON_LIGHT, PAPER, _ON_LIGHT)
 """What is readable on each colour of a phase, in the light and in the dark: the lighter colours of
@@ -75,9 +80,13 @@ def _line(name: str, short: str, path: Path, top: int) -> list[dict[str, Any]]:
         "top": top,
         "bottom": top + _HEADER_HEIGHT,
     }
+    longest = max(path.steps, key=lambda step: step[2] - step[1])[0]
+    end_us = path.steps[-1][2]
     return [
         {
             "phase": phase,
+            "end": (end_us - begin_us) / 1e6,
+            "longest": int(phase == longest),
             "from": (from_us - begin_us) / 1e6,
             "to": (to_us - begin_us) / 1e6,
             "y": top + _BAR_Y,
@@ -104,7 +113,10 @@ def order_chart(data: str, lines: int) -> alt.TopLevelMixin:
         axis=alt.Axis(labelFlush=True, format="~f"),
     )
     y = alt.Y("y:Q", scale=y_scale, axis=None)
-    inside = f"(scale('x', datum.to) - scale('x', datum.from)) > {_SHOWN_INSIDE} ? datum.says : ''"
+    pixels = "(scale('x', datum.to) - scale('x', datum.from))"
+    inside = f"{pixels} > {_SHOWN_INSIDE} ? datum.says : ''"
+    room = f"width - scale('x', datum.end) > {_SHOWN_INSIDE}"
+    beside = f"datum.longest && {pixels} <= {_SHOWN_INSIDE} && {room} ? datum.says : ''"
     return alt.layer(
         base.mark_rect(stroke=PAPER, strokeWidth=1).encode(
             x=x,
@@ -116,7 +128,9 @@ def order_chart(data: str, lines: int) -> alt.TopLevelMixin:
                 title=None,
                 scale=alt.Scale(domain=list(_NAMES), range=list(SERIES[: len(_NAMES)])),
                 legend=alt.Legend(
-                    symbolType="square", columns=alt.ExprRef(f"width < {_WIDE} ? 3 : {len(_NAMES)}")
+                    symbolType="square",
+                    labelExpr=_LEGEND_LABEL,
+                    columns=alt.ExprRef(f"width < {_WIDE} ? 2 : {len(_NAMES)}"),
                 ),
             ),
             tooltip=alt.Tooltip("says:N", title=" "),
@@ -128,6 +142,9 @@ def order_chart(data: str, lines: int) -> alt.TopLevelMixin:
             fill=alt.ExprRef("datum.ink"),
             text=alt.ExprRef(inside),
         ).encode(x=x, y=alt.Y("middle_y:Q", scale=y_scale, axis=None)),
+        base.mark_text(
+            align="left", baseline="middle", dx=6, fill=INK, text=alt.ExprRef(beside)
+        ).encode(x=alt.X("end:Q", title=None), y=alt.Y("middle_y:Q", scale=y_scale, axis=None)),
         headings.mark_rect(fill=PAPER).encode(
             x=alt.value(0),
             x2=alt.value("width"),

@@ -213,4 +213,6 @@ def gap_sentence(fault: FaultSummary, rows: Sequence[Row]) -> str | None:
     if not told:
         return None
     text = "; ".join(told)
-    return f"{text[0].upper()}{text[1:]}."
+    if len(told) > 1 or not never:  # a name stays what it is
+        text = f"{text[0].upper()}{text[1:]}"
+    return f"{text}."

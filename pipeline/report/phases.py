@@ -35,7 +35,7 @@ MAX_PICKED = 60
 TITLES: dict[Chain, str] = {
     "broker": "Broker chain, per offsets partition",
     "client": "Client chain, per member",
-    "gap": "What was felt",
+    "gap": "Time without service",
 }
 _ABOUT: dict[Chain, str] = {
     "broker": "What happens in the cluster: each dot is an offsets partition that moved.",
@@ -88,7 +88,7 @@ def _fault_parts(rows: FaultRows, axis: LogAxis, settings: Settings) -> Iterator
     sentences = {
         "Broker chain.": broker_sentence(fault, rows.broker, settings),
         "Client chain.": client_sentence(fault, rows.client) if rows.client else None,
-        "Felt.": gap_sentence(fault, rows.gap),
+        "For the groups.": gap_sentence(fault, rows.gap),
     }
     yield Paragraph(html=titled_paragraphs(sentences))
     data = order_rows(rows)

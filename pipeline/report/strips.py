@@ -68,7 +68,7 @@ def axis_over(strips: Iterable[Strip]) -> LogAxis:
 
 
 def figures_text(strip: Strip) -> tuple[str, str]:
-    """Return a strip's figures, in full and short enough for a phone."""
+    """Return a strip's figures, in full and, for a phone, the median and the longest."""
     figures = strip.figures
     if not figures.samples:
         return strip.note or "none", strip.note or "none"
@@ -81,11 +81,17 @@ def figures_text(strip: Strip) -> tuple[str, str]:
         )
         if value is not None
     ]
-    texts = [f"{label} {duration_text(value, bound_us=figures.bound_us)}" for label, value in found]
+    texts = [f"{label} {_length(value, figures.bound_us)}" for label, value in found]
     number = counted(figures.samples, strip.subject)
     if strip.note:
         number += f", {strip.note}"
-    return f"{', '.join(texts)}; {number}", ", ".join(texts)
+    short = [text for text in texts if not text.startswith("p90")]
+    return f"{', '.join(texts)}; {number}", ", ".join(short)
+
+
+def _length(value_us: int, bound_us: int) -> str:
+    """Return a length in words; none at all needs no unit."""
+    return duration_text(value_us, bound_us=bound_us) if value_us or bound_us else "0"
 
 
 def strip_rows(strips: Sequence[Strip], axis: LogAxis, **common: str) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from markupsafe import Markup
 from pipeline.figures import duration_text
 from pipeline.outcomes import in_number_order, listed
 from pipeline.report.chart import Cell, Paragraph, Part, Section, TextTable
+from pipeline.report.lanes.names import common_prefix, said_of
 from pipeline.report.owner_story import (
     Episode,
     Office,
@@ -20,7 +21,7 @@ from pipeline.report.owner_story import (
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
 from pipeline.report.settings import Settings
-from pipeline.report.words import items, moment_link, together
+from pipeline.report.words import items, linked, moment_link, span_together, together
 from pipeline.story import coordinators_told, counted, moment_text, office_name
 
 MAX_TOLD = 6
@@ -28,8 +29,9 @@ MAX_TOLD = 6
 MAX_PARTITIONS = 200
 """So many partitions of one pair of sets are listed."""
 _LEAD = (
-    "Kafka does not promise that there is one at every moment: it fences what is written, by "
-    "leader epoch and generation. Here is where there were two for a while, and what made it so."
+    "Kafka does not promise one coordinator or one owner at every moment: it fences what is "
+    "written, by leader epoch and generation. Here is where there were two for a while, and what "
+    "made it so."
 )
 
 
@@ -134,7 +136,8 @@ def _why(because: str, told: Sequence[Step]) -> Markup:
 def _partitions(episode: Episode, tables: OverlapTables) -> TextTable:
     order = {name: at for at, name in enumerate(in_number_order(_names(episode)))}
     rows = sorted(episode.rows, key=lambda row: (order[row["partition"]], row["from_us"]))
-    listed_rows = tuple(_partition_row(row, tables) for row in rows[:MAX_PARTITIONS])
+    prefix = common_prefix((*episode.members("first"), *episode.members("second")))
+    listed_rows = tuple(_partition_row(row, tables, prefix) for row in rows[:MAX_PARTITIONS])
     more = len(rows) - len(listed_rows)
     return TextTable(
         headings=(
@@ -148,7 +151,7 @@ def _partitions(episode: Episode, tables: OverlapTables) -> TextTable:
             "the second owned it",
         ),
         rows=listed_rows,
-        caption="Who owned which partition twice, and when."
+        caption=f"Who owned which partition twice, and when.{said_of(prefix)}"
         + (f" {counted(more, 'more row')}: table ownership_overlaps." if more else ""),
         numeric=("for", "records by both"),
     )
@@ -158,11 +161,11 @@ def _names(episode: Episode) -> set[str]:
     return {row["partition"] for row in episode.rows}
 
 
-def _partition_row(row: Row, tables: OverlapTables) -> tuple[Cell, ...]:
+def _partition_row(row: Row, tables: OverlapTables, prefix: str) -> tuple[Cell, ...]:
     return (
         row["partition"],
-        row["first_consumer"],
-        row["second_consumer"],
+        row["first_consumer"].removeprefix(prefix),
+        row["second_consumer"].removeprefix(prefix),
         moment_link(row["from_us"], row["to_us"], lane="lane-ownership"),
         duration_text(row["length_us"]),
         row["records_both"],
@@ -177,16 +180,22 @@ def _owned_text(row: Row, tables: OverlapTables, side: str) -> str | None:
         return None
     end_us = owned[0]["to_us"]
     until = "run end" if end_us is None else moment_text(end_us)
-    return f"{moment_text(owned[0]['from_us'])} to {until} ({owned[0]['ended_by']})"
+    owned_span = span_together(f"{moment_text(owned[0]['from_us'])} to {until}")
+    return f"{owned_span} ({owned[0]['ended_by']})"
 
 
 def _coordinator_parts(run: ReportInput) -> Iterator[Part]:
     for both in run.summary.coordinators[:MAX_TOLD]:
         told = coordinators_told(both)
-        link = moment_link(both.from_us, both.to_us, lane="lane-coordinators", text="Show it")
         yield Paragraph(
-            html=Markup("<h3>{}</h3>{}<p>{}</p>").format(
-                f"{told.headline[0].upper()}{told.headline[1:]}", items(told.particulars), link
+            html=Markup("<h3>{}</h3>{}").format(
+                linked(
+                    f"{told.headline[0].upper()}{told.headline[1:]}",
+                    both.from_us,
+                    both.to_us,
+                    lane="lane-coordinators",
+                ),
+                items(told.particulars),
             )
         )
     if (more := len(run.summary.coordinators) - MAX_TOLD) > 0:

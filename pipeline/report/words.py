@@ -13,6 +13,7 @@ from pipeline.report.chart import span_attributes
 from pipeline.story import moment_text
 
 _NUMBER_AND_UNIT = re.compile(r"(\d) (s|ms|us)\b")
+_SPAN = re.compile(r"\d\N{NO-BREAK SPACE}s to (run end|[\d.]+)")
 
 
 def moment_link(
@@ -23,7 +24,20 @@ def moment_link(
         moment_text(from_us) if to_us is None else f"{moment_text(from_us)} to {moment_text(to_us)}"
     )
     attributes = Markup(span_attributes(from_us, to_us, lane=lane))
-    return Markup("<a {}>{}</a>").format(attributes, together(shown))
+    return Markup("<a {}>{}</a>").format(attributes, span_together(shown))
+
+
+def linked(text: str, from_us: int, to_us: int, *, lane: str) -> Markup:
+    """Return text in which `from .. to ..` of a span is the link that shows it in the lanes.
+
+    A text that does not say the span so is followed by the link.
+    """
+    said = f"from {moment_text(from_us)} to {moment_text(to_us)}"
+    before, found, after = text.partition(said)
+    link = moment_link(from_us, to_us, lane=lane, text=said)
+    return Markup("{}{}{}").format(
+        together(before), link if found else Markup(" (") + link + ")", together(after)
+    )
 
 
 def fault_heading(fault: FaultSummary) -> Markup:
@@ -47,6 +61,11 @@ def paragraphs(texts: Iterable[str | None]) -> Markup:
 def together(text: str) -> str:
     """Return text in which no line is broken between a number and its unit."""
     return _NUMBER_AND_UNIT.sub("\\1\N{NO-BREAK SPACE}\\2", text)
+
+
+def span_together(text: str) -> str:
+    """Return a span of time (`1.000 s to 2.500 s`) that stays on one line; other text may break."""
+    return _SPAN.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), together(text))
 
 
 def titled_paragraphs(texts: Mapping[str, str | None]) -> Markup:

@@ -98,6 +98,7 @@ def test_group_of_the_fault_is_told_with_how_its_members_noticed() -> None:
         "1 of 4",
         "9.00 s",
     )
+    assert "noticed by" not in text(built(fault_summary(TABLES))), "the phases have said it"
 
 
 def test_group_that_never_came_back_has_no_length() -> None:

@@ -153,6 +153,8 @@ def test_gap_sentence_names_who_never_came_back() -> None:
     assert text is not None
     assert "the worst for 8.00 s" in text
     assert "c-1 never came back before the run ended" in text
+    alone = gap_sentence(fault_summary({}, members=2), [gap("member", "c-1", None)])
+    assert alone == "c-1 never came back before the run ended.", "a name has no capital of its own"
 
 
 def test_table_beneath_a_picture_has_the_terminals_figures() -> None:
@@ -202,6 +204,8 @@ def test_order_has_the_middle_and_the_slowest_of_each_chain_from_the_fault_on() 
     assert slowest[0]["from"] == 0
     for before, after in pairwise(slowest):
         assert before["to"] == after["from"]
+    assert [row["longest"] for row in slowest] == [0, 1, 0], "what is said beside a short chain"
+    assert {row["end"] for row in slowest} == {slowest[-1]["to"]}
 
 
 def test_a_few_faults_are_small_multiples_on_one_scale() -> None:

@@ -76,7 +76,10 @@ def test_values_below_the_clocks_error_are_drawn_at_it_and_said_as_such() -> Non
 def test_percentiles_stand_only_where_there_are_enough_samples() -> None:
     """The 90th percentile of two partitions would be the longest under another name."""
     assert marks(strip(1, 2)) == Counter(name=1, range=1, dot=2, p50=1, max=1)
-    assert marks(strip(*range(1, 11)))["p90"] == 1
+    ten = strip(*range(1, 11))
+    assert marks(ten)["p90"] == 1
+    assert "p90" in figures_text(ten)[0]
+    assert figures_text(ten)[1] == "p50 5 us, max 10 us", "a phone has room for two"
 
 
 def test_phase_that_nobody_needed_is_words_without_a_mark() -> None:
@@ -84,6 +87,12 @@ def test_phase_that_nobody_needed_is_words_without_a_mark() -> None:
     needless = strip(None, None, note="no member had to")
     assert marks(needless) == Counter(name=1)
     assert figures_text(needless) == ("no member had to", "no member had to")
+
+
+def test_no_length_at_all_is_0_without_a_unit() -> None:
+    """`0 us` reads as if microseconds had been counted."""
+    assert figures_text(strip(0, 5_000))[0] == "p50 0, max 5 ms; 2 members"
+    assert figures_text(strip(0, 5_000, bound_us=1_000))[1] == "p50 < 1 ms, max 5 ms"
 
 
 def test_one_member_is_no_plural() -> None:

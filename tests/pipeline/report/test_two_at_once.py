@@ -249,3 +249,30 @@ def test_two_coordinators_without_two_owners_are_told_as_in_the_terminal() -> No
     assert found is not None
     assert found.title == "Two coordinators at once"
     assert "broker-2 in epoch 0: 144 heartbeats answered, 0 commits acknowledged" in words(found)
+    (told,) = [part.html for part in found.parts if isinstance(part, Paragraph)]
+    shown = told.replace("\N{NO-BREAK SPACE}", " ")
+    assert (
+        '<a href="#lane-coordinators" data-from="19.0" data-to="91.0">from 19.000 s to 91.000 s</a>'
+        ": 72.000 s</h3>" in shown
+    ), "the heading itself leads to the lane"
+
+
+def test_spans_in_the_table_stay_on_one_line() -> None:
+    """A narrow column would break them after `to`, and each row would be three lines high."""
+    found = built(SPLIT)
+    assert found is not None
+    (table,) = [part for part in found.parts if isinstance(part, TextTable)]
+    both, first = str(table.rows[0][3]), str(table.rows[0][6])
+    gap = "\N{NO-BREAK SPACE}"
+    assert ">64.000 s to 93.000 s<".replace(" ", gap) in both
+    assert first == "6.000 s to 93.000 s".replace(" ", gap) + " (lost)"
+
+
+def test_table_names_members_without_what_they_share() -> None:
+    """Long names that differ in their last letter break, and hide what differs."""
+    row = overlap("orders-0", "consumer-orders-readers-0", "consumer-orders-readers-6")
+    found = built({"ownership_overlaps": [row]})
+    assert found is not None
+    (table,) = [part for part in found.parts if isinstance(part, TextTable)]
+    assert table.rows[0][1:3] == ("readers-0", "readers-6")
+    assert "without consumer-orders- in front" in table.caption
