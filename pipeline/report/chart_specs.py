@@ -52,7 +52,11 @@ _CONFIG: Spec = {
         "titleFontWeight": "normal",
         "titlePadding": 8,
     },
-    "axisX": {"tickCount": {"expr": "max(2, floor(width / 90))"}, "labelOverlap": True},
+    "axisX": {
+        "tickCount": {"expr": "max(2, floor(width / 90))"},
+        "labelOverlap": True,
+        "labelSeparation": 8,
+    },
     "axisY": {"grid": False, "ticks": False, "domain": False},
     "legend": {
         "orient": "top",
