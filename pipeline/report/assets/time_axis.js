@@ -145,7 +145,7 @@ function makeTimebar() {
       button("+", "Zoom in", () => zoom(0.5), "+"),
       button("◂", "Earlier", () => pan(-0.5), "arrow left"),
       button("▸", "Later", () => pan(0.5), "arrow right"),
-      button("Whole run", "Whole run", whole, "0"),
+      button(make("span", { "data-short": "All" }, "Whole run"), "Whole run", whole, "0"),
       ...(time.faults.length ? [button(many ? "‹ Fault" : "Fault", many ? "Previous fault" : "The fault", () => (many ? nextFault(-1) : showFault(time.faults[0])), "[")] : []),
       ...(many ? [button("Fault ›", "Next fault", () => nextFault(1), "]")] : []),
       make("span", { class: "edges" }, bar.at, bar.from, make("span", {}, "to"), bar.to, make("span", {}, "s"))),
