@@ -11,12 +11,12 @@ from pipeline.report.words import sentence, together
 from pipeline.story import counted
 
 _OUTCOMES = {
-    "pass": ("kept", "good"),
-    "violated": ("broken", "bad"),
-    "inconclusive": ("not known", "warn"),
-    "nothing_seen": ("nothing to judge", "plain"),
+    "pass": ("pass", "good"),
+    "violated": ("violated", "bad"),
+    "inconclusive": ("inconclusive", "warn"),
+    "nothing_seen": ("nothing seen", "plain"),
 }
-"""What an outcome says about the promise, and its tone."""
+"""An outcome in the terminal's and results.json's word, and its tone."""
 _ORDER = ("violated", "inconclusive", "pass", "nothing_seen")
 _LEAD = (
     "What Kafka promises its consumer groups, as the checkers judged it over the whole trace. "

@@ -1,5 +1,6 @@
-"""The section `violations`: the evidence of each broken promise as a story with links."""
+"""The section `violations`: the evidence of each violated promise as a story with links."""
 
+import re
 from collections.abc import Iterator
 
 from markupsafe import Markup
@@ -8,7 +9,7 @@ from pipeline.report.answers import check_name
 from pipeline.report.chart import Paragraph, Part, Section
 from pipeline.report.facts import CheckFact, EvidenceFact, FindingFact
 from pipeline.report.report_input import ReportInput
-from pipeline.report.words import moment_link, sentence
+from pipeline.report.words import moment_link, sentence, together
 from pipeline.story import counted, moment_text
 
 MAX_STEPS = 12
@@ -17,6 +18,8 @@ MAX_OPEN = 2
 """So many findings of a check are told openly; the others are folded, a line each."""
 _GUARDS = "cluster.guards"
 _OFFSETS_TOPIC = "__consumer_offsets"
+_MEMBER_ID = re.compile(r"((\S+-[0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+"""A member id: the client's id and a UUID."""
 _LANES = {
     "lane-faults": ("fault_", "node_", "broker_", "run_stage"),
     "lane-groups": ("group_", "rebalance_", "generation_", "assignment_", "member_"),
@@ -30,14 +33,14 @@ _LEAD = (
 
 
 def section(run: ReportInput) -> Section | None:
-    """Return every finding with its story; None: no promise was broken."""
+    """Return every finding with its story; None: no promise was violated."""
     broken = [check for check in run.facts.checks if check.findings_total]
     if not broken:
         return None
     parts: list[Part] = list(_guards(run))
     for check in broken:
         parts += _check(check)
-    return Section(id="violations", title="Broken promises", lead=_LEAD, parts=tuple(parts))
+    return Section(id="violations", title="Violated promises", lead=_LEAD, parts=tuple(parts))
 
 
 def _guards(run: ReportInput) -> Iterator[Paragraph]:
@@ -76,7 +79,7 @@ def _finding(finding: FindingFact, *, opened: bool) -> Markup:
     ).format(
         Markup(" open") if opened else "",
         sentence(finding.summary),
-        moment_text(finding.time_us),
+        together(moment_text(finding.time_us)),
         _story(finding),
     )
 
@@ -104,11 +107,25 @@ def _story(finding: FindingFact) -> Markup:
 def _steps(steps: tuple[EvidenceFact, ...]) -> Markup:
     lines = Markup("").join(
         Markup("<li>{} <b>{}</b> <span>{}</span></li>").format(
-            moment_link(step.time_us, lane=lane_of(step)), step.node, step.text
+            moment_link(step.time_us, lane=lane_of(step)), step.node, _shortened(step.text)
         )
         for step in steps
     )
     return Markup('<ol class="story">{}</ol>').format(lines)
+
+
+def _shortened(text: str) -> Markup:
+    """Return a row's text with its member ids cut: the client's name tells them apart.
+
+    The whole id is in the element's title, and in results.json.
+    """
+    shown = '<span title="{}">{}…</span>'
+    parts = _MEMBER_ID.split(text)  # text, id, kept part of it, text, ...
+    told = Markup("").join(
+        Markup("{}").format(before) + Markup(shown).format(whole, kept)
+        for before, whole, kept in zip(parts[0::3], parts[1::3], parts[2::3], strict=False)
+    )
+    return told + Markup("{}").format(parts[-1])
 
 
 def lane_of(step: EvidenceFact) -> str:

@@ -70,6 +70,30 @@ def test_violation_is_a_story_whose_moments_lead_to_the_lanes() -> None:
     assert "<b>consumer-0</b> <span>offsets committed: orders-1, offset 92</span>" in html
 
 
+def test_violation_cuts_member_ids_and_keeps_them_in_the_title() -> None:
+    """A UUID in each row takes a line of its own and says no more than the client's name."""
+    member = "consumer-readers-3-a516a4af-4afe-4a11-8609-11be2c01a646"
+    step = EvidenceFact(
+        time_us=1, node="<n>", kind="commit_stored", text=f"<i>, member {member}, 1"
+    )
+    html = _html(violations.section(report_input(run_facts(checks=(_broken(_finding(step)),)))))
+    shown = (
+        f'member <span title="{member}">consumer-readers-3-a516a4af\N{HORIZONTAL ELLIPSIS}</span>'
+    )
+    assert f"<span>&lt;i&gt;, {shown}, 1</span>" in html
+
+
+def test_checks_use_the_words_of_the_terminal() -> None:
+    """Who reads `pass` there should not have to guess what `kept` means here."""
+    given = [
+        CheckFact(name=outcome, promise="", outcome=outcome)
+        for outcome in ("pass", "violated", "inconclusive", "nothing_seen")
+    ]
+    html = _html(checks.section(report_input(run_facts(checks=tuple(given)))))
+    shown = re.findall(r'<div class="outcome \w+">([^<]*)</div>', html)
+    assert shown == ["violated", "inconclusive", "pass", "nothing seen"]
+
+
 def test_violation_with_long_evidence_folds_the_rest() -> None:
     """A story of hundreds of rows begins with the few that tell it."""
     facts = run_facts(checks=(_broken(_finding(*[COMMIT] * (MAX_STEPS + 5))),))
