@@ -4,19 +4,20 @@ Each is a few sentences, a line each, from the run's facts, its summary and smal
 `fault_sentences` answers what broke, `causes` why.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
 from pipeline.figures import Distribution, duration_text
 from pipeline.outcomes import in_number_order, listed
-from pipeline.report.facts import CheckFact, RunFacts
-from pipeline.report.fault_sentences import is_client
+from pipeline.report.facts import CheckFact, FaultFact, RunFacts
+from pipeline.report.fault_sentences import MAX_NODES, is_client
 from pipeline.report.prose import (
     AVAILABILITY,
     COORDINATORS,
     OWNERSHIP,
     and_list,
+    aside,
     at,
     between,
     joined,
@@ -48,7 +49,7 @@ def for_whom(run: ReportInput) -> tuple[Markup, ...]:
     told: list[Markup] = []
     if len(affected) == 1:
         ((group, members),) = affected.items()
-        told.append(said("group <b>{}</b> ({}).", group, counted(members, "member")))
+        told.append(said("group <b>{}</b> ({}).", group, _of_all(members, group, run)))
     elif affected:
         number = f"<b>{len(affected):,}</b> of {len(run.tables.rows('groups')):,} groups"
         members = sum(affected.values())
@@ -59,12 +60,28 @@ def for_whom(run: ReportInput) -> tuple[Markup, ...]:
     else:
         told.append(Markup("no group was coordinated there."))
     if data:
-        what = "partition of data" if len(data) == 1 else "partitions of data"
-        was = "was" if len(data) == 1 else "were"
-        how = "owned by it" if hits[0].nodes[:1] and is_client(hits[0].nodes[0]) else "led there"
-        told.append(said("{} {} {} {}.", f"{len(data):,}", what, was, how))
+        told.append(_partitions(len(data), hits, told_groups=bool(affected or groups)))
     text = joined(told)
     return (Markup(text[:1].upper() + text[1:]),)
+
+
+def _of_all(members: int, group: str, run: ReportInput) -> str:
+    """Count the members that the faults met; the whole run may have had more of them."""
+    others = [row["consumers"] for row in run.tables.rows("groups") if row["group"] == group]
+    met = counted(members, "member")
+    if not others or others[0] <= members:
+        return met
+    return f"{met} when the fault came; {others[0]:,} took part in the run"
+
+
+def _partitions(number: int, hits: Sequence[FaultFact], *, told_groups: bool) -> Markup:
+    """Say whose partitions of data were concerned: the ones led, or owned, by who was hit."""
+    nodes = list(dict.fromkeys(node for fault in hits for node in fault.nodes))
+    owners = bool(nodes) and all(is_client(node) for node in nodes)
+    who = listed(in_number_order(nodes)) if 0 < len(nodes) <= MAX_NODES else "who was hit"
+    also = " also" if told_groups and not owners else ""
+    what = counted(number, "partition") + " of data"
+    return said("{}{} {} {}.", who, also, "owned" if owners else "led", what)
 
 
 def _nobody(run: ReportInput) -> Markup:
@@ -119,12 +136,13 @@ def _durations(run: ReportInput) -> Iterator[Markup]:
     commits = worst(summary, "commit gap")
     if commits is not None:
         gap = _gap(commits, "Members were without an acknowledged commit for", "member", run)
-        yield joined((gap, *_steady(run)))
+        yield joined((gap, *_steady(commits, run)))
     service = worst(summary, "no coordinator")
     if service is not None and service.longest_us:
         bound_us = service.distribution.bound_us
         yield said(
-            "A group was without an active coordinator for {}{}.",
+            "{} was without an active coordinator for {}{}.",
+            _a_group(run),
             length(service.longest_us, bound_us=bound_us),
             _after(service, run),
         )
@@ -133,18 +151,26 @@ def _durations(run: ReportInput) -> Iterator[Markup]:
         yield _gap(reading, "Partitions were not consumed by anybody for", "partition", run)
 
 
-def _steady(run: ReportInput) -> Iterator[Markup]:
-    """Say what a commit gap is to be compared with, and that one who was hit counts, too."""
+def _a_group(run: ReportInput) -> str:
+    groups = [row["group"] for row in run.tables.rows("groups")]
+    return groups[0] if len(groups) == 1 else "A group"
+
+
+def _steady(found: Worst, run: ReportInput) -> Iterator[Markup]:
+    """Say what a commit gap is to be compared with, and whether the longest is of who was hit."""
     intervals = {
         int(each.value)
         for each in run.facts.settings
         if each.name == "commit_interval_ms" and each.value.isdigit()
     }
-    hit_clients = any(is_client(node) for fault in run.facts.faults for node in fault.nodes)
     if len(intervals) == 1:
-        every = duration_text(intervals.pop() * 1_000)
-        hit = ", and the one that was hit counts" if hit_clients else ""
-        yield said("They commit every {}{}.", every, hit)
+        yield said("They commit every {}.", duration_text(intervals.pop() * 1_000))
+    hit = {node for fault in run.facts.faults for node in fault.nodes}
+    for row in run.tables.rows("availability"):
+        of_member = row["subject_kind"] == "member" and row["fault"] == found.fault.fault
+        if of_member and row["subject"] in hit and row["gap_us"] == found.longest_us:
+            yield said("The longest is that of {}, which was hit itself.", row["subject"])
+            return
 
 
 def _gap(found: Worst, begins: str, subject: str, run: ReportInput) -> Markup:
@@ -160,7 +186,11 @@ def _gap(found: Worst, begins: str, subject: str, run: ReportInput) -> Markup:
         )
     if spread.missing:
         never = said(
-            "<b>{}</b> {} when the run ended.", counted(spread.missing, subject), _NEVER[subject]
+            "<b>{}</b> {} when the run {}, {} after the fault.",
+            counted(spread.missing, subject),
+            _NEVER[subject],
+            "was cut off" if run.cut_off else "ended",
+            duration_text(run.end_us - found.fault.injected_us),
         )
         text = joined((text, never)) if text else never
     return text
@@ -208,7 +238,7 @@ def broke_a_promise(run: ReportInput) -> tuple[Markup, ...]:
     if guards:
         told.append(
             said(
-                "This run had <b>{}</b> switched off: Kafka itself does not behave so.",
+                "This run had the guard <b>{}</b> switched off: Kafka itself does not behave so.",
                 listed(guards),
             )
         )
@@ -216,8 +246,8 @@ def broke_a_promise(run: ReportInput) -> tuple[Markup, ...]:
         told.append(
             said(
                 "Two at once is no violation by itself: Kafka fences what they write, by leader "
-                "epoch and generation ({}).",
-                section_link("two-at-once", "how it came about"),
+                "epoch and generation{}.",
+                aside("two-at-once", "how it came about"),
             )
         )
     return tuple(told)
@@ -228,12 +258,12 @@ def _violated(facts: RunFacts) -> Iterator[Markup]:
     findings = sum(check.findings_total for check in broken)
     names = and_list([said("<b>{}</b>", check_name(check)) for check in broken])
     yield said(
-        "<b>Yes:</b> {} of {} checks found it broken: {} ({}, {}).",
+        "<b>Yes:</b> {} of {} checks found one violated: {}, with {}{}.",
         len(broken),
         len(facts.checks),
         names,
         counted(findings, "finding"),
-        section_link("violations", "the evidence"),
+        aside("violations", "the evidence"),
     )
     if broken and broken[0].findings:
         yield said("The first: {}.", broken[0].findings[0].summary)
@@ -246,7 +276,7 @@ def _passed(facts: RunFacts) -> Markup:
         every = f"all {passed} checks" if passed > 1 else "the only check"
         return said("<b>No:</b> {} passed.", section_link("checks", every))
     return said(
-        "<b>No:</b> {} passed; {} had nothing to judge.",
+        "<b>No:</b> {} passed; {} saw nothing to judge.",
         section_link("checks", f"{passed} of {len(facts.checks)} checks"),
         and_list([check_name(check) for check in idle]),
     )
@@ -257,10 +287,15 @@ def _unknown(facts: RunFacts) -> Markup:
         "interrupted": "the run was interrupted before it could prove anything",
         "killed": "the run's process is gone without having written results",
         "running": "the run has not ended yet",
-    }.get(facts.status, "the run did not prove its point")
-    others = [reason for reason in facts.reasons if reason != facts.status]
-    reasons = said(": {}", "; ".join(others)) if others else Markup("")
-    return said("<b>Not known:</b> {}{}.", why, reasons)
+    }.get(facts.status)
+    if why is not None:
+        return said("<b>Not known:</b> {}.", why)
+    if not facts.checks:
+        return Markup("<b>Not known:</b> nothing was judged.")
+    return said(
+        "<b>Not known:</b> {} found one violated, but this run proves nothing: why stands above.",
+        section_link("checks", "no check"),
+    )
 
 
 def check_name(check: CheckFact) -> str:

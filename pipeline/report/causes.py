@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from pipeline.figures import FaultSummary, duration_text
 from pipeline.outcomes import Owners, Rebalances, listed
-from pipeline.report.prose import joined, said, section_link
+from pipeline.report.prose import aside, joined, said, section_link
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
 from pipeline.report.settings import Settings
@@ -25,6 +25,9 @@ _MOST = 0.8
 _TOLD = 2
 """Up to so many kinds of rebalances are told one by one."""
 _EXPIRY = "session expiry"
+_FENCING = "broker.session.timeout.ms"
+_SILENT = frozenset({"crash", "power_loss", "pause", "cut"})
+"""Faults that the controller notices by missing heartbeats only."""
 
 
 def why(run: ReportInput) -> tuple[Markup, ...]:
@@ -61,20 +64,20 @@ def _owners(run: ReportInput) -> Iterator[Markup]:
     if owners.first_coordinator == owners.second_coordinator:
         yield said(
             "The coordinator had given the partitions of {} to others, and they did not know it "
-            "yet ({}).",
+            "yet{}.",
             listed(owners.first_consumers),
-            section_link("two-at-once", "step by step"),
+            aside("two-at-once", "step by step"),
         )
         return
     yield said(
         "{} had their partitions from {}. {}, which had loaded the group meanwhile, {}gave the "
-        "same partitions to {} ({}).",
+        "same partitions to {}{}.",
         listed(owners.first_consumers),
         office_name(*_known(owners.first_coordinator)),
         office_name(*_known(owners.second_coordinator)),
         _removed(run, owners),
         listed(owners.second_consumers),
-        section_link("two-at-once", "step by step"),
+        aside("two-at-once", "step by step"),
     )
 
 
@@ -107,18 +110,51 @@ def _broker_chain(run: ReportInput, fault: FaultSummary) -> Iterator[Markup]:
         if row["fault"] == fault.fault and row["groups"] and row["active_us"] is not None
     ]
     if not rows:
-        service = fault.distribution("no coordinator")
-        if service is not None and service.missing:
-            yield said("No broker was the active coordinator again when the run ended.")
+        yield from _no_successor(run, fault)
         return
     row = max(rows, key=lambda row: row["active_us"])
     whole_us = row["active_us"] - row["fault_us"]
     yield said(
-        "{} was the active coordinator <strong>{}</strong> after the fault{}.",
+        "{} was the active coordinator <strong>{}</strong> after {}{}.",
         row["new_leader"],
         duration_text(whole_us),
+        _named(run, fault),
         _longest_phase(row, whole_us),
     )
+
+
+def _no_successor(run: ReportInput, fault: FaultSummary) -> Iterator[Markup]:
+    """Tell why nobody became the coordinator, if somebody had to."""
+    service = fault.distribution("no coordinator")
+    if service is None or not service.missing:
+        return
+    ended = "the run was cut off" if run.cut_off else "the run ended"
+    phases = [row for row in run.tables.rows("broker_phases") if row["fault"] == fault.fault]
+    if phases or fault.node is None:
+        yield said("No broker was the active coordinator again when {}.", ended)
+        return
+    waits = ""
+    timeout = Settings(run.facts.settings).of_cluster(_FENCING)
+    if timeout is not None and fault.kind in _SILENT:
+        waits = said(
+            "; it fences a broker {} after the last heartbeat ({} = {})",
+            duration_text(int(timeout) * 1_000) if timeout.isdigit() else "some time",
+            _FENCING,
+            timeout,
+        )
+    yield said(
+        "The controller had elected no new leader for the partitions of {} when {}, {} after {}{}.",
+        fault.node,
+        ended,
+        duration_text(run.end_us - fault.injected_us),
+        _named(run, fault),
+        waits,
+    )
+
+
+def _named(run: ReportInput, fault: FaultSummary) -> str:
+    """Return `the fault`, or its name where there were several."""
+    return "the fault" if len(run.summary.faults) == 1 else fault.fault
 
 
 def _longest_phase(row: Row, whole_us: int) -> Markup:
@@ -170,9 +206,13 @@ def _coordinators(run: ReportInput) -> Iterator[Markup]:
         "{} {}; meanwhile it answered {} and acknowledged {}.",
         older,
         why_not,
-        counted(both.older.heartbeats, "heartbeat"),
-        counted(both.older.commits, "commit"),
+        _none_or(both.older.heartbeats, "heartbeat"),
+        _none_or(both.older.commits, "commit"),
     )
+
+
+def _none_or(count: int, noun: str) -> str:
+    return counted(count, noun) if count else f"no {noun}"
 
 
 def _rebalances(run: ReportInput, fault: FaultSummary) -> Iterator[Markup]:
@@ -181,28 +221,31 @@ def _rebalances(run: ReportInput, fault: FaultSummary) -> Iterator[Markup]:
     if not total:
         if fault.members:
             kept = f"{fault.members_kept} of {fault.members} members"
-            yield said("No rebalance: {} kept member id and generation.", kept)
+            until = " until the run was cut off" if run.cut_off else ""
+            yield said("No rebalance{}: {} kept member id and generation.", until, kept)
         return
-    told = list(_all(run))
+    told = [(of, each) for of in run.summary.faults for each in of.rebalances]
     if len(told) > _TOLD:
-        yield joined((*_by_coordinator(told), section_link("rebalances", "All of them.")))
+        every = said('<span class="aside">{}</span>', section_link("rebalances", "All of them."))
+        yield joined((*_by_coordinator([each for _, each in told]), every))
         return
     settings = Settings(run.facts.settings)
     lines = []
-    for rebalances in told:
+    for of, rebalances in told:
         words = rebalances.words[:1].upper() + rebalances.words[1:]
         timeout = settings.of_group(rebalances.group, "session.timeout.ms")
         because = ""
         if timeout is not None and rebalances.reason == _EXPIRY:
-            because = f" (session.timeout.ms = {timeout})"
+            because = f" (session.timeout.ms = {timeout}, from the last heartbeat on)"
         line = said(
-            "{}, {} after the fault{}.",
+            "{}, {} after {}{}.",
             words,
             moment_link(
                 rebalances.first_us,
                 lane="lane-rebalances",
                 text=duration_text(rebalances.after_us),
             ),
+            _named(run, of),
             because,
         )
         lines.append(line)

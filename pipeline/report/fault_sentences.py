@@ -16,6 +16,8 @@ MAX_FAULTS = 3
 """So many faults are told one by one; the fault lane has them all."""
 MAX_NODES = 4
 """So many nodes are named one by one."""
+_SERVERS = ("broker-", "controller-")
+"""How the names of nodes begin that are no clients."""
 _MOVE = re.compile(r"(\S+): (\d+) to (\d+)")
 
 
@@ -45,42 +47,42 @@ def _fault(fault: FaultFact, run: ReportInput) -> Markup:
             return said("{} hit {}.", aim, fault.hit)
         case _:
             pass
-    sentence = _happened(fault, fault.injected_us or 0, run.end_us)
+    sentence = _happened(fault, fault.injected_us or 0, run)
     return joined((sentence, fault.note + ".")) if fault.note else sentence
 
 
-def _happened(fault: FaultFact, injected_us: int, end_us: int) -> Markup:
+def _happened(fault: FaultFact, injected_us: int, run: ReportInput) -> Markup:
     """Return the sentence of one fault that hit."""
     who, when = _who(fault), at(injected_us)
-    lasted = between(injected_us, fault.healed_us, end_us)
+    lasted, for_long = between(injected_us, fault.healed_us, run.end_us), _for(fault, run)
     ends = (_nodes(fault.links_from), _nodes(fault.links_to))
     match fault.kind:
         case "crash":
-            return said("{} was killed (kill -9) {}{}.", who, when, _again(fault))
+            return said("{} was killed (kill -9) {}{}.", who, when, _again(fault, run))
         case "power_loss":
-            return said("{} lost its power {}{}.", who, when, _again(fault))
+            return said("{} lost its power {}{}.", who, when, _again(fault, run))
         case "controlled_shutdown":
-            return said("{} was shut down in order {}{}.", who, when, _again(fault))
+            again = _again(fault, run)
+            return said("{} was shut down (controlled shutdown) {}{}.", who, when, again)
         case "pause":
-            return said("{} was stopped (SIGSTOP) {}{}.", who, lasted, _for(fault))
+            return said("{} was stopped (SIGSTOP) {}{}.", who, lasted, for_long)
         case "leadership_move":
             return said("Leadership was moved {}, while all lived: {}.", when, _moves(fault))
         case "preferred_leader_election":
             return said("A preferred leader election {} moved {}.", when, _moves(fault))
         case "cut" if "<->" in fault.hit:
-            return said("{} was cut off from {} {}{}.", who, ends[1], lasted, _for(fault))
+            others = _but_not_clients(fault, ends[1])
+            return said("{} was cut off from {} {}{}.", who, others, lasted, for_long)
         case "cut":
-            return said("What {} sent to {} was cut off {}{}.", who, ends[1], lasted, _for(fault))
+            return said("What {} sent to {} was cut off {}{}.", who, ends[1], lasted, for_long)
         case "clog":
-            return said(
-                "Messages between {} and {} were held back {}{}.", *ends, lasted, _for(fault)
-            )
+            return said("Messages between {} and {} were held back {}{}.", *ends, lasted, for_long)
         case "slow":
-            return said("The links between {} and {} were slow {}{}.", *ends, lasted, _for(fault))
+            return said("The links between {} and {} were slow {}{}.", *ends, lasted, for_long)
         case "reset":
             return said("The connections between {} and {} were reset {}.", *ends, when)
         case other:
-            return said("{} hit {} {}{}.", other.replace("_", " "), who, lasted, _for(fault))
+            return said("{} hit {} {}{}.", other.replace("_", " "), who, lasted, for_long)
 
 
 def _who(fault: FaultFact) -> Markup:
@@ -114,16 +116,29 @@ def is_client(node: str) -> bool:
     return node.startswith("consumer-")
 
 
-def _again(fault: FaultFact) -> Markup:
+def _but_not_clients(fault: FaultFact, others: Markup) -> Markup:
+    """Name what a server was cut off from; that its clients still reach it makes split brains."""
+    ends = (*fault.links_from, *fault.links_to)
+    if all(node.startswith(_SERVERS) for node in ends):
+        return said("{}, not from clients,", others)
+    return others
+
+
+def _again(fault: FaultFact, run: ReportInput) -> Markup:
     if fault.healed_us is None or fault.injected_us is None:
         return Markup(" and did not start again")
     if fault.healed_by == "end":
-        return Markup(" and was down until the end of the run")
+        return said(" and was down until {}", _end(run))
     after_us = fault.healed_us - fault.injected_us
     return said(" and started again {} later", duration_text(after_us))
 
 
-def _for(fault: FaultFact) -> Markup:
+def _for(fault: FaultFact, run: ReportInput) -> Markup:
     if fault.healed_us is None or fault.injected_us is None:
         return Markup("")
-    return said(" ({})", duration_text(fault.healed_us - fault.injected_us))
+    until = f", until {_end(run)}" if fault.healed_by == "end" else ""
+    return said(" ({}{})", duration_text(fault.healed_us - fault.injected_us), until)
+
+
+def _end(run: ReportInput) -> str:
+    return "the run was cut off" if run.cut_off else "the end of the run"

@@ -11,6 +11,7 @@ from pipeline.report.causes import why
 from pipeline.report.facts import RunFacts
 from pipeline.report.fault_sentences import what_broke
 from pipeline.report.headline_figures import Figure, Tone, four_figures
+from pipeline.report.prose import said, section_link
 from pipeline.report.report_input import ReportInput
 from pipeline.report.words import together
 from pipeline.story import counted, moment_text
@@ -36,6 +37,8 @@ class Headline:
     facts: tuple[tuple[str, str], ...] = ()
 
 
+_OVERRIDE = "--var"
+"""The option of the command line that sets a value other than the experiment's."""
 _OF_VERDICT: dict[str, tuple[str, Tone]] = {
     "pass": ("PASS", "good"),
     "violated": ("VIOLATED", "bad"),
@@ -60,7 +63,7 @@ def headline(run: ReportInput) -> Headline:
         ("For how long?", for_how_long(run) if trusted else ()),
         ("Why?", why(run) if trusted else ()),
         ("Was a promise broken?", broke_a_promise(run)),
-        ("What was expected?", (Markup("{}").format(facts.expect),) if facts.expect else ()),
+        ("What was expected?", tuple(_expected(facts))),
     )
     return Headline(
         verdict=verdict,
@@ -73,6 +76,17 @@ def headline(run: ReportInput) -> Headline:
         notices=tuple(_notices(run)),
         facts=tuple(_facts(run)),
     )
+
+
+def _expected(facts: RunFacts) -> Iterator[Markup]:
+    """Say what the experiment's author expected, and whether it was run as it is written."""
+    if facts.expect:
+        yield said("{}", facts.expect)
+        if _OVERRIDE in facts.replay:
+            yield said(
+                "That is for the experiment as it is written; this run overrode values of it ({}).",
+                section_link("replay", _OVERRIDE),
+            )
 
 
 def _unbroken(lines: tuple[str, ...]) -> tuple[Markup, ...]:
@@ -102,11 +116,16 @@ def _notices(run: ReportInput) -> Iterator[str]:
             yield "coordlab itself failed; nothing here says anything about Kafka."
             yield from facts.reasons
         case "interrupted":
-            yield f"This run was interrupted: its trace ends at {end} of the run's clock."
+            because = "; ".join(reason for reason in facts.reasons if reason != facts.status)
+            proves = "" if facts.verdict == "violated" else " and proves nothing"
+            told = f"This run was interrupted{proves}: its trace ends at {end} of the run's clock"
+            yield f"{told}, {because}." if because else f"{told}."
         case "killed":
             yield f"The process of this run is gone without a word: its trace ends at {end}."
         case "running":
             yield "This run has not ended yet: the page shows what was written so far."
+        case "completed" if facts.verdict == "unknown":
+            yield f"This run proves nothing. Reason: {'; '.join(facts.reasons) or 'not known'}."
         case "completed" if not summary.completed and summary.events:
             yield f"The trace ends early, at {end} of the run's clock."
     if not summary.events:

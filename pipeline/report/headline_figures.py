@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Literal
 
 from pipeline.figures import FaultSummary, duration_text
-from pipeline.outcomes import listed
+from pipeline.outcomes import Coordinators, listed
 from pipeline.report.report_input import ReportInput
 from pipeline.report.worst import (
     Worst,
@@ -19,7 +19,7 @@ from pipeline.story import counted
 
 Tone = Literal["good", "bad", "warn", "plain"]
 NUMBER = 4
-_WITHOUT = {"member": "an acknowledged commit", "partition": "anybody to consume them"}
+_WITHOUT = {"member": "an acknowledged commit", "partition": "anybody who consumes them"}
 """What members and partitions of data that had not come back were still without."""
 _FELT_US = 1_000_000
 """From here on a gap is worth a warning colour: it is longer than a steady commit interval."""
@@ -47,8 +47,15 @@ def four_figures(run: ReportInput) -> tuple[Figure, ...]:
 
 def _candidates(run: ReportInput) -> Iterator[Figure]:
     yield from _broken(run)
-    yield from _twice(run)
+    yield from _missed(run)
+    yield from _owners(run)
+    both = longest_coordinators(run.summary)
+    served_on = both is not None and bool(both.older.heartbeats or both.older.commits)
+    if both is not None and served_on:
+        yield _coordinators(both)
     yield from _gaps(run)
+    if both is not None and not served_on:  # one that stood still concerns nobody so much
+        yield _coordinators(both)
     yield from _groups(run)
     yield from _counts(run)
 
@@ -66,7 +73,23 @@ def _broken(run: ReportInput) -> Iterator[Figure]:
         )
 
 
-def _twice(run: ReportInput) -> Iterator[Figure]:
+def _missed(run: ReportInput) -> Iterator[Figure]:
+    """Yield how many faults hit, if not all did: such a run did not try what its plan says."""
+    outcomes = [fault.outcome for fault in run.facts.faults]
+    hits, missed = outcomes.count("hit"), outcomes.count("missed")
+    others = len(outcomes) - hits - missed
+    if hits < len(outcomes):
+        told = (f"{missed:,} hit nothing", missed), (f"{others:,} not injected", others)
+        yield Figure(
+            value=f"{hits:,}",
+            unit=f"of {len(outcomes):,}",
+            label="faults hit",
+            note=", ".join(words for words, count in told if count),
+            tone="warn",
+        )
+
+
+def _owners(run: ReportInput) -> Iterator[Figure]:
     owners = longest_owners(run.summary)
     if owners is not None:
         yield _duration(
@@ -75,26 +98,27 @@ def _twice(run: ReportInput) -> Iterator[Figure]:
             note=f"of {counted(owners.partitions, 'partition')} of {owners.group}",
             tone="warn",
         )
-    both = longest_coordinators(run.summary)
-    if both is not None:
-        yield _duration(
-            both.to_us - both.from_us,
-            label="two coordinators at once",
-            note=f"{both.older.broker} and {both.newer.broker}, of {listed(both.groups)}",
-            tone="warn",
-        )
+
+
+def _coordinators(both: Coordinators) -> Figure:
+    return _duration(
+        both.to_us - both.from_us,
+        label="two coordinators at once",
+        note=f"{both.older.broker} and {both.newer.broker}, of {listed(both.groups)}",
+        tone="warn",
+    )
 
 
 def _gaps(run: ReportInput) -> Iterator[Figure]:
     moved = any(fault.partitions_moved for fault in run.summary.faults)
     gaps = [
         ("commit gap", "longest time without an acknowledged commit", "member"),
-        ("processing gap", "longest time in which nobody consumed a partition", "partition"),
+        ("processing gap", "longest time a partition was not consumed", "partition"),
     ]
     for measure, label, subject in gaps if moved else reversed(gaps):
         found = worst(run.summary, measure)
         if found is not None:
-            yield _gap(found, label, subject)
+            yield _gap(found, label, subject, run)
             break
     service = worst(run.summary, "no coordinator")
     if service is not None and service.longest_us:
@@ -102,23 +126,30 @@ def _gaps(run: ReportInput) -> Iterator[Figure]:
             service.longest_us,
             bound_us=service.distribution.bound_us,
             label="without an active coordinator",
-            note=f"longest of {counted(service.distribution.samples, 'group')}",
+            note=_longest_of_groups(service.distribution.samples, run),
         )
 
 
-def _gap(found: Worst, label: str, subject: str) -> Figure:
+def _longest_of_groups(number: int, run: ReportInput) -> str:
+    groups = [row["group"] for row in run.tables.rows("groups")]
+    return f"group {groups[0]}" if len(groups) == 1 else f"longest of {counted(number, 'group')}"
+
+
+def _gap(found: Worst, label: str, subject: str, run: ReportInput) -> Figure:
     spread = found.distribution
     subjects = counted(spread.samples + spread.missing, subject)
     if not spread.samples:
+        since_us = run.end_us - found.fault.injected_us
         return Figure(
             value=f"{spread.missing:,}",
             unit=f"of {subjects}",
-            label=f"without {_WITHOUT[subject]} again when the run ended",
+            label=f"still without {_WITHOUT[subject]}",
+            note=f"at the end, {duration_text(since_us)} after the fault",
             tone="warn",
         )
     median_us = spread.percentile(50)
     middle = f"median {duration_text(median_us)} of " if median_us is not None else "of "
-    never = f"; {spread.missing} not over when the run ended" if spread.missing else ""
+    never = f"; {spread.missing} not over {_at_the_end(run)}" if spread.missing else ""
     return _duration(
         found.longest_us,
         bound_us=spread.bound_us,
@@ -133,13 +164,12 @@ def _groups(run: ReportInput) -> Iterator[Figure]:
     if not faults:
         return
     number = rebalances_in(run.summary)
-    reasons = {each.reason for fault in faults for each in fault.rebalances}
     yield Figure(
         value=f"{number:,}",
         unit="",
         label="rebalance" if number == 1 else "rebalances",
-        note=listed(sorted(reasons)) if reasons else "after the fault" + "s" * (len(faults) > 1),
-        tone="good" if not number else "plain",
+        note=_reasons(faults) or f"after the fault{'s' * (len(faults) > 1)}{_until(run)}",
+        tone="plain" if number or run.cut_off else "good",
     )
     again = sum(group.repeated for group in run.summary.processing)
     if again:
@@ -151,10 +181,21 @@ def _groups(run: ReportInput) -> Iterator[Figure]:
             note=f"of {records:,} processed",
             tone="warn",
         )
-    yield from _kept(faults)
+    yield from _kept(run, faults)
 
 
-def _kept(faults: Sequence[FaultSummary]) -> Iterator[Figure]:
+def _reasons(faults: Sequence[FaultSummary]) -> str:
+    """Return why there were rebalances, in the order of time, each with its number."""
+    number: dict[str, int] = {}
+    told = [each for fault in faults for each in fault.rebalances]
+    for each in sorted(told, key=lambda each: each.first_us):
+        number[each.reason] = number.get(each.reason, 0) + each.count
+    if len(number) < 2:
+        return "".join(f"reason: {reason}" for reason in number)
+    return "reasons: " + ", ".join(f"{reason} ({count:,})" for reason, count in number.items())
+
+
+def _kept(run: ReportInput, faults: Sequence[FaultSummary]) -> Iterator[Figure]:
     """Yield how many members came through: with their generation, if there was no rebalance."""
     concerned = [fault for fault in faults if fault.members]
     if not concerned:
@@ -166,7 +207,7 @@ def _kept(faults: Sequence[FaultSummary]) -> Iterator[Figure]:
         value=f"{kept:,}",
         unit=f"of {members:,}",
         label="members kept their member id" + ("" if rebalanced else " and generation"),
-        tone="good" if kept == members else "plain",
+        tone="good" if kept == members and not run.cut_off else "plain",
     )
 
 
@@ -188,6 +229,14 @@ def _counts(run: ReportInput) -> Iterator[Figure]:
     yield _duration(run.end_us, label="of the run's clock")
     yield Figure(value=f"{run.summary.events:,}", unit="events", label="in the trace")
     yield Figure(value=f"{len(run.summary.faults)}", unit="", label="faults that hit")
+
+
+def _at_the_end(run: ReportInput) -> str:
+    return f"when the run {'was cut off' if run.cut_off else 'ended'}"
+
+
+def _until(run: ReportInput) -> str:
+    return " until the run was cut off" if run.cut_off else ""
 
 
 def _duration(

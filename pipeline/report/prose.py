@@ -48,6 +48,11 @@ def length(value_us: int, *, bound_us: int = 0) -> Markup:
     return said("<strong>{}</strong>", together(duration_text(value_us, bound_us=bound_us)))
 
 
+def aside(section: str, text: str) -> Markup:
+    """Return a link in brackets to a section; paper, which has no links, leaves it out."""
+    return said(' <span class="aside">({})</span>', section_link(section, text))
+
+
 def section_link(section: str, text: str) -> Markup:
     """Return a link to a section of the page."""
     return said('<a href="#{}">{}</a>', section, text)

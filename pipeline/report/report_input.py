@@ -19,6 +19,11 @@ class ReportInput:
     summary: RunSummary
 
     @property
+    def cut_off(self) -> bool:
+        """Whether the run broke off: what it had not seen by then may still have come."""
+        return self.facts.status != "completed" or not self.summary.completed
+
+    @property
     def end_us(self) -> int:
         """The end of the time axis: the run's end, or its last event if it broke off."""
         ends: list[int] = [row["end_us"] for row in self.tables.rows("runs") if row["end_us"]]

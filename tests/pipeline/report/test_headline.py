@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.outcomes import Coordinators, Office, Owners
+from pipeline.outcomes import Coordinators, Office, Owners, Rebalances
 from pipeline.report.facts import CheckFact, FindingFact, RunFacts, SettingFact
 from pipeline.report.headline import Headline, headline, verdict_of
 from pipeline.report.report_input import ReportInput
@@ -97,7 +97,9 @@ def test_headline_of_a_violation_names_the_promise_and_the_guard_that_was_off() 
     first = headline(_failover(facts))
     said = _text(first, "Was a promise broken?")
     assert (first.verdict, first.tone) == ("VIOLATED", "bad")
-    assert said.startswith("Yes: 1 of 2 checks found it broken: durable commits (3 findings,")
+    assert said.startswith(
+        "Yes: 1 of 2 checks found one violated: durable commits, with 3 findings"
+    )
     assert "offset 7 was lost" in said
     assert "high_watermark_gate switched off: Kafka itself does not behave so" in said
     assert _figures(first)[0] == "3 findings against 1 promise"
@@ -167,8 +169,8 @@ def test_headline_explains_two_coordinators() -> None:
     run = _failover(run_facts(faults=(CRASH,), checks=(PASSED,)))
     summary = run_summary(faults=run.summary.faults, coordinators=(both,))
     first = headline(report_input(run.facts, summary))
-    assert "72.00 s two coordinators at once" in _figures(first)
-    assert "answered 144 heartbeats and acknowledged 0 commits" in _text(first, "Why?")
+    assert _figures(first)[0] == "72.00 s two coordinators at once"
+    assert "answered 144 heartbeats and acknowledged no commit" in _text(first, "Why?")
 
 
 def test_headline_of_a_run_without_faults_claims_no_gap() -> None:
@@ -178,7 +180,7 @@ def test_headline_of_a_run_without_faults_claims_no_gap() -> None:
     assert _text(first, "What broke?") == "Nothing: this run has no faults."
     assert _text(first, "For whom?") == "Nobody. 1 group with 3 members went about their work."
     assert "Why?" not in dict(first.answers)
-    assert "processing had nothing to judge" in _text(first, "Was a promise broken?")
+    assert "processing saw nothing to judge" in _text(first, "Was a promise broken?")
     assert _figures(first)[:2] == ["1 of 2 checks passed", "500 commits acknowledged"]
 
 
@@ -192,7 +194,10 @@ def test_headline_of_a_missed_fault_is_unknown_and_says_why() -> None:
     first = headline(report_input(facts))
     assert (first.verdict, first.tone) == ("UNKNOWN", "warn")
     assert "hit nothing: it is down" in _text(first, "What broke?")
-    assert reason in _text(first, "Was a promise broken?")
+    assert first.notices[0] == f"This run proves nothing. Reason: {reason}."
+    assert _text(first, "Was a promise broken?").startswith("Not known: no check found one")
+    assert _figures(first)[0] == "0 of 1 faults hit"
+    assert first.figures[0].note == "1 hit nothing"
 
 
 def test_headline_of_a_tool_failure_says_nothing_about_kafka() -> None:
@@ -247,8 +252,110 @@ def test_headline_tells_a_rebalance_with_the_timeout_that_made_it() -> None:
     first = headline(report_input(run.facts, summary))
     assert (
         "1 rebalance: session expiry of consumer-readers-0, 45.00 s after the fault "
-        "(session.timeout.ms = 45000)."
+        "(session.timeout.ms = 45000, from the last heartbeat on)."
     ) in _text(first, "Why?")
+
+
+def test_headline_of_a_run_cut_off_claims_nothing_of_what_it_did_not_see() -> None:
+    """Four seconds into an outage no rebalance is no success, and no leader elected no mystery."""
+    crash = replace(CRASH, healed_us=14 * S, healed_by="end")
+    timeout = SettingFact(
+        section="cluster.config", name="broker.session.timeout.ms", value="9000", default="9000"
+    )
+    facts = run_facts(
+        faults=(crash,),
+        checks=(PASSED,),
+        settings=(timeout,),
+        status="interrupted",
+        verdict="unknown",
+        ended_at_us=14 * S,
+    )
+    tables = {
+        "client_phases": [client_phase("consumer-readers-0")],
+        "availability": [gap("member", "consumer-readers-0", None), gap("group", GROUP, None)],
+    }
+    summary = run_summary(faults=(fault_summary(tables),), completed=False)
+    first = headline(report_input(facts, summary, tables))
+    assert "and was down until the run was cut off." in _text(first, "What broke?")
+    assert "1 member had no acknowledged commit again when the run was cut off, 4.00 s after" in (
+        _text(first, "For how long?")
+    )
+    assert _text(first, "Why?").startswith(
+        "The controller had elected no new leader for the partitions of broker-2 when the run was "
+        "cut off, 4.00 s after the fault; it fences a broker 9.00 s after the last heartbeat"
+    )
+    assert "No rebalance until the run was cut off" in _text(first, "Why?")
+    assert "1 of 1 member still without an acknowledged commit" in _figures(first)
+    assert not any(each.tone == "good" for each in first.figures)
+
+
+def test_headline_of_a_cut_between_servers_says_that_clients_still_reach_it() -> None:
+    """That is what lets a replaced coordinator serve on: the split brain itself."""
+    cut = replace(
+        CRASH,
+        kind="cut",
+        hit="broker-2 <-> broker-0, controller-100",
+        links_from=("broker-2",),
+        links_to=("broker-0", "controller-100"),
+    )
+    told = _text(headline(report_input(run_facts(faults=(cut,)))), "What broke?")
+    assert "was cut off from broker-0 and controller-100, not from clients, from 10.000 s" in told
+    member = replace(cut, links_to=("consumer-readers-0",))
+    told = _text(headline(report_input(run_facts(faults=(member,)))), "What broke?")
+    assert "not from clients" not in told
+
+
+def test_headline_counts_members_that_came_later_apart() -> None:
+    """Eight owners in a group of six would be a riddle."""
+    run = _failover(run_facts(faults=(CRASH,), checks=(PASSED,)))
+    groups = [{"group": GROUP, "partition": "__consumer_offsets-2", "consumers": 3}]
+    tables = {"groups": groups, "client_phases": run.tables.rows("client_phases")}
+    first = headline(report_input(run.facts, run.summary, tables))
+    told = _text(first, "For whom?")
+    assert told == "Group readers (2 members when the fault came; 3 took part in the run)."
+
+
+def test_headline_says_whose_the_longest_gap_is_if_it_was_hit_itself() -> None:
+    """A member that was dead for a minute says nothing about its group's service."""
+    run = _failover(run_facts(faults=(CRASH,), checks=(PASSED,)))
+    dead = replace(CRASH, nodes=("consumer-readers-1",))
+    first = headline(replace(run, facts=run_facts(faults=(dead,), checks=(PASSED,))))
+    told = _text(first, "For how long?")
+    assert "The longest is that of consumer-readers-1, which was hit itself." in told
+    assert "which was hit itself" not in _text(headline(run), "For how long?")
+
+
+def test_headline_gives_each_reason_of_rebalances_its_number() -> None:
+    """`join` beside a 2 leaves open whether both were."""
+    run = _failover(run_facts(faults=(CRASH,), checks=(PASSED,)))
+    expiry, join = rebalances_of(), rebalances_of(reason="join", count=2, first_us=90 * S)
+    (fault,) = run.summary.faults
+
+    def note(*rebalances: Rebalances) -> str:
+        summary = run_summary(faults=(replace(fault, rebalances=rebalances),))
+        figures = headline(report_input(run.facts, summary)).figures
+        return next(each.note for each in figures if each.label.startswith("rebalance"))
+
+    assert note(join, expiry) == "reasons: session expiry (1), join (2)"
+    assert note(join) == "reason: join"
+
+
+def test_headline_names_the_fault_where_there_were_several() -> None:
+    """`The fault` of a rolling restart is any of three."""
+    run = _failover(run_facts(faults=(CRASH, CRASH), checks=(PASSED,)))
+    (fault,) = run.summary.faults
+    other = replace(fault, fault="crash-1", measures=())
+    tables = {"broker_phases": run.tables.rows("broker_phases")}
+    first = headline(report_input(run.facts, run_summary(faults=(fault, other)), tables))
+    assert "was the active coordinator 7.83 s after crash-0, nearly all" in _text(first, "Why?")
+
+
+def test_headline_says_that_other_values_were_run_than_expected() -> None:
+    """`The verdict is pass` under VIOLATED reads like a mistake of the page."""
+    command = "python -m coordlab run a_run --var cluster.guards.high_watermark_gate=false"
+    told = _text(headline(report_input(run_facts(replay=command))), "What was expected?")
+    assert told.endswith("this run overrode values of it (--var).")
+    assert _text(headline(report_input()), "What was expected?") == "Nothing."
 
 
 def test_headline_escapes_names_that_came_from_the_run() -> None:
