@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from chaos.checkers.base import CheckOutcome, CheckReport
+from chaos.checkers.fencing import ATTEMPTS
 from coordlab.lines import print_lines, seconds
 from pipeline.figures import duration_text
 
@@ -20,7 +21,9 @@ _MAX_STORY_LINES = 12
 _MAX_FINDINGS = 5
 _NARROW = 70
 """Below it a check is told in lines: beside two columns its figures would stand word by word."""
-_SAID_IF_ZERO = frozenset({"rebalances", "gaps", "overlaps", "commits_acknowledged"})
+_SAID_IF_ZERO = frozenset(
+    {"needless_rebalances", "gaps", "overlaps", "commits_acknowledged", ATTEMPTS}
+)
 """Counts that say something by being zero; of all others a zero is left out."""
 
 
@@ -110,6 +113,6 @@ def _figure(what: str, value: int) -> str:
 def _singular(words: str) -> str:
     """Return `leader epochs` as `leader epoch`: the first plural loses its ending."""
     first, *others = words.split(" ")
-    if not first.endswith("s"):
+    if not first.endswith("s") or first.endswith("ss"):
         return " ".join((first, _singular(" ".join(others)))) if others else first
     return " ".join((first.removesuffix("es" if first.endswith("ches") else "s"), *others))

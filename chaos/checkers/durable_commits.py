@@ -103,6 +103,7 @@ class DurableCommits(Checker):
             "commits_acknowledged": 0,
             "commits_indefinite": 0,
             "fetches_judged": 0,
+            "fetches_before_a_commit_was_acknowledged": 0,
             "fetches_of_unknown_start": 0,
             "fetches_from_a_replaced_coordinator": 0,
             "fetches_of_a_value_nobody_is_known_to_have_committed": 0,
@@ -236,9 +237,10 @@ class DurableCommits(Checker):
             for commit in register.commits
             if commit.acknowledged and commit.latest_us + margin < began
         ]
+        if not settled:  # nothing was promised yet
+            self._seen["fetches_before_a_commit_was_acknowledged"] += 1
+            return
         self._seen["fetches_judged"] += 1
-        if not settled:
-            return  # nothing was promised yet
         candidates = [
             commit
             for commit in register.commits
@@ -361,10 +363,15 @@ class DurableCommits(Checker):
     def finish(self) -> CheckReport:
         """Report; what was suspected and never cleared is told now."""
         self._tell_until(None)
-        judged = self._seen["fetches_judged"] if self._seen["commits_acknowledged"] else 0
+        judged = self._seen["fetches_judged"]
         note = ""
         if not self._seen["commits_acknowledged"]:
-            note = "no commit was acknowledged"
+            committing = any(group.commits for group in self.context.groups.values())
+            note = (
+                "no commit was acknowledged"
+                if committing
+                else "no member commits offsets in this experiment"
+            )
         elif not judged:
             note = "nothing was fetched after a commit was acknowledged"
         return self.report(judged=judged, seen=dict(self._seen), note=note)

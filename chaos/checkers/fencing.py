@@ -3,6 +3,10 @@
 Judged by epochs and offsets of `__consumer_offsets`, not by the order of rows: the later epoch's
 log begins where its leader's log ended when it took over, and whatever an older epoch had
 acknowledged must lie below. Source: DESIGN 7; BEHAVIOUR 6.5.
+
+A run in which no old leader tried to append proves little of it. So attempts are counted: appends
+of an older epoch that were begun, or still waited for their replicas, when the controller had
+elected another leader in a newer one.
 """
 
 from collections import deque
@@ -17,6 +21,11 @@ MAX_EVIDENCE_APPENDS = 3
 MAX_KEPT_APPENDS = 10_000
 """Of each epoch the newest appends are kept: offsets grow, so what a later epoch lost is among
 them, and a long run does not fill the memory."""
+ATTEMPTS = "attempts_by_an_older_epoch_after_a_newer_one_was_elected"
+NOT_TESTED = (
+    "fencing was not put to the test: no leader of an older epoch attempted an append after "
+    "another broker had been elected in a newer one"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +67,16 @@ class Fencing(Checker):
     promise = (
         "no append acknowledged under an older leader epoch is missing from the later epoch's "
         "log, and none begun after the later epoch's first acknowledged append is acknowledged "
-        "under the older one"
+        "under the older one; this fences appends to __consumer_offsets, that is commits and "
+        "assignments: what members process is never fenced"
     )
     kinds = frozenset(
-        {TraceKind.BECAME_LEADER, TraceKind.APPEND_STARTED, TraceKind.APPEND_COMPLETED}
+        {
+            TraceKind.LEADER_ELECTED,
+            TraceKind.BECAME_LEADER,
+            TraceKind.APPEND_STARTED,
+            TraceKind.APPEND_COMPLETED,
+        }
     )
 
     def __init__(self, context: CheckContext) -> None:
@@ -71,19 +86,28 @@ class Fencing(Checker):
         self._acknowledged = 0
         self._failed = 0
         self._announced: dict[tuple[str, int, int], None] = {}
+        self._elections: dict[str, list[TraceRow]] = {}  # partition -> elections of a leader
+        self._attempts: dict[tuple[str, int, str, int | None], None] = {}  # by a deposed leader
 
     def observe(self, row: TraceRow) -> None:
-        """Take in a leadership change or an append of an offsets partition."""
+        """Take in an election, a leadership change or an append of an offsets partition."""
         if row.partition is None or not row.partition.startswith(f"{CONSUMER_OFFSETS}-"):
             return
         if row.leader_epoch is None:
+            return
+        if row.kind == TraceKind.LEADER_ELECTED:
+            if row.peer:
+                self._elections.setdefault(row.partition, []).append(row)
             return
         epoch = self._epochs.setdefault(row.partition, {}).setdefault(row.leader_epoch, _Epoch())
         append = (row.node, row.incarnation, row.partition, row.correlation_id)
         if row.kind == TraceKind.BECAME_LEADER:
             self._became_leader(epoch, row)
             self._announce(row.partition, of_epoch=row.leader_epoch)
-        elif row.kind == TraceKind.APPEND_STARTED:
+            return
+        if self._is_deposed(row, row.partition, row.leader_epoch):
+            self._attempts[append] = None
+        if row.kind == TraceKind.APPEND_STARTED:
             self._started[append] = row
             self._log_begins(epoch, row, detail_of(row).get("epoch_start_offset", row.offset))
         else:
@@ -94,6 +118,16 @@ class Fencing(Checker):
                 self._append_acknowledged(epoch, started, row)
                 if len(self._epochs[row.partition]) > 1:
                     self._announce(row.partition, of_epoch=row.leader_epoch)
+
+    def _is_deposed(self, row: TraceRow, partition: str, leader_epoch: int) -> bool:
+        """Whether another leader than the row's node had been elected in a newer epoch by then."""
+        until_us = row.time_us - self.context.clock_error_us
+        for elected in reversed(self._elections.get(partition, ())):
+            if (elected.leader_epoch or 0) <= leader_epoch:
+                return False  # epochs rise: all before it are older, too
+            if elected.peer != row.node and elected.time_us <= until_us:
+                return True
+        return False
 
     def _became_leader(self, epoch: _Epoch, row: TraceRow) -> None:
         if epoch.leader is None:
@@ -134,6 +168,7 @@ class Fencing(Checker):
                         # Who was told when it began needs no second word about it.
                         silently = (partition, older, newer) in self._announced
                         self._record(broken, partition, silently=silently)
+        note = "" if self._attempts or self.findings_total else NOT_TESTED
         return self.report(
             judged=overtaken,
             seen={
@@ -141,8 +176,9 @@ class Fencing(Checker):
                 "appends_failed": self._failed,
                 "leader_epochs": sum(len(epochs) for epochs in self._epochs.values()),
                 "acknowledged_before_a_later_epoch": overtaken,
+                ATTEMPTS: len(self._attempts),
             },
-            note="" if overtaken else "no append was followed by a later leader epoch",
+            note=note if overtaken else "no append was followed by a later leader epoch",
         )
 
     def _announce(self, partition: str, *, of_epoch: int) -> None:

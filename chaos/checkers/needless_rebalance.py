@@ -336,7 +336,7 @@ class NeedlessRebalance(Checker):
         return f"{row.node} was stopped for {seconds(length_us)}, and found its members expired"
 
     def measured(self) -> dict[str, int]:
-        """Return how many rebalances after faults there were, and how many were needed."""
+        """Return how many rebalances followed failovers of Stable groups, and how many had to."""
         return {
             "rebalances_after_faults": self._rebalances,
             "rebalances_that_were_needed": len(self._explained),
@@ -347,7 +347,11 @@ class NeedlessRebalance(Checker):
         note = "; ".join(f"a rebalance was needed in {each}" for each in self._explained)
         return self.report(
             judged=self._watched,
-            seen={"failovers_of_a_stable_group": self._watched, "rebalances": self._rebalances},
+            seen={
+                "failovers_of_a_stable_group": self._watched,
+                "needless_rebalances": self.findings_total,
+                "rebalances_that_were_needed": len(self._explained),
+            },
             note=note if self._watched else "no fault on servers met a Stable group",
         )
 

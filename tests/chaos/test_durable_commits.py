@@ -346,7 +346,7 @@ def test_unknown_value_after_a_member_was_killed_is_not_accused() -> None:
 
 
 def test_run_without_commits_says_that_nothing_was_judged() -> None:
-    """A group that never commits cannot lose a commit."""
+    """A group that never commits cannot lose a commit: nor is any of its fetches judged."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.fetched(1.1, C0, -1)
@@ -355,6 +355,16 @@ def test_run_without_commits_says_that_nothing_was_judged() -> None:
 
     assert report.outcome is CheckOutcome.NOTHING_SEEN
     assert report.note == "no commit was acknowledged"
+    assert report.seen["fetches_judged"] == 0
+    assert report.seen["fetches_before_a_commit_was_acknowledged"] == 1
+
+
+def test_experiment_whose_members_never_commit_says_so() -> None:
+    """`no commit was acknowledged` alone reads as if the coordinator had refused some."""
+    readers = replace(CONTEXT.groups["g"], commits=False)
+    report = DurableCommits(CheckContext(groups={"g": readers})).finish()
+
+    assert report.note == "no member commits offsets in this experiment"
 
 
 @pytest.mark.parametrize("clock_error_us", [0, 500, 2_000])

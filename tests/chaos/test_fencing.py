@@ -1,7 +1,9 @@
 """The fencing checker finds planted bugs and stays silent over correct failovers."""
 
+import pytest
+
 from chaos.checkers.base import CheckContext, CheckOutcome, CheckReport, Finding
-from chaos.checkers.fencing import Fencing
+from chaos.checkers.fencing import ATTEMPTS, NOT_TESTED, Fencing
 from protocol.trace import TraceKind
 from tests.support.rows import OFFSETS_0, Rows
 
@@ -31,6 +33,73 @@ def test_failover_whose_log_holds_every_acknowledged_append_passes() -> None:
 
     assert report.outcome is CheckOutcome.PASS
     assert report.seen["acknowledged_before_a_later_epoch"] == 2
+
+
+def elected(rows: Rows, time_s: float, broker: str, epoch: int) -> None:
+    """The controller makes `broker` the leader; "" for nobody."""
+    rows.add(
+        time_s,
+        "controller-100",
+        TraceKind.LEADER_ELECTED,
+        partition=OFFSETS_0,
+        peer=broker,
+        leader_epoch=epoch,
+    )
+
+
+def test_failover_whose_old_leader_attempts_nothing_says_that_fencing_was_not_tested() -> None:
+    """Its appends ended before the election: the promise is kept, and nobody tried to break it."""
+    rows = Rows()
+    elected(rows, 0.5, "broker-0", 0)
+    failover(rows, log_end=12)
+    elected(rows, 8.9, "broker-1", 1)
+    rows.appended(10, "broker-1", 1, 12)
+
+    report = check(rows)
+
+    assert (report.outcome, report.seen[ATTEMPTS]) == (CheckOutcome.PASS, 0)
+    assert report.note == NOT_TESTED
+
+
+@pytest.mark.parametrize("begun_s", [8, 11], ids=["waited for its replicas", "begun afterwards"])
+def test_append_of_a_deposed_leader_is_an_attempt(begun_s: float) -> None:
+    """Both must be fenced: one that the election overtook, and one of a leader that knows none."""
+    rows = Rows()
+    failover(rows, log_end=12)
+    if begun_s < 9:
+        append = rows.append_started(begun_s, "broker-0", 0, 12)
+        elected(rows, 9, "broker-1", 1)
+    else:
+        elected(rows, 9, "broker-1", 1)
+        append = rows.append_started(begun_s, "broker-0", 0, 12)
+    rows.append_completed(14, "broker-0", 0, 12, append, error="REQUEST_TIMED_OUT")
+
+    report = check(rows)
+
+    assert (report.outcome, report.seen[ATTEMPTS]) == (CheckOutcome.PASS, 1)
+    assert report.note == ""
+
+
+def test_append_of_a_leader_that_was_elected_again_or_not_replaced_is_no_attempt() -> None:
+    """A newer epoch of the same broker, or one without a leader, deposes nobody."""
+    rows = Rows()
+    failover(rows, log_end=12)
+    elected(rows, 9, "broker-0", 1)
+    elected(rows, 9.1, "", 2)
+    rows.append_started(10, "broker-0", 0, 12)
+
+    assert check(rows).seen[ATTEMPTS] == 0
+
+
+def test_attempt_within_the_clocks_error_is_not_counted() -> None:
+    """Which came first, the append or the election, nobody can tell."""
+    rows = Rows()
+    failover(rows, log_end=12)
+    elected(rows, 9, "broker-1", 1)
+    rows.append_started(9.004, "broker-0", 0, 12)
+
+    assert check(rows).seen[ATTEMPTS] == 1
+    assert check(rows, CheckContext(clock_error_us=5_000)).seen[ATTEMPTS] == 0
 
 
 def test_acknowledged_append_missing_from_the_later_log_is_found() -> None:

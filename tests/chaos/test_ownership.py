@@ -58,7 +58,7 @@ def test_split_brain_is_measured_to_the_millisecond_and_passes() -> None:
         "longest_overlap_ms": 30_881,
         "first_overlap_began_us": 52_169_000,
         "last_overlap_ended_us": 83_050_000,
-        "longest_overlap_with_nothing_broken_ms": 3_048,
+        "longest_part_of_an_overlap_after_everything_was_healed_ms": 3_048,
     }
     assert report.note == (
         "g, t-0 had two owners (consumer-g-0 and consumer-g-2) for 30.881 s, the longest of 1, "

@@ -7,9 +7,11 @@ import pytest
 from rich.console import Console
 
 from chaos.checkers.base import CheckOutcome, CheckReport
+from chaos.checkers.fencing import ATTEMPTS
 from chaos.journal import FaultOutcome, JournalEntry
 from chaos.manifest import Manifest
 from chaos.verdict import Results, RunOutcome, Verdict
+from coordlab.check_view import figures_of
 from coordlab.summary_view import print_phases, print_summary
 from pipeline.figures import MEASURES, Chain, Distribution, FaultSummary, RunSummary
 from pipeline.outcomes import (
@@ -394,20 +396,41 @@ def test_check_tells_what_it_saw_and_how_long_it_lasted() -> None:
 
 
 def test_check_that_had_nothing_to_judge_boasts_of_no_zero() -> None:
-    """`0 rebalances` beside two that happened would be read as a contradiction."""
+    """`0 needless rebalances` where no failover was judged would be an empty boast."""
     report = CheckReport(
         check="needless_rebalance",
         outcome=CheckOutcome.NOTHING_SEEN,
-        seen={"failovers_of_a_stable_group": 0, "rebalances": 0},
+        seen={"failovers_of_a_stable_group": 0, "needless_rebalances": 0},
         note="no fault on servers met a Stable group",
     )
     shown = _summary_page(checks=(report,))
     assert "nothing seen no fault on servers met a Stable group" in shown
 
 
+def test_check_that_kept_its_promise_says_which_of_its_zeros_are_the_point() -> None:
+    """`0 rebalances` beside two that happened was read as a contradiction: 0 of them needless."""
+    needless = CheckReport(
+        check="needless_rebalance",
+        outcome=CheckOutcome.PASS,
+        seen={"failovers_of_a_stable_group": 1, "needless_rebalances": 0},
+    )
+    fencing = CheckReport(
+        check="fencing", outcome=CheckOutcome.PASS, seen={"leader_epochs": 8, ATTEMPTS: 0}
+    )
+    assert figures_of(needless) == ["1 failover of a stable group", "0 needless rebalances"]
+    assert figures_of(fencing) == [
+        "8 leader epochs",
+        "0 attempts by an older epoch after a newer one was elected",
+    ]
+
+
 def test_one_of_a_kind_is_no_plural() -> None:
     """`1 groups` reads like a mistake of the count."""
     seen = {"leader_epochs": 1, "fetches_judged": 1, "groups": 1, "acknowledged_before": 1}
+    one = CheckReport(
+        check="needless_rebalance", outcome=CheckOutcome.PASS, seen={"needless_rebalances": 1}
+    )
+    assert figures_of(one) == ["1 needless rebalance"]
     report = CheckReport(check="liveness", outcome=CheckOutcome.PASS, seen=seen)
     shown = _summary_page(checks=(report,))
     assert "1 leader epoch; 1 fetch judged; 1 group; 1 acknowledged before" in shown
