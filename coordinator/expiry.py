@@ -25,6 +25,9 @@ from coordinator.turn import (
     Turn,
 )
 
+SESSION_EXPIRY = "session expiry"
+"""Why a member, or an id that was given out, was removed: the word in the trace."""
+
 
 def expire(turn: Turn, timer: GroupTimer) -> None:
     """Carry out a timer that fired.
@@ -42,7 +45,7 @@ def expire(turn: Turn, timer: GroupTimer) -> None:
             _expire_session(turn, timer.group, timer.member_id)
         case PendingMemberTimer():
             if timer.member_id in timer.group.pending_members:
-                remove_pending_member(turn, timer.group, timer.member_id)
+                remove_pending_member(turn, timer.group, timer.member_id, cause=SESSION_EXPIRY)
 
 
 def _expire_join(turn: Turn, group: Group) -> None:
@@ -57,7 +60,7 @@ def _expire_join(turn: Turn, group: Group) -> None:
         else:
             complete_join(turn, group, cause="initial rebalance delay over")
     else:
-        complete_join(turn, group, cause="rebalance timeout")
+        complete_join(turn, group, cause="rebalance timeout passed")
 
 
 def _expire_sync(turn: Turn, group: Group, generation_id: int) -> None:
@@ -85,6 +88,6 @@ def _expire_session(turn: Turn, group: Group, member_id: str) -> None:
         turn,
         group,
         member,
-        cause="session expiry",
+        cause=SESSION_EXPIRY,
         reason=f"member {member_id} expired: no heartbeat",
     )

@@ -21,6 +21,8 @@ from protocol.ids import RequestId
 
 BATCH_VERSION = 3
 """Below this version the error of the one member is the answer's."""
+LEAVE = "leave"
+"""Why a member, or an id that was given out, was removed: the word in the trace."""
 
 
 def handle_leave_group(
@@ -74,7 +76,7 @@ def _leave_one(turn: Turn, group: Group, identity: MemberIdentity) -> ErrorCode:
             return ErrorCode.UNKNOWN_MEMBER_ID
         member_id = current
     elif member_id in group.pending_members:
-        remove_pending_member(turn, group, member_id)
+        remove_pending_member(turn, group, member_id, cause=LEAVE)
         return ErrorCode.NONE
     else:
         error = check_current_member(group, member_id, instance)
@@ -85,7 +87,7 @@ def _leave_one(turn: Turn, group: Group, identity: MemberIdentity) -> ErrorCode:
         turn,
         group,
         group.members[member_id],
-        cause="leave",
+        cause=LEAVE,
         reason=f"member {member_id} left; client reason: {reason}",
     )
     return ErrorCode.NONE

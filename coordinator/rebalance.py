@@ -64,13 +64,13 @@ def prepare_rebalance(
         try_complete_join(turn, group)
 
 
-def try_complete_join(turn: Turn, group: Group) -> None:
-    """Complete the join phase if it need not wait any longer.
+def try_complete_join(turn: Turn, group: Group, *, cause: str = "all members joined") -> None:
+    """Complete the join phase if it need not wait any longer; `cause` says why, for people.
 
     An initial join phase always waits; one whose completion failed is never completed.
     """
     if isinstance(group.delayed_join, DelayedJoin) and group.has_all_members_joined:
-        complete_join(turn, group, cause="all members joined")
+        complete_join(turn, group, cause=cause if group.members else "no member is left")
 
 
 def complete_join(turn: Turn, group: Group, *, cause: str) -> None:
@@ -160,15 +160,18 @@ def remove_member(turn: Turn, group: Group, member: Member, *, cause: str, reaso
         case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
             maybe_prepare_rebalance(turn, group, cause=reason, member_id=member.member_id)
         case GroupState.PREPARING_REBALANCE:
-            try_complete_join(turn, group)
+            try_complete_join(turn, group, cause=f"{cause} of the last member that had not joined")
 
 
-def remove_pending_member(turn: Turn, group: Group, member_id: str) -> None:
-    """Forget an id that was given out, and complete the join phase if it was the last to wait."""
+def remove_pending_member(turn: Turn, group: Group, member_id: str, *, cause: str) -> None:
+    """Forget an id that was given out, and complete the join phase if it was the last to wait.
+
+    `cause` is a short word, as in `remove_member`.
+    """
     group.remove(member_id)
     cancel_heartbeat(turn, group, member_id)
     if group.state is GroupState.PREPARING_REBALANCE:
-        try_complete_join(turn, group)
+        try_complete_join(turn, group, cause=f"{cause} of the last member id that had not joined")
 
 
 def _transition(turn: Turn, group: Group, target: GroupState, cause: str) -> None:

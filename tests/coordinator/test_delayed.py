@@ -1,5 +1,7 @@
 """Delayed operations: every timer of BEHAVIOUR 3, in virtual time."""
 
+from collections.abc import Callable
+
 import pytest
 
 from coordinator.states import GroupState
@@ -126,6 +128,71 @@ def test_initial_join_of_a_later_generation_is_not_extended() -> None:
 
 
 # -- the delayed join (3.2) --
+
+
+def why_join_phase_ended(h: CoordinatorHarness) -> str | None:
+    """The cause with which the group last left PreparingRebalance."""
+    (*_, ended) = (
+        event
+        for event in h.events(TraceKind.GROUP_STATE)
+        if (event.detail or {})["from"] == GroupState.PREPARING_REBALANCE.value
+    )
+    return ended.cause
+
+
+def rejoin_all(h: CoordinatorHarness, ids: list[str]) -> None:
+    for member_id in ids:
+        h.submit(join_group(member_id))
+
+
+def rejoin_one(h: CoordinatorHarness, ids: list[str]) -> None:
+    h.submit(join_group(ids[0], offers=protocols(metadata=subscription("bar"))))
+    for _ in range(6):
+        h.advance(5_000)
+        for member_id in ids[1:]:
+            h.beat(member_id, 1)
+
+
+def expire_after_a_newcomer(h: CoordinatorHarness, _ids: list[str]) -> None:
+    join_v3(h)
+    h.advance(SESSION_MS)
+
+
+def leave_last(h: CoordinatorHarness, ids: list[str]) -> None:
+    h.submit(join_group(ids[0]))
+    h.leave(leave_group(ids[1]))
+
+
+def leave_pending(h: CoordinatorHarness, ids: list[str]) -> None:
+    h.submit(join_group(ids[0]))
+    pending = h.new_member_id()
+    h.submit(join_group(ids[1]))
+    h.leave(leave_group(pending))
+
+
+def expire_all(h: CoordinatorHarness, _ids: list[str]) -> None:
+    h.advance(SESSION_MS)
+
+
+@pytest.mark.parametrize(
+    ("end", "cause"),
+    [
+        (rejoin_all, "all members joined"),
+        (rejoin_one, "rebalance timeout passed"),
+        (expire_after_a_newcomer, "session expiry of the last member that had not joined"),
+        (leave_last, "leave of the last member that had not joined"),
+        (leave_pending, "leave of the last member id that had not joined"),
+        (expire_all, "no member is left"),
+    ],
+    ids=lambda each: each.__name__ if callable(each) else "",
+)
+def test_join_phase_says_what_ended_it(
+    end: Callable[[CoordinatorHarness, list[str]], None], cause: str
+) -> None:
+    """A report that says "all members joined" of members that expired misleads its reader."""
+    h = CoordinatorHarness()
+    end(h, h.stable_group())
+    assert why_join_phase_ended(h) == cause
 
 
 def test_join_phase_ends_when_the_last_member_has_rejoined() -> None:

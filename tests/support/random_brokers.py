@@ -208,9 +208,9 @@ class Brokers:
                 self._remove(broker, group, member, "did not rejoin")
         held.generation += 1
         if not held.members:
-            self._enter(broker, group, "Empty", "all members joined")
+            self._enter(broker, group, "Empty", "no member is left")
             return
-        cause = world.rng.choice(("all members joined", "rebalance timeout"))
+        cause = world.rng.choice(("all members joined", "rebalance timeout passed"))
         self._enter(broker, group, "CompletingRebalance", cause)
         world.add(
             broker.name,
