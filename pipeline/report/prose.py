@@ -50,7 +50,7 @@ def length(value_us: int, *, bound_us: int = 0) -> Markup:
 
 def aside(section: str, text: str) -> Markup:
     """Return a link in brackets to a section; paper, which has no links, leaves it out."""
-    return said(' <span class="aside">({})</span>', section_link(section, text))
+    return said('<span class="aside"> ({})</span>', section_link(section, text))
 
 
 def section_link(section: str, text: str) -> Markup:
