@@ -3,7 +3,8 @@
 Public: `section.timeline(run)`, `section.message_diagrams(run)`: the sections that they form. Each
 lane is a module with `lane(run) -> Chart | None`; None: there is nothing to show.
 
-Reading order: `spans` (intervals as rows and steps), `marks` (what all lanes look like), then any
-lane. What is many is bounded before it is drawn: a lane of more rows than a person reads shows how
-many there are of each kind over time, and the rows that are picked.
+Reading order: `spans` (intervals as rows and steps), `names` (what labels leave out), `marks` (what
+all lanes look like), `areas` (counts), then any lane. What is many is bounded before it is drawn: a
+lane of more rows than a person reads shows how many there are of each kind over time, and the rows
+that are picked.
 """

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from pipeline.figures import duration_text
 from pipeline.outcomes import in_number_order, listed
 from pipeline.report.chart import HATCHES, SERIES, Chart, Pick, TextTable, seconds
+from pipeline.report.lanes.areas import area_rows, step_areas
 from pipeline.report.lanes.marks import (
     Datum,
-    area_rows,
     bars,
     bounded,
     kind_fill,
@@ -15,7 +15,6 @@ from pipeline.report.lanes.marks import (
     picked,
     rows_y,
     span,
-    step_areas,
     time_lane,
 )
 from pipeline.report.lanes.names import common_prefix, said_of

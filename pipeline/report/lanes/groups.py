@@ -6,10 +6,10 @@ import altair as alt
 
 from pipeline.outcomes import in_number_order
 from pipeline.report.chart import GOOD, HATCHES, INK, PAPER, SERIES, Chart, Pick, TextTable, seconds
+from pipeline.report.lanes.areas import area_rows, step_areas
 from pipeline.report.lanes.marks import (
     ROW_PX,
     Datum,
-    area_rows,
     bars,
     bounded,
     kind_fill,
@@ -19,7 +19,6 @@ from pipeline.report.lanes.marks import (
     picked,
     rows_y,
     span,
-    step_areas,
     time_lane,
 )
 from pipeline.report.lanes.names import group_prefix

@@ -29,7 +29,6 @@ from pipeline.report.chart import (
     time_params,
     time_x,
 )
-from pipeline.report.lanes.spans import Steps
 from pipeline.report.lanes.tips import Tip, told
 from pipeline.report.report_input import ReportInput
 
@@ -206,7 +205,7 @@ def bars(
 
     `fill` is one fill for all, or an encoding. A bar is never thinner than its outline.
     """
-    chart = _rows_of(name, where)
+    chart = rows_of(name, where)
     look: Looks = {
         "tooltip": told(tooltip),
         "clip": True,
@@ -240,7 +239,7 @@ def moments(
         "opacity": 1,
         **mark,
     }
-    drawn: alt.Chart = _rows_of(name, where).mark_point(**look).encode(x=time_of("a:Q"), y=y)
+    drawn: alt.Chart = rows_of(name, where).mark_point(**look).encode(x=time_of("a:Q"), y=y)
     return drawn
 
 
@@ -249,7 +248,8 @@ def picked(param: str, field_name: str) -> str:
     return f"datum.{field_name} == {param}"
 
 
-def _rows_of(name: str, where: str | None) -> alt.Chart:
+def rows_of(name: str, where: str | None) -> alt.Chart:
+    """Return a chart over the data `name`, of the rows for which `where` holds."""
     chart = alt.Chart(alt.NamedData(name))
     return chart if where is None else chart.transform_filter(where)
 
@@ -273,7 +273,7 @@ def labels(
     beginning instead of its end. `reserve`: pixels of the bar that stay free; `end`: where it
     ends. These are Vega expressions over a row. `tooltip` is the bar's: the text lies over it.
     """
-    chart = _rows_of(name, where)
+    chart = rows_of(name, where)
     fits = f"length({long}) * {_CHARACTER_PX} <= datum._w"
     fits_short = f"length({short}) * {_CHARACTER_PX} <= datum._w"
     count = f"max(1, floor(datum._w / {_CHARACTER_PX}) - 1)"
@@ -299,7 +299,7 @@ def end_labels(
     """
     room = "datum._w / 2"
     shown = (
-        _visible(_rows_of(name, where), "0", "datum.b")
+        _visible(rows_of(name, where), "0", "datum.b")
         .transform_calculate(
             _t=f"length(datum.l) * {_CHARACTER_PX} <= {room} ? datum.l : "
             f"length(datum.s) * {_CHARACTER_PX} <= {room} ? datum.s : ''"
@@ -327,44 +327,6 @@ def _text(chart: alt.Chart, at: str, y: alt.Y, mark: Looks) -> tuple[alt.Chart, 
     rim: Looks = {**look, "stroke": PAPER, "strokeWidth": 3, "strokeJoin": "round", "fill": PAPER}
     encoded = {"x": time_of(f"{at}:Q"), "y": y, "text": alt.Text("_t:N")}
     return chart.mark_text(**rim).encode(**encoded), chart.mark_text(**look).encode(**encoded)
-
-
-def step_areas(
-    name: str, *, what: str, fills: Mapping[str, str], unit: str | None, where: str | None = None
-) -> alt.Chart:
-    """Return counts over time as stacked steps: one area for each of `fills`, the first below.
-
-    Shape: `area_rows` makes the data `name`. `what` a kind is stands in the tooltip, `unit` of a
-    count before the legend, which is left out without it.
-    """
-    fill = kind_fill("k", fills, title=unit)
-    axis = alt.Axis(title=None, grid=True, tickMinStep=1, format=",d", tickCount=4)
-    drawn: alt.Chart = (
-        _rows_of(name, where)
-        .mark_area(
-            interpolate="step-after",
-            clip=True,
-            stroke=INK,
-            strokeWidth=0.7,
-            tooltip=told([Tip("k", what)]),
-        )
-        .encode(
-            x=time_of("a:Q"),
-            y=alt.Y("n:Q", stack="zero", axis=axis),
-            order=alt.Order("o:Q"),
-            fill=fill if unit else fill.legend(None),
-        )
-    )
-    return drawn
-
-
-def area_rows(steps: Steps, kinds: Sequence[str]) -> list[Datum]:
-    """Return the data of `step_areas`: one row for each time and kind, in the order of `kinds`."""
-    return [
-        {"a": seconds(time_us), "k": kind, "o": order, "n": count}
-        for time_us, counts in zip(steps.times_us, steps.counts, strict=True)
-        for order, (kind, count) in enumerate(zip(kinds, counts, strict=True))
-    ]
 
 
 def kind_fill(

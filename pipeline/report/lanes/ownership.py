@@ -18,10 +18,10 @@ from pipeline.report.chart import (
     TextTable,
     seconds,
 )
+from pipeline.report.lanes.areas import area_rows, step_areas
 from pipeline.report.lanes.marks import (
     FILLS,
     NARROW,
-    area_rows,
     bars,
     bounded,
     end_labels,
@@ -32,7 +32,6 @@ from pipeline.report.lanes.marks import (
     named_without,
     pickable,
     rows_y,
-    step_areas,
     time_lane,
 )
 from pipeline.report.lanes.names import common_prefix, said_of

@@ -7,10 +7,10 @@ import altair as alt
 from pipeline.figures import duration_text
 from pipeline.outcomes import in_number_order, listed
 from pipeline.report.chart import BAD, HATCHES, SERIES, Chart, Pick, TextTable, seconds
+from pipeline.report.lanes.areas import area_rows, step_areas
 from pipeline.report.lanes.marks import (
     ROW_PX,
     Datum,
-    area_rows,
     bars,
     bounded,
     kind_fill,
@@ -20,7 +20,6 @@ from pipeline.report.lanes.marks import (
     picked,
     rows_y,
     span,
-    step_areas,
     time_lane,
 )
 from pipeline.report.lanes.names import common_prefix, group_prefix
