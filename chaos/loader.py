@@ -18,6 +18,8 @@ from chaos.problems import MAX_LISTED, ExperimentError, Problem, near_miss
 from chaos.semantics import errors, warnings
 from chaos.shape import check_shape, resolve_path
 
+EXPERIMENTS = "experiments"
+"""The folder, here or installed, in which an experiment is looked up by its name."""
 _CHECKOUT = Path(__file__).resolve().parent.parent
 _SUFFIXES = (".yaml", ".yml")
 
@@ -73,9 +75,9 @@ def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> LoadedE
 def search_path() -> tuple[Path, ...]:
     """Return the folders in which a name is looked up, nearest first."""
     return (
-        Path.cwd() / "experiments",
-        _CHECKOUT / "experiments",
-        Path(sys.prefix) / "share" / "coordlab" / "experiments",
+        Path.cwd() / EXPERIMENTS,
+        _CHECKOUT / EXPERIMENTS,
+        Path(sys.prefix) / "share" / "coordlab" / EXPERIMENTS,
     )
 
 

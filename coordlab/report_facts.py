@@ -6,6 +6,7 @@ interrupted or killed need their report most.
 """
 
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from chaos.checkers.story import what_happened
 from chaos.experiment import Experiment
 from chaos.faults.registry import FAULT_KINDS
 from chaos.journal import FaultOutcome, JournalEntry
+from chaos.loader import EXPERIMENTS
 from chaos.manifest import Manifest, RunStatus
 from chaos.plan import PlannedFault
 from chaos.run_directory import NotARun, PastRun
@@ -31,11 +33,12 @@ from pipeline.report.facts import (
     RunFacts,
     Status,
 )
+from protocol.config import KAFKA_VERSION
 from protocol.trace import TraceRow
 
 _COORDINATOR_SWITCH = "group.coordinator.new.enable"
 _COORDINATORS = {
-    False: f"Kafka's Scala coordinator, {_COORDINATOR_SWITCH}=false",
+    False: f"the Scala coordinator of Apache Kafka {KAFKA_VERSION}, {_COORDINATOR_SWITCH}=false",
     True: f"Kafka's Java coordinator, {_COORDINATOR_SWITCH}=true",
 }
 _NOTHING = Results(
@@ -80,7 +83,7 @@ def facts_of(past: PastRun) -> RunFacts:
         checks=tuple(_check(check) for check in ended.checks),
         settings=settings_of(manifest.config),
         links=tuple((str(name), str(url)) for name, url in _links(manifest).items()),
-        experiment_file=manifest.experiment_file,
+        experiment_file=_file_of(manifest),
         experiment_yaml=experiment_yaml(manifest.config),
         coordinator=_coordinator(manifest.config),
     )
@@ -223,6 +226,21 @@ def _evidence(row: TraceRow) -> EvidenceFact:
         group=row.group,
         partition=row.partition,
     )
+
+
+def _file_of(manifest: Manifest) -> str | None:
+    """Return the experiment's file as its reader can find it: not by a path of the run's machine.
+
+    Shape: `experiments/<name>.yaml` for one of the experiments that are run by name; of other files
+    what the command line said, or their name if that was an absolute path.
+    """
+    if manifest.experiment_file is None:
+        return None
+    path = PurePath(manifest.experiment_file)
+    if not path.is_absolute():
+        return path.as_posix()
+    is_by_name = path.parent.name == EXPERIMENTS
+    return f"{EXPERIMENTS}/{path.name}" if is_by_name else path.name
 
 
 def _text(config: Mapping[str, Any], key: str) -> str:

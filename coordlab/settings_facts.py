@@ -1,5 +1,10 @@
 """Every setting of a run's experiment beside its default, as its report lists them.
 
+Three kinds, told apart by their sections. Those that end in `.config` hold Kafka's settings, and
+the defaults are Kafka's. Those that begin with `lab` hold what Kafka has nothing like: how its
+network and disks are played, how long a stage may take. All others say what the experiment is made
+of; `cluster.guards`, where it switches checks of Kafka's off, is one of them.
+
 Works on the plain data that a manifest holds, so that runs of other versions are read too: what
 this version does not know has no default, and what that version did not know yet is left out.
 """
@@ -10,20 +15,30 @@ from typing import Any, get_args, get_origin
 import msgspec
 from msgspec.structs import FieldInfo, fields
 
-from chaos.experiment import Experiment
+from chaos.experiment import Experiment, LateMembersDefinition
 from pipeline.report.facts import SettingFact
 
+KAFKA = ".config"
+"""How the sections of Kafka's own settings end."""
+LAB = "lab"
+"""The section, or the beginning of the sections, of the lab's own settings."""
 TOP_SECTION = "experiment"
 """The section of what stands in no section of the file."""
+FROM_STEADY = "after the steady state"
 NOT_SET = "not set"
 _NO_SETTINGS = frozenset({"version", "name", "question", "expect", "faults", "links"})
 """What a file says at its top that sets nothing; the plan is told by its faults."""
+_MISSING = object()
+_LAB_SECTIONS = frozenset({"cluster.links", "cluster.storage", "run"})
+_LAB_SETTINGS = frozenset({"isolate", "checks"})
 
 
 def settings_of(config: Mapping[str, Any]) -> tuple[SettingFact, ...]:
     """Return the settings of an experiment's plain data, in the file's order.
 
-    Shape: a section is a path into the file, e.g. `cluster.config` or `groups.readers.config`.
+    Of late members only those are returned in which they differ from their group's.
+    Shape: a section is a path into the file, e.g. `cluster.config` or `groups.readers.config`; the
+    lab's own have `lab` before it: `lab.cluster.links`, `lab.run`.
     """
     kept = {key: value for key, value in config.items() if key not in _NO_SETTINGS}
     return tuple(_settings(kept, Experiment, ""))
@@ -50,13 +65,35 @@ def _settings(
             below += [(each, inner, f"{path}[{index}]") for index, each in enumerate(value)]
         elif not (inner is not None and value in ((), [], None)):  # no late member is no setting
             yield SettingFact(
-                section=section or TOP_SECTION,
+                section=_section(section, name),
                 name=name,
-                value=shown(value),
+                value=_counted(struct, name, shown(value)),
                 default=None if info is None else _default(info),
             )
     for nested, inner, path in below:
-        yield from _settings(nested, inner, path)
+        own = _without(nested, values.get("config")) if inner is LateMembersDefinition else nested
+        yield from _settings(own, inner, path)
+
+
+def _section(section: str, name: str) -> str:
+    """Return where a setting is listed: the lab's own apart from what the experiment is made of."""
+    if section in _LAB_SECTIONS or name in _LAB_SETTINGS:
+        return f"{LAB}.{section}" if section else LAB
+    return section or TOP_SECTION
+
+
+def _counted(struct: type[msgspec.Struct] | None, name: str, value: str) -> str:
+    """Return a value with what it is counted from, where that is not the start of the run."""
+    return f"{value} {FROM_STEADY}" if struct is LateMembersDefinition and name == "at" else value
+
+
+def _without(late: Mapping[str, Any], group: object) -> Mapping[str, Any]:
+    """Return what a file says of late members, without the settings that are their group's."""
+    config = late.get("config")
+    if not isinstance(config, Mapping) or not isinstance(group, Mapping):
+        return late
+    own = {name: value for name, value in config.items() if group.get(name, _MISSING) != value}
+    return {**late, "config": own}
 
 
 def _struct_in(annotation: object) -> type[msgspec.Struct] | None:

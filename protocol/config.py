@@ -2,7 +2,8 @@
 
 A field `session_timeout_ms` is the setting `session.timeout.ms`: the structs rename `_` to `.`,
 so an experiment file is validated, and its JSON Schema written, from these definitions alone.
-Source: BEHAVIOUR 8.1 and 8.2.
+The defaults are those of Apache Kafka KAFKA_VERSION, the version of the recordings: 4.0 has others
+(linger.ms 5, group.coordinator.new.enable true). Source: BEHAVIOUR 8.1 and 8.2.
 """
 
 from typing import Annotated, Literal
@@ -10,6 +11,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+KAFKA_VERSION = "3.9.1"
+"""The version whose behaviour and defaults these are."""
 PositiveMs = Annotated[int, Meta(ge=1)]
 Ms = Annotated[int, Meta(ge=0)]
 LONG_MAX = 9_223_372_036_854_775_807
@@ -153,7 +156,9 @@ class ConsumerConfig(
     group_instance_id: str | None = None
     """Makes members static; `{index}` in it becomes each member's index."""
     partition_assignment_strategy: tuple[Literal["range"], ...] = ("range",)
-    """The assignors that it offers, the preferred one first."""
+    """The assignors that it offers, the preferred one first: range alone, so far."""
+    # DEVIATION: Kafka's default is [RangeAssignor, CooperativeStickyAssignor]. With both, members
+    # vote for range and rebalance eagerly, as here: the second only prepares a rolling upgrade.
     fetch_max_wait_ms: Ms = 500
     """How long a broker holds a fetch that finds less than fetch.min.bytes."""
     fetch_min_bytes: Annotated[int, Meta(ge=1)] = 1
@@ -171,8 +176,8 @@ class ProducerConfig(
     """The brokers that it may ask first, as `broker-0`; none means all of them."""
     acks: Literal["all", "1", "0"] = "all"
     """Who has a record before it is acknowledged: all in-sync replicas, the leader, nobody."""
-    linger_ms: Ms = 5
-    """How long records are gathered into a batch."""
+    linger_ms: Ms = 0
+    """How long records are gathered into a batch; 0: what waits while others are in flight is."""
     request_timeout_ms: PositiveMs = 30_000
     """How long a request waits for its answer; then its connection is closed."""
     delivery_timeout_ms: PositiveMs = 120_000

@@ -238,12 +238,12 @@ def test_what_late_members_inherit_is_said_once() -> None:
             "Kafka's broker refuses to start",
         ),
         (
-            {"producers": producer(delivery_timeout_ms=30_000)},
+            {"producers": producer(delivery_timeout_ms=29_999)},
             "producers[0].config.delivery.timeout.ms",
             "Kafka's producer refuses to start",
         ),
         (
-            {"producers": producer(request_timeout_ms=120_000)},
+            {"producers": producer(request_timeout_ms=120_001)},
             "producers[0].config.delivery.timeout.ms",
             "the default is too short for it",
         ),

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from chaos.checkers.base import CheckOutcome, CheckReport, Finding
@@ -15,8 +16,9 @@ from chaos.plan import plan_of
 from chaos.run_directory import RunDirectory, create_run_directory, open_run
 from chaos.verdict import EXIT_VIOLATED, Results, RunOutcome, Verdict
 from coordlab.report_facts import experiment_yaml, facts_of, status_of
-from coordlab.settings_facts import settings_of
+from coordlab.settings_facts import KAFKA, LAB, settings_of
 from pipeline.report.facts import SettingFact
+from protocol.config import BrokerConfig, ConsumerConfig, ProducerConfig, TopicConfig
 from protocol.trace import TraceKind, TraceRow
 from tests.support.experiments import experiment
 from tests.support.programs import pid_of_nobody
@@ -171,7 +173,7 @@ def test_facts_of_a_manifest_of_an_older_version_know_what_it_said(tmp_path: Pat
 
     guards = [each for each in facts.settings if each.section == "cluster.guards"]
     assert guards == [SettingFact(section="cluster.guards", name="gone_guard", value="true")]
-    assert not any(each.section == "cluster.storage" for each in facts.settings)
+    assert not any(each.section == "lab.cluster.storage" for each in facts.settings)
     assert facts.coordinator is None
     assert "gone_guard" in (facts.experiment_yaml or "")
 
@@ -211,6 +213,86 @@ def test_settings_have_every_value_of_the_experiment_with_a_path_into_its_file()
     assert settings["cluster", "brokers"].default == "3"
     assert ("experiment", "name") not in settings
     assert not any(section.startswith("faults") for section, _ in settings)
+
+
+def test_settings_of_late_members_are_those_that_their_group_has_not() -> None:
+    """What they inherit was listed beside Kafka's default, as if it were that."""
+    own = {"session.timeout.ms": 9_000}
+    readers = {
+        "members": 2,
+        "topics": ["orders"],
+        "config": {"enable.auto.commit": False},
+        "commit_interval_ms": 200,
+        "late_members": [
+            {"at": "20s", "members": 1},
+            {"at": "21s", "members": 1, "config": {"enable.auto.commit": False} | own},
+        ],
+    }
+
+    late = [
+        (each.section.removeprefix("groups.readers."), each.name, each.value)
+        for each in settings_of(config_of(experiment(groups={"readers": readers})))
+        if "late_members" in each.section
+    ]
+
+    assert late == [
+        ("late_members[0]", "at", "20s after the steady state"),
+        ("late_members[0]", "members", "1"),
+        ("late_members[1]", "at", "21s after the steady state"),
+        ("late_members[1]", "members", "1"),
+        ("late_members[1].config", "session.timeout.ms", "9000"),
+    ]
+
+
+def test_settings_of_the_lab_stand_apart_from_kafkas() -> None:
+    """A latency of the virtual network among Kafka's defaults reads as one of Kafka's settings."""
+    sections: dict[str, set[str]] = {}
+    for each in settings_of(config_of(experiment())):
+        sections.setdefault(each.section, set()).add(each.name)
+
+    lab = {section: names for section, names in sections.items() if section.split(".")[0] == LAB}
+    assert set(lab) == {"lab", "lab.cluster.links", "lab.cluster.storage", "lab.run"} | {
+        "lab.groups.readers"
+    }
+    assert (lab["lab"], lab["lab.groups.readers"]) == ({"checks"}, {"isolate"})
+    kafkas = {
+        *(field.encode_name for struct in KAFKAS for field in msgspec.structs.fields(struct)),
+    }
+    for section, names in sections.items():
+        assert (names <= kafkas) == section.endswith(KAFKA), section
+
+
+KAFKAS = (BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig)
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        (
+            "/home/me/coordlab/experiments/coordinator_crash.yaml",
+            "experiments/coordinator_crash.yaml",
+        ),
+        ("/tmp/pytest-7/mine.yaml", "mine.yaml"),
+        ("drafts/mine.yaml", "drafts/mine.yaml"),
+        (None, None),
+    ],
+)
+def test_experiment_file_is_told_without_the_folders_of_the_runs_machine(
+    tmp_path: Path, written: str | None, told: str | None
+) -> None:
+    """Who reads the report elsewhere has no such folders, and runs it by its name."""
+    run = create(tmp_path)
+    run.manifest.experiment_file = written
+    run.write_manifest()
+
+    assert facts_of(open_run(run.path)).experiment_file == told
+
+
+def test_coordinator_is_told_with_the_version_of_kafka_that_it_imitates(tmp_path: Path) -> None:
+    """Defaults changed with 4.0: linger.ms, group.coordinator.new.enable."""
+    assert facts_of(open_run(create(tmp_path).path)).coordinator == (
+        "the Scala coordinator of Apache Kafka 3.9.1, group.coordinator.new.enable=false"
+    )
 
 
 LATE = {"at": "3s", "members": 1, "config": {"session.timeout.ms": 45_000}}

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from protocol.config import BrokerConfig, ConsumerConfig
+from protocol.config import KAFKA_VERSION, BrokerConfig, ConsumerConfig, ProducerConfig
 
 DEFAULTS = {
     "group.min.session.timeout.ms": 6_000,
@@ -25,6 +25,13 @@ DEFAULTS = {
 def test_broker_setting_has_kafkas_name_and_default(name: str, value: object) -> None:
     """BEHAVIOUR 8.1."""
     assert msgspec.to_builtins(BrokerConfig())[name] == value
+
+
+def test_defaults_that_changed_later_are_those_of_the_version_imitated() -> None:
+    """Kafka 4.0 has linger.ms 5 (KIP-1030) and the Java coordinator; the recordings are 3.9.1's."""
+    assert KAFKA_VERSION == "3.9.1"
+    assert ProducerConfig().linger_ms == 0
+    assert BrokerConfig().group_coordinator_new_enable is False
 
 
 def test_consumer_settings_are_read_under_kafkas_names() -> None:
