@@ -103,7 +103,7 @@ class DurableCommits(Checker):
             "commits_acknowledged": 0,
             "commits_indefinite": 0,
             "fetches_judged": 0,
-            "fetches_before_a_commit_was_acknowledged": 0,
+            "fetches_with_no_commit_acknowledged_before": 0,
             "fetches_of_unknown_start": 0,
             "fetches_from_a_replaced_coordinator": 0,
             "fetches_of_a_value_nobody_is_known_to_have_committed": 0,
@@ -238,7 +238,7 @@ class DurableCommits(Checker):
             if commit.acknowledged and commit.latest_us + margin < began
         ]
         if not settled:  # nothing was promised yet
-            self._seen["fetches_before_a_commit_was_acknowledged"] += 1
+            self._seen["fetches_with_no_commit_acknowledged_before"] += 1
             return
         self._seen["fetches_judged"] += 1
         candidates = [

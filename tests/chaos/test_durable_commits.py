@@ -356,7 +356,7 @@ def test_run_without_commits_says_that_nothing_was_judged() -> None:
     assert report.outcome is CheckOutcome.NOTHING_SEEN
     assert report.note == "no commit was acknowledged"
     assert report.seen["fetches_judged"] == 0
-    assert report.seen["fetches_before_a_commit_was_acknowledged"] == 1
+    assert report.seen["fetches_with_no_commit_acknowledged_before"] == 1
 
 
 def test_experiment_whose_members_never_commit_says_so() -> None:

@@ -269,7 +269,7 @@ KAFKAS = (BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig)
     ("written", "told"),
     [
         (
-            "/home/me/coordlab/experiments/coordinator_crash.yaml",
+            "/srv/coordlab/experiments/coordinator_crash.yaml",
             "experiments/coordinator_crash.yaml",
         ),
         ("/tmp/pytest-7/mine.yaml", "mine.yaml"),
