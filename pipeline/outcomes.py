@@ -180,4 +180,6 @@ def _runs(numbers: list[int]) -> list[tuple[int, int]]:
 def _run(stem: str, first: int, last: int) -> str:
     if first == _NO_NUMBER:
         return stem
-    return f"{stem}{first}" if first == last else f"{stem}{first} to {last}"
+    if first == last:
+        return f"{stem}{first}"
+    return f"{stem}{first} {'and' if last == first + 1 else 'to'} {last}"

@@ -47,7 +47,7 @@ def counted(count: int, noun: str) -> str:
 
 def office_name(broker: str, epoch: int | None) -> str:
     """Name a coordinator with the epoch in which it serves."""
-    return broker if epoch is None else f"{broker} in epoch {epoch}"
+    return broker if epoch is None else f"{broker} in leader epoch {epoch}"
 
 
 def noticed_text(fault: FaultSummary) -> str | None:
@@ -204,8 +204,8 @@ def _side(consumers: tuple[str, ...], coordinator: tuple[str | None, int | None]
 def repeated_text(processing: Processing) -> str:
     """Tell how much of what a group processed had been processed before."""
     return (
-        f"processed again: {processing.repeated:,} of the {processing.records:,} records that "
-        f"{processing.group} processed"
+        f"processed again: {processing.repeated:,} of the {processing.records:,} processings of "
+        f"{processing.records - processing.repeated:,} distinct records by {processing.group}"
     )
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from markupsafe import Markup
 
 from pipeline.figures import Distribution, duration_text
-from pipeline.outcomes import in_number_order, listed
+from pipeline.outcomes import Coordinators, Owners, in_number_order, listed
+from pipeline.report.commit_words import no_commits_sentence, nobody_commits
 from pipeline.report.facts import CheckFact, FaultFact, RunFacts
 from pipeline.report.fault_sentences import MAX_NODES, is_client
 from pipeline.report.prose import (
@@ -60,9 +61,10 @@ def for_whom(run: ReportInput) -> tuple[Markup, ...]:
     else:
         told.append(Markup("no group was coordinated there."))
     if data:
-        told.append(_partitions(len(data), hits, told_groups=bool(affected or groups)))
+        told.append(_partitions(data, hits, told_groups=bool(affected or groups)))
     text = joined(told)
-    return (Markup(text[:1].upper() + text[1:]),)
+    silent = no_commits_sentence(run.facts)
+    return (Markup(text[:1].upper() + text[1:]), *((silent,) if silent else ()))
 
 
 def _of_all(members: int, group: str, run: ReportInput) -> str:
@@ -74,13 +76,13 @@ def _of_all(members: int, group: str, run: ReportInput) -> str:
     return f"{met} when the fault came; {others[0]:,} took part in the run"
 
 
-def _partitions(number: int, hits: Sequence[FaultFact], *, told_groups: bool) -> Markup:
+def _partitions(data: set[str], hits: Sequence[FaultFact], *, told_groups: bool) -> Markup:
     """Say whose partitions of data were concerned: the ones led, or owned, by who was hit."""
     nodes = list(dict.fromkeys(node for fault in hits for node in fault.nodes))
     owners = bool(nodes) and all(is_client(node) for node in nodes)
     who = listed(in_number_order(nodes)) if 0 < len(nodes) <= MAX_NODES else "who was hit"
     also = " also" if told_groups and not owners else ""
-    what = counted(number, "partition") + " of data"
+    what = f"{counted(len(data), 'partition')} of data ({listed(in_number_order(data))})"
     return said("{}{} {} {}.", who, also, "owned" if owners else "led", what)
 
 
@@ -128,10 +130,11 @@ def _durations(run: ReportInput) -> Iterator[Markup]:
         )
     if (both := longest_coordinators(summary)) is not None:
         yield said(
-            "{} had <b>two coordinators</b> for {}, {}.",
+            "{} had <b>two coordinators</b> for {}, {}{}.",
             listed(both.groups),
             length(both.to_us - both.from_us),
             between(both.from_us, both.to_us, run.end_us, COORDINATORS),
+            _and_owners(owners, both),
         )
     commits = worst(summary, "commit gap")
     if commits is not None:
@@ -149,6 +152,22 @@ def _durations(run: ReportInput) -> Iterator[Markup]:
     reading = worst(summary, "processing gap")
     if reading is not None:
         yield _gap(reading, "Partitions were not consumed by anybody for", "partition", run)
+
+
+def _and_owners(owners: Owners | None, both: Coordinators) -> Markup:
+    """Relate two coordinators to two owners: the one is not yet the other."""
+    if owners is None or owners.from_us <= both.from_us or owners.group not in both.groups:
+        return Markup("")
+    if {owners.first_coordinator, owners.second_coordinator} != {
+        (both.older.broker, both.older.leader_epoch),
+        (both.newer.broker, both.newer.leader_epoch),
+    }:
+        return Markup("")
+    return said(
+        "; for the first {} of it each partition still had one owner, as the new coordinator had "
+        "given none to others",
+        duration_text(owners.from_us - both.from_us),
+    )
 
 
 def _a_group(run: ReportInput) -> str:
@@ -275,10 +294,13 @@ def _passed(facts: RunFacts) -> Markup:
     if not idle:
         every = f"all {passed} checks" if passed > 1 else "the only check"
         return said("<b>No:</b> {} passed.", section_link("checks", every))
+    because = " (nobody committed)" if nobody_commits(facts) else ""
     return said(
-        "<b>No:</b> {} passed; {} saw nothing to judge.",
-        section_link("checks", f"{passed} of {len(facts.checks)} checks"),
+        "<b>No:</b> {} passed, {} had nothing to judge: {}{}.",
+        section_link("checks", counted(passed, "check")),
+        f"{len(idle):,}",
         and_list([check_name(check) for check in idle]),
+        because,
     )
 
 

@@ -6,7 +6,9 @@ from markupsafe import Markup
 
 from pipeline.figures import FaultSummary, duration_text
 from pipeline.outcomes import Owners, Rebalances, listed
+from pipeline.report.commit_words import nobody_commits
 from pipeline.report.prose import aside, joined, said, section_link
+from pipeline.report.reading_words import why_not_consumed
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
 from pipeline.report.settings import Settings
@@ -40,6 +42,7 @@ def why(run: ReportInput) -> tuple[Markup, ...]:
         *_broker_chain(run, fault),
         *_coordinators(run),
         *owners,
+        *_reading(run),
         *_client_chain(fault),
         *(() if owners else _rebalances(run, fault)),
     )
@@ -79,6 +82,11 @@ def _owners(run: ReportInput) -> Iterator[Markup]:
         listed(owners.second_consumers),
         aside("two-at-once", "step by step"),
     )
+
+
+def _reading(run: ReportInput) -> Iterator[Markup]:
+    if (told := why_not_consumed(run)) is not None:
+        yield told
 
 
 def _known(office: tuple[str | None, int | None]) -> tuple[str, int | None]:
@@ -202,12 +210,13 @@ def _coordinators(run: ReportInput) -> Iterator[Markup]:
         why_not = "was stopped and could not learn that it had been replaced"
     else:
         why_not = "had not learnt yet that it had been replaced"
+    commits = f" and acknowledged {_none_or(both.older.commits, 'commit')}"
     yield said(
-        "{} {}; meanwhile it answered {} and acknowledged {}.",
+        "{} {}; meanwhile it answered {} with success{}.",
         older,
         why_not,
         _none_or(both.older.heartbeats, "heartbeat"),
-        _none_or(both.older.commits, "commit"),
+        "; nobody asked it to commit" if nobody_commits(run.facts) else commits,
     )
 
 

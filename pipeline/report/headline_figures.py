@@ -176,9 +176,9 @@ def _groups(run: ReportInput) -> Iterator[Figure]:
         records = sum(group.records for group in run.summary.processing)
         yield Figure(
             value=f"{again:,}",
-            unit="record" if again == 1 else "records",
-            label="processed again",
-            note=f"of {records:,} processed",
+            unit="time" if again == 1 else "times",
+            label="a record was processed again",
+            note=f"{records:,} processings of {records - again:,} distinct records",
             tone="warn",
         )
     yield from _kept(run, faults)

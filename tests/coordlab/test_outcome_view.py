@@ -158,7 +158,7 @@ def test_rebalance_of_a_member_crash_reads_as_its_reason() -> None:
     """The reason says who was evicted: no second line for it."""
     shown = page(run_summary(fault_summary(kept=0, kept_id=5, rebalances=(rebalances(),))))
     assert "1 rebalance: session expiry of consumer-orders-readers-0\n" in shown
-    assert "45.00 s after the fault, at broker-1 in epoch 3: generation 1 to 2" in shown
+    assert "45.00 s after the fault, at broker-1 in leader epoch 3: generation 1 to 2" in shown
     assert "removed" not in shown
     assert "5 of 6 members kept their member id, 0 their generation" in shown
     assert "no coordinator moved" in shown
@@ -217,7 +217,7 @@ def test_rebalance_that_costs_others_names_them_and_why() -> None:
     shown = page(run_summary(fault_summary(rebalances=(join,))))
     assert "1 rebalance: join of consumer-orders-readers-6\n" in shown
     assert "  removed: consumer-orders-readers-0 to 5 (session expiry)\n" in shown
-    assert "  added: consumer-orders-readers-6 to 7\n" in shown
+    assert "  added: consumer-orders-readers-6 and 7\n" in shown
 
 
 def test_rebalances_that_cannot_be_stored_are_summed_up() -> None:
@@ -234,7 +234,7 @@ def test_rebalances_that_cannot_be_stored_are_summed_up() -> None:
     )
     words = " ".join(page(run_summary(fault_summary(rebalances=(stuck,)))).split())
     assert "13 rebalances: assignment not stored from" in words
-    assert "for 60.00 s, at broker-1 in epoch 3: generation 2 to 14" in words
+    assert "for 60.00 s, at broker-1 in leader epoch 3: generation 2 to 14" in words
     assert "12 of their assignments not stored (REQUEST_TIMED_OUT)" in words
 
 
@@ -251,14 +251,17 @@ def test_split_brain_is_told_with_both_sides_to_the_millisecond() -> None:
     for told in (
         "two coordinators of orders-readers (__consumer_offsets-2) from 19.080 s to 91.635 s: "
         "72.555 s",
-        "broker-2 in epoch 0: 144 heartbeats answered, 0 commits acknowledged, cut off for 72.17 s",
-        "broker-0 in epoch 1: 18 heartbeats answered, 1 commit acknowledged",
+        "broker-2 in leader epoch 0: 144 heartbeats answered, 0 commits acknowledged, "
+        "cut off for 72.17 s",
+        "broker-0 in leader epoch 1: 18 heartbeats answered, 1 commit acknowledged",
         "commits in all: epoch 0 264, the last at 11.153 s; epoch 1 604, the first at 21.584 s",
         "two owners of 12 partitions of orders-readers from 64.081 s to 93.214 s: 29.133 s",
-        "first 6 members, assigned by broker-2 in epoch 0: consumer-orders-readers-0 to 5",
-        "then also 2 members, assigned by broker-0 in epoch 1: consumer-orders-readers-6 to 7",
+        "first 6 members, assigned by broker-2 in leader epoch 0: consumer-orders-readers-0 to 5",
+        "then also 2 members, assigned by broker-0 in leader epoch 1: "
+        "consumer-orders-readers-6 and 7",
         "4,674 records processed by both meanwhile; over 1.964 s after the healing",
-        "processed again: 18,711 of the 29,827 records that orders-readers processed",
+        "processed again: 18,711 of the 29,827 processings of 11,116 distinct records by "
+        "orders-readers",
         "commits met REQUEST_TIMED_OUT 31 (12 members)",
     ):
         assert told in words, told
@@ -314,7 +317,7 @@ def test_every_line_fits_eighty_columns(chain: Chain) -> None:
 def test_names_are_listed_as_people_count() -> None:
     """consumer-10 comes after consumer-9; what has no number stands for itself."""
     names = ("c-10", "c-2", "c-9", "admin", "c-1", "b-007")
-    assert listed(names) == "admin, b-007, c-1 to 2, c-9 to 10"
+    assert listed(names) == "admin, b-007, c-1 and 2, c-9 and 10"
     assert listed(tuple(f"c-{2 * n}" for n in range(6))) == "c-0, c-2, c-4, c-6 and 2 more"
     assert listed(()) == ""
 

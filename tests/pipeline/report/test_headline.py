@@ -126,7 +126,7 @@ def test_headline_of_two_owners_says_who_and_that_kafka_allows_it() -> None:
     assert _figures(first)[0] == "29.00 s two owners at once"
     told = _text(first, "For how long?")
     assert "12 partitions of readers had two owners at once for up to 29.00 s" in told
-    assert "consumer-readers-0 to 1, then also consumer-readers-6" in told
+    assert "consumer-readers-0 and 1, then also consumer-readers-6" in told
     assert "no violation by itself" in _text(first, "Was a promise broken?")
 
 
@@ -170,7 +170,7 @@ def test_headline_explains_two_coordinators() -> None:
     summary = run_summary(faults=run.summary.faults, coordinators=(both,))
     first = headline(report_input(run.facts, summary))
     assert _figures(first)[0] == "72.00 s two coordinators at once"
-    assert "answered 144 heartbeats and acknowledged no commit" in _text(first, "Why?")
+    assert "answered 144 heartbeats with success and acknowledged no commit" in _text(first, "Why?")
 
 
 def test_headline_of_a_run_without_faults_claims_no_gap() -> None:
@@ -180,7 +180,9 @@ def test_headline_of_a_run_without_faults_claims_no_gap() -> None:
     assert _text(first, "What broke?") == "Nothing: this run has no faults."
     assert _text(first, "For whom?") == "Nobody. 1 group with 3 members went about their work."
     assert "Why?" not in dict(first.answers)
-    assert "processing saw nothing to judge" in _text(first, "Was a promise broken?")
+    assert "No: 1 check passed, 1 had nothing to judge: processing." in _text(
+        first, "Was a promise broken?"
+    )
     assert _figures(first)[:2] == ["1 of 2 checks passed", "500 commits acknowledged"]
 
 

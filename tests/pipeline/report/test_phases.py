@@ -82,7 +82,7 @@ def test_sentences_name_the_phase_that_took_the_time_and_the_setting() -> None:
     """Kafka's operators know settings, not our phases."""
     text = broker_sentence(fault_summary(), [broker_phase(*BROKER)], SETTINGS)
     assert text == (
-        "Of the 7.83 s until broker-0 in epoch 1 was the active coordinator of "
+        "Of the 7.83 s until broker-0 in leader epoch 1 was the active coordinator of "
         "__consumer_offsets-2 (readers), 7.79 s went by until the controller noticed that broker-2 "
         "was gone (detect; broker.session.timeout.ms = 9000)."
     )

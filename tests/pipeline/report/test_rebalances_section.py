@@ -51,7 +51,7 @@ def test_rebalance_has_its_reason_and_what_the_member_said() -> None:
         "crash-0",
         GROUP,
         'join of c-0, "need to re-join with the given member-id"',
-        "broker-0 in epoch 1",
+        "broker-0 in leader epoch 1",
         "1 to 2",
         "c-0 (session expiry)",
         "c-0",

@@ -152,7 +152,8 @@ def test_reader_learns_why_step_by_step_in_time_order() -> None:
     assert found is not None
     text = words(found)
     assert (
-        "Two coordinators assigned them: broker-2 in epoch 0 and broker-0 in epoch 1 were" in text
+        "Two coordinators assigned them: broker-2 in leader epoch 0 and broker-0 in leader epoch 1 "
+        "were" in text
     )
     steps = [line for line in text.splitlines() if re.match(r"\d+\.\d{3} s ", line)]
     assert [line.split(" ")[0] for line in steps] == [
@@ -248,7 +249,9 @@ def test_two_coordinators_without_two_owners_are_told_as_in_the_terminal() -> No
     found = built({}, coordinators=(both,))
     assert found is not None
     assert found.title == "Two coordinators at once"
-    assert "broker-2 in epoch 0: 144 heartbeats answered, 0 commits acknowledged" in words(found)
+    assert "broker-2 in leader epoch 0: 144 heartbeats answered, 0 commits acknowledged" in words(
+        found
+    )
     (told,) = [part.html for part in found.parts if isinstance(part, Paragraph)]
     shown = told.replace("\N{NO-BREAK SPACE}", " ")
     assert (

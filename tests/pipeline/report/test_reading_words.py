@@ -1,0 +1,89 @@
+"""What the first screen says of members that never commit, and of partitions nobody consumed."""
+
+import re
+from typing import Any
+
+from pipeline.report.commit_words import no_commits_sentence, nobody_commits
+from pipeline.report.facts import SettingFact
+from pipeline.report.reading_words import why_not_consumed
+from tests.support.report_inputs import fault_fact, report_input, run_facts, run_summary
+from tests.support.report_rows import GROUP, Row, S, broker_phase, fault_summary, gap
+
+
+def _settings(interval: str, auto: str) -> tuple[SettingFact, ...]:
+    return (
+        SettingFact(section=f"groups.{GROUP}", name="commit_interval_ms", value=interval),
+        SettingFact(section=f"groups.{GROUP}.config", name="enable.auto.commit", value=auto),
+        SettingFact(section=f"groups.{GROUP}.config", name="auto.offset.reset", value="earliest"),
+    )
+
+
+def test_run_in_which_nobody_commits_says_so_with_the_settings() -> None:
+    """`0 commits acknowledged` would read as commits that were refused."""
+    said = no_commits_sentence(run_facts(settings=_settings("not set", "false")))
+    assert said is not None
+    assert "enable.auto.commit = false, commit_interval_ms not set" in said
+    assert "auto.offset.reset = earliest" in said
+
+
+def test_run_in_which_somebody_may_commit_does_not_say_that_nobody_does() -> None:
+    """Commits that all failed are the finding, not a setting."""
+    for settings in (_settings("5000", "false"), _settings("not set", "true"), ()):
+        assert not nobody_commits(run_facts(settings=settings))
+    never = _settings("not set", "false")
+    assert not nobody_commits(run_facts(settings=never, commits_acknowledged=1))
+
+
+def _why(ownership: list[Row], **fault: Any) -> str | None:  # noqa: ANN401 - any field
+    """Why orders-2, which broker-2 led, and orders-3 were not consumed from 10 s on."""
+    values: dict[str, Any] = {
+        "kind": "cut",
+        "links_from": ("broker-2",),
+        "links_to": ("broker-0", "controller-100"),
+        "partitions": ("__consumer_offsets-2", "orders-2"),
+        "injected_us": 10 * S,
+    }
+    tables: dict[str, list[Row]] = {
+        "availability": [
+            gap("partition", "orders-2", 54 * S + 2_000),
+            gap("partition", "orders-3", 8 * S),
+        ],
+        "broker_phases": [broker_phase(7_790_000, 30_000, 5_000, 5_000)],
+        "ownership": ownership,
+    }
+    facts = run_facts(faults=(fault_fact(fault_id="crash-0", **values | fault),))
+    summary = run_summary(faults=(fault_summary(tables),))
+    told = why_not_consumed(report_input(facts, summary, tables))
+    return None if told is None else re.sub(r"<[^>]+>", "", told).replace("\N{NO-BREAK SPACE}", " ")
+
+
+OWNED = {"group": GROUP, "partition": "orders-2", "consumer": "c-6", "from_us": 64 * S}
+
+
+def test_partition_of_a_cut_off_leader_waits_until_somebody_reads_the_new_leader() -> None:
+    """Its owners reach the stale leader and go on asking it: no error tells them."""
+    told = _why([OWNED])
+    assert told is not None
+    assert "orders-2 (up to 54.00 s) was led by broker-2: their owners still reached it" in told
+    assert "until c-6, given them at 64.000 s, fetched from the new leader." in told
+
+
+def test_partition_of_another_leader_waits_until_the_broker_leaves_the_isr() -> None:
+    """The high watermark waits for every replica in the ISR, also for one that is cut off."""
+    told = _why([OWNED])
+    assert told is not None
+    assert "1 more partition (up to 8.00 s) had broker-2 in the ISR" in told
+    assert "until the controller fenced it at 17.790 s" in told
+
+
+def test_cut_off_leader_without_new_owners_is_given_no_end() -> None:
+    """What ended the gap is told only where the tables show it."""
+    told = _why([OWNED | {"from_us": 30 * S}])
+    assert told is not None
+    assert "the high watermark stood still." in told
+    assert "given them" not in told
+
+
+def test_gap_of_a_fault_that_holds_up_no_leader_is_not_explained() -> None:
+    """A leadership move stops nobody: its gap has another cause."""
+    assert _why([OWNED], kind="leadership_move") is None
