@@ -1,5 +1,6 @@
 """Spark sessions: quiet, local by default, leaving nothing in the working directory."""
 
+import os
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 from py4j.java_gateway import JavaGateway
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
@@ -24,11 +26,39 @@ _SHORT_WORK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.constraintPropagation.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.files.minPartitionNum": "1",
+    "spark.sql.inMemoryColumnarStorage.batchSize": "1000",
+    "spark.driver.memory": "1g",
 }
 """For inputs of a few 100,000 rows, where generating and compiling code, and planning anew between
-stages, takes longer than the work: half the time of an analysis, as measured on two cores.
+stages, takes longer than the work: half the time of an analysis, as measured on two cores. Small
+batches of cached columns let a reader skip those that hold no row that it wants.
 """
-_SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_SHORT_LIVED_JVM = (
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m "
+    "-XX:+UseSerialGC -Xms1g -Xmn500m -XX:MetaspaceSize=300m"
+)
+"""Compile once and never again; collect rarely, and not because 20,000 classes are loaded."""
+_FIRST_JARS = (
+    "spark-catalyst",
+    "spark-core",
+    "scala-library",
+    "spark-sql-api",
+    "spark-sql",
+    "scala-reflect",
+    "log4j-core",
+    "parquet-column",
+    "hadoop-client-api",
+    "jackson-databind",
+    "parquet-jackson",
+    "janino",
+    "parquet-encoding",
+    "spark-network-common",
+)
+"""Most classes come from these of Spark's 280 jars, which Java searches one after another for each
+class: put first, they save a fifteenth of a short analysis.
+"""
 
 _QUIET_LOGGING = """\
 rootLogger.level = error
@@ -107,7 +137,16 @@ def _settings(master: str, name: str, temp: Path, *, short_work: bool) -> dict[s
         }
     if local and short_work:
         settings |= _SHORT_WORK
+        settings["spark.driver.extraClassPath"] = os.pathsep.join(_first_jars())
     return settings
+
+
+def _first_jars() -> list[str]:
+    """Return those of Spark's own jars that are searched first; those not found are left out."""
+    jars = Path(_find_spark_home()) / "jars"
+    # A version follows the name, `spark-sql_2.13-4.0.0.jar`: it tells spark-sql from spark-sql-api.
+    found = [sorted(jars.glob(f"{name}[-_][0-9]*.jar")) for name in _FIRST_JARS]
+    return [str(path) for paths in found for path in paths]
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Sum tables up: each fault's phases and gaps with percentiles, and its members.
 
-Only aggregates reach the driver: a few rows per fault, whatever the size of the runs.
+Only aggregates reach the driver: a few rows per fault, whatever the size of the runs. SUMMED_UP
+computes them beside the tables, `summarize` makes plain Python of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,29 +18,93 @@ from pipeline.figures import (
     RunSummary,
 )
 from pipeline.outcome_summary import (
+    OUTCOMES,
     FaultKey,
-    Tables,
+    Rows,
     commit_errors,
     coordinators_at_once,
     owners_at_once,
     processing_of_groups,
     rebalances_after,
 )
+from pipeline.step import rows
+
+
+def _bad_row_counts(bad_rows: DataFrame) -> DataFrame:
+    """One row per run and reason."""
+    return bad_rows.groupBy("run", "reason").count()
+
+
+def _known_runs(runs: DataFrame) -> DataFrame:
+    """One row per run that has events."""
+    return runs.select("run", "events", "completed")
+
+
+def _known_faults(faults: DataFrame) -> DataFrame:
+    """One row per run and fault."""
+    return faults.select("run", "fault", "kind", "target", "node", "injected_us", "healed_us")
+
+
+def _known_figures(figures: DataFrame) -> DataFrame:
+    """One row per run, fault and measure."""
+    return figures.select(
+        "run",
+        "fault",
+        "measure",
+        "samples",
+        "missing",
+        *(f"p{percent}" for percent in PERCENTS),
+        "max",
+    )
+
+
+def _moved_partitions(broker_phases: DataFrame) -> DataFrame:
+    """One row per run and fault that moved partitions."""
+    return broker_phases.groupBy("run", "fault").agg(F.count("*").alias("moved"))
+
+
+def _member_counts(client_phases: DataFrame) -> DataFrame:
+    """One row per run, fault, what made members notice it, and commits that timed out before.
+
+    Nulls: `noticed_by` where nothing is known to have; `timeouts` of members that kept their
+    coordinator.
+    """
+    kept_id = F.col("member_id") == F.col("member_id_after")
+    kept = kept_id & (F.col("generation") == F.col("generation_after"))
+    timeouts = F.when(F.col("unknown_us").isNotNull(), F.col("commit_timeouts"))
+    return client_phases.groupBy("run", "fault", "noticed_by", timeouts.alias("timeouts")).agg(
+        F.count("*").alias("members"),
+        F.count_if(kept).alias("kept"),
+        F.count_if(kept_id).alias("kept_id"),
+        F.count_if(F.col("self_answers") > 0).alias("told"),
+    )
+
+
+SUMMED_UP = (
+    rows("bad_row_counts", _bad_row_counts, "bad_rows"),
+    rows("known_runs", _known_runs, "runs"),
+    rows("known_faults", _known_faults, "faults"),
+    rows("known_figures", _known_figures, "figures"),
+    rows("moved_partitions", _moved_partitions, "broker_phases"),
+    rows("member_counts", _member_counts, "client_phases"),
+    *OUTCOMES,
+)
+"""What `summarize` needs, computed from tables."""
 
 
 def summarize(
-    tables: Tables, runs: Sequence[RunFiles], clock_errors_us: Mapping[str, int]
+    found: Rows, runs: Sequence[RunFiles], clock_errors_us: Mapping[str, int]
 ) -> tuple[RunSummary, ...]:
-    """Sum the tables up, run by run, in the order of `runs`."""
+    """Sum the tables up, run by run, in the order of `runs`; `found` holds SUMMED_UP's rows."""
     bad: dict[str, dict[str, int]] = {}
-    for row in tables["bad_rows"].groupBy("run", "reason").count().collect():
+    for row in found["bad_row_counts"]:
         bad.setdefault(row["run"], {})[row["reason"]] = row["count"]
-    known = {row["run"]: row for row in tables["runs"].collect()}
-    faults = _faults(tables, clock_errors_us)
-    coordinators = coordinators_at_once(tables)
-    owners = owners_at_once(tables)
-    processed = processing_of_groups(tables)
-    errors = commit_errors(tables)
+    known = {row["run"]: row for row in found["known_runs"]}
+    faults = _faults(found, clock_errors_us)
+    coordinators = coordinators_at_once(found)
+    owners = owners_at_once(found)
+    processed = processing_of_groups(found)
+    errors = commit_errors(found)
     return tuple(
         RunSummary(
             run=files.run,
@@ -59,17 +124,22 @@ def summarize(
     )
 
 
-def _faults(tables: Tables, clock_errors_us: Mapping[str, int]) -> dict[str, list[FaultSummary]]:
+def _faults(found: Rows, clock_errors_us: Mapping[str, int]) -> dict[str, list[FaultSummary]]:
     """Return each run's faults in time order."""
-    measured = _distributions(tables, clock_errors_us)
-    rebalanced = rebalances_after(tables)
-    noticed = _noticed(tables["client_phases"])
-    left = _left_after(tables["client_phases"])
-    rows = _counts(tables).collect()
+    measured = _distributions(found["known_figures"], clock_errors_us)
+    rebalanced = rebalances_after(found)
+    moved = {(row["run"], row["fault"]): row["moved"] for row in found["moved_partitions"]}
+    members: dict[FaultKey, list[Row]] = {}
+    for row in found["member_counts"]:
+        members.setdefault((row["run"], row["fault"]), []).append(row)
+    in_order = sorted(
+        found["known_faults"], key=lambda row: (row["run"], row["injected_us"], row["fault"])
+    )
     summaries: dict[str, list[FaultSummary]] = {}
-    for row in sorted(rows, key=lambda row: (row["run"], row["injected_us"], row["fault"])):
+    for row in in_order:
         key = (row["run"], row["fault"])
-        found = measured.get(key, {})
+        measures = measured.get(key, {})
+        counts = members.get(key, ())
         summary = FaultSummary(
             fault=row["fault"],
             kind=row["kind"],
@@ -77,91 +147,49 @@ def _faults(tables: Tables, clock_errors_us: Mapping[str, int]) -> dict[str, lis
             node=row["node"],
             injected_us=row["injected_us"],
             healed_us=row["healed_us"],
-            partitions_moved=row["moved"],
-            members=row["members"],
-            members_kept=row["kept"],
-            members_kept_id=row["kept_id"],
-            measures=tuple((m, found[m.name]) for m in MEASURES if m.name in found),
-            noticed_by=noticed.get(key, ()),
-            left_after=left.get(key, ()),
-            told_by_old=row["told"],
+            partitions_moved=moved.get(key, 0),
+            members=_sum(counts, "members"),
+            members_kept=_sum(counts, "kept"),
+            members_kept_id=_sum(counts, "kept_id"),
+            measures=tuple((m, measures[m.name]) for m in MEASURES if m.name in measures),
+            noticed_by=_noticed(counts),
+            left_after=_left_after(counts),
+            told_by_old=_sum(counts, "told"),
             rebalances=rebalanced.get(key, ()),
         )
         summaries.setdefault(row["run"], []).append(summary)
     return summaries
 
 
-_COUNTED = ("moved", "members", "kept", "kept_id", "told")
+def _sum(counts: Sequence[Row], column: str) -> int:
+    return sum(row[column] for row in counts)
 
 
-def _counts(tables: Tables) -> DataFrame:
-    """One row per run and fault, with its partitions and members counted."""
-    key = ["run", "fault"]
-    kept_id = F.col("member_id") == F.col("member_id_after")
-    kept = kept_id & (F.col("generation") == F.col("generation_after"))
-    moved = tables["broker_phases"].groupBy(*key).agg(F.count("*").alias("moved"))
-    members = (
-        tables["client_phases"]
-        .groupBy(*key)
-        .agg(
-            F.count("*").alias("members"),
-            F.count_if(kept).alias("kept"),
-            F.count_if(kept_id).alias("kept_id"),
-            F.count_if(F.col("self_answers") > 0).alias("told"),
-        )
-    )
-    return (
-        tables["faults"]
-        .join(moved, key, "left")
-        .join(members, key, "left")
-        .select(
-            *key,
-            "kind",
-            "target",
-            "node",
-            "injected_us",
-            "healed_us",
-            *(F.coalesce(name, F.lit(0)).alias(name) for name in _COUNTED),
-        )
-    )
+def _noticed(counts: Sequence[Row]) -> tuple[tuple[str, int], ...]:
+    """Count members by what made them notice a fault, the most frequent first."""
+    found: dict[str, int] = {}
+    for row in counts:
+        if row["noticed_by"] is not None:
+            found[row["noticed_by"]] = found.get(row["noticed_by"], 0) + row["members"]
+    return tuple(sorted(found.items(), key=lambda entry: (-entry[1], entry[0])))
 
 
-def _noticed(client_phases: DataFrame) -> dict[FaultKey, tuple[tuple[str, int], ...]]:
-    """Count by what members noticed each fault, the most frequent first."""
-    counts = (
-        client_phases.where(F.col("noticed_by").isNotNull())
-        .groupBy("run", "fault", "noticed_by")
-        .count()
-        .orderBy("run", "fault", F.desc("count"), "noticed_by")
-    )
-    found: dict[FaultKey, list[tuple[str, int]]] = {}
-    for row in counts.collect():
-        found.setdefault((row["run"], row["fault"]), []).append((row["noticed_by"], row["count"]))
-    return {key: tuple(values) for key, values in found.items()}
-
-
-def _left_after(client_phases: DataFrame) -> dict[FaultKey, tuple[tuple[int, int], ...]]:
+def _left_after(counts: Sequence[Row]) -> tuple[tuple[int, int], ...]:
     """Count members by how many commits had timed out when they left their coordinator."""
-    counts = (
-        client_phases.where(F.col("unknown_us").isNotNull() & (F.col("commit_timeouts") > 0))
-        .groupBy("run", "fault", "commit_timeouts")
-        .count()
-        .orderBy("run", "fault", "commit_timeouts")
-    )
-    found: dict[FaultKey, list[tuple[int, int]]] = {}
-    for row in counts.collect():
-        entry = (row["commit_timeouts"], row["count"])
-        found.setdefault((row["run"], row["fault"]), []).append(entry)
-    return {key: tuple(values) for key, values in found.items()}
+    found: dict[int, int] = {}
+    for row in counts:
+        if row["timeouts"]:
+            found[row["timeouts"]] = found.get(row["timeouts"], 0) + row["members"]
+    return tuple(sorted(found.items()))
 
 
 def _distributions(
-    tables: Tables, clock_errors_us: Mapping[str, int]
+    figures: Sequence[Row], clock_errors_us: Mapping[str, int]
 ) -> dict[FaultKey, dict[str, Distribution]]:
     """Return each fault's measures by name."""
     across = {measure.name for measure in MEASURES if measure.across_nodes}
     found: dict[FaultKey, dict[str, Distribution]] = {}
-    for row in tables["figures"].collect():
+    for row in figures:
         bound_us = clock_errors_us[row["run"]] if row["measure"] in across else 0
         measures = found.setdefault((row["run"], row["fault"]), {})
         measures[row["measure"]] = _distribution(row, bound_us)

@@ -4,11 +4,6 @@ To add a table: its transform in a module of its own, its entry here, its sectio
 The order of computing follows from the inputs; `table_graph` finds it.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
-from pyspark.sql import DataFrame
-
 from pipeline.availability import availability
 from pipeline.broker_phases import broker_phases
 from pipeline.client_phases import client_phases
@@ -29,6 +24,7 @@ from pipeline.processing import processing
 from pipeline.rebalances import rebalances
 from pipeline.repeats import processed_by_both, repeated_records
 from pipeline.runs import runs
+from pipeline.step import shared, table
 from pipeline.tenure_overlaps import tenure_overlaps
 from pipeline.verdicts import verdicts
 
@@ -36,71 +32,38 @@ ROWS = "rows"
 """A source: every event, bad rows included (`events.read_events`)."""
 DOCUMENTS = "documents"
 """A source: the JSON files beside the events as text (`run_documents.read_documents`)."""
-SOURCES = (ROWS, DOCUMENTS)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """A DataFrame that is computed from others.
-
-    Shape: `transform` takes the DataFrames named by `inputs`, by position. `written`: it is
-    a table. `shared`: no table, but several are made of it: small runs keep it in memory.
-    """
-
-    name: str
-    transform: Callable[..., DataFrame]
-    inputs: tuple[str, ...]
-    written: bool
-    shared: bool
-
-
-def _table(transform: Callable[..., DataFrame], *inputs: str) -> Step:
-    """Return the entry of a table that is called as its transform."""
-    name = transform.__name__
-    return Step(name=name, transform=transform, inputs=inputs, written=True, shared=False)
-
-
-def _step(
-    name: str, transform: Callable[..., DataFrame], *inputs: str, shared: bool = True
-) -> Step:
-    """Return the entry of what stands between tables."""
-    return Step(name=name, transform=transform, inputs=inputs, written=False, shared=shared)
-
 
 STEPS = (
-    _step("events", good_events, ROWS),
-    _table(bad_rows, ROWS),
-    _table(verdicts, DOCUMENTS),
-    _table(runs, "events"),
-    _table(groups, "events"),
-    _table(faults, "events", "runs"),
-    _step("impairments", impairments, "events", "faults", "runs"),
-    _table(group_states, "events", "groups", "runs"),
-    _table(coordinator_tenures, "events", "runs", "impairments"),
-    _table(broker_phases, "events", "faults", "groups"),
-    _table(
+    shared("events", good_events, ROWS, filtered_by="kind"),
+    table(bad_rows, ROWS),
+    table(verdicts, DOCUMENTS),
+    table(runs, "events"),
+    table(groups, "events"),
+    table(faults, "events", "runs"),
+    shared("impairments", impairments, "events", "faults", "runs"),
+    table(group_states, "events", "groups", "runs"),
+    table(coordinator_tenures, "events", "runs", "impairments"),
+    table(broker_phases, "events", "faults", "groups"),
+    table(
         tenure_overlaps, "events", "coordinator_tenures", "groups", "broker_phases", "impairments"
     ),
-    _step(
-        "failovers",
-        group_failovers,
-        *("faults", "groups", "broker_phases", "coordinator_tenures"),
-        shared=False,
+    shared(
+        "failovers", group_failovers, "faults", "groups", "broker_phases", "coordinator_tenures"
     ),
-    _table(client_phases, "events", "failovers"),
-    _table(availability, "events", "runs", "coordinator_tenures", "failovers"),
-    _table(figures, "faults", "broker_phases", "client_phases", "availability"),
-    _step("member_names", member_names, "events"),
-    _table(rebalances, "events", "faults", "groups", "coordinator_tenures", "member_names"),
-    _table(messages, "events", "faults", "broker_phases", "client_phases", "rebalances"),
-    _table(ownership, "events", "runs", "groups", "coordinator_tenures", "impairments"),
-    _step("repeated_records", repeated_records, "events"),
-    _step("processed_by_both", processed_by_both, "ownership", "runs", "repeated_records"),
-    _table(ownership_overlaps, "processed_by_both", "faults"),
-    _table(processing, "events", "repeated_records", "processed_by_both"),
-    _table(commits, "events", "faults"),
+    table(client_phases, "events", "failovers"),
+    table(availability, "events", "runs", "coordinator_tenures", "failovers"),
+    table(figures, "faults", "broker_phases", "client_phases", "availability"),
+    shared("member_names", member_names, "events"),
+    table(rebalances, "events", "faults", "groups", "coordinator_tenures", "member_names"),
+    table(messages, "events", "faults", "broker_phases", "client_phases", "rebalances"),
+    table(ownership, "events", "runs", "groups", "coordinator_tenures", "impairments"),
+    shared("repeated_records", repeated_records, "events"),
+    shared("processed_by_both", processed_by_both, "ownership", "runs", "repeated_records"),
+    table(ownership_overlaps, "processed_by_both", "faults"),
+    table(processing, "events", "repeated_records", "processed_by_both"),
+    table(commits, "events", "faults"),
 )
 """Each after its inputs."""
 
-TABLE_NAMES = tuple(step.name for step in STEPS if step.written)
+TABLE_NAMES = tuple(step.name for step in STEPS if step.result == "table")
 """docs/TABLES.md describes each."""

@@ -4,81 +4,31 @@ The transforms see all runs at once; each table is written once, split by run, a
 the next table needs it: plans stay short, and nothing is computed twice.
 """
 
-import hashlib
 import json
-import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructType
 
 from pipeline.events import RunFiles, find_run_files, read_events
 from pipeline.figures import RunSummary
 from pipeline.run_documents import read_documents
 from pipeline.session import spark_session
-from pipeline.summary import summarize
+from pipeline.step import Step
+from pipeline.summary import SUMMED_UP, summarize
+from pipeline.summary_file import drop_summary, write_summary
+from pipeline.table_graph import compute
 from pipeline.table_list import DOCUMENTS, ROWS, STEPS
+from pipeline.table_store import FileStore, MemoryStore, TableStore
 
 Progress = Callable[[str], None]
 """Told the name of each table (or `summary`) when its work begins."""
 SHORT_WORK_ROWS = 500_000
 """Up to here a local Spark's start and planning are most of the work, and rows fit in memory."""
-_RUN_KEY = "run_key"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Store:
-    """Tables on their way: written to a folder split by run, then handed out to the runs."""
-
-    spark: SparkSession
-    folder: Path
-    progress: Progress
-    fits_in_memory: bool
-    _held: list[DataFrame] = field(default_factory=list)
-
-    def hold(self, table: DataFrame) -> DataFrame:
-        """Keep in memory what several tables are made of, if the runs are small.
-
-        Reading the events from memory takes a third off the whole work.
-        """
-        if not self.fits_in_memory:
-            return table
-        self._held.append(table)
-        return table.persist()
-
-    def let_go(self) -> None:
-        """Free what was held: the session may be the caller's."""
-        for table in self._held:
-            table.unpersist()
-
-    def keep(self, name: str, table: DataFrame) -> DataFrame:
-        """Compute and write a table; returns it as read from what was written."""
-        self.progress(name)
-        path = f"file://{self.folder / name}"
-        keyed = table.withColumn(_RUN_KEY, F.md5("run"))
-        keyed.repartition(_RUN_KEY).write.partitionBy(_RUN_KEY).parquet(path)
-        reader = self.spark.read.schema(table.schema).option("recursiveFileLookup", "true")
-        return reader.parquet(path)
-
-    def hand_out(self, name: str, schema: StructType, run: RunFiles) -> None:
-        """Move a run's part of a table to its directory; an empty table where it has no rows."""
-        key = hashlib.md5(run.run.encode(), usedforsecurity=False).hexdigest()
-        part = self.folder / name / f"{_RUN_KEY}={key}"
-        target = run.directory / "tables" / name
-        shutil.rmtree(target, ignore_errors=True)
-        target.parent.mkdir(exist_ok=True)
-        if part.is_dir():
-            shutil.move(part, target)
-        else:
-            target.mkdir()
-            empty = pa.schema([(f.name, _arrow_type(f.dataType)) for f in schema.fields])
-            pq.write_table(empty.empty_table(), target / "part-empty.parquet")
+_THREADS = 3
+"""Two keep two processors busy; one more, because each waits for its jobs now and then."""
 
 
 def analyze(
@@ -106,8 +56,7 @@ def analyze(
         return ()
     if spark is not None:
         return _analyze(spark, runs, progress or _silent)
-    short_work = sum(run.rows for run in runs) <= SHORT_WORK_ROWS
-    with spark_session(master, short_work=short_work) as session:
+    with spark_session(master, short_work=_is_short_work(runs)) as session:
         return _analyze(session, runs, progress or _silent)
 
 
@@ -119,50 +68,50 @@ def _analyze(
     spark: SparkSession, runs: Sequence[RunFiles], progress: Progress
 ) -> tuple[RunSummary, ...]:
     # Beside the tables, so that moving them is a rename and a cluster's workers see the folder.
-    with tempfile.TemporaryDirectory(prefix=".tables-", dir=runs[0].directory) as staging:
-        store = _Store(
-            spark=spark,
-            folder=Path(staging),
-            progress=progress,
-            fits_in_memory=sum(run.rows for run in runs) <= SHORT_WORK_ROWS,
-        )
+    with tempfile.TemporaryDirectory(prefix=".tables-", dir=runs[0].directory) as folder:
+        local = spark.sparkContext.master.startswith("local")
+        small = local and _is_short_work(runs)
+        store: TableStore = MemoryStore() if small else FileStore(spark=spark, folder=Path(folder))
         try:
-            tables = _compute(store, spark, runs)
+            _compute(spark, runs, store, progress, small=small)
+            clock_errors_us = {run.run: _clock_error_us(run.directory) for run in runs}
+            summaries = summarize(store.rows, runs, clock_errors_us)
+            for run, summary in zip(runs, summaries, strict=True):
+                drop_summary(run.directory)
+                store.hand_out(run)
+                write_summary(summary)
         finally:
             store.let_go()
-        progress("summary")
-        clock_errors_us = {run.run: _clock_error_us(run.directory) for run in runs}
-        summaries = summarize(tables, runs, clock_errors_us)
-        for name, table in tables.items():
-            for run in runs:
-                store.hand_out(name, table.schema, run)
     return summaries
 
 
 def _compute(
-    store: _Store, spark: SparkSession, runs: Sequence[RunFiles]
-) -> Mapping[str, DataFrame]:
-    """Compute the tables by name, each from those before it."""
-    frames = {ROWS: read_events(spark, runs), DOCUMENTS: read_documents(spark, runs)}
-    for step in STEPS:
-        frame = step.transform(*(frames[name] for name in step.inputs))
-        if step.written:
-            frame = store.keep(step.name, frame)
-        elif step.shared:
-            frame = store.hold(frame)
-        frames[step.name] = frame
-    return {step.name: frames[step.name] for step in STEPS if step.written}
+    spark: SparkSession,
+    runs: Sequence[RunFiles],
+    store: TableStore,
+    progress: Progress,
+    *,
+    small: bool,
+) -> None:
+    """Compute every step into the store."""
+    told = threading.Lock()
+
+    def carry_out(step: Step, frame: DataFrame) -> DataFrame:
+        if step.result != "shared":
+            with told:
+                progress("summary" if step.result == "rows" else step.name)
+        return store.carry_out(step, frame)
+
+    sources = {
+        ROWS: read_events(spark, runs, held=small),
+        DOCUMENTS: read_documents(spark, runs),
+    }
+    steps = (*STEPS, *SUMMED_UP)
+    compute(steps, sources, carry_out, context=spark.sparkContext, threads=_THREADS)
 
 
-def _arrow_type(kind: DataType) -> pa.DataType:
-    """Return the Arrow type of a column of ours; KeyError says that a table uses another."""
-    return {
-        "string": pa.string(),
-        "int": pa.int32(),
-        "bigint": pa.int64(),
-        "boolean": pa.bool_(),
-        "array<string>": pa.list_(pa.string()),
-    }[kind.simpleString()]
+def _is_short_work(runs: Sequence[RunFiles]) -> bool:
+    return sum(run.rows for run in runs) <= SHORT_WORK_ROWS
 
 
 def _clock_error_us(directory: Path) -> int:
