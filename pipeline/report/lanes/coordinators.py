@@ -14,12 +14,12 @@ from pipeline.report.chart import (
     seconds,
     soft,
 )
+from pipeline.report.lanes.broker_fills import broker_fills
 from pipeline.report.lanes.marks import (
     ROW_PX,
     Datum,
     bars,
     bounded,
-    fill_of,
     kind_fill,
     labels,
     row_name,
@@ -65,7 +65,6 @@ def lane(run: ReportInput) -> Chart | None:
     tenures.sort(key=lambda each: (each["start_us"], each["leader_epoch"] or 0))
     partitions = _most_moved_first(tenures)
     shown = in_number_order(partitions[:MAX_PARTITIONS])
-    brokers = in_number_order({each["broker"] for each in tenures})
     names: list[str] = []
     data: dict[str, list[Datum]] = {
         "tenures": [],
@@ -78,7 +77,8 @@ def lane(run: ReportInput) -> Chart | None:
         own = [each for each in tenures if each["partition"] == partition]
         names += _partition(run, partition, own[: MAX_TENURES // len(shown) + 1], data)
     y = rows_y(names)
-    fills = {broker: fill_of(index) for index, broker in enumerate(brokers)}
+    seen = {each["broker"] for each in tenures}
+    fills = {broker: fill for broker, fill in broker_fills(run).items() if broker in seen}
     layers = [
         bars(
             "nobody",
@@ -172,7 +172,7 @@ def _partition(
 
 def _tenure(each: Row, row: str, load: Row | None) -> Datum:
     epoch = "unknown" if each["leader_epoch"] is None else each["leader_epoch"]
-    label = f"{each['broker']} \u00b7 epoch {epoch}"
+    label = f"{each['broker']} \u00b7 leader epoch {epoch}"
     said = [text for _, _, text in _stalls(each)]
     if load is not None and load["load_us"] is not None:
         said.insert(0, f"loaded in {duration_text(load['load_us'])}")
@@ -224,8 +224,8 @@ def _load(load: Row, row: str) -> list[Datum]:
 
 
 def _overlap(each: Row, row: str) -> Datum:
-    older = f"{each['older_broker']} (epoch {each['older_epoch']})"
-    newer = f"{each['newer_broker']} (epoch {each['newer_epoch']})"
+    older = f"{each['older_broker']} (leader epoch {each['older_epoch']})"
+    newer = f"{each['newer_broker']} (leader epoch {each['newer_epoch']})"
     length = duration_text(each["length_us"])
     return span(
         each["from_us"], each["to_us"], r=row, l=f"{older} and {newer} for {length}", s=length
@@ -241,7 +241,7 @@ def _left_out(number: int) -> str:
 
 
 def _table(tenures: Sequence[Row], groups: dict[str, list[str]]) -> TextTable:
-    numeric = ("epoch", "from (s)", "to (s)", "commits acknowledged")
+    numeric = ("leader epoch", "from (s)", "to (s)", "commits acknowledged")
     return TextTable(
         headings=(
             "partition",

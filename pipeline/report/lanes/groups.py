@@ -7,6 +7,7 @@ import altair as alt
 from pipeline.outcomes import in_number_order
 from pipeline.report.chart import GOOD, HATCHES, INK, PAPER, SERIES, Chart, Pick, TextTable, seconds
 from pipeline.report.lanes.areas import area_rows, step_areas
+from pipeline.report.lanes.broker_fills import broker_fills
 from pipeline.report.lanes.marks import (
     ROW_PX,
     Datum,
@@ -34,11 +35,13 @@ MAX_PICKED = 8_000
 """Intervals in the page: of the groups that are shown at once, of all that can be picked."""
 MAX_TABLE_ROWS = 200
 AREA_PX = 150
+_BROKER_PX = 4
+"""The lower edge of a bar, in the colour of its coordinator."""
 
 STATES = {
     "Stable": GOOD,
     "PreparingRebalance": HATCHES[1],
-    "CompletingRebalance": SERIES[4],
+    "CompletingRebalance": SERIES[1],
     "Empty": PAPER,
 }
 _DEAD = "Dead"
@@ -46,8 +49,9 @@ _ABOUT = "In which state its coordinator had each group; a row is one group on o
 _ABOUT_ALONE = "In which state its coordinator had the group {}; a row is one broker."
 _MORE = (
     "Where two rows of a group have bars at once, two coordinators served it. The number in a bar "
-    "is the generation (in PreparingRebalance the one that ended). A cross: Dead, the broker "
-    "forgot the group."
+    "is the generation (in PreparingRebalance the one that ended, with the members at its "
+    "beginning). Its lower edge has its coordinator's colour, as in the lane of the coordinators. "
+    "A cross: Dead, the broker forgot the group."
 )
 _ABOUT_COUNTS = "How many groups were in which state."
 _MORE_COUNTS = (
@@ -59,7 +63,7 @@ _TIPS = (
     Tip("r", "group and coordinator"),
     Tip("k", "state"),
     Tip("g", "generation"),
-    Tip("m", "members"),
+    Tip("m", "members when it began"),
     Tip("e", "leader epoch"),
     Tip("c", "because"),
 )
@@ -121,6 +125,16 @@ def _layers(y: alt.Y, where: str | None = None) -> list[alt.Chart]:
     tips = (*_TIPS, *FROM_TO)
     return [
         bars("states", y, tooltip=tips, fill=kind_fill("k", STATES), where=where),
+        bars(
+            "states",
+            y,
+            tooltip=tips,
+            fill=alt.Fill("w:N", scale=None),
+            where=where,
+            height=_BROKER_PX,
+            yOffset=(ROW_PX - _BROKER_PX) // 2 - 2,
+            stroke=None,
+        ),
         *labels("states", y, tooltip=tips, where=where),
         moments(
             "dead",
@@ -136,12 +150,14 @@ def _layers(y: alt.Y, where: str | None = None) -> list[alt.Chart]:
 
 def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[str, list[Datum]]:
     states, dead = [], []
+    fills = broker_fills(run)
     for row in rows:
         said: Datum = {
             "r": _row(row),
             "k": row["state"],
             "g": row["generation"],
             "m": row["members"],
+            "w": fills[row["broker"]],
             "e": row["leader_epoch"],
             "c": row["cause"],
         }
@@ -159,6 +175,8 @@ def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[
 def _words(row: Row) -> str:
     members = row["members"]
     counted = "" if members is None else f" \u00b7 {members} member{'' if members == 1 else 's'}"
+    if counted and row["state"] == "PreparingRebalance":
+        counted += " at its beginning"
     return f"{row['state']} \u00b7 generation {row['generation']}{counted}"
 
 

@@ -15,10 +15,8 @@ import altair as alt
 from pipeline.figures import duration_text
 from pipeline.report.chart import (
     FROM_S,
-    HATCHES,
     INK,
     PAPER,
-    SERIES,
     TO_S,
     WARN,
     Chart,
@@ -42,11 +40,6 @@ FAULT_BANDS = "faults"
 """The name of the data that every lane has: the spans of the faults."""
 MAX_FAULTS = 200
 ROW_PX = 22
-FILLS = tuple((HATCHES if index % 2 else SERIES)[index] for index in range(8)) + tuple(
-    (SERIES if index % 2 else HATCHES)[index] for index in range(8)
-)
-"""Sixteen fills, neighbours told apart by lightness and by pattern."""
-
 NARROW = "containerSize()[0] < 560"
 """A Vega expression: whether this is a phone."""
 _SHORT_NAME = 14
@@ -61,11 +54,6 @@ _BELOW, _BELOW_ESCAPED = "\u200b", "\\u200b"
 def row_name(name: str, slot: int = 0, label: str = "") -> str:
     """Return the name of a row; from `slot` 1 on it belongs to the row above, and has `label`."""
     return name + _BELOW * slot + label
-
-
-def fill_of(index: int) -> str:
-    """Return the fill of the index-th thing; they repeat when they run out."""
-    return FILLS[index % len(FILLS)]
 
 
 def time_lane(

@@ -287,7 +287,7 @@ def _landmarks(run: ReportInput, fault: FaultFact, rows: Sequence[Row]) -> list[
     moved.sort(key=lambda each: (not each["groups"], each["partition"]))
     words = []
     for each in moved[:MAX_LANDMARKS]:
-        named = f"{each['new_leader']} for {each['partition']}, epoch {each['leader_epoch']}"
+        named = f"{each['new_leader']} for {each['partition']}, leader epoch {each['leader_epoch']}"
         if controllers and each["decided_us"] is not None:
             words.append(Word(controllers[0], each["decided_us"], f"elects {named}", 0))
         if each["active_us"] is not None:

@@ -20,13 +20,10 @@ from pipeline.report.chart import (
 )
 from pipeline.report.lanes.areas import area_rows, step_areas
 from pipeline.report.lanes.marks import (
-    FILLS,
     NARROW,
     bars,
     bounded,
     end_labels,
-    fill_of,
-    kind_fill,
     labels,
     legend_columns,
     named_without,
@@ -64,8 +61,9 @@ ONCE, NOBODY, TWICE = "one owner", "nobody", "two owners or more"
 COUNTS = {ONCE: SERIES[4], NOBODY: PAPER, TWICE: BAD_HATCH}
 _ABOUT = "Who owned each partition, by what the members themselves did."
 _MORE = (
-    "From its assignment until it was revoked or lost, or the member died. Bars of one pattern "
-    "were assigned in one generation, by one coordinator in one epoch. Two bars with a striped "
+    "From its assignment until it was revoked or lost, or the member died. The colour of a "
+    "bar is that of the coordinator that assigned it, as in the lane of the coordinators; plain, "
+    "hatched or pale: one generation each. Two bars with a striped "
     "edge between them: two members owned the partition at once, for the time at its end."
 )
 _ABOUT_COUNTS = "How many of the partitions had one owner, none, or two and more."
@@ -116,7 +114,7 @@ def lane(run: ReportInput) -> Chart | None:
         title="Partition ownership",
         about=_ABOUT,
         more=_MORE + said_of(prefix),
-        layers=_layers(rows_y(names), _fill(owned), prefix),
+        layers=_layers(rows_y(names), _fill(run, owned), prefix),
         data=data,
         height=ROW_PX * len(names),
         table=_table(run),
@@ -153,7 +151,7 @@ def detail(run: ReportInput) -> Chart | None:
         title="Owners of some partitions",
         about=_ABOUT_PICKED + pickable("partitions", len(known), len(owned), "ownership"),
         more=_MORE + said_of(prefix),
-        layers=_layers(rows_y(), _fill(owned), prefix, where=_PICKED),
+        layers=_layers(rows_y(), _fill(run, owned), prefix, where=_PICKED),
         data=data,
         height=alt.Step(ROW_PX),
         picks=picks,
@@ -173,24 +171,25 @@ def _title(chunk: Sequence[Owned]) -> str:
     return f"{first} to {number if first.rpartition('-')[0] == stem else last}"
 
 
-def _fill(owned: Sequence[Owned]) -> alt.Fill:
+def _fill(run: ReportInput, owned: Sequence[Owned]) -> alt.Fill:
     """Return the fill of a bar, with a legend where few have to be told apart."""
-    numbered = {index: fill_of(index) for index in range(len(FILLS))}
-    names = kinds_of(owned)
+    names = kinds_of(run, owned)
     of_group = next(iter(names.values()))
-    if len(names) > 1 or len(of_group) > MAX_LEGEND:
-        return kind_fill("c", numbered).legend(None)
-    by_number = {str(index): name for name, index in of_group.items()}
-    legend = alt.Legend(
-        title=None,
-        symbolType="square",
-        symbolSize=140,
-        symbolStrokeColor=INK,
-        labelExpr=f"{json.dumps(by_number)}[datum.label]",
-        columns=legend_columns(of_group),
+    fills = list(dict.fromkeys(fill for known in names.values() for fill in known.values()))
+    encoded = alt.Fill("c:N", scale=alt.Scale(domain=fills, range=fills))
+    if len(names) > 1 or len(of_group) > MAX_LEGEND or len(fills) < len(of_group):
+        return encoded.legend(None)
+    by_fill = {fill: name for name, fill in of_group.items()}
+    return encoded.legend(
+        alt.Legend(
+            title=None,
+            symbolType="square",
+            symbolSize=140,
+            symbolStrokeColor=INK,
+            labelExpr=f"{json.dumps(by_fill)}[datum.label]",
+            columns=legend_columns(of_group),
+        )
     )
-    fills = {index: numbered[index] for index in of_group.values()}
-    return kind_fill("c", fills).legend(legend)
 
 
 def _layers(y: alt.Y, fill: alt.Fill, prefix: str, where: str | None = None) -> list[alt.Chart]:

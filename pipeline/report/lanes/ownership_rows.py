@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 from pipeline.figures import duration_text
 from pipeline.outcomes import in_number_order
-from pipeline.report.lanes.marks import FILLS, Cell, Datum, row_name, span
+from pipeline.report.chart import LINE, soft
+from pipeline.report.lanes.broker_fills import broker_fill, coordinator_brokers
+from pipeline.report.lanes.marks import Cell, Datum, row_name, span
 from pipeline.report.lanes.spans import Steps, longest_first, slots
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
@@ -48,7 +50,7 @@ def gantt(
     """Return the names of the rows, and the data: intervals and overlaps, the longest of many."""
     names: list[str] = []
     data: dict[str, list[Datum]] = {"owners": [], "twice": []}
-    kinds = kinds_of(owned)
+    kinds = kinds_of(run, owned)
     intervals = [row for each in owned for row in each.intervals]
     room = {id(row) for row in longest_first(intervals, limit)}
     for each in owned:
@@ -59,7 +61,7 @@ def gantt(
         doubled = [(row["from_us"], end_of(run, row)) for row in each.overlaps]
         for row, slot, (start, end) in zip(shown, taken, spans, strict=True):
             datum = _owner(row, each, slot, start, end)
-            datum["c"] = kinds[row["group"]][kind(row)] % len(FILLS)
+            datum["c"] = kinds[row["group"]][kind(row)]
             if slot and any(first < end and start < last for first, last in doubled):
                 datum["v"] = 1
             data["owners"].append(datum)
@@ -156,13 +158,22 @@ def owners_over_time(run: ReportInput, partitions: Sequence[Owned]) -> Steps:
     return Steps(tuple(times), tuple(counts))
 
 
-def kinds_of(owned: Sequence[Owned]) -> dict[str, dict[str, int]]:
-    """Return for each group what its intervals were assigned in, numbered as it began."""
-    kinds: dict[str, dict[str, int]] = {}
+def kinds_of(run: ReportInput, owned: Sequence[Owned]) -> dict[str, dict[str, str]]:
+    """Return for each group the fill of what its intervals were assigned in, as they began.
+
+    Its colour is the coordinator's; the looks of it change with each generation or epoch.
+    """
+    brokers = {broker: at for at, broker in enumerate(coordinator_brokers(run))}
+    kinds: dict[str, dict[str, str]] = {}
+    looks: dict[tuple[str, str | None], int] = {}
     intervals = [row for each in owned for row in each.intervals]
     for row in sorted(intervals, key=lambda row: row["from_us"]):
         known = kinds.setdefault(row["group"], {})
-        known.setdefault(kind(row), len(known))
+        if kind(row) not in known:
+            by = row["group"], row["coordinator"]
+            look = looks[by] = looks.get(by, -1) + 1
+            at = brokers.get(row["coordinator"])
+            known[kind(row)] = soft(LINE if at is None else broker_fill(at, look))
     return kinds
 
 
@@ -171,13 +182,13 @@ def kind(row: Row) -> str:
     if row["coordinator"] is None:
         return f"generation {row['generation']}"
     epoch = "unknown" if row["leader_epoch"] is None else row["leader_epoch"]
-    return f"generation {row['generation']} by {row['coordinator']} in epoch {epoch}"
+    return f"generation {row['generation']} by {row['coordinator']} in leader epoch {epoch}"
 
 
 def side(row: Row, which: str) -> str:
     """Return what the `first` or `second` owner of an overlap was assigned it in."""
     by = row[f"{which}_coordinator"]
-    assigned = "" if by is None else f" by {by} in epoch {row[f'{which}_epoch']}"
+    assigned = "" if by is None else f" by {by} in leader epoch {row[f'{which}_epoch']}"
     return f"generation {row[f'{which}_generation']}{assigned}"
 
 

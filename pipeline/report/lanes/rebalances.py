@@ -36,7 +36,7 @@ MAX_TABLE_ROWS = 200
 AREA_PX = 120
 
 JOINING, SYNCING, BROKEN_OFF = "joining", "syncing", "never completed"
-PARTS = {JOINING: HATCHES[1], SYNCING: SERIES[4], BROKEN_OFF: "transparent"}
+PARTS = {JOINING: HATCHES[1], SYNCING: SERIES[1], BROKEN_OFF: "transparent"}
 _FIRST = "datum.f == 1"
 _ABOUT = (
     "A bar is a rebalance, from the moment the coordinator began it until the new assignment was "

@@ -92,8 +92,8 @@ def test_coordinator_lane_of_a_crash_shows_nobody_in_office_and_the_load() -> No
     assert chart is not None
     compiled_without_warnings(chart)
     assert cells(chart, "tenures", "r", "l", "a", "b", "c", "x") == [
-        (OFFSETS_2, "broker-2 · epoch 0", 0.08, 11.25, 264, "killed"),
-        (OFFSETS_2, "broker-0 · epoch 1 · loaded in 5 ms", 19.08, 60.0, 0, "run end"),
+        (OFFSETS_2, "broker-2 · leader epoch 0", 0.08, 11.25, 264, "killed"),
+        (OFFSETS_2, "broker-0 · leader epoch 1 · loaded in 5 ms", 19.08, 60.0, 0, "run end"),
     ]
     assert cells(chart, "nobody", "a", "b", "d") == [(11.25, 19.08, "7.83 s")]
     assert cells(chart, "loads", "r", "a", "b", "n") == [(OFFSETS_2, 19.075, 19.08, 265)]
@@ -116,12 +116,12 @@ def test_coordinator_lane_of_two_in_office_has_a_row_each_and_one_that_says_so()
     (older, label), (newer, _) = cells(chart, "tenures", "r", "l")
     assert older == OFFSETS_2
     assert newer != older
-    assert label == "broker-2 · epoch 0 · cut off 30.00 s"
+    assert label == "broker-2 · leader epoch 0 · cut off 30.00 s"
     assert cells(chart, "stalled", "r", "a", "b") == [(OFFSETS_2, 9.0, 39.0)]
     ((row, a, b, text),) = cells(chart, "twice", "r", "a", "b", "l")
     assert row not in {older, newer}
     assert (a, b) == (19.0, 40.0)
-    assert text == "broker-2 (epoch 0) and broker-0 (epoch 1) for 21.00 s"
+    assert text == "broker-2 (leader epoch 0) and broker-0 (leader epoch 1) for 21.00 s"
     assert cells(chart, "nobody", "a") == []
 
 

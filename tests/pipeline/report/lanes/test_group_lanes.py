@@ -32,7 +32,7 @@ def test_group_lane_has_a_row_for_each_coordinator_of_a_group() -> None:
             "PreparingRebalance",
             26.0,
             60.0,
-            "PreparingRebalance · generation 1 · 1 member",
+            "PreparingRebalance · generation 1 · 1 member at its beginning",
         ),
     ]
     assert cells(chart, "dead", "r", "a") == [("readers · broker-2", 40.0)]

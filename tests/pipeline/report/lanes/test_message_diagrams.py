@@ -95,7 +95,7 @@ def test_diagram_shows_what_became_of_the_coordinator() -> None:
     heartbeat = message("BrokerHeartbeat", "broker-0", "controller-100", 11)
     chart = _chart(heartbeat, broker_phases=[load("broker-0", 1, 19.075, 19.08)])
     assert cells(chart, "words", "r", "t")[1:] == [
-        ("controller-100", "elects broker-0 for __consumer_offsets-2, epoch 1"),
+        ("controller-100", "elects broker-0 for __consumer_offsets-2, leader epoch 1"),
         ("broker-0", "active for __consumer_offsets-2, loaded in 5 ms"),
     ]
 

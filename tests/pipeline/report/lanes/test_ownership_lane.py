@@ -62,15 +62,18 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
     ((row, a, b, who, how, text),) = cells(chart, "twice", "r", "a", "b", "w", "e", "l")
     assert (row, a, b) == (six["r"], 64.08, 93.2)
     assert who == "consumer-0 and consumer-6"
-    assert how == "generation 1 by broker-2 in epoch 0; generation 2 by broker-0 in epoch 1"
+    assert (
+        how
+        == "generation 1 by broker-2 in leader epoch 0; generation 2 by broker-0 in leader epoch 1"
+    )
     assert text == "two owners 29.12 s"
     domain = next(scale for scale in vega["scales"] if scale["name"] == "y")["domain"]
     assert domain == ["orders-0", six["r"], "orders-1"]
     assert chart.table is not None
     assert chart.table.rows[0][:3] == (
         "orders-0",
-        "consumer-0 (generation 1 by broker-2 in epoch 0)",
-        "consumer-6 (generation 2 by broker-0 in epoch 1)",
+        "consumer-0 (generation 1 by broker-2 in leader epoch 0)",
+        "consumer-6 (generation 2 by broker-0 in leader epoch 1)",
     )
 
 

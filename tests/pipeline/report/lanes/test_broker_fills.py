@@ -1,0 +1,61 @@
+"""One colour for each broker in all lanes; the look of it tells the generations apart."""
+
+from pipeline.report.chart import SERIES, soft
+from pipeline.report.lanes import coordinators, groups, ownership
+from pipeline.report.lanes.broker_fills import broker_fill, broker_fills
+from tests.support.lane_rows import group, state, tenure
+from tests.support.lane_rows import ownership as owned
+from tests.support.report_inputs import report_input
+from tests.support.vega import cells, compiled_without_warnings
+
+_TABLES = {
+    "groups": [group()],
+    "coordinator_tenures": [tenure("broker-2", 0, 0, 40), tenure("broker-0", 1, 19, 60)],
+    "group_states": [state("Stable", 6, 40), state("Stable", 26, None, broker="broker-0")],
+    "ownership": [
+        owned("orders-0", "consumer-0", 6, 20),
+        owned("orders-0", "consumer-0", 20, 40, generation=2),
+        owned("orders-1", "consumer-1", 26, None, generation=2, coordinator="broker-0"),
+    ],
+}
+
+
+def test_broker_has_one_colour_in_all_lanes() -> None:
+    """A reader who has seen who is blue reads the owners by it: it must not mean another there."""
+    run = report_input(tables=_TABLES)
+    fills = broker_fills(run)
+    coordinator, states, owners = coordinators.lane(run), groups.lane(run), ownership.lane(run)
+    assert coordinator is not None
+    assert states is not None
+    assert owners is not None
+    scales = {
+        scale["name"]: dict(zip(scale["domain"], scale["range"], strict=True))
+        for scale in compiled_without_warnings(coordinator)["scales"]
+        if scale["name"] == "fill"
+    }
+    assert scales["fill"] == {broker: soft(fill) for broker, fill in fills.items()}
+    assert set(cells(states, "states", "r", "w")) == {
+        (f"readers · {broker}", fill) for broker, fill in fills.items()
+    }
+    by_member = {
+        (member, generation): fill for member, generation, fill in cells(owners, "owners", *"mgc")
+    }
+    assert by_member["consumer-0", 1] == soft(fills["broker-2"])
+    assert by_member["consumer-1", 2] == soft(fills["broker-0"])
+    assert by_member["consumer-0", 2] not in {soft(fill) for fill in fills.values()}
+
+
+def test_generations_of_one_coordinator_are_looks_of_its_colour() -> None:
+    """Two generations differ, and both are seen to be of the same coordinator."""
+    looks = [broker_fill(0, look) for look in range(3)]
+    assert len(set(looks)) == 3
+    assert looks[0] == SERIES[0]
+    assert looks[1] == "url(#hatch-1)"
+    assert SERIES[0] in looks[2]
+
+
+def test_brokers_have_none_of_the_colours_of_rebalances_and_faults() -> None:
+    """Orange is a rebalance or a fault: no broker is."""
+    for at in range(12):
+        assert not {SERIES[1], "url(#hatch-2)"} & {broker_fill(at)}
+    assert len({broker_fill(at) for at in range(12)}) == 12
