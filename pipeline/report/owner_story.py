@@ -1,8 +1,8 @@
 """Why partitions of a group had two owners at once, as steps in time order, each with its moment.
 
-Pure functions over rows of `ownership_overlaps`, `ownership`, `rebalances`, `tenure_overlaps` and
-`faults`. An episode is what the summary counts as one: two sets of members, each assigned by one
-coordinator in one epoch.
+Pure functions over rows of `ownership_overlaps`, `ownership`, `rebalances`, `tenure_overlaps`,
+`faults`, `client_phases` and `messages`. An episode is what the summary counts as one: two sets of
+members, each assigned by one coordinator in one leader epoch.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,9 +10,16 @@ from dataclasses import dataclass
 
 from pipeline.figures import duration_text
 from pipeline.outcomes import in_number_order, listed
+from pipeline.report.member_steps import (
+    GaveWay,
+    Step,
+    told_by_the_new,
+    told_by_the_old,
+    unknown_members,
+)
 from pipeline.report.run_tables import Row
 from pipeline.report.settings import Settings
-from pipeline.story import counted, office_name
+from pipeline.story import counted, moment_text, office_name
 
 Office = tuple[str | None, int | None]
 """A coordinator and the epoch in which it serves."""
@@ -25,15 +32,6 @@ _ENDED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One thing that led to two owners, or ended it; `lane` is where it is seen."""
-
-    time_us: int
-    text: str
-    lane: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlapTables:
     """The rows of one run that a story needs."""
@@ -42,6 +40,8 @@ class OverlapTables:
     rebalances: Sequence[Row]
     tenures: Sequence[Row]  # of tenure_overlaps
     faults: Sequence[Row]
+    clients: Sequence[Row]  # of client_phases
+    messages: Sequence[Row]
     settings: Settings
 
 
@@ -104,6 +104,7 @@ def steps(episode: Episode, tables: OverlapTables) -> list[Step]:
         *_office_steps(episode, tables),
         *_stopped_steps(episode, tables),
         *_rebalance_steps(episode, tables),
+        *_told_steps(episode, tables),
         *_end_steps(episode, tables),
     ]
     return sorted(told, key=lambda step: step.time_us)
@@ -147,6 +148,8 @@ def _fault_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
             yield Step(row["healed_us"], f"The fault {row['fault']} is undone.", _FAULTS)
 
 
+_SUM_US = 50_000
+"""So close a sum of moments has to come to count as the cause: timers wake a little late."""
 _FAULTS, _COORDINATORS, _GROUPS, _OWNERSHIP = (
     "lane-faults",
     "lane-coordinators",
@@ -208,12 +211,19 @@ def _rebalance_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
         if row["new_generation"] not in episode.generations("second") or row["joined_us"] is None:
             continue
         who = f" of {row['consumer']}" if row["consumer"] else ""
-        parts = [
-            f"{row['broker']} begins generation {row['new_generation']} "
-            f"(rebalance since {row['started_us'] / 1e6:.3f} s: {row['reason']}{who})."
-        ]
+        waits = ""
+        if "session expiry" in row["removed_because"]:
+            waits = (
+                f" It waits for {listed(row['removed'])} to join, too, until their sessions expire."
+            )
+        yield Step(
+            row["started_us"],
+            f"{row['broker']} begins a rebalance ({row['reason']}{who}).{waits}",
+            _GROUPS,
+        )
+        parts = [f"{row['broker']} begins generation {row['new_generation']}."]
         if row["removed"]:
-            parts.append(_removed(row, tables.settings))
+            parts.append(_removed(row, tables))
         if row["added"]:
             parts.append(f"It adds {listed(row['added'])}.")
         owners = episode.members("second")
@@ -224,12 +234,52 @@ def _rebalance_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
         yield Step(row["joined_us"], " ".join(parts), _GROUPS)
 
 
-def _removed(row: Row, settings: Settings) -> str:
+def _removed(row: Row, tables: OverlapTables) -> str:
     because = listed(row["removed_because"])
-    timeout = settings.of_group(row["group"], "session.timeout.ms")
+    timeout = tables.settings.of_group(row["group"], "session.timeout.ms")
+    ran = ""
     if "session expiry" in row["removed_because"] and timeout is not None:
         because += f", session.timeout.ms = {timeout}"
-    return f"It removes {listed(row['removed'])} ({because})."
+        ran = _sum(row, int(timeout) * 1_000, tables) if timeout.isdigit() else ""
+    return f"It removes {listed(row['removed'])} ({because}).{ran}"
+
+
+def _sum(row: Row, timeout_us: int, tables: OverlapTables) -> str:
+    """Say that sessions ran from the coordinator's load on, if their end proves it."""
+    for tenure in tables.tenures:
+        loaded_us = tenure["from_us"]
+        same = (tenure["newer_broker"], tenure["newer_epoch"]) == (
+            row["broker"],
+            row["leader_epoch"],
+        )
+        same = same and row["group"] in tenure["groups"]
+        if same and abs(loaded_us + timeout_us - row["joined_us"]) <= _SUM_US:
+            return (
+                f" Their sessions ran from its load on: {moment_text(loaded_us)} + "
+                f"{moment_text(timeout_us)} = {moment_text(loaded_us + timeout_us)}."
+            )
+    return ""
+
+
+def _gave_way(episode: Episode) -> GaveWay | None:
+    """Return whom to tell about; None: nobody has given way."""
+    if episode.to_us is None or episode.fault is None:
+        return None
+    return GaveWay(
+        group=episode.group,
+        fault=episode.fault,
+        members=episode.members("first"),
+        broker=episode.second[0],
+        from_us=episode.from_us,
+        to_us=episode.to_us,
+    )
+
+
+def _told_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
+    gave = _gave_way(episode)
+    if gave is not None:
+        yield from told_by_the_old(gave, tables.clients, tables.settings)
+        yield from told_by_the_new(gave, tables.messages)
 
 
 def _end_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
@@ -246,6 +296,8 @@ def _end_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     for how, consumers in sorted(ended.items()):
         names = in_number_order(set(consumers))
         words = _ENDED.get(how, how)
+        if how == "lost" and (by := _unknown_at(end_us, episode, tables)):
+            words = f"loses its partitions: {by}"
         yield Step(
             end_us,
             f"The last of {listed(names)} {words}. One owner again."
@@ -253,6 +305,16 @@ def _end_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
             else f"{names[0]} {words}. One owner again.",
             _OWNERSHIP,
         )
+
+
+def _unknown_at(time_us: int, episode: Episode, tables: OverlapTables) -> str | None:
+    """Name the answer that took the last partitions away; None: it is not among the messages."""
+    gave = _gave_way(episode)
+    answers = unknown_members(gave, tables.messages) if gave is not None else []
+    for row in answers:
+        if row["ended_us"] == time_us:
+            return f"{row['api']} is answered {row['outcome']} by {row['to_node']}"
+    return None
 
 
 def _owned(episode: Episode, tables: OverlapTables, side: str) -> list[Row]:

@@ -8,11 +8,11 @@ from pipeline.figures import duration_text
 from pipeline.outcomes import in_number_order, listed
 from pipeline.report.chart import Cell, Paragraph, Part, Section, TextTable
 from pipeline.report.lanes.names import common_prefix, said_of
+from pipeline.report.member_steps import Step
 from pipeline.report.owner_story import (
     Episode,
     Office,
     OverlapTables,
-    Step,
     cause,
     episodes,
     owned_by,
@@ -79,6 +79,8 @@ def _tables(run: ReportInput) -> OverlapTables:
         rebalances=run.tables.rows("rebalances"),
         tenures=run.tables.rows("tenure_overlaps"),
         faults=run.tables.rows("faults"),
+        clients=run.tables.rows("client_phases"),
+        messages=run.tables.rows("messages"),
         settings=Settings(run.facts.settings),
     )
 
@@ -100,8 +102,8 @@ def _headline(episode: Episode) -> Markup:
     )
     records = sum(row["records_both"] for row in episode.rows)
     return Markup(
-        "<h3>{} of {} had two owners {}{}</h3><p>First {}, then also {}. {} processed by both "
-        "meanwhile.</p>"
+        "<h3>{} of {} had two owners {}{}</h3><p>First {}, then also {}. In that time both owners "
+        "processed {}: not only new ones, also what one of them had still to read.</p>"
     ).format(
         number,
         episode.group,
@@ -151,7 +153,9 @@ def _partitions(episode: Episode, tables: OverlapTables) -> TextTable:
             "the second owned it",
         ),
         rows=listed_rows,
-        caption=f"Who owned which partition twice, and when.{said_of(prefix)}"
+        caption="Who owned which partition twice, and when. Records by both: distinct records that "
+        "both owners processed within that time; what the first processed before it is not "
+        f"counted.{said_of(prefix)}"
         + (f" {counted(more, 'more row')}: table ownership_overlaps." if more else ""),
         numeric=("for", "records by both"),
     )

@@ -8,7 +8,15 @@ from pipeline.report.chart import Paragraph, Section, TextTable
 from pipeline.report.facts import SettingFact
 from pipeline.report.two_at_once import section
 from tests.support.report_inputs import report_input, run_facts, run_summary
-from tests.support.report_rows import GROUP, OFFSETS, Row, S, fault_row, rebalance
+from tests.support.report_rows import (
+    GROUP,
+    OFFSETS,
+    Row,
+    S,
+    client_phase,
+    fault_row,
+    rebalance,
+)
 
 OLD, NEW = ("broker-2", 0), ("broker-0", 1)
 EXPIRY = SettingFact(
@@ -159,6 +167,7 @@ def test_reader_learns_why_step_by_step_in_time_order() -> None:
     assert [line.split(" ")[0] for line in steps] == [
         "11.000",
         "19.000",
+        "26.000",
         "64.000",
         "91.000",
         "91.000",
@@ -169,10 +178,41 @@ def test_reader_learns_why_step_by_step_in_time_order() -> None:
     )
     assert "144 heartbeats with success, so its members notice nothing" in steps[1]
     assert "cut off for 70.00 s of that time" in steps[1]
-    assert "removes c-0, c-5 (session expiry, session.timeout.ms = 45000)" in steps[2]
-    assert "2 partitions of c-0, c-5 now belong to c-6 as well" in steps[2]
-    assert "no longer the coordinator (unloaded)" in steps[4]
-    assert "loses its partitions: the coordinator no longer knows it" in steps[5]
+    assert "begins a rebalance (join of c-6). It waits for c-0, c-5 to join, too" in steps[2]
+    assert "removes c-0, c-5 (session expiry, session.timeout.ms = 45000)" in steps[3]
+    assert "from its load on: 19.000 s + 45.000 s = 64.000 s" in steps[3]
+    assert "2 partitions of c-0, c-5 now belong to c-6 as well" in steps[3]
+    assert "no longer the coordinator (unloaded)" in steps[5]
+    assert "loses its partitions: the coordinator no longer knows it" in steps[6]
+
+
+def _answer(consumer: str, ended_us: int) -> Row:
+    """A heartbeat that the new coordinator answers UNKNOWN_MEMBER_ID."""
+    return {
+        "fault": "cut-0",
+        "api": "Heartbeat",
+        "from_node": consumer,
+        "to_node": NEW[0],
+        "outcome": "UNKNOWN_MEMBER_ID",
+        "ended_us": ended_us,
+    }
+
+
+def test_answers_that_ended_it_are_named_with_their_moments() -> None:
+    """NOT_COORDINATOR sends members to the new coordinator, UNKNOWN_MEMBER_ID takes partitions."""
+    clients = [
+        client_phase(name, fault="cut-0", noticed_by="NOT_COORDINATOR", unknown_us=92 * S)
+        for name in ("c-0", "c-5")
+    ]
+    messages = [_answer("c-0", 93 * S), _answer("c-5", 93 * S + 7)]
+    found = built(SPLIT | {"client_phases": clients, "messages": messages})
+    assert found is not None
+    steps = [line for line in words(found).splitlines() if re.match(r"9[23]\.\d{3} s ", line)]
+    assert steps[0].startswith("92.000 s c-0, c-5: NOT_COORDINATOR from the old coordinator")
+    assert "c-0 is the first to lose its partitions: Heartbeat is answered" in steps[1]
+    assert steps[2].endswith(
+        "loses its partitions: Heartbeat is answered UNKNOWN_MEMBER_ID by broker-0. One owner again."
+    )
 
 
 def test_steps_link_into_the_lanes_at_their_moments() -> None:
