@@ -10,6 +10,15 @@ from dataclasses import dataclass, field
 from pipeline.outcomes import in_number_order
 from pipeline.report.chart import seconds
 from pipeline.report.lanes.marks import Cell, Datum
+from pipeline.report.lanes.message_words import (
+    EXPECTED,
+    EXPELLED,
+    SUCCESS,
+    failed,
+    outcome_words,
+    request_words,
+    unanswered,
+)
 from pipeline.report.lanes.spans import slots
 from pipeline.report.run_tables import Row
 
@@ -36,9 +45,11 @@ _FAMILIES = {
     "OffsetCommit": OFFSETS,
     "OffsetFetch": OFFSETS,
 }
-SUCCESS = "NONE"
 _SERVERS = ("controller", "broker")
 _NEVER = 1e12  # pixels a second: at no zoom
+HELD_US = 1_000_000
+"""A message that takes as long lies somewhere: no line is drawn as if it travelled all the time."""
+SERVED, HELD, UNANSWERED = "served", "held on its way", "no answer came"
 
 
 @dataclass
@@ -46,13 +57,16 @@ class Diagram:
     """What is drawn of one fault.
 
     Shape: `nodes` from top to bottom; `legs` are lines from (`a`, `r`) to (`b`, `q`); `waits` lie
-    on the line of one node from `a` to `b`; `failures` and `words` stand at `a` on the line `r`.
+    on the line of one node from `a` to `b`; `stubs`, `failures` and `words` stand at `a` on the
+    line `r`: a stub is a message that did not arrive, `v` whether its way led `up` or `down`.
+    Of the failures, `k` is 0 for answers that are to be expected.
     `left_out` counts rows that are not drawn: of clients without a line.
     """
 
     nodes: list[str] = field(default_factory=list)
     legs: list[Datum] = field(default_factory=list)
     waits: list[Datum] = field(default_factory=list)
+    stubs: list[Datum] = field(default_factory=list)
     repeats: list[Datum] = field(default_factory=list)
     failures: list[Datum] = field(default_factory=list)
     words: list[Datum] = field(default_factory=list)
@@ -117,23 +131,48 @@ def _add(drawn: Diagram, row: Row) -> None:
     sent, received = row["sent_us"], row["received_us"]
     answered, ended = row["answered_us"], row["ended_us"]
     asks, serves = row["from_node"], row["to_node"]
-    failed = row["outcome"] != SUCCESS
     if sent is not None and received is not None:
-        drawn.legs.append(_line(sent, received, asks, serves, said, "request"))
+        _way(drawn, sent, received, asks, serves, said, "request")
+    elif sent is not None and unanswered(row):
+        _stub(drawn, sent, asks, serves, said)
     if received is not None and answered is not None and answered > received:
-        drawn.waits.append(_line(received, answered, serves, serves, said, "served"))
-    if answered is not None and ended is not None:
-        drawn.legs.append(_line(answered, ended, serves, asks, said, "answer"))
-    elif sent is not None and ended is not None:
-        drawn.waits.append(_line(sent, ended, asks, asks, said, "no answer came"))
-    if failed:
+        drawn.waits.append(_line(received, answered, serves, serves, said, SERVED))
+    if answered is not None and unanswered(row):
+        _stub(drawn, answered, serves, asks, said)
+    elif answered is not None and ended is not None:
+        _way(drawn, answered, ended, serves, asks, said, "answer")
+    if sent is not None and ended is not None and (answered is None or unanswered(row)):
+        drawn.waits.append(_line(sent, ended, asks, asks, said, UNANSWERED))
+    if row["outcome"] != SUCCESS:
         at = ended if ended is not None else _begin(row)
-        drawn.failures.append({**said, "r": asks, "a": seconds(at)})
+        drawn.failures.append({**said, "r": asks, "a": seconds(at), "k": int(failed(row))})
     if row["repeats"] > 1:
         last = row["last_ended_us"] if row["last_ended_us"] is not None else ended
         begin = _begin(row)
         text = {"s": f"\u00d7{row['repeats']:,}", "l": _text(row)}
         drawn.repeats.append({**_line(begin, last or begin, asks, asks, said, "repeated"), **text})
+
+
+def _way(
+    drawn: Diagram,
+    start_us: int,
+    end_us: int,
+    start: str,
+    end: str,
+    said: Mapping[str, Cell],
+    leg: str,
+) -> None:
+    """Add a message on its way; one that was held lies on its sender's line until it arrives."""
+    if end_us - start_us >= HELD_US:
+        drawn.waits.append(_line(start_us, end_us, start, start, said, HELD))
+        start_us = end_us
+    drawn.legs.append(_line(start_us, end_us, start, end, said, leg))
+
+
+def _stub(drawn: Diagram, at_us: int, start: str, end: str, said: Mapping[str, Cell]) -> None:
+    """Add a message that never arrived: it leaves its sender's line, and ends at once."""
+    down = drawn.nodes.index(end) > drawn.nodes.index(start)
+    drawn.stubs.append({**said, "r": start, "a": seconds(at_us), "v": "down" if down else "up"})
 
 
 def _line(
@@ -145,9 +184,9 @@ def _line(
 def _said(row: Row) -> Datum:
     """Return what every mark of an exchange tells when it is pointed at."""
     return {
-        "api": row["api"],
+        "api": request_words(row),
         "f": _family(row),
-        "out": "success" if row["outcome"] == SUCCESS else row["outcome"],
+        "out": outcome_words(row),
         "fr": row["from_node"],
         "to": row["to_node"],
         "g": row["group"],
@@ -173,22 +212,25 @@ def _begin(row: Row) -> int:
 
 
 def _word(row: Row) -> Word:
-    failed = row["outcome"] != SUCCESS
     family = _family(row)
-    if failed:
+    if row["outcome"] in EXPELLED:
+        rank = 0
+    elif row["outcome"] in EXPECTED:
+        rank = 4
+    elif failed(row):
         rank = 2 if family == HEARTBEAT else 1
     else:
         rank = {MEMBERSHIP: 2, FINDING: 3}.get(family, 4)
-    return Word(row["from_node"], _begin(row), _text(row), rank, failed)
+    return Word(row["from_node"], _begin(row), _text(row), rank, failed(row))
 
 
 def _text(row: Row) -> str:
     """Return an exchange in a few words: request, how many, error or the coordinator named."""
-    parts = [row["api"]]
+    parts = [request_words(row)]
     if row["repeats"] > 1:
         parts.append(f"\u00d7{row['repeats']:,}")
     if row["outcome"] != SUCCESS:
-        parts.append(row["outcome"])
+        parts.append(outcome_words(row))
     elif row.get("named") is not None:
         parts.append(f"names {row['named']}")
     return " ".join(parts)

@@ -28,6 +28,7 @@ from pipeline.report.lanes.marks import (
     bounded,
     labels,
     legend_columns,
+    rows_of,
     rows_y,
     span,
     time_lane,
@@ -39,14 +40,17 @@ from pipeline.report.lanes.message_rows import (
     CLUSTER,
     FINDING,
     HEARTBEAT,
+    HELD,
     MEMBERSHIP,
     OFFSETS,
     REPEAT_ROWS,
-    SUCCESS,
+    SERVED,
+    UNANSWERED,
     Diagram,
     Word,
     diagram,
 )
+from pipeline.report.lanes.message_words import outcome_words, request_words
 from pipeline.report.lanes.names import ROLE, common_prefix, said_of
 from pipeline.report.lanes.tips import Tip, at, told
 from pipeline.report.report_input import ReportInput
@@ -77,10 +81,15 @@ _ABOUT = (
 )
 _MORE = (
     "Each node has a line; time runs to the right, as in all lanes. Thick on a server's line: the "
-    "request was held there. Dashed red on a client's line: it waited, and no answer came. A "
-    "cross: the exchange failed, its error above it. A bar below a line, with \u00d7n: n exchanges "
-    "like the first. Hatched: the node was hit. More texts appear as you zoom in."
+    "request was held there. A stub: a message that never arrived. Dotted on the sender's line: a "
+    "message held on its way. Dashed red on a client's line: it waited, and no answer came. A "
+    "cross: the exchange failed, its error above it. A ring: an error name that is part of the "
+    "protocol, such as MEMBER_ID_REQUIRED. Two ticks below a line, with \u00d7n: the first and the "
+    "last of n like exchanges, which followed each other. Hatched: the node was hit. More texts "
+    "appear as you zoom in."
 )
+_STUB_SIZE = 700  # square pixels, as Vega has it: a stub is 13 pixels long
+_STUB_DOWN, _STUB_UP = "M0,0L0,1M-0.35,1L0.35,1", "M0,0L0,-1M-0.35,-1L0.35,-1"
 _MANY_LEGS = 100
 """From more lines than these on, they are faint until zoomed in, so that texts and bars read."""
 _CROWD = 8
@@ -98,7 +107,7 @@ _TIPS = (
     at("v", "received", 6),
     at("w", "answered", 6),
     at("e", "ended", 6),
-    Tip("x", "exchanges alike"),
+    Tip("x", "like exchanges"),
     at("z", "the last ended", 6),
     Tip("c", "correlation id"),
 )
@@ -165,30 +174,38 @@ def _data(run: ReportInput, drawn: Diagram) -> Mapping[str, Sequence[Datum]]:
         "hit": hit,
         "legs": drawn.legs,
         "waits": drawn.waits,
-        "repeats": [{**datum, "cl": _COLOURS[str(datum["f"])]} for datum in drawn.repeats],
+        "stubs": _coloured(drawn.stubs),
+        "repeats": _coloured(drawn.repeats),
         "failures": drawn.failures,
         "words": drawn.words,
     }
+
+
+def _coloured(data: Sequence[Datum]) -> list[Datum]:
+    """Return the data with the colour of what they are, which no scale of Vega's then gives."""
+    return [{**datum, "cl": _COLOURS[str(datum["f"])]} for datum in data]
 
 
 def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
     row = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix)
     line: alt.Y = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix).bandPosition(_LINE_AT)
     other = alt.Y2("q:N", bandPosition=_LINE_AT)
+    there = {datum["f"] for datum in (*drawn.legs, *drawn.waits, *drawn.repeats)}
+    families = [family for family in _COLOURS if family in there] or list(_COLOURS)
     colour = alt.Color(
         "f:N",
-        scale=alt.Scale(domain=list(_COLOURS), range=list(_COLOURS.values())),
+        scale=alt.Scale(domain=families, range=[_COLOURS[family] for family in families]),
         legend=alt.Legend(
             title=None,
             symbolType="stroke",
             symbolStrokeWidth=3,
             symbolSize=alt.ExprRef(f"width >= 0 && {NARROW} ? 200 : {_SYMBOL_PX**2}"),
             symbolOpacity=1,
-            columns=legend_columns(_COLOURS),
+            columns=legend_columns(families),
         ),
     )
     dash = alt.StrokeDash(
-        "f:N", scale=alt.Scale(domain=list(_DASHES), range=list(_DASHES.values()))
+        "f:N", scale=alt.Scale(domain=families, range=[_DASHES[family] for family in families])
     )
     in_sight = f"datum.b >= {FROM_S} && datum.a <= {TO_S}"
     legs = alt.Chart(alt.NamedData("legs")).transform_filter(in_sight)
@@ -207,16 +224,45 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
             opacity=0.75,
         ),
         *_repeats(row),
-        waits.transform_filter("datum.r == datum.to")
+        waits.transform_filter(f"datum.leg == '{SERVED}'")
         .mark_rule(clip=True, strokeWidth=5, opacity=0.55, tooltip=said)
         .encode(x=x, x2="b:Q", y=line, color=colour),
-        waits.transform_filter("datum.r != datum.to")
+        waits.transform_filter(f"datum.leg == '{HELD}'")
+        .mark_rule(clip=True, strokeWidth=3, strokeDash=[1, 3], tooltip=said)
+        .encode(x=x, x2="b:Q", y=line, color=colour),
+        waits.transform_filter(f"datum.leg == '{UNANSWERED}'")
         .mark_rule(clip=True, strokeWidth=2, strokeDash=[4, 3], color=BAD, tooltip=said)
         .encode(x=x, x2="b:Q", y=line),
         legs.mark_rule(
             clip=True, strokeWidth=1.6, tooltip=said, strokeOpacity=_opacity(drawn.legs)
         ).encode(x=x, x2="b:Q", y=line, y2=other, color=colour, strokeDash=dash),
+        alt.Chart(alt.NamedData("stubs"))
+        .mark_point(
+            clip=True,
+            shape=alt.ExprRef(f"datum.v == 'up' ? '{_STUB_UP}' : '{_STUB_DOWN}'"),
+            filled=False,
+            strokeWidth=1.8,
+            opacity=1,
+            size=_STUB_SIZE,
+            tooltip=said,
+        )
+        .encode(x=x, y=line, stroke=alt.Stroke("cl:N", scale=None)),
         alt.Chart(alt.NamedData("failures"))
+        .transform_filter("!datum.k")
+        .mark_point(
+            clip=True,
+            shape="circle",
+            filled=True,
+            fill=PAPER,
+            stroke=INK,
+            strokeWidth=1.2,
+            opacity=1,
+            size=34,
+            tooltip=said,
+        )
+        .encode(x=x, y=line),
+        alt.Chart(alt.NamedData("failures"))
+        .transform_filter("datum.k")
         .mark_point(
             clip=True,
             shape="cross",
@@ -242,14 +288,26 @@ def _opacity(legs: Sequence[Datum]) -> float | alt.ExprRef:
 
 
 def _repeats(y: alt.Y) -> list[alt.Chart]:
-    """Return the bars of exchanges that follow each other, under the line of who asked."""
-    fill = alt.Fill("cl:N", scale=None)
+    """Return the spans of exchanges that follow each other, under the line of who asked.
+
+    A tick at the first and one at the last: a whole bar would look like one long request.
+    """
+    fill, stroke = alt.Fill("cl:N", scale=None), alt.Stroke("cl:N", scale=None)
     layers = []
     for row, offset in enumerate(_REPEATS_PX):
         where = f"datum.y == {row}"
-        look: Looks = {"height": 9, "yOffset": offset, "fillOpacity": 0.25, "strokeWidth": 0.4}
+        look: Looks = {"height": 9, "yOffset": offset, "fillOpacity": 0.08, "stroke": None}
+        source = rows_of("repeats", where)
+        tick: Looks = {"clip": True, "thickness": 2.5, "size": 9, "yOffset": offset, "opacity": 1}
         layers += [
             bars("repeats", y, tooltip=_TIPS, fill=fill, where=where, **look),
+            source.mark_rule(clip=True, strokeWidth=1.5, strokeDash=[1, 4], yOffset=offset).encode(
+                x=time_of("a:Q"), x2="b:Q", y=y, stroke=stroke
+            ),
+            *(
+                source.mark_tick(**tick).encode(x=time_of(f"{end}:Q"), y=y, fill=fill)
+                for end in ("a", "b")
+            ),
             *labels("repeats", y, tooltip=_TIPS, where=where, fontSize=9, dy=offset),
         ]
     return layers
@@ -332,22 +390,22 @@ def _table(rows: Sequence[Row]) -> TextTable:
     times = ("sent (s)", "answered (s)", "ended (s)")
     ordered = sorted(rows, key=lambda row: (row["sent_us"] is None, row["sent_us"] or 0))
     return TextTable(
-        headings=("request", "from", "to", "group", *times, "outcome", "alike"),
+        headings=("request", "from", "to", "group", *times, "outcome", "exchanges"),
         rows=tuple(
             (
-                row["api"],
+                request_words(row),
                 row["from_node"],
                 row["to_node"],
                 row["group"],
                 seconds(row["sent_us"]),
                 seconds(row["answered_us"]),
                 seconds(row["ended_us"]),
-                "success" if row["outcome"] == SUCCESS else row["outcome"],
+                outcome_words(row),
                 row["repeats"],
             )
             for row in ordered[:MAX_TABLE_ROWS]
         ),
-        numeric=(*times, "alike"),
+        numeric=(*times, "exchanges"),
         caption=bounded("messages", len(rows), MAX_TABLE_ROWS),
         folded="The messages as text",
     )

@@ -59,8 +59,64 @@ def test_request_that_was_never_answered_waits_at_the_client_and_fails() -> None
     chart = _chart(lost)
     assert cells(chart, "legs", "a") == []
     assert cells(chart, "waits", "r", "a", "b") == [(_CLIENT, 12.0, 42.0)]
-    assert cells(chart, "failures", "r", "a", "out") == [(_CLIENT, 42.0, "TIMED_OUT")]
-    assert ("Heartbeat TIMED_OUT", 1) in cells(chart, "words", "t", "k")
+    assert cells(chart, "stubs", "r", "a", "v") == [(_CLIENT, 12.0, "up")]
+    assert cells(chart, "failures", "r", "a", "out") == [
+        (_CLIENT, 42.0, "no answer (request timeout)")
+    ]
+    assert ("Heartbeat no answer (request timeout)", 1) in cells(chart, "words", "t", "k")
+
+
+def test_answer_that_was_lost_is_a_stub_at_the_server() -> None:
+    """The server answered into a cut: no line may cross it, to arrive when the client gave up."""
+    lost = message("Heartbeat", _CLIENT, _BROKER, 12, ended_us=us(42), outcome="TIMED_OUT")
+    chart = _chart(lost)
+    assert cells(chart, "legs", "leg") == [("request",)]
+    assert cells(chart, "stubs", "r", "a", "v") == [(_BROKER, 12.001, "down")]
+    assert cells(chart, "waits", "leg", "r", "a", "b") == [("no answer came", _CLIENT, 12.0, 42.0)]
+
+
+def test_answer_that_was_held_lies_on_its_senders_line_until_it_arrives() -> None:
+    """A line that slants over a minute would tell that the answer travelled all the time."""
+    chart = _chart(message("Heartbeat", _CLIENT, _BROKER, 12, ended_us=us(72)))
+    assert cells(chart, "waits", "leg", "r", "a", "b") == [
+        ("held on its way", _BROKER, 12.001, 72.0)
+    ]
+    assert cells(chart, "legs", "leg", "a", "b")[-1] == ("answer", 72.0, 72.0)
+    assert cells(chart, "stubs", "a") == []
+
+
+def test_error_that_the_protocol_consists_of_is_no_failure() -> None:
+    """Every member is first answered MEMBER_ID_REQUIRED: a red cross would tell of a fault."""
+    chart = _chart(
+        message("JoinGroup", _CLIENT, _BROKER, 12, outcome="MEMBER_ID_REQUIRED"),
+        message("Heartbeat", _CLIENT, _BROKER, 20, outcome="REBALANCE_IN_PROGRESS"),
+        message("OffsetCommit", _CLIENT, _BROKER, 30, outcome="NOT_COORDINATOR"),
+    )
+    assert cells(chart, "failures", "out", "k") == [
+        ("MEMBER_ID_REQUIRED", 0),
+        ("REBALANCE_IN_PROGRESS", 0),
+        ("NOT_COORDINATOR", 1),
+    ]
+    assert [bad for (bad,) in cells(chart, "words", "k")] == [0, 0, 1]
+
+
+def test_member_that_was_expelled_is_labelled_before_the_answers_that_follow() -> None:
+    """UNKNOWN_MEMBER_ID ends an ownership: MEMBER_ID_REQUIRED a moment later must not hide it."""
+    chart = _chart(
+        message("Heartbeat", _CLIENT, _BROKER, 12, outcome="UNKNOWN_MEMBER_ID"),
+        message("JoinGroup", _CLIENT, _BROKER, 12.01, outcome="MEMBER_ID_REQUIRED"),
+    )
+    assert [text for text, zoom in cells(chart, "words", "t", "z") if zoom == 0] == [
+        "Heartbeat UNKNOWN_MEMBER_ID"
+    ]
+
+
+def test_fetch_from_a_controller_is_named_by_its_log() -> None:
+    """Kafka's brokers pull metadata with Fetch: the bare word would be read as one of data."""
+    chart = _chart(message("Fetch", "broker-0", "controller-100", 11))
+    assert ("Fetch (__cluster_metadata)",) in cells(chart, "words", "t")
+    assert chart.table is not None
+    assert chart.table.rows[0][0] == "Fetch (__cluster_metadata)"
 
 
 def test_repeated_exchanges_are_one_bar_below_the_line() -> None:
@@ -86,7 +142,7 @@ def test_repeated_exchanges_are_one_bar_below_the_line() -> None:
     chart = _chart(stale, failed)
     assert cells(chart, "repeats", "r", "a", "b", "l", "y") == [
         (_CLIENT, 11.3, 18.9, "FindCoordinator ×48 names broker-2", 0),
-        (_CLIENT, 12.0, 18.0, "OffsetCommit ×9 DISCONNECTED", 1),
+        (_CLIENT, 12.0, 18.0, "OffsetCommit ×9 disconnected", 1),
     ]
 
 
