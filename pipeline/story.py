@@ -54,8 +54,10 @@ def noticed_text(fault: FaultSummary) -> str | None:
     """Tell what made members give their coordinator up; None: nobody did."""
     if not fault.noticed_by:
         return None
-    causes = ", ".join(f"{cause} {count}" for cause, count in fault.noticed_by)
-    return f"members noticed by: {causes}"
+    causes = ", ".join(
+        f"{count} of {fault.members} by {cause}" for cause, count in fault.noticed_by
+    )
+    return f"members that gave their coordinator up: {causes}"
 
 
 def leaving_texts(fault: FaultSummary) -> Iterator[str]:
@@ -89,8 +91,8 @@ def kept_text(fault: FaultSummary) -> str | None:
     if not fault.rebalances:
         return f"{fault.members_kept} of {fault.members} members kept member id and generation"
     return (
-        f"{fault.members_kept_id} of {fault.members} members kept their member id, "
-        f"{fault.members_kept} their generation"
+        f"{fault.members_kept_id} of {fault.members} members kept their member id (the names here "
+        f"are client ids), {fault.members_kept} their generation"
     )
 
 

@@ -145,7 +145,7 @@ def _no_successor(run: ReportInput, fault: FaultSummary) -> Iterator[Markup]:
     timeout = Settings(run.facts.settings).of_cluster(_FENCING)
     if timeout is not None and fault.kind in _SILENT:
         waits = said(
-            "; it fences a broker {} after the last heartbeat ({} = {})",
+            "; it fences a broker {} after its last heartbeat ({} = {})",
             duration_text(int(timeout) * 1_000) if timeout.isdigit() else "some time",
             _FENCING,
             timeout,

@@ -1,7 +1,7 @@
 """The phases of single subjects in their order: both chains on one linear axis from the fault on.
 
 A logarithmic strip shows every phase and hides how unequal they are; this shows how unequal they
-are. It has the subject in the middle of each chain and the slowest, never a sum over subjects.
+are. It has the median subject of each chain and the slowest, never a sum over subjects.
 """
 
 from collections.abc import Sequence
@@ -59,13 +59,13 @@ def lines_of(rows: Sequence[dict[str, Any]]) -> int:
 
 
 def _chosen(ways: Sequence[Path]) -> list[tuple[str, Path]]:
-    """Return the subject in the middle, and the slowest where that is another."""
+    """Return the median subject, and the slowest where that is another."""
     if not ways:
         return []
     if len(ways) == 1:
         return [("", ways[0])]
     chosen, slowest = middle(ways), ways[-1]
-    found = [(f", the middle one of {len(ways):,}", chosen)]
+    found = [(f", the median of {len(ways):,}", chosen)]
     if slowest.whole_us > chosen.whole_us:
         found.append((", the slowest", slowest))
     return found

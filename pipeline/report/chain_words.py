@@ -1,6 +1,6 @@
 """Each chain of phases of a fault as a sentence: what took the time, and which setting decides it.
 
-The sentence is about one subject, the one in the middle: half of them got there sooner. Phases of
+The sentence is about one subject, the median one: half of them got there sooner. Phases of
 one subject follow one another, so they may be compared with its whole; those of different
 subjects, or of the two chains, may not. Pure functions over rows of `broker_phases`,
 `client_phases` and `availability`.
@@ -137,7 +137,9 @@ def _because(fault: FaultSummary, settings: Settings) -> str:
         for name in ("broker.session.timeout.ms", "broker.heartbeat.interval.ms")
         if (value := settings.of_cluster(name)) is not None
     ]
-    return f"; {', '.join(said)}" if said else ""
+    if not said:
+        return ""
+    return f"; {', '.join(said)}; counted from the last BrokerHeartbeat before the fault"
 
 
 def client_sentence(fault: FaultSummary, client_rows: Sequence[Row]) -> str:
@@ -155,7 +157,7 @@ def client_sentence(fault: FaultSummary, client_rows: Sequence[Row]) -> str:
         number = counted(len(looked), "member")
         return f"Of {number} that gave their coordinator up, none was served again in this run."
     path = middle(found)
-    whole = f"until {path.row['consumer']}, the member in the middle of {len(found):,}, "
+    whole = f"until {path.row['consumer']}, the median member of {len(found):,}, "
     text = _shares(path, f"{whole}was served by the new coordinator", _client_steps(path))
     late, stayed = len(looked) - len(found), len(client_rows) - len(looked)
     if late:
@@ -198,7 +200,7 @@ def gap_sentence(fault: FaultSummary, rows: Sequence[Row]) -> str | None:
     told = []
     if commit is not None and commit.samples:
         told.append(
-            f"the middle one of {counted(commit.samples, 'member')} had no commit acknowledged for "
+            f"the median of {counted(commit.samples, 'member')} had no commit acknowledged for "
             f"{duration_text(commit.percentiles[50])}, the worst for {commit.longest_text}"
         )
     if processing is not None and processing.samples:

@@ -63,7 +63,7 @@ def headline(run: ReportInput) -> Headline:
         ("For how long?", for_how_long(run) if trusted else ()),
         ("Why?", why(run) if trusted else ()),
         ("Was a promise broken?", broke_a_promise(run)),
-        ("What was expected?", tuple(_expected(facts))),
+        ("What was expected?", tuple(_expected(run))),
     )
     return Headline(
         verdict=verdict,
@@ -78,10 +78,17 @@ def headline(run: ReportInput) -> Headline:
     )
 
 
-def _expected(facts: RunFacts) -> Iterator[Markup]:
+def _expected(run: ReportInput) -> Iterator[Markup]:
     """Say what the experiment's author expected, and whether it was run as it is written."""
+    facts = run.facts
     if facts.expect:
-        yield said("{}", facts.expect)
+        measured = [
+            f"{each.value} {each.unit} {each.label}"
+            for each in four_figures(run)
+            if each.unit in {"s", "ms"} and each.label != "of the run's clock"
+        ]
+        beside = said(" <b>Measured:</b> {}.", "; ".join(measured)) if measured else ""
+        yield said("{}{}", facts.expect, beside)
         if _OVERRIDE in facts.replay:
             yield said(
                 "That is for the experiment as it is written; this run overrode values of it ({}).",

@@ -22,6 +22,7 @@ from pipeline.report.chart import (
 from pipeline.report.fault_overview import overview
 from pipeline.report.fault_strips import CHAINS, FaultRows, rows_of_faults
 from pipeline.report.log_axis import LogAxis
+from pipeline.report.phase_words import definitions
 from pipeline.report.report_input import ReportInput
 from pipeline.report.settings import Settings
 from pipeline.report.strips import Strip, axis_over, strip_chart, strip_rows
@@ -60,7 +61,7 @@ def section(run: ReportInput) -> Section | None:
     if not faults:
         return None
     settings = Settings(run.facts.settings)
-    parts: list[Part] = []
+    parts: list[Part] = [definitions()]
     if len(faults) > 1:
         parts += overview(run.summary.faults)
     if len(faults) <= MAX_IN_FULL:
@@ -96,8 +97,8 @@ def _fault_parts(rows: FaultRows, axis: LogAxis, settings: Settings) -> Iterator
         yield Chart(
             id=f"phases-{fault.fault}-order",
             title="One after the other",
-            about="The subject in the middle of each chain, and the slowest: a linear axis, on "
-            "which short phases vanish.",
+            about="The median partition and member of each chain, and the slowest: a linear axis, "
+            "on which short phases vanish.",
             spec=order_chart("order", lines_of(data)),
             data={"order": data},
         )

@@ -42,13 +42,14 @@ def linked(text: str, from_us: int, to_us: int, *, lane: str) -> Markup:
 
 def fault_heading(fault: FaultSummary) -> Markup:
     """Return the heading of what is said about one fault: what it was, whom it hit, when."""
-    undone = "" if fault.healed_us is None else f", undone at {moment_text(fault.healed_us)}"
-    when = moment_text(fault.injected_us)
+    undone = Markup("")
+    if fault.healed_us is not None:
+        undone = Markup(", undone at {}").format(moment_link(fault.healed_us, lane="lane-faults"))
     return Markup("<h3>{}: {} of {}</h3><p>At {}{}.</p>").format(
         fault.fault,
         (fault.kind or "fault").replace("_", " "),
         fault.node or fault.target or "nobody",
-        moment_link(fault.injected_us, fault.healed_us, lane="lane-faults", text=when),
+        moment_link(fault.injected_us, lane="lane-faults"),
         undone,
     )
 

@@ -284,7 +284,7 @@ def test_headline_of_a_run_cut_off_claims_nothing_of_what_it_did_not_see() -> No
     )
     assert _text(first, "Why?").startswith(
         "The controller had elected no new leader for the partitions of broker-2 when the run was "
-        "cut off, 4.00 s after the fault; it fences a broker 9.00 s after the last heartbeat"
+        "cut off, 4.00 s after the fault; it fences a broker 9.00 s after its last heartbeat"
     )
     assert "No rebalance until the run was cut off" in _text(first, "Why?")
     assert "1 of 1 member still without an acknowledged commit" in _figures(first)

@@ -84,7 +84,8 @@ def test_sentences_name_the_phase_that_took_the_time_and_the_setting() -> None:
     assert text == (
         "Of the 7.83 s until broker-0 in leader epoch 1 was the active coordinator of "
         "__consumer_offsets-2 (readers), 7.79 s went by until the controller noticed that broker-2 "
-        "was gone (detect; broker.session.timeout.ms = 9000)."
+        "was gone (detect; broker.session.timeout.ms = 9000; counted from the last BrokerHeartbeat "
+        "before the fault)."
     )
 
 
@@ -126,7 +127,7 @@ def test_client_sentence_is_about_the_member_in_the_middle() -> None:
     """Half of the members got there sooner; its phases add up to its own whole."""
     rows = [client_phase(f"c-{n}", 200, n * S, 98 * MS) for n in range(1, 4)]
     assert client_sentence(fault_summary(), rows) == (
-        "Of the 2.10 s until c-2, the member in the middle of 3, was served by the new "
+        "Of the 2.10 s until c-2, the median member of 3, was served by the new "
         "coordinator, 2.00 s went by while it looked for the new one (rediscover; 49 "
         "FindCoordinator answers, 48 of them naming another broker)."
     )
@@ -196,7 +197,7 @@ def test_order_has_the_middle_and_the_slowest_of_each_chain_from_the_fault_on() 
     titles = [row["title"] for row in data if "title" in row]
     assert titles == [
         "broker chain: __consumer_offsets-2: 7.83 s",
-        "client chain: c-5, the middle one of 12: 7.90 s",
+        "client chain: c-5, the median of 12: 7.90 s",
         "client chain: c-11, the slowest: 7.91 s",
     ]
     slowest = [row for row in data if row["y"] == max(each["y"] for each in data)]

@@ -211,7 +211,7 @@ def test_answers_that_ended_it_are_named_with_their_moments() -> None:
     assert steps[0].startswith("92.000 s c-0, c-5: NOT_COORDINATOR from the old coordinator")
     assert "c-0 is the first to lose its partitions: Heartbeat is answered" in steps[1]
     assert steps[2].endswith(
-        "loses its partitions: Heartbeat is answered UNKNOWN_MEMBER_ID by broker-0. One owner again."
+        "Heartbeat is answered UNKNOWN_MEMBER_ID by broker-0. One owner again."
     )
 
 
