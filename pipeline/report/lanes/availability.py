@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from pipeline.figures import duration_text
 from pipeline.outcomes import in_number_order, listed
-from pipeline.report.chart import HATCHES, SERIES, Chart, Pick, TextTable, seconds
+from pipeline.report.chart import HATCHES, SERIES, Chart, Pick, TextTable
 from pipeline.report.lanes.areas import area_rows, step_areas
 from pipeline.report.lanes.marks import (
     Datum,
     bars,
     bounded,
+    clock,
     kind_fill,
     labels,
     picked,
@@ -19,7 +20,7 @@ from pipeline.report.lanes.marks import (
 )
 from pipeline.report.lanes.names import common_prefix, said_of
 from pipeline.report.lanes.spans import concurrent, thinned
-from pipeline.report.lanes.tips import FROM_TO, Tip
+from pipeline.report.lanes.tips import Tip, at
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
 
@@ -39,8 +40,9 @@ KINDS = {
 _FILLS = dict(zip(KINDS.values(), (HATCHES[5], SERIES[1], HATCHES[4]), strict=True))
 _ABOUT = "The longest time without service of each group, member and data partition around a fault."
 _MORE = (
-    "A member: between two acknowledged commits. A partition: between two batches that anybody "
-    "in the group consumed. A group: no active coordinator. A short bar may be no more than the "
+    "A member: from its last acknowledged commit before the fault to the next one. A partition: "
+    "from the last batch that anybody in the group consumed before the fault to the next one. So a bar "
+    "begins before the fault. A group: no active coordinator. A short bar may be no more than the "
     "usual interval."
 )
 _PICK = "availability_pick"
@@ -57,6 +59,7 @@ _LEADER_WAS = {
     "cut": "was cut off",
 }
 """What became of a leader; other faults do not say of one that it could not serve."""
+_BETWEEN = (at("a", "the last before"), at("b", "the first after"), Tip("d", "between them"))
 _TIPS = (
     Tip("k", "what"),
     Tip("r", "who"),
@@ -91,8 +94,8 @@ def lane(run: ReportInput) -> Chart | None:
         about=_ABOUT + _all_the_time(rows),
         more=_MORE + said_of(prefix),
         layers=[
-            bars("gaps", y, tooltip=(*_TIPS, *FROM_TO), fill=kind_fill("k", fills)),
-            *labels("gaps", y, tooltip=(*_TIPS, *FROM_TO)),
+            bars("gaps", y, tooltip=(*_TIPS, *_BETWEEN), fill=kind_fill("k", fills)),
+            *labels("gaps", y, tooltip=(*_TIPS, *_BETWEEN)),
         ],
         data={"gaps": data},
         height=ROW_PX * len(names),
@@ -230,8 +233,8 @@ def _table(rows: Sequence[Row], leaders: Mapping[tuple[str, str], str]) -> TextT
                 row["subject"],
                 row["group"],
                 row["fault"],
-                seconds(row["before_us"]),
-                seconds(row["after_us"]),
+                clock(row["before_us"]),
+                clock(row["after_us"]),
                 "it never came back" if row["gap_us"] is None else duration_text(row["gap_us"]),
                 _leader(row, leaders),
             )

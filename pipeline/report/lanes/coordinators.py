@@ -11,7 +11,6 @@ from pipeline.report.chart import (
     WARN,
     Chart,
     TextTable,
-    seconds,
     soft,
 )
 from pipeline.report.lanes.broker_fills import broker_fills
@@ -20,6 +19,7 @@ from pipeline.report.lanes.marks import (
     Datum,
     bars,
     bounded,
+    clock,
     kind_fill,
     labels,
     row_name,
@@ -44,6 +44,7 @@ _MORE = (
     "hatched lower edge: paused or cut off, yet still in office. Striped: two were in office at "
     "once."
 )
+_LOADING = "a load of the new coordinator"
 _TENURE = (
     Tip("r", "partition"),
     Tip("w", "broker"),
@@ -79,6 +80,8 @@ def lane(run: ReportInput) -> Chart | None:
     y = rows_y(names)
     seen = {each["broker"] for each in tenures}
     fills = {broker: fill for broker, fill in broker_fills(run).items() if broker in seen}
+    if data["loads"]:
+        fills[_LOADING] = WARN
     layers = [
         bars(
             "nobody",
@@ -258,8 +261,8 @@ def _table(tenures: Sequence[Row], groups: dict[str, list[str]]) -> TextTable:
                 ", ".join(groups[each["partition"]][:3]),
                 each["broker"],
                 each["leader_epoch"],
-                seconds(each["start_us"]),
-                seconds(each["end_us"]),
+                clock(each["start_us"]),
+                clock(each["end_us"]),
                 each["end_reason"],
                 each["commits"],
                 duration_text(each["overlap_us"]) if each["overlap_us"] else None,

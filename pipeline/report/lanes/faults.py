@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 
 from pipeline.figures import duration_text
-from pipeline.report.chart import FAULT_HATCH, INK, MUTED, PAPER, WARN, Chart, TextTable, seconds
+from pipeline.report.chart import FAULT_HATCH, INK, MUTED, PAPER, WARN, Chart, TextTable
 from pipeline.report.facts import FaultFact
 from pipeline.report.lanes.marks import (
     ROW_PX,
     Datum,
     bars,
+    clock,
     labels,
     moments,
     row_name,
@@ -165,9 +166,9 @@ def _table(faults: Sequence[FaultFact]) -> TextTable:
             fault.fault_id,
             fault.kind,
             fault.hit or fault.error or fault.outcome,
-            seconds(fault.injected_us),
-            seconds(fault.in_force_us),
-            seconds(fault.healed_us),
+            clock(fault.injected_us),
+            clock(fault.in_force_us),
+            clock(fault.healed_us),
             None
             if fault.in_force_us is None or fault.in_force_until_us is None or fault.momentary
             else duration_text(fault.in_force_until_us - fault.in_force_us),

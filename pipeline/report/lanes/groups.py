@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import altair as alt
 
 from pipeline.outcomes import in_number_order
-from pipeline.report.chart import GOOD, HATCHES, INK, PAPER, SERIES, Chart, Pick, TextTable, seconds
+from pipeline.report.chart import GOOD, HATCHES, INK, PAPER, SERIES, Chart, Pick, TextTable
 from pipeline.report.lanes.areas import area_rows, step_areas
 from pipeline.report.lanes.broker_fills import broker_fills
 from pipeline.report.lanes.marks import (
@@ -13,6 +13,7 @@ from pipeline.report.lanes.marks import (
     Datum,
     bars,
     bounded,
+    clock,
     kind_fill,
     labels,
     moments,
@@ -85,7 +86,7 @@ def lane(run: ReportInput) -> Chart | None:
         title="Group states",
         about=_ABOUT if len(groups) > 1 else _ABOUT_ALONE.format(groups[0]),
         more=_MORE,
-        layers=_layers(rows_y(names, without=group_prefix(groups))),
+        layers=_layers(rows, rows_y(names, without=group_prefix(groups))),
         data=_data(run, shown),
         height=ROW_PX * len(names),
         table=_table(rows),
@@ -114,17 +115,17 @@ def detail(run: ReportInput) -> Chart | None:
         title="States of one group",
         about=_ABOUT_PICKED + pickable("groups", len(options), len(changes), "group_states"),
         more=_MORE,
-        layers=_layers(rows_y(), where=picked("group_pick", "p")),
+        layers=_layers(rows, rows_y(), where=picked("group_pick", "p")),
         data=_data(run, [row for row in _in_time(rows) if row["group"] in known], pick=True),
         height=alt.Step(ROW_PX),
         picks=(pick,),
     )
 
 
-def _layers(y: alt.Y, where: str | None = None) -> list[alt.Chart]:
+def _layers(rows: Sequence[Row], y: alt.Y, where: str | None = None) -> list[alt.Chart]:
     tips = (*_TIPS, *FROM_TO)
     return [
-        bars("states", y, tooltip=tips, fill=kind_fill("k", STATES), where=where),
+        bars("states", y, tooltip=tips, fill=kind_fill("k", _fills(rows)), where=where),
         bars(
             "states",
             y,
@@ -146,6 +147,12 @@ def _layers(y: alt.Y, where: str | None = None) -> list[alt.Chart]:
             fill=INK,
         ),
     ]
+
+
+def _fills(rows: Sequence[Row]) -> dict[str, str]:
+    """Return the fills of the states that occur: a legend names no others."""
+    seen = {row["state"] for row in rows}
+    return {state: fill for state, fill in STATES.items() if state in seen} or dict(STATES)
 
 
 def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[str, list[Datum]]:
@@ -195,13 +202,14 @@ def _in_time(rows: Sequence[Row]) -> list[Row]:
 
 def _counts(run: ReportInput, rows: Sequence[Row], groups: int) -> Chart:
     """Return how many groups were in each state, as areas over each other."""
+    fills = _fills(rows)
     steps = [
         concurrent(
             [(row["from_us"], _end(run, row)) for row in rows if row["state"] == state],
             from_us=0,
             to_us=run.end_us,
         )
-        for state in STATES
+        for state in fills
     ]
     return time_lane(
         run,
@@ -209,8 +217,8 @@ def _counts(run: ReportInput, rows: Sequence[Row], groups: int) -> Chart:
         title=f"States of {groups:,} groups",
         about=_ABOUT_COUNTS,
         more=_MORE_COUNTS,
-        layers=[step_areas("counts", what="state", fills=STATES, unit="groups")],
-        data={"counts": area_rows(thinned(together(*steps)), list(STATES))},
+        layers=[step_areas("counts", what="state", fills=fills, unit="groups")],
+        data={"counts": area_rows(thinned(together(*steps)), list(fills))},
         height=AREA_PX,
         table=_table(rows),
     )
@@ -227,11 +235,11 @@ def _table(rows: Sequence[Row]) -> TextTable:
                 row["state"],
                 row["generation"],
                 row["members"],
-                seconds(row["from_us"]),
-                seconds(row["to_us"]),
+                clock(row["from_us"]),
+                clock(row["to_us"]),
                 row["cause"],
             )
-            for row in _in_time(rows)[:MAX_TABLE_ROWS]
+            for row in sorted(rows, key=lambda row: (row["group"], row["from_us"]))[:MAX_TABLE_ROWS]
         ),
         numeric=numeric,
         caption=bounded("group_states", len(rows), MAX_TABLE_ROWS),

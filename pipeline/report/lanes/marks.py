@@ -279,13 +279,18 @@ def labels(
 
 
 def end_labels(
-    name: str, y: alt.Y, *, tooltip: Sequence[Tip], where: str | None = None, **mark: Look
+    name: str,
+    y: alt.Y,
+    *,
+    tooltip: Sequence[Tip],
+    where: str | None = None,
+    room: str = "datum._w / 2",
+    **mark: Look,
 ) -> tuple[alt.Chart, ...]:
     """Return what stands at the end of the visible part of bars: `l`, or `s` where room is short.
 
-    Half of a bar, at least, is left to the label at its beginning.
+    `room`: how many pixels of a bar it may take, a Vega expression; half of them, if not told.
     """
-    room = "datum._w / 2"
     shown = (
         _visible(rows_of(name, where), "0", "datum.b")
         .transform_calculate(
@@ -351,6 +356,11 @@ def span(start_us: int, end_us: int, **said: Cell) -> Datum:
         "d": duration_text(end_us - start_us),
         **said,
     }
+
+
+def clock(time_us: int | None) -> str | None:
+    """Return a moment of the run's clock as tables print it: seconds with three decimals."""
+    return None if time_us is None else f"{time_us / 1_000_000:,.3f}"
 
 
 def bounded(table: str, number: int, limit: int) -> str:

@@ -47,7 +47,7 @@ _FAMILIES = {
 }
 _SERVERS = ("controller", "broker")
 _NEVER = 1e12  # pixels a second: at no zoom
-HELD_US = 1_000_000
+HELD_US = 500_000
 """A message that takes as long lies somewhere: no line is drawn as if it travelled all the time."""
 SERVED, HELD, UNANSWERED = "served", "held on its way", "no answer came"
 
@@ -75,7 +75,7 @@ class Diagram:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A text beside a line: `rank` 0 is the most important.
+    """A text beside a line: the lowest `rank` is the most important.
 
     Units: `zoom` is the pixels a second from which on it may be shown.
     """
@@ -214,7 +214,7 @@ def _begin(row: Row) -> int:
 def _word(row: Row) -> Word:
     family = _family(row)
     if row["outcome"] in EXPELLED:
-        rank = 0
+        rank = -1
     elif row["outcome"] in EXPECTED:
         rank = 4
     elif failed(row):

@@ -17,7 +17,6 @@ from pipeline.report.chart import (
     TO_S,
     Chart,
     TextTable,
-    seconds,
 )
 from pipeline.report.facts import FaultFact
 from pipeline.report.lanes.marks import (
@@ -26,6 +25,7 @@ from pipeline.report.lanes.marks import (
     Looks,
     bars,
     bounded,
+    clock,
     labels,
     legend_columns,
     rows_of,
@@ -397,9 +397,9 @@ def _table(rows: Sequence[Row]) -> TextTable:
                 row["from_node"],
                 row["to_node"],
                 row["group"],
-                seconds(row["sent_us"]),
-                seconds(row["answered_us"]),
-                seconds(row["ended_us"]),
+                clock(row["sent_us"]),
+                clock(row["answered_us"]),
+                clock(row["ended_us"]),
                 outcome_words(row),
                 row["repeats"],
             )

@@ -10,19 +10,21 @@ from pipeline.outcomes import in_number_order
 from pipeline.report.chart import (
     BAD,
     BAD_HATCH,
+    FROM_S,
     INK,
     PAPER,
     SERIES,
+    TO_S,
     Chart,
     Pick,
     TextTable,
-    seconds,
 )
 from pipeline.report.lanes.areas import area_rows, step_areas
 from pipeline.report.lanes.marks import (
     NARROW,
     bars,
     bounded,
+    clock,
     end_labels,
     labels,
     legend_columns,
@@ -45,6 +47,7 @@ from pipeline.report.lanes.ownership_rows import (
 from pipeline.report.lanes.spans import thinned
 from pipeline.report.lanes.tips import FROM_TO, Tip
 from pipeline.report.report_input import ReportInput
+from pipeline.report.run_tables import Row
 
 MANY_PARTITIONS = 40
 """From more partitions than these on, they are counted, and some are picked."""
@@ -79,8 +82,11 @@ _PICKED = (
     f"datum.h == toNumber(split({_ROWS_PICK}, ':')[0])) "
     f": (datum.m == {_MEMBER_PICK} || datum.m2 == {_MEMBER_PICK}) && datum.q < {ROWS_AT_ONCE}"
 )
-_RESERVED = f"datum.v ? ({NARROW} ? 0 : 130) : 0"
-"""Pixels at the end of a bar for how long its partition had two owners."""
+_NAME_PX, _LENGTH_PX = 66, 52
+_WIDE_ENOUGH = f"(datum._e - datum._x) / ({TO_S} - {FROM_S}) * width > {_NAME_PX + _LENGTH_PX}"
+_RESERVED = f"datum.v ? ({NARROW} ? ({_WIDE_ENOUGH} ? {_LENGTH_PX} : 0) : 130) : 0"
+"""Pixels at the end of a bar for how long its partition had two owners; its name goes before."""
+_LENGTH_ROOM = f"({NARROW} ? datum._w - {_NAME_PX} : datum._w / 2)"
 _TIPS = (
     Tip("r", "partition"),
     Tip("m", "member"),
@@ -217,7 +223,13 @@ def _layers(y: alt.Y, fill: alt.Fill, prefix: str, where: str | None = None) -> 
             yOffset=-ROW_PX // 2,
         ),
         *end_labels(
-            "twice", y, tooltip=(*_TWICE_TIPS, *FROM_TO), where=where, fontWeight="bold", fill=BAD
+            "twice",
+            y,
+            tooltip=(*_TWICE_TIPS, *FROM_TO),
+            where=where,
+            room=_LENGTH_ROOM,
+            fontWeight="bold",
+            fill=BAD,
         ),
     ]
 
@@ -242,7 +254,7 @@ def _table(run: ReportInput) -> TextTable:
     overlaps = run.tables.rows("ownership_overlaps")
     numeric = ("from (s)", "to (s)")
     if overlaps:
-        ordered = sorted(overlaps, key=lambda row: (row["from_us"], row["partition"]))
+        ordered = _by_number(overlaps)
         return TextTable(
             headings=("partition", "owned by", "and by", *numeric, "for", "processed by both"),
             rows=tuple(
@@ -250,8 +262,8 @@ def _table(run: ReportInput) -> TextTable:
                     row["partition"],
                     f"{row['first_consumer']} ({side(row, 'first')})",
                     f"{row['second_consumer']} ({side(row, 'second')})",
-                    seconds(row["from_us"]),
-                    seconds(row["to_us"]),
+                    clock(row["from_us"]),
+                    clock(row["to_us"]),
                     duration_text(row["length_us"]),
                     row["records_both"],
                 )
@@ -261,7 +273,7 @@ def _table(run: ReportInput) -> TextTable:
             caption=bounded("ownership_overlaps", len(overlaps), MAX_TABLE_ROWS),
             folded="Partitions with two owners at once, as text",
         )
-    rows = sorted(run.tables.rows("ownership"), key=lambda row: (row["from_us"], row["partition"]))
+    rows = _by_number(run.tables.rows("ownership"))
     return TextTable(
         headings=("partition", "member", "assigned in", *numeric, "ended by", "records processed"),
         rows=tuple(
@@ -269,8 +281,8 @@ def _table(run: ReportInput) -> TextTable:
                 row["partition"],
                 row["consumer"],
                 kind(row),
-                seconds(row["from_us"]),
-                seconds(row["to_us"]),
+                clock(row["from_us"]),
+                clock(row["to_us"]),
                 row["ended_by"],
                 row["records"],
             )
@@ -280,3 +292,11 @@ def _table(run: ReportInput) -> TextTable:
         caption=bounded("ownership", len(rows), MAX_TABLE_ROWS),
         folded="The owners as text",
     )
+
+
+def _by_number(rows: Sequence[Row]) -> list[Row]:
+    """Return rows by their partitions' numbers, those of one partition in the order of time."""
+    place = {
+        name: at for at, name in enumerate(in_number_order({row["partition"] for row in rows}))
+    }
+    return sorted(rows, key=lambda row: (place[row["partition"]], row["from_us"]))

@@ -77,6 +77,26 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
     )
 
 
+def test_ownership_table_is_in_the_order_of_partition_numbers() -> None:
+    """The overlaps of one rebalance begin microseconds apart: 10, 11, 6 would tell nothing."""
+    names = ["orders-10", "orders-2", "orders-1"]
+    overlaps = [
+        ownership_overlap(name, "consumer-0", "consumer-6", 64 + at / 1_000, 93)
+        for at, name in enumerate(names)
+    ]
+    intervals = [owned(name, "consumer-0", 6, None) for name in names]
+    chart = ownership.lane(
+        report_input(tables={"ownership": intervals, "ownership_overlaps": overlaps})
+    )
+    assert chart is not None
+    assert chart.table is not None
+    assert [(row[0], row[3]) for row in chart.table.rows] == [
+        ("orders-1", "64.002"),
+        ("orders-2", "64.001"),
+        ("orders-10", "64.000"),
+    ]
+
+
 def test_ownership_lane_of_many_partitions_counts_one_owner_none_and_two() -> None:
     """A thousand partitions are three numbers over time; the sum is those ever owned."""
     intervals = [*_many(100), owned("orders-3", "consumer-99", 10, 15)]
