@@ -76,7 +76,9 @@ function nextFault(step) {
 /** Returns where a lane's axis lies in its plot, in pixels. */
 function axisOf(chart) {
   const [, width] = chart.view.scale("x").range();
-  return { left: chart.view.origin()[0] + chart.view.padding().left, width };
+  const [left, top] = chart.view.origin();
+  const padding = chart.view.padding();
+  return { left: left + padding.left, top: top + padding.top, width };
 }
 
 function secondsAt(chart, clientX) {
@@ -96,7 +98,8 @@ function span(chart, which, shown) {
   const seen = shown && shown.to >= range.from && shown.from <= range.to;
   element.hidden = !seen;
   if (!seen) return;
-  const { left, width } = axisOf(chart);
+  const { left, width, top } = axisOf(chart);
+  element.style.top = `${top}px`; // under the legend and the axis
   const at = (seconds) => left + ((clamp(seconds, range.from, range.to) - range.from) / (range.to - range.from)) * width;
   element.style.left = `${at(shown.from)}px`;
   element.style.width = `${Math.max(at(shown.to) - at(shown.from), 1)}px`;
