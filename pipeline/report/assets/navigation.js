@@ -32,20 +32,31 @@ function followAddress() {
   if (found.range && found.lane) goTo(found.lane);
 }
 
-/** Scrolls to a lane and gives it the keyboard; what stands above it is drawn first, to stay put. */
+/**
+ * Scrolls to a lane, or a section, and gives it the keyboard: at once, and again when what stands
+ * above it is drawn and has its height.
+ */
 async function goTo(id) {
   const target = byId(id);
   if (!target) return;
+  target.scrollIntoView({ block: "start" });
   const above = charts.filter((chart) => chart.figure.compareDocumentPosition(target) & Node.DOCUMENT_POSITION_FOLLOWING);
   await Promise.all([...above, chartOf.get(id)].filter(Boolean).map(draw));
   target.scrollIntoView({ block: "start" });
-  (chartOf.get(id)?.plot ?? target).focus({ preventScroll: true });
+  const focused = chartOf.get(id)?.plot ?? target;
+  if (!focused.hasAttribute("tabindex")) focused.tabIndex = -1; // a section: the keyboard goes on from it
+  focused.focus({ preventScroll: true });
 }
 
 function followLink(event) {
-  const link = event.target.closest?.("a[data-from]");
+  const link = event.target.closest?.('a[href^="#"]:not(.skip)');
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
+  if (!("from" in link.dataset)) {
+    history.pushState(null, "", link.hash); // to a section: what the lanes show stays
+    goTo(link.hash.slice(1));
+    return;
+  }
   const [from, to] = [+link.dataset.from, +link.dataset.to];
   const pad = Math.max((to - from) * 0.4, to > from ? 0.2 : 1.5);
   mark = { from, to };
@@ -53,6 +64,14 @@ function followLink(event) {
   setRange(from - pad, to + pad, "keep");
   remember("push", lane === "time" ? addressed().lane : lane);
   if (lane !== "time") goTo(lane);
+}
+
+/** Lets what is scrolled to stop below the time bar, which stays on top and is as high as it is. */
+function keepBelowTimebar() {
+  const bar = document.querySelector(".timebar");
+  if (!bar) return;
+  const keep = () => (document.documentElement.style.scrollPaddingTop = `${bar.offsetHeight + 12}px`);
+  new ResizeObserver(keep).observe(bar);
 }
 
 // ---------------------------------------------------------------- keyboard and theme
@@ -116,6 +135,7 @@ byId("theme").addEventListener("click", toggleTheme);
 charts.forEach(addPicks);
 lanes.forEach(prepareLane);
 if (byId("time")) makeTimebar();
+keepBelowTimebar();
 document.addEventListener("click", followLink);
 document.addEventListener("keydown", onKey);
 window.addEventListener("popstate", followAddress);
