@@ -41,8 +41,8 @@ _FILLS = dict(zip(KINDS.values(), (HATCHES[5], SERIES[1], HATCHES[4]), strict=Tr
 _ABOUT = "The longest time without service of each group, member and data partition around a fault."
 _MORE = (
     "A member: from its last acknowledged commit before the fault to the next one. A partition: "
-    "from the last batch that anybody in the group consumed before the fault to the next one. So a bar "
-    "begins before the fault. A group: no active coordinator. A short bar may be no more than the "
+    "from the last batch that anybody in the group consumed before the fault to the next one. So a "
+    "bar begins before the fault. A group: no active coordinator. A short bar may be no more than the "
     "usual interval."
 )
 _PICK = "availability_pick"

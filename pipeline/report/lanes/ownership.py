@@ -191,6 +191,7 @@ def _fill(run: ReportInput, owned: Sequence[Owned]) -> alt.Fill:
             title=None,
             symbolType="square",
             symbolSize=140,
+            labelLimit=260,
             symbolStrokeColor=INK,
             labelExpr=f"{json.dumps(by_fill)}[datum.label]",
             columns=legend_columns(of_group),
