@@ -3,8 +3,12 @@
 import re
 from typing import Any
 
+from pipeline.figures import MEASURES
+from pipeline.outcomes import Owners
 from pipeline.report.commit_words import no_commits_sentence, nobody_commits
 from pipeline.report.facts import SettingFact
+from pipeline.report.headline import headline
+from pipeline.report.phase_words import definitions
 from pipeline.report.reading_words import why_not_consumed
 from tests.support.report_inputs import fault_fact, report_input, run_facts, run_summary
 from tests.support.report_rows import GROUP, Row, S, broker_phase, fault_summary, gap
@@ -87,3 +91,31 @@ def test_cut_off_leader_without_new_owners_is_given_no_end() -> None:
 def test_gap_of_a_fault_that_holds_up_no_leader_is_not_explained() -> None:
     """A leadership move stops nobody: its gap has another cause."""
     assert _why([OWNED], kind="leadership_move") is None
+
+
+def test_expectation_stands_beside_what_was_measured() -> None:
+    """The experiment's own text is no result: the reader compares it with this run's figure."""
+    owners = Owners(
+        group=GROUP,
+        partitions=12,
+        first_coordinator=("broker-2", 0),
+        first_consumers=("c-0",),
+        second_coordinator=("broker-0", 1),
+        second_consumers=("c-6",),
+        from_us=64 * S,
+        to_us=93 * S,
+        longest_us=29 * S,
+        records_both=100,
+        healed_us=91 * S,
+    )
+    first = headline(report_input(run_facts(expect="About 31 s."), run_summary(owners=(owners,))))
+    (line,) = dict(first.answers)["What was expected?"]
+    told = re.sub(r"<[^>]+>", "", line).replace("\N{NO-BREAK SPACE}", " ")
+    assert told.startswith("About 31 s. Measured: 29.00 s two owners at once")
+
+
+def test_every_measure_of_the_chains_is_defined() -> None:
+    """A phase without its two ends is a word only."""
+    defined = {row[1] for row in definitions().rows}
+    lengths = {measure.name for measure in MEASURES if measure.is_time}
+    assert lengths <= defined
