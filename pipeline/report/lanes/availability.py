@@ -42,8 +42,8 @@ _ABOUT = "The longest time without service of each group, member and data partit
 _MORE = (
     "A member: from its last acknowledged commit before the fault to the next one. A partition: "
     "from the last batch that anybody in the group consumed before the fault to the next one. So a "
-    "bar begins before the fault. A group: no active coordinator. A short bar may be no more than the "
-    "usual interval."
+    "bar begins before the fault. A group: no active coordinator. A short bar may be no more than "
+    "the usual interval."
 )
 _PICK = "availability_pick"
 _ABOUT_COUNTS = "How many had no service, of those that a fault concerned."
