@@ -168,7 +168,8 @@ def _groups(run: ReportInput) -> Iterator[Figure]:
         value=f"{number:,}",
         unit="",
         label="rebalance" if number == 1 else "rebalances",
-        note=_reasons(faults) or f"after the fault{'s' * (len(faults) > 1)}{_until(run)}",
+        note=f"after the fault{'s' * (len(faults) > 1)}{_until(run)}"
+        + (f"; {reasons}" if (reasons := _reasons(faults)) else ""),
         tone="plain" if number or run.cut_off else "good",
     )
     again = sum(group.repeated for group in run.summary.processing)

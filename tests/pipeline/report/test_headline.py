@@ -338,7 +338,7 @@ def test_headline_gives_each_reason_of_rebalances_its_number() -> None:
         figures = headline(report_input(run.facts, summary)).figures
         return next(each.note for each in figures if each.label.startswith("rebalance"))
 
-    assert note(join, expiry) == "reasons: session expiry (1), join (2)"
+    assert note(join, expiry) == "after the fault; reasons: session expiry (1), join (2)"
     assert note(join) == "reason: join"
 
 
