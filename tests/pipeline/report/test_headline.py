@@ -339,7 +339,7 @@ def test_headline_gives_each_reason_of_rebalances_its_number() -> None:
         return next(each.note for each in figures if each.label.startswith("rebalance"))
 
     assert note(join, expiry) == "after the fault; reasons: session expiry (1), join (2)"
-    assert note(join) == "reason: join"
+    assert note(join) == "after the fault; reason: join"
 
 
 def test_headline_names_the_fault_where_there_were_several() -> None:
