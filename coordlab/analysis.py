@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow.parquet as pq
-from pyarrow import ArrowException
 from rich.console import Console
 
 from chaos.run_directory import EVENTS_FILE, TRACE_FOLDER, PastRun
@@ -12,8 +10,7 @@ from cluster.trace_salvage import salvage_trace
 from pipeline.figures import RunSummary
 from pipeline.java import JavaProblem, find_java
 from pipeline.report.run_tables import NotAnalysed
-from pipeline.summary_file import read_summary, write_summary
-from pipeline.table_list import TABLE_NAMES
+from pipeline.summary_file import is_current, read_summary
 from pipeline.tables import analyze
 
 
@@ -57,23 +54,13 @@ def analyze_runs(
     """
     if not console.is_terminal:
         console.print("analysing with Spark")
-        return _kept(analyze(runs, master=master))
+        return analyze(runs, master=master)
     with console.status("analysing with Spark: starting") as status:
-        return _kept(
-            analyze(
-                runs,
-                master=master,
-                progress=lambda table: status.update(f"analysing with Spark: {table}"),
-            )
+        return analyze(
+            runs,
+            master=master,
+            progress=lambda table: status.update(f"analysing with Spark: {table}"),
         )
-
-
-def _kept(summaries: tuple[RunSummary, ...]) -> tuple[RunSummary, ...]:
-    """Write summaries beside the tables that they are made from, where that was not done."""
-    for summary in summaries:
-        if read_summary(summary.directory) != summary:
-            write_summary(summary)
-    return summaries
 
 
 def analysed(
@@ -104,20 +91,5 @@ def _summary(run: Path) -> RunSummary:
 
 
 def current_summary(run: Path) -> RunSummary | None:
-    """Return the summary of a run whose tables are complete and made of its events as they are.
-
-    Runs are copied about, so that the times of files say nothing: rows are counted.
-    """
-    summary = read_summary(run)
-    if summary is None or not all((run / "tables" / name).is_dir() for name in TABLE_NAMES):
-        return None
-    counted = summary.events + sum(count for _, count in summary.bad_rows)
-    return summary if summary.unreadable or counted == _rows(run / "events") else None
-
-
-def _rows(events: Path) -> int | None:
-    """Return how many rows the events of a run have; None if a file of them cannot be read."""
-    try:
-        return sum(int(pq.read_metadata(path).num_rows) for path in events.glob("*.parquet"))
-    except (OSError, ArrowException):
-        return None
+    """Return the summary of a run whose tables are complete and made of its events as they are."""
+    return read_summary(run) if is_current(run) else None

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pipeline.figures import RunSummary
 
@@ -18,17 +20,23 @@ TABLES_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _SummaryFile:
-    """What is written.
+class _MadeFrom:
+    """What the tables are.
 
-    `event_files`: the names of the files in `events` that were read, with their bytes; times would
-    not survive a copy. `tables`: the names of the tables beside it.
+    `event_files`: the files in `events` by name with their rows, None where one cannot be read:
+    runs are copied about, so that times of files say nothing. `tables`: what stands beside it.
     """
 
     tables_version: int
-    event_files: dict[str, int]
+    event_files: dict[str, int | None]
     tables: tuple[str, ...]
-    summary: RunSummary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stamped:
+    """The part of the file that is not the summary; its other keys are RunSummary's."""
+
+    made_from: _MadeFrom
 
 
 def summary_path(directory: Path) -> Path:
@@ -40,15 +48,15 @@ def write_summary(summary: RunSummary) -> None:
     """Write a summary into its run's directory, in one step, when its tables are complete."""
     path = summary_path(summary.directory)
     path.parent.mkdir(exist_ok=True)
-    document = _SummaryFile(
+    made_from = _MadeFrom(
         tables_version=TABLES_VERSION,
         event_files=_event_files(summary.directory),
         tables=tuple(sorted(each.name for each in path.parent.iterdir() if each.is_dir())),
-        summary=summary,
     )
+    document = msgspec.to_builtins(summary, enc_hook=str)
+    document["made_from"] = msgspec.to_builtins(made_from)
     temporary = path.with_name(f".{path.name}.tmp")
-    content = msgspec.json.encode(document, enc_hook=str)
-    temporary.write_bytes(msgspec.json.format(content, indent=1) + b"\n")
+    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
     temporary.replace(path)
 
 
@@ -57,17 +65,23 @@ def read_summary(directory: Path) -> RunSummary | None:
 
     The directory in it is `directory`: runs are moved about.
     """
-    document = _read(directory)
-    return None if document is None else replace(document.summary, directory=directory)
+    if _made_from(directory) is None:
+        return None
+    try:
+        content = summary_path(directory).read_bytes()
+        summary = msgspec.json.decode(content, type=RunSummary, dec_hook=_decode)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return replace(summary, directory=directory)
 
 
 def is_current(directory: Path) -> bool:
     """Return whether a run has all tables of this version, made of its events as they are."""
-    document = _read(directory)
+    made_from = _made_from(directory)
     return (
-        document is not None
-        and document.event_files == _event_files(directory)
-        and all((directory / "tables" / name).is_dir() for name in document.tables)
+        made_from is not None
+        and made_from.event_files == _event_files(directory)
+        and all((directory / "tables" / name).is_dir() for name in made_from.tables)
     )
 
 
@@ -76,18 +90,24 @@ def drop_summary(directory: Path) -> None:
     summary_path(directory).unlink(missing_ok=True)
 
 
-def _read(directory: Path) -> _SummaryFile | None:
+def _made_from(directory: Path) -> _MadeFrom | None:
+    """Return what the tables are, None if there are none of this version."""
     try:
-        content = summary_path(directory).read_bytes()
-        document = msgspec.json.decode(content, type=_SummaryFile, dec_hook=_decode)
+        found = msgspec.json.decode(summary_path(directory).read_bytes(), type=_Stamped).made_from
     except (OSError, msgspec.MsgspecError):
         return None
-    return document if document.tables_version == TABLES_VERSION else None
+    return found if found.tables_version == TABLES_VERSION else None
 
 
-def _event_files(directory: Path) -> dict[str, int]:
-    found = sorted((directory / "events").glob("*"))
-    return {path.name: path.stat().st_size for path in found if path.is_file()}
+def _event_files(directory: Path) -> dict[str, int | None]:
+    return {path.name: _rows(path) for path in sorted((directory / "events").glob("*"))}
+
+
+def _rows(path: Path) -> int | None:
+    try:
+        return int(pq.read_metadata(path).num_rows)
+    except (OSError, pa.ArrowException):
+        return None
 
 
 def _decode(kind: type, value: Any) -> Any:  # noqa: ANN401 - msgspec's own signature

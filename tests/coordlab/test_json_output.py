@@ -56,5 +56,6 @@ def test_analyze_as_json_has_the_figures_of_the_summary_file(tmp_path: Path) -> 
 
     (run,) = json.loads(summaries_document([summary]))["runs"]
 
-    assert run == json.loads(summary_path(tmp_path).read_bytes())
+    written = json.loads(summary_path(tmp_path).read_bytes())
+    assert run == {key: value for key, value in written.items() if key != "made_from"}
     assert run["faults"][0]["members"] == 2
