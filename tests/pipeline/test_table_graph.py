@@ -1,0 +1,177 @@
+"""Steps at once: in the order of their inputs, and ended together when one fails."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.step import Step, shared
+from pipeline.table_graph import compute
+from tests.support.analysed_runs import TRACES
+from tests.support.trace_builder import parse_trace, write_run
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 60
+FOREVER_MS = 10**9
+
+
+def _plus(frame: DataFrame, *others: DataFrame) -> DataFrame:
+    for other in others:
+        frame = frame.crossJoin(other.select(F.col("id").alias("added"))).select(
+            (F.col("id") + F.col("added")).alias("id")
+        )
+    return frame.select((F.col("id") + 1).alias("id"))
+
+
+def _value(frame: DataFrame) -> int:
+    [row] = frame.collect()
+    return int(row["id"])
+
+
+def test_steps_are_computed_after_their_inputs_however_they_are_listed(spark: SparkSession) -> None:
+    """Whoever adds a table need not know the order."""
+    steps = [
+        shared("last", _plus, "left", "right"),
+        shared("left", _plus, "first"),
+        shared("right", _plus, "left", "first"),
+        shared("first", _plus, "source"),
+    ]
+
+    found = compute(
+        steps,
+        {"source": spark.range(10, 11)},
+        lambda _, frame: frame,
+        context=spark.sparkContext,
+        threads=2,
+    )
+
+    values = {name: _value(frame) for name, frame in found.items()}
+    assert values == {"source": 10, "first": 11, "left": 12, "right": 24, "last": 37}
+
+
+def test_step_whose_input_nobody_makes_is_refused(spark: SparkSession) -> None:
+    """It would wait for ever."""
+    with pytest.raises(ValueError, match=r"second: no_such_step"):
+        compute(
+            [shared("second", _plus, "no_such_step")],
+            {"source": spark.range(1)},
+            lambda _, frame: frame,
+            context=spark.sparkContext,
+            threads=2,
+        )
+
+
+def test_steps_that_do_not_need_each_other_are_computed_at_once(spark: SparkSession) -> None:
+    """Both must be in `carry_out` before either may leave it."""
+    both = threading.Barrier(2, timeout=PATIENCE_S)
+
+    def carry_out(_: Step, frame: DataFrame) -> DataFrame:
+        both.wait()
+        return frame
+
+    found = compute(
+        [shared("one", _plus, "source"), shared("other", _plus, "source")],
+        {"source": spark.range(1)},
+        carry_out,
+        context=spark.sparkContext,
+        threads=2,
+    )
+
+    assert set(found) == {"source", "one", "other"}
+
+
+def test_failed_step_raises_its_own_error_and_ends_the_jobs_of_others(spark: SparkSession) -> None:
+    """The cancelled job's error must not hide the cause; the session may be the caller's."""
+    working = threading.Event()
+    reached: list[str] = []
+
+    def endless(source: DataFrame) -> DataFrame:
+        wait_ms = F.lit(FOREVER_MS).cast("long")
+        sleep = F.java_method(F.lit("java.lang.Thread"), F.lit("sleep"), wait_ms)
+        return source.select(sleep.alias("slept"), "id")
+
+    def failing(_: DataFrame) -> DataFrame:
+        if not working.wait(PATIENCE_S):
+            raise TimeoutError
+        raise LookupError("no such column")
+
+    def carry_out(step: Step, frame: DataFrame) -> DataFrame:
+        reached.append(step.name)
+        working.set()
+        frame.collect()
+        return frame
+
+    steps: Sequence[Step] = [
+        shared("endless", endless, "source"),
+        shared("failing", failing, "source"),
+        shared("after", _plus, "failing"),
+    ]
+    with pytest.raises(LookupError, match="no such column"):
+        compute(
+            steps,
+            {"source": spark.range(1)},
+            carry_out,
+            context=spark.sparkContext,
+            threads=2,
+        )
+
+    assert reached == ["endless"]
+    assert not spark.sparkContext.statusTracker().getActiveJobsIds()
+
+
+INTERRUPTED = """
+import os, sys
+from pathlib import Path
+from pyspark import SparkContext
+from pipeline.tables import analyze
+
+def told(name):
+    print(SparkContext._active_spark_context._gateway.proc.pid, flush=True)
+
+try:
+    analyze([Path(sys.argv[1])], progress=told)
+except KeyboardInterrupt:
+    sys.exit(7)
+"""
+
+
+@pytest.mark.slow
+def test_analysis_that_is_interrupted_leaves_no_jvm_and_no_files(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Ctrl-C reaches the whole process group, while several threads wait for Spark."""
+    assert spark.version  # a Java is there, so that what fails below is ours
+    run = write_run(tmp_path / "crash" / "1", parse_trace((TRACES / "crash.txt").read_text()))
+    temp = tmp_path / "temp"
+    temp.mkdir()
+    before = sorted(path.name for path in run.iterdir())
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, str(run)],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temp)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with process:
+        stdout = process.stdout
+        assert stdout is not None
+        jvm = int(stdout.readline())
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=PATIENCE_S)
+
+    assert (process.returncode, said) == (7, "")
+    with pytest.raises(ProcessLookupError):
+        os.kill(jvm, 0)
+    assert sorted(path.name for path in run.iterdir()) == before
+    assert list(temp.iterdir()) == []
