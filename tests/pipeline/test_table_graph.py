@@ -24,47 +24,49 @@ PATIENCE_S = 60
 FOREVER_MS = 10**9
 
 
-def _plus(frame: DataFrame, *others: DataFrame) -> DataFrame:
-    for other in others:
-        frame = frame.crossJoin(other.select(F.col("id").alias("added"))).select(
-            (F.col("id") + F.col("added")).alias("id")
-        )
-    return frame.select((F.col("id") + 1).alias("id"))
+def _named(name: str, *inputs: str) -> Step:
+    """Return a step that adds a column of its name to its first input, and needs the others."""
+
+    def transform(first: DataFrame, *others: DataFrame) -> DataFrame:
+        needed = [other.columns[-1] for other in others]
+        return first.select("*", F.lit("+".join(needed)).alias(name))
+
+    return shared(name, transform, *inputs)
 
 
-def _value(frame: DataFrame) -> int:
-    [row] = frame.collect()
-    return int(row["id"])
+def _as_it_is(_: Step, frame: DataFrame) -> DataFrame:
+    return frame
 
 
 def test_steps_are_computed_after_their_inputs_however_they_are_listed(spark: SparkSession) -> None:
     """Whoever adds a table need not know the order."""
     steps = [
-        shared("last", _plus, "left", "right"),
-        shared("left", _plus, "first"),
-        shared("right", _plus, "left", "first"),
-        shared("first", _plus, "source"),
+        _named("last", "left", "right"),
+        _named("left", "first"),
+        _named("right", "left", "first"),
+        _named("first", "source"),
     ]
 
     found = compute(
-        steps,
-        {"source": spark.range(10, 11)},
-        lambda _, frame: frame,
-        context=spark.sparkContext,
-        threads=2,
+        steps, {"source": spark.range(1)}, _as_it_is, context=spark.sparkContext, threads=2
     )
 
-    values = {name: _value(frame) for name, frame in found.items()}
-    assert values == {"source": 10, "first": 11, "left": 12, "right": 24, "last": 37}
+    assert {name: frame.columns for name, frame in found.items()} == {
+        "source": ["id"],
+        "first": ["id", "first"],
+        "left": ["id", "first", "left"],
+        "right": ["id", "first", "left", "right"],
+        "last": ["id", "first", "left", "last"],
+    }
 
 
 def test_step_whose_input_nobody_makes_is_refused(spark: SparkSession) -> None:
     """It would wait for ever."""
     with pytest.raises(ValueError, match=r"second: no_such_step"):
         compute(
-            [shared("second", _plus, "no_such_step")],
+            [_named("second", "no_such_step")],
             {"source": spark.range(1)},
-            lambda _, frame: frame,
+            _as_it_is,
             context=spark.sparkContext,
             threads=2,
         )
@@ -79,7 +81,7 @@ def test_steps_that_do_not_need_each_other_are_computed_at_once(spark: SparkSess
         return frame
 
     found = compute(
-        [shared("one", _plus, "source"), shared("other", _plus, "source")],
+        [_named("one", "source"), _named("other", "source")],
         {"source": spark.range(1)},
         carry_out,
         context=spark.sparkContext,
@@ -113,7 +115,7 @@ def test_failed_step_raises_its_own_error_and_ends_the_jobs_of_others(spark: Spa
     steps: Sequence[Step] = [
         shared("endless", endless, "source"),
         shared("failing", failing, "source"),
-        shared("after", _plus, "failing"),
+        _named("after", "failing"),
     ]
     with pytest.raises(LookupError, match="no such column"):
         compute(
