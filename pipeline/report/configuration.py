@@ -56,7 +56,7 @@ def _parts(
             headings=_HEADINGS,
             rows=_rows(rest),
             numeric=("here", "default"),
-            folded=f"{counted(len(rest), 'more setting')}: the defaults, or what the group has",
+            folded=f"{counted(len(rest), 'more setting')}: the defaults",
         )
 
 

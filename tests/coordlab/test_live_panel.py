@@ -118,7 +118,7 @@ def test_fifty_groups_show_those_that_are_not_stable_first(width: int) -> None:
 def test_many_brokers_are_told_by_state() -> None:
     """A hundred words `up` hide the two that are down."""
     lines = lines_of(progress(status({}, brokers=100, down=(7, 8))), 80)
-    assert " ".join(lines[2].split()) == "brokers 98 up: 0 to 6, 9 to 99 2 down: 7 to 8"
+    assert " ".join(lines[2].split()) == "brokers 98 up: 0 to 6, 9 to 99 2 down: 7 and 8"
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -2,10 +2,13 @@
 
 import json
 import webbrowser
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from chaos import run_directory
 from chaos.run_directory import EVENTS_FILE
 from chaos.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS, Verdict
 from coordlab.analysis import current_summary
@@ -173,9 +176,11 @@ def test_report_that_cannot_be_written_is_told_without_a_traceback(
 
 
 def test_list_shows_the_newest_runs_last_with_their_commit_gap(
-    tmp_path: Path, capsys: Captured
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many as wanted; how many older ones there are is said."""
+    moments = (datetime(2026, 1, 2, 3, 4, tzinfo=UTC) + timedelta(seconds=n) for n in count())
+    monkeypatch.setattr(run_directory, "_now", lambda: next(moments))
     gap = fault_summary(values={"commit gap": [8 * S, 3 * S]}, members=2)
     runs = [past_run(tmp_path) for _ in range(3)] + [analysed_run(tmp_path, gap)]
 
