@@ -33,7 +33,7 @@ def test_configuration_begins_with_what_differs_from_kafka() -> None:
     )
     assert differs.rows == (("min.insync.replicas", "2", "1", "cluster"),)
     assert [row[0] for row in experiment.rows] == ["members", "commit_interval_ms"]
-    assert rest.folded == "1 more setting: the defaults, or what the group has"
+    assert rest.folded == "1 more setting: the defaults"
 
 
 def test_configuration_of_late_members_says_only_what_is_not_the_groups() -> None:
