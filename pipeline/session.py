@@ -1,8 +1,10 @@
 """Spark sessions: quiet, local by default, leaving nothing in the working directory."""
 
 import os
+import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +31,7 @@ _SHORT_WORK = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.files.minPartitionNum": "1",
     "spark.sql.inMemoryColumnarStorage.batchSize": "1000",
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
     "spark.driver.memory": "1g",
 }
 """For inputs of a few 100,000 rows, where generating and compiling code, and planning anew between
@@ -103,11 +106,26 @@ def spark_session(
         settings = _settings(master or LOCAL_MASTER, name, Path(temp), short_work=short_work)
         with _jvm(settings, Path(temp) / "jvm.log") as gateway:
             conf = SparkConf(_jvm=gateway.jvm).setAll(list(settings.items()))
-            session = SparkSession(SparkContext(conf=conf, gateway=gateway))
+            with _keeping_sigint():
+                session = SparkSession(SparkContext(conf=conf, gateway=gateway))
             try:
                 yield session
             finally:
                 session.stop()
+
+
+@contextmanager
+def _keeping_sigint() -> Iterator[None]:
+    """Let the process's own handler of Ctrl-C outlive the start of Spark, which puts its own there.
+
+    Whoever is interrupted ends Spark's jobs by itself (`table_graph`), and the session after them.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 def _settings(master: str, name: str, temp: Path, *, short_work: bool) -> dict[str, str]:

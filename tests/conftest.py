@@ -20,6 +20,7 @@ if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep in one process of `-n` what shares a Ray, a Spark or the fixtures of a module."""
     for item in items:

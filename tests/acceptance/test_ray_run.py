@@ -211,7 +211,7 @@ def test_run_whose_driver_was_killed_leaves_no_process(killed: CommandLine) -> N
     assert past.incomplete
     listed = killed.run("list")
     assert f"{past.manifest.run}" in listed.stdout
-    assert "incomplete" in listed.stdout
+    assert " killed " in listed.stdout
 
 
 @pytest.mark.spark

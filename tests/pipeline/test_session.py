@@ -1,6 +1,7 @@
 """Spark as a user meets it: quiet, without traces in the working directory, ended at the end."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -91,3 +92,9 @@ def test_partition_for_in_spark_is_kafkas(spark: SparkSession) -> None:
     assert list(row) == [
         partition_for_in_python(name, count) for name in names for count in (50, 5, 3)
     ]
+
+
+def test_session_leaves_ctrl_c_to_whoever_handled_it(spark: SparkSession) -> None:
+    """Spark's own handler would outlive the session and meet a run's Ctrl-C later."""
+    assert spark.sparkContext.defaultParallelism > 0
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
