@@ -11,14 +11,15 @@ from protocol.trace import TraceKind
 _KEY = ("run", "partition", "leader_epoch", "broker", "incarnation")
 
 
-def coordinator_tenures(events: DataFrame, runs: DataFrame, impairments: DataFrame) -> DataFrame:
+def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFrame) -> DataFrame:
     """Follow each coordinator from the end of its load to its end.
 
     A tenure ends when its broker unloads the partition, loads it again in a newer epoch, or dies.
     A broker that is paused or cut off is still in office here: that is how two serve at once. Of
     several ends at one moment, the run's stands, then what the broker itself did. A tenure that
     began after the run's end is none.
-    Input grain: one row per event; `runs`; one row per time in which a node was paused or cut off.
+    Input grain: one row per event; one row per tenure (`tenure_spans`); one row per time in which a
+    node was paused or cut off.
     Output grain: one row per run, offsets partition, leader epoch and broker incarnation that
     served it (one per epoch, unless a broker came back in the same epoch or something is wrong).
     Columns: `run`, `partition`, `leader_epoch`, `broker`, `incarnation`; `start_us` (active),
@@ -31,8 +32,7 @@ def coordinator_tenures(events: DataFrame, runs: DataFrame, impairments: DataFra
     Nulls: `first_commit_us`, `last_commit_us` if it acknowledged none; the moments of what did not
     happen to the broker.
     """
-    ended = _with_end(_in_office(events), deaths(events), runs)
-    other = ended.select(
+    other = spans.select(
         "run",
         "partition",
         F.struct("leader_epoch", "broker", "incarnation").alias("other"),
@@ -41,14 +41,14 @@ def coordinator_tenures(events: DataFrame, runs: DataFrame, impairments: DataFra
     )
     shared = F.least("end_us", "other_end_us") - F.greatest("start_us", "other_start_us")
     overlaps = (
-        ended.join(other, ["run", "partition"])
+        spans.join(other, ["run", "partition"])
         .where(F.struct("leader_epoch", "broker", "incarnation") != F.col("other"))
         .groupBy(*_KEY)
         .agg(F.sum(F.greatest(shared, F.lit(0))).alias("overlap_us"))
     )
-    spans = ended.withColumns({"from_us": F.col("start_us"), "to_us": F.col("end_us")})
+    lasting = spans.withColumns({"from_us": F.col("start_us"), "to_us": F.col("end_us")})
     return (
-        impaired_us(spans, impairments, node="broker")
+        impaired_us(lasting, impairments, node="broker")
         .join(overlaps, list(_KEY), "left")
         .join(_acknowledged(events), list(_KEY), "left")
         .select(
@@ -68,6 +68,16 @@ def coordinator_tenures(events: DataFrame, runs: DataFrame, impairments: DataFra
             "last_commit_us",
         )
     )
+
+
+def tenure_spans(events: DataFrame, runs: DataFrame) -> DataFrame:
+    """Find the tenures of `coordinator_tenures`: from when to when, and how each ended.
+
+    Input grain: one row per event; `runs`. Output grain: that of `coordinator_tenures`. Columns:
+    `run`, `partition`, `leader_epoch`, `broker`, `incarnation`, `start_us`, `end_us`, `end_reason`
+    as there. Nulls: none.
+    """
+    return _with_end(_in_office(events), deaths(events), runs)
 
 
 def _in_office(events: DataFrame) -> DataFrame:

@@ -18,19 +18,15 @@ _INTERVAL = (*_MEMBER, "partition", "nth")
 
 
 def ownership(
-    events: DataFrame,
-    runs: DataFrame,
-    groups: DataFrame,
-    tenures: DataFrame,
-    impairments: DataFrame,
+    spans: DataFrame, groups: DataFrame, tenures: DataFrame, impairments: DataFrame
 ) -> DataFrame:
     """Follow each partition in the hands of each member, from its assignment to its end.
 
     An interval begins with PARTITIONS_ASSIGNED and ends when the member revokes or loses the
     partition, is assigned it anew, or dies. A pause ends nothing: who stands still goes on owning.
-    Input grain: one row per event; `runs`; `groups`; `coordinator_tenures`; one row per time in
-    which a node was paused or cut off. Output grain: one row per run, group, data partition, member
-    and interval.
+    Input grain: one row per interval (`ownership_spans`); `groups`; `coordinator_tenures`; one row
+    per time in which a node was paused or cut off. Output grain: one row per run, group, data
+    partition, member and interval.
     Columns: `run`, `group`, `partition`, `consumer` (the member's node), `incarnation`, `member`,
     `generation`; `coordinator`, `leader_epoch`: the broker that gave the assignment, and the epoch
     of the offsets partition in which it did; `position`: from where the member began to read
@@ -42,12 +38,7 @@ def ownership(
     member never came to set a position; `coordinator` if the member did not say it, `leader_epoch`
     if no tenure of the coordinator is known at that time.
     """
-    spans = _with_end(_intervals(events), deaths(events), runs)
-    lasting = F.coalesce("to_us", "run_end_us")
-    closed = spans.withColumns(
-        {"ends_us": F.col("to_us"), "to_us": F.greatest("from_us", lasting)}
-    ).withColumnRenamed("node", "consumer")
-    lineage = _lineage(closed, groups, tenures)
+    lineage = _lineage(spans, groups, tenures)
     return impaired_us(lineage, impairments, node="consumer").select(
         "run",
         "group",
@@ -69,8 +60,29 @@ def ownership(
     )
 
 
-def _intervals(events: DataFrame) -> DataFrame:
-    """One row per interval, with the first thing that the member itself did to end it."""
+def ownership_spans(events: DataFrame, intervals: DataFrame, runs: DataFrame) -> DataFrame:
+    """Close the intervals of `ownership_intervals`, and leave out those after the run's end.
+
+    Output grain: one row per run, group, data partition, member and interval. Columns: those of
+    `ownership_intervals`, where `consumer` is its `node`; `from_us`, `to_us` (the run's end at the
+    latest), `ends_us` in microseconds on the run's clock; `ended_by`. Nulls: as in `ownership`,
+    where `ends_us` is `to_us`.
+    """
+    spans = _with_end(intervals, deaths(events), runs)
+    lasting = F.coalesce("to_us", "run_end_us")
+    return spans.withColumns(
+        {"ends_us": F.col("to_us"), "to_us": F.greatest("from_us", lasting)}
+    ).withColumnRenamed("node", "consumer")
+
+
+def ownership_intervals(events: DataFrame) -> DataFrame:
+    """Find the intervals of `ownership`, with the first thing that the member did to end each.
+
+    Output grain: one row per run, group, data partition, member and assignment. Columns: `run`,
+    `node`, `incarnation`, `group`, `partition`, `member`, `generation`, `coordinator`, `position`,
+    `start_offset`, `records`, `from_us`; `next_us`, `next_by`: when and how it ended it, in
+    microseconds on the run's clock. Nulls: as in `ownership`; `next_us` if it did not.
+    """
     in_order = Window.partitionBy(*_MEMBER, "partition").orderBy("seq")
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     assigned = _is(TraceKind.PARTITIONS_ASSIGNED)

@@ -8,7 +8,7 @@ from pipeline.availability import availability
 from pipeline.broker_phases import broker_phases
 from pipeline.client_phases import client_phases
 from pipeline.commits import commits
-from pipeline.coordinator_tenures import coordinator_tenures
+from pipeline.coordinator_tenures import coordinator_tenures, tenure_spans
 from pipeline.events import bad_rows, good_events
 from pipeline.failovers import group_failovers
 from pipeline.faults import faults
@@ -18,7 +18,7 @@ from pipeline.groups import groups
 from pipeline.lives import impairments
 from pipeline.members import member_names
 from pipeline.messages import messages
-from pipeline.ownership import ownership
+from pipeline.ownership import ownership, ownership_intervals, ownership_spans
 from pipeline.ownership_overlaps import ownership_overlaps
 from pipeline.processing import processing
 from pipeline.rebalances import rebalances
@@ -42,7 +42,8 @@ STEPS = (
     table(faults, "events", "runs"),
     shared("impairments", impairments, "events", "faults", "runs"),
     table(group_states, "events", "groups", "runs"),
-    table(coordinator_tenures, "events", "runs", "impairments"),
+    shared("tenure_spans", tenure_spans, "events", "runs"),
+    table(coordinator_tenures, "events", "tenure_spans", "impairments"),
     table(broker_phases, "events", "faults", "groups"),
     table(
         tenure_overlaps, "events", "coordinator_tenures", "groups", "broker_phases", "impairments"
@@ -56,7 +57,9 @@ STEPS = (
     shared("member_names", member_names, "events"),
     table(rebalances, "events", "faults", "groups", "coordinator_tenures", "member_names"),
     table(messages, "events", "faults", "broker_phases", "client_phases", "rebalances"),
-    table(ownership, "events", "runs", "groups", "coordinator_tenures", "impairments"),
+    shared("ownership_intervals", ownership_intervals, "events"),
+    shared("ownership_spans", ownership_spans, "events", "ownership_intervals", "runs"),
+    table(ownership, "ownership_spans", "groups", "coordinator_tenures", "impairments"),
     shared("repeated_records", repeated_records, "events"),
     shared("processed_by_both", processed_by_both, "ownership", "runs", "repeated_records"),
     table(ownership_overlaps, "processed_by_both", "faults"),

@@ -65,8 +65,9 @@ class MemoryStore:
             return frame
         one = frame.coalesce(1)
         if step.filtered_by is not None:
-            # Columns of some rows each, with their least and greatest value: readers skip most.
-            held = one.sortWithinPartitions(step.filtered_by).persist()
+            # Kept as columns of some rows each, with the least and greatest value: a reader skips
+            # those without its values. By their hash, because strings take longer to sort.
+            held = one.sortWithinPartitions(F.hash(step.filtered_by)).persist()
             self._held.append(held)
             return held
         held = one.localCheckpoint(eager=False)  # unlike persist, it leaves its plan behind
