@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
-from pipeline.events import RunFiles
+from pipeline.events import RunFiles, spark_path
 from pipeline.step import Step
 
 _RUN_KEY = "run_key"
@@ -106,12 +106,12 @@ class FileStore:
             return frame
         if step.result == "shared":
             return frame
-        path = f"file://{self.folder / step.name}"
+        path = self.folder / step.name
         keyed = frame.withColumn(_RUN_KEY, F.md5("run"))
-        keyed.repartition(_RUN_KEY).write.partitionBy(_RUN_KEY).parquet(path)
+        keyed.repartition(_RUN_KEY).write.partitionBy(_RUN_KEY).parquet(f"file://{path}")
         self._schemas[step.name] = frame.schema
         reader = self.spark.read.schema(frame.schema).option("recursiveFileLookup", "true")
-        return reader.parquet(path)
+        return reader.parquet(spark_path(path))
 
     def hand_out(self, run: RunFiles) -> None:
         """Move a run's part of every table to its directory; an empty one where it has no rows."""

@@ -56,7 +56,10 @@ def test_tables_of_large_runs_are_those_of_small_ones(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In memory all is one partition; from files, what is not ordered by its key would show."""
+    """In memory all is one partition; from files, what is not ordered by its key would show.
+
+    The first run, which lends its folder to the tables of all, has a name that reads as a pattern.
+    """
     monkeypatch.setattr(tables, "SHORT_WORK_ROWS", 0)
     copies = _copied(analysed, ("pause", "split", "empty"), tmp_path)
 
