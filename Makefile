@@ -29,7 +29,7 @@ test: $(STAMP) ## every test, layers and types included (needs Java 17 or newer)
 	$(BIN)/pytest -n 2 --dist loadgroup -m "not soak" --durations=10
 
 test-fast: $(STAMP) ## the tests over in a second, without Ray and Spark: under a minute in all
-	$(BIN)/pytest -m "not soak and not ray and not spark and not slow"
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not soak and not ray and not spark and not slow"
 
 check: $(STAMP) ## format, lint, types, layers; prints the largest modules
 	$(BIN)/ruff format --check .

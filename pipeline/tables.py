@@ -1,7 +1,7 @@
 """From run directories to `tables/*` in each of them, and a summary small enough to print.
 
-The transforms see all runs at once; each table is written once, split by run, and read back where
-the next table needs it: plans stay short, and nothing is computed twice.
+The transforms see all runs at once. `table_list` says what is computed, `table_graph` when,
+`table_store` where it goes.
 """
 
 import json
@@ -24,7 +24,7 @@ from pipeline.table_list import DOCUMENTS, ROWS, STEPS
 from pipeline.table_store import FileStore, MemoryStore, TableStore
 
 Progress = Callable[[str], None]
-"""Told the name of each table (or `summary`) when its work begins."""
+"""Told the name of each table (or `summary`) when its work begins, from one thread at a time."""
 SHORT_WORK_ROWS = 500_000
 """Up to here a local Spark's start and planning are most of the work, and rows fit in memory."""
 _THREADS = 3
@@ -40,6 +40,7 @@ def analyze(
 ) -> tuple[RunSummary, ...]:
     """Compute every table of the runs, write them to `<run>/tables/<table>` and sum each run up.
 
+    The summary goes beside them (`summary_file`).
     A run that broke off, or has no events at all, is analysed as far as it goes. Tables of an
     earlier analysis are replaced. `spark` is a session to use; None opens one on `master` (None: on
     this machine) and ends it. With another master the run directories must be where its workers
@@ -74,6 +75,7 @@ def _analyze(
         store: TableStore = MemoryStore() if small else FileStore(spark=spark, folder=Path(folder))
         try:
             _compute(spark, runs, store, progress, small=small)
+            progress("summary")
             clock_errors_us = {run.run: _clock_error_us(run.directory) for run in runs}
             summaries = summarize(store.rows, runs, clock_errors_us)
             for run, summary in zip(runs, summaries, strict=True):
@@ -97,9 +99,9 @@ def _compute(
     told = threading.Lock()
 
     def carry_out(step: Step, frame: DataFrame) -> DataFrame:
-        if step.result != "shared":
+        if step.result == "table":
             with told:
-                progress("summary" if step.result == "rows" else step.name)
+                progress(step.name)
         return store.carry_out(step, frame)
 
     sources = {

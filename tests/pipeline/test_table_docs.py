@@ -1,11 +1,13 @@
 """docs/TABLES.md and the docstrings against the tables that are written: STYLE 26 and 36."""
 
+import hashlib
 import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.summary_file import TABLES_VERSION
 from pipeline.table_list import STEPS, TABLE_NAMES
 from tests.support.analysed_runs import AnalysedRuns
 
@@ -43,6 +45,15 @@ def test_tables_page_lists_every_column_with_its_type(analysed: AnalysedRuns, ru
         for name in TABLE_NAMES
     }
     assert _documented() == written
+
+
+def test_version_of_the_tables_goes_up_with_their_columns() -> None:
+    """Otherwise a report of a run that was analysed before an update reads columns that it lacks.
+
+    If this fails: raise TABLES_VERSION, and say here what it stands for.
+    """
+    columns = hashlib.sha256(repr(_documented()).encode()).hexdigest()[:12]
+    assert (TABLES_VERSION, columns) == (1, "bd138a7e434d")
 
 
 def test_transforms_name_their_grain_and_every_column(analysed: AnalysedRuns) -> None:
