@@ -42,7 +42,8 @@ MAX_FAULTS = 200
 ROW_PX = 22
 NARROW = "containerSize()[0] < 560"
 """A Vega expression: whether this is a phone."""
-_SHORT_NAME = 14
+_LEGEND_COLUMNS = 6
+_LEGEND_SYMBOL_PX, _LEGEND_LETTER_PX = 36, 7
 _CHARACTER_PX = 6.3
 _PADDING = {"left": 0, "top": 0, "right": 14, "bottom": 0}
 """Room for the half of the last moment's label that stands beyond the axis."""
@@ -343,9 +344,9 @@ def kind_fill(
 
 
 def legend_columns(names: Iterable[str | int]) -> alt.ExprRef:
-    """Return how many names of a legend stand side by side: on a phone, one if they are long."""
-    narrow = 1 if max(len(str(name)) for name in names) > _SHORT_NAME else 2
-    return alt.ExprRef(f"width >= 0 && {NARROW} ? {narrow} : 6")
+    """Return how many names of a legend stand side by side: as many as the picture is wide for."""
+    widest_px = _LEGEND_SYMBOL_PX + _LEGEND_LETTER_PX * max(len(str(name)) for name in names)
+    return alt.ExprRef(f"max(1, min({_LEGEND_COLUMNS}, floor(width / {widest_px})))")
 
 
 def span(start_us: int, end_us: int, **said: Cell) -> Datum:
