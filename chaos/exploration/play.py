@@ -1,0 +1,120 @@
+"""One run of one drawn schedule in virtual time, and what is kept of it: a few hundred bytes.
+
+The same runner, faults and checkers as those of `run`; only nothing is written. Data flow:
+(Experiment, seed) -> ExperimentRun -> Results -> PlayedRun.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import msgspec
+
+from chaos.checkers.registry import CheckSuite, context_of
+from chaos.experiment import Experiment, to_cluster_spec
+from chaos.exploration.marks import CoverageMarks
+from chaos.exploration.signature import Signature, signature_of
+from chaos.journal import FaultOutcome
+from chaos.plan import plan_of
+from chaos.runner import ExperimentRun
+from chaos.verdict import Results, RunOutcome
+from cluster.runtime import RowObserver
+from cluster.trace_digest import TraceDigest
+from cluster.virtual.runtime import VirtualRuntime
+
+
+class PlayResult(StrEnum):
+    """What an explored run says. A fault that hits nobody is no reason for doubt here."""
+
+    PASS = "pass"
+    VIOLATED = "violated"
+    UNKNOWN = "unknown"  # the steady state was never reached, or a check could not judge
+    BROKEN = "broken"  # the lab itself failed: never a verdict about Kafka
+    INTERRUPTED = "interrupted"
+
+
+class PlayedFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding without its rows. Units: `time_us` is on the run's clock."""
+
+    signature: Signature
+    summary: str
+    time_us: int
+
+
+class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of an explored run.
+
+    Shape: `findings` has one of each signature, the earliest; `marks` are names of
+    `marks.MARKS`, sorted; `requests` counts what was served by the name of its API.
+    Units: `virtual_us` is how long the run took on its own clock. `digest` is that of the trace
+    without messages.
+    """
+
+    seed: int
+    result: PlayResult
+    reasons: tuple[str, ...] = ()
+    findings: tuple[PlayedFinding, ...] = ()
+    marks: tuple[str, ...] = ()
+    digest: str = ""
+    faults_hit: int = 0
+    faults_missed: int = 0
+    requests: dict[str, int] = {}
+    commits: int = 0
+    rows: int = 0
+    virtual_us: int = 0
+
+
+def play(experiment: Experiment, seed: int, *, observers: Sequence[RowObserver] = ()) -> PlayedRun:
+    """Run `experiment` in virtual time, messages left out of the trace, and say how it went.
+
+    `observers` see every row too.
+    Raises: nothing that the run raises: it is BROKEN then, and its reasons say why.
+    """
+    suite = CheckSuite(context_of(experiment), experiment.checks)
+    digest = TraceDigest()
+    marks = CoverageMarks()
+    runtime = VirtualRuntime(
+        to_cluster_spec(experiment),
+        seed=seed,
+        run_id="explore",
+        observers=(suite.observe, digest, marks.observe, *observers),
+        trace_messages=False,
+    )
+    run = ExperimentRun(experiment, plan_of(experiment), runtime, suite, seed=seed)
+    results = run.execute()
+    return _played(seed, results, digest.hexdigest(), marks.reached())
+
+
+def _played(seed: int, results: Results, digest: str, marks: tuple[str, ...]) -> PlayedRun:
+    findings: dict[Signature, PlayedFinding] = {}
+    for finding in results.findings:
+        signature = signature_of(finding)
+        findings.setdefault(
+            signature,
+            PlayedFinding(signature=signature, summary=finding.summary, time_us=finding.time_us),
+        )
+    outcomes = [entry.outcome for entry in results.faults]
+    return PlayedRun(
+        seed=seed,
+        result=_result(results, bool(findings)),
+        reasons=results.reasons,
+        findings=tuple(findings.values()),
+        marks=marks,
+        digest=digest,
+        faults_hit=outcomes.count(FaultOutcome.HIT),
+        faults_missed=outcomes.count(FaultOutcome.MISSED),
+        commits=results.commits_acknowledged,
+        rows=results.rows_seen,
+        virtual_us=results.ended_at_us,
+    )
+
+
+def _result(results: Results, violated: bool) -> PlayResult:
+    if results.outcome is RunOutcome.INTERRUPTED:
+        return PlayResult.INTERRUPTED
+    if results.outcome is RunOutcome.INTERNAL_ERROR:
+        return PlayResult.BROKEN
+    if violated:
+        return PlayResult.VIOLATED
+    if results.steady_at_us is None or results.healed_at_us is None:
+        return PlayResult.UNKNOWN
+    return PlayResult.PASS
