@@ -112,7 +112,9 @@ def check_story(past: PastRun, experiment: Experiment, rows: list[TraceRow]) -> 
     assert {report.outcome for report in results.checks} == {"pass"}
     assert past.manifest.status is RunStatus.COMPLETED
     assert {row.run for row in rows} == {past.manifest.run}
-    assert not [row for row in rows if row.kind == TraceKind.CONNECTION_REFUSED]
+    refused = [row for row in rows if row.kind == TraceKind.CONNECTION_REFUSED]
+    # A broker that is being started again may be asked too early; whoever is another run's is not.
+    assert [row for row in refused if detail_of(row)["reason"] != "does not serve"] == []
 
     (fault,) = past.journal()
     assert fault.pid is not None
