@@ -44,7 +44,8 @@ class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
     """What is kept of an explored run.
 
     Shape: `findings` has one of each signature, the earliest; `marks` are names of
-    `marks.MARKS`, sorted; `requests` counts what was served by the name of its API.
+    `marks.MARKS`, sorted; `requests` counts those that reached a live node, by the name of their
+    API; `events` are the callbacks of the loop (frames, timers, steps of tasks).
     Units: `virtual_us` is how long the run took on its own clock. `digest` is that of the trace
     without messages.
     """
@@ -58,6 +59,7 @@ class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
     faults_hit: int = 0
     faults_missed: int = 0
     requests: dict[str, int] = {}
+    events: int = 0
     commits: int = 0
     rows: int = 0
     virtual_us: int = 0
@@ -81,10 +83,12 @@ def play(experiment: Experiment, seed: int, *, observers: Sequence[RowObserver] 
     )
     run = ExperimentRun(experiment, plan_of(experiment), runtime, suite, seed=seed)
     results = run.execute()
-    return _played(seed, results, digest.hexdigest(), marks.reached())
+    return _played(seed, results, digest.hexdigest(), marks.reached(), runtime)
 
 
-def _played(seed: int, results: Results, digest: str, marks: tuple[str, ...]) -> PlayedRun:
+def _played(
+    seed: int, results: Results, digest: str, marks: tuple[str, ...], runtime: VirtualRuntime
+) -> PlayedRun:
     findings: dict[Signature, PlayedFinding] = {}
     for finding in results.findings:
         signature = signature_of(finding)
@@ -102,6 +106,8 @@ def _played(seed: int, results: Results, digest: str, marks: tuple[str, ...]) ->
         digest=digest,
         faults_hit=outcomes.count(FaultOutcome.HIT),
         faults_missed=outcomes.count(FaultOutcome.MISSED),
+        requests=runtime.requests_arrived(),
+        events=runtime.events_run,
         commits=results.commits_acknowledged,
         rows=results.rows_seen,
         virtual_us=results.ended_at_us,

@@ -24,6 +24,7 @@ from cluster.frames import (
 from cluster.loop import VirtualLoop
 from cluster.randomness import stream
 from cluster.spec import LinkModel
+from protocol.envelope import ApiKey
 from protocol.ids import NodeName
 
 
@@ -98,6 +99,8 @@ class VirtualNetwork:
         self._racks = racks
         self._links: dict[tuple[NodeName, NodeName], Link] = {}
         self._up: dict[NodeName, Receiver] = {}
+        self.requests_arrived: dict[ApiKey, int] = {}
+        """Requests that reached a node that was up, by their API."""
         self._copy_messages = copy_messages
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(Frame)
@@ -128,6 +131,9 @@ class VirtualNetwork:
         """
         host = self._up.get(frame.destination)
         if host is not None:
+            if isinstance(frame, RequestFrame):
+                api_key = frame.envelope.api_key
+                self.requests_arrived[api_key] = self.requests_arrived.get(api_key, 0) + 1
             host.receive(frame)
             return
         match frame:

@@ -78,6 +78,16 @@ class VirtualRuntime(Runtime):
         """Return the run's undrifted clock: microseconds since the run began."""
         return self._loop.now_us()
 
+    @property
+    def events_run(self) -> int:
+        """Callbacks of the loop so far: frames, timers and steps of tasks."""
+        return self._loop.events_run
+
+    def requests_arrived(self) -> dict[str, int]:
+        """Return how many requests reached a node that was up, by Kafka's name of the API."""
+        arrived = self._network.requests_arrived
+        return {api_key.label: arrived[api_key] for api_key in sorted(arrived)}
+
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main` to its end and return its result.
 
