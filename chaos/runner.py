@@ -83,12 +83,14 @@ class ExperimentRun:
         read_trace: TraceReader | None = None,
         live_checks: LiveChecks | None = None,
         time_limit_us: int | None = None,
+        stop_when: Callable[[Finding], bool] | None = None,
     ) -> None:
         """Prepare a run.
 
         Shape: `suite` is fed either while the run goes on, by the runtime's observers, or from
         `read_trace` after the nodes have stopped; then `live_checks` may look ahead of it.
-        `seed` draws what targets leave to chance.
+        `seed` draws what targets leave to chance. `stop_when` ends the run at the look after the
+        first finding of which it is true: who only asks whether it is there need not see more.
         Units: `time_limit_us` is on the run's clock.
         """
         self._experiment = experiment
@@ -100,6 +102,7 @@ class ExperimentRun:
         self._read_trace = read_trace
         self._live_checks = live_checks
         self._time_limit_us = time_limit_us
+        self._stop_when = stop_when
         self._journal = Journal(plan, self._write_journal)
         self._injector = FaultInjector(experiment, runtime, self._journal, self._log, seed=seed)
         self._stage = ""
@@ -247,7 +250,10 @@ class ExperimentRun:
         if self._time_limit_us is not None and now_us > self._time_limit_us:
             raise _GiveUp(f"the time limit of {self._time_limit_us / 1e6:g} s was reached")
         self._check_live(now_us)
+        told = self._findings_told
         self._tell_findings()
+        if self._stop_when is not None and any(map(self._stop_when, self._findings[told:])):
+            raise _GiveUp("what was looked for was found")
         self._status = await self._runtime.status()
         self._looks.observe(self._status)
         return self._status

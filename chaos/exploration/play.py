@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
+from chaos.checkers.base import FindingSink
 from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment import Experiment, to_cluster_spec
 from chaos.exploration.marks import CoverageMarks
@@ -46,7 +47,8 @@ class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
     Shape: `findings` has one of each signature, the earliest; `marks` are names of
     `marks.MARKS`, sorted; `requests` counts those that reached a live node, by the name of their
     API; `events` are the callbacks of the loop (frames, timers, steps of tasks).
-    Units: `virtual_us` is how long the run took on its own clock. `digest` is that of the trace
+    Units: `virtual_us` is how long the run took on its own clock, `steady_us` when its steady state
+    was reached, None if never. `digest` is that of the trace
     without messages.
     """
 
@@ -63,12 +65,21 @@ class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
     commits: int = 0
     rows: int = 0
     virtual_us: int = 0
+    steady_us: int | None = None
 
 
-def play(experiment: Experiment, seed: int, *, observers: Sequence[RowObserver] = ()) -> PlayedRun:
+def play(
+    experiment: Experiment,
+    seed: int,
+    *,
+    observers: Sequence[RowObserver] = (),
+    stop_at: Signature | None = None,
+    tell: FindingSink | None = None,
+) -> PlayedRun:
     """Run `experiment` in virtual time, messages left out of the trace, and say how it went.
 
-    `observers` see every row too.
+    `observers` see every row too; `tell` gets every finding of the verdict, with its rows. A run
+    with `stop_at` ends soon after the first finding that claims the same.
     Raises: nothing that the run raises: it is BROKEN then, and its reasons say why.
     """
     suite = CheckSuite(context_of(experiment), experiment.checks)
@@ -81,8 +92,20 @@ def play(experiment: Experiment, seed: int, *, observers: Sequence[RowObserver] 
         observers=(suite.observe, digest, marks.observe, *observers),
         trace_messages=False,
     )
-    run = ExperimentRun(experiment, plan_of(experiment), runtime, suite, seed=seed)
+    run = ExperimentRun(
+        experiment,
+        plan_of(experiment),
+        runtime,
+        suite,
+        seed=seed,
+        stop_when=None
+        if stop_at is None
+        else lambda finding: signature_of(finding).claims_as(stop_at),
+    )
     results = run.execute()
+    if tell is not None:
+        for finding in results.findings:
+            tell(finding)
     return _played(seed, results, digest.hexdigest(), marks.reached(), runtime)
 
 
@@ -111,6 +134,7 @@ def _played(
         commits=results.commits_acknowledged,
         rows=results.rows_seen,
         virtual_us=results.ended_at_us,
+        steady_us=results.steady_at_us,
     )
 
 
