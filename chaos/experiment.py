@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from chaos.replay_stamp import ReplayStamp
 from cluster.spec import (
     BrokerSpec,
     ClusterSpec,
@@ -269,6 +270,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The promises that are checked; none means all."""
     links: dict[str, str] = {}
     """Where to read more: a title and its address."""
+    replay: ReplayStamp | None = None
+    """The run that this file was written from; `run` takes its seed from here."""
 
 
 def consumer_name(group_id: str, index: int) -> NodeName:

@@ -52,6 +52,22 @@ def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> LoadedE
     path = find_experiment(name_or_path)
     file = _shown(path)
     root = read_document(path, file)
+    experiment = experiment_in(root, file, overrides)
+    found = _placed(errors(experiment), root, file)
+    if found:
+        raise ExperimentError(found)
+    return LoadedExperiment(
+        experiment=experiment,
+        path=path,
+        warnings=tuple(_placed(warnings(experiment), root, file)),
+    )
+
+
+def experiment_in(root: Item, file: str, overrides: Sequence[str] = ()) -> Experiment:
+    """Return the experiment that stands in a document, whether it makes sense or not.
+
+    Raises: ExperimentError with every place that holds what no experiment may.
+    """
     problems = apply_overrides(root, overrides)
     problems += [
         # Whatever stands in the file has a line: the rest came from the command line.
@@ -61,15 +77,7 @@ def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> LoadedE
     if problems:
         raise ExperimentError(_in_order(problems))
     _inherit_settings(root)
-    experiment = msgspec.convert(root.plain(), Experiment)
-    found = _placed(errors(experiment), root, file)
-    if found:
-        raise ExperimentError(found)
-    return LoadedExperiment(
-        experiment=experiment,
-        path=path,
-        warnings=tuple(_placed(warnings(experiment), root, file)),
-    )
+    return msgspec.convert(root.plain(), Experiment)
 
 
 def search_path() -> tuple[Path, ...]:

@@ -52,7 +52,7 @@ class RunOptions:
 
     experiment: str
     runtime: str = "ray"
-    seed: int = 0
+    seed: int | None = None  # None: the experiment file's, or 0
     overrides: tuple[str, ...] = ()
     runs: Path = Path("runs")
     ray_address: str = "local"
@@ -92,17 +92,18 @@ def _run(options: RunOptions, console: Console) -> int:
             f"[yellow]unwise:[/] {escape(str(warning))}", highlight=False, soft_wrap=True
         )
     experiment = loaded.experiment
+    seed = _seed(options, experiment)
     plan = plan_of(experiment)
     directory = create_run_directory(
         options.runs,
         experiment,
         plan,
-        seed=options.seed,
+        seed=seed,
         runtime=options.runtime,
         replay=replay_command(
             options.experiment,
             runtime=options.runtime,
-            seed=options.seed,
+            seed=seed,
             overrides=options.overrides,
             time_limit_us=options.time_limit_us,
             time_scale=options.time_scale,
@@ -121,6 +122,13 @@ def _run(options: RunOptions, console: Console) -> int:
             return results.exit_code
         _conclude(options, directory, results, console)
     return results.exit_code
+
+
+def _seed(options: RunOptions, experiment: Experiment) -> int:
+    """Return the seed of the command line, else that of a replay file, else 0."""
+    if options.seed is not None:
+        return options.seed
+    return 0 if experiment.replay is None else experiment.replay.seed
 
 
 def _conclude(
@@ -168,7 +176,7 @@ def _execute(
                 plan_of(experiment),
                 runtime,
                 suite,
-                seed=options.seed,
+                seed=directory.manifest.seed,
                 directory=directory,
                 progress=None if options.json else view,
                 live_checks=_live_checks(options, experiment, directory),
@@ -208,7 +216,7 @@ def _runtime(
 
         return VirtualRuntime(
             spec,
-            seed=options.seed,
+            seed=directory.manifest.seed,
             run_id=run_id,
             observers=observers,
             trace_messages=options.trace,
@@ -217,7 +225,7 @@ def _runtime(
 
     return RayRuntime(
         spec,
-        seed=options.seed,
+        seed=directory.manifest.seed,
         run_id=run_id,
         run_dir=directory.path,
         ray_address=options.ray_address,

@@ -37,9 +37,7 @@ from coordlab.run_command import RUNTIMES, RunOptions, run
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Seed of every random choice.",
+    help="Seed of every random choice; default: that of the file's `replay`, or 0.",
 )
 @var_option
 @runs_option
@@ -96,7 +94,7 @@ from coordlab.run_command import RUNTIMES, RunOptions, run
 def run_command(
     experiment: str,
     runtime: str,
-    seed: int,
+    seed: int | None,
     var: tuple[str, ...],
     runs: Path,
     ray_address: str,

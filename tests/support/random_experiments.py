@@ -1,0 +1,91 @@
+"""Any experiment that the structs allow, sensible or not, for property tests."""
+
+import types
+from functools import partial
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+from hypothesis import strategies as st
+from msgspec import Meta
+
+from chaos.experiment import Experiment
+
+MAX_SIZE = 3
+_YAML = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=12),
+    lambda inner: (
+        st.lists(inner, max_size=MAX_SIZE)
+        | st.dictionaries(st.text(max_size=6), inner, max_size=MAX_SIZE)
+    ),
+    max_leaves=4,
+)
+"""What a fault's arguments may hold."""
+
+
+def experiments() -> st.SearchStrategy[Experiment]:
+    """Return a strategy for whole experiments; what has a default often is left at it."""
+    return values_of(Experiment)
+
+
+def values_of(kind: object, metas: tuple[Meta, ...] = ()) -> st.SearchStrategy[Any]:
+    """Return a strategy for the values of a field's type."""
+    origin, args = get_origin(kind), get_args(kind)
+    made: st.SearchStrategy[Any] | None = None
+    if origin is Annotated:
+        made = values_of(args[0], tuple(each for each in args[1:] if isinstance(each, Meta)))
+    elif origin in {Union, types.UnionType}:
+        made = st.one_of([values_of(each) for each in args])
+    elif origin is Literal:
+        made = st.sampled_from(args)
+    elif origin is tuple:
+        least = max([each.min_length or 0 for each in metas], default=0)
+        made = st.lists(values_of(args[0]), min_size=least, max_size=MAX_SIZE).map(tuple)
+    elif origin is dict:
+        made = st.dictionaries(values_of(args[0]), values_of(args[1]), max_size=MAX_SIZE)
+    elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        made = _structs(kind)
+    return made if made is not None else _leaves(kind, metas)
+
+
+def _structs(struct: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
+    # What is optional is left out of some examples: the default stays.
+    given = {info.name: values_of(info.type) for info in msgspec.structs.fields(struct)}
+    required = [info.name for info in msgspec.structs.fields(struct) if info.required]
+    return st.fixed_dictionaries(
+        {name: given[name] for name in required},
+        optional={name: given[name] for name in given if name not in required},
+    ).map(partial(_made, struct))
+
+
+def _made(struct: type[msgspec.Struct], given: dict[str, Any]) -> msgspec.Struct:
+    return struct(**given)
+
+
+def _leaves(kind: object, metas: tuple[Meta, ...]) -> st.SearchStrategy[Any]:
+    def bound(name: str) -> Any:  # noqa: ANN401 - a number or None
+        return next(
+            (getattr(each, name) for each in metas if getattr(each, name) is not None), None
+        )
+
+    if kind is bool:
+        return st.booleans()
+    if kind is int:
+        low, high = bound("ge"), bound("le")
+        return st.integers(-(2**60) if low is None else low, 2**60 if high is None else high)
+    if kind is float:
+        return st.floats(bound("gt"), bound("le"), exclude_min=True, allow_nan=False)
+    if kind is str:
+        pattern = bound("pattern")
+        if pattern is None:
+            return st.text(max_size=40) | _SENTENCES
+        least, most = bound("min_length") or 0, bound("max_length") or 100
+        return st.from_regex(pattern).filter(lambda text: least <= len(text) <= most)
+    if kind is types.NoneType:
+        return st.none()
+    return _YAML
+
+
+_SENTENCES = st.lists(
+    st.sampled_from(["is", "a", "word:", "# no", "-", "cluster"]), max_size=60
+).map(" ".join)
+"""Long enough to be folded."""
