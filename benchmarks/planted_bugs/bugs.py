@@ -1,0 +1,363 @@
+"""The bugs: each changes one behaviour of the real code, in this process, while it is planted.
+
+What is patched must be there: `patch.object` raises AttributeError where a name is gone. Ray's
+workers are other processes: whoever searches there must plant the bug there too, so `hunt` stays in
+one process.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from unittest.mock import patch
+
+import msgspec
+
+from cluster.broker.appends import CoordinatorAppends
+from cluster.client.consumer_coordinator import ConsumerCoordinator
+from cluster.client.coordinator_discovery import CoordinatorDiscovery
+from cluster.client.fetcher import Fetcher
+from cluster.client.futures import RequestFuture
+from cluster.client.subscription import AssignedPartition, Position
+from cluster.controller.broker_control import BrokerControl
+from cluster.controller.decision import Decision
+from cluster.controller.election import change_partition
+from cluster.controller.metadata_image import BrokerRegistration, PartitionRegistration
+from coordinator.coordinator import GroupCoordinator, LoadIgnored
+from coordinator.delayed import cancel_all
+from coordinator.group import Group
+from coordinator.states import GroupState
+from coordinator.turn import SessionTimer, Turn
+from coordinator.validation import check_offset_commit
+from partition_log.in_sync_replicas import InSyncReplicas
+from partition_log.outcomes import AppendInfo
+from partition_log.replica import Partition
+from protocol.config import Guards
+from protocol.controller_messages import BrokerHeartbeatResponse
+from protocol.discovery_messages import FindCoordinatorResponse
+from protocol.effects import Append, Result
+from protocol.errors import ErrorCode
+from protocol.ids import NO_LEADER_EPOCH, BrokerId, NodeName, TopicPartition
+from protocol.log_messages import FetchPartition
+from protocol.metadata_records import PartitionChangeRecord
+from protocol.record_batch import Record, RecordBatch, decode_records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlantedBug:
+    """One bug.
+
+    Shape: `plant` enters patches on the stack that it is given; `rule` cites BEHAVIOUR.md.
+    """
+
+    name: str
+    where: str
+    what: str
+    rule: str
+    plant: Callable[[ExitStack], None]
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """Have the bug in this process, until the block ends."""
+        with ExitStack() as stack:
+            self.plant(stack)
+            yield
+
+
+# -- coordinator ----------------------------------------------------------------------------------
+
+
+def _unload_without_epoch(stack: ExitStack) -> None:
+    unload = GroupCoordinator.unload
+
+    def unload_always(
+        self: GroupCoordinator, partition: int, leader_epoch: int | None, now_us: int
+    ) -> Result | LoadIgnored:
+        if leader_epoch is not None:
+            self._accepts_epoch(partition, leader_epoch)  # noted, and not asked
+        return unload(self, partition, None, now_us)
+
+    stack.enter_context(patch.object(GroupCoordinator, "unload", unload_always))
+
+
+def _reply_before_high_watermark(stack: ExitStack) -> None:
+    def do_not_wait(
+        self: CoordinatorAppends,
+        append: Append,
+        partition: Partition,
+        info: AppendInfo,
+        detail: dict[str, object],
+    ) -> None:
+        del partition
+        self._complete(append, ErrorCode.NONE, info, detail)
+
+    stack.enter_context(patch.object(CoordinatorAppends, "_await", do_not_wait))
+
+
+def _commit_of_any_generation(stack: ExitStack) -> None:
+    def check_but_the_generation(
+        group: Group,
+        *,
+        generation_id: int,
+        member_id: str,
+        group_instance_id: str | None,
+        guards: Guards,
+    ) -> ErrorCode:
+        return check_offset_commit(
+            group,
+            generation_id=generation_id,
+            member_id=member_id,
+            group_instance_id=group_instance_id,
+            guards=msgspec.structs.replace(guards, generation_check=False),
+        )
+
+    stack.enter_context(
+        patch("coordinator.offset_commit.check_offset_commit", check_but_the_generation)
+    )
+
+
+def _timer_survives_unload(stack: ExitStack) -> None:
+    timer_fired = GroupCoordinator.timer_fired
+
+    def cancel_but_sessions(turn: Turn, group: Group) -> None:
+        cancel_all(turn, group)
+        for member in group.members.values():
+            timer = SessionTimer(group, member.member_id)
+            turn.set_timer(f"old-{member.heartbeat_key}", timer, member.session_timeout_ms)
+
+    def fire_by_name(self: GroupCoordinator, key: str, now_us: int) -> Result:
+        timer = self._shared.timers.get(key)
+        if timer is not None and timer.group.state is GroupState.DEAD:
+            present = self.group(timer.group.group_id)
+            if present is not None:
+                self._shared.timers[key] = replace(timer, group=present)
+        return timer_fired(self, key, now_us)
+
+    stack.enter_context(patch("coordinator.coordinator.cancel_all", cancel_but_sessions))
+    stack.enter_context(patch.object(GroupCoordinator, "timer_fired", fire_by_name))
+
+
+def _load_drops_tombstones(stack: ExitStack) -> None:
+    def decode_with_values(content: bytes) -> tuple[Record, ...]:
+        return tuple(record for record in decode_records(content) if record.value is not None)
+
+    stack.enter_context(patch("coordinator.load.decode_records", decode_with_values))
+
+
+# -- log ------------------------------------------------------------------------------------------
+
+
+def _follower_keeps_its_tail(stack: ExitStack) -> None:
+    fetch_position = Partition.fetch_position
+
+    def ask_without_epoch(self: Partition, partition_max_bytes: int) -> FetchPartition:
+        position = fetch_position(self, partition_max_bytes)
+        return msgspec.structs.replace(position, last_fetched_epoch=NO_LEADER_EPOCH)
+
+    stack.enter_context(patch.object(Partition, "fetch_position", ask_without_epoch))
+
+
+def _high_watermark_by_majority(stack: ExitStack) -> None:
+    def increment(self: InSyncReplicas, now_us: int) -> bool:
+        del now_us
+        if self.is_under_min:
+            return False
+        followers = [follower.log_end_offset for follower in self.followers.values()]
+        ends = sorted([self._log.log_end_offset, *followers], reverse=True)
+        reached = ends[len(ends) // 2]
+        if reached <= self._log.high_watermark:
+            return False
+        return self._log.update_high_watermark(reached)
+
+    stack.enter_context(patch.object(InSyncReplicas, "maybe_increment_high_watermark", increment))
+
+
+# -- controller -----------------------------------------------------------------------------------
+
+
+def _unclean_election(stack: ExitStack) -> None:
+    def change_uncleanly(
+        name: TopicPartition,
+        partition: PartitionRegistration,
+        *,
+        target_isr: tuple[BrokerId, ...],
+        is_acceptable_leader: Callable[[BrokerId], bool],
+        unclean: bool,
+    ) -> PartitionChangeRecord | None:
+        del unclean
+        return change_partition(
+            name,
+            partition,
+            target_isr=target_isr,
+            is_acceptable_leader=is_acceptable_leader,
+            unclean=True,
+        )
+
+    stack.enter_context(
+        patch("cluster.controller.broker_control.change_partition", change_uncleanly)
+    )
+
+
+def _unfence_elects_nobody(stack: ExitStack) -> None:
+    unfence = BrokerControl._unfence
+
+    def unfence_only(
+        self: BrokerControl,
+        broker: BrokerRegistration,
+        decision: Decision[BrokerHeartbeatResponse],
+    ) -> None:
+        with patch.object(self, "_change", _nothing):
+            unfence(self, broker, decision)
+
+    stack.enter_context(patch.object(BrokerControl, "_unfence", unfence_only))
+
+
+def _nothing(*arguments: object) -> None:
+    del arguments
+
+
+# -- consumer -------------------------------------------------------------------------------------
+
+
+def _keeps_lost_partitions(stack: ExitStack) -> None:
+    give_up = ConsumerCoordinator.give_up
+
+    async def give_up_what_may_be_committed(self: ConsumerCoordinator) -> None:
+        if self._membership.member.has_generation:
+            await give_up(self)
+
+    stack.enter_context(patch.object(ConsumerCoordinator, "give_up", give_up_what_may_be_committed))
+
+
+def _never_asks_again(stack: ExitStack) -> None:
+    answered = CoordinatorDiscovery._answered
+
+    def keep_a_failure(
+        self: CoordinatorDiscovery,
+        asked: NodeName,
+        future: RequestFuture[FindCoordinatorResponse],
+        lookup: RequestFuture[None],
+    ) -> None:
+        answered(self, asked, future, lookup)
+        if lookup.error is not None:
+            self._lookup = lookup
+
+    stack.enter_context(patch.object(CoordinatorDiscovery, "_answered", keep_a_failure))
+    stack.enter_context(patch.object(CoordinatorDiscovery, "abandon_lookup", _nothing))
+
+
+def _commits_what_was_fetched(stack: ExitStack) -> None:
+    keep = Fetcher._keep
+
+    def keep_and_move_on(
+        self: Fetcher,
+        state: AssignedPartition,
+        position: Position,
+        batches: tuple[RecordBatch, ...],
+    ) -> None:
+        keep(self, state, position, batches)
+        fetched = self._completed.get(state.partition)
+        if fetched is not None:
+            state.position = fetched.next_position
+
+    stack.enter_context(patch.object(Fetcher, "_keep", keep_and_move_on))
+
+
+BUGS: dict[str, PlantedBug] = {
+    bug.name: bug
+    for bug in (
+        PlantedBug(
+            name="unload_without_epoch",
+            where="coordinator",
+            what="an unload is carried out whatever its leader epoch",
+            rule="5.5: an unload of an older epoch than the known one is ignored (KAFKA-10614)",
+            plant=_unload_without_epoch,
+        ),
+        PlantedBug(
+            name="reply_before_high_watermark",
+            where="coordinator",
+            what="a commit or assignment is answered as soon as the leader's own log has it",
+            rule="5.3: an append is acknowledged when the high watermark passed it",
+            plant=_reply_before_high_watermark,
+        ),
+        PlantedBug(
+            name="commit_of_any_generation",
+            where="coordinator",
+            what="OffsetCommit does not look at the generation",
+            rule="2.6: another generation than the current one is ILLEGAL_GENERATION",
+            plant=_commit_of_any_generation,
+        ),
+        PlantedBug(
+            name="timer_survives_unload",
+            where="coordinator",
+            what=(
+                "session timers go on after an unload, for whoever has the member's name when "
+                "they fire"
+            ),
+            rule="5.5: an unload completes every heartbeat operation",
+            plant=_timer_survives_unload,
+        ),
+        PlantedBug(
+            name="load_drops_tombstones",
+            where="coordinator",
+            what="a load skips records without a value",
+            rule="5.4: a tombstone removes what was read before it",
+            plant=_load_drops_tombstones,
+        ),
+        PlantedBug(
+            name="follower_keeps_its_tail",
+            where="log",
+            what=(
+                "a follower names no epoch when it fetches, so nobody tells it where its log "
+                "diverges"
+            ),
+            rule="6.1: followers truncate to the end of the last common epoch",
+            plant=_follower_keeps_its_tail,
+        ),
+        PlantedBug(
+            name="high_watermark_by_majority",
+            where="log",
+            what="the high watermark passes what a majority of the replicas has",
+            rule="6.1: the high watermark is the minimum over the maximal ISR",
+            plant=_high_watermark_by_majority,
+        ),
+        PlantedBug(
+            name="unclean_election",
+            where="controller",
+            what="a partition whose ISR is dead gets any living replica as its leader",
+            rule="6.2: without unclean.leader.election.enable its leader is -1",
+            plant=_unclean_election,
+        ),
+        PlantedBug(
+            name="unfence_elects_nobody",
+            where="controller",
+            what="partitions without a leader stay so when a broker comes back",
+            rule="6.2: a replica of the ISR that is alive again leads",
+            plant=_unfence_elects_nobody,
+        ),
+        PlantedBug(
+            name="keeps_lost_partitions",
+            where="consumer",
+            what="a member that hears UNKNOWN_MEMBER_ID goes to join with its partitions in hand",
+            rule="7.3, 7.6: onPartitionsLost before the next JoinGroup",
+            plant=_keeps_lost_partitions,
+        ),
+        PlantedBug(
+            name="never_asks_again",
+            where="consumer",
+            what=(
+                "after a FindCoordinator that failed the next lookup is the same one, and it has "
+                "failed"
+            ),
+            rule="7.2: a failed lookup is followed by another, after a backoff",
+            plant=_never_asks_again,
+        ),
+        PlantedBug(
+            name="commits_what_was_fetched",
+            where="consumer",
+            what="a commit covers fetched records that poll has not returned yet",
+            rule="7.5: what is committed is the position after the records that poll returned",
+            plant=_commits_what_was_fetched,
+        ),
+    )
+}
+"""The list of README.md, by name."""
