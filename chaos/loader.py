@@ -50,16 +50,16 @@ def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> LoadedE
     Raises: ExperimentError with every problem that was found.
     """
     path = find_experiment(name_or_path)
-    file = _shown(path)
+    file = shown(path)
     root = read_document(path, file)
     experiment = experiment_in(root, file, overrides)
-    found = _placed(errors(experiment), root, file)
+    found = placed(errors(experiment), root, file)
     if found:
         raise ExperimentError(found)
     return LoadedExperiment(
         experiment=experiment,
         path=path,
-        warnings=tuple(_placed(warnings(experiment), root, file)),
+        warnings=tuple(placed(warnings(experiment), root, file)),
     )
 
 
@@ -76,23 +76,23 @@ def experiment_in(root: Item, file: str, overrides: Sequence[str] = ()) -> Exper
     ]
     if problems:
         raise ExperimentError(_in_order(problems))
-    _inherit_settings(root)
+    inherit_settings(root)
     return msgspec.convert(root.plain(), Experiment)
 
 
-def search_path() -> tuple[Path, ...]:
-    """Return the folders in which a name is looked up, nearest first."""
+def search_path(folder: str = EXPERIMENTS) -> tuple[Path, ...]:
+    """Return the folders of this name in which a file's name is looked up, nearest first."""
     return (
-        Path.cwd() / EXPERIMENTS,
-        _CHECKOUT / EXPERIMENTS,
-        Path(sys.prefix) / "share" / "coordlab" / EXPERIMENTS,
+        Path.cwd() / folder,
+        _CHECKOUT / folder,
+        Path(sys.prefix) / "share" / "coordlab" / folder,
     )
 
 
 def list_experiments() -> list[ListedExperiment]:
     """Return every experiment that can be run by name, in order of names."""
     listed = []
-    for name, path in sorted(_by_name().items()):
+    for name, path in sorted(files_by_name().items()):
         try:
             question = load_experiment(str(path)).experiment.question.strip()
         except ExperimentError as error:
@@ -103,7 +103,12 @@ def list_experiments() -> list[ListedExperiment]:
 
 
 def find_experiment(name_or_path: str) -> Path:
-    """Return the file of an experiment.
+    """Return the file of an experiment; raises as `find_file` does."""
+    return find_file(name_or_path, EXPERIMENTS, "experiment")
+
+
+def find_file(name_or_path: str, folder: str, what: str) -> Path:
+    """Return the file that a path says, or that has this name in a folder of the search path.
 
     Raises: ExperimentError if there is none, with the name that was probably meant.
     """
@@ -113,7 +118,7 @@ def find_experiment(name_or_path: str) -> Path:
         if path.is_file():
             return path
         raise ExperimentError([_no_file(name_or_path, path)])
-    known = _by_name()
+    known = files_by_name(folder)
     if name_or_path in known:
         return known[name_or_path]
     here = [path.name for path in _files(Path.cwd()) if path.stem == name_or_path]
@@ -123,7 +128,7 @@ def find_experiment(name_or_path: str) -> Path:
                 file=name_or_path,
                 line=None,
                 path="",
-                message="there is no experiment of this name",
+                message=f"there is no {what} of this name",
                 expected="a file, or one of "
                 + (", ".join(f"`{name}`" for name in sorted(known)) or "none: none is installed"),
                 near_miss=here[0] if here else near_miss(name_or_path, sorted(known)),
@@ -147,7 +152,7 @@ def _no_file(written: str, path: Path) -> Problem:
     )
 
 
-def _inherit_settings(root: Item) -> None:
+def inherit_settings(root: Item) -> None:
     """Give late members that have settings of their own the rest of their group's.
 
     Done on the document, the only place that knows what was left out and what is a default.
@@ -163,10 +168,11 @@ def _inherit_settings(root: Item) -> None:
                 own.value.setdefault(key, item)
 
 
-def _by_name() -> dict[str, Path]:
+def files_by_name(folder: str = EXPERIMENTS) -> dict[str, Path]:
+    """Return every file that a name finds in folders of this name."""
     found: dict[str, Path] = {}
-    for folder in search_path():
-        for path in _files(folder):
+    for place in search_path(folder):
+        for path in _files(place):
             found.setdefault(path.stem, path)
     return found
 
@@ -177,21 +183,25 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
 
 
-def _shown(path: Path) -> str:
+def shown(path: Path) -> str:
+    """Return a file as its problems name it: from here on, if it lies here."""
     resolved = path.resolve()
     return (
         str(resolved.relative_to(Path.cwd())) if resolved.is_relative_to(Path.cwd()) else str(path)
     )
 
 
-def _placed(problems: Iterable[Problem], root: Item, file: str) -> list[Problem]:
+def placed(
+    problems: Iterable[Problem], root: Item, file: str, shape: type[msgspec.Struct] = Experiment
+) -> list[Problem]:
     """Give each problem the line where its path stands, and sort them by it.
 
     What an override put there has no line in the file: it is told as coming from `--var`.
+    `shape` is what the file holds.
     """
     placed = []
     for problem in problems:
-        line, overridden = _line_of(problem.path, root)
+        line, overridden = _line_of(problem.path, root, shape)
         placed.append(replace(problem, file="--var" if overridden else file, line=line))
     return _in_order(placed)
 
@@ -200,12 +210,12 @@ def _in_order(problems: Iterable[Problem]) -> list[Problem]:
     return sorted(problems, key=lambda problem: (problem.line is None, problem.line or 0))
 
 
-def _line_of(path: str, root: Item) -> tuple[int | None, bool]:
+def _line_of(path: str, root: Item, shape: type[msgspec.Struct]) -> tuple[int | None, bool]:
     """Return the line of the deepest part of `path` that stands in the file.
 
     The flag says that an override put it there.
     """
-    steps = resolve_path(path, root, Experiment)
+    steps = resolve_path(path, root, shape)
     item, line = root, root.line
     for step in steps if isinstance(steps, list) else []:
         if isinstance(item.value, dict) and step in item.value:

@@ -1,47 +1,112 @@
-"""The space that an exploration draws from: an experiment without faults, and what varies.
+"""The space that an exploration draws from: an experiment without faults, and what varies in it.
 
-DRAFT: the loader with errors that name the place is still to come.
+Data flow: name or path -> YAML with lines -> structs (`space_definition`) -> `choices` -> sense
+(`space_semantics`) -> `Space`, from which `draw` makes experiments.
 """
 
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from chaos.experiment import Duration, Name
+from chaos.document import Item, item_of, read_document
+from chaos.experiment import Experiment
+from chaos.exploration.choices import Choice, choices_of, copy_of
+from chaos.exploration.space_definition import (
+    OWN_OF_A_DRAW,
+    FaultSpace,
+    Minimum,
+    SpaceDefinition,
+)
+from chaos.exploration.space_semantics import space_errors
+from chaos.loader import files_by_name, find_file, inherit_settings, placed, shown
+from chaos.problems import ExperimentError, Problem
+from chaos.semantics import errors
+from chaos.sense import problem
+from chaos.shape import check_shape
 
-FOLDER = Path(__file__).resolve().parents[2] / "explorations"
+EXPLORATIONS = "explorations"
+"""The folder, here or installed, in which a space is looked up by its name."""
+_STUB = {"version": 1, "name": "space", "question": "?", "expect": "?"}
+"""What every experiment needs; a drawn one has its own."""
 
 
-class FaultSpace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which faults are drawn."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """A space that was read and found sound."""
 
-    window: Duration = "30s"
-    """How long faults are injected, from the steady state on."""
-    gaps: tuple[Duration, ...] = ("1s", "3s", "10s")
-    """Mean times between two faults; a seed draws one."""
-    kinds: dict[str, int]
-    """The faults, with their weights; a seed leaves some of them out."""
-    durations: tuple[Duration, ...] = ("100ms", "500ms", "2s", "5s", "10s", "20s")
-    """How long those last that have an end."""
-
-
-class Space(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A space of schedules: its file, in `explorations/`."""
-
-    version: int
-    name: Name
+    name: str
     question: str
-    experiment: dict[str, Any]
-    """An experiment without faults, as its own file would have it."""
-    settings: dict[str, tuple[Any, ...]] = {}
-    """Dotted paths into the experiment, each with the values from which a seed draws one."""
+    path: Path
+    base: Item = field(repr=False)
+    """The document of the experiment without faults: copy it before it is changed."""
+    choices: tuple[Choice, ...] = field(repr=False)
     faults: FaultSpace
+    minimum: Minimum
 
 
 def load_space(name_or_path: str) -> Space:
-    """Return the space of this name in `explorations/`, or in this file."""
-    path = Path(name_or_path)
-    if path.suffix not in {".yaml", ".yml"}:
-        path = FOLDER / f"{name_or_path}.yaml"
-    return msgspec.yaml.decode(path.read_bytes(), type=Space)
+    """Return the space of this name in `explorations/`, or in this file.
+
+    Raises: ExperimentError with every problem that was found.
+    """
+    path = find_file(name_or_path, EXPLORATIONS, "exploration")
+    file = shown(path)
+    root = read_document(path, file)
+    problems = list(check_shape(root, SpaceDefinition, file))
+    if problems:
+        raise ExperimentError(problems)
+    base = _with_stub(root.child("experiment"))
+    problems = _base_problems(base, root, file)
+    if problems:
+        raise ExperimentError(problems)
+    definition = msgspec.convert(root.plain(), SpaceDefinition)
+    choices, problems = choices_of(definition, base)
+    problems = problems or list(space_errors(definition, base, choices))
+    if problems:
+        raise ExperimentError(placed(problems, root, file, SpaceDefinition))
+    return Space(
+        name=definition.name,
+        question=definition.question,
+        path=path,
+        base=base,
+        choices=choices,
+        faults=definition.faults,
+        minimum=definition.minimum,
+    )
+
+
+def list_spaces() -> dict[str, Path]:
+    """Return every space that can be explored by name, in order of names."""
+    return dict(sorted(files_by_name(EXPLORATIONS).items()))
+
+
+def _with_stub(base: Item) -> Item:
+    whole = copy_of(base)
+    if isinstance(whole.value, dict):
+        whole.value.update({key: item_of(value) for key, value in _STUB.items()})
+    return whole
+
+
+def _base_problems(base: Item, root: Item, file: str) -> list[Problem]:
+    """Return what is wrong with the experiment that the draws begin from."""
+    written = root.child("experiment").value
+    problems = [
+        problem(f"experiment.{key}", "each drawn experiment has its own", expected="no such key")
+        for key in OWN_OF_A_DRAW
+        if isinstance(written, dict) and key in written
+    ]
+    if problems:
+        return placed(problems, root, file, SpaceDefinition)
+    problems = list(check_shape(base, Experiment, file, "experiment"))
+    if problems:
+        return problems
+    whole = copy_of(base)
+    inherit_settings(whole)
+    experiment = msgspec.convert(whole.plain(), Experiment)
+    problems = [replace(each, path=f"experiment.{each.path}") for each in errors(experiment)]
+    if not experiment.groups:
+        problems.append(
+            problem("experiment.groups", "faults are drawn about groups", expected="at least one")
+        )
+    return placed(problems, root, file, SpaceDefinition)

@@ -1,0 +1,103 @@
+"""Whether a space makes sense: no experiment that can never run may be drawn from it.
+
+Every value is tried alone, and beside every value of every other setting: what a broker or a
+consumer refuses is nearly always two settings that do not fit. A draw checks itself once more.
+"""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import msgspec
+
+from chaos.document import Item
+from chaos.experiment import Experiment, microseconds
+from chaos.exploration.choices import Choice, copy_of, option_problems, put, value_shown
+from chaos.exploration.patterns import PATTERNS
+from chaos.exploration.space_definition import FaultSpace, SpaceDefinition
+from chaos.exploration.timeouts import TIMEOUTS
+from chaos.faults.registry import FAULT_KINDS
+from chaos.loader import inherit_settings
+from chaos.problems import Problem
+from chaos.semantics import errors
+from chaos.sense import named, named_once, problem, too_long
+
+MAX_PAIRS = 20
+"""So many pairs that do not fit are told."""
+
+
+def space_errors(
+    definition: SpaceDefinition, base: Item, choices: tuple[Choice, ...]
+) -> Iterator[Problem]:
+    """Yield what is wrong with a space whose parts have their shapes; paths are the file's."""
+    yield from _fault_errors(definition.faults)
+    wrong = [
+        each
+        for choice in choices
+        for index in range(len(choice.options))
+        for each in option_problems(base, choice, index)
+    ]
+    yield from wrong
+    if wrong:
+        return
+    alone = list(_misfits_alone(base, choices))
+    yield from alone or _misfits_in_pairs(base, choices)
+
+
+def _fault_errors(faults: FaultSpace) -> Iterator[Problem]:
+    for kind in faults.kinds:
+        yield from named("fault", kind, FAULT_KINDS, f"faults.kinds.{kind}")
+    for pattern in faults.patterns:
+        yield from named("pattern", pattern, PATTERNS, f"faults.patterns.{pattern}")
+    if not faults.kinds and not faults.patterns:
+        yield problem(
+            "faults", "nothing is ever broken", expected="some faults in `kinds` or `patterns`"
+        )
+    yield from named_once("timeout", faults.timeouts, TIMEOUTS, "faults.timeouts")
+    for field in ("window", "longest"):
+        yield from too_long(getattr(faults, field), f"faults.{field}")
+    for name in ("gaps", "durations"):
+        for index, length in enumerate(getattr(faults, name)):
+            here = f"faults.{name}[{index}]"
+            yield from too_long(length, here)
+            if microseconds(length) < 1_000:
+                yield problem(
+                    here, "is not allowed", expected="at least `1ms`", found=f"`{length}`"
+                )
+
+
+def _misfits_alone(base: Item, choices: tuple[Choice, ...]) -> Iterator[Problem]:
+    for choice in choices:
+        for index in range(len(choice.options)):
+            for wrong in _errors_with(base, (choice, index)):
+                yield problem(
+                    choice.at(index),
+                    f"no experiment could be run with it: {wrong.path}: {wrong.message}",
+                    expected=wrong.expected,
+                    found=wrong.found,
+                )
+
+
+def _misfits_in_pairs(base: Item, choices: tuple[Choice, ...]) -> Iterator[Problem]:
+    told = 0
+    for one, other in combinations(choices, 2):
+        for index in range(len(one.options)):
+            for beside in range(len(other.options)):
+                for wrong in _errors_with(base, (one, index), (other, beside)):
+                    yield problem(
+                        other.at(beside),
+                        f"does not go with {value_shown(one, index)} of `{one.at(index)}`: "
+                        f"{wrong.path}: {wrong.message}",
+                        expected=wrong.expected,
+                        found=wrong.found,
+                    )
+                    told += 1
+                    if told == MAX_PAIRS:
+                        return
+
+
+def _errors_with(base: Item, *options: tuple[Choice, int]) -> Iterator[Problem]:
+    changed = copy_of(base)
+    for choice, index in options:
+        put(changed, choice, index)
+    inherit_settings(changed)
+    yield from errors(msgspec.convert(changed.plain(), Experiment))
