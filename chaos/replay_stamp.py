@@ -41,6 +41,15 @@ class ReplayStamp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """The digest of its trace without messages."""
     finding: str | None = None
     """What was found, in a sentence."""
+    trail: Annotated[
+        str,
+        Meta(
+            pattern=r"^([1-9][0-9]*s( [0-9a-f]+)*)?(?!\n)$",
+            description="a step and a few hexadecimal digits for each",
+            examples=["2s 1f3a 77b0"],
+        ),
+    ] = ""
+    """Digits of the digest of what came before each step: it tells when another run parts."""
 
 
 @cache

@@ -48,8 +48,7 @@ class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
     `marks.MARKS`, sorted; `requests` counts those that reached a live node, by the name of their
     API; `events` are the callbacks of the loop (frames, timers, steps of tasks).
     Units: `virtual_us` is how long the run took on its own clock, `steady_us` when its steady state
-    was reached, None if never. `digest` is that of the trace
-    without messages.
+    was reached, None if never. `digest` and `trail` are those of the trace without messages.
     """
 
     seed: int
@@ -58,6 +57,7 @@ class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[PlayedFinding, ...] = ()
     marks: tuple[str, ...] = ()
     digest: str = ""
+    trail: str = ""
     faults_hit: int = 0
     faults_missed: int = 0
     requests: dict[str, int] = {}
@@ -106,11 +106,15 @@ def play(
     if tell is not None:
         for finding in results.findings:
             tell(finding)
-    return _played(seed, results, digest.hexdigest(), marks.reached(), runtime)
+    return _played(seed, results, digest, marks.reached(), runtime)
 
 
 def _played(
-    seed: int, results: Results, digest: str, marks: tuple[str, ...], runtime: VirtualRuntime
+    seed: int,
+    results: Results,
+    digest: TraceDigest,
+    marks: tuple[str, ...],
+    runtime: VirtualRuntime,
 ) -> PlayedRun:
     findings: dict[Signature, PlayedFinding] = {}
     for finding in results.findings:
@@ -126,7 +130,8 @@ def _played(
         reasons=results.reasons,
         findings=tuple(findings.values()),
         marks=marks,
-        digest=digest,
+        digest=digest.hexdigest(),
+        trail=digest.trail(),
         faults_hit=outcomes.count(FaultOutcome.HIT),
         faults_missed=outcomes.count(FaultOutcome.MISSED),
         requests=runtime.requests_arrived(),

@@ -1,0 +1,39 @@
+"""Replay files: a schedule as an experiment file, stamped with what one run of it was.
+
+Data flow: (Experiment, PlayedRun) -> text of a file that `run`, `replay`, `diff` and `shrink` take.
+"""
+
+from functools import cache
+
+import msgspec
+
+from chaos.dump import experiment_text
+from chaos.experiment import Experiment
+from chaos.exploration.play import PlayedRun
+from chaos.manifest import git_commit
+from chaos.replay_stamp import ReplayStamp, code_version, python_version
+
+
+def replay_text(experiment: Experiment, played: PlayedRun, *, comment: str = "") -> str:
+    """Return the text of the file that replays `played`, which was a whole run of `experiment`."""
+    stamped = msgspec.structs.replace(experiment, replay=stamp_of(played))
+    return experiment_text(stamped, comment=comment)
+
+
+def stamp_of(played: PlayedRun) -> ReplayStamp:
+    """Return what a file remembers of `played`, a run to its end by this code and Python."""
+    return ReplayStamp(
+        seed=played.seed,
+        code=code_version(),
+        commit=_commit(),
+        python=python_version(),
+        result=played.result.value,
+        digest=played.digest,
+        finding=played.findings[0].summary if played.findings else None,
+        trail=played.trail,
+    )
+
+
+@cache
+def _commit() -> str | None:
+    return git_commit()

@@ -1,0 +1,86 @@
+"""The trail of a digest: where two runs parted, told by a few digits."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.trace_digest import MAX_MARKS, EventsOnly, TraceDigest, parted_between
+from protocol.trace import TraceKind, TraceRow
+
+SECOND = 1_000_000
+
+
+def row(time_us: int, node: str = "broker-0", *, seq: int = 0, kind: str = "run_stage") -> TraceRow:
+    return TraceRow("run", time_us, time_us, seq, node, 0, kind)
+
+
+def trail_of(times_us: list[int], *, other_at: int | None = None) -> str:
+    """The trail of rows at these times; the one at `other_at` and those behind it differ."""
+    digest = TraceDigest()
+    for seq, time_us in enumerate(times_us):
+        differs = other_at is not None and time_us >= other_at
+        digest(row(time_us, "broker-1" if differs else "broker-0", seq=seq))
+    return digest.trail()
+
+
+def test_trail_has_one_mark_for_each_second_that_ended() -> None:
+    """A second in which nothing happened repeats the mark before it."""
+    step, *marks = trail_of([0, SECOND // 2, SECOND, 3 * SECOND]).split()
+
+    assert step == "1s"
+    assert len(marks) == 3
+    assert marks[0] != marks[1] == marks[2]
+
+
+def test_trail_of_a_long_run_is_thinned_and_keeps_its_step_true() -> None:
+    """A mark stands for what came before a multiple of the step, however often it was thinned."""
+    long = trail_of([index * SECOND for index in range(200)])
+    step, *marks = long.split()
+
+    assert len(marks) <= MAX_MARKS
+    assert step == "8s"
+    begin, end = parted_between(long, trail_of([i * SECOND for i in range(17)])) or (None, None)
+    assert (begin, end) == (16 * SECOND, None)
+
+
+@given(
+    st.lists(st.integers(0, 150 * SECOND), min_size=1, max_size=60).map(sorted),
+    st.lists(st.integers(1, 300 * SECOND), max_size=20).map(sorted),
+    st.data(),
+)
+def test_two_runs_part_between_the_times_that_their_trails_tell(
+    times: list[int], more: list[int], data: st.DataObject
+) -> None:
+    """Also where one run is much longer than the other, so that their steps differ."""
+    parts_at = data.draw(st.sampled_from(times))
+    longer = times + [max(times) + each for each in more]
+    told = parted_between(trail_of(times), trail_of(longer, other_at=parts_at))
+
+    if told is not None:
+        begin_us, end_us = told
+        assert begin_us <= parts_at
+        assert end_us is None or parts_at < end_us
+
+
+def test_equal_trails_part_nowhere() -> None:
+    """The digest itself may still differ behind the last mark."""
+    assert parted_between(trail_of([0, SECOND]), trail_of([0, SECOND])) is None
+
+
+def test_rows_without_messages_are_counted_as_if_there_had_been_none() -> None:
+    """So that a run with the trace on can be compared with one without."""
+    seen: list[TraceRow] = []
+    events_only = EventsOnly(seen.append)
+    for each in (
+        row(0, seq=0),
+        row(1, seq=1, kind=TraceKind.REQUEST_SENT.value),
+        row(2, seq=2),
+        row(2, "broker-1", seq=0, kind=TraceKind.RESPONSE_SENT.value),
+        row(3, "broker-1", seq=1),
+    ):
+        events_only(each)
+
+    assert [(each.node, each.time_us, each.seq) for each in seen] == [
+        ("broker-0", 0, 0),
+        ("broker-0", 2, 1),
+        ("broker-1", 3, 0),
+    ]
