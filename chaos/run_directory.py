@@ -27,6 +27,8 @@ from chaos.plan import Plan
 from chaos.verdict import Results
 
 DEFAULT_ROOT = Path("runs")
+EXPLORATIONS = "explorations"
+"""The folder below it that holds what `explore` found: no runs, and no experiment of that name."""
 LATEST = "latest"
 EVENTS_FILE = "part-00000.parquet"
 """The whole trace, in the folder of events."""
@@ -53,15 +55,15 @@ class RunDirectory:
 
     def write_manifest(self) -> None:
         """Write the manifest as it is now."""
-        _replace(self.path / "manifest.json", _json(self.manifest))
+        replace_file(self.path / "manifest.json", _json(self.manifest))
 
     def write_journal(self, entries: tuple[JournalEntry, ...]) -> None:
         """Write the journal as it is now."""
-        _replace(self.path / "journal.json", encode_journal(entries))
+        replace_file(self.path / "journal.json", encode_journal(entries))
 
     def write_results(self, results: Results) -> None:
         """Write what the run proved."""
-        _replace(self.path / "results.json", _json(results))
+        replace_file(self.path / "results.json", _json(results))
 
     def finish(self, status: RunStatus) -> None:
         """Mark the run as ended."""
@@ -139,9 +141,10 @@ def create_run_directory(
     Raises: NotARun if the directory cannot be made there.
     """
     started = _now()
-    name = started.strftime("%Y-%m-%dT%H-%M-%S.%f")[:-3] + "Z"
+    if experiment.name == EXPLORATIONS:
+        raise NotARun(f"{root / EXPLORATIONS} is the folder of explorations: name it otherwise")
     try:
-        path = _make_unique(root / experiment.name, name)
+        path = make_unique(root / experiment.name, timestamp(started))
         (path / "events").mkdir()
     except OSError as error:
         raise NotARun(f"no run directory can be made in {root}: {error}") from error
@@ -163,7 +166,7 @@ def create_run_directory(
     )
     run = RunDirectory(path, manifest)
     run.write_manifest()
-    _point_latest(path)
+    point_latest(path)
     return run
 
 
@@ -191,6 +194,8 @@ def scan_runs(root: Path = DEFAULT_ROOT) -> Iterator[PastRun | NotARun]:
     In the place of one that cannot be read stands why.
     """
     for folder in _folders(root):
+        if folder.name == EXPLORATIONS:
+            continue
         try:
             paths = _folders(folder)
         except OSError as error:
@@ -218,7 +223,16 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _make_unique(parent: Path, name: str) -> Path:
+def timestamp(moment: datetime) -> str:
+    """Return a moment in UTC as the name of a directory: sorted by time, without colons."""
+    return moment.strftime("%Y-%m-%dT%H-%M-%S.%f")[:-3] + "Z"
+
+
+def make_unique(parent: Path, name: str) -> Path:
+    """Make a directory `name` in `parent`, or one with a number behind it; return its path.
+
+    Raises: OSError.
+    """
     parent.mkdir(parents=True, exist_ok=True)
     for attempt in range(1, _MAX_ATTEMPTS):
         path = parent / (name if attempt == 1 else f"{name}-{attempt}")
@@ -230,7 +244,7 @@ def _make_unique(parent: Path, name: str) -> Path:
     raise FileExistsError(f"{parent / name} and {_MAX_ATTEMPTS} more exist")
 
 
-def _point_latest(path: Path) -> None:
+def point_latest(path: Path) -> None:
     """Let `latest` name `path`; of two runs at once, whichever comes last wins."""
     temporary = path.parent / f".{LATEST}-{os.getpid()}-{path.name}"
     temporary.symlink_to(path.name)
@@ -241,7 +255,8 @@ def _json(value: msgspec.Struct) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
-def _replace(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file in one step: a reader meets the old content or the new."""
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_bytes(content)
     temporary.replace(path)

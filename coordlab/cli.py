@@ -7,6 +7,7 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
+from chaos.exploration.store import CannotResume, NotAnExploration
 from chaos.problems import ExperimentError
 from chaos.run_directory import NotARun
 from chaos.verdict import (
@@ -15,10 +16,12 @@ from chaos.verdict import (
     EXIT_INTERRUPTED,
     EXIT_PASS,
 )
+from cluster.fan_out import WorkersFailed
 from cluster.runtime import ClusterStartError
 from coordlab.analysis import NoJava
 from coordlab.commands.analyze import analyze_command
 from coordlab.commands.doctor import doctor_command
+from coordlab.commands.explore import explore_command
 from coordlab.commands.init import init_command
 from coordlab.commands.listing import list_command
 from coordlab.commands.options import EXIT_CODES_HELP, PROGRAM
@@ -40,7 +43,7 @@ def run_cli(arguments: Sequence[str]) -> int:
         for problem in error.problems:
             errors.print(escape(str(problem)), highlight=False, soft_wrap=True)
         return EXIT_BAD_ARGUMENTS
-    except (NotARun, JunitNotWritable, NoJava) as error:
+    except (NotARun, NotAnExploration, CannotResume, JunitNotWritable, NoJava) as error:
         errors.print(escape(str(error)), highlight=False, soft_wrap=True)
         return EXIT_BAD_ARGUMENTS
     except click.ClickException as error:
@@ -51,6 +54,9 @@ def run_cli(arguments: Sequence[str]) -> int:
         return EXIT_INTERRUPTED
     except ClusterStartError as error:
         errors.print(f"the cluster could not be started: {escape(str(error))}", soft_wrap=True)
+        return EXIT_INTERNAL_ERROR
+    except WorkersFailed as error:
+        errors.print(f"no worker could be kept alive: {escape(str(error))}", soft_wrap=True)
         return EXIT_INTERNAL_ERROR
     except Exception:
         errors.print("coordlab itself failed; this says nothing about Kafka:")
@@ -74,6 +80,7 @@ def app() -> None:
 
 for command in (
     run_command,
+    explore_command,
     analyze_command,
     report_command,
     list_command,

@@ -29,7 +29,7 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Case:
+class Case:
     """One test case. `kind` is None for a passed one, else failure | error | skipped."""
 
     name: str
@@ -80,7 +80,7 @@ def junit_of_run(manifest: Manifest, results: Results, directory: Path) -> bytes
         "git_commit": manifest.git_commit or "",
         "trace_digest": manifest.digest or "",
     }
-    return _document(
+    return document(
         manifest.experiment,
         cases,
         properties={name: value for name, value in properties.items() if value},
@@ -94,34 +94,32 @@ def junit_of_failure(experiment: str, error: BaseException) -> bytes:
     """Return the document of a run that never got so far as to have results."""
     said = str(error) or type(error).__name__
     first, _, _ = said.partition("\n")
-    case = _Case(name=RUN_CASE, kind="error", type=type(error).__name__, message=first, story=said)
-    return _document(experiment, [case], properties={"experiment": experiment})
+    case = Case(name=RUN_CASE, kind="error", type=type(error).__name__, message=first, story=said)
+    return document(experiment, [case], properties={"experiment": experiment})
 
 
-def _case_of_run(results: Results) -> _Case:
+def _case_of_run(results: Results) -> Case:
     why = "\n".join(results.reasons)
     match results.outcome:
         case RunOutcome.INTERNAL_ERROR:
             said = "coordlab itself failed; this says nothing about Kafka"
-            return _Case(
-                name=RUN_CASE, kind="error", type="internal_error", message=said, story=why
-            )
+            return Case(name=RUN_CASE, kind="error", type="internal_error", message=said, story=why)
         case RunOutcome.INTERRUPTED:
             said = "the run was interrupted"
-            return _Case(name=RUN_CASE, kind="error", type="interrupted", message=said, story=why)
+            return Case(name=RUN_CASE, kind="error", type="interrupted", message=said, story=why)
         case RunOutcome.COMPLETED if results.verdict is Verdict.UNKNOWN:
             said = f"the run proves nothing: {'; '.join(results.reasons)}"
-            return _Case(name=RUN_CASE, kind="error", type="unknown", message=said, story=why)
+            return Case(name=RUN_CASE, kind="error", type="unknown", message=said, story=why)
         case RunOutcome.COMPLETED:
-            return _Case(name=RUN_CASE)
+            return Case(name=RUN_CASE)
 
 
-def _case_of_check(check: CheckReport) -> _Case:
+def _case_of_check(check: CheckReport) -> Case:
     match check.outcome:
         case CheckOutcome.PASS:
-            return _Case(name=check.check)
+            return Case(name=check.check)
         case CheckOutcome.VIOLATED:
-            return _Case(
+            return Case(
                 name=check.check,
                 kind="failure",
                 type="violated",
@@ -129,7 +127,7 @@ def _case_of_check(check: CheckReport) -> _Case:
                 story="\n".join(_stories(check)),
             )
         case CheckOutcome.INCONCLUSIVE:
-            return _Case(
+            return Case(
                 name=check.check,
                 kind="error",
                 type="inconclusive",
@@ -137,7 +135,7 @@ def _case_of_check(check: CheckReport) -> _Case:
             )
         case CheckOutcome.NOTHING_SEEN:
             note = f": {check.note}" if check.note else ""
-            return _Case(name=check.check, kind="skipped", message=f"saw nothing to judge{note}")
+            return Case(name=check.check, kind="skipped", message=f"saw nothing to judge{note}")
 
 
 def _violated(check: CheckReport) -> str:
@@ -153,15 +151,16 @@ def _stories(check: CheckReport) -> Iterable[str]:
         yield from (f"  {line}" for line in finding.story)
 
 
-def _document(
+def document(
     experiment: str,
-    cases: list[_Case],
+    cases: list[Case],
     *,
     properties: dict[str, str],
     started_at: str | None = None,
     ended_at: str | None = None,
     host: str = "",
 ) -> bytes:
+    """Return the document of one suite; its name is the experiment's, or the space's."""
     took = _seconds(started_at, ended_at)
     counts = {
         "tests": str(len(cases)),
@@ -195,8 +194,8 @@ def _document(
                 outcome.set("type", case.type)
             outcome.text = _clean(case.story) or None
     ET.indent(suites)
-    document: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
-    return document + b"\n"
+    encoded: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
+    return encoded + b"\n"
 
 
 def _seconds(started_at: str | None, ended_at: str | None) -> str:

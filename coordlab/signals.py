@@ -1,7 +1,7 @@
-"""SIGTERM, which service managers and `timeout` send, ends a run as Ctrl-C does."""
+"""Ctrl-C, and SIGTERM, which service managers and `timeout` send: both end a run alike."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -26,6 +26,30 @@ def terminate_as_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def stop_on_ctrl_c() -> Iterator[Callable[[], bool]]:
+    """Yield whether a Ctrl-C, or a SIGTERM, came: to be asked between two steps of long work.
+
+    The second one does not wait for the next step: it raises KeyboardInterrupt wherever it is.
+    """
+    asked = False
+
+    def ask(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    for number in before:
+        signal.signal(number, ask)
+    try:
+        yield lambda: asked
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,0 +1,34 @@
+"""What a worker does with a batch of seeds: draw, play, and send back what is kept.
+
+Data flow: (Space, seeds) -> PlayedRun of each, as bytes. Everything in here is a function of its
+arguments, so that it does not matter which process does it, and in what company.
+"""
+
+import msgspec
+
+from chaos.exploration.draw import draw
+from chaos.exploration.play import PlayedRun, PlayResult, play
+from chaos.exploration.space import Space
+
+
+def play_seeds(space: Space, seeds: tuple[int, ...]) -> bytes:
+    """Play every seed and return what is kept of the runs, in order.
+
+    Raises: nothing that a run or a draw raises: that run is BROKEN.
+    """
+    return msgspec.msgpack.encode([play_seed(space, seed) for seed in seeds])
+
+
+def play_seed(space: Space, seed: int) -> PlayedRun:
+    """Play one seed; if it cannot even be drawn, it is BROKEN."""
+    try:
+        experiment = draw(space, seed)
+    except Exception as error:
+        reason = f"the seed could not be drawn: {type(error).__name__}: {error}"
+        return PlayedRun(seed=seed, result=PlayResult.BROKEN, reasons=(reason,))
+    return play(experiment, seed)
+
+
+def decode_runs(answer: bytes) -> tuple[PlayedRun, ...]:
+    """Return the runs of a worker's answer."""
+    return msgspec.msgpack.decode(answer, type=tuple[PlayedRun, ...])

@@ -1,0 +1,41 @@
+"""A finding as a file: the drawn schedule that shows it, as an experiment that can be replayed.
+
+Data flow: FindingGroup -> draw again -> experiment_text -> findings/<check>-<n>.yaml.
+"""
+
+import msgspec
+
+from chaos.dump import experiment_text
+from chaos.exploration.draw import draw
+from chaos.exploration.space import Space
+from chaos.exploration.tally import FindingGroup
+from chaos.replay_stamp import ReplayStamp, code_version, python_version
+
+
+def finding_text(group: FindingGroup, space: Space, commit: str | None) -> str:
+    """Return the file of a finding's example; `commit` is that of the code."""
+    run, finding = group.example, group.finding
+    stamp = ReplayStamp(
+        seed=run.seed,
+        code=code_version(),
+        commit=commit,
+        python=python_version(),
+        result=run.result.value,
+        digest=run.digest,
+        finding=f"{finding.signature.check}: {finding.summary}",
+    )
+    experiment = msgspec.structs.replace(draw(space, run.seed), replay=stamp)
+    return experiment_text(experiment, comment=_comment(group, space))
+
+
+def _comment(group: FindingGroup, space: Space) -> str:
+    story = ", then ".join(group.signature.story)
+    lines = [
+        f"Found by `coordlab explore {space.name}`, seed {group.example.seed}, at "
+        f"{group.finding.time_us / 1e6:.3f} s:",
+        f"{group.signature.check}: {group.finding.summary}",
+        *([f"story: {story}"] if story else []),
+        "Play it again:  python -m coordlab replay FILE",
+        "Make it small:  python -m coordlab shrink FILE",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,226 @@
+"""What an exploration proved: the content of its results.json, and its exit code.
+
+A verdict is about the cluster. Runs in which the lab failed, and seeds that gave two results, are
+told apart from it: they make the exit code that of an internal error, never a verdict.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from chaos.exploration.marks import MARKS
+from chaos.exploration.play import PlayResult
+from chaos.exploration.search import Stop
+from chaos.exploration.store import FINDINGS
+from chaos.exploration.tally import FindingGroup, Tally
+from chaos.verdict import RunOutcome, Verdict, exit_code
+
+COMMAND = "python -m coordlab"
+
+
+class FoundGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding: every run that showed it.
+
+    Units: `time_us` is when its example shows it, on that run's clock. Shape: `claim` is `summary`
+    without names and numbers, `story` the kinds of its evidence; `file` is the example's replay
+    file, relative to the exploration's directory; `seeds` in the order in which they were found.
+    """
+
+    name: str
+    check: str
+    claim: str
+    story: tuple[str, ...]
+    runs: int
+    seeds: tuple[int, ...]
+    example_seed: int
+    example_faults: int
+    summary: str
+    time_us: int
+    file: str
+    replay: str
+    shrink: str
+
+
+class ReasonGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs that say nothing, for one reason."""
+
+    reason: str
+    runs: int
+    seeds: tuple[int, ...]
+
+
+class NotDeterministic(msgspec.Struct, frozen=True, kw_only=True):
+    """A seed that gave two results; `fields` are what differs of what is kept of a run."""
+
+    seed: int
+    digest: str
+    digest_again: str
+    worker: str
+    worker_again: str
+    fields: tuple[str, ...]
+
+
+class Rechecks(msgspec.Struct, frozen=True, kw_only=True):
+    """Seeds that were played twice: how many gave the same, and in how many it was elsewhere."""
+
+    runs: int
+    equal: int
+    in_another_process: int
+    still_to_do: int
+    different: tuple[NotDeterministic, ...] = ()
+
+
+class ReachedMark(msgspec.Struct, frozen=True, kw_only=True):
+    """A coverage mark: in how many runs it was reached."""
+
+    mark: str
+    meaning: str
+    runs: int
+
+
+class ExplorationResults(msgspec.Struct, frozen=True, kw_only=True):
+    """results.json of an exploration.
+
+    Units: `virtual_us` of the runs' own clocks in all; `busy_s` are seconds of processors, all
+    interruptions bridged; `elapsed_s` and `runs_per_minute` are of the last session alone.
+    Shape: `runs` counts by result; `lost` are seeds that ended every worker which played them.
+    """
+
+    outcome: RunOutcome
+    verdict: Verdict
+    exit_code: int
+    stopped_because: str
+    seeds: int
+    runs: dict[str, int]
+    findings: tuple[FoundGroup, ...]
+    unknown: tuple[ReasonGroup, ...]
+    broken: tuple[ReasonGroup, ...]
+    lost: dict[str, str]
+    rechecks: Rechecks
+    marks: tuple[ReachedMark, ...]
+    marks_unreached: tuple[str, ...]
+    faults_hit: int
+    faults_missed: int
+    commits: int
+    events: int
+    virtual_us: int
+    busy_s: float
+    elapsed_s: float
+    runs_per_minute: float
+    workers: int
+
+
+def results_of(
+    tally: Tally,
+    stop: Stop,
+    path: Path,
+    *,
+    elapsed_s: float,
+    runs_per_minute: float,
+    workers: int,
+) -> ExplorationResults:
+    """Return what an exploration in `path` proved."""
+    verdict = _verdict(tally)
+    outcome = _outcome(tally, stop)
+    return ExplorationResults(
+        outcome=outcome,
+        verdict=verdict,
+        exit_code=exit_code(outcome, verdict),
+        stopped_because=stop.value,
+        seeds=tally.runs,
+        runs={
+            PlayResult.PASS.value: tally.results[PlayResult.PASS],
+            PlayResult.VIOLATED.value: tally.results[PlayResult.VIOLATED],
+            PlayResult.UNKNOWN.value: tally.results[PlayResult.UNKNOWN],
+            PlayResult.BROKEN.value: tally.results[PlayResult.BROKEN] + len(tally.lost),
+        },
+        findings=tuple(_found(group, path) for group in tally.groups.values()),
+        unknown=_reasons(tally.unknown),
+        broken=_reasons(tally.broken),
+        lost={str(seed): why for seed, why in tally.lost.items()},
+        rechecks=Rechecks(
+            runs=tally.rechecked,
+            equal=tally.rechecked - len(tally.differences),
+            in_another_process=tally.rechecked_elsewhere,
+            still_to_do=len(tally.to_recheck),
+            different=tuple(
+                NotDeterministic(
+                    seed=each.seed,
+                    digest=each.digest,
+                    digest_again=each.digest_again,
+                    worker=each.worker,
+                    worker_again=each.worker_again,
+                    fields=each.fields,
+                )
+                for each in tally.differences
+            ),
+        ),
+        marks=tuple(
+            ReachedMark(mark=mark, meaning=meaning, runs=tally.marks[mark])
+            for mark, meaning in MARKS.items()
+        ),
+        marks_unreached=unreached(tally),
+        faults_hit=tally.faults_hit,
+        faults_missed=tally.faults_missed,
+        commits=tally.commits,
+        events=tally.events,
+        virtual_us=tally.virtual_us,
+        busy_s=round(tally.busy_s, 3),
+        elapsed_s=round(elapsed_s, 3),
+        runs_per_minute=round(runs_per_minute, 1),
+        workers=workers,
+    )
+
+
+def unreached(tally: Tally) -> tuple[str, ...]:
+    """Return the marks that no run reached."""
+    return tuple(mark for mark in MARKS if not tally.marks[mark])
+
+
+def replay_command(path: Path) -> str:
+    """Return the command that plays a finding's file again."""
+    return f"{COMMAND} replay {path}"
+
+
+def shrink_command(path: Path) -> str:
+    """Return the command that makes a finding's file small."""
+    return f"{COMMAND} shrink {path}"
+
+
+def _verdict(tally: Tally) -> Verdict:
+    if tally.results[PlayResult.VIOLATED]:
+        return Verdict.VIOLATED
+    return Verdict.PASS if tally.results[PlayResult.PASS] else Verdict.UNKNOWN
+
+
+def _outcome(tally: Tally, stop: Stop) -> RunOutcome:
+    if stop is Stop.INTERRUPTED:
+        return RunOutcome.INTERRUPTED
+    return RunOutcome.INTERNAL_ERROR if tally.broken_runs else RunOutcome.COMPLETED
+
+
+def _found(group: FindingGroup, path: Path) -> FoundGroup:
+    file = Path(FINDINGS) / f"{group.name}.yaml"
+    return FoundGroup(
+        name=group.name,
+        check=group.signature.check,
+        claim=group.signature.claim,
+        story=group.signature.story,
+        runs=len(group.seeds),
+        seeds=tuple(group.seeds),
+        example_seed=group.example.seed,
+        example_faults=group.example.faults_hit + group.example.faults_missed,
+        summary=group.finding.summary,
+        time_us=group.finding.time_us,
+        file=str(file),
+        replay=replay_command(path / file),
+        shrink=shrink_command(path / file),
+    )
+
+
+def _reasons(reasons: dict[str, list[int]]) -> tuple[ReasonGroup, ...]:
+    groups = [
+        ReasonGroup(reason=reason, runs=len(seeds), seeds=tuple(seeds))
+        for reason, seeds in reasons.items()
+    ]
+    return tuple(sorted(groups, key=lambda each: (-each.runs, each.reason)))

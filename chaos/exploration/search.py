@@ -1,0 +1,279 @@
+"""The search itself: which seeds go to whom and when it ends.
+
+It hands batches of seeds to workers, writes down what comes back, has some seeds played again by
+another worker, and stops at a limit or when it is asked to. It knows neither Ray nor the terminal
+nor a clock: all are handed in. Data flow: seeds -> Workers -> ExplorationRecord -> store, Tally.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import count as count_from
+
+from chaos.exploration.batches import decode_runs
+from chaos.exploration.play import PlayedRun, PlayResult
+from chaos.exploration.store import ExplorationRecord, Lost, Played, PlayedAgain
+from chaos.exploration.tally import FindingGroup, Tally
+from cluster.fan_out import Died, Finished, WorkerName, Workers
+
+POLL_S = 0.25
+"""How long a worker is waited for before clock, display and Ctrl-C get their turn."""
+BATCH_S = 1.0
+"""What a batch should cost a worker: long beside handing it over, short beside a limit of time."""
+MAX_BATCH = 500
+MAX_BROKEN = 50
+"""After so many runs in which the lab failed the search ends: it searches nothing."""
+
+
+class Stop(StrEnum):
+    """Why a search ended."""
+
+    COUNT = "every seed was played"
+    TIME_LIMIT = "the time limit was reached"
+    FINDINGS = "enough was found"
+    INTERRUPTED = "it was interrupted"
+    TOOL_FAILED = f"the lab itself failed in {MAX_BROKEN} runs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How far a search goes. Seeds are `first_seed` and the `count` - 1 after it (None: no end).
+
+    Units: `time_limit_s` on the search's clock, from its beginning in this process. `stop_after`
+    counts different findings. `batch` None: as many seeds as cost a worker about BATCH_S.
+    """
+
+    first_seed: int = 0
+    count: int | None = None
+    time_limit_s: float | None = None
+    stop_after: int | None = None
+    batch: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchProgress:
+    """What a live view shows. Units: seconds of the search's clock, in this process alone.
+
+    `runs_here` are those of this process; the tally has those of earlier ones, too. `left_s` is
+    None while nothing can be said.
+    """
+
+    tally: Tally
+    workers: int
+    elapsed_s: float
+    runs_here: int
+    runs_wanted: int | None
+    left_s: float | None
+    stop: Stop | None = None
+
+    @property
+    def runs_per_minute(self) -> float:
+        """How fast it goes."""
+        return 60 * self.runs_here / self.elapsed_s if self.elapsed_s > 0 else 0.0
+
+
+class Search:
+    """One search, or what is left of one: what `tally` has is not played again."""
+
+    def __init__(
+        self,
+        tally: Tally,
+        workers: Workers,
+        limits: Limits,
+        *,
+        clock: Callable[[], float],
+        write: Callable[[ExplorationRecord], None],
+        stop_requested: Callable[[], bool] = lambda: False,
+        observer: Callable[[SearchProgress], None] = lambda progress: None,
+        on_group: Callable[[FindingGroup], None] = lambda group: None,
+    ) -> None:
+        """Prepare a search.
+
+        `write` makes a record last; `on_group` hears of a finding that is new or has a better
+        example; `stop_requested` is asked between two steps.
+        """
+        self._tally = tally
+        self._workers = workers
+        self._limits = limits
+        self._clock = clock
+        self._write = write
+        self._stop_requested = stop_requested
+        self._observer = observer
+        self._on_group = on_group
+        self._began = clock()
+        self._runs_before = tally.runs
+        self._seeds = self._seeds_to_play()
+        self._next: int | None = next(self._seeds, None)
+        self._playing: dict[WorkerName, dict[int, None]] = {}
+        self._replaying: dict[WorkerName, dict[int, None]] = {}
+        self._alone: list[int] = []  # seeds of a worker that died: each goes once more, alone
+        self._suspects: dict[int, None] = {}
+        self._recheck_failed: dict[int, None] = {}
+        self._stop: Stop | None = None
+
+    def run(self) -> Stop:
+        """Search until a limit is reached, and say which.
+
+        Raises: WorkersFailed, and what `write` raises; what was written stays.
+        """
+        while True:
+            self._stop = self._reason_to_stop()
+            self._observer(self.progress())
+            if self._stop is Stop.INTERRUPTED:
+                return self._stop
+            if not self._hand_out() and self._stop is not None:
+                return self._stop
+            for event in self._workers.wait(POLL_S):
+                self._take(event)
+
+    def progress(self) -> SearchProgress:
+        """Return how far it is."""
+        elapsed_s = self._clock() - self._began
+        wanted = None
+        if self._limits.count is not None:
+            wanted = max(self._limits.count, self._tally.runs)
+        return SearchProgress(
+            tally=self._tally,
+            workers=self._workers.size,
+            elapsed_s=elapsed_s,
+            runs_here=self._tally.runs - self._runs_before,
+            runs_wanted=wanted,
+            left_s=self._left_s(elapsed_s, wanted),
+            stop=self._stop,
+        )
+
+    def _left_s(self, elapsed_s: float, wanted: int | None) -> float | None:
+        left = []
+        if self._limits.time_limit_s is not None:
+            left.append(self._limits.time_limit_s - elapsed_s)
+        runs_here = self._tally.runs - self._runs_before
+        if wanted is not None and runs_here:
+            left.append((wanted - self._tally.runs) * elapsed_s / runs_here)
+        return max(0.0, min(left)) if left else None
+
+    # -- when it ends --
+
+    def _reason_to_stop(self) -> Stop | None:
+        """Return why no new seed is to be begun, if so. What once ended it goes on to end it."""
+        if self._stop_requested():
+            return Stop.INTERRUPTED
+        if self._stop is not None:
+            return self._stop
+        limit_s = self._limits.time_limit_s
+        if limit_s is not None and self._clock() - self._began >= limit_s:
+            return Stop.TIME_LIMIT
+        if self._tally.broken_runs >= MAX_BROKEN:
+            return Stop.TOOL_FAILED
+        stop_after = self._limits.stop_after
+        if stop_after is not None and len(self._tally.groups) >= stop_after:
+            return Stop.FINDINGS
+        if self._next is None and not self._alone and not any(self._playing.values()):
+            return Stop.COUNT
+        return None
+
+    # -- handing out --
+
+    def _hand_out(self) -> bool:
+        """Give every idle worker something to do; return whether anybody is at work."""
+        for worker in self._workers.idle():
+            again = self._seeds_to_play_again(worker)
+            if again:
+                self._replaying[worker] = dict.fromkeys(again)
+                self._workers.give(worker, again)
+            elif self._stop is None and (seeds := self._next_batch()):
+                self._playing[worker] = dict.fromkeys(seeds)
+                self._workers.give(worker, seeds)
+        return any(self._playing.values()) or any(self._replaying.values())
+
+    def _seeds_to_play_again(self, worker: WorkerName) -> tuple[int, ...]:
+        """Return seeds that another process played first; where there is no other, its own."""
+        if self._stop in {Stop.TIME_LIMIT, Stop.TOOL_FAILED}:
+            return ()
+        given = {seed for seeds in self._replaying.values() for seed in seeds}
+        waiting = {
+            seed: first
+            for seed, first in self._tally.to_recheck.items()
+            if seed not in given and seed not in self._recheck_failed
+        }
+        of_others = [seed for seed, first in waiting.items() if first != worker]
+        if not of_others and (self._workers.size == 1 or self._is_last_at_work()):
+            of_others = list(waiting)
+        return tuple(of_others[: self._batch_size()])
+
+    def _is_last_at_work(self) -> bool:
+        """Whether all is played and nobody else is busy or could be given work."""
+        return (
+            self._stop is not None
+            and len(self._workers.idle()) == 1
+            and not any(self._playing.values())
+            and not any(self._replaying.values())
+        )
+
+    def _next_batch(self) -> tuple[int, ...]:
+        if self._alone:
+            return (self._alone.pop(),)
+        seeds: list[int] = []
+        while self._next is not None and len(seeds) < self._batch_size():
+            seeds.append(self._next)
+            self._next = next(self._seeds, None)
+        return tuple(seeds)
+
+    def _batch_size(self) -> int:
+        if self._limits.batch is not None:
+            return self._limits.batch
+        played = self._tally.runs + self._tally.rechecked
+        if not played or self._tally.busy_s <= 0:
+            return 1
+        return max(1, min(MAX_BATCH, round(BATCH_S * played / self._tally.busy_s)))
+
+    def _seeds_to_play(self) -> Iterator[int]:
+        first, number = self._limits.first_seed, self._limits.count
+        seeds = count_from(first) if number is None else iter(range(first, first + number))
+        return (seed for seed in seeds if seed not in self._tally.done)
+
+    # -- taking in --
+
+    def _take(self, event: Finished | Died) -> None:
+        again = bool(self._replaying.get(event.worker))
+        given = (self._replaying if again else self._playing).get(event.worker, {})
+        if isinstance(event, Died):
+            left = tuple(given)
+            given.clear()
+            self._take_death(left, event.why, again=again)
+            return
+        for seed in event.items:
+            given.pop(seed, None)
+        # A worker that Ctrl-C hit, too: the run says nothing, and is played when it is resumed.
+        runs = tuple(
+            run for run in decode_runs(event.answer) if run.result is not PlayResult.INTERRUPTED
+        )
+        if runs:
+            self._record(_record_of(event, runs, again=again))
+
+    def _take_death(self, seeds: tuple[int, ...], why: str, *, again: bool) -> None:
+        if self._stop_requested():
+            return
+        if again:
+            # The check is what failed: told by the seed that could not be checked.
+            for seed in seeds:
+                if len(seeds) == 1 or seed in self._suspects:
+                    self._recheck_failed[seed] = None
+                self._suspects[seed] = None
+            return
+        lost = tuple(seed for seed in seeds if seed in self._suspects)
+        for seed in seeds:
+            if seed not in self._suspects:
+                self._suspects[seed] = None
+                self._alone.append(seed)
+        if lost:
+            self._record(Lost(seeds=lost, why=why))
+
+    def _record(self, record: ExplorationRecord) -> None:
+        self._write(record)
+        for group in self._tally.take(record):
+            self._on_group(group)
+
+
+def _record_of(event: Finished, runs: tuple[PlayedRun, ...], *, again: bool) -> ExplorationRecord:
+    kind = PlayedAgain if again else Played
+    return kind(worker=event.worker, busy_s=event.busy_s, runs=runs)

@@ -1,0 +1,228 @@
+"""An exploration's directory: what it explores, and every batch that was finished.
+
+`runs/explorations/<space>/<timestamp>/` holds manifest.json, space.yaml (the space as it was read),
+batches.jsonl, findings/*.yaml and results.json. Batches are only ever appended, a line each: after
+Ctrl-C or `kill -9` every finished one is there, and half a line at the end is dropped.
+"""
+
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from chaos.exploration.play import PlayedRun
+from chaos.exploration.space import Space, load_space
+from chaos.manifest import git_commit, installed_versions
+from chaos.replay_stamp import code_version, python_version
+from chaos.run_directory import (
+    DEFAULT_ROOT,
+    EXPLORATIONS,
+    LATEST,
+    make_unique,
+    point_latest,
+    replace_file,
+    timestamp,
+)
+
+EXPLORATIONS_ROOT = DEFAULT_ROOT / EXPLORATIONS
+FORMAT = 1
+SPACE_FILE = "space.yaml"
+FINDINGS = "findings"
+
+
+class NotAnExploration(Exception):
+    """A path that holds no readable exploration; says what is missing."""
+
+
+class CannotResume(Exception):
+    """An exploration that cannot go on here; says what changed."""
+
+
+class ExplorationManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """manifest.json: what an exploration is made of. Written once.
+
+    Units: `started_at` is ISO 8601 in UTC. Shape: `space_file` is where space.yaml was copied from;
+    `code` and `python` as in a replay stamp; `count` None: as many as the time allows.
+    """
+
+    format: int = FORMAT
+    exploration: str
+    space: str
+    space_file: str
+    first_seed: int
+    count: int | None = None
+    recheck_percent: float
+    code: str
+    commit: str | None = None
+    python: str
+    versions: dict[str, str] = {}
+    host: str
+    started_at: str
+
+
+class Played(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="played"):
+    """Seeds that were played. Units: `busy_s` are seconds of a processor."""
+
+    worker: str
+    busy_s: float
+    runs: tuple[PlayedRun, ...]
+
+
+class PlayedAgain(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="again"):
+    """Seeds that were played a second time, to compare."""
+
+    worker: str
+    busy_s: float
+    runs: tuple[PlayedRun, ...]
+
+
+class Lost(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="lost"):
+    """Seeds that ended the worker that played them, twice."""
+
+    seeds: tuple[int, ...]
+    why: str
+
+
+ExplorationRecord = Played | PlayedAgain | Lost
+_Batches = msgspec.json.Decoder(ExplorationRecord)
+
+
+class ExplorationStore:
+    """One exploration's directory, open for writing."""
+
+    def __init__(self, path: Path, manifest: ExplorationManifest) -> None:
+        self.path = path
+        self.manifest = manifest
+        self._batches = path / "batches.jsonl"
+
+    def append(self, record: ExplorationRecord) -> None:
+        """Write one record; it is safe from the end of this process once this returns."""
+        with self._batches.open("ab") as file:
+            file.write(msgspec.json.encode(record) + b"\n")
+
+    def records(self) -> Iterator[ExplorationRecord]:
+        """Yield every record, oldest first. Raises: NotAnExploration if one cannot be read."""
+        if not self._batches.exists():
+            return
+        with self._batches.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    return  # torn: it was being written
+                try:
+                    yield _Batches.decode(line)
+                except msgspec.MsgspecError as error:
+                    raise NotAnExploration(
+                        f"{self._batches}:{number}: cannot be read: {error}"
+                    ) from error
+
+    def drop_torn_line(self) -> None:
+        """Cut half a line off the end, so that the next one begins on a line of its own."""
+        if not self._batches.exists():
+            return
+        with self._batches.open("r+b") as file:
+            content = file.read()
+            file.truncate(content.rfind(b"\n") + 1)
+
+    def write_results(self, results: msgspec.Struct) -> None:
+        """Write results.json, in one step."""
+        content = msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n"
+        replace_file(self.path / "results.json", content)
+
+    def write_finding(self, name: str, text: str) -> Path:
+        """Write the replay file of a finding and return its path."""
+        folder = self.path / FINDINGS
+        folder.mkdir(exist_ok=True)
+        path = folder / f"{name}.yaml"
+        replace_file(path, text.encode())
+        return path
+
+    def space(self) -> Space:
+        """Return the space that is explored, as it was when it began."""
+        return load_space(str(self.path / SPACE_FILE))
+
+
+def create_exploration(
+    root: Path, space: Space, *, first_seed: int, count: int | None, recheck_percent: float
+) -> ExplorationStore:
+    """Make the directory of a new exploration and point `latest` to it.
+
+    Raises: NotAnExploration if it cannot be made there.
+    """
+    started = datetime.now(UTC)
+    try:
+        path = make_unique(root / space.name, timestamp(started))
+        text = space.path.read_text(encoding="utf-8")
+        replace_file(path / SPACE_FILE, text.encode())
+    except OSError as error:
+        raise NotAnExploration(f"no exploration can be kept in {root}: {error}") from error
+    manifest = ExplorationManifest(
+        exploration=f"{space.name}/{path.name}",
+        space=space.name,
+        space_file=str(space.path),
+        first_seed=first_seed,
+        count=count,
+        recheck_percent=recheck_percent,
+        code=code_version(),
+        commit=git_commit(),
+        python=python_version(),
+        versions=installed_versions(),
+        host=socket.gethostname(),
+        started_at=started.isoformat(timespec="milliseconds"),
+    )
+    content = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
+    replace_file(path / "manifest.json", content)
+    point_latest(path)
+    return ExplorationStore(path, manifest)
+
+
+def open_exploration(path: Path) -> ExplorationStore:
+    """Return the exploration in `path`; a space's folder means its latest.
+
+    Raises: NotAnExploration if there is none.
+    """
+    if not (path / "manifest.json").exists() and (path / LATEST).is_symlink():
+        path = path / LATEST
+    if path.is_symlink():
+        path = path.parent / path.readlink()
+    file = path / "manifest.json"
+    try:
+        manifest = msgspec.json.decode(file.read_bytes(), type=ExplorationManifest)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotAnExploration(f"{path} holds no exploration: no manifest.json") from error
+    except (OSError, msgspec.MsgspecError) as error:
+        raise NotAnExploration(f"{file} cannot be read: {error}") from error
+    return ExplorationStore(path, manifest)
+
+
+def check_resumable(store: ExplorationStore) -> None:
+    """Check that what is played now would be what was played before.
+
+    Raises: CannotResume with everything that changed.
+    """
+    manifest = store.manifest
+    changed = []
+    if manifest.code != code_version():
+        changed.append(
+            f"the code changed: it was begun by {manifest.code}"
+            f"{'' if manifest.commit is None else f' (commit {manifest.commit[:12]})'}, "
+            f"this is {code_version()}"
+        )
+    if manifest.python != python_version():
+        changed.append(f"it was begun by Python {manifest.python}, this is {python_version()}")
+    original = Path(manifest.space_file)
+    copy = store.path / SPACE_FILE
+    if original.exists() and _content(original) != _content(copy):
+        changed.append(f"the space changed: {original} is no longer what {copy} is")
+    if changed:
+        raise CannotResume(
+            f"{store.path} cannot go on: {'; '.join(changed)}. Begin a new exploration: the "
+            "results of two would be mixed"
+        )
+
+
+def _content(path: Path) -> object:
+    """Return what a YAML file says, whatever its comments and order of lines are."""
+    return yaml.safe_load(path.read_text(encoding="utf-8"))

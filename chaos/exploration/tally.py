@@ -1,0 +1,209 @@
+"""What an exploration has found so far: runs by result, findings by signature, marks, rechecks.
+
+Fed with the records of the store, whether they were just written or are read again: an exploration
+that goes on knows what it knew. Data flow: ExplorationRecord -> Tally -> live view, results.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult
+from chaos.exploration.signature import Signature, normalized
+from chaos.exploration.store import ExplorationRecord, Lost, Played, PlayedAgain
+
+
+@dataclass(slots=True, kw_only=True)
+class FindingGroup:
+    """Every run that found the same: one checker, one story.
+
+    Shape: `number` counts the groups of one checker from 1, in the order in which they were found;
+    `seeds` are in that order, too. `example` is the run with the fewest faults, of those the one
+    that shows it soonest, and `finding` is what it found.
+    """
+
+    signature: Signature
+    number: int
+    seeds: list[int] = field(default_factory=list)
+    example: PlayedRun
+    finding: PlayedFinding
+
+    @property
+    def name(self) -> str:
+        """The group's name, and that of its file: checker and number."""
+        return f"{self.signature.check}-{self.number}"
+
+    def take(self, run: PlayedRun, finding: PlayedFinding) -> None:
+        """Count a run in."""
+        self.seeds.append(run.seed)
+        if _rank(run, finding) < _rank(self.example, self.finding):
+            self.example, self.finding = run, finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A seed that gave two results: the lab is not deterministic.
+
+    Shape: `digest` and `digest_again` are of the two traces; `fields` are what of the two runs
+    differs beside.
+    """
+
+    seed: int
+    digest: str
+    digest_again: str
+    worker: str
+    worker_again: str
+    fields: tuple[str, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Chosen:
+    """A run that is to be played again, or was: who played it first."""
+
+    run: PlayedRun
+    worker: str
+
+
+class Tally:
+    """Counts what explored runs say.
+
+    Shape: `unknown` and `broken` are the reasons with every number as N, each with its seeds;
+    `lost` are seeds that ended every worker that tried them, with the reason; `rechecked` counts
+    those that were played again, `rechecked_elsewhere` those of them in another process.
+    `results` counts runs, BROKEN ones with those that were lost.
+    """
+
+    def __init__(self, recheck_percent: float) -> None:
+        self._recheck_percent = recheck_percent
+        self.done: dict[int, None] = {}
+        self.results: Counter[PlayResult] = Counter()
+        self.groups: dict[Signature, FindingGroup] = {}
+        self.unknown: dict[str, list[int]] = {}
+        self.broken: dict[str, list[int]] = {}
+        self.lost: dict[int, str] = {}
+        self.marks: Counter[str] = Counter()
+        self.to_recheck: dict[int, str] = {}
+        self.rechecked = 0
+        self.rechecked_elsewhere = 0
+        self.differences: list[Difference] = []
+        self.faults_hit = 0
+        self.faults_missed = 0
+        self.commits = 0
+        self.events = 0
+        self.virtual_us = 0
+        self.busy_s = 0.0
+        self._numbers: Counter[str] = Counter()
+        self._chosen: dict[int, _Chosen] = {}
+
+    @property
+    def runs(self) -> int:
+        """How many seeds are done."""
+        return len(self.done)
+
+    @property
+    def broken_runs(self) -> int:
+        """How many seeds say nothing because the lab failed, differences included."""
+        return sum(map(len, self.broken.values())) + len(self.lost) + len(self.differences)
+
+    def take(self, record: ExplorationRecord) -> list[FindingGroup]:
+        """Count a record in; return the groups that are new, or have a better example now."""
+        match record:
+            case Played():
+                self.busy_s += record.busy_s
+                changed: dict[Signature, FindingGroup] = {}
+                for run in record.runs:
+                    changed |= self._played(run, record.worker)
+                return list(changed.values())
+            case PlayedAgain():
+                self.busy_s += record.busy_s
+                for run in record.runs:
+                    self._played_again(run, record.worker)
+            case Lost():
+                self.lost.update(dict.fromkeys(record.seeds, record.why))
+                self.done.update(dict.fromkeys(record.seeds))
+        return []
+
+    def _played(self, run: PlayedRun, worker: str) -> dict[Signature, FindingGroup]:
+        if run.seed in self.done:
+            return {}
+        self.done[run.seed] = None
+        self.results[run.result] += 1
+        self.marks.update(run.marks)
+        self.faults_hit += run.faults_hit
+        self.faults_missed += run.faults_missed
+        self.commits += run.commits
+        self.events += run.events
+        self.virtual_us += run.virtual_us
+        changed = {}
+        match run.result:
+            case PlayResult.BROKEN:
+                _file(self.broken, run)
+            case PlayResult.UNKNOWN:
+                _file(self.unknown, run)
+            case PlayResult.VIOLATED:
+                changed = self._found(run)
+            case PlayResult.PASS | PlayResult.INTERRUPTED:
+                pass
+        # The first run of each finding, too: what is told of it must be so.
+        if is_chosen(run.seed, self._recheck_percent) or any(
+            len(group.seeds) == 1 for group in changed.values()
+        ):
+            self._chosen[run.seed] = _Chosen(run=run, worker=worker)
+            self.to_recheck[run.seed] = worker
+        return changed
+
+    def _found(self, run: PlayedRun) -> dict[Signature, FindingGroup]:
+        changed = {}
+        for finding in run.findings:
+            signature = finding.signature
+            group = self.groups.get(signature)
+            if group is None:
+                self._numbers[signature.check] += 1
+                number = self._numbers[signature.check]
+                group = FindingGroup(
+                    signature=signature, number=number, example=run, finding=finding
+                )
+                self.groups[signature] = group
+            group.take(run, finding)
+            if group.example is run:
+                changed[signature] = group
+        return changed
+
+    def _played_again(self, again: PlayedRun, worker: str) -> None:
+        chosen = self._chosen.pop(again.seed, None)
+        self.to_recheck.pop(again.seed, None)
+        if chosen is None:
+            return
+        self.rechecked += 1
+        self.rechecked_elsewhere += worker != chosen.worker
+        if again != chosen.run:
+            self.differences.append(
+                Difference(
+                    seed=again.seed,
+                    digest=chosen.run.digest,
+                    digest_again=again.digest,
+                    worker=chosen.worker,
+                    worker_again=worker,
+                    fields=tuple(
+                        name
+                        for name in again.__struct_fields__
+                        if getattr(again, name) != getattr(chosen.run, name)
+                    ),
+                )
+            )
+
+
+def is_chosen(seed: int, percent: float) -> bool:
+    """Whether `seed` is one of the `percent` in a hundred that are played twice.
+
+    It hangs on the seed alone, not on batches, workers or interruptions; evenly spread.
+    """
+    return int((seed + 1) * percent // 100) > int(seed * percent // 100)
+
+
+def _file(reasons: dict[str, list[int]], run: PlayedRun) -> None:
+    reason = normalized("; ".join(run.reasons) or "no reason was given")
+    reasons.setdefault(reason, []).append(run.seed)
+
+
+def _rank(run: PlayedRun, finding: PlayedFinding) -> tuple[int, int, int]:
+    return (run.faults_hit + run.faults_missed, finding.time_us, run.seed)
