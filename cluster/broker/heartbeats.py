@@ -8,6 +8,7 @@ initial.broker.registration.timeout.ms, and its backoff has no jitter.
 from asyncio import Future
 from collections.abc import Awaitable, Callable
 from enum import Enum
+from typing import TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential
 
@@ -26,12 +27,15 @@ from protocol.envelope import AnyRequest, AnyResponse
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import BrokerEpoch
 
+T = TypeVar("T")
+
 PORT = 9092
 STARTING_INTERVAL_US = 10_000
 """Between the heartbeats of a broker that has not read its own registration yet."""
 SHUTDOWN_INTERVAL_US = 50_000
 """Between the first two heartbeats of a controlled shutdown."""
 RESEND_BACKOFF_S = 0.1
+"""Before the second attempt; it doubles from one to the next."""
 
 
 class BrokerState(Enum):
@@ -46,6 +50,9 @@ class BrokerState(Enum):
 
 class _ControllerRefused(Exception):
     """The controller answered with an error: try again later."""
+
+
+_RETRIED = (Disconnected, RequestTimedOut, _ControllerRefused)
 
 
 class BrokerHeartbeats:
@@ -77,12 +84,12 @@ class BrokerHeartbeats:
         self._interval_us = config.broker_heartbeat_interval_ms * 1_000
         # KAFKA-14392: a request that hangs must leave time for another within the session.
         self._timeout_us = config.broker_session_timeout_ms * 1_000 // 2
+        backoff_max_s = config.broker_session_timeout_ms / 2_000
+        self._first_backoff_s = min(RESEND_BACKOFF_S, backoff_max_s)
         self._retrying = AsyncRetrying(
             sleep=self._sleep,
-            retry=retry_if_exception_type((Disconnected, RequestTimedOut, _ControllerRefused)),
-            wait=wait_exponential(
-                multiplier=RESEND_BACKOFF_S, max=config.broker_session_timeout_ms / 2_000
-            ),
+            retry=retry_if_exception_type(_RETRIED),
+            wait=wait_exponential(multiplier=2 * RESEND_BACKOFF_S, max=backoff_max_s),
         )
 
     async def run(self) -> None:
@@ -91,7 +98,7 @@ class BrokerHeartbeats:
         Ends when the controller lets this broker shut down.
         """
         identity = self._identity
-        registration: BrokerRegistrationResponse = await self._retrying(self._register)
+        registration: BrokerRegistrationResponse = await self._repeat(self._register)
         identity.broker_epoch = BrokerEpoch(registration.broker_epoch)
         self._host.log(f"registered with broker epoch {identity.broker_epoch}")
         while not (await self._beat()).is_caught_up:
@@ -160,8 +167,18 @@ class BrokerHeartbeats:
         return response
 
     async def _beat(self) -> BrokerHeartbeatResponse:
-        response: BrokerHeartbeatResponse = await self._retrying(self._heartbeat)
-        return response
+        return await self._repeat(self._heartbeat)
+
+    async def _repeat(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Await `attempt` until the controller has accepted what it asks."""
+        # The first attempt goes past tenacity: see cluster.client.retries.with_retries.
+        try:
+            return await attempt()
+        except _RETRIED:
+            pass
+        await self._sleep(self._first_backoff_s)
+        answer: T = await self._retrying(attempt)
+        return answer
 
     async def _heartbeat(self) -> BrokerHeartbeatResponse:
         self._next_at_once = False

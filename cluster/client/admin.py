@@ -13,7 +13,7 @@ from cluster.client.futures import Wakeup
 from cluster.client.metadata import Metadata
 from cluster.client.network_client import NetworkClient
 from cluster.client.offset_fetches import CommittedOffsets, OffsetFetches
-from cluster.client.retries import MS, retry_backoff, retrying
+from cluster.client.retries import MS, retry_backoff, with_retries
 from cluster.host import Host
 from cluster.runtime import ElectionFailed
 from cluster.spec import ClusterSpec
@@ -83,7 +83,7 @@ async def fetch_committed_offsets(
 
     metadata.start(network)
     try:
-        committed: CommittedOffsets = await retrying(host, backoff, deadline_us)(fetch_once)
+        committed: CommittedOffsets = await with_retries(host, backoff, deadline_us, fetch_once)
     except ClientError as error:
         if not error.retriable:
             raise

@@ -11,7 +11,7 @@ from typing import TypeVar
 from cluster.client.errors import NO_BROKER_AVAILABLE, TIMED_OUT, ClientError, error_from_code
 from cluster.client.futures import Wakeup
 from cluster.client.network_client import KnownNode, NetworkClient
-from cluster.client.retries import MS, retry_backoff, retrying
+from cluster.client.retries import MS, retry_backoff, with_retries
 from cluster.host import Host
 from cluster.purposes import ADMIN, BOOTSTRAP
 from cluster.spec import ClusterSpec
@@ -102,7 +102,7 @@ class AdminCalls:
     async def _retry(self, attempt: Callable[[], Awaitable[R]], asked: str) -> R:
         """Repeat `attempt` until it succeeds or the time is over."""
         try:
-            response: R = await retrying(self._host, self._backoff, self._deadline_us)(attempt)
+            response: R = await with_retries(self._host, self._backoff, self._deadline_us, attempt)
         except ClientError as error:
             if not error.retriable:
                 raise

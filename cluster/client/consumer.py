@@ -95,7 +95,7 @@ class ConsumerNode:
     async def _turn(self) -> None:
         """Poll once, process what came, and commit if it is time."""
         records = await self._consumer.poll(
-            self._poll_began_us + self._poll_timeout_us, self._idle_until_us
+            self._poll_began_us + self._poll_timeout_us, self._idle_until_us, self._poll_ends_us
         )
         if records:
             await self._process(records)
@@ -150,6 +150,10 @@ class ConsumerNode:
             or not self._consumer.subscription.consumed()
         ):
             return None
-        wait_us = max(1, self._commit_due_us - self._poll_began_us)
+        return self._poll_ends_us(self._commit_due_us)
+
+    def _poll_ends_us(self, at_us: int) -> int:
+        """Return the end of the first poll that is not over before `at_us`."""
+        wait_us = max(1, at_us - self._poll_began_us)
         polls = -(-wait_us // self._poll_timeout_us)
         return self._poll_began_us + polls * self._poll_timeout_us

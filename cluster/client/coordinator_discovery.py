@@ -19,7 +19,7 @@ from cluster.client.errors import (
 from cluster.client.futures import RequestFuture, Wakeup
 from cluster.client.metadata import Metadata
 from cluster.client.network_client import NetworkClient
-from cluster.client.retries import ExponentialBackoff, retrying
+from cluster.client.retries import ExponentialBackoff, with_retries
 from cluster.host import Host
 from cluster.purposes import COORDINATOR
 from protocol.discovery_messages import (
@@ -153,7 +153,7 @@ class CoordinatorDiscovery:
             return True
         self._metadata_wanted = False
         try:
-            await retrying(self._host, self._backoff, deadline_us)(self._find_once, deadline_us)
+            await with_retries(self._host, self._backoff, deadline_us, self._find_once, deadline_us)
         except ClientError as error:
             if not error.retriable:
                 raise

@@ -98,19 +98,20 @@ class Fetcher:
         """Drop what was fetched: the partitions are revoked or lost."""
         self._completed.clear()
 
-    def send_fetches(self) -> bool:
+    def send_fetches(self) -> int | None:
         """Ask every idle leader for the partitions that have nothing waiting.
 
-        Returns whether a partition is held back by time alone, so that nothing will wake poll.
+        Returns when to try again what time alone holds back, so that nothing will wake poll for
+        it; None if there is no such partition.
         """
         by_leader: dict[NodeName, list[tuple[AssignedPartition, FetchPartition]]] = {}
-        held_back = False
+        held_until_us: int | None = None
         for partition, state in self._subscription.assigned.items():
             position = state.position
             if position is None or partition in self._completed:
                 continue
             if state.retry_at_us and self._host.now_us() < state.retry_at_us:
-                held_back = True
+                held_until_us = _earlier(held_until_us, state.retry_at_us)
                 continue
             leader = self._metadata.leader(partition)
             if leader.leader == NO_BROKER:
@@ -120,7 +121,7 @@ class Fetcher:
             if node in self._in_flight:
                 continue
             if self._network.is_unavailable(node, GENERAL):
-                held_back = True
+                held_until_us = _earlier(held_until_us, self._network.retry_at_us(node, GENERAL))
                 continue
             asked = FetchPartition(
                 partition=partition.partition,
@@ -131,7 +132,7 @@ class Fetcher:
             by_leader.setdefault(node, []).append((state, asked))
         for node, asked_partitions in by_leader.items():
             self._send(node, asked_partitions)
-        return held_back
+        return held_until_us
 
     def collect(self, max_records: int) -> list[ConsumedRange]:
         """Return up to `max_records` fetched records, moving the positions past them."""
@@ -247,3 +248,7 @@ class Fetcher:
     def _retry_later(self, state: AssignedPartition) -> None:
         state.retry_at_us = self._host.now_us() + self._retry_backoff_us
         self._metadata.request_update()
+
+
+def _earlier(known_us: int | None, other_us: int) -> int:
+    return other_us if known_us is None else min(known_us, other_us)

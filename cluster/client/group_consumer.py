@@ -152,16 +152,21 @@ class GroupConsumer:
         return self._coordinator.assigned_under.member_id
 
     async def poll(
-        self, deadline_us: int, idle_until_us: Callable[[], int | None]
+        self,
+        deadline_us: int,
+        idle_until_us: Callable[[], int | None],
+        poll_ends_us: Callable[[int], int],
     ) -> list[ConsumedRange]:
         """Return records; none at `deadline_us`, or when the application is due.
 
         `deadline_us` bounds every lookup and what needs another look soon. With nothing to do the
-        wait goes on until anything happens, or until `idle_until_us()` (None: without end).
+        wait goes on until anything happens, or until `idle_until_us()` (None: without end), or the
+        first poll after what is held back may be tried again: `poll_ends_us(at_us)` says when a
+        poll of the application ends that is not over before `at_us`.
         Raises: ClientError that the application must get.
         """
         self._heartbeat.poll_entered()
-        records = await self._poll(deadline_us, idle_until_us)
+        records = await self._poll(deadline_us, idle_until_us, poll_ends_us)
         self._heartbeat.poll_left()
         return records
 
@@ -196,26 +201,32 @@ class GroupConsumer:
         self._network.close()
 
     async def _poll(
-        self, deadline_us: int, idle_until_us: Callable[[], int | None]
+        self,
+        deadline_us: int,
+        idle_until_us: Callable[[], int | None],
+        poll_ends_us: Callable[[int], int],
     ) -> list[ConsumedRange]:
         host = self._host
         while True:
             look_again = await self._coordinator.poll(deadline_us)
             look_again = await self._positions.update(deadline_us) or look_again
             records = self._fetcher.collect(self._config.max_poll_records)
-            look_again = self._fetcher.send_fetches() or look_again
+            held_until_us = self._fetcher.send_fetches()
             if records or host.now_us() >= deadline_us:
                 return records
-            until_us = deadline_us if look_again else self._idle_until_us(idle_until_us())
+            if look_again:
+                until_us: int | None = deadline_us
+            else:
+                until_us = self._idle_until_us(idle_until_us())
+                if held_until_us is not None:
+                    until_us = _earlier(until_us, poll_ends_us(held_until_us))
             await self.wakeup.wait(until_us)
             if until_us is not None and host.now_us() >= until_us:
                 return self._fetcher.collect(self._config.max_poll_records)
 
     def _idle_until_us(self, application_us: int | None) -> int | None:
         automatic_us = self._coordinator.auto_commit_due_us()
-        if automatic_us is None or application_us is None:
-            return application_us if automatic_us is None else automatic_us
-        return min(application_us, automatic_us)
+        return application_us if automatic_us is None else _earlier(application_us, automatic_us)
 
     def _metadata_updated(self) -> None:
         self._subscriber.metadata_updated()
@@ -235,3 +246,7 @@ class GroupConsumer:
 
     def _joined(self) -> None:
         self._heartbeat.enable()
+
+
+def _earlier(known_us: int | None, other_us: int) -> int:
+    return other_us if known_us is None else min(known_us, other_us)

@@ -139,6 +139,10 @@ class NetworkClient:
         state = self._state(node, purpose)
         return state.connection is None and self._host.now_us() < state.retry_at_us
 
+    def retry_at_us(self, node: NodeName, purpose: str) -> int:
+        """Return until when reconnecting is held back, after a connection has failed."""
+        return self._state(node, purpose).retry_at_us
+
     def least_loaded_node(self) -> KnownNode | None:
         """Return the node that is asked for metadata and coordinators; None if all are held back.
 

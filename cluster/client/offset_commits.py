@@ -18,7 +18,7 @@ from cluster.client.errors import (
 from cluster.client.futures import RequestFuture, Wakeup
 from cluster.client.generation import Generation, MemberState
 from cluster.client.membership import Membership
-from cluster.client.retries import MS, ExponentialBackoff, retrying
+from cluster.client.retries import MS, ExponentialBackoff, with_retries
 from cluster.client.subscription import Position
 from cluster.host import Host
 from protocol.config import ConsumerConfig
@@ -83,8 +83,8 @@ class OffsetCommits:
         Source: Kafka ConsumerCoordinator.commitOffsetsSync.
         """
         if offsets:
-            await retrying(self._host, self._backoff, deadline_us)(
-                self._commit_once, offsets, deadline_us
+            await with_retries(
+                self._host, self._backoff, deadline_us, self._commit_once, offsets, deadline_us
             )
 
     async def _commit_once(self, offsets: Offsets, deadline_us: int) -> None:

@@ -12,7 +12,7 @@ from cluster.client.generation import Member
 from cluster.client.metadata import Metadata
 from cluster.client.network_client import NetworkClient
 from cluster.client.offset_fetches import CommittedOffsets, OffsetFetches, partitions_by_topic
-from cluster.client.retries import MS, ExponentialBackoff, retrying
+from cluster.client.retries import MS, ExponentialBackoff, with_retries
 from cluster.client.subscription import AssignedPartition, Position, Subscription
 from cluster.host import Host
 from cluster.purposes import GENERAL
@@ -79,8 +79,8 @@ class Positions:
             return False
         if self._subscription.initializing():
             try:
-                await retrying(self._host, self._backoff, deadline_us)(
-                    self._fetch_committed, deadline_us
+                await with_retries(
+                    self._host, self._backoff, deadline_us, self._fetch_committed, deadline_us
                 )
             except ClientError as error:
                 if not error.retriable:

@@ -5,8 +5,8 @@ clock: both would break replay. Here the wait draws from the host's stream and t
 host. Source: Kafka ExponentialBackoff (base 2, 20 % jitter, capped after the jitter).
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, TypeVarTuple
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 from tenacity.wait import wait_base
@@ -14,6 +14,9 @@ from tenacity.wait import wait_base
 from cluster.client.errors import ClientError
 from cluster.host import Host
 from protocol.config import ConsumerConfig, ProducerConfig
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 MS = 1_000
 """Microseconds in a millisecond."""
@@ -51,14 +54,19 @@ def retry_backoff(host: Host, config: ConsumerConfig | ProducerConfig) -> Expone
 
 
 class WaitKafkaBackoff(wait_base):
-    """tenacity's wait: an ExponentialBackoff by the number of attempts so far."""
+    """tenacity's wait: an ExponentialBackoff by the number of attempts so far.
 
-    def __init__(self, backoff: ExponentialBackoff) -> None:
+    `attempts_before` were made before tenacity's own first one.
+    """
+
+    def __init__(self, backoff: ExponentialBackoff, attempts_before: int = 0) -> None:
         self._backoff = backoff
+        self._attempts_before = attempts_before
 
     def __call__(self, retry_state: RetryCallState) -> float:
         """Return the wait in seconds, exact to the microsecond."""
-        return self._backoff.delay_us(retry_state.attempt_number - 1) / _MILLION
+        attempts = self._attempts_before + retry_state.attempt_number
+        return self._backoff.delay_us(attempts - 1) / _MILLION
 
 
 def stop_at(host: Host, deadline_us: int) -> Callable[[RetryCallState], bool]:
@@ -70,13 +78,36 @@ def stop_at(host: Host, deadline_us: int) -> Callable[[RetryCallState], bool]:
     return stop
 
 
-def retrying(host: Host, backoff: ExponentialBackoff, deadline_us: int) -> AsyncRetrying:
-    """Return a tenacity controller that repeats what fails retriably until `deadline_us`.
+async def with_retries(
+    host: Host,
+    backoff: ExponentialBackoff,
+    deadline_us: int,
+    attempt: Callable[[*Ts], Awaitable[T]],
+    *args: *Ts,
+) -> T:
+    """Await `attempt(*args)`, repeating what fails retriably until `deadline_us`.
 
-    Its sleeps end at the deadline at the latest, as Kafka's `Timer.sleep`; an attempt may then
-    still begin and must see for itself that the time is over.
-    Raises (when called): the last attempt's own error.
+    Sleeps end at the deadline at the latest, as Kafka's `Timer.sleep`; an attempt may then still
+    begin and must see for itself that the time is over.
+    Raises: the last attempt's own error.
     """
+    # The first attempt goes past tenacity, which takes longer than ten events of the loop even
+    # where there is nothing to retry; most polls of a consumer come here.
+    try:
+        return await attempt(*args)
+    except ClientError as error:
+        if not error.retriable:
+            raise
+        delay_us = backoff.delay_us(0)
+        if host.now_us() >= deadline_us:
+            raise
+    await host.sleep(max(0, min(delay_us, deadline_us - host.now_us())))
+    answer: T = await _retrying(host, backoff, deadline_us)(attempt, *args)
+    return answer
+
+
+def _retrying(host: Host, backoff: ExponentialBackoff, deadline_us: int) -> AsyncRetrying:
+    """Return a tenacity controller that goes on after one failed attempt."""
 
     async def sleep(seconds: float) -> None:
         delay_us = round(seconds * _MILLION)
@@ -86,7 +117,7 @@ def retrying(host: Host, backoff: ExponentialBackoff, deadline_us: int) -> Async
     sleeper: Callable[[int | float], Any] = sleep
     return AsyncRetrying(
         sleep=sleeper,
-        wait=WaitKafkaBackoff(backoff),
+        wait=WaitKafkaBackoff(backoff, attempts_before=1),
         stop=stop_at(host, deadline_us),
         retry=retry_if_exception(_is_retriable),
         reraise=True,
