@@ -1,0 +1,142 @@
+"""An exploration's directory: nothing finished is lost, nothing of other code is mixed in."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from chaos.exploration import store as exploration_store
+from chaos.exploration.space import Space, load_space
+from chaos.exploration.store import (
+    CannotResume,
+    ExplorationRecord,
+    ExplorationStore,
+    Lost,
+    NotAnExploration,
+    Played,
+    PlayedAgain,
+    check_resumable,
+    create_exploration,
+    open_exploration,
+)
+from chaos.manifest import replay_command
+from chaos.run_directory import EXPLORATIONS, NotARun, create_run_directory, scan_runs
+from tests.support.experiments import experiment
+from tests.support.fan_out import passed, violated
+
+RECORDS: tuple[ExplorationRecord, ...] = (
+    Played(worker="here:1", busy_s=1.5, runs=(passed(0), violated(1))),
+    PlayedAgain(worker="here:2", busy_s=0.5, runs=(passed(0),)),
+    Lost(seeds=(7,), why="killed"),
+)
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Space:
+    """A copy of `reference` that a test may change."""
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(load_space("reference").path.read_bytes())
+    return load_space(str(path))
+
+
+@pytest.fixture
+def store(tmp_path: Path, space: Space) -> ExplorationStore:
+    """A new exploration with three records."""
+    made = create_exploration(tmp_path, space, first_seed=5, count=10, recheck_percent=5.0)
+    for record in RECORDS:
+        made.append(record)
+    return made
+
+
+def test_records_are_read_back_as_they_were_written(store: ExplorationStore) -> None:
+    assert tuple(open_exploration(store.path).records()) == RECORDS
+    assert open_exploration(store.path).manifest == store.manifest
+
+
+def test_torn_last_line_is_dropped_at_every_length_of_it(store: ExplorationStore) -> None:
+    """`kill -9` in the middle of a write: what was finished is there, and the file goes on."""
+    batches = store.path / "batches.jsonl"
+    whole = batches.read_bytes()
+    last = whole.rindex(b"\n", 0, -1) + 1
+    for length in range(last, len(whole)):
+        batches.write_bytes(whole[:length])
+        opened = open_exploration(store.path)
+        assert tuple(opened.records()) == RECORDS[:2]
+        opened.drop_torn_line()
+        opened.append(RECORDS[2])
+        assert tuple(opened.records()) == RECORDS
+
+
+def test_line_that_cannot_be_read_is_named(store: ExplorationStore) -> None:
+    """In the middle it was not torn by a kill: guessing would drop seeds without a word."""
+    batches = store.path / "batches.jsonl"
+    lines = batches.read_bytes().splitlines(keepends=True)
+    batches.write_bytes(lines[0] + b"{}\n" + lines[2])
+    with pytest.raises(NotAnExploration, match=r"batches\.jsonl:2: cannot be read"):
+        tuple(open_exploration(store.path).records())
+
+
+def test_folder_of_a_space_means_its_latest(tmp_path: Path, store: ExplorationStore) -> None:
+    assert open_exploration(store.path.parent).path == store.path
+    assert open_exploration(store.path.parent / "latest").path == store.path
+
+
+def test_path_without_an_exploration_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "none"):
+        with pytest.raises(NotAnExploration, match="holds no exploration"):
+            open_exploration(path)
+
+
+def test_unchanged_exploration_goes_on(store: ExplorationStore) -> None:
+    check_resumable(open_exploration(store.path))
+
+
+def test_exploration_of_other_code_or_python_is_refused(
+    store: ExplorationStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exploration_store, "code_version", lambda: "0123456789abcdef")
+    monkeypatch.setattr(exploration_store, "python_version", lambda: "3.99")
+    with pytest.raises(CannotResume) as refused:
+        check_resumable(store)
+    assert f"begun by {store.manifest.code}" in str(refused.value)
+    assert "this is 0123456789abcdef" in str(refused.value)
+    assert re.search(r"begun by Python 3\.\d+, this is 3\.99", str(refused.value))
+
+
+def test_exploration_of_a_space_that_changed_is_refused(
+    store: ExplorationStore, space: Space
+) -> None:
+    text = space.path.read_text()
+    space.path.write_text("# a comment changes nothing\n" + text)
+    check_resumable(store)
+    changed = text.replace("brokers: 3", "brokers: 5")
+    assert changed != text
+    space.path.write_text(changed)
+    with pytest.raises(CannotResume, match="the space changed: "):
+        check_resumable(store)
+
+
+def test_space_that_was_removed_is_played_from_its_copy(
+    store: ExplorationStore, space: Space
+) -> None:
+    space.path.unlink()
+    check_resumable(store)
+    assert store.space().name == space.name
+
+
+def test_explorations_are_no_runs_and_no_experiment_has_their_name(
+    tmp_path: Path, space: Space
+) -> None:
+    """`list` would show each as a directory that cannot be read."""
+    runs = tmp_path / "runs"
+    create_exploration(runs / EXPLORATIONS, space, first_seed=0, count=None, recheck_percent=5.0)
+    assert list(scan_runs(runs)) == []
+    with pytest.raises(NotARun, match="folder of explorations"):
+        create_run_directory(
+            runs,
+            experiment(name=EXPLORATIONS),
+            (),
+            seed=0,
+            runtime="virtual",
+            replay=replay_command("x", runtime="virtual", seed=0),
+        )

@@ -1,0 +1,275 @@
+"""The search: who gets which seeds, what is written down, and when it ends."""
+
+from collections.abc import Callable
+
+import pytest
+
+from chaos.exploration.play import PlayedRun, PlayResult
+from chaos.exploration.search import MAX_BROKEN, Limits, Search, Stop
+from chaos.exploration.store import ExplorationRecord, Lost, Played, PlayedAgain
+from chaos.exploration.tally import FindingGroup, Tally, is_chosen
+from cluster.fan_out import Workers
+from tests.support.fan_out import (
+    ScriptedClock,
+    ScriptedWorkers,
+    passed,
+    says_nothing,
+    violated,
+)
+
+
+class Searching:
+    """A search over scripted workers, with everything that it wrote and told."""
+
+    def __init__(
+        self,
+        workers: Workers,
+        limits: Limits,
+        *,
+        recheck_percent: float = 0.0,
+        before: list[ExplorationRecord] | None = None,
+        stop_requested: Callable[[], bool] = lambda: False,
+        clock: ScriptedClock | None = None,
+    ) -> None:
+        self.written: list[ExplorationRecord] = []
+        self.groups: list[FindingGroup] = []
+        self.tally = Tally(recheck_percent)
+        for record in before or []:
+            self.tally.take(record)
+        self.search = Search(
+            self.tally,
+            workers,
+            limits,
+            clock=clock or ScriptedClock(),
+            write=self.written.append,
+            stop_requested=stop_requested,
+            on_group=self.groups.append,
+        )
+
+    def played(self) -> list[int]:
+        """Return the seeds that were written down as played, sorted."""
+        return sorted(
+            run.seed for record in self.written if isinstance(record, Played) for run in record.runs
+        )
+
+    def played_again(self) -> list[int]:
+        """Return the seeds that were played a second time, sorted."""
+        return sorted(
+            run.seed
+            for record in self.written
+            if isinstance(record, PlayedAgain)
+            for run in record.runs
+        )
+
+
+def test_every_seed_is_played_once_whatever_the_batches() -> None:
+    for workers, batch in ((1, None), (2, 1), (2, 7), (3, 100)):
+        searching = Searching(
+            ScriptedWorkers(size=workers), Limits(first_seed=10, count=20, batch=batch)
+        )
+        assert searching.search.run() is Stop.COUNT
+        assert searching.played() == list(range(10, 30))
+        assert searching.tally.results == {PlayResult.PASS: 20}
+
+
+def test_batches_grow_to_what_takes_a_worker_a_second() -> None:
+    """A scripted run costs a quarter of a second: the first batch is one seed, later ones four."""
+    workers = ScriptedWorkers(size=1)
+    Searching(workers, Limits(count=9)).search.run()
+    assert [len(items) for _, items in workers.given] == [1, 4, 4]
+
+
+def test_chosen_seeds_are_played_again_by_another_worker() -> None:
+    workers = ScriptedWorkers(size=2)
+    searching = Searching(workers, Limits(count=40, batch=3), recheck_percent=20)
+    searching.search.run()
+
+    chosen = [seed for seed in range(40) if is_chosen(seed, 20)]
+    assert searching.played_again() == chosen
+    assert len(chosen) == 8
+    for seed in chosen:
+        assert sorted(name for name, items in workers.given if seed in items) == [
+            "worker:0",
+            "worker:1",
+        ]
+    assert searching.tally.rechecked_elsewhere == 8
+    assert searching.tally.differences == []
+
+
+def test_one_worker_alone_checks_its_own() -> None:
+    searching = Searching(ScriptedWorkers(size=1), Limits(count=10), recheck_percent=50)
+    searching.search.run()
+    assert len(searching.played_again()) == 5
+    assert searching.tally.rechecked_elsewhere == 0
+
+
+def test_run_that_differs_when_it_is_played_again_is_not_deterministic() -> None:
+    def again(seed: int) -> PlayedRun:
+        return PlayedRun(seed=seed, result=PlayResult.PASS, digest="other", virtual_us=40_000_000)
+
+    workers = ScriptedWorkers(play_again=again)
+    searching = Searching(workers, Limits(count=10), recheck_percent=10)
+    searching.search.run()
+
+    (different,) = searching.tally.differences
+    assert (different.seed, different.digest, different.digest_again) == (9, "0009", "other")
+    assert different.fields == ("digest",)
+    assert different.worker != different.worker_again
+    assert searching.tally.broken_runs == 1
+
+
+def test_first_run_of_a_finding_is_always_played_again() -> None:
+    """What is told of a finding must be so; the others of its group are as good as any seed."""
+    workers = ScriptedWorkers(lambda seed: violated(seed) if seed in {3, 4} else passed(seed))
+    searching = Searching(workers, Limits(count=6, batch=1))
+    searching.search.run()
+    assert searching.played_again() == [3]
+
+
+def test_search_stops_after_so_many_different_findings() -> None:
+    """Ten runs that found the same are one finding."""
+
+    def play(seed: int) -> PlayedRun:
+        return violated(seed, claim="one" if seed < 10 else "two")
+
+    searching = Searching(ScriptedWorkers(play), Limits(count=100, stop_after=2, batch=1))
+    assert searching.search.run() is Stop.FINDINGS
+    assert [group.name for group in searching.tally.groups.values()] == ["fencing-1", "fencing-2"]
+    assert max(searching.played()) <= 12  # what was being played is finished, nothing new begun
+
+
+def test_search_stops_at_the_time_limit_and_keeps_what_was_being_played() -> None:
+    clock = ScriptedClock()
+
+    def second() -> None:
+        clock.now_s += 1.0
+
+    workers = ScriptedWorkers(size=2, on_wait=second)
+    searching = Searching(workers, Limits(time_limit_s=5.0, batch=1), clock=clock)
+    assert searching.search.run() is Stop.TIME_LIMIT
+    assert searching.played() == list(range(6))
+    assert searching.search.progress().runs_per_minute == pytest.approx(60.0)
+
+
+def test_time_left_is_the_nearer_of_count_and_limit() -> None:
+    clock = ScriptedClock()
+    searching = Searching(
+        ScriptedWorkers(size=1), Limits(count=100, time_limit_s=500.0, batch=10), clock=clock
+    )
+    assert searching.search.progress().left_s == 500.0
+    clock.now_s = 10.0
+    searching.tally.take(Played(worker="w", busy_s=1.0, runs=tuple(map(passed, range(20)))))
+    assert searching.search.progress().left_s == pytest.approx(40.0)
+
+
+def test_interrupted_search_returns_at_once_with_what_is_finished() -> None:
+    asked: list[None] = []
+
+    def after_three() -> None:
+        asked.append(None)
+
+    workers = ScriptedWorkers(size=2, on_wait=after_three)
+    searching = Searching(
+        workers, Limits(count=100, batch=1), stop_requested=lambda: len(asked) >= 3
+    )
+    assert searching.search.run() is Stop.INTERRUPTED
+    assert searching.played() == [0, 1, 2]
+
+
+def test_resumed_search_plays_only_what_is_missing() -> None:
+    """Also where a later batch was finished and an earlier one was not."""
+    before: list[ExplorationRecord] = [
+        Played(worker="earlier:1", busy_s=1.0, runs=tuple(map(passed, (0, 1, 4, 5)))),
+    ]
+    searching = Searching(
+        ScriptedWorkers(), Limits(count=8, batch=2), before=before, recheck_percent=50
+    )
+    assert searching.search.run() is Stop.COUNT
+    assert searching.played() == [2, 3, 6, 7]
+    assert searching.played_again() == [1, 3, 5, 7]
+    assert searching.tally.runs == 8
+
+
+def test_interrupted_and_resumed_search_has_the_results_of_one_that_was_not() -> None:
+    def play(seed: int) -> PlayedRun:
+        return violated(seed, faults=seed % 5) if seed % 7 == 3 else passed(seed)
+
+    whole = Searching(ScriptedWorkers(play), Limits(count=30), recheck_percent=10)
+    whole.search.run()
+    waits: list[None] = []
+    first = Searching(
+        ScriptedWorkers(play, on_wait=lambda: waits.append(None)),
+        Limits(count=30),
+        recheck_percent=10,
+        stop_requested=lambda: len(waits) >= 5,
+    )
+    assert first.search.run() is Stop.INTERRUPTED
+    rest = Searching(
+        ScriptedWorkers(play), Limits(count=30), recheck_percent=10, before=first.written
+    )
+    assert rest.search.run() is Stop.COUNT
+
+    for tally in (whole.tally, rest.tally):
+        (group,) = tally.groups.values()
+        assert sorted(group.seeds) == [3, 10, 17, 24]
+        assert group.example.seed == 10
+        assert tally.results == {PlayResult.PASS: 26, PlayResult.VIOLATED: 4}
+    assert whole.tally.rechecked == rest.tally.rechecked
+
+
+def test_seeds_of_a_worker_that_died_are_played_once_more_one_by_one() -> None:
+    workers = ScriptedWorkers(deadly={5: 1})
+    searching = Searching(workers, Limits(count=12, batch=4))
+    assert searching.search.run() is Stop.COUNT
+    assert searching.played() == list(range(12))
+    assert searching.tally.lost == {}
+    alone = [items for _, items in workers.given if len(items) == 1]
+    assert sorted(alone) == [(4,), (5,), (6,), (7,)]
+
+
+def test_seed_that_ends_two_workers_is_told_and_the_others_of_its_batch_are_played() -> None:
+    searching = Searching(ScriptedWorkers(deadly={5: 9}), Limits(count=12, batch=4))
+    assert searching.search.run() is Stop.COUNT
+    assert searching.played() == [seed for seed in range(12) if seed != 5]
+    assert searching.tally.lost == {5: "killed"}
+    assert [record for record in searching.written if isinstance(record, Lost)] == [
+        Lost(seeds=(5,), why="killed")
+    ]
+    assert searching.tally.broken_runs == 1
+
+
+def test_worker_that_dies_of_ctrl_c_is_no_failure_of_its_seeds() -> None:
+    """A terminal sends Ctrl-C to the workers, too."""
+    waits: list[None] = []
+    workers = ScriptedWorkers(deadly={0: 9, 1: 9}, size=1, on_wait=lambda: waits.append(None))
+    searching = Searching(workers, Limits(count=4, batch=2), stop_requested=lambda: bool(waits))
+    assert searching.search.run() is Stop.INTERRUPTED
+    assert searching.written == []
+
+
+def test_interrupted_run_is_not_written_down() -> None:
+    """It says nothing; written down, it would never be played."""
+    workers = ScriptedWorkers(
+        lambda seed: says_nothing(seed, PlayResult.INTERRUPTED, "") if seed == 1 else passed(seed)
+    )
+    searching = Searching(workers, Limits(count=3, batch=3))
+    searching.search.run()
+    assert searching.played() == [0, 2]
+
+
+def test_lab_that_fails_again_and_again_ends_the_search() -> None:
+    workers = ScriptedWorkers(lambda seed: says_nothing(seed, PlayResult.BROKEN, f"boom {seed}"))
+    searching = Searching(workers, Limits(batch=1))
+    assert searching.search.run() is Stop.TOOL_FAILED
+    assert MAX_BROKEN <= searching.tally.broken_runs <= MAX_BROKEN + 2
+
+
+def test_finding_is_told_when_it_is_new_and_when_its_example_gets_better() -> None:
+    def play(seed: int) -> PlayedRun:
+        return violated(seed, faults=[9, 9, 4, 7][seed])
+
+    searching = Searching(ScriptedWorkers(play, size=1), Limits(count=4, batch=1))
+    searching.search.run()
+    assert len(searching.groups) == 2
+    (group,) = searching.tally.groups.values()
+    assert (group.example.seed, group.seeds) == (2, [0, 1, 2, 3])

@@ -1,0 +1,103 @@
+"""Signatures: runs of different seeds, names and numbers that found the same have the same one."""
+
+import pytest
+
+from chaos.checkers.base import Finding
+from chaos.exploration.signature import MAX_STEPS, signature_of
+from protocol.trace import TraceKind
+from tests.support.rows import Rows
+
+ID = "0a1b2c3d-0a1b-0a1b-0a1b-0123456789ab"
+OTHER_ID = "ffffffff-0a1b-0a1b-0a1b-0123456789ab"
+
+
+def finding(summary: str, rows: Rows | None = None, **columns: str) -> Finding:
+    """Return a finding with this summary and evidence."""
+    return Finding(
+        check="fencing",
+        summary=summary,
+        time_us=1,
+        evidence=tuple(rows.rows) if rows is not None else (),
+        group=columns.get("group"),
+        partition=columns.get("partition"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            finding("offset 8 was acknowledged by broker-0 to consumer-readers-0"),
+            finding("offset 1,234 was acknowledged by broker-12 to consumer-write-heavy-10"),
+        ),
+        (
+            finding("readers, orders-1: lost", group="readers", partition="orders-1"),
+            finding("g2, clicks.eu-17: lost", group="g2", partition="clicks.eu-17"),
+        ),
+        (
+            finding(f"accepted a commit of consumer-readers-0-{ID} of generation 3"),
+            finding(f"accepted a commit of instance.7-{OTHER_ID} of generation 11"),
+        ),
+        (
+            finding("__consumer_offsets-0: 1 append acknowledged in epoch 2 is missing from it"),
+            finding("__consumer_offsets-7: 12 appends acknowledged in epoch 9 are missing from it"),
+        ),
+        (
+            finding("g is not live 60 s after healing: consumer-g-0 is joining; nobody leads"),
+            finding(
+                "g is not live 9 s after healing: nobody leads; consumer-g-1 is joining; "
+                "consumer-g-3 is joining"
+            ),
+        ),
+    ],
+    ids=["nodes", "group and topic", "member ids", "one and many", "a list"],
+)
+def test_names_numbers_and_lengths_of_lists_make_no_difference(
+    one: Finding, other: Finding
+) -> None:
+    assert signature_of(one) == signature_of(other)
+    assert "-" not in signature_of(one).claim.replace("__consumer_offsets-N", "").replace("-N", "")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("broker-0 has two leaders", "broker-0 has three leaders"),
+        ("records 1 to 4 were never processed", "records 1 to 4 were processed twice"),
+        ("acknowledged by broker-0", "acknowledged by controller-100"),
+        ("__consumer_offsets-0: lost", "__cluster_metadata-0: lost"),
+    ],
+)
+def test_what_happened_makes_a_difference(one: str, other: str) -> None:
+    assert signature_of(finding(one)) != signature_of(finding(other))
+
+
+def test_story_has_the_kinds_of_the_evidence_once_each_without_names() -> None:
+    def rows(broker: str, member: str) -> Rows:
+        made = Rows()
+        made.add(1.0, broker, TraceKind.BECAME_LEADER, partition="__consumer_offsets-1")
+        made.add(2.0, broker, TraceKind.MEMBER_REMOVED, member=member, cause=f"{member} left")
+        made.add(3.0, broker, TraceKind.APPEND_COMPLETED, error="NOT_LEADER")
+        made.add(4.0, broker, TraceKind.APPEND_COMPLETED, error="NOT_LEADER")
+        return made
+
+    one = signature_of(finding("x", rows("broker-1", f"readers-{ID}")))
+    other = signature_of(finding("x", rows("broker-2", f"writers-{OTHER_ID}")))
+    assert one == other
+    assert one.story == (
+        "became_leader",
+        "member_removed (MEMBER left)",
+        "append_completed (NOT_LEADER)",
+    )
+
+
+def test_order_of_the_story_makes_a_difference_and_its_length_is_bounded() -> None:
+    """Leader first, then the append: split brain. The other way round: a lost tail."""
+    there, back, long = Rows(), Rows(), Rows()
+    kinds = list(TraceKind)
+    for rows, order in ((there, kinds[:2]), (back, kinds[1::-1]), (long, kinds[:20])):
+        for at, kind in enumerate(order):
+            rows.add(float(at), "broker-0", kind)
+    assert signature_of(finding("x", there)) != signature_of(finding("x", back))
+    assert signature_of(finding("x", there)).claims_as(signature_of(finding("x", back)))
+    assert len(signature_of(finding("x", long)).story) == MAX_STEPS

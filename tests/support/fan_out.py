@@ -1,0 +1,119 @@
+"""Workers for tests of the search: they do their work when they are waited for, and die on demand.
+
+What they play is made up: a run is a function of its seed alone, as a real one is.
+"""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult
+from chaos.exploration.signature import Signature
+from cluster.fan_out import Died, Finished, WorkerName
+
+Play = Callable[[int], PlayedRun]
+
+
+def passed(seed: int) -> PlayedRun:
+    """Return a run that passed; its digest is of the seed."""
+    return PlayedRun(seed=seed, result=PlayResult.PASS, digest=f"{seed:04x}", virtual_us=40_000_000)
+
+
+def violated(
+    seed: int, *, check: str = "fencing", claim: str = "it broke", faults: int = 5, time_us: int = 7
+) -> PlayedRun:
+    """Return a run that found `claim`."""
+    finding = PlayedFinding(
+        signature=Signature(check=check, claim=claim), summary=f"{claim} {seed}", time_us=time_us
+    )
+    run = passed(seed)
+    return msgspec.structs.replace(
+        run, result=PlayResult.VIOLATED, findings=(finding,), faults_hit=faults
+    )
+
+
+def says_nothing(seed: int, result: PlayResult, reason: str) -> PlayedRun:
+    """Return a run that proves nothing, and why."""
+    return PlayedRun(seed=seed, result=result, reasons=(reason,))
+
+
+class ScriptedClock:
+    """A clock that a test moves. Units: seconds."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now_s
+
+
+class ScriptedWorkers:
+    """`size` workers that answer one after another, in turn; each wait is an answer.
+
+    Shape: `given` has what every worker was given, in order; `deadly` has seeds with the number of
+    workers that each still ends. `play_again` is how a seed is played when it was played before.
+    """
+
+    def __init__(
+        self,
+        play: Play = passed,
+        *,
+        size: int = 2,
+        deadly: Mapping[int, int] | None = None,
+        play_again: Play | None = None,
+        on_wait: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.size = size
+        self.given: list[tuple[WorkerName, tuple[int, ...]]] = []
+        self._play = play
+        self._play_again = play_again or play
+        self._deadly = dict(deadly or {})
+        self._on_wait = on_wait
+        self._lives = size
+        self._names = [WorkerName(f"worker:{number}") for number in range(size)]
+        self._busy: dict[WorkerName, tuple[int, ...]] = {}
+        self._played: dict[int, None] = {}
+
+    def __enter__(self) -> "ScriptedWorkers":
+        """Begin."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End."""
+
+    def idle(self) -> tuple[WorkerName, ...]:
+        """Return those that have nothing to do."""
+        return tuple(name for name in self._names if name not in self._busy)
+
+    def give(self, worker: WorkerName, items: tuple[int, ...]) -> None:
+        """Take work."""
+        if worker in self._busy or worker not in self._names:
+            raise ValueError(f"{worker} is not idle")
+        self.given.append((worker, items))
+        self._busy[worker] = items
+
+    def wait(self, timeout_s: float) -> list[Finished | Died]:
+        """Let the one that was given work first answer, or die."""
+        self._on_wait()
+        if not self._busy:
+            return []
+        worker = next(iter(self._busy))
+        items = self._busy.pop(worker)
+        killer = next((seed for seed in items if self._deadly.get(seed, 0) > 0), None)
+        if killer is not None:
+            self._deadly[killer] -= 1
+            self._names[self._names.index(worker)] = WorkerName(f"worker:{self._lives}")
+            self._lives += 1
+            return [Died(worker=worker, items=items, why="killed")]
+        runs = []
+        for seed in items:
+            play = self._play_again if seed in self._played else self._play
+            self._played[seed] = None
+            runs.append(play(seed))
+        answer = msgspec.msgpack.encode(runs)
+        return [Finished(worker=worker, items=items, answer=answer, busy_s=0.25 * len(items))]
+
+    def seeds_of(self, worker: str) -> list[int]:
+        """Return the seeds that a worker was given, in order."""
+        return [seed for name, items in self.given if name == worker for seed in items]
