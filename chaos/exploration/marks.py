@@ -1,30 +1,51 @@
 """Coverage marks: rare situations that a search must have been in before its silence means much.
 
 Each is seen in the trace, by rows alone. A green exploration that never came there proves nothing.
+The marks themselves stand in `marks_of_coordinators`, `marks_of_servers` and `marks_of_members`;
+what they ask of the past is in `seen_cluster`.
 """
 
-from protocol.trace import TraceKind, TraceRow
+from chaos.checkers.base import CheckContext
+from chaos.exploration.mark_base import Mark
+from chaos.exploration.marks_of_coordinators import COORDINATORS
+from chaos.exploration.marks_of_members import MEMBERS
+from chaos.exploration.marks_of_servers import SERVERS
+from chaos.exploration.seen_cluster import SeenCluster
+from protocol.trace import TraceRow
 
-MARKS: dict[str, str] = {
-    "leader_elected_again": "a second leader was elected for a partition",
-}
+ALL_MARKS: tuple[Mark, ...] = (*COORDINATORS.marks, *SERVERS.marks, *MEMBERS.marks)
+MARKS: dict[str, str] = {mark.name: mark.meaning for mark in ALL_MARKS}
 """What each mark means, by its name."""
 
 
 class CoverageMarks:
     """Watches one run for the situations in `MARKS`."""
 
-    def __init__(self) -> None:
-        self._reached: set[str] = set()
-        self._elected: set[str] = set()
+    def __init__(self, context: CheckContext) -> None:
+        self._seen = SeenCluster(context)
+        self._reached: dict[str, None] = {}
+        self._open: dict[str, tuple[Mark, ...]] = {}
+        """The marks that were not reached yet, by the kinds that they look at."""
+        for mark in ALL_MARKS:
+            for kind in mark.kinds:
+                self._open[kind] = (*self._open.get(kind, ()), mark)
 
     def observe(self, row: TraceRow) -> None:
-        """Take in the next row of the trace."""
-        if row.kind is TraceKind.LEADER_ELECTED and row.partition is not None:
-            if row.partition in self._elected:
-                self._reached.add("leader_elected_again")
-            self._elected.add(row.partition)
+        """Take in the next row of the trace: marks look at it before the past has it."""
+        kind = row.kind
+        for mark in self._open.get(kind, ()):
+            if mark.condition(self._seen, row):
+                self._reach(mark)
+        update = self._seen.updates.get(kind)
+        if update is not None:
+            update(row)
 
     def reached(self) -> tuple[str, ...]:
         """Return the names of the marks that were reached, sorted."""
         return tuple(sorted(self._reached))
+
+    def _reach(self, mark: Mark) -> None:
+        """Note a mark, and look out for it no more."""
+        self._reached[mark.name] = None
+        for kind in mark.kinds:
+            self._open[kind] = tuple(other for other in self._open[kind] if other is not mark)

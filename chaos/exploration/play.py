@@ -82,9 +82,10 @@ def play(
     with `stop_at` ends soon after the first finding that claims the same.
     Raises: nothing that the run raises: it is BROKEN then, and its reasons say why.
     """
-    suite = CheckSuite(context_of(experiment), experiment.checks)
+    context = context_of(experiment)
+    suite = CheckSuite(context, experiment.checks)
     digest = TraceDigest()
-    marks = CoverageMarks()
+    marks = CoverageMarks(context)
     runtime = VirtualRuntime(
         to_cluster_spec(experiment),
         seed=seed,

@@ -1,0 +1,296 @@
+"""The cluster as the rows of a run tell it, for the coverage marks: who lives, leads, serves, owns.
+
+Only what several marks ask for. A mark looks at it before its row is taken in. It is no judge:
+checkers keep models of their own. Only `__consumer_offsets` counts, data partitions do not.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from chaos.checkers.base import CheckContext
+from protocol.trace import TraceKind, TraceRow
+
+V = TypeVar("V")
+
+SUCCEEDED = (None, "NONE")
+INDEFINITE = ("REQUEST_TIMED_OUT", "TIMED_OUT", "DISCONNECTED")
+MAX_KEPT_APPENDS = 256
+MAX_KEPT_ELECTIONS = 3
+
+
+class _Detail(msgspec.Struct):
+    """The keys of details that are read here."""
+
+    isr: tuple[int, ...] = ()
+    to: str = ""
+    state: str = ""
+    members: tuple[str, ...] = ()
+    leader: str | None = None
+    partitions: tuple[str, ...] = ()
+
+
+_decode = msgspec.json.Decoder(_Detail).decode
+_NO_DETAIL = _Detail()
+
+
+def detail_of(row: TraceRow) -> _Detail:
+    """Return those keys of the row's detail that are read here; defaults where it has none."""
+    return _NO_DETAIL if row.detail is None else _decode(row.detail)
+
+
+class SeenCluster:
+    """What has been seen of one run so far.
+
+    Shape: `Place` keys are (node, offsets partition). Attributes, to read only:
+    `killed`, `paused` (node -> since when), `pauses` (node -> its last one that is over), `fenced`;
+    `elections` (partition -> the newest, at most MAX_KEPT_ELECTIONS), `believes` (place -> epoch in
+    which the broker leads in its own eyes), `isr`; `loading`, `owned` (place -> the load's row),
+    `loaded_members` (node, group), `states` (node, group); `in_flight` (place -> append id -> its
+    start), `attempts` (appends that began at a deposed leader), `unacknowledged` (place -> base
+    offsets of appends that failed), `loaded_to` (place -> where the last load ended),
+    `high_watermarks`; `generations` (group -> number -> who began it first), `leaders` (group ->
+    leader of its newest generation); `nodes` (member id -> consumer), `member_states` (consumer ->
+    state), `owners` (group, partition -> consumers), `indefinite` (group, partition, offset of
+    commits that nobody can tell the fate of).
+    """
+
+    def __init__(self, context: CheckContext) -> None:
+        self.context = context
+        self.groups_in: dict[str, list[str]] = {}
+        for group, expected in context.groups.items():
+            self.groups_in.setdefault(expected.offsets_partition, []).append(group)
+        self.killed: dict[str, int] = {}
+        self.paused: dict[str, int] = {}
+        self.pauses: dict[str, tuple[int, int]] = {}
+        self.fenced: dict[str, None] = {}
+        self.elections: dict[str, deque[TraceRow]] = {}
+        self.believes: dict[tuple[str, str], int] = {}
+        self.isr: dict[str, tuple[int, ...]] = {}
+        self.loading: dict[tuple[str, str], TraceRow] = {}
+        self.owned: dict[tuple[str, str], TraceRow] = {}
+        self.loaded_members: dict[tuple[str, str], tuple[str, ...]] = {}
+        self.states: dict[tuple[str, str], str] = {}
+        self.in_flight: dict[tuple[str, str], dict[int, TraceRow]] = {}
+        self.attempts: dict[tuple[str, int, int], None] = {}
+        self.unacknowledged: dict[tuple[str, str], deque[int]] = {}
+        self.loaded_to: dict[tuple[str, str], int] = {}
+        self.high_watermarks: dict[tuple[str, str], int] = {}
+        self.generations: dict[str, dict[int, tuple[str, int]]] = {}
+        self.leaders: dict[str, str] = {}
+        self.nodes: dict[str, str] = {}
+        self.member_states: dict[str, str] = {}
+        self.owners: dict[tuple[str, str], dict[str, None]] = {}
+        self.indefinite: dict[tuple[str, str, int], None] = {}
+        self.updates: dict[str, Callable[[TraceRow], None]] = {
+            TraceKind.NODE_STARTED: self._started,
+            TraceKind.NODE_KILLED: self._ended,
+            TraceKind.NODE_STOPPED: self._ended,
+            TraceKind.NODE_PAUSED: self._paused,
+            TraceKind.NODE_RESUMED: self._resumed,
+            TraceKind.BROKER_FENCED: self._fenced,
+            TraceKind.BROKER_UNFENCED: self._unfenced,
+            TraceKind.LEADER_ELECTED: self._elected,
+            TraceKind.ISR_CHANGED: self._isr_changed,
+            TraceKind.BECAME_LEADER: self._became_leader,
+            TraceKind.BECAME_FOLLOWER: self._became_follower,
+            TraceKind.APPEND_STARTED: self._append_started,
+            TraceKind.APPEND_COMPLETED: self._append_completed,
+            TraceKind.HIGH_WATERMARK: self._high_watermark,
+            TraceKind.LOAD_STARTED: self._load_started,
+            TraceKind.LOAD_COMPLETED: self._load_completed,
+            TraceKind.UNLOAD_COMPLETED: self._unload_completed,
+            TraceKind.GROUP_LOADED: self._group_loaded,
+            TraceKind.GROUP_STATE: self._group_state,
+            TraceKind.GENERATION_STARTED: self._generation_started,
+            TraceKind.MEMBER_STATE: self._member_state,
+            TraceKind.PARTITIONS_ASSIGNED: self._assigned,
+            TraceKind.PARTITIONS_REVOKED: self._released,
+            TraceKind.PARTITIONS_LOST: self._released,
+            TraceKind.COMMIT_FAILED: self._commit_failed,
+            TraceKind.COMMIT_STORED: self._commit_stored,
+        }
+        """What takes in a row, by its kind."""
+
+    # -- questions ----------------------------------------------------------------------------
+
+    def partition_of(self, group: str | None) -> str:
+        """Return the offsets partition of a group, "" of one that nobody knows."""
+        expected = self.context.groups.get(group or "")
+        return "" if expected is None else expected.offsets_partition
+
+    def session_us(self, partition: str | None) -> int:
+        """Return the longest session timeout of the groups in an offsets partition, 0 without."""
+        groups = self.groups_in.get(partition or "", ())
+        return max((self.context.groups[each].session_timeout_us for each in groups), default=0)
+
+    def election(self, partition: str | None) -> TraceRow | None:
+        """Return the newest election of a partition's leader."""
+        elections = self.elections.get(partition or "")
+        return elections[-1] if elections else None
+
+    def is_deposed(self, node: str, partition: str | None, epoch: int | None) -> bool:
+        """Whether another leader than `node` was elected in a newer epoch, or nobody."""
+        newest = self.election(partition)
+        return (
+            newest is not None
+            and epoch is not None
+            and (newest.leader_epoch or 0) > epoch
+            and newest.peer != node
+        )
+
+    def other_owner(self, node: str, partition: str | None) -> str | None:
+        """Return another broker that lives and serves an offsets partition, None if none does."""
+        return next(
+            (
+                each
+                for each, owned in self.owned
+                if owned == partition and each != node and each not in self.killed
+            ),
+            None,
+        )
+
+    def is_out(self, node: str | None) -> bool:
+        """Whether a node is killed or stopped, or paused."""
+        return node in self.killed or node in self.paused
+
+    def groups_with(self, node: str | None, partition: str | None, state: str) -> bool:
+        """Whether a group of the partition is in `state` at this coordinator."""
+        return any(
+            self.states.get((node or "", group)) == state
+            for group in self.groups_in.get(partition or "", ())
+        )
+
+    # -- nodes --------------------------------------------------------------------------------
+
+    def _started(self, row: TraceRow) -> None:
+        self.killed.pop(row.node, None)
+        self.paused.pop(row.node, None)
+
+    def _ended(self, row: TraceRow) -> None:
+        node = row.peer or row.node
+        self.killed[node] = row.time_us
+        self.paused.pop(node, None)
+        self.member_states.pop(node, None)
+        _forget(self.believes, node)
+        _forget(self.loading, node)
+        _forget(self.owned, node)
+        _forget(self.states, node)
+        _forget(self.in_flight, node)
+        _forget(self.high_watermarks, node)
+        self._disown(node)
+
+    def _paused(self, row: TraceRow) -> None:
+        self.paused[row.peer or ""] = row.time_us
+
+    def _resumed(self, row: TraceRow) -> None:
+        node = row.peer or ""
+        self.pauses[node] = (self.paused.pop(node, row.time_us), row.time_us)
+
+    def _fenced(self, row: TraceRow) -> None:
+        self.fenced[row.peer or ""] = None
+
+    def _unfenced(self, row: TraceRow) -> None:
+        self.fenced.pop(row.peer or "", None)
+
+    # -- leadership and log -------------------------------------------------------------------
+
+    def _elected(self, row: TraceRow) -> None:
+        if row.partition in self.groups_in:
+            kept = self.elections.setdefault(row.partition, deque(maxlen=MAX_KEPT_ELECTIONS))
+            kept.append(row)
+            self.isr[row.partition] = detail_of(row).isr
+
+    def _isr_changed(self, row: TraceRow) -> None:
+        if row.partition in self.groups_in:
+            self.isr[row.partition] = detail_of(row).isr
+
+    def _became_leader(self, row: TraceRow) -> None:
+        if row.partition in self.groups_in:
+            self.believes[row.node, row.partition] = row.leader_epoch or 0
+
+    def _became_follower(self, row: TraceRow) -> None:
+        self.believes.pop((row.node, row.partition or ""), None)
+
+    def _append_started(self, row: TraceRow) -> None:
+        append_id = row.correlation_id or 0
+        self.in_flight.setdefault((row.node, row.partition or ""), {})[append_id] = row
+        if self.is_deposed(row.node, row.partition, row.leader_epoch):
+            self.attempts[row.node, row.incarnation, append_id] = None
+
+    def _append_completed(self, row: TraceRow) -> None:
+        place = (row.node, row.partition or "")
+        self.in_flight.get(place, {}).pop(row.correlation_id or 0, None)
+        if row.error not in SUCCEEDED and row.offset is not None:
+            kept = self.unacknowledged.setdefault(place, deque(maxlen=MAX_KEPT_APPENDS))
+            kept.append(row.offset)
+
+    def _high_watermark(self, row: TraceRow) -> None:
+        self.high_watermarks[row.node, row.partition or ""] = row.offset or 0
+
+    # -- coordinators -------------------------------------------------------------------------
+
+    def _load_started(self, row: TraceRow) -> None:
+        self.loading[row.node, row.partition or ""] = row
+
+    def _load_completed(self, row: TraceRow) -> None:
+        place = (row.node, row.partition or "")
+        self.loading.pop(place, None)
+        self.owned[place] = row
+        self.loaded_to[place] = row.offset or 0
+
+    def _unload_completed(self, row: TraceRow) -> None:
+        place = (row.node, row.partition or "")
+        self.loading.pop(place, None)
+        self.owned.pop(place, None)
+        for group in self.groups_in.get(row.partition or "", ()):
+            self.states.pop((row.node, group), None)
+
+    def _group_loaded(self, row: TraceRow) -> None:
+        place, detail = (row.node, row.group or ""), detail_of(row)
+        self.states[place] = detail.state
+        self.loaded_members[place] = detail.members
+
+    def _group_state(self, row: TraceRow) -> None:
+        self.states[row.node, row.group or ""] = detail_of(row).to
+
+    def _generation_started(self, row: TraceRow) -> None:
+        known = self.generations.setdefault(row.group or "", {})
+        known.setdefault(row.generation or 0, (row.node, row.incarnation))
+        self.leaders[row.group or ""] = detail_of(row).leader or ""
+
+    # -- members ------------------------------------------------------------------------------
+
+    def _member_state(self, row: TraceRow) -> None:
+        self.member_states[row.node] = detail_of(row).to
+        if row.member is not None:
+            self.nodes[row.member] = row.node
+
+    def _assigned(self, row: TraceRow) -> None:
+        self._disown(row.node)
+        for partition in detail_of(row).partitions:
+            self.owners.setdefault((row.group or "", partition), {})[row.node] = None
+
+    def _released(self, row: TraceRow) -> None:
+        self._disown(row.node)
+
+    def _disown(self, node: str) -> None:
+        for owners in self.owners.values():
+            owners.pop(node, None)
+
+    def _commit_failed(self, row: TraceRow) -> None:
+        if row.error in INDEFINITE and row.offset is not None:
+            self.indefinite[row.group or "", row.partition or "", row.offset] = None
+
+    def _commit_stored(self, row: TraceRow) -> None:
+        if self.indefinite and row.offset is not None:
+            # Acknowledged under the same offset: a fetch of it says nothing of the other.
+            self.indefinite.pop((row.group or "", row.partition or "", row.offset), None)
+
+
+def _forget(places: dict[tuple[str, str], V], node: str) -> None:
+    """Drop what belongs to a process that has ended."""
+    for place in [each for each in places if each[0] == node]:
+        del places[place]
