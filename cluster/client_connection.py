@@ -61,6 +61,7 @@ class ClientConnection(Connection):
         peer: NodeName,
         purpose: str,
         *,
+        client_id: str,
         connection_id: int,
         setup_timeout_us: int,
         send_frame: Callable[[Frame], None],
@@ -72,6 +73,7 @@ class ClientConnection(Connection):
         self.connection_id = connection_id
         self.server_incarnation: Incarnation | None = None
         """Incarnation that accepted; None until then."""
+        self._client_id = client_id
         self._host = host
         self._send_frame = send_frame
         self._next_correlation_id = next_correlation_id
@@ -117,7 +119,7 @@ class ClientConnection(Connection):
             api_key=api_key,
             api_version=LATEST_VERSIONS[api_key] if api_version is None else api_version,
             correlation_id=self._next_correlation_id(),
-            client_id=host.name,
+            client_id=self._client_id,
             client_host=host.name,
             body=request,
         )

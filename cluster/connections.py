@@ -73,7 +73,9 @@ class Endpoint:
         self._served: dict[RequestId, tuple[_ServerConnection | None, RequestEnvelope]] = {}
         """Requests handed to the handler and not replied; None once their connection has ended."""
 
-    def connect(self, peer: NodeName, purpose: str, *, setup_timeout_us: int) -> ClientConnection:
+    def connect(
+        self, peer: NodeName, purpose: str, *, setup_timeout_us: int, client_id: str | None = None
+    ) -> ClientConnection:
         """Open a connection to `peer`; see Host.connect."""
         connection_id = self._next_connection_id
         self._next_connection_id += 1
@@ -81,6 +83,7 @@ class Endpoint:
             self.host,
             peer,
             purpose,
+            client_id=client_id or self.host.name,
             connection_id=connection_id,
             setup_timeout_us=setup_timeout_us,
             send_frame=self.send_frame,

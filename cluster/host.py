@@ -161,8 +161,14 @@ class Host(ABC):
         """
 
     @abstractmethod
-    def connect(self, peer: NodeName, purpose: str, *, setup_timeout_us: int) -> Connection:
-        """Open a connection to `peer`, a name resolved as by DNS: any name may be tried."""
+    def connect(
+        self, peer: NodeName, purpose: str, *, setup_timeout_us: int, client_id: str | None = None
+    ) -> Connection:
+        """Open a connection to `peer`, a name resolved as by DNS: any name may be tried.
+
+        `client_id` is Kafka's `client.id`, which every request on it carries; None: the node's
+        name.
+        """
 
     @abstractmethod
     def serve(self, handler: Callable[[IncomingRequest], None]) -> None:

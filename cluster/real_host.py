@@ -183,10 +183,14 @@ class RealHost(Host):
         self._tasks[task] = coroutine
         task.add_done_callback(self._forget_task)
 
-    def connect(self, peer: NodeName, purpose: str, *, setup_timeout_us: int) -> Connection:
+    def connect(
+        self, peer: NodeName, purpose: str, *, setup_timeout_us: int, client_id: str | None = None
+    ) -> Connection:
         """Open a connection to `peer`."""
         self._check_alive()
-        return self.endpoint.connect(peer, purpose, setup_timeout_us=setup_timeout_us)
+        return self.endpoint.connect(
+            peer, purpose, setup_timeout_us=setup_timeout_us, client_id=client_id
+        )
 
     def serve(self, handler: Callable[[IncomingRequest], None]) -> None:
         """Accept connections."""

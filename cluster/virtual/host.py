@@ -155,11 +155,15 @@ class VirtualHost(Host):
 
     # -- connections --------------------------------------------------------------------------
 
-    def connect(self, peer: NodeName, purpose: str, *, setup_timeout_us: int) -> Connection:
+    def connect(
+        self, peer: NodeName, purpose: str, *, setup_timeout_us: int, client_id: str | None = None
+    ) -> Connection:
         """Open a connection to `peer`."""
         if not self.alive:
             raise self._dead()
-        return self._endpoint.connect(peer, purpose, setup_timeout_us=setup_timeout_us)
+        return self._endpoint.connect(
+            peer, purpose, setup_timeout_us=setup_timeout_us, client_id=client_id
+        )
 
     def serve(self, handler: Callable[[IncomingRequest], None]) -> None:
         """Accept connections; `handler` gets one request at a time from each."""

@@ -1,0 +1,5 @@
+"""Recordings of real Kafka, replayed against this cluster in virtual time and compared.
+
+Reading order: `transcript` (files), `replayer` (one transcript against our brokers), `comparison`
+(what was answered against what Kafka answered), `conformity` (all of a folder).
+"""

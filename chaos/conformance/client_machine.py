@@ -1,0 +1,111 @@
+"""The machine of the recorded clients: a node that sends what it is told, on many connections.
+
+It knows nothing of groups and retries nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from chaos.conformance.comparison import CLIENT_CLOSED, DISCONNECTED, REFUSED
+from cluster.host import Connection, Disconnected, Host, RequestTimedOut
+from cluster.runtime import ClusterStatus
+from protocol.envelope import AnyRequest, AnyResponse
+from protocol.ids import broker_name
+
+SETUP_TIMEOUT_US = 10_000_000
+REQUEST_TIMEOUT_US = 86_400_000_000
+"""A day: the recorder never gave up a request before its scenario ended."""
+HANDSHAKE_US = 1_000
+"""After so long a connection over loopback is open, or it was refused."""
+PURPOSE = "transcript"
+
+Ended = Callable[[AnyResponse | str], None]
+"""Gets the answer, or in words (`comparison`) what came instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """One connection of a recorded client: `number` counts those to one broker."""
+
+    client: str
+    client_id: str
+    number: int
+    broker_id: int
+
+
+@dataclass(slots=True)
+class _Channel:
+    """A connection and what is remembered of it when it has ended."""
+
+    connection: Connection
+    was_open: bool = False
+    is_closed_by_client: bool = False
+
+    def look(self) -> None:
+        """Remember whether it has opened."""
+        self.was_open = self.was_open or self.connection.is_open
+
+
+class ClientMachine:
+    """One node with the connections of all clients of a transcript."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self._channels: dict[Address, _Channel] = {}
+
+    def start(self) -> None:
+        """Wait to be told."""
+
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Stop at once."""
+        on_done()
+
+    def report(self, status: ClusterStatus) -> None:
+        """Know nothing."""
+
+    def send(self, to: Address, request: AnyRequest, version: int, on_end: Ended) -> None:
+        """Send a request on one of a client's connections to a broker; open it if need be."""
+        channel = self._channels.get(to)
+        if channel is None or channel.connection.is_closed:
+            channel = self._channels[to] = _Channel(
+                self.host.connect(
+                    broker_name(to.broker_id),
+                    PURPOSE,
+                    setup_timeout_us=SETUP_TIMEOUT_US,
+                    client_id=to.client_id,
+                )
+            )
+            self.host.after(HANDSHAKE_US, channel.look)
+        channel.connection.send(
+            request,
+            timeout_us=REQUEST_TIMEOUT_US,
+            on_response=partial(_ended, channel, on_end),
+            api_version=version,
+        )
+
+    async def ask(self, to: Address, request: AnyRequest, version: int) -> AnyResponse | str:
+        """Send a request and wait for how it ends."""
+        future = self.host.create_future()
+        self.send(to, request, version, future.set_result)
+        outcome: AnyResponse | str = await future
+        return outcome
+
+    def disconnect(self, client: str) -> None:
+        """Close every connection of a client; what is parked stays without an answer."""
+        for address, channel in self._channels.items():
+            if address.client == client and not channel.connection.is_closed:
+                channel.is_closed_by_client = True
+                channel.connection.close()
+
+
+def _ended(
+    channel: _Channel, on_end: Ended, outcome: AnyResponse | Disconnected | RequestTimedOut
+) -> None:
+    if not isinstance(outcome, Disconnected | RequestTimedOut):
+        channel.was_open = True
+        on_end(outcome)
+    elif channel.is_closed_by_client:
+        on_end(CLIENT_CLOSED)
+    else:
+        on_end(DISCONNECTED if channel.was_open else REFUSED)

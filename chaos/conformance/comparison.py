@@ -1,0 +1,393 @@
+"""Holds what our brokers answered against what Kafka answered, step by step.
+
+Field by field after renaming the ids that brokers make; lists whose order Kafka does not define as
+sets; then the times, within a tolerance, and the order of answers that are farther apart than it.
+Must not know how a transcript is played.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from chaos.conformance.transcript import SYMBOL, ComparisonRules, RequestStep, symbols_in
+from protocol.errors import ErrorCode
+from protocol.message_schemas import PlainMessage, PlainValue
+
+REFUSED = "connection refused"
+DISCONNECTED = "disconnected"
+CLIENT_CLOSED = "client closed the connection"
+NO_ANSWER = "no answer"
+"""What happens to a request instead of an answer; the recorder adds to the last for how long."""
+
+KAFKA_4 = "4."
+US_PER_MS = 1_000
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a step went another way than in Kafka.
+
+    Shape: `what` is one of WHAT_DIFFERS; `field` is a path into the answer (`members[0].metadata`),
+    "" where there is none; `expected` and `came` are in words or values as people read them.
+    """
+
+    what: str
+    field: str = ""
+    expected: str = ""
+    came: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.what} {self.field}".rstrip()
+        if not self.expected and not self.came:
+            return place
+        return f"{place}: expected {self.expected}, came {self.came}"
+
+
+ANSWER = "answer"
+TIME = "time"
+ORDER = "order"
+MISSING = "no answer"
+UNEXPECTED = "answered"
+ENDED = "ended"
+NOT_IMPLEMENTED = "not implemented"
+WHAT_DIFFERS = (ANSWER, TIME, ORDER, MISSING, UNEXPECTED, ENDED, NOT_IMPLEMENTED)
+
+
+@dataclass(slots=True, kw_only=True)
+class PlayedStep:
+    """What became of one request of a transcript in our cluster.
+
+    Units: microseconds of the run's clock. Shape: `response` is what was answered, None while, or
+    if, nothing was; `outcome` is what happened instead, as recordings call it.
+    """
+
+    step: RequestStep
+    sent_us: int | None = None
+    ended_us: int | None = None
+    response: PlainMessage | None = None
+    outcome: str | None = None
+    not_implemented: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing can happen to the request any more."""
+        return self.ended_us is not None or self.not_implemented is not None
+
+
+class Bindings:
+    """Which of our ids each symbol of a transcript stands for.
+
+    `nested` are the symbols that only lists have: they are bound where they are met first.
+    """
+
+    def __init__(self, nested: Iterable[str] = ()) -> None:
+        self._nested = frozenset(nested)
+        self._ours: dict[str, PlainValue] = {}
+        self._symbols: dict[str | int, str] = {}
+
+    def bind(self, symbol: str, ours: str | int) -> None:
+        """Let `symbol` stand for an id of ours, unless it stands for one already.
+
+        An id that has a symbol keeps that one: where Kafka gave two ids and we one, the second
+        symbol is sent as this id, and no answer equals it.
+        """
+        if symbol not in self._ours:
+            self._ours[symbol] = ours
+            self._symbols.setdefault(ours, symbol)
+
+    def has_unbound(self, value: PlainValue) -> bool:
+        """Return whether a message has a symbol that is still to be bound in a list."""
+        return any(name in self._nested and name not in self._ours for name in symbols_in(value))
+
+    def is_equal(self, symbol: str, came: PlainValue) -> bool:
+        """Return whether `came` is what the symbol stands for.
+
+        Effects: a nested symbol that stands for nothing yet is bound to an id without a symbol.
+        """
+        if not isinstance(came, str | int) or isinstance(came, bool):
+            return False
+        if symbol not in self._ours and symbol in self._nested and came not in self._symbols:
+            self.bind(symbol, came)
+        return self._symbols.get(came) == symbol
+
+    def snapshot(self) -> tuple[dict[str, PlainValue], dict[str | int, str]]:
+        """Return what is bound, for `restore`."""
+        return dict(self._ours), dict(self._symbols)
+
+    def restore(self, bound: tuple[dict[str, PlainValue], dict[str | int, str]]) -> None:
+        """Forget what was bound since."""
+        self._ours, self._symbols = bound
+
+    def to_ours(self, value: PlainValue) -> PlainValue:
+        """Return a message with our ids in the place of symbols; unknown ones stay as they are."""
+        if isinstance(value, str):
+            if value in self._ours:
+                return self._ours[value]
+            return SYMBOL.sub(lambda match: str(self._ours.get(match[0], match[0])), value)
+        if isinstance(value, dict):
+            return {name: self.to_ours(item) for name, item in value.items()}
+        if isinstance(value, list):
+            return [self.to_ours(item) for item in value]
+        return value
+
+    def to_symbols(self, value: PlainValue) -> PlainValue:
+        """Return a message with symbols in the place of our ids, for people to read."""
+        if isinstance(value, dict):
+            return {name: self.to_symbols(item) for name, item in value.items()}
+        if isinstance(value, list):
+            return [self.to_symbols(item) for item in value]
+        return self._symbols.get(value, value) if isinstance(value, str) else value
+
+
+class AnswerComparison:
+    """Compares answers of one API of one transcript. Finds the first difference in an answer."""
+
+    def __init__(
+        self, rules: ComparisonRules, api: str, kafka_version: str, bindings: Bindings
+    ) -> None:
+        self._rules = rules
+        self._api = api
+        self._keeps_order_of = (
+            frozenset() if kafka_version.startswith(KAFKA_4) else rules.unordered_since_4
+        )
+        self._bindings = bindings
+
+    def difference(self, expected: PlainMessage, came: PlainMessage) -> Difference | None:
+        """Return the first difference, None if there is none.
+
+        Effects: binds a symbol that only lists have (`"found": "nested"`) to the id in its place.
+        """
+        return self._message(expected, came, "", self._api)
+
+    def _message(
+        self, expected: PlainMessage, came: PlainMessage, path: str, list_path: str
+    ) -> Difference | None:
+        for name in (*expected, *(name for name in came if name not in expected)):
+            if name in self._rules.ignore:
+                continue
+            field = f"{path}.{name}" if path else name
+            if name not in came:
+                return Difference(what=ANSWER, field=field, expected="the field", came="nothing")
+            if name not in expected:
+                return Difference(what=ANSWER, field=field, expected="no such field", came="it")
+            found = self._value(expected[name], came[name], field, f"{list_path}.{name}")
+            if found is not None:
+                return found
+        return None
+
+    def _value(
+        self, expected: PlainValue, came: PlainValue, path: str, list_path: str
+    ) -> Difference | None:
+        if isinstance(expected, dict) and isinstance(came, dict):
+            return self._message(expected, came, path, list_path)
+        if isinstance(expected, list) and isinstance(came, list):
+            key = self._unordered_by(list_path)
+            if key is not None:
+                return self._set(expected, came, path, list_path, key)
+            return self._list(expected, came, path, list_path)
+        if isinstance(expected, str) and SYMBOL.fullmatch(expected):
+            is_equal = self._bindings.is_equal(expected, came)
+        else:
+            is_equal = type(expected) is type(came) and expected == came
+        return None if is_equal else self._differs(path, expected, came)
+
+    def _list(
+        self, expected: list[PlainValue], came: list[PlainValue], path: str, list_path: str
+    ) -> Difference | None:
+        for index, (one, other) in enumerate(zip(expected, came, strict=False)):
+            found = self._value(one, other, f"{path}[{index}]", f"{list_path}[]")
+            if found is not None:
+                return found
+        if len(expected) != len(came):
+            return self._differs(path, expected, came)
+        return None
+
+    def _set(
+        self,
+        expected: list[PlainValue],
+        came: list[PlainValue],
+        path: str,
+        list_path: str,
+        key: str,
+    ) -> Difference | None:
+        """Compare as multisets; items with symbols that are new here find their like last."""
+        left = list(came)
+        unmatched: list[tuple[int, PlainValue]] = []
+        has_unbound = self._bindings.has_unbound
+        for index, item in sorted(enumerate(expected), key=lambda each: has_unbound(each[1])):
+            match = self._position(item, left, list_path)
+            if match is None:
+                unmatched.append((index, item))
+            else:
+                left.pop(match)
+        if unmatched:
+            index, item = min(unmatched, key=lambda each: each[0])
+            place = f"{path}[{index}]"
+            twin = next((other for other in left if self._is_twin(item, other, key)), None)
+            if twin is None:
+                return self._differs(place, item, left)
+            return self._value(item, twin, place, f"{list_path}[]")
+        return self._differs(path, expected, came) if left else None
+
+    def _position(self, item: PlainValue, among: list[PlainValue], list_path: str) -> int | None:
+        """Return which item is the same. What a trial binds counts only if it is."""
+        for position, other in enumerate(among):
+            bound = self._bindings.snapshot()
+            if self._value(item, other, "", f"{list_path}[]") is None:
+                return position
+            self._bindings.restore(bound)
+        return None
+
+    def _is_twin(self, item: PlainValue, other: PlainValue, key: str) -> bool:
+        if not isinstance(item, dict) or not isinstance(other, dict):
+            return False
+        return self._bindings.to_ours(item.get(key)) == other.get(key)
+
+    def _unordered_by(self, list_path: str) -> str | None:
+        unordered = self._rules.unordered
+        if list_path in self._keeps_order_of:
+            return None
+        any_api = f"*.{list_path.rsplit('.', maxsplit=1)[-1]}"
+        return unordered.get(list_path, unordered.get(any_api))
+
+    def _differs(self, path: str, expected: PlainValue, came: PlainValue) -> Difference:
+        return Difference(
+            what=ANSWER,
+            field=path,
+            expected=_readable(expected, path),
+            came=_readable(self._bindings.to_symbols(came), path),
+        )
+
+
+def compare(
+    played: Sequence[PlayedStep], rules: ComparisonRules, kafka_version: str, bindings: Bindings
+) -> dict[int, Difference]:
+    """Return the first difference of every step that differs, by the step's number.
+
+    Effects: binds symbols that only lists have.
+    """
+    differences: dict[int, Difference] = {}
+    for each in _as_answered(played):
+        found = _difference(each, rules, kafka_version, bindings)
+        if found is not None:
+            differences[each.step.n] = found
+    for each in _out_of_order(played, rules.tolerance_ms):
+        differences.setdefault(each.step.n, Difference(what=ORDER, **_order_of(each, played)))
+    return differences
+
+
+def _as_answered(played: Sequence[PlayedStep]) -> list[PlayedStep]:
+    """Return the steps in the order in which Kafka answered; those without an answer at the end."""
+    return sorted(played, key=lambda each: each.step.answer_seq or len(played) + each.step.n)
+
+
+def _difference(
+    played: PlayedStep, rules: ComparisonRules, kafka_version: str, bindings: Bindings
+) -> Difference | None:
+    """Return the first difference of one step, the order of answers apart."""
+    step = played.step
+    if played.not_implemented is not None:
+        return Difference(what=NOT_IMPLEMENTED, field=played.not_implemented)
+    if step.response is None or step.answered_ms is None:
+        return _without_answer(played, rules.tolerance_ms)
+    if played.response is None:
+        came = played.outcome or NO_ANSWER
+        waited = f"an answer after {step.answered_ms - step.at_ms:.0f} ms"
+        return Difference(what=MISSING, expected=waited, came=came)
+    comparison = AnswerComparison(rules, step.api, kafka_version, bindings)
+    found = comparison.difference(step.response, played.response)
+    if found is not None:
+        return found
+    expected_ms, came_ms = step.answered_ms - step.at_ms, _waited_ms(played)
+    if abs(expected_ms - came_ms) > rules.tolerance_ms:
+        return Difference(
+            what=TIME,
+            expected=f"an answer after {expected_ms:.0f} ms",
+            came=f"after {came_ms:.0f} ms",
+        )
+    return None
+
+
+def _without_answer(played: PlayedStep, tolerance_ms: float) -> Difference | None:
+    """Compare a step that Kafka did not answer."""
+    expected = played.step.outcome or NO_ANSWER
+    if expected.startswith(NO_ANSWER):
+        wait_ms = wait_of(expected)
+        is_equal = played.outcome is None and (
+            played.response is None
+            or (wait_ms is not None and _waited_ms(played) > wait_ms + tolerance_ms)
+        )
+    else:
+        is_equal = played.outcome == expected
+    if is_equal:
+        return None
+    if played.response is not None:
+        came = f"an answer after {_waited_ms(played):.0f} ms"
+        return Difference(what=UNEXPECTED, expected=expected, came=came)
+    return Difference(what=ENDED, expected=expected, came=played.outcome or NO_ANSWER)
+
+
+def wait_of(outcome: str) -> float | None:
+    """Return the milliseconds of "no answer within N ms", None if it names none."""
+    found = re.search(r"within (\d+(?:\.\d+)?) ms", outcome)
+    return None if found is None else float(found[1])
+
+
+def _waited_ms(played: PlayedStep) -> float:
+    return ((played.ended_us or 0) - (played.sent_us or 0)) / US_PER_MS
+
+
+def _out_of_order(played: Sequence[PlayedStep], tolerance_ms: float) -> Iterator[PlayedStep]:
+    """Return the steps that were answered before one that Kafka answered well before them.
+
+    Well before is: by more than the tolerance.
+    """
+    answered = sorted(
+        (
+            (each.step.answered_ms, each.ended_us, each)
+            for each in played
+            if each.step.answered_ms is not None
+            and each.response is not None
+            and each.ended_us is not None
+        ),
+        key=lambda each: each[0],
+    )
+    latest_us = -1
+    earlier = 0
+    for answered_ms, ended_us, each in answered:
+        while answered[earlier][0] < answered_ms - tolerance_ms:
+            latest_us = max(latest_us, answered[earlier][1])
+            earlier += 1
+        if ended_us < latest_us:
+            yield each
+
+
+def _order_of(late: PlayedStep, played: Sequence[PlayedStep]) -> dict[str, str]:
+    """Say in words between which two answers the order is another one."""
+    before = [
+        each.step.n
+        for each in played
+        if each.response is not None
+        and (each.step.answer_seq or 0) < (late.step.answer_seq or 0)
+        and (each.ended_us or 0) > (late.ended_us or 0)
+    ]
+    names = ", ".join(str(n) for n in before)
+    return {"expected": f"its answer after that of step {names}", "came": "before it"}
+
+
+def _readable(value: PlainValue, path: str) -> str:
+    """Return a value as people read it: an error code with its name, bytes in hexadecimal."""
+    if path.rsplit(".", maxsplit=1)[-1] == "error_code" and isinstance(value, int):
+        known = value in ErrorCode.__members__.values()
+        return f"{value} {ErrorCode(value).name}" if known else str(value)
+    text = msgspec.json.encode(value, enc_hook=None) if not _has_bytes(value) else None
+    return repr(value) if text is None else text.decode()
+
+
+def _has_bytes(value: PlainValue) -> bool:
+    if isinstance(value, dict):
+        return any(_has_bytes(item) for item in value.values())
+    if isinstance(value, list):
+        return any(_has_bytes(item) for item in value)
+    return isinstance(value, bytes)

@@ -1,0 +1,137 @@
+"""How far our cluster answers as Kafka does: every transcript of a folder, in shares and words."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from chaos.conformance.comparison import NOT_IMPLEMENTED, Difference, compare
+from chaos.conformance.recorded_cluster import unknown_settings
+from chaos.conformance.replayer import play_transcript
+from chaos.conformance.transcript import ActionStep, ComparisonRules, Transcript
+
+
+class StepDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that went another way than in Kafka. `api` is the action's name for an action."""
+
+    n: int
+    api: str
+    version: int | None
+    what: str
+    field: str
+    expected: str
+    came: str
+
+    def __str__(self) -> str:
+        version = "" if self.version is None else f" v{self.version}"
+        difference = Difference(
+            what=self.what, field=self.field, expected=self.expected, came=self.came
+        )
+        return f"step {self.n} {self.api}{version}: {difference}"
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of how many steps are equal."""
+
+    equal: int
+    steps: int
+
+    @property
+    def percent(self) -> float:
+        """The share in percent; of no steps, all."""
+        return 100.0 if self.steps == 0 else 100.0 * self.equal / self.steps
+
+
+class FileConformity(msgspec.Struct, frozen=True, kw_only=True):
+    """One transcript. Shape: `differences` are in the order of the steps.
+
+    A step is a request, or an action that could not be carried out.
+    """
+
+    file: str
+    id: str
+    steps: int
+    differences: tuple[StepDifference, ...]
+    unknown_settings: tuple[str, ...]
+    steps_by_api: dict[str, int]
+
+    @property
+    def equal(self) -> int:
+        """How many steps are equal."""
+        return self.steps - len(self.differences)
+
+
+def judge(transcript: Transcript, rules: ComparisonRules, *, seed: int = 1) -> FileConformity:
+    """Play a transcript and say where it differs. Raises: as play_transcript."""
+    played = play_transcript(transcript, rules, seed=seed)
+    found = compare(played.steps, rules, transcript.kafka, played.bindings)
+    differences: list[StepDifference] = []
+    steps_by_api: dict[str, int] = {}
+    for step in transcript.steps:
+        if isinstance(step, ActionStep):
+            failure = played.not_carried_out.get(step.n)
+            if failure is not None:
+                steps_by_api[step.action] = steps_by_api.get(step.action, 0) + 1
+                differences.append(
+                    StepDifference(
+                        n=step.n,
+                        api=step.action,
+                        version=None,
+                        what=NOT_IMPLEMENTED,
+                        field=failure,
+                        expected="",
+                        came="",
+                    )
+                )
+            continue
+        steps_by_api[step.api] = steps_by_api.get(step.api, 0) + 1
+        difference = found.get(step.n)
+        if difference is not None:
+            differences.append(
+                StepDifference(
+                    n=step.n,
+                    api=step.api,
+                    version=step.version,
+                    what=difference.what,
+                    field=difference.field,
+                    expected=difference.expected,
+                    came=difference.came,
+                )
+            )
+    return FileConformity(
+        file=transcript.path,
+        id=transcript.id,
+        steps=sum(steps_by_api.values()),
+        differences=tuple(differences),
+        unknown_settings=unknown_settings(transcript),
+        steps_by_api=steps_by_api,
+    )
+
+
+def shares_by_api(files: Iterable[FileConformity]) -> dict[str, Share]:
+    """Return the share of each API, by name."""
+    steps: dict[str, int] = {}
+    different: dict[str, int] = {}
+    for file in files:
+        for api, count in file.steps_by_api.items():
+            steps[api] = steps.get(api, 0) + count
+        for difference in file.differences:
+            different[difference.api] = different.get(difference.api, 0) + 1
+    return {
+        api: Share(equal=steps[api] - different.get(api, 0), steps=steps[api])
+        for api in sorted(steps)
+    }
+
+
+def shares_by_folder(files: Iterable[FileConformity]) -> dict[str, Share]:
+    """Return the share of each folder, by its path."""
+    grouped: dict[str, list[FileConformity]] = {}
+    for file in files:
+        grouped.setdefault(str(Path(file.file).parent), []).append(file)
+    return {folder: share_of(grouped[folder]) for folder in sorted(grouped)}
+
+
+def share_of(files: Iterable[FileConformity]) -> Share:
+    """Return the share of all files together."""
+    listed = list(files)
+    return Share(equal=sum(f.equal for f in listed), steps=sum(f.steps for f in listed))

@@ -1,0 +1,99 @@
+"""The cluster that a transcript was recorded on, as ours: its brokers, settings and topics."""
+
+import msgspec
+
+from chaos.conformance.transcript import ActionStep, Transcript, TranscriptError
+from chaos.problems import Problem
+from cluster.spec import (
+    BrokerSpec,
+    ClusterSpec,
+    ControllerSpec,
+    LinkModel,
+    ProducerSpec,
+    TopicSpec,
+)
+from protocol.config import BrokerConfig
+from protocol.errors import ErrorCode
+from protocol.ids import CONSUMER_OFFSETS, NodeName
+
+CLIENT_MACHINE = NodeName("/127.0.0.1")
+"""Where all recorded clients ran, as Kafka prints the address: the host in DescribeGroups."""
+CONTROLLER_ID = 100
+LOOPBACK = LinkModel(base_us=50, jitter_us=0, tail_us=0, tail_one_in=0)
+"""What a frame takes over loopback: the recorder measured about a millisecond for both ways."""
+OF_THE_TRANSACTION_COORDINATOR = ("InitProducerId", "AddOffsetsToTxn", "EndTxn")
+"""Who answers these tells nothing of groups."""
+
+
+def cluster_of(transcript: Transcript) -> ClusterSpec:
+    """Return the cluster of a transcript, with a node in the producer's place for its clients.
+
+    Settings that we do not have are left out: `unknown_settings` names them.
+    Raises: TranscriptError if a setting has a value that Kafka would refuse.
+    """
+    config = _config(transcript)
+    brokers = range(transcript.brokers)
+    first = first_coordinator(transcript)
+    replicas = tuple((first + index) % transcript.brokers for index in brokers)
+    offsets = TopicSpec(
+        name=CONSUMER_OFFSETS,
+        partitions=config.offsets_topic_num_partitions,
+        replication_factor=transcript.brokers,
+        assignments=(replicas,) * config.offsets_topic_num_partitions,
+    )
+    data = tuple(
+        TopicSpec(name=name, partitions=topic.partitions, replication_factor=transcript.brokers)
+        for name, topic in transcript.topics.items()
+    )
+    return ClusterSpec(
+        controllers=(ControllerSpec(node_id=CONTROLLER_ID),),
+        brokers=tuple(BrokerSpec(broker_id=broker_id) for broker_id in brokers),
+        topics=(offsets, *data),
+        producers=(
+            ProducerSpec(name=CLIENT_MACHINE, topic=CONSUMER_OFFSETS, records_per_second=1),
+        ),
+        broker_config=config,
+        links=LOOPBACK,
+    )
+
+
+def unknown_settings(transcript: Transcript) -> tuple[str, ...]:
+    """Return the names of the recorded settings that we do not have."""
+    known = _known_settings()
+    return tuple(sorted(name for name in transcript.config if name not in known))
+
+
+def _known_settings() -> frozenset[str]:
+    return frozenset(field.encode_name for field in msgspec.structs.fields(BrokerConfig))
+
+
+def _config(transcript: Transcript) -> BrokerConfig:
+    known = _known_settings()
+    settings = {name: value for name, value in transcript.config.items() if name in known}
+    try:
+        return msgspec.convert(settings, BrokerConfig)
+    except msgspec.ValidationError as error:
+        problem = Problem(file=transcript.path, line=None, path="config", message=str(error))
+        raise TranscriptError((problem,)) from error
+
+
+def first_coordinator(transcript: Transcript) -> int:
+    """Return the broker that coordinates at the start: the one that answered as one first.
+
+    The recordings move leaders by naming the replicas that there shall be; where a partition had
+    which replicas at the start is only told by who answers.
+    """
+    for step in transcript.steps:
+        if isinstance(step, ActionStep):
+            break
+        if step.api in OF_THE_TRANSACTION_COORDINATOR:
+            continue
+        answer = step.response or {}
+        found = answer.get("coordinators")
+        if isinstance(found, list) and found and isinstance(found[0], dict):
+            node_id = found[0].get("node_id")
+            if isinstance(node_id, int) and 0 <= node_id < transcript.brokers:
+                return node_id
+        elif answer.get("error_code") != ErrorCode.NOT_COORDINATOR:
+            return step.broker
+    return 0

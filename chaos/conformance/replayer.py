@@ -1,0 +1,232 @@
+"""Plays one transcript against our cluster in virtual time, every request at its time.
+
+One broker, or three; each scenario has a cluster of its own, booted from nothing. Data flow:
+Transcript -> ClusterSpec -> VirtualRuntime -> PlayedSteps, which `comparison` judges.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+from chaos.conformance.actions import Actions, NotCarriedOut
+from chaos.conformance.client_machine import Address, ClientMachine
+from chaos.conformance.comparison import (
+    US_PER_MS,
+    AnswerComparison,
+    Bindings,
+    PlayedStep,
+    wait_of,
+)
+from chaos.conformance.recorded_cluster import cluster_of, first_coordinator
+from chaos.conformance.transcript import (
+    ActionStep,
+    ComparisonRules,
+    Transcript,
+)
+from cluster.host import Host
+from cluster.nodes import Node, build_node
+from cluster.spec import ClusterSpec, NodeSpec, ProducerSpec
+from cluster.virtual.runtime import VirtualRuntime
+from protocol.envelope import AnyResponse
+from protocol.message_schemas import PlainMessage, PlainValue
+from protocol.plain_messages import NotAMessage, is_known, request_from_plain, response_to_plain
+
+SETTLE_US = 1_000_000
+"""How long the cluster is left alone between its first coordinator and the scenario's start."""
+LOOK_EVERY_US = 500
+MEMBER_FIELDS = ("member_id", "producer_id")
+"""The fields of an answer that give a symbol its id."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Played:
+    """A transcript that was played. `not_carried_out` says by step which actions were not."""
+
+    steps: list[PlayedStep]
+    bindings: Bindings
+    not_carried_out: dict[int, str] = field(default_factory=dict)
+
+
+def play_transcript(transcript: Transcript, rules: ComparisonRules, *, seed: int = 1) -> Played:
+    """Play a transcript in a cluster of its own; ids that brokers make come from `seed`.
+
+    Raises: TranscriptError for settings that Kafka would refuse; NodeTaskFailed, SimulationError:
+        our bugs.
+    """
+    return _Replay(transcript, rules, seed).run()
+
+
+class _Replay:
+    """One transcript being played."""
+
+    def __init__(self, transcript: Transcript, rules: ComparisonRules, seed: int) -> None:
+        self._transcript = transcript
+        self._rules = rules
+        self._cluster = cluster_of(transcript)
+        self._clients: ClientMachine | None = None
+        self._runtime = VirtualRuntime(
+            self._cluster,
+            seed=seed,
+            run_id="conform",
+            trace_messages=False,
+            build=self._build,
+        )
+        self._start_us = 0
+        """When the scenario's time 0 is on the run's clock."""
+        self._played = Played(
+            steps=[PlayedStep(step=step) for step in transcript.requests],
+            bindings=Bindings(
+                name for name, symbol in transcript.symbols.items() if symbol.first is None
+            ),
+        )
+        self._by_number = {each.step.n: each for each in self._played.steps}
+        self._given_at = {
+            symbol.first: name
+            for name, symbol in transcript.symbols.items()
+            if symbol.first is not None
+        }
+
+    def run(self) -> Played:
+        """Boot the cluster, play every step, and wait for what is still to be answered."""
+        return self._runtime.run(self._main())
+
+    def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+        if isinstance(spec, ProducerSpec):
+            self._clients = ClientMachine(host)
+            return self._clients
+        return build_node(spec, cluster, host)
+
+    async def _main(self) -> Played:
+        await self._runtime.start()
+        try:
+            if self._clients is None:
+                raise RuntimeError("the client machine was not started")
+            await self._play(self._clients)
+        finally:
+            await self._runtime.stop()
+        return self._played
+
+    async def _play(self, clients: ClientMachine) -> None:
+        transcript = self._transcript
+        actions = Actions(
+            self._runtime,
+            clients,
+            tuple(_group_ids(transcript)),
+            self._cluster.broker_config.offsets_topic_num_partitions,
+        )
+        await actions.until_serving(first_coordinator(transcript))
+        await self._runtime.sleep(SETTLE_US)
+        self._start_us = self._runtime.now_us()
+        for step in transcript.steps:
+            await self._until(self._at_us(step.at_ms))
+            if isinstance(step, ActionStep):
+                await self._act(actions, step)
+            else:
+                await self._until_answered_before(step.at_ms)
+                self._send(clients, self._by_number[step.n])
+        await self._until(self._at_us(transcript.end_ms))
+        await self._until_over()
+
+    # -- time --
+
+    def _at_us(self, at_ms: float) -> int:
+        return self._start_us + round(at_ms * US_PER_MS)
+
+    async def _until(self, at_us: int) -> None:
+        left_us = at_us - self._runtime.now_us()
+        if left_us > 0:
+            await self._runtime.sleep(left_us)
+
+    async def _until_answered_before(self, at_ms: float) -> None:
+        """Wait for everything that Kafka had answered by then, each for as long as it may take."""
+        for played in self._played.steps:
+            answered_ms = played.step.answered_ms
+            if answered_ms is None or answered_ms > at_ms:
+                continue
+            while not played.is_over and self._runtime.now_us() < self._deadline_us(played):
+                await self._runtime.sleep(LOOK_EVERY_US)
+
+    async def _until_over(self) -> None:
+        for played in self._played.steps:
+            while not played.is_over and self._runtime.now_us() < self._deadline_us(played):
+                await self._runtime.sleep(LOOK_EVERY_US)
+
+    def _deadline_us(self, played: PlayedStep) -> int:
+        """Return until when an answer would count; what is not sent waits for nothing."""
+        if played.sent_us is None:
+            return 0
+        step = played.step
+        if step.answered_ms is None:
+            wait_ms = wait_of(step.outcome or "") or 0
+        else:
+            wait_ms = step.answered_ms - step.at_ms + self._rules.tolerance_ms
+        return played.sent_us + round(wait_ms * US_PER_MS) + US_PER_MS
+
+    # -- steps --
+
+    async def _act(self, actions: Actions, step: ActionStep) -> None:
+        if step.action == "kill_broker":
+            await self._until(self._at_us(step.done_ms))
+        try:
+            await actions.carry_out(step)
+        except NotCarriedOut as failure:
+            self._played.not_carried_out[step.n] = str(failure)
+            return
+        if step.action == "wait_new_coordinator":
+            # Later steps are told from here: a session that the new coordinator loaded ends a
+            # session timeout after it served, however long our cluster took to get there.
+            self._start_us = self._runtime.now_us() - round(step.done_ms * US_PER_MS)
+
+    def _send(self, clients: ClientMachine, played: PlayedStep) -> None:
+        step = played.step
+        if not is_known(step.api, step.version):
+            played.not_implemented = f"{step.api} v{step.version}"
+            return
+        plain = self._played.bindings.to_ours(step.request)
+        try:
+            request = request_from_plain(step.api, step.version, _as_message(plain))
+        except NotAMessage as error:
+            # Only a symbol that nothing was bound to makes a checked request illegal.
+            played.not_implemented = f"{step.api} v{step.version}: {error}"
+            return
+        played.sent_us = self._runtime.now_us()
+        address = Address(
+            client=step.client,
+            client_id=step.client_id,
+            number=step.conn,
+            broker_id=step.broker,
+        )
+        clients.send(address, request, step.version, partial(self._ended, played))
+
+    def _ended(self, played: PlayedStep, outcome: AnyResponse | str) -> None:
+        played.ended_us = self._runtime.now_us()
+        step = played.step
+        if isinstance(outcome, str):
+            played.outcome = outcome
+            return
+        response = played.response = response_to_plain(step.api, step.version, outcome)
+        symbol = self._given_at.get(step.n)
+        if symbol is not None:
+            given = next((response[name] for name in MEMBER_FIELDS if name in response), None)
+            if isinstance(given, str | int) and given not in ("", -1):
+                self._played.bindings.bind(symbol, given)
+        if step.response is not None and self._played.bindings.has_unbound(step.response):
+            AnswerComparison(
+                self._rules, step.api, self._transcript.kafka, self._played.bindings
+            ).difference(step.response, response)
+
+
+def _as_message(plain: PlainValue) -> PlainMessage:
+    if not isinstance(plain, dict):
+        raise TypeError(f"a message is an object, not {plain!r}")
+    return plain
+
+
+def _group_ids(transcript: Transcript) -> Iterator[str]:
+    """Return the groups whose coordinator the transcript asks, each once."""
+    seen: dict[str, None] = {}
+    for step in transcript.requests:
+        group_id = step.request.get("group_id")
+        if isinstance(group_id, str) and group_id:
+            seen[group_id] = None
+    yield from seen

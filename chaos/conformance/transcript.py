@@ -1,0 +1,361 @@
+"""Reads transcripts: exchanges recorded from real Kafka, and how they are to be compared.
+
+Owns the form of the files (tests/conformance/transcripts/README.md) and every complaint about
+them. Bytes, which JSON has as `{"hex": ...}`, become bytes; the names of error codes, which the
+recorder added, are dropped. Must not know our brokers.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from chaos.problems import Problem
+from protocol.message_schemas import PlainMessage, PlainValue
+from protocol.plain_messages import NotAMessage, check_request, is_known
+
+INDEX = "index.json"
+SYMBOL = re.compile(r"<(?:member|producer):\d+>")
+"""An id that the recorded broker made, under the name that the recorder gave it."""
+INDEX_ABOVE_MAX = 3
+"""How many folders above the transcripts are searched for their index."""
+
+
+class TranscriptError(Exception):
+    """Transcripts that cannot be replayed: nothing was started. Holds every problem found."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class Symbol(msgspec.Struct, frozen=True, kw_only=True):
+    """One symbol: `first` is the step whose answer gave the id; None if only lists have it."""
+
+    prefix: str | None = None
+    first: int | None = None
+    client: str | None = None
+    found: str | None = None
+
+
+class RecordedTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """One topic of the recorded cluster."""
+
+    partitions: int
+
+
+class RequestStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One request and what Kafka answered.
+
+    Units: milliseconds since the scenario's start, at the client. Shape: without an answer
+    `answered_ms`, `answer_seq` and `response` are None and `outcome` says what happened instead.
+    """
+
+    n: int
+    client: str
+    client_id: str
+    at_ms: float
+    api: str
+    version: int
+    request: PlainMessage
+    answered_ms: float | None
+    conn: int = 0
+    broker: int = 0
+    answer_seq: int | None = None
+    response: PlainMessage | None = None
+    outcome: str | None = None
+
+
+class ActionStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One act on the cluster or on a client. Units: milliseconds, as those of requests."""
+
+    n: int
+    action: str
+    at_ms: float
+    done_ms: float
+    args: dict[str, object] = {}
+
+
+Step = RequestStep | ActionStep
+
+
+class Transcript(msgspec.Struct, frozen=True, kw_only=True):
+    """One scenario as it was recorded."""
+
+    path: str
+    id: str
+    title: str
+    covers: tuple[str, ...]
+    kafka: str
+    coordinator: str
+    brokers: int
+    config: dict[str, PlainValue]
+    topics: dict[str, RecordedTopic]
+    symbols: dict[str, Symbol]
+    end_ms: float
+    steps: tuple[Step, ...]
+
+    @property
+    def requests(self) -> tuple[RequestStep, ...]:
+        """The steps that are requests, in their order."""
+        return tuple(step for step in self.steps if isinstance(step, RequestStep))
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True):
+    """A file as it stands, its steps not yet read."""
+
+    id: str
+    kafka: str
+    brokers: int
+    steps: list[msgspec.Raw]
+    end_ms: float
+    title: str = ""
+    covers: tuple[str, ...] = ()
+    coordinator: str = "scala"
+    config: dict[str, bool | int | float | str] = {}
+    topics: dict[str, RecordedTopic] = {}
+    symbols: dict[str, Symbol] = {}
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    """Enough of a step to say which kind it is."""
+
+    n: int
+    action: str | None = None
+
+
+class _RawRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request as it stands: its bodies are JSON."""
+
+    n: int
+    client: str
+    at_ms: float
+    api: str
+    version: int
+    request: dict[str, object]
+    answered_ms: float | None
+    client_id: str | None = None
+    conn: int = 0
+    broker: int = 0
+    answer_seq: int | None = None
+    response: dict[str, object] | None = None
+    outcome: str | None = None
+
+
+class _Index(msgspec.Struct, frozen=True, kw_only=True):
+    """What an index says of the comparison."""
+
+    ignore: tuple[str, ...] = ("throttle_time_ms", "host", "port")
+    unordered: dict[str, str] = {}
+    tolerance_ms: float = 150
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonRules:
+    """How answers are compared.
+
+    Shape: `ignore` are names of fields. `unordered` gives for the path of a list (`Api.field`,
+    `Api.field[].field`, or `*.field` for any) the field by which people tell its items apart.
+    `unordered_since_4` are those that Kafka 3.9 keeps in order.
+    """
+
+    ignore: frozenset[str]
+    unordered: dict[str, str]
+    unordered_since_4: frozenset[str]
+    tolerance_ms: float
+
+
+DEFAULT_UNORDERED = {
+    "JoinGroup.members": "by member_id",
+    "DescribeGroups.groups[].members": "by member_id",
+    "ListGroups.groups": "by group_id",
+    "DescribeGroups.groups": "by group_id (4.1 only; 3.9 keeps the order of the request)",
+    "DeleteGroups.results": "by group_id",
+    "*.topics": "by name",
+    "*.partitions": "by partition_index",
+}
+"""The lists of recordings that come without an index: those of the index of ours."""
+
+
+def find_transcripts(directory: Path) -> tuple[Path, ...]:
+    """Return every transcript at or below `directory`, sorted; it may be one file.
+
+    Raises: TranscriptError if there is none.
+    """
+    if directory.is_file():
+        return (directory,)
+    if not directory.is_dir():
+        raise _error(directory, "", "there is no such folder")
+    paths = tuple(sorted(path for path in directory.rglob("*.json") if path.name != INDEX))
+    if not paths:
+        raise _error(directory, "", "no transcript (*.json) in this folder or below")
+    return paths
+
+
+def read_rules(directory: Path) -> ComparisonRules:
+    """Return how the transcripts of a folder are compared: its index says it, or one above it.
+
+    Raises: TranscriptError if the index cannot be read.
+    """
+    start = directory.resolve()
+    folders = (start, *start.parents[:INDEX_ABOVE_MAX])
+    path = next((each / INDEX for each in folders if (each / INDEX).is_file()), None)
+    if path is None:
+        return _rules(_Index(unordered=DEFAULT_UNORDERED))
+    try:
+        return _rules(msgspec.json.decode(path.read_bytes(), type=_Index))
+    except (OSError, msgspec.DecodeError) as error:
+        raise _error(path, "", str(error)) from error
+
+
+def read_transcript(path: Path) -> Transcript:
+    """Return one transcript. Raises: TranscriptError with every problem of the file."""
+    try:
+        file = msgspec.json.decode(path.read_bytes(), type=_File)
+    except (OSError, msgspec.DecodeError) as error:
+        raise _error(path, "", str(error)) from error
+    problems: list[Problem] = []
+    steps: list[Step] = []
+    for index, raw in enumerate(file.steps):
+        kind = _Kind(n=index + 1)
+        try:
+            kind = msgspec.json.decode(raw, type=_Kind)
+            step = _step(raw, is_action=kind.action is not None)
+            problems += _problems_of(path, step, file.symbols, steps[-1] if steps else None)
+            steps.append(step)
+        except (msgspec.DecodeError, ValueError) as error:
+            problems.append(_problem(path, f"step {kind.n}", str(error)))
+    if problems:
+        raise TranscriptError(problems)
+    return Transcript(
+        path=str(path),
+        id=file.id,
+        title=file.title,
+        covers=file.covers,
+        kafka=file.kafka,
+        coordinator=file.coordinator,
+        brokers=file.brokers,
+        config=dict(_config(file.config)),
+        topics=file.topics,
+        symbols=file.symbols,
+        end_ms=file.end_ms,
+        steps=tuple(steps),
+    )
+
+
+def _rules(index: _Index) -> ComparisonRules:
+    return ComparisonRules(
+        ignore=frozenset(index.ignore),
+        unordered={
+            path: note.removeprefix("by ").split(" ")[0] for path, note in index.unordered.items()
+        },
+        unordered_since_4=frozenset(
+            path for path, note in index.unordered.items() if "(4.1 only" in note
+        ),
+        tolerance_ms=index.tolerance_ms,
+    )
+
+
+def _config(config: dict[str, bool | int | float | str]) -> Iterator[tuple[str, PlainValue]]:
+    for name, value in config.items():
+        yield name, int(value) if isinstance(value, float) else value
+
+
+def _step(raw: msgspec.Raw, *, is_action: bool) -> Step:
+    if is_action:
+        return msgspec.json.decode(raw, type=ActionStep)
+    step = msgspec.json.decode(raw, type=_RawRequest)
+    return RequestStep(
+        n=step.n,
+        client=step.client,
+        client_id=step.client if step.client_id is None else step.client_id,
+        at_ms=step.at_ms,
+        api=step.api,
+        version=step.version,
+        request=_message(step.request, "request"),
+        answered_ms=step.answered_ms,
+        conn=step.conn,
+        broker=step.broker,
+        answer_seq=step.answer_seq,
+        response=None if step.response is None else _message(step.response, "response"),
+        outcome=step.outcome,
+    )
+
+
+def _message(document: dict[str, object], path: str) -> PlainMessage:
+    """Return a body without the added names of error codes. Raises: ValueError naming a field."""
+    names_error = "error_code" in document
+    return {
+        name: _value(value, f"{path}.{name}")
+        for name, value in document.items()
+        if not (names_error and name == "error")
+    }
+
+
+def _value(value: object, path: str) -> PlainValue:
+    if isinstance(value, dict):
+        if set(value) != {"hex"}:
+            return _message(value, path)
+        try:
+            return bytes.fromhex(value["hex"])
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"{path}: expected hexadecimal digits, came {value['hex']!r}"
+            ) from error
+    if isinstance(value, list):
+        return [_value(item, f"{path}[{index}]") for index, item in enumerate(value)]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    raise ValueError(f"{path}: a {type(value).__name__} is no value of a message: {value!r}")
+
+
+def _problems_of(
+    path: Path, step: Step, symbols: dict[str, Symbol], previous: Step | None
+) -> Iterator[Problem]:
+    place = f"step {step.n}"
+    if previous is not None and step.n <= previous.n:
+        yield _problem(path, place, f"comes after step {previous.n}")
+    if isinstance(step, ActionStep):
+        return
+    if (step.answered_ms is None) != (step.response is None):
+        yield _problem(path, place, "`response` and `answered_ms` belong together")
+    if step.response is None and step.outcome is None:
+        yield _problem(path, place, "without a `response` it needs an `outcome`")
+    for name in symbols_in(step.request):
+        if name not in symbols:
+            yield _problem(path, f"{place}: request", f"no symbol {name} in `symbols`")
+    if is_known(step.api, step.version):
+        try:
+            check_request(step.api, step.version, _without_symbols(step.request))
+        except NotAMessage as error:
+            yield _problem(path, f"{place}: {step.api} v{step.version}", str(error))
+
+
+def symbols_in(value: PlainValue) -> Iterator[str]:
+    """Return every symbol in a message."""
+    if isinstance(value, str):
+        yield from SYMBOL.findall(value)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from symbols_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from symbols_in(item)
+
+
+def _without_symbols(message: PlainMessage) -> PlainMessage:
+    """Return the message as its types are checked: a producer id is a number, once it is known."""
+    return {
+        name: 0 if isinstance(value, str) and value.startswith("<producer:") else value
+        for name, value in message.items()
+    }
+
+
+def _problem(path: Path, place: str, message: str) -> Problem:
+    return Problem(file=str(path), line=None, path=place, message=message)
+
+
+def _error(path: Path, place: str, message: str) -> TranscriptError:
+    return TranscriptError((_problem(path, place, message),))

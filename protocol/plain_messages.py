@@ -1,0 +1,177 @@
+"""Messages as plain data under the names of one version, and back: the schemas applied.
+
+Whoever reads or prints what Kafka itself says (recordings, later its wire format) goes through
+here. Must not know where the data comes from.
+"""
+
+import types
+import typing
+from collections.abc import Mapping
+
+import msgspec
+
+from protocol.envelope import AnyRequest, AnyResponse
+from protocol.errors import SimulationError
+from protocol.message_schemas import (
+    SCHEMAS,
+    ApiSchema,
+    Field,
+    Kind,
+    PlainMessage,
+    PlainValue,
+)
+
+_PYTHON_TYPES: dict[Kind, type] = {
+    Kind.INT: int,
+    Kind.BOOL: bool,
+    Kind.STRING: str,
+    Kind.BYTES: bytes,
+    Kind.STRUCT: dict,
+}
+
+
+class NotAMessage(Exception):
+    """Plain data that is no message of its version: says at which field, and what was expected."""
+
+
+def is_known(api: str, version: int) -> bool:
+    """Return whether we have this version of the API."""
+    schema = SCHEMAS.get(api)
+    return schema is not None and version in schema.versions
+
+
+def check_request(api: str, version: int, plain: PlainMessage) -> None:
+    """Check that a request has every field of its version and no other; an unknown API passes.
+
+    Raises: NotAMessage.
+    """
+    schema = SCHEMAS.get(api)
+    if schema is not None:
+        _check(schema.request_fields, version, plain, "request")
+
+
+def request_from_plain(api: str, version: int, plain: PlainMessage) -> AnyRequest:
+    """Return a request. `plain` has the fields that the version has.
+
+    Raises: NotAMessage; SimulationError if the version is not known.
+    """
+    schema = _schema(api, version)
+    _check(schema.request_fields, version, plain, "request")
+    if schema.lift is not None and version < schema.reshaped_below:
+        plain = schema.lift(plain)
+    unused = {field.name for field in schema.request_fields if field.is_unused}
+    used = {name: value for name, value in plain.items() if name not in unused}
+    request = _build(schema.request, used)
+    return typing.cast(AnyRequest, request)  # SCHEMAS names requests of the union only
+
+
+def response_to_plain(api: str, version: int, response: AnyResponse) -> PlainMessage:
+    """Return an answer with the fields that the version has, in the schema's order.
+
+    Raises: SimulationError if the version is not known, or the answer is of another API.
+    """
+    schema = _schema(api, version)
+    if not isinstance(response, schema.response):
+        raise SimulationError(f"{api} is answered with a {type(response).__name__}")
+    plain = _flatten(response)
+    if schema.lower is not None and version < schema.reshaped_below:
+        plain = schema.lower(plain)
+    return _select(schema.response_fields, version, plain)
+
+
+def _schema(api: str, version: int) -> ApiSchema:
+    if not is_known(api, version):
+        raise SimulationError(f"there is no {api} v{version} here")
+    return SCHEMAS[api]
+
+
+def _check(fields: tuple[Field, ...], version: int, plain: PlainMessage, path: str) -> None:
+    expected = {field.name: field for field in fields if field.is_in(version)}
+    for name in plain:
+        if name not in expected:
+            raise NotAMessage(f"{path}.{name}: there is no such field in v{version}")
+    for name, field in expected.items():
+        if name not in plain:
+            raise NotAMessage(f"{path}.{name}: missing, v{version} has it")
+        _check_value(field, version, plain[name], f"{path}.{name}")
+
+
+def _check_value(field: Field, version: int, value: PlainValue, path: str) -> None:
+    if value is None and field.is_nullable:
+        return
+    if not field.is_array:
+        _check_one(field, version, value, path)
+        return
+    if not isinstance(value, list):
+        raise NotAMessage(f"{path}: expected a list, came {value!r}")
+    for index, item in enumerate(value):
+        _check_one(field, version, item, f"{path}[{index}]")
+
+
+def _check_one(field: Field, version: int, value: PlainValue, path: str) -> None:
+    expected = _PYTHON_TYPES[field.kind]
+    is_bool = isinstance(value, bool)
+    if not isinstance(value, expected) or (is_bool and field.kind is not Kind.BOOL):
+        raise NotAMessage(f"{path}: expected {field.kind.value}, came {value!r}")
+    if isinstance(value, dict):
+        _check(field.fields, version, value, path)
+
+
+def _build(struct: type[msgspec.Struct], plain: Mapping[str, PlainValue]) -> msgspec.Struct:
+    """Return a Struct from the values of its fields; those left out have their defaults."""
+    known = {field.name: field.type for field in msgspec.structs.fields(struct)}
+    unknown = [name for name in plain if name not in known]
+    if unknown:
+        raise SimulationError(f"{struct.__name__} has no {', '.join(unknown)}: a schema is wrong")
+    return struct(**{name: _convert(known[name], value) for name, value in plain.items()})
+
+
+def _convert(wanted: typing.Any, value: PlainValue) -> object:  # noqa: ANN401 (a type annotation)
+    """Return `value` as a field annotated `wanted` holds it: tuples of Structs for lists."""
+    if isinstance(value, list):
+        (item,) = (
+            typing.get_args(option)[0]
+            for option in _options(wanted)
+            if typing.get_origin(option) is tuple
+        )
+        return tuple(_convert(item, each) for each in value)
+    if isinstance(value, dict):
+        return _build(wanted, value)
+    return value
+
+
+def _options(wanted: typing.Any) -> tuple[typing.Any, ...]:  # noqa: ANN401 (a type annotation)
+    is_union = typing.get_origin(wanted) in (typing.Union, types.UnionType)
+    return typing.get_args(wanted) if is_union else (wanted,)
+
+
+def _flatten(struct: msgspec.Struct) -> PlainMessage:
+    return {name: _plain(getattr(struct, name)) for name in struct.__struct_fields__}
+
+
+def _plain(value: object) -> PlainValue:
+    if isinstance(value, msgspec.Struct):
+        return _flatten(value)
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, bool | str | bytes):
+        return value
+    if isinstance(value, int):
+        return int(value)  # an IntEnum, such as ErrorCode, is compared and printed as its number
+    raise SimulationError(f"a message holds a {type(value).__name__}: {value!r}")
+
+
+def _select(fields: tuple[Field, ...], version: int, plain: PlainMessage) -> PlainMessage:
+    return {
+        field.name: _select_value(field, version, plain.get(field.name, field.absent))
+        for field in fields
+        if field.is_in(version)
+    }
+
+
+def _select_value(field: Field, version: int, value: PlainValue) -> PlainValue:
+    if isinstance(value, dict):
+        return _select(field.fields, version, value)
+    if isinstance(value, list):
+        return [_select_value(field, version, item) for item in value]
+    return value
