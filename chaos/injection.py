@@ -69,7 +69,7 @@ class FaultInjector:
         self._enter(entry, aim)
         # The row comes first: on Ray the others see a death before the killer has its answer, and
         # every phase is measured from here. The process's id stands in the journal.
-        self._trace(TraceKind.FAULT_INJECTED, entry, _injected_detail(entry))
+        self._trace(TraceKind.FAULT_INJECTED, entry, _injected_detail(entry, planned))
         try:
             injected = await kind.inject(planned, aim, self._tools)
         except Exception as error:
@@ -191,7 +191,7 @@ class FaultInjector:
         )
 
 
-def _injected_detail(entry: JournalEntry) -> dict[str, object]:
+def _injected_detail(entry: JournalEntry, planned: PlannedFault) -> dict[str, object]:
     """Return what FAULT_INJECTED says of a fault."""
     detail: dict[str, object] = {
         "fault": entry.fault,
@@ -205,6 +205,8 @@ def _injected_detail(entry: JournalEntry) -> dict[str, object]:
     if entry.links is not None:
         detail["from"] = list(entry.links.from_)
         detail["to"] = list(entry.links.to)
+    if "disk" in planned.args:
+        detail["disk"] = planned.args["disk"]
     if entry.moves:
         detail["from"] = list(dict.fromkeys(f"broker-{m.from_broker}" for m in entry.moves))
         detail["to"] = list(dict.fromkeys(f"broker-{m.to_broker}" for m in entry.moves))

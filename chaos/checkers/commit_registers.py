@@ -5,7 +5,7 @@ Knows when each commit took effect, if it did at all; what that means for a fetc
 """
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from protocol.trace import TraceKind, TraceRow
 
@@ -49,6 +49,14 @@ class Register:
         self.commits.append(commit)
         if not commit.acknowledged and commit.row.error in GIVEN_UP_BY_THE_CLIENT:
             self.pending.setdefault(commit.offset, []).append(commit)
+
+    def forgive(self) -> int:
+        """Promise nothing of any commit so far, and return how many were acknowledged."""
+        before = sum(commit.acknowledged for commit in self.commits)
+        commits = [replace(commit, acknowledged=False) for commit in self.commits]
+        self.commits.clear()
+        self.commits.extend(commits)
+        return before
 
     def take_answer(self, row: TraceRow, offset: int) -> None:
         """Drop the broker's word for a commit that its member has an answer for.

@@ -17,6 +17,9 @@ one may still take effect depends on who gave it up:
   effect at any time.
 * DISCONNECTED from a process that was killed: the request died with it.
 
+A commit that was lost with the last replica in sync (`lost_data`) is one that may have been
+written: nothing is promised of it any more.
+
 A fetch answered by a coordinator that another had already replaced may be stale, as in Kafka
 (BEHAVIOUR 6.5): it is counted, and proves nothing. A value that nobody is known to have committed
 is held back for a request timeout: its committer may not have given up yet.
@@ -31,6 +34,7 @@ from chaos.checkers.commit_registers import (
     Register,
     replaces,
 )
+from chaos.checkers.lost_data import LOSS_KINDS, LostData
 from protocol.envelope import ApiKey
 from protocol.errors import ErrorCode
 from protocol.ids import CONSUMER_OFFSETS
@@ -80,7 +84,7 @@ class DurableCommits(Checker):
             TraceKind.PARTITIONS_ASSIGNED,
             TraceKind.REQUEST_SENT,
             TraceKind.RUN_STAGE,
-            TraceKind.NODE_KILLED,
+            *LOSS_KINDS,
             TraceKind.NODE_STOPPED,
             *_LEADERSHIP,
         }
@@ -96,6 +100,8 @@ class DurableCommits(Checker):
         self._silenced: dict[str, bool] = {}  # groups of which a consumer was killed
         self._ended_us: dict[str, list[int]] = {}  # broker -> the ends of its processes
         self._suspicions: list[_Suspicion] = []
+        self._lost_data = LostData()
+        self._forgiven = 0
         self._consumers = {
             node: group for group, known in context.groups.items() for node in known.consumers
         }
@@ -114,6 +120,8 @@ class DurableCommits(Checker):
         """Take in a commit, a fetch, or what bounds when they began."""
         if self._suspicions and self._suspicions[0].told_at_us < row.time_us:
             self._tell_until(row.time_us)
+        if row.kind in LOSS_KINDS and self._lost_data.observe(row):
+            self._forgive(row.partition or "")
         match row.kind:
             case TraceKind.RUN_STAGE:
                 if detail_of(row).get("stage") == VERIFYING_STAGE:
@@ -133,9 +141,18 @@ class DurableCommits(Checker):
             case TraceKind.BECAME_LEADER | TraceKind.LOAD_COMPLETED:
                 if row.partition is not None and row.partition.startswith(CONSUMER_OFFSETS):
                     self._leaders.setdefault(row.partition, []).append(row)
+            case TraceKind.FAULT_INJECTED | TraceKind.LEADER_ELECTED | TraceKind.ISR_CHANGED:
+                pass
             case _:
                 if row.group is not None and row.partition is not None and row.offset is not None:
                     self._observe_offset(row, row.group, row.partition, row.offset)
+
+    def _forgive(self, offsets_partition: str) -> None:
+        """Expect nothing any more of what an offsets partition held when it lost data."""
+        for (group, _), register in self._registers.items():
+            expected = self.context.groups.get(group)
+            if expected is not None and expected.offsets_partition == offsets_partition:
+                self._forgiven += register.forgive()
 
     def _observe_offset(self, row: TraceRow, group: str, partition: str, offset: int) -> None:
         register = self._registers.setdefault((group, partition), Register())
@@ -358,6 +375,7 @@ class DurableCommits(Checker):
         return {
             "commits_acknowledged": self._seen["commits_acknowledged"],
             "commits_indefinite": self._seen["commits_indefinite"],
+            "commits_lost_with_the_last_replica": self._forgiven,
         }
 
     def finish(self) -> CheckReport:

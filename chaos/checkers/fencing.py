@@ -4,6 +4,9 @@ Judged by epochs and offsets of `__consumer_offsets`, not by the order of rows: 
 log begins where its leader's log ended when it took over, and whatever an older epoch had
 acknowledged must lie below. Source: DESIGN 7; BEHAVIOUR 6.5.
 
+What was acknowledged may be lost with the last replica in sync (`lost_data`): what stands before an
+election with which a partition lost data as it may is not looked for behind it.
+
 A run in which no old leader tried to append proves little of it. So attempts are counted: appends
 of an older epoch that were begun, or still waited for their replicas, when the controller had
 elected another leader in a newer one.
@@ -14,6 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from chaos.checkers.base import CheckContext, Checker, CheckReport, detail_of
+from chaos.checkers.lost_data import LOSS_KINDS, LostData
 from protocol.ids import CONSUMER_OFFSETS
 from protocol.trace import TraceKind, TraceRow
 
@@ -71,7 +75,7 @@ class Fencing(Checker):
     )
     kinds = frozenset(
         {
-            TraceKind.LEADER_ELECTED,
+            *LOSS_KINDS,
             TraceKind.BECAME_LEADER,
             TraceKind.APPEND_STARTED,
             TraceKind.APPEND_COMPLETED,
@@ -86,13 +90,16 @@ class Fencing(Checker):
         self._failed = 0
         self._announced: dict[tuple[str, int, int], None] = {}
         self._elections: dict[str, list[TraceRow]] = {}  # partition -> elections of a leader
+        self._lost_data = LostData()
         self._attempts: dict[tuple[str, int, str, int | None], None] = {}  # by a deposed leader
 
     def observe(self, row: TraceRow) -> None:
         """Take in an election, a leadership change or an append of an offsets partition."""
+        if row.kind in LOSS_KINDS:
+            self._lost_data.observe(row)
         if row.partition is None or not row.partition.startswith(f"{CONSUMER_OFFSETS}-"):
             return
-        if row.leader_epoch is None:
+        if row.leader_epoch is None or row.kind == TraceKind.ISR_CHANGED:
             return
         if row.kind == TraceKind.LEADER_ELECTED:
             if row.peer:
@@ -206,7 +213,10 @@ class Fencing(Checker):
     ) -> _Broken | None:
         """Return what is wrong with `appends`, acknowledged in epoch `older`, seen from `newer`."""
         new = self._epochs[partition][newer]
-        if new.start_offset is not None and new.start_row is not None:
+        was_lost = any(
+            older < (loss.leader_epoch or 0) <= newer for loss in self._lost_data.of(partition)
+        )
+        if new.start_offset is not None and new.start_row is not None and not was_lost:
             start = new.start_offset
             lost = [append for append in appends if append.end > start]
             if lost:

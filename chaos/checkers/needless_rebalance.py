@@ -13,6 +13,7 @@ counted, and the note says why:
   time on a connection, and 5 s of offsets.commit.timeout.ms each;
 * they look for their coordinator, and a server that is stopped, cut off or without power does not
   answer, or names the one that was;
+* the group was lost with the last replica in sync (`lost_data`), or what it had become;
 * a coordinator that was stopped, and then replaced, expired them when it went on, so that they
   come as new members (BEHAVIOUR 6.6 i).
 """
@@ -28,6 +29,7 @@ from chaos.checkers.base import (
 )
 from chaos.checkers.coordinators import COORDINATOR_KINDS, CoordinatorView
 from chaos.checkers.faults_in_force import FAULT_KINDS, FaultsInForce, is_momentary
+from chaos.checkers.lost_data import LOSS_KINDS, LostData
 from chaos.checkers.presence import PRESENCE_KINDS, Presence
 from chaos.checkers.story import seconds
 from protocol.errors import ErrorCode
@@ -75,6 +77,7 @@ class NeedlessRebalance(Checker):
             *COORDINATOR_KINDS,
             *FAULT_KINDS,
             *PRESENCE_KINDS,
+            *LOSS_KINDS,
             TraceKind.RUN_STAGE,
             TraceKind.COORDINATOR_UNKNOWN,
             TraceKind.COORDINATOR_FOUND,
@@ -89,6 +92,7 @@ class NeedlessRebalance(Checker):
         self._coordinators = CoordinatorView(context)
         self._presence = Presence(context)
         self._faults = FaultsInForce(context)
+        self._lost_data = LostData()
         self._looking: dict[str, TraceRow] = {}  # member -> what it last learnt of a coordinator
         self._pauses: dict[str, _Pause] = {}  # server -> its last pause
         self._stalled: dict[str, TraceRow] = {}  # broker -> its last append that timed out
@@ -108,6 +112,8 @@ class NeedlessRebalance(Checker):
         self._coordinators.observe(row)
         if row.kind in FAULT_KINDS:
             self._faults.observe(row)
+        if row.kind in LOSS_KINDS and self._lost_data.observe(row):
+            self._lost(row.partition or "")
         match row.kind:
             case TraceKind.RUN_STAGE:
                 self._over = detail_of(row).get("stage") == "stopping"
@@ -160,6 +166,12 @@ class NeedlessRebalance(Checker):
                 group.trail = []
                 group.expelled = {}
                 self._watched += 1
+
+    def _lost(self, offsets_partition: str) -> None:
+        """Stop watching the groups of a partition that lost data: they may be gone."""
+        for group in self._groups.values():
+            if group.expected.offsets_partition == offsets_partition:
+                group.watched_since = None
 
     def _is_complete(self, group_id: str) -> bool:
         """Whether its coordinator has as many members as there are: else somebody will come."""

@@ -8,7 +8,8 @@ violation beyond its bound, which has two ends:
   `eviction_us` (session.timeout.ms, or the rebalance timeout where that is shorter), so a fault
   began at least that long ago, less the heartbeat that was due; and a coordinator that loaded the
   group gives each member a full session from its load on (BEHAVIOUR 5.4). An owner whose
-  application is slower than max.poll.interval.ms may be overtaken at any time.
+  application is slower than max.poll.interval.ms may be overtaken at any time, and so may those
+  of a group that was lost with the last replica in sync (`lost_data`).
 * It ends when the older owner hears of it: once nothing is broken any more, within the time in
   which a replaced broker learns that it is, a heartbeat interval, and a rejoin.
 
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 
 from chaos.checkers.base import CheckContext, Checker, CheckReport, GroupExpectation, detail_of
 from chaos.checkers.faults_in_force import FAULT_KINDS, FaultsInForce
+from chaos.checkers.lost_data import LOSS_KINDS, LostData
 from chaos.checkers.story import seconds
 from protocol.trace import TraceKind, TraceRow
 
@@ -101,6 +103,7 @@ class Ownership(Checker):
     kinds = frozenset(
         {
             *FAULT_KINDS,
+            *LOSS_KINDS,
             TraceKind.RUN_STAGE,
             TraceKind.NODE_STOPPED,
             TraceKind.LEADER_ELECTED,
@@ -123,6 +126,7 @@ class Ownership(Checker):
             for consumer in known.consumers
         }
         self._faults = FaultsInForce(context)
+        self._lost_data = LostData()
         self._over = False
         self._last_us = 0
         self._assignments = 0
@@ -134,11 +138,15 @@ class Ownership(Checker):
         if self._over:
             return
         self._last_us = row.time_us
+        if row.kind in LOSS_KINDS:
+            self._lost_data.observe(row)
         match row.kind:
             case TraceKind.RUN_STAGE:
                 self._over = detail_of(row).get("stage") == "stopping"
             case TraceKind.LEADER_ELECTED | TraceKind.LOAD_COMPLETED:
                 self._coordinator_changed(row)
+            case TraceKind.ISR_CHANGED:
+                pass
             case TraceKind.NODE_STOPPED:
                 self._died(row.node, row)
             case _ if row.kind in FAULT_KINDS:
@@ -227,6 +235,9 @@ class Ownership(Checker):
             return None, [*evidence, slow]
         if removal is not None and removal.cause == DID_NOT_REJOIN:
             return None, evidence
+        losses = self._lost_data.of(expected.offsets_partition)
+        if losses and losses[-1].time_us > older.time_us:
+            return None, evidence  # the group that knew the older owner is gone
         recent = self._faults.since(now_us - group.overstay_bound_us)
         if not recent:
             return "nothing was broken", evidence

@@ -6,7 +6,8 @@ over and nobody came back to, so it is judged at the end. Duplicates are no viol
 at least once); they are counted, by who processed the record before.
 
 A group that finds no committed offset and starts from the latest skips records as it was told to;
-where it had committed before, the commit was lost, and the hole is a violation that says so.
+where it had committed before, the commit was lost, and the hole is a violation that says so. Where
+records or commits were lost with the last replica in sync (`lost_data`) nothing is judged.
 """
 
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ import msgspec
 
 from chaos.checkers.base import CheckContext, Checker, CheckReport, detail_of
 from chaos.checkers.intervals import IntervalSet
+from chaos.checkers.lost_data import LOSS_KINDS, LostData
 from protocol.trace import TraceKind, TraceRow
 
 COMMITTED, LATEST = "committed", "latest"
@@ -76,7 +78,7 @@ class Processing(Checker):
             TraceKind.PARTITIONS_ASSIGNED,
             TraceKind.PARTITIONS_REVOKED,
             TraceKind.PARTITIONS_LOST,
-            TraceKind.NODE_KILLED,
+            *LOSS_KINDS,
             TraceKind.NODE_STOPPED,
         }
     )
@@ -93,13 +95,17 @@ class Processing(Checker):
             "processed_again_by_another_member": 0,
             "processed_again_while_two_owned_it": 0,
         }
+        self._lost_data = LostData()
         self._skipped = {
             "skipped_by_reset_to_latest": 0,
             "skipped_by_a_member_that_died": 0,
+            "skipped_where_data_was_lost_with_the_last_replica": 0,
         }
 
     def observe(self, row: TraceRow) -> None:
-        """Take in what was processed, committed, or assigned."""
+        """Take in what was processed, committed, assigned, or lost."""
+        if row.kind in LOSS_KINDS:
+            self._lost_data.observe(row)
         match row.kind:
             case TraceKind.RECORDS_CONSUMED:
                 self._consumed(row)
@@ -114,6 +120,8 @@ class Processing(Checker):
             case TraceKind.NODE_KILLED:
                 self._killed[row.peer or ""] = row
                 self._gone(row.peer)
+            case TraceKind.FAULT_INJECTED | TraceKind.LEADER_ELECTED | TraceKind.ISR_CHANGED:
+                pass
             case _:
                 self._gone(row.node)
 
@@ -257,6 +265,11 @@ class Processing(Checker):
         self, group: str, partition: str, known: _Partition, gap: tuple[int, int]
     ) -> None:
         start, end = gap
+        expected = self.context.groups.get(group)
+        sources = (partition, "" if expected is None else expected.offsets_partition)
+        if any(self._lost_data.of(source) for source in sources):
+            self._skipped["skipped_where_data_was_lost_with_the_last_replica"] += end - start
+            return
         jump = _jump_over(known.jumps, start, end)
         commit = known.beyond.get(end) or known.last_commit
         if commit is not None and (commit.offset or 0) <= start:
