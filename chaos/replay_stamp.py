@@ -31,8 +31,7 @@ class ReplayStamp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     commit: str | None = None
     """The commit of that code, where it was a checkout."""
     python: Annotated[
-        str,
-        Meta(pattern=r"^[0-9]+\.[0-9]+(?!\n)$", description="a minor version", examples=["3.11"]),
+        str, Meta(pattern=r"^[0-9]+\.[0-9]+(?!\n)$", description="a minor version, such as `3.11`")
     ]
     """The minor version of Python that ran it."""
     result: str
@@ -41,12 +40,13 @@ class ReplayStamp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """The digest of its trace without messages."""
     finding: str | None = None
     """What was found, in a sentence."""
+    schedule: Digest = ""
+    """A digest of what this file then said of the run: it tells whether it was edited since."""
     trail: Annotated[
         str,
         Meta(
             pattern=r"^([1-9][0-9]*s( [0-9a-f]+)*)?(?!\n)$",
-            description="a step and a few hexadecimal digits for each",
-            examples=["2s 1f3a 77b0"],
+            description="a step and a few hexadecimal digits for each, such as `2s 1f3a 77b0`",
         ),
     ] = ""
     """Digits of the digest of what came before each step: it tells when another run parts."""

@@ -25,6 +25,7 @@ from coordlab.commands.explore import explore_command
 from coordlab.commands.init import init_command
 from coordlab.commands.listing import list_command
 from coordlab.commands.options import EXIT_CODES_HELP, PROGRAM
+from coordlab.commands.replay import replay_command
 from coordlab.commands.report import report_command
 from coordlab.commands.run import run_command
 from coordlab.commands.schema import schema_command
@@ -81,6 +82,7 @@ def app() -> None:
 for command in (
     run_command,
     explore_command,
+    replay_command,
     analyze_command,
     report_command,
     list_command,

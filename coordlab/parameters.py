@@ -1,6 +1,8 @@
 """What the command line takes as values: durations, words, a time scale."""
 
+import re
 from collections.abc import Sequence
+from decimal import Decimal
 
 import click
 
@@ -9,6 +11,8 @@ from chaos.problems import near_miss, one_of
 
 MAX_TIME_SCALE = 100
 """Beyond it the shortest of Kafka's timeouts last as long as what a machine needs for one step."""
+
+_SECONDS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?s")
 
 
 class Duration(click.ParamType[int]):
@@ -26,6 +30,30 @@ class Duration(click.ParamType[int]):
             return microseconds(str(value))
         except ValueError:
             self.fail(f"expected a duration such as `90s` or `5m`, got `{value}`", param, ctx)
+
+
+class Moment(click.ParamType[int]):
+    """A time of the run's clock as it is printed (`12.345678s`); its value is in microseconds."""
+
+    name = "time"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Return the microseconds of `value`."""
+        if isinstance(value, int):
+            return value
+        text = str(value)
+        if match := _SECONDS.fullmatch(text):
+            return round(Decimal(match[1]) * 1_000_000)
+        try:
+            return microseconds(text)
+        except ValueError:
+            self.fail(
+                f"expected a time of the run's clock such as `12.5s` or `12500ms`, got `{value}`",
+                param,
+                ctx,
+            )
 
 
 class OneOf(click.ParamType[str]):

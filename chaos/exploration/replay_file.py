@@ -4,6 +4,7 @@ Data flow: (Experiment, PlayedRun) -> text of a file that `run`, `replay`, `diff
 """
 
 from functools import cache
+from hashlib import blake2b
 
 import msgspec
 
@@ -13,14 +14,16 @@ from chaos.exploration.play import PlayedRun
 from chaos.manifest import git_commit
 from chaos.replay_stamp import ReplayStamp, code_version, python_version
 
+_DIGEST_BYTES = 8
+
 
 def replay_text(experiment: Experiment, played: PlayedRun, *, comment: str = "") -> str:
     """Return the text of the file that replays `played`, which was a whole run of `experiment`."""
-    stamped = msgspec.structs.replace(experiment, replay=stamp_of(played))
+    stamped = msgspec.structs.replace(experiment, replay=stamp_of(experiment, played))
     return experiment_text(stamped, comment=comment)
 
 
-def stamp_of(played: PlayedRun) -> ReplayStamp:
+def stamp_of(experiment: Experiment, played: PlayedRun) -> ReplayStamp:
     """Return what a file remembers of `played`, a run to its end by this code and Python."""
     return ReplayStamp(
         seed=played.seed,
@@ -31,7 +34,16 @@ def stamp_of(played: PlayedRun) -> ReplayStamp:
         digest=played.digest,
         finding=played.findings[0].summary if played.findings else None,
         trail=played.trail,
+        schedule=schedule_digest(experiment),
     )
+
+
+def schedule_digest(experiment: Experiment) -> str:
+    """Return a digest of all of an experiment that decides a run: not of its name and words."""
+    bare = msgspec.structs.replace(
+        experiment, name="x", question="", expect="", links={}, replay=None
+    )
+    return blake2b(msgspec.json.encode(bare), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 @cache

@@ -98,6 +98,10 @@ class NodeLives:
             if machine.node is not None and machine.state is not NodeState.PAUSED:
                 machine.node.report(status)
 
+    def node(self, name: NodeName) -> Node | None:
+        """Return the node that is up under this name, None while it is down."""
+        return self._machine(name).node
+
     # -- lives --------------------------------------------------------------------------------
 
     def start(self, name: NodeName) -> None:

@@ -8,14 +8,14 @@ they happen.
 import asyncio
 import signal
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from cluster.client import admin
 from cluster.link_rules import LinkRule
 from cluster.loop import Deadlock, VirtualLoop
-from cluster.nodes import build_node
+from cluster.nodes import Node, build_node
 from cluster.randomness import stream
 from cluster.runtime import (
     ClusterStartError,
@@ -124,9 +124,28 @@ class VirtualRuntime(Runtime):
 
     async def status(self) -> ClusterStatus:
         """Look at the cluster: every live node that is not paused says what it knows."""
+        return self.status_now()
+
+    def status_now(self) -> ClusterStatus:
+        """Look at the cluster, also from inside a callback."""
         status = ClusterStatus()
         self._lives.report(status)
         return status
+
+    def at(self, time_us: int, callback: Callable[[], None]) -> None:
+        """Call `callback` before anything else that happens at `time_us`.
+
+        For looking on: the run stays the same as long as the callback changes nothing of it. A
+        KeyboardInterrupt that it raises ends the run there, as a Ctrl-C does.
+        """
+        self._loop.call_at_us(time_us, callback)
+
+    def node(self, name: NodeName) -> Node | None:
+        """Return the node that is up under this name, for debugging; None while it is down.
+
+        Raises: UnknownNode if there is no such node.
+        """
+        return self._lives.node(name)
 
     async def start_node(self, node: NodeName) -> None:
         """Start a node whose spec says `starts_later`.

@@ -48,6 +48,10 @@ class TerminalCommand:
             if not self._read():
                 raise EOFError(f"ended without {word!r}: {self.screen}")
 
+    def type(self, text: str) -> None:
+        """Type something at the command's terminal."""
+        os.write(self._ours, text.encode())
+
     def interrupt(self, signal: int) -> None:
         """Send a signal to the command."""
         self._process.send_signal(signal)

@@ -1,0 +1,68 @@
+"""What `replay` and `diff` are told to play: an experiment file, or a seed of a space."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaos.experiment import Experiment
+from chaos.exploration.draw import draw
+from chaos.exploration.space import load_space
+from chaos.loader import load_experiment
+from chaos.problems import ExperimentError, Problem
+from chaos.replay_stamp import ReplayStamp
+from coordlab.commands.options import PROGRAM
+
+DEFAULT_SPACE = "standard"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """An experiment with its seed: all that decides a run in virtual time.
+
+    Shape: `words` name it on a command line; `stamp` is None where no run of it was remembered;
+    `path` is its file, None for one that was drawn.
+    """
+
+    experiment: Experiment
+    seed: int
+    words: tuple[str, ...]
+    stamp: ReplayStamp | None = None
+    path: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+        return shlex.join(self.words)
+
+    @property
+    def replay_command(self) -> str:
+        """The command that plays it again."""
+        return f"{PROGRAM} replay {self.name}"
+
+
+def schedule_of(word: str, space: str) -> Schedule:
+    """Return the schedule that `word` names: a seed of `space`, or an experiment file.
+
+    An ordinary experiment, without `replay`, has seed 0, as with `run`.
+    Raises: ExperimentError.
+    """
+    if word.isdecimal():
+        return Schedule(
+            experiment=draw(load_space(space), int(word)),
+            seed=int(word),
+            words=(word,) if space == DEFAULT_SPACE else (word, "--space", space),
+        )
+    loaded = load_experiment(word)
+    stamp = loaded.experiment.replay
+    return Schedule(
+        experiment=loaded.experiment,
+        seed=0 if stamp is None else stamp.seed,
+        words=(word,),
+        stamp=stamp,
+        path=loaded.path,
+    )
+
+
+def no_such_schedule(word: str, why: str) -> ExperimentError:
+    """Return the error that says why `word` cannot be played."""
+    return ExperimentError([Problem(file=word, line=None, path="", message=why)])

@@ -1,0 +1,31 @@
+"""An experiment whose run in virtual time takes a fraction of a second, with a fault that hits."""
+
+from chaos.experiment import Experiment
+from tests.support.experiments import experiment
+
+QUICK_BROKERS = {
+    "offsets.topic.num.partitions": 2,
+    "min.insync.replicas": 2,
+    "broker.session.timeout.ms": 1_500,
+    "broker.heartbeat.interval.ms": 300,
+    "group.initial.rebalance.delay.ms": 500,
+}
+
+
+def quick_experiment(**changes: object) -> Experiment:
+    """Return it: the coordinator of two members dies for 3 s, 1 s after the steady state."""
+    quick: dict[str, object] = {
+        "name": "quick",
+        "cluster": {"brokers": 3, "config": QUICK_BROKERS},
+        "faults": [
+            {
+                "at": "1s",
+                "fault": "crash",
+                "target": "coordinator-of(readers)",
+                "duration": "3s",
+            }
+        ],
+        "producers": [{"topic": "orders", "records_per_second": 5}],
+        "run": {"after_faults": "1s"},
+    }
+    return experiment(**(quick | changes))
