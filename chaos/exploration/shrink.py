@@ -14,14 +14,16 @@ import msgspec
 
 from chaos.experiment import Experiment
 from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult
-from chaos.exploration.shrink_edits import Sizes, is_sound, sizes_of
+from chaos.exploration.shrink_edits import Sizes, is_sound, moved, sizes_of
 from chaos.exploration.shrink_passes import STRUCTURE, Pass, cut_off, wording
 from chaos.exploration.signature import Signature
 
 NETWORK_SEEDS = 12
 """Under so many other network seeds a plan that leaves something out is tried."""
-SURE_SEEDS = 3
-"""Under so many others a plan has to go on failing that only says the same more simply."""
+SHIFTS_US = (350_000, 750_000, 1_100_000, 1_600_000)
+"""By so much later, and each under a network seed of its own, a plan has to go on failing that only
+says the same more simply. In virtual time a steady state is always reached at the same phase of all
+heartbeats; on a real cluster it is not."""
 MAX_RUNS = 600
 MAX_ROUNDS = 6
 
@@ -41,11 +43,13 @@ class ShrinkEnd(StrEnum):
 class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
     """What is left of a schedule.
 
-    Shape: `seed` is a network seed under which it fails; `runs` counts all that were played.
+    Shape: `seed` is a network seed under which it fails; `runs` counts all that were played. It
+    fails as `signature` says; `finding` is that of its run under `seed`.
     """
 
     experiment: Experiment
     seed: int
+    signature: Signature
     finding: PlayedFinding
     before: Sizes
     after: Sizes
@@ -83,7 +87,8 @@ class Shrinker:
     """Shrinks one schedule. `shrink` may be called once, `robustness` after it.
 
     Units: `now_s` is any clock in seconds; at `deadline_s` of it the search ends with the best so
-    far, and at `last_s` the counting of `robustness`.
+    far, and at `last_s` the counting of `robustness`. `stop_requested` is asked before each run;
+    a KeyboardInterrupt ends it, too, with the best so far.
     """
 
     def __init__(
@@ -94,6 +99,7 @@ class Shrinker:
         deadline_s: float,
         last_s: float,
         max_runs: int = MAX_RUNS,
+        stop_requested: Callable[[], bool] = lambda: False,
         progress: Callable[[ShrinkProgress], None] = lambda _: None,
         base: Experiment | None = None,
     ) -> None:
@@ -102,6 +108,7 @@ class Shrinker:
         self._deadline_s = deadline_s
         self._last_s = last_s
         self._max_runs = max_runs
+        self._stop_requested = stop_requested
         self._progress = progress
         self._base = base
         self._runs = 0
@@ -126,7 +133,7 @@ class Shrinker:
         if finding is None:
             raise DoesNotFail(said(played))
         self._finding = finding
-        self._sure: tuple[int, ...] = ()
+        self._sure: tuple[tuple[int, int], ...] = ()  # network seed, how much later
         end = ShrinkEnd.SMALLEST
         try:
             if played.steady_us is not None:
@@ -139,6 +146,7 @@ class Shrinker:
         return Shrunk(
             experiment=self._best,
             seed=self._seed,
+            signature=self._signature,
             finding=self._finding,
             before=self._before,
             after=sizes_of(self._best),
@@ -155,7 +163,7 @@ class Shrinker:
         self._does = "trying other network seeds"
         try:
             for seed in _others(shrunk.seed, count):
-                if self._now_s() >= self._last_s:
+                if self._stop_requested() or self._now_s() >= self._last_s:
                     break
                 failed = self._finding_of(shrunk.experiment, seed) is not None
                 tried += 1
@@ -185,12 +193,13 @@ class Shrinker:
             self._sure = ()
 
     def _become_sure(self) -> None:
-        """Find other seeds under which it fails: they are asked about each simplification."""
-        self._does = "trying other network seeds"
+        """Find in which other circumstances it fails: those are asked of each simplification."""
+        self._does = "trying it a little later"
+        seeds = _others(self._seed, len(SHIFTS_US))
         self._sure = tuple(
-            seed
-            for seed in _others(self._seed, SURE_SEEDS)
-            if self._judge(self._best, seed) is not None
+            (seed, shift_us)
+            for seed, shift_us in zip(seeds, SHIFTS_US, strict=True)
+            if self._judge(_later(self._best, shift_us), seed) is not None
         )
 
     def _run_pass(self, each: Pass, *, seeds: int) -> None:
@@ -214,15 +223,23 @@ class Shrinker:
             finding = self._judge(candidate, seed)
             if finding is None:
                 continue
-            if any(self._judge(candidate, other) is None for other in self._sure):
+            if not self._is_sure_of(candidate):
                 break
             self._best, self._seed, self._finding = candidate, seed, finding
             return True
         self._tried[key] = seeds
         return False
 
+    def _is_sure_of(self, candidate: Experiment) -> bool:
+        return all(
+            self._judge(_later(candidate, shift_us), seed) is not None
+            for seed, shift_us in self._sure
+        )
+
     def _judge(self, candidate: Experiment, seed: int) -> PlayedFinding | None:
         """Return the finding that was looked for. Raises: _Enough, KeyboardInterrupt."""
+        if self._stop_requested():
+            raise _Enough(ShrinkEnd.INTERRUPTED)
         if self._runs >= self._max_runs:
             raise _Enough(ShrinkEnd.RUNS)
         if self._now_s() >= self._deadline_s:
@@ -256,6 +273,10 @@ def said(played: PlayedRun) -> str:
 def _finding(played: PlayedRun, signature: Signature) -> PlayedFinding | None:
     found = [each for each in played.findings if each.signature.claims_as(signature)]
     return min(found, key=lambda each: each.time_us, default=None)
+
+
+def _later(experiment: Experiment, shift_us: int) -> Experiment:
+    return moved(experiment, -shift_us, range(len(experiment.faults)))
 
 
 def _others(seed: int, count: int) -> Iterator[int]:

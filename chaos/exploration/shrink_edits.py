@@ -27,10 +27,8 @@ from protocol.ids import broker_name
 
 T = TypeVar("T")
 
-LEAST_APART_US = 100_000
-"""On Ray an act takes some ten milliseconds, and a look at the cluster may take as long: what a
-plan wants nearer together than this, a real cluster does in either order."""
-EMPTY_PLAN = "the plan is empty"
+_ABOUT_THE_PLAN = ("faults", "run.")
+"""Paths of warnings that say what a fault may fail to do: the run shows whether it did."""
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,22 +65,21 @@ def last_act_us(experiment: Experiment) -> int:
 
 
 def is_sound(candidate: Experiment, original: Experiment) -> bool:
-    """Whether `candidate` can be run and is in no way less wise than `original`.
+    """Whether `candidate` can be run, and its cluster is in no way less wise than `original`'s.
 
     A smaller experiment in which Kafka may lose what it acknowledged (one replica, acks=1) shows
     no bug: whatever the file would be warned of must have been unwise before.
     """
-    if any(True for _ in errors(candidate)):
-        return False
-    known = {_kind(problem.message) for problem in warnings(original)}
-    return all(
-        problem.message.startswith(EMPTY_PLAN) or _kind(problem.message) in known
-        for problem in warnings(candidate)
-    )
+    return next(errors(candidate), None) is None and _unwise(candidate) <= _unwise(original)
 
 
-def _kind(message: str) -> str:
-    return message.split("`", maxsplit=1)[0].split(":", maxsplit=1)[0]
+def _unwise(experiment: Experiment) -> set[str]:
+    """Return what is unwise about the cluster and its clients, whichever of them it is."""
+    return {
+        problem.message.split("`", maxsplit=1)[0].split(":", maxsplit=1)[0]
+        for problem in warnings(experiment)
+        if not problem.path.startswith(_ABOUT_THE_PLAN)
+    }
 
 
 def fitted(experiment: Experiment) -> Experiment:
@@ -188,6 +185,15 @@ def with_fault(experiment: Experiment, index: int, fault: FaultDefinition) -> Ex
     """Return `experiment` with another fault in the place `index` of its plan."""
     faults = (*experiment.faults[:index], fault, *experiment.faults[index + 1 :])
     return replace(experiment, faults=faults)
+
+
+def moved(experiment: Experiment, earlier_us: int, indices: Sequence[int]) -> Experiment:
+    """Return `experiment` with the faults in the places `indices` so much earlier."""
+    for index in indices:
+        fault = experiment.faults[index]
+        at_us = max(0, microseconds(fault.at) - earlier_us)
+        experiment = with_fault(experiment, index, replace(fault, at=duration(at_us)))
+    return experiment
 
 
 def with_brokers(experiment: Experiment, brokers: int) -> Experiment:

@@ -15,6 +15,7 @@ from chaos.experiment import Experiment, FaultDefinition, microseconds
 from chaos.exploration.shrink_edits import (
     duration,
     fitted,
+    moved,
     subset,
     with_brokers,
     with_fault,
@@ -157,11 +158,10 @@ def _sooner(current: Experiment) -> Steps:
     order = sorted(
         range(len(current.faults)), key=lambda index: microseconds(current.faults[index].at)
     )
-    early_us = microseconds(current.faults[order[0]].at) - FIRST_AT_US if order else 0
-    if early_us > 0:
-        candidate = _moved(current, order, early_us)
-        if (yield candidate):
-            current = candidate
+    if order:
+        first_us = microseconds(current.faults[order[0]].at)
+        sooner = tuple(at_us for at_us in below(first_us) if at_us >= FIRST_AT_US)
+        current = yield from least(current, sooner, _beginning_at(order))
     for before, position in enumerate(range(1, len(order))):
         gap_us = _gap_us(current, order[before], order[position])
         later = order[position:]
@@ -172,21 +172,18 @@ def _sooner(current: Experiment) -> Steps:
             current = yield from least(current, sooner, late_field(name, index, "at", duration))
 
 
+def _beginning_at(order: Sequence[int]) -> Callable[[Experiment, int], Experiment]:
+    """Return the edit of the time at which the plan begins; nothing else of it changes."""
+    return lambda now, at_us: moved(now, microseconds(now.faults[order[0]].at) - at_us, order)
+
+
 def _gap_us(current: Experiment, first: int, second: int) -> int:
     return microseconds(current.faults[second].at) - microseconds(current.faults[first].at)
 
 
 def _gap_before(first: int, later: Sequence[int]) -> Callable[[Experiment, int], Experiment]:
     """Return the edit of the time between the fault `first` and those that come after it."""
-    return lambda now, gap_us: _moved(now, later, _gap_us(now, first, later[0]) - gap_us)
-
-
-def _moved(current: Experiment, indices: Sequence[int], earlier_us: int) -> Experiment:
-    for index in indices:
-        fault = current.faults[index]
-        at_us = microseconds(fault.at) - earlier_us
-        current = with_fault(current, index, replace(fault, at=duration(at_us)))
-    return current
+    return lambda now, gap_us: moved(now, _gap_us(now, first, later[0]) - gap_us, later)
 
 
 def _shorter(current: Experiment) -> Steps:

@@ -51,9 +51,9 @@ def least(
     """Find the least of rising `values`, all below the present one, that still fails.
 
     The least is tried first, then half way: what fails with one value mostly does with more.
-    `with_room` takes the next value above it, where that fails as well.
+    `with_room` takes the next value above the least, and the present one where that is the next.
     """
-    low, high = 0, len(values)
+    low, high = 0, len(values) - with_room
     best, position = current, 0
     while low < high:
         candidate = edit(current, values[position])
@@ -62,7 +62,7 @@ def least(
         else:
             low = position + 1
         position = (low + high) // 2
-    if with_room and high + 1 < len(values):
+    if with_room and best is not current:
         roomy = edit(current, values[high + 1])
         if (yield roomy):
             return roomy

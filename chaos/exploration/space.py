@@ -76,6 +76,13 @@ def load_space(name_or_path: str) -> Space:
     )
 
 
+def base_experiment(space: Space) -> Experiment:
+    """Return what the draws of `space` begin with: its experiment before anything is chosen."""
+    whole = copy_of(space.base)
+    inherit_settings(whole)
+    return msgspec.convert(whole.plain(), Experiment)
+
+
 def list_spaces() -> dict[str, Path]:
     """Return every space that can be explored by name, in order of names."""
     return dict(sorted(files_by_name(EXPLORATIONS).items()))

@@ -1,0 +1,447 @@
+"""The search for the smallest schedule, with a fake judge: fast, exact, and any bug one likes."""
+
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from chaos.experiment import (
+    ClusterDefinition,
+    Experiment,
+    FaultDefinition,
+    GroupDefinition,
+    LateMembersDefinition,
+    ProducerDefinition,
+    TopicDefinition,
+    microseconds,
+)
+from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult
+from chaos.exploration.shrink import (
+    NETWORK_SEEDS,
+    DoesNotFail,
+    ShrinkEnd,
+    Shrinker,
+    ShrinkProgress,
+    Shrunk,
+)
+from chaos.exploration.signature import Signature
+from chaos.plan import ends_of
+from protocol.config import BrokerConfig, ConsumerConfig, Guards
+
+LOST = Signature(check="fencing", claim="N append is missing")
+OTHER = Signature(check="fencing", claim="PARTITION has two leaders in epoch N")
+STEADY_US = 5_000_000
+
+Fails = Callable[[Experiment, int], bool]
+
+
+class FakePlay:
+    """Plays nothing: says that an experiment fails where `fails` does. `played` is what it saw."""
+
+    def __init__(self, fails: Fails, *, at_us: int = 60_000_000) -> None:
+        self._fails = fails
+        self._at_us = at_us
+        self.played: list[tuple[Experiment, int]] = []
+
+    def __call__(self, experiment: Experiment, seed: int, signature: Signature) -> PlayedRun:
+        """Return the run that `fails` says it is; one that does not fail shows OTHER."""
+        self.played.append((experiment, seed))
+        shown = signature if self._fails(experiment, seed) else OTHER
+        return PlayedRun(
+            seed=seed,
+            result=PlayResult.VIOLATED,
+            findings=(
+                PlayedFinding(signature=shown, summary="1 append is missing", time_us=self._at_us),
+            ),
+            steady_us=STEADY_US,
+        )
+
+
+class FakeClock:
+    """A second passes with every look."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        self.now_s += 1.0
+        return self.now_s
+
+
+def fault(at: str, name: str = "crash", target: str | None = "broker(0)") -> FaultDefinition:
+    """Return a fault of a plan."""
+    return FaultDefinition(at=at, fault=name, target=target, duration="20s")
+
+
+def experiment(*faults: FaultDefinition, **fields: object) -> Experiment:
+    """Return five brokers, two groups of three and of two members, two topics, one producer."""
+    config = ConsumerConfig(session_timeout_ms=20_000, enable_auto_commit=False)
+    whole = Experiment(
+        version=1,
+        name="fake",
+        question="?",
+        expect="?",
+        cluster=ClusterDefinition(
+            brokers=5,
+            config=BrokerConfig(min_insync_replicas=2, broker_session_timeout_ms=10_000),
+        ),
+        topics={
+            "orders": TopicDefinition(partitions=8, replication_factor=3),
+            "payments": TopicDefinition(partitions=4, replication_factor=3),
+        },
+        groups={
+            "readers": GroupDefinition(
+                members=3, topics=("orders", "payments"), config=config, commit_interval_ms=700
+            ),
+            "writers": GroupDefinition(
+                members=2, topics=("orders",), config=config, commit_interval_ms=700
+            ),
+        },
+        producers=(ProducerDefinition(topic="payments", records_per_second=5),),
+        faults=faults,
+    )
+    return replace(whole, **fields)
+
+
+def shrunk(
+    play: FakePlay,
+    whole: Experiment,
+    *,
+    seed: int = 100,
+    max_runs: int = 2_000,
+    deadline_s: float = 1e9,
+    progress: Callable[[ShrinkProgress], None] = lambda _: None,
+    base: Experiment | None = None,
+) -> Shrunk:
+    """Shrink `whole` and return what is left."""
+    shrinker = Shrinker(
+        play,
+        now_s=FakeClock(),
+        deadline_s=deadline_s,
+        last_s=1e9,
+        max_runs=max_runs,
+        progress=progress,
+        base=base,
+    )
+    return shrinker.shrink(whole, seed, LOST)
+
+
+def faults_named(experiment: Experiment, name: str) -> list[FaultDefinition]:
+    """Return the faults of one kind."""
+    return [each for each in experiment.faults if each.fault == name]
+
+
+MANY = tuple(fault(f"{3 * index + 2}137ms", "pause", "broker(1)") for index in range(20))
+
+
+@pytest.mark.parametrize("needed", [(0,), (19,), (3, 17), (2, 9, 10)])
+def test_only_the_faults_that_are_needed_are_left(needed: tuple[int, ...]) -> None:
+    """Wherever they stand in a plan of twenty."""
+    marked = tuple(
+        replace(each, fault="crash") if index in needed else each for index, each in enumerate(MANY)
+    )
+    play = FakePlay(lambda it, _: len(faults_named(it, "crash")) >= len(needed))
+
+    found = shrunk(play, experiment(*marked))
+
+    assert [each.fault for each in found.experiment.faults] == ["crash"] * len(needed)
+    assert found.before.faults == 20
+    assert found.after.faults == len(needed)
+    assert found.end is ShrinkEnd.SMALLEST
+
+
+def test_half_the_plan_goes_with_one_run() -> None:
+    """The large steps come first: a useless plan costs one run, one needed of twenty a few."""
+    play = FakePlay(lambda it, _: bool(faults_named(it, "crash")))
+    sizes: list[int] = []
+
+    shrunk(
+        play,
+        experiment(*MANY, fault("1s")),
+        progress=lambda seen: sizes.append(seen.after.faults),
+    )
+
+    assert sizes.index(1) < 14
+
+
+def test_what_was_injected_after_the_violation_goes_first() -> None:
+    """The second run leaves it out, whatever the plan."""
+    play = FakePlay(lambda it, _: len(it.faults) >= 2, at_us=STEADY_US + 9_000_000)
+
+    shrunk(play, experiment(*MANY))
+
+    second, _ = play.played[1]
+    assert [each.at for each in second.faults] == ["2137ms", "5137ms", "8137ms"]
+
+
+def test_nodes_that_are_not_needed_go_with_the_faults_that_name_them() -> None:
+    """Two members and four brokers are needed; `writers`, `payments` and the producer are not."""
+
+    def fails(it: Experiment, _seed: int) -> bool:
+        readers = it.groups.get("readers")
+        return readers is not None and readers.members >= 2 and it.cluster.brokers >= 4
+
+    whole = experiment(
+        fault("2s", "crash", "member(writers, 1)"),
+        fault("3s", "crash", "broker(4)"),
+        fault("4s", "crash", "coordinator-of(writers)"),
+    )
+
+    found = shrunk(FakePlay(fails), whole)
+
+    left = found.experiment
+    assert list(left.groups) == ["readers"]
+    assert left.groups["readers"].members == 2
+    assert left.cluster.brokers == 4
+    assert len(left.groups["readers"].topics) == len(left.topics) == 1
+    assert [topic.partitions for topic in left.topics.values()] == [2]  # one for each member
+    assert left.producers == ()
+    assert left.faults == ()
+
+
+def test_faults_that_name_absent_nodes_are_dropped_and_lists_of_ends_lose_them() -> None:
+    """A broker goes, a cut that named it among others stays."""
+    cut = FaultDefinition(
+        at="2s", fault="cut", from_="controller", to=("broker(0)", "broker(4)"), duration="20s"
+    )
+
+    def fails(it: Experiment, _seed: int) -> bool:
+        return bool(faults_named(it, "cut"))
+
+    left = shrunk(FakePlay(fails), experiment(cut, fault("3s", "pause", "broker(4)"))).experiment
+
+    assert left.cluster.brokers < 5
+    assert [ends_of(each.to) for each in left.faults] == [("broker(0)",)]
+
+
+def test_what_is_promised_is_never_weakened() -> None:
+    """With one replica, or min.insync.replicas 1, acknowledged commits may be lost: no bug."""
+    left = shrunk(FakePlay(lambda _it, _seed: True), experiment(*MANY)).experiment
+
+    assert left.cluster.config.min_insync_replicas == 2
+    assert left.cluster.config.offsets_topic_replication_factor >= 2
+
+
+def test_settings_and_guards_go_back_to_their_defaults_but_for_those_that_matter() -> None:
+    """One unusual setting makes it fail; a guard that was off is of no importance."""
+
+    def fails(it: Experiment, _seed: int) -> bool:
+        readers = it.groups.get("readers")
+        return readers is not None and readers.config.session_timeout_ms == 20_000
+
+    whole = experiment(fault("2s"))
+    whole = replace(whole, cluster=replace(whole.cluster, guards=Guards(high_watermark_gate=False)))
+
+    left = shrunk(FakePlay(fails), whole).experiment
+
+    assert left.cluster.guards == Guards()
+    assert left.cluster.config.broker_session_timeout_ms == 9_000
+    assert left.groups["readers"].commit_interval_ms is None
+    assert left.groups["readers"].config.session_timeout_ms == 20_000
+
+
+def test_a_setting_that_cannot_have_the_default_gets_the_value_of_the_space() -> None:
+    """Where the default does not fail, what every draw begins with is the next best."""
+
+    def fails(it: Experiment, _seed: int) -> bool:
+        return it.cluster.config.broker_session_timeout_ms < 9_000
+
+    def with_session(session_ms: int) -> Experiment:
+        whole = experiment(fault("2s"))
+        config = replace(whole.cluster.config, broker_session_timeout_ms=session_ms)
+        return replace(whole, cluster=replace(whole.cluster, config=config))
+
+    left = shrunk(FakePlay(fails), with_session(4_321), base=with_session(5_000)).experiment
+
+    assert left.cluster.config.broker_session_timeout_ms == 5_000
+
+
+def test_times_move_to_the_beginning_get_short_and_round() -> None:
+    """A gap of 4 s is needed between the two, and 9 s of the pause: it gets some room."""
+
+    def fails(it: Experiment, _seed: int) -> bool:
+        crashes, pauses = faults_named(it, "crash"), faults_named(it, "pause")
+        if not crashes or not pauses:
+            return False
+        gap_us = microseconds(pauses[0].at) - microseconds(crashes[0].at)
+        lasts_us = microseconds(pauses[0].duration or "0s")
+        return gap_us >= 4_000_000 and lasts_us >= 9_000_000
+
+    whole = experiment(
+        fault("7013ms"),
+        FaultDefinition(at="19501ms", fault="pause", target="broker(1)", duration="33333ms"),
+    )
+
+    found = shrunk(FakePlay(fails), whole)
+
+    first, second = found.experiment.faults
+    assert (first.at, second.at) == ("1s", "6s")
+    assert second.duration == "12s"
+    assert found.after.horizon_us < found.before.horizon_us
+
+
+def test_what_has_room_keeps_it_in_every_round() -> None:
+    """A second shrinking of the shrunk changes nothing."""
+
+    def fails(it: Experiment, _seed: int) -> bool:
+        return any(microseconds(each.duration or "0s") >= 4_000_000 for each in it.faults)
+
+    once = shrunk(FakePlay(fails), experiment(fault("2s", "pause"))).experiment
+    twice = shrunk(FakePlay(fails), once).experiment
+
+    assert once.faults[0].duration == "8s"
+    assert twice == once
+
+
+def test_brokers_by_number_become_roles_where_that_fails_as_well() -> None:
+    """`coordinator-of` says what is meant, whoever leads."""
+    play = FakePlay(lambda it, _: bool(it.faults) and "readers" in it.groups)
+
+    left = shrunk(play, experiment(fault("2s", "crash", "broker(3)"))).experiment
+
+    assert left.faults[0].target == "coordinator-of(readers)"
+
+
+def test_a_cut_of_everything_becomes_a_cut_of_one_link() -> None:
+    """Lists lose entries, sets become one node, arguments go."""
+    cut = FaultDefinition(
+        at="2s",
+        fault="cut",
+        from_="broker(0)",
+        to=("controller", "brokers"),
+        duration="20s",
+        args={"direction": "one_way", "apis": ["Fetch"]},
+    )
+
+    def fails(it: Experiment, _seed: int) -> bool:
+        return any("broker" in end for each in it.faults for end in ends_of(each.to))
+
+    left = shrunk(FakePlay(fails), experiment(cut)).experiment
+
+    assert left.faults[0].args == {}
+    assert left.faults[0].to == "broker(1)"  # broker 0 has no link to itself
+
+
+def test_late_members_go_or_get_fewer_and_sooner() -> None:
+    """One of two is needed."""
+    whole = experiment(fault("2s"))
+    late = (
+        LateMembersDefinition(at="4300ms", members=3),
+        LateMembersDefinition(at="9s", members=2),
+    )
+    groups = {**whole.groups, "readers": replace(whole.groups["readers"], late_members=late)}
+
+    def fails(it: Experiment, _seed: int) -> bool:
+        readers = it.groups.get("readers")
+        return readers is not None and bool(readers.late_members)
+
+    left = shrunk(FakePlay(fails), replace(whole, groups=groups)).experiment
+
+    assert [each.members for each in left.groups["readers"].late_members] == [1]
+
+
+def test_a_race_goes_on_with_the_network_seed_that_it_fails_under() -> None:
+    """A smaller plan fails under one other seed only; the answer names that seed."""
+
+    def fails(it: Experiment, seed: int) -> bool:
+        return len(it.faults) == 2 or (len(it.faults) == 1 and seed == 7)
+
+    found = shrunk(FakePlay(fails), experiment(fault("2s"), fault("30s")))
+
+    assert len(found.experiment.faults) == 1
+    assert found.seed == 7
+    assert NETWORK_SEEDS > 7
+
+
+def test_a_simpler_wording_is_not_worth_a_plan_that_fails_less_often() -> None:
+    """A pause of 3 s fails under the first seed, one of 10 s under all."""
+
+    def fails(it: Experiment, seed: int) -> bool:
+        lasts_us = max((microseconds(each.duration or "0s") for each in it.faults), default=0)
+        return lasts_us >= (3_000_000 if seed == 100 else 10_000_000)
+
+    found = shrunk(FakePlay(fails), experiment(fault("2s", "pause")), seed=100)
+
+    assert found.experiment.faults[0].duration == "12s"
+
+
+def test_another_claim_of_the_same_check_is_another_violation() -> None:
+    """What the fake shows beside is OTHER: nothing may be left out for that."""
+    whole = experiment(fault("2s"))
+    play = FakePlay(lambda it, _: it == whole)
+
+    found = shrunk(play, whole)
+
+    assert found.experiment == whole
+
+
+def test_a_schedule_that_does_not_fail_is_told_so() -> None:
+    """Not shrunk to nothing."""
+    with pytest.raises(DoesNotFail, match="1 append is missing"):
+        shrunk(FakePlay(lambda _it, _seed: False), experiment(fault("2s")))
+
+
+@pytest.mark.parametrize("limit", [5, 20])
+def test_runs_are_limited_and_the_best_so_far_is_the_answer(limit: int) -> None:
+    """The answer fails, and no run more was played."""
+    play = FakePlay(lambda it, _: bool(faults_named(it, "crash")))
+
+    found = shrunk(play, experiment(*MANY, fault("1s")), max_runs=limit)
+
+    assert found.end is ShrinkEnd.RUNS
+    assert found.runs == len(play.played) == limit
+    assert faults_named(found.experiment, "crash")
+
+
+def test_time_is_limited_by_the_clock_that_was_given() -> None:
+    """The fake clock gains a second with each look."""
+    play = FakePlay(lambda it, _: bool(faults_named(it, "crash")))
+
+    found = shrunk(play, experiment(*MANY, fault("1s")), deadline_s=6.0)
+
+    assert found.end is ShrinkEnd.TIME
+    assert len(play.played) == 6
+
+
+def test_an_interrupt_leaves_the_best_so_far() -> None:
+    """Ctrl-C in the fifth run."""
+    inner = FakePlay(lambda it, _: bool(faults_named(it, "crash")))
+
+    def play(it: Experiment, seed: int, signature: Signature) -> PlayedRun:
+        if len(inner.played) == 5:
+            raise KeyboardInterrupt
+        return inner(it, seed, signature)
+
+    shrinker = Shrinker(play, now_s=FakeClock(), deadline_s=1e9, last_s=1e9)
+    found = shrinker.shrink(experiment(*MANY, fault("1s")), 100, LOST)
+
+    assert found.end is ShrinkEnd.INTERRUPTED
+    assert found.after.faults < found.before.faults
+
+
+def test_the_same_input_is_shrunk_in_the_same_way() -> None:
+    """Run for run."""
+    whole = experiment(*MANY, fault("1s"), fault("40s"))
+    plays = [FakePlay(lambda it, _: len(faults_named(it, "crash")) == 2) for _ in range(2)]
+
+    first, second = (shrunk(play, whole) for play in plays)
+
+    assert first == second
+    assert plays[0].played == plays[1].played
+
+
+def test_robustness_counts_other_seeds_only_and_stops_with_the_time() -> None:
+    """Every third seed fails; the seed that was shrunk with is not asked again."""
+    play = FakePlay(lambda it, seed: bool(it.faults) and (seed == 1 or seed % 3 == 0))
+    whole = experiment(fault("2s"))
+    shrinker = Shrinker(play, now_s=FakeClock(), deadline_s=1e9, last_s=1e9)
+    found = shrinker.shrink(whole, 1, LOST)
+    play.played.clear()
+
+    counted = shrinker.robustness(found, 30)
+
+    seeds = [seed for _, seed in play.played]
+    assert counted.tried == 30 == len(set(seeds))
+    assert found.seed not in seeds
+    assert counted.fails == sum(seed == 1 or seed % 3 == 0 for seed in seeds)
