@@ -25,15 +25,21 @@ MAX_DEATHS_IN_A_ROW = 4
 """For each worker: so many deaths without any work done in between, and no worker can be had."""
 
 
+def no_check() -> None:
+    """Let every process be a worker."""
+
+
 class _Worker:
     """What runs in a worker's process; it never outlives its raylet."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Work, check: Callable[[], None]) -> None:
         die_with_parent()
         self._work = work
+        self._check = check
 
     def name(self) -> str:
-        """Say who it is; the first answer of a worker that is up."""
+        """Say who it is; the first answer of a worker that is up. Raises: what `check` raises."""
+        self._check()
         return own_name(ray.util.get_node_ip_address())
 
     def do(self, items: tuple[int, ...]) -> tuple[bytes, float]:
@@ -59,7 +65,8 @@ class RayWorkers:
     """Workers on the Ray at `address`; `size` None takes as many as it has processors.
 
     `work` is sent to each worker: it must be picklable, and made of our own packages, which every
-    worker has. A worker that waits for a place on a busy cluster is simply not idle yet.
+    worker has. `check` raises in a process that cannot be a worker. A worker that waits for a place
+    on a busy cluster is simply not idle yet.
     """
 
     def __init__(
@@ -68,10 +75,12 @@ class RayWorkers:
         work: Work,
         *,
         size: int | None = None,
+        check: Callable[[], None] = no_check,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._address = address
         self._work = work
+        self._check = check
         self._wanted = size
         self._clock = clock
         self._connected_here = False
@@ -178,7 +187,7 @@ class RayWorkers:
         # A processor each on a cluster, where others may be at work; here they share what there is.
         options["num_cpus"] = 0 if self._address == LOCAL else 1
         actor = ray.remote(_Worker).options(scheduling_strategy="SPREAD", **options)
-        handle = actor.remote(self._work)
+        handle = actor.remote(self._work, self._check)
         return _Hired(handle, handle.name.remote(), since=self._clock())
 
 

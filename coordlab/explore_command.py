@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from chaos.exploration.batches import play_seeds
+from chaos.exploration.batches import check_code, play_seeds
 from chaos.exploration.finding_files import finding_text
 from chaos.exploration.results import ExplorationResults, results_of
 from chaos.exploration.search import Limits, Search
@@ -125,7 +125,7 @@ def _search(
     with (
         stop_on_ctrl_c() as stop_requested,
         nullcontext() if options.json else view,
-        _workers(options, space) as workers,
+        _workers(options, space, store.manifest.code) as workers,
     ):
         search = Search(
             tally,
@@ -192,7 +192,7 @@ def _or(value: float | None, default: float) -> float:
     return default if value is None else value
 
 
-def _workers(options: ExploreOptions, space: Space) -> Workers:
+def _workers(options: ExploreOptions, space: Space, code: str) -> Workers:
     work = partial(play_seeds, space)
     size = options.workers
     if options.ray_address == LOCAL:
@@ -201,7 +201,7 @@ def _workers(options: ExploreOptions, space: Space) -> Workers:
             return ThisProcess(work)
     from cluster.ray_tasks import RayWorkers  # noqa: PLC0415 - importing Ray takes a second
 
-    return RayWorkers(options.ray_address, work, size=size)
+    return RayWorkers(options.ray_address, work, size=size, check=partial(check_code, code))
 
 
 def _as_json(store: ExplorationStore, results: ExplorationResults) -> str:

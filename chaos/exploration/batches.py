@@ -9,6 +9,25 @@ import msgspec
 from chaos.exploration.draw import draw
 from chaos.exploration.play import PlayedRun, PlayResult, play
 from chaos.exploration.space import Space
+from chaos.replay_stamp import code_version
+
+
+class OtherCode(Exception):
+    """A worker has other code than the search that it works for; says which."""
+
+
+def check_code(expected: str) -> None:
+    """Check that this process would play what the search's own would.
+
+    A worker that starts while somebody edits the code would give other runs: they would look as if
+    the lab were not deterministic.
+    Raises: OtherCode.
+    """
+    if code_version() != expected:
+        raise OtherCode(
+            f"the code changed while it was searched: it began with {expected}, and is "
+            f"{code_version()} now"
+        )
 
 
 def play_seeds(space: Space, seeds: tuple[int, ...]) -> bytes:

@@ -1,0 +1,118 @@
+"""Work fanned out over Ray: processes with names, deaths that are told, results that are equal."""
+
+import os
+from functools import partial
+
+import pytest
+
+from chaos.exploration.batches import check_code, decode_runs, play_seeds
+from chaos.exploration.play import PlayedRun
+from chaos.exploration.search import Limits, Search, Stop
+from chaos.exploration.space import load_space
+from chaos.exploration.store import ExplorationRecord, Played
+from chaos.exploration.tally import Tally
+from cluster.fan_out import Died, Finished, ThisProcess, Workers, WorkersFailed
+from cluster.ray_nodes import LOCAL
+from cluster.ray_tasks import RayWorkers
+from tests.support.ray_work import DEADLY, FAILING, events_of, wait_idle, work
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("local_ray")]
+
+
+def test_each_worker_is_a_process_and_its_name_says_which() -> None:
+    with RayWorkers(LOCAL, work, size=2) as workers:
+        wait_idle(workers, 2)
+        names = workers.idle()
+        for name in names:
+            workers.give(name, (1,))
+        assert workers.idle() == ()
+        events = events_of(workers, lambda events: len(events) == 2)
+    pids = {event.worker: event.answer.decode() for event in events if isinstance(event, Finished)}
+    assert {str(name).rpartition(":")[2] for name in names} == set(pids.values())
+    assert len(set(pids.values())) == 2
+    assert str(os.getpid()) not in pids.values()
+
+
+@pytest.mark.parametrize("number", [DEADLY, FAILING])
+def test_worker_that_ends_is_told_with_its_work_and_another_takes_its_place(number: int) -> None:
+    """Killed (by the system for its memory, say), or broken by what it was given."""
+    with RayWorkers(LOCAL, work, size=1) as workers:
+        wait_idle(workers, 1)
+        (first,) = workers.idle()
+        workers.give(first, (1, number))
+        (death,) = events_of(workers, bool)
+        assert isinstance(death, Died)
+        assert (death.worker, death.items) == (first, (1, number))
+        assert ("no 14" in death.why) == (number == FAILING)
+        wait_idle(workers, 1)
+        (second,) = workers.idle()
+        assert second != first
+        workers.give(second, (1,))
+        (event,) = events_of(workers, bool)
+        assert isinstance(event, Finished)
+
+
+def test_workers_that_all_die_are_given_up() -> None:
+    """An endless circle of new processes would hide it."""
+    with RayWorkers(LOCAL, work, size=1) as workers:
+
+        def give_deadly_work() -> None:
+            while True:
+                wait_idle(workers, 1)
+                workers.give(workers.idle()[0], (DEADLY,))
+
+        with pytest.raises(WorkersFailed, match="workers died one after another"):
+            give_deadly_work()
+
+
+def test_process_with_other_code_is_no_worker() -> None:
+    """It would play other runs, and the lab would seem not to be deterministic."""
+    check = partial(check_code, "0123456789abcdef")
+    with (
+        RayWorkers(LOCAL, work, size=1, check=check) as workers,
+        pytest.raises(WorkersFailed, match=r"code changed .* it began with 0123456789abcdef"),
+    ):
+        wait_idle(workers, 1)
+
+
+def test_worker_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that never ends must not hold up the search for ever."""
+    clock = [0.0]
+    with RayWorkers(LOCAL, work, size=1, clock=lambda: clock[0]) as workers:
+        wait_idle(workers, 1)
+        (first,) = workers.idle()
+        workers.give(first, (1,))
+        clock[0] = 10_000.0
+        monkeypatch.setattr("cluster.ray_tasks.ray.wait", lambda calls, **_: ([], calls))
+        (death,) = workers.wait(0.0)
+    assert isinstance(death, Died)
+    assert "no answer for 600 s" in death.why
+
+
+def test_two_workers_on_ray_find_what_this_process_finds() -> None:
+    """The same runs, byte for byte, and those that are played again agree across processes."""
+    by_this, _ = searched(ThisProcess(partial(play_seeds, load_space("reference"))))
+    by_two, tally = searched(
+        RayWorkers(LOCAL, partial(play_seeds, load_space("reference")), size=2)
+    )
+    assert by_this == by_two
+    assert len({run.digest for run in by_two.values()}) == len(by_two) == 4
+    assert (tally.rechecked, tally.rechecked_elsewhere, tally.differences) == (2, 2, [])
+
+
+def searched(workers: Workers) -> tuple[dict[int, PlayedRun], Tally]:
+    """Search four seeds, half of them twice; return the runs by seed."""
+    tally = Tally(50)
+    written: list[ExplorationRecord] = []
+    with workers:
+        search = Search(
+            tally, workers, Limits(count=4, batch=1), clock=lambda: 0.0, write=written.append
+        )
+        assert search.run() is Stop.COUNT
+    runs = [run for record in written if isinstance(record, Played) for run in record.runs]
+    return {run.seed: run for run in runs}, tally
+
+
+def test_answers_are_runs_of_the_seeds_in_order() -> None:
+    answer = play_seeds(load_space("reference"), (3, 1))
+    assert [run.seed for run in decode_runs(answer)] == [3, 1]

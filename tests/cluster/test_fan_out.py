@@ -1,0 +1,20 @@
+"""Work in this process: an item at a time, so that a Ctrl-C need not wait for a whole batch."""
+
+from cluster.fan_out import Finished, ThisProcess, name_of_this_process
+
+
+def text_of(items: tuple[int, ...]) -> bytes:
+    """Return the items as text."""
+    return repr(items).encode()
+
+
+def test_this_process_does_what_it_was_given_item_by_item() -> None:
+    with ThisProcess(text_of) as workers:
+        (me,) = workers.idle()
+        assert me == name_of_this_process()
+        workers.give(me, (3, 4))
+        assert workers.idle() == ()
+        answers = [event for _ in range(3) for event in workers.wait(1.0)]
+        assert workers.idle() == (me,)
+    assert [(type(event), event.items) for event in answers] == [(Finished, (3,)), (Finished, (4,))]
+    assert [event.answer for event in answers if isinstance(event, Finished)] == [b"(3,)", b"(4,)"]

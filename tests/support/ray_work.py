@@ -1,0 +1,34 @@
+"""Work for workers on Ray that dies, fails or sleeps as its number says."""
+
+import os
+from collections.abc import Callable
+from signal import SIGKILL
+
+from cluster.fan_out import Died, Finished, Workers
+
+DEADLY, FAILING = 13, 14
+
+
+def work(items: tuple[int, ...]) -> bytes:
+    """Answer with the process; die or fail at some numbers."""
+    if DEADLY in items:
+        os.kill(os.getpid(), SIGKILL)
+    if FAILING in items:
+        raise ValueError(f"no {FAILING}")
+    return str(os.getpid()).encode()
+
+
+def events_of(
+    workers: Workers, done: Callable[[list[Finished | Died]], bool]
+) -> list[Finished | Died]:
+    """Wait until the events so far are enough."""
+    events: list[Finished | Died] = []
+    while not done(events):
+        events += workers.wait(1.0)
+    return events
+
+
+def wait_idle(workers: Workers, number: int) -> None:
+    """Wait until so many workers are idle."""
+    while len(workers.idle()) < number:
+        workers.wait(1.0)
