@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from chaos.exploration.store import CannotResume, NotAnExploration
+from chaos.conformance.transcript import TranscriptError
 from chaos.problems import ExperimentError
 from chaos.run_directory import NotARun
 from chaos.verdict import (
@@ -20,6 +21,8 @@ from cluster.fan_out import WorkersFailed
 from cluster.runtime import ClusterStartError
 from coordlab.analysis import NoJava
 from coordlab.commands.analyze import analyze_command
+from coordlab.commands.conform import conform_command
+from coordlab.commands.diff import diff_command
 from coordlab.commands.doctor import doctor_command
 from coordlab.commands.explore import explore_command
 from coordlab.commands.init import init_command
@@ -29,6 +32,7 @@ from coordlab.commands.replay import replay_command
 from coordlab.commands.report import report_command
 from coordlab.commands.run import run_command
 from coordlab.commands.schema import schema_command
+from coordlab.commands.shrink import shrink_command
 from coordlab.commands.validate import validate_command
 from coordlab.junit import JunitNotWritable
 
@@ -40,7 +44,7 @@ def run_cli(arguments: Sequence[str]) -> int:
     errors = Console(stderr=True)
     try:
         code = app.main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
-    except ExperimentError as error:
+    except (ExperimentError, TranscriptError) as error:
         for problem in error.problems:
             errors.print(escape(str(problem)), highlight=False, soft_wrap=True)
         return EXIT_BAD_ARGUMENTS
@@ -83,12 +87,15 @@ for command in (
     run_command,
     explore_command,
     replay_command,
+    diff_command,
+    shrink_command,
     analyze_command,
     report_command,
     list_command,
     init_command,
     validate_command,
     schema_command,
+    conform_command,
     doctor_command,
 ):
     app.add_command(command)

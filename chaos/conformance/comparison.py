@@ -25,6 +25,16 @@ KAFKA_4 = "4."
 US_PER_MS = 1_000
 
 
+ANSWER = "answer"
+TIME = "time"
+ORDER = "order"
+MISSING = "no answer"
+UNEXPECTED = "answered"
+ENDED = "ended"
+NOT_IMPLEMENTED = "not implemented"
+WHAT_DIFFERS = (ANSWER, TIME, ORDER, MISSING, UNEXPECTED, ENDED, NOT_IMPLEMENTED)
+
+
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """Where a step went another way than in Kafka.
 
@@ -38,20 +48,12 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     came: str = ""
 
     def __str__(self) -> str:
+        if self.what == NOT_IMPLEMENTED:
+            return f"{self.what}: {self.field}"
         place = f"{self.what} {self.field}".rstrip()
         if not self.expected and not self.came:
             return place
         return f"{place}: expected {self.expected}, came {self.came}"
-
-
-ANSWER = "answer"
-TIME = "time"
-ORDER = "order"
-MISSING = "no answer"
-UNEXPECTED = "answered"
-ENDED = "ended"
-NOT_IMPLEMENTED = "not implemented"
-WHAT_DIFFERS = (ANSWER, TIME, ORDER, MISSING, UNEXPECTED, ENDED, NOT_IMPLEMENTED)
 
 
 @dataclass(slots=True, kw_only=True)

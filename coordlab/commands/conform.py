@@ -1,0 +1,139 @@
+"""`conform`: recordings of real Kafka, played against this cluster, and where it differs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+
+from chaos.conformance.conformity import (
+    FileConformity,
+    Share,
+    judge,
+    share_of,
+    shares_by_api,
+    shares_by_folder,
+)
+from chaos.conformance.recorded_cluster import cluster_of
+from chaos.conformance.transcript import (
+    Transcript,
+    TranscriptError,
+    find_transcripts,
+    read_rules,
+    read_transcript,
+)
+from chaos.problems import Problem
+from chaos.verdict import EXIT_PASS, EXIT_VIOLATED
+from coordlab.commands.options import json_option, print_document, with_examples
+
+_DIGITS_MAX = 160
+"""How much of a value is printed; `--json` has all of it."""
+
+
+@click.command(
+    "conform",
+    cls=with_examples(
+        "conform tests/conformance/transcripts",
+        "conform tests/conformance/transcripts/3.9/failover --all",
+    ),
+)
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--all", "show_all", is_flag=True, help="Print every difference, not the first.")
+@json_option("share, by_folder, by_api, files (with every difference)")
+def conform_command(directory: Path, show_all: bool, json: bool) -> int:
+    """Play recordings of real Kafka against this cluster in virtual time, and compare the answers.
+
+    DIR is a folder of transcripts, or one of them: each request is sent at its time on its
+    connection, and every answer is compared field by field, with its time and its place in the
+    order. Exit code 0: all equal; 1: a step differs; 254: a file is no transcript.
+    """
+    console = Console()
+    rules = read_rules(directory)
+    transcripts = _read_all(find_transcripts(directory))
+    files: list[FileConformity] = []
+    for transcript in transcripts:
+        conformity = judge(transcript, rules)
+        files.append(conformity)
+        if not json:
+            _print_file(console, conformity, show_all=show_all)
+    if json:
+        print_document(console, _document(files))
+    else:
+        _print_totals(console, files)
+    return EXIT_VIOLATED if any(file.differences for file in files) else EXIT_PASS
+
+
+def _read_all(paths: Sequence[Path]) -> list[Transcript]:
+    """Return every transcript. Raises: TranscriptError with what is wrong in any of them."""
+    problems: list[Problem] = []
+    transcripts: list[Transcript] = []
+    for path in paths:
+        try:
+            transcript = read_transcript(path)
+            cluster_of(transcript)  # its settings may be such that Kafka refuses them
+            transcripts.append(transcript)
+        except TranscriptError as error:
+            problems += error.problems
+    if problems:
+        raise TranscriptError(problems)
+    return transcripts
+
+
+def _print_file(console: Console, file: FileConformity, *, show_all: bool) -> None:
+    style = "red" if file.differences else "green"
+    _print(console, f"[{style}]{file.equal:4}/{file.steps:<4}[/] {escape(file.file)}")
+    for difference in file.differences if show_all else file.differences[:1]:
+        text = str(difference)
+        shown = text if len(text) <= _DIGITS_MAX * 2 else f"{text[: _DIGITS_MAX * 2]} ..."
+        _print(console, f"          {escape(shown)}")
+    if file.unknown_settings:
+        names = ", ".join(file.unknown_settings)
+        _print(console, f"          [yellow]settings that we do not have:[/] {escape(names)}")
+
+
+def _print_totals(console: Console, files: Sequence[FileConformity]) -> None:
+    for title, shares in (
+        ("by API", shares_by_api(files)),
+        ("by folder", shares_by_folder(files)),
+    ):
+        _print(console, f"\n{title}")
+        for name, share in shares.items():
+            _print(console, f"  {_share(share)}  {escape(name)}")
+    total = share_of(files)
+    equal_files = sum(not file.differences for file in files)
+    _print(
+        console,
+        f"\n{total.equal:,} of {total.steps:,} steps are equal ({total.percent:.2f} %), "
+        f"and all of {equal_files} of {len(files)} files",
+    )
+
+
+def _share(share: Share) -> str:
+    return f"{share.percent:6.2f} %  {share.equal:5}/{share.steps:<5}"
+
+
+def _document(files: Sequence[FileConformity]) -> bytes:
+    return msgspec.json.encode(
+        {
+            "share": share_of(files),
+            "by_folder": shares_by_folder(files),
+            "by_api": shares_by_api(files),
+            "files": [
+                {
+                    "file": file.file,
+                    "id": file.id,
+                    "equal": file.equal,
+                    "steps": file.steps,
+                    "unknown_settings": file.unknown_settings,
+                    "differences": file.differences,
+                }
+                for file in files
+            ],
+        }
+    )
+
+
+def _print(console: Console, text: str) -> None:
+    console.print(text, highlight=False, soft_wrap=True)

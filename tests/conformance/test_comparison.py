@@ -1,0 +1,232 @@
+"""What the comparison of answers finds, and what it must let pass."""
+
+import pytest
+
+from chaos.conformance.comparison import (
+    AnswerComparison,
+    Bindings,
+    Difference,
+    PlayedStep,
+    compare,
+)
+from chaos.conformance.transcript import ComparisonRules, RequestStep
+from protocol.message_schemas import PlainMessage
+
+RULES = ComparisonRules(
+    ignore=frozenset({"throttle_time_ms"}),
+    unordered={
+        "JoinGroup.members": "member_id",
+        "DeleteGroups.results": "group_id",
+        "*.partitions": "partition_index",
+    },
+    unordered_since_4=frozenset({"DeleteGroups.results"}),
+    tolerance_ms=150,
+)
+
+
+def difference(
+    expected: PlainMessage,
+    came: PlainMessage,
+    *,
+    api: str = "JoinGroup",
+    bindings: Bindings | None = None,
+    kafka: str = "3.9.1",
+) -> Difference | None:
+    return AnswerComparison(RULES, api, kafka, bindings or Bindings()).difference(expected, came)
+
+
+def step(
+    n: int,
+    at_ms: float,
+    answered_ms: float | None,
+    *,
+    outcome: str | None = None,
+) -> RequestStep:
+    return RequestStep(
+        n=n,
+        client="c1",
+        client_id="c1",
+        at_ms=at_ms,
+        api="Heartbeat",
+        version=4,
+        request={},
+        answered_ms=answered_ms,
+        answer_seq=None if answered_ms is None else n,
+        response=None if answered_ms is None else {"error_code": 0},
+        outcome=outcome,
+    )
+
+
+def played(
+    recorded: RequestStep, waited_ms: float | None, *, outcome: str | None = None
+) -> PlayedStep:
+    sent_us = round(recorded.at_ms * 1_000)
+    return PlayedStep(
+        step=recorded,
+        sent_us=sent_us,
+        ended_us=None if waited_ms is None else sent_us + round(waited_ms * 1_000),
+        response=None if waited_ms is None or outcome is not None else {"error_code": 0},
+        outcome=outcome,
+    )
+
+
+def what_differs(*steps: PlayedStep) -> dict[int, str]:
+    found = compare(steps, RULES, "3.9.1", Bindings())
+    return {n: each.what for n, each in found.items()}
+
+
+def test_equal_answers_do_not_differ() -> None:
+    assert difference({"error_code": 0, "leader": "a"}, {"error_code": 0, "leader": "a"}) is None
+
+
+def test_wrong_error_code_is_told_by_name() -> None:
+    found = difference({"error_code": 25}, {"error_code": 27})
+    assert str(found) == (
+        "answer error_code: expected 25 UNKNOWN_MEMBER_ID, came 27 REBALANCE_IN_PROGRESS"
+    )
+
+
+@pytest.mark.parametrize(
+    ("expected", "came"),
+    [
+        ({"a": 0}, {"a": False}),
+        ({"a": 1}, {"a": "1"}),
+        ({"a": b"x"}, {"a": b"y"}),
+        ({"a": None}, {"a": ""}),
+        ({"a": []}, {"a": [1]}),
+        ({"a": [1, 2]}, {"a": [2, 1]}),
+        ({"a": 1}, {}),
+        ({}, {"a": 1}),
+        ({"a": {"b": 1}}, {"a": {"b": 2}}),
+    ],
+)
+def test_other_values_types_lengths_and_fields_differ(
+    expected: PlainMessage, came: PlainMessage
+) -> None:
+    assert difference(expected, came) is not None
+
+
+def test_ignored_field_may_differ_and_only_that() -> None:
+    assert difference({"throttle_time_ms": 0}, {"throttle_time_ms": 5}) is None
+    assert difference({"time_ms": 0}, {"time_ms": 5}) is not None
+
+
+def test_symbol_equals_the_id_that_it_is_bound_to_and_no_other() -> None:
+    bindings = Bindings()
+    bindings.bind("<member:1>", "c1-aaa")
+    bindings.bind("<member:2>", "c2-bbb")
+    assert difference({"leader": "<member:1>"}, {"leader": "c1-aaa"}, bindings=bindings) is None
+    found = difference({"leader": "<member:1>"}, {"leader": "c2-bbb"}, bindings=bindings)
+    assert str(found) == 'answer leader: expected "<member:1>", came "<member:2>"'
+
+
+def test_second_symbol_of_one_id_equals_nothing() -> None:
+    """A coordinator that gives an old id where Kafka gives a new one must be noticed."""
+    bindings = Bindings()
+    bindings.bind("<member:1>", "i1-aaa")
+    bindings.bind("<member:2>", "i1-aaa")
+    assert difference({"member_id": "<member:2>"}, {"member_id": "i1-aaa"}, bindings=bindings)
+    assert bindings.to_ours("<member:2>") == "i1-aaa"
+
+
+def test_symbol_without_an_id_equals_nothing() -> None:
+    assert difference({"member_id": "<member:1>"}, {"member_id": "anything"}) is not None
+
+
+def test_symbols_that_only_lists_have_are_bound_where_they_are_met() -> None:
+    """Each id once: two new symbols cannot stand for the same one."""
+    expected: PlainMessage = {
+        "members": [
+            {"member_id": "<member:1>", "metadata": b"x"},
+            {"member_id": "<member:2>", "metadata": b"y"},
+        ]
+    }
+    came: PlainMessage = {
+        "members": [
+            {"member_id": "b", "metadata": b"y"},
+            {"member_id": "a", "metadata": b"x"},
+        ]
+    }
+    bindings = Bindings(("<member:1>", "<member:2>"))
+    assert difference(expected, came, bindings=bindings) is None
+    assert bindings.to_ours(["<member:1>", "<member:2>"]) == ["a", "b"]
+    twice: PlainMessage = {
+        "members": [
+            {"member_id": "a", "metadata": b"x"},
+            {"member_id": "a", "metadata": b"y"},
+        ]
+    }
+    again = Bindings(("<member:1>", "<member:2>"))
+    assert difference(expected, twice, bindings=again) is not None
+
+
+def test_unordered_list_is_compared_as_a_multiset() -> None:
+    def members(*ids: str) -> PlainMessage:
+        return {"members": [{"member_id": each} for each in ids]}
+
+    assert difference(members("a", "b"), members("b", "a")) is None
+    assert difference(members("a", "a"), members("a", "b")) is not None
+    assert difference(members("a"), members("a", "a")) is not None
+    assert difference(members("a", "b"), members("a")) is not None
+
+
+def test_item_of_an_unordered_list_is_told_by_its_key() -> None:
+    expected: PlainMessage = {
+        "topics": [{"partitions": [{"partition_index": 0, "o": 1}, {"partition_index": 1, "o": 2}]}]
+    }
+    came: PlainMessage = {
+        "topics": [{"partitions": [{"partition_index": 1, "o": 3}, {"partition_index": 0, "o": 1}]}]
+    }
+    found = difference(expected, came, api="OffsetFetch")
+    assert str(found) == "answer topics[0].partitions[1].o: expected 2, came 3"
+
+
+def test_list_that_kafka_4_alone_shuffles_keeps_its_order_in_3() -> None:
+    def results(*ids: str) -> PlainMessage:
+        return {"results": [{"group_id": each} for each in ids]}
+
+    expected, came = results("a", "b"), results("b", "a")
+    assert difference(expected, came, api="DeleteGroups") is not None
+    assert difference(expected, came, api="DeleteGroups", kafka="4.1.0") is None
+
+
+@pytest.mark.parametrize(("waited_ms", "differs"), [(1, False), (151, False), (152, True)])
+def test_answer_later_than_the_tolerance_differs(waited_ms: float, differs: bool) -> None:
+    assert what_differs(played(step(1, 0, 1), waited_ms)) == ({1: "time"} if differs else {})
+
+
+def test_answer_that_comes_too_early_differs() -> None:
+    assert what_differs(played(step(1, 0, 500), 349)) == {1: "time"}
+
+
+def test_missing_answer_differs() -> None:
+    assert what_differs(played(step(1, 0, 1), None)) == {1: "no answer"}
+
+
+def test_disconnection_in_the_place_of_an_answer_differs() -> None:
+    assert what_differs(played(step(1, 0, 1), 1, outcome="disconnected")) == {1: "no answer"}
+
+
+def test_answer_where_kafka_gave_none_differs_unless_it_came_when_nobody_listened() -> None:
+    silent = step(1, 0, None, outcome="no answer within 400 ms")
+    assert what_differs(played(silent, None)) == {}
+    assert what_differs(played(silent, 399)) == {1: "answered"}
+    assert what_differs(played(silent, 551)) == {}
+
+
+def test_refusal_is_no_disconnection() -> None:
+    refused = step(1, 0, None, outcome="connection refused")
+    assert what_differs(played(refused, 0, outcome="connection refused")) == {}
+    assert what_differs(played(refused, 0, outcome="disconnected")) == {1: "ended"}
+    assert what_differs(played(refused, None)) == {1: "ended"}
+
+
+def test_answer_before_one_that_kafka_gave_well_before_it_is_out_of_order() -> None:
+    """Both are within the tolerance of their times, which are 160 ms apart in the recording."""
+    first = played(step(1, 0, 100), 249)
+    second = played(step(2, 0, 260), 120)
+    assert what_differs(first, second) == {2: "order"}
+
+
+def test_answers_within_the_tolerance_of_each_other_may_change_places() -> None:
+    assert what_differs(played(step(1, 0, 100), 160), played(step(2, 0, 240), 100)) == {}

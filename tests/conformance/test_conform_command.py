@@ -1,0 +1,77 @@
+"""`coordlab conform`: what it prints, and its exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from chaos.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS, EXIT_VIOLATED
+from coordlab.cli import run_cli
+
+SCENARIOS = Path(__file__).parent / "transcripts" / "3.9" / "scenarios"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder outside the repository with one recording that we follow."""
+    below = tmp_path / "mine"
+    below.mkdir()
+    (below / "generations.json").write_bytes((SCENARIOS / "generations.json").read_bytes())
+    return tmp_path
+
+
+def spoil(folder: Path) -> None:
+    path = folder / "mine" / "generations.json"
+    recording = json.loads(path.read_text())
+    recording["steps"][1]["response"]["generation_id"] = 2
+    recording["steps"][4]["response"]["error_code"] = 99
+    path.write_text(json.dumps(recording))
+
+
+def test_conform_of_equal_recordings_passes(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_cli(["conform", str(folder)]) == EXIT_PASS
+    printed = capsys.readouterr().out
+    assert "steps are equal (100.00 %), and all of 1 of 1 files" in printed
+
+
+def test_conform_prints_the_first_difference_of_a_file(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoil(folder)
+    assert run_cli(["conform", str(folder)]) == EXIT_VIOLATED
+    printed = capsys.readouterr().out
+    assert "step 2 JoinGroup v9: answer generation_id: expected 2, came 1" in printed
+    assert "expected 99" not in printed
+    assert run_cli(["conform", str(folder), "--all"]) == EXIT_VIOLATED
+    assert "expected 99" in capsys.readouterr().out
+
+
+def test_conform_as_json_has_shares_and_every_difference(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoil(folder)
+    assert run_cli(["conform", str(folder), "--json"]) == EXIT_VIOLATED
+    document = json.loads(capsys.readouterr().out)
+    steps = document["share"]["steps"]
+    assert document["share"] == {"equal": steps - 2, "steps": steps}
+    (file,) = document["files"]
+    assert [each["n"] for each in file["differences"]] == [2, 5]
+    assert document["by_api"]["JoinGroup"]["equal"] < document["by_api"]["JoinGroup"]["steps"]
+    assert list(document["by_folder"]) == [str(folder / "mine")]
+
+
+def test_conform_of_a_bad_file_says_where_and_plays_nothing(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "bad.json").write_text("{")
+    assert run_cli(["conform", str(folder)]) == EXIT_BAD_ARGUMENTS
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert str(folder / "bad.json") in printed.err
+
+
+def test_conform_of_no_folder_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["conform", "nowhere"]) == EXIT_BAD_ARGUMENTS
+    assert "there is no such folder" in capsys.readouterr().err

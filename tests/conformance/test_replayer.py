@@ -1,0 +1,206 @@
+"""The runner as a whole: what is wrong in an answer, its time or its order must be noticed."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.conformance.conformity import FileConformity, judge
+from chaos.conformance.replayer import play_transcript
+from chaos.conformance.transcript import TranscriptError, read_rules, read_transcript
+
+TRANSCRIPTS = Path(__file__).parent / "transcripts"
+SCENARIOS = TRANSCRIPTS / "3.9" / "scenarios"
+FAILOVER = TRANSCRIPTS / "3.9" / "failover"
+RULES = read_rules(TRANSCRIPTS)
+
+Recording = dict[str, Any]
+
+
+def judged(
+    folder: Path, name: str, tmp_path: Path, change: Callable[[Recording], None]
+) -> FileConformity:
+    recording = json.loads((folder / f"{name}.json").read_text())
+    change(recording)
+    path = tmp_path / f"{name}.json"
+    path.write_text(json.dumps(recording))
+    return judge(read_transcript(path), RULES)
+
+
+def differing(conformity: FileConformity) -> dict[int, str]:
+    return {each.n: each.what for each in conformity.differences}
+
+
+def nothing(_recording: Recording) -> None:
+    """Leave a recording as it is."""
+
+
+def test_recording_that_we_follow_has_no_difference(tmp_path: Path) -> None:
+    assert differing(judged(SCENARIOS, "generations", tmp_path, nothing)) == {}
+
+
+def test_wrong_answer_is_noticed_at_its_step_alone(tmp_path: Path) -> None:
+    def change(recording: Recording) -> None:
+        answer = recording["steps"][1]["response"]
+        assert answer["generation_id"] == 1
+        answer["generation_id"] = 2
+
+    found = judged(SCENARIOS, "generations", tmp_path, change)
+    (only,) = found.differences
+    assert str(only) == "step 2 JoinGroup v9: answer generation_id: expected 2, came 1"
+
+
+def test_wrong_time_of_an_answer_is_noticed(tmp_path: Path) -> None:
+    """Initial delay 500 ms: an answer that Kafka gave 200 ms later is another behaviour."""
+
+    def change(recording: Recording) -> None:
+        parked = recording["steps"][1]
+        assert 500 < parked["answered_ms"] - parked["at_ms"] < 540
+        parked["answered_ms"] += 200
+        for later in recording["steps"][2:]:
+            later["at_ms"] += 200
+            later["answered_ms"] += 200
+
+    assert differing(judged(SCENARIOS, "generations", tmp_path, change)) == {2: "time"}
+
+
+def test_answer_that_is_missing_here_is_noticed(tmp_path: Path) -> None:
+    """Kafka never answers an OffsetFetch without groups, nor do we."""
+
+    def change(recording: Recording) -> None:
+        silent = recording["steps"][3]
+        assert silent["outcome"].startswith("no answer within")
+        del silent["outcome"]
+        silent.update(
+            answered_ms=silent["at_ms"] + 1,
+            answer_seq=99,
+            response={"throttle_time_ms": 0, "groups": []},
+        )
+
+    assert differing(judged(SCENARIOS, "fetch-groups", tmp_path, change)) == {4: "no answer"}
+
+
+def test_answer_that_kafka_did_not_give_is_noticed(tmp_path: Path) -> None:
+    def change(recording: Recording) -> None:
+        recording["steps"][0].update(
+            answered_ms=None, response=None, outcome="no answer within 3000 ms"
+        )
+
+    found = judged(SCENARIOS, "find-versions", tmp_path, change)
+    assert differing(found)[1] == "answered"
+
+
+def test_unknown_api_is_not_implemented_and_the_rest_is_played(tmp_path: Path) -> None:
+    def change(recording: Recording) -> None:
+        recording["steps"][0]["api"] = "ShareFetch"
+
+    found = judged(SCENARIOS, "hb-no-group", tmp_path, change)
+    assert str(found.differences[0]) == "step 1 ShareFetch v0: not implemented: ShareFetch v0"
+    assert found.equal == found.steps - 1
+
+
+def test_unknown_action_is_a_step_that_differs(tmp_path: Path) -> None:
+    def change(recording: Recording) -> None:
+        steps = recording["steps"]
+        steps.append(
+            {
+                "n": 99,
+                "action": "shake",
+                "at_ms": recording["end_ms"],
+                "args": {},
+                "done_ms": recording["end_ms"],
+            }
+        )
+
+    found = judged(SCENARIOS, "generations", tmp_path, change)
+    (only,) = found.differences
+    assert str(only) == "step 99 shake: not implemented: action shake"
+
+
+def test_unknown_setting_is_reported_by_name(tmp_path: Path) -> None:
+    def change(recording: Recording) -> None:
+        recording["config"]["group.telepathy.enable"] = True
+
+    found = judged(SCENARIOS, "generations", tmp_path, change)
+    assert found.unknown_settings == ("group.telepathy.enable",)
+
+
+def test_settings_of_the_recording_are_in_force(tmp_path: Path) -> None:
+    """Without the recorded initial delay of 500 ms the first join takes Kafka's 3 s."""
+
+    def change(recording: Recording) -> None:
+        del recording["config"]["group.initial.rebalance.delay.ms"]
+
+    assert differing(judged(SCENARIOS, "generations", tmp_path, change))[2] == "no answer"
+
+
+def test_failover_recording_is_played_on_three_brokers(tmp_path: Path) -> None:
+    """The coordinator is killed, the next one loads; each answer comes from the right broker."""
+
+    def ask_the_other_broker(recording: Recording) -> None:
+        steps = [s for s in recording["steps"] if s.get("api") == "Heartbeat"]
+        assert steps[-1]["broker"] == 0
+        steps[-1]["broker"] = 1
+
+    same = judged(FAILOVER, "fo-kill-session", tmp_path, nothing)
+    assert not {"answer", "no answer", "ended"} & set(differing(same).values())
+    assert 10 not in differing(same), "step 10 goes to the dead broker: connection refused"
+    changed = judged(FAILOVER, "fo-kill-session", tmp_path, ask_the_other_broker)
+    assert set(differing(changed)) - set(differing(same)) == {15}
+
+
+def test_same_recording_and_seed_are_played_the_same_way_twice() -> None:
+    transcript = read_transcript(FAILOVER / "fo-pingpong.json")
+    runs = [play_transcript(transcript, RULES, seed=3) for _ in range(2)]
+    assert [
+        [(each.sent_us, each.ended_us, each.response) for each in run.steps] for run in runs
+    ] == [[(each.sent_us, each.ended_us, each.response) for each in runs[0].steps]] * 2
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda r: r["steps"][1].pop("version"), "step 2: Object missing required field `version`"),
+        (
+            lambda r: r["steps"][1]["request"].update(session_timeout_ms="6 s"),
+            "step 2: JoinGroup v9: request.session_timeout_ms: expected an integer, came '6 s'",
+        ),
+        (
+            lambda r: r["steps"][1]["request"].pop("reason"),
+            "step 2: JoinGroup v9: request.reason: missing, v9 has it",
+        ),
+        (
+            lambda r: r["steps"][1]["request"].update(rack="a"),
+            "step 2: JoinGroup v9: request.rack: there is no such field in v9",
+        ),
+        (
+            lambda r: r["steps"][1]["request"]["protocols"][0].update(metadata={"hex": "zz"}),
+            "step 2: request.protocols[0].metadata: expected hexadecimal digits, came 'zz'",
+        ),
+        (
+            lambda r: r["steps"][1]["request"].update(member_id="<member:77>"),
+            "step 2: request: no symbol <member:77> in `symbols`",
+        ),
+        (
+            lambda r: r["steps"][1].update(response=None),
+            "step 2: `response` and `answered_ms` belong together",
+        ),
+        (lambda r: r.pop("end_ms"), "Object missing required field `end_ms`"),
+    ],
+)
+def test_bad_file_is_refused_with_step_and_field(
+    change: Callable[[Recording], None], complaint: str, tmp_path: Path
+) -> None:
+    with pytest.raises(TranscriptError) as caught:
+        judged(SCENARIOS, "generations", tmp_path, change)
+    assert str(caught.value.problems[0]).startswith(f"{tmp_path / 'generations.json'}: {complaint}")
+
+
+def test_setting_that_kafka_refuses_is_a_bad_file(tmp_path: Path) -> None:
+    def change(recording: Recording) -> None:
+        recording["config"]["group.max.size"] = "many"
+
+    with pytest.raises(TranscriptError, match=r"config: Expected `int`, got `str`"):
+        judged(SCENARIOS, "generations", tmp_path, change)
