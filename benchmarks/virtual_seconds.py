@@ -10,9 +10,9 @@ profile of the last, by layer and by function. The baseline is real time, 1.
 import cProfile
 import statistics
 import time
-from pathlib import Path
 
 from benchmarks.measurement import Measurement, machine
+from benchmarks.profiles import ROOT, profile_text
 from chaos.experiment import to_cluster_spec
 from chaos.loader import load_experiment
 from cluster.runtime import RowObserver
@@ -21,7 +21,6 @@ from cluster.trace_digest import TraceDigest
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.trace import TraceRow
 
-ROOT = Path(__file__).resolve().parent.parent
 SECOND_US = 1_000_000
 SETTLE_S = 15
 """Virtual seconds before measuring: registration, elections, the first rebalance."""
@@ -29,18 +28,6 @@ ROUNDS = 5
 COMMIT_EACH_SECOND = "groups.orders-readers.commit_interval_ms=1000"
 LIGHT = (COMMIT_EACH_SECOND, "producers.0.records_per_second=10")
 BUSY = (COMMIT_EACH_SECOND, "producers.0.records_per_second=120")
-LAYERS = (
-    "cluster/loop.py",
-    "cluster/connections.py",
-    "cluster/virtual",
-    "cluster/controller",
-    "cluster/broker",
-    "cluster/client",
-    "cluster",
-    "coordinator",
-    "partition_log",
-    "protocol",
-)
 
 
 def cluster_of(overrides: tuple[str, ...] = ()) -> ClusterSpec:
@@ -93,28 +80,7 @@ def profile_of(spec: ClusterSpec, *, virtual_s: int, traced: bool) -> str:
     """Return where the time of a run goes: per layer, and the functions that take the most."""
     profile = cProfile.Profile()
     speed(spec, seed=7, virtual_s=virtual_s, traced=traced, profile=profile)
-    own_by_layer = dict.fromkeys((*LAYERS, "library and builtins"), 0.0)
-    entries = []
-    # Not pstats: it takes all methods that dataclasses generate for one, and keeps the last.
-    for entry in profile.getstats():
-        code, calls, total, own = entry.code, entry.callcount, entry.totaltime, entry.inlinetime
-        if isinstance(code, str):
-            file, line, function = "~", 0, code
-        else:
-            file, line, function = code.co_filename, code.co_firstlineno, code.co_qualname
-        path = str(Path(file).relative_to(ROOT)) if file.startswith(f"{ROOT}/") else ""
-        in_ours = path and not path.startswith(".venv")
-        layer = next((name for name in LAYERS if in_ours and path.startswith(name)), None)
-        own_by_layer[layer or "library and builtins"] += own
-        where = f"{path}:{line}" if in_ours else Path(file).name
-        entries.append((own, total, calls, f"{where} {function}"))
-    whole = sum(own_by_layer.values())
-    lines = [f"profile of {virtual_s} virtual seconds (it slows Python code down about 3 times)"]
-    lines += [f"{own / whole:6.1%}  {name}" for name, own in own_by_layer.items()]
-    lines.append("   own s  with callees   calls  function")
-    for own, total, calls, name in sorted(entries, reverse=True)[:20]:
-        lines.append(f"{own:8.3f} {total:13.3f} {calls:7}  {name}")
-    return "\n".join(lines)
+    return profile_text(profile, f"{virtual_s} virtual seconds")
 
 
 def run() -> tuple[Measurement, ...]:

@@ -1,0 +1,172 @@
+"""How many schedules a minute one core plays, and what a second core adds.
+
+The schedules are those of explorations/reference.yaml, drawn and played with every checker on and
+the trace off, exactly as `coordlab explore` does it. Each must have done what the file's `minimum`
+says. Work per event is set beside the least that can run events at all, a bare heapq loop.
+"""
+
+import cProfile
+import statistics
+import time
+from functools import partial
+
+from benchmarks.measurement import Measurement, machine, median_ratio
+from benchmarks.profiles import profile_text
+from benchmarks.virtual_loop import bare_heap
+from chaos.exploration.batches import decode_runs, play_seed, play_seeds
+from chaos.exploration.play import PlayedRun, PlayResult
+from chaos.exploration.space import Space, load_space
+from cluster.fan_out import Died, WorkerName
+from cluster.ray_nodes import LOCAL
+from cluster.ray_tasks import RayWorkers
+
+RUNS = 20
+"""Seeds 0 to 19 in every round: few enough for a minute, and their mix is that of hundreds."""
+ROUNDS = 5
+GOAL_RUNS_PER_MINUTE = 1_000
+FAN_OUT_RUNS = 60
+BATCH = 5
+GOAL_TWO_WORKERS = 1.5
+
+
+def check_minimum(space: Space, played: PlayedRun) -> None:
+    """Raise RuntimeError if the run failed, or did less than the space says that it must."""
+    minimum = space.minimum
+    did = {
+        "fetches": (played.requests.get("Fetch", 0), minimum.fetches),
+        "commits": (played.requests.get("OffsetCommit", 0), minimum.commits),
+        "faults": (played.faults_hit, minimum.faults),
+    }
+    missing = [f"{name} {done} of {least}" for name, (done, least) in did.items() if done < least]
+    if played.result is not PlayResult.PASS or missing:
+        raise RuntimeError(
+            f"seed {played.seed} of {space.name} is {played.result}, {played.reasons}; {missing}"
+        )
+
+
+def played_in(space: Space, seeds: range) -> tuple[float, list[PlayedRun]]:
+    """Return the CPU seconds that drawing and playing `seeds` took, and the runs."""
+    began = time.process_time()
+    runs = [play_seed(space, seed) for seed in seeds]
+    took_s = time.process_time() - began
+    for played in runs:
+        check_minimum(space, played)
+    return took_s, runs
+
+
+def one_core(space: Space) -> tuple[Measurement, ...]:
+    """Measure one process, interleaved with the bare loop."""
+    play_seed(space, 0)
+    per_minute, events_per_s, bare, fastness = [], [], [], []
+    for _ in range(ROUNDS):
+        bare.append(bare_heap())
+        took_s, runs = played_in(space, range(RUNS))
+        per_minute.append(60 * len(runs) / took_s)
+        events_per_s.append(sum(played.events for played in runs) / took_s)
+        fastness.append(sum(played.virtual_us for played in runs) / 1e6 / took_s)
+    mean = {
+        "virtual s": sum(played.virtual_us for played in runs) / 1e6 / RUNS,
+        "events": sum(played.events for played in runs) / RUNS,
+        "requests": sum(sum(played.requests.values()) for played in runs) / RUNS,
+        "fetches": sum(played.requests.get("Fetch", 0) for played in runs) / RUNS,
+        "commits": sum(played.requests.get("OffsetCommit", 0) for played in runs) / RUNS,
+        "faults": sum(played.faults_hit for played in runs) / RUNS,
+        "rows": sum(played.rows for played in runs) / RUNS,
+    }
+    value = statistics.median(per_minute)
+    return (
+        Measurement(
+            name="explored runs, trace off, one core",
+            value=value,
+            baseline=value / statistics.median(fastness),
+            unit="runs/min",
+            baseline_name="in real time",
+            ratio=statistics.median(fastness),
+            goal=f"at least {GOAL_RUNS_PER_MINUTE:,} runs/min",
+            met=value >= GOAL_RUNS_PER_MINUTE,
+            note="a run is, on average, "
+            + ", ".join(f"{figure:,.0f} {name}" for name, figure in mean.items()),
+        ),
+        Measurement(
+            name="events of explored runs",
+            value=statistics.median(events_per_s),
+            baseline=statistics.median(bare),
+            unit="events/s",
+            baseline_name="bare heapq loop",
+            ratio=median_ratio(events_per_s, bare),
+            note="an event of a run does what a node does; one of the bare loop, nothing",
+        ),
+    )
+
+
+def _fan_out_s(workers: RayWorkers, names: tuple[WorkerName, ...]) -> float:
+    """Return the seconds that `names` take for FAN_OUT_RUNS seeds in batches."""
+    batches = [
+        tuple(range(first, min(first + BATCH, FAN_OUT_RUNS)))
+        for first in range(0, FAN_OUT_RUNS, BATCH)
+    ]
+    began = time.perf_counter()
+    done = 0
+    while done < FAN_OUT_RUNS:
+        for name in workers.idle():
+            if name in names and batches:
+                workers.give(name, batches.pop(0))
+        for event in workers.wait(1.0):
+            if isinstance(event, Died):
+                raise RuntimeError(f"a worker died: {event.why}")  # noqa: TRY004  # no wrong type
+            done += len(decode_runs(event.answer))
+    return time.perf_counter() - began
+
+
+def two_workers(space: Space) -> Measurement:
+    """Measure two of Ray's workers against one of them, interleaved, by the clock on the wall."""
+    with RayWorkers(LOCAL, partial(play_seeds, space), size=2) as workers:
+        while len(workers.idle()) < workers.size:
+            workers.wait(1.0)
+        names = workers.idle()
+        _fan_out_s(workers, names)
+        rounds = [
+            (_fan_out_s(workers, names[:1]), _fan_out_s(workers, names)) for _ in range(ROUNDS)
+        ]
+    ones = [60 * FAN_OUT_RUNS / one_s for one_s, _ in rounds]
+    twos = [60 * FAN_OUT_RUNS / two_s for _, two_s in rounds]
+    ratio = median_ratio(twos, ones)
+    return Measurement(
+        name="explored runs, two workers",
+        value=statistics.median(twos),
+        baseline=statistics.median(ones),
+        unit="runs/min",
+        baseline_name="one worker",
+        ratio=ratio,
+        goal=f"at least {GOAL_TWO_WORKERS}",
+        met=ratio >= GOAL_TWO_WORKERS,
+        note=f"Ray's workers, batches of {BATCH} seeds, time on the wall, median of {ROUNDS}",
+    )
+
+
+def profile_of(space: Space) -> str:
+    """Return where the time of the runs goes."""
+    profile = cProfile.Profile()
+    profile.enable()
+    played_in(space, range(RUNS))
+    profile.disable()
+    return profile_text(profile, f"{RUNS} explored runs", functions=30)
+
+
+def run() -> tuple[Measurement, ...]:
+    """Measure one core, then two workers; print the profile of one."""
+    space = load_space("reference")
+    measurements = (*one_core(space), two_workers(space))
+    print(profile_of(space))
+    return measurements
+
+
+def main() -> None:
+    """Print the figures, the machine and the profile."""
+    print(machine())
+    for measurement in run():
+        print(measurement.line())
+
+
+if __name__ == "__main__":
+    main()

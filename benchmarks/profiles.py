@@ -1,0 +1,51 @@
+"""A profile as text: how much of the time is each layer's, and the functions that take the most."""
+
+import cProfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LAYERS = (
+    "chaos/checkers",
+    "chaos/exploration",
+    "chaos",
+    "cluster/loop.py",
+    "cluster/connections.py",
+    "cluster/client_connection.py",
+    "cluster/trace_digest.py",
+    "cluster/virtual",
+    "cluster/controller",
+    "cluster/broker",
+    "cluster/client",
+    "cluster",
+    "coordinator",
+    "partition_log",
+    "protocol",
+)
+"""Beginnings of paths; a file belongs to the first that fits."""
+OTHERS = "library and builtins"
+
+
+def profile_text(profile: cProfile.Profile, title: str, *, functions: int = 20) -> str:
+    """Return the profile, a line a layer and a line each of the `functions` that took the most."""
+    own_by_layer = dict.fromkeys((*LAYERS, OTHERS), 0.0)
+    entries = []
+    # Not pstats: it takes all methods that dataclasses generate for one, and keeps the last.
+    for entry in profile.getstats():
+        code, calls, total, own = entry.code, entry.callcount, entry.totaltime, entry.inlinetime
+        if isinstance(code, str):
+            file, line, function = "~", 0, code
+        else:
+            file, line, function = code.co_filename, code.co_firstlineno, code.co_qualname
+        path = str(Path(file).relative_to(ROOT)) if file.startswith(f"{ROOT}/") else ""
+        in_ours = path and not path.startswith(".venv")
+        layer = next((name for name in LAYERS if in_ours and path.startswith(name)), None)
+        own_by_layer[layer or OTHERS] += own
+        where = f"{path}:{line}" if in_ours else Path(file).name
+        entries.append((own, total, calls, f"{where} {function}"))
+    whole = sum(own_by_layer.values())
+    lines = [f"profile of {title} (it slows Python code down about 3 times)"]
+    lines += [f"{own / whole:6.1%}  {name}" for name, own in own_by_layer.items() if own > 0]
+    lines.append("   own s  with callees   calls  function")
+    for own, total, calls, name in sorted(entries, reverse=True)[:functions]:
+        lines.append(f"{own:8.3f} {total:13.3f} {calls:7}  {name}")
+    return "\n".join(lines)
