@@ -105,6 +105,9 @@ class ClusterDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """The latency of the network in virtual time."""
     storage: StorageModel = StorageModel()
     """What a power loss leaves of the disks."""
+    late_notices: Duration = "0s"
+    """Within what time each broker is told once more of every leadership that it gained or lost, as
+    by ZooKeeper's controllers, whose requests could come late (KAFKA-10614); 0: never."""
 
 
 class TopicDefinition(
@@ -196,6 +199,9 @@ class PreloadDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """The group whose partition of `__consumer_offsets` it is."""
     commit_records: Count
     """How many records a new coordinator has to load beside the group's own."""
+    deleted: bool = False
+    """Whether they are offsets of this very group, of its topics, that were deleted again: after
+    them each has a tombstone."""
 
 
 class FaultDefinition(
@@ -337,11 +343,22 @@ def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
             PreloadSpec(
                 partition=group_partition(experiment, preload.group),
                 commit_records=preload.commit_records,
+                deleted=_deleted_offsets(experiment, preload.group) if preload.deleted else (),
             )
             for preload in experiment.offsets_log
         ),
         links=cluster.links,
         storage=cluster.storage,
+        late_notices_us=microseconds(cluster.late_notices),
+    )
+
+
+def _deleted_offsets(experiment: Experiment, group_id: str) -> tuple[tuple[str, str, int], ...]:
+    """Return every partition that the group reads, with the group's name."""
+    return tuple(
+        (group_id, topic, partition)
+        for topic in experiment.groups[group_id].topics
+        for partition in range(experiment.topics[topic].partitions)
     )
 
 

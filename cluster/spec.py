@@ -53,12 +53,15 @@ class PreloadSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     Units: `commit_records` counts records; they are written by `groups` simple groups in batches of
     `records_per_batch`, and are equal on every replica, in leader epoch 0.
+    Shape: `deleted` names offsets of a group that were committed in turn, and then deleted: each
+    has a tombstone at the end. Empty: the records stay in force.
     """
 
     partition: int
     commit_records: int
     groups: int = 20
     records_per_batch: int = 500
+    deleted: tuple[tuple[str, str, int], ...] = ()  # group, topic, partition
 
 
 class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +144,11 @@ class StorageModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole cluster."""
+    """A whole cluster.
+
+    Units: with `late_notices_us` above 0 a broker's coordinator is told once more of every
+    leadership gained or lost, up to so many microseconds later.
+    """
 
     controllers: tuple[ControllerSpec, ...]
     brokers: tuple[BrokerSpec, ...]
@@ -154,6 +161,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     links: LinkModel = LinkModel()
     costs: CostModel = CostModel()
     storage: StorageModel = StorageModel()
+    late_notices_us: int = 0
 
 
 NodeSpec = ControllerSpec | BrokerSpec | ConsumerSpec | ProducerSpec

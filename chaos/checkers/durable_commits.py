@@ -254,10 +254,12 @@ class DurableCommits(Checker):
             for commit in register.commits
             if commit.acknowledged and commit.latest_us + margin < began
         ]
-        if not settled:  # nothing was promised yet
+        if settled:
+            self._seen["fetches_judged"] += 1
+        else:  # nothing was promised yet, and what nobody committed may not be there either
             self._seen["fetches_with_no_commit_acknowledged_before"] += 1
-            return
-        self._seen["fetches_judged"] += 1
+            if offset < 0:
+                return
         candidates = [
             commit
             for commit in register.commits
@@ -339,6 +341,9 @@ class DurableCommits(Checker):
         register, row = suspicion.register, suspicion.row
         group, partition = suspicion.group, suspicion.partition
         candidates, settled = suspicion.candidates, suspicion.settled
+        if not settled:
+            self._tell_of_nobodys(suspicion)
+            return
         lost = max(settled, key=lambda commit: commit.latest_us)
         if register.reported is lost.row:
             return
@@ -368,6 +373,22 @@ class DurableCommits(Checker):
             ],
             group=group,
             partition=partition,
+        )
+
+    def _tell_of_nobodys(self, suspicion: _Suspicion) -> None:
+        """Tell of a fetch that returned an offset before anything is known to be committed."""
+        register, row = suspicion.register, suspicion.row
+        if register.reported is not None:
+            return
+        register.reported = row
+        expected = self.context.groups.get(suspicion.group)
+        moves = [] if expected is None else self._leaders.get(expected.offsets_partition, [])
+        self.found(
+            f"{suspicion.group}, {suspicion.partition}: a fetch returned offset {row.offset}, "
+            "which nobody is known to have committed",
+            [*[move for move in moves if move.time_us <= row.time_us][-2:], row],
+            group=suspicion.group,
+            partition=suspicion.partition,
         )
 
     def measured(self) -> dict[str, int]:

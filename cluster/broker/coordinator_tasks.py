@@ -55,6 +55,7 @@ class CoordinatorTasks:
         self._replicas = replicas
         self._coordination = coordination
         self._turn_bytes = min(LOAD_TURN_BYTES, cluster.broker_config.offsets_load_buffer_size)
+        self._late_notices_us = cluster.late_notices_us
         self._queue: deque[_Load | _Unload] = deque()
         self._wakeup: Future[None] | None = None
 
@@ -62,7 +63,7 @@ class CoordinatorTasks:
         """Schedule a load for each offsets partition gained, an unload for each one followed."""
         for partition in leadership.became_leader:
             if partition.topic_partition.topic == CONSUMER_OFFSETS:
-                self._queue.append(
+                self._schedule(
                     _Load(
                         partition=partition,
                         leader_epoch=partition.leader_epoch,
@@ -74,12 +75,22 @@ class CoordinatorTasks:
                 )
         for partition in leadership.became_follower:
             if partition.topic_partition.topic == CONSUMER_OFFSETS:
-                self._queue.append(
+                self._schedule(
                     _Unload(name=partition.topic_partition, leader_epoch=partition.leader_epoch)
                 )
                 self._trace(
                     TraceKind.UNLOAD_SCHEDULED, partition.topic_partition, partition.leader_epoch
                 )
+
+    def _schedule(self, task: _Load | _Unload) -> None:
+        """Queue a task; with late notices it comes once more, when it may be out of date."""
+        self._enqueue(task)
+        if self._late_notices_us:
+            delay_us = self._host.rng.randrange(1, self._late_notices_us + 1)
+            self._host.after(delay_us, self._enqueue, task)
+
+    def _enqueue(self, task: _Load | _Unload) -> None:
+        self._queue.append(task)
         if self._wakeup is not None and not self._wakeup.done():
             self._wakeup.set_result(None)
 

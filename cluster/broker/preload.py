@@ -46,12 +46,7 @@ def preloaded_batches(spec: PreloadSpec, num_partitions: int) -> tuple[RecordBat
 
     Cached: in virtual time the brokers of one process share the same immutable batches.
     """
-    groups = group_ids(spec, num_partitions)
-    keys = [
-        encode_offset_commit_key(group, TopicPartition(TOPIC, partition))
-        for partition in range(PARTITIONS_PER_GROUP)
-        for group in groups
-    ]
+    keys = _keys(spec, num_partitions)
     batches = []
     for base_offset in range(0, spec.commit_records, spec.records_per_batch):
         end = min(base_offset + spec.records_per_batch, spec.commit_records)
@@ -64,7 +59,24 @@ def preloaded_batches(spec: PreloadSpec, num_partitions: int) -> tuple[RecordBat
             for index in range(base_offset, end)
         )
         batches.append(place_batch(build_batch(records), base_offset=base_offset, leader_epoch=0))
+    if spec.deleted:
+        tombstones = build_batch(tuple(Record(key, None, 0) for key in keys))
+        batches.append(place_batch(tombstones, base_offset=spec.commit_records, leader_epoch=0))
     return tuple(batches)
+
+
+def _keys(spec: PreloadSpec, num_partitions: int) -> list[bytes]:
+    """Return the keys that are written in turn."""
+    if spec.deleted:
+        return [
+            encode_offset_commit_key(group, TopicPartition(topic, partition))
+            for group, topic, partition in spec.deleted
+        ]
+    return [
+        encode_offset_commit_key(group, TopicPartition(TOPIC, partition))
+        for partition in range(PARTITIONS_PER_GROUP)
+        for group in group_ids(spec, num_partitions)
+    ]
 
 
 def group_ids(spec: PreloadSpec, num_partitions: int) -> list[str]:

@@ -77,6 +77,31 @@ def test_older_commit_returned_after_a_failover_is_found_with_its_story() -> Non
     )
 
 
+def test_offset_that_nobody_committed_is_found_also_before_the_first_commit() -> None:
+    """Planted bug: a load that drops tombstones brings back what was deleted before the run."""
+    rows = Rows()
+    rows.leads(0.1, "broker-0", 0, 0)
+    rows.assigned(1, C0)
+    rows.fetched(1.1, C0, 17)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "a fetch returned offset 17, which nobody is known" in report.findings[0].summary
+
+
+def test_offset_whose_commit_becomes_known_later_passes() -> None:
+    """A coordinator loads above the high watermark what its member is told of later, or never."""
+    rows = Rows()
+    rows.leads(0.1, "broker-0", 0, 0)
+    rows.assigned(1, C0)
+    rows.assigned(1.1, C1)
+    rows.fetched(1.2, C1, 17)
+    rows.commit_failed(2, C0, 17, "REQUEST_TIMED_OUT")
+
+    assert check(rows).outcome is not CheckOutcome.VIOLATED
+
+
 def test_commit_that_vanished_altogether_is_found() -> None:
     """Planted bug: a load that swallowed its error leaves the group without offsets."""
     rows = two_commits()

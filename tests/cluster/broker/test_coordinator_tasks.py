@@ -2,6 +2,8 @@
 
 import json
 
+import msgspec
+
 from cluster.broker.controller_channel import ControllerChannel
 from cluster.broker.coordinator_tasks import LOAD_TURN_BYTES, CoordinatorTasks
 from cluster.broker.group_coordination import GroupCoordination
@@ -34,9 +36,9 @@ TASK_KINDS = (
 class TaskLab:
     """The task queue of a broker, fed with leaderships by hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, late_notices_us: int = 0) -> None:
         self.lab = HostLab()
-        self.cluster = broker_cluster()
+        self.cluster = msgspec.structs.replace(broker_cluster(), late_notices_us=late_notices_us)
         host = self.lab.host("broker-0")
         identity = BrokerIdentity(broker_id=ME)
         replicas = ReplicaManager(
@@ -221,3 +223,27 @@ def test_data_partitions_are_no_business_of_the_coordinator() -> None:
     lab.tasks.leadership_changed(LocalLeadership(became_leader=(), became_follower=()))
     lab.lab.run_for(10_000)
     assert lab.done() == []
+
+
+def test_notices_that_come_once_more_too_late_are_refused_by_their_epoch() -> None:
+    """KAFKA-10614: without the epoch the last leader would serve nothing, or a former one."""
+    lab = TaskLab(late_notices_us=1_000_000)
+    lab.lead(0, epoch=1)
+    lab.follow(0, epoch=2)
+    lab.lead(0, epoch=3)
+    lab.lab.run_for(2_000_000)
+
+    done = lab.done()
+    assert done[:5] == [
+        ("load_started", "__consumer_offsets-0", 1),
+        ("load_completed", "__consumer_offsets-0", 1),
+        ("unload_completed", "__consumer_offsets-0", 2),
+        ("load_started", "__consumer_offsets-0", 3),
+        ("load_completed", "__consumer_offsets-0", 3),
+    ]
+    assert sorted(done[5:]) == [
+        ("load_ignored", "__consumer_offsets-0", 1),
+        ("load_ignored", "__consumer_offsets-0", 3),
+        ("unload_ignored", "__consumer_offsets-0", 2),
+    ]
+    assert lab.coordinator.is_owned(0)

@@ -40,6 +40,20 @@ def test_records_are_commits_of_groups_of_that_partition() -> None:
     assert list(groups) == group_ids(SPEC, 3)
 
 
+def test_deleted_offsets_end_in_a_tombstone_each() -> None:
+    """What a load of them must leave is nothing."""
+    spec = PreloadSpec(partition=1, commit_records=5, deleted=(("g", "t", 0), ("g", "t", 1)))
+    batches = preloaded_batches(spec, 3)
+    assert all(check_batch(batch) is ErrorCode.NONE for batch in batches)
+    values: dict[bytes, bool] = {}
+    for batch in batches:
+        for record in decode_records(batch.records):
+            assert record.key is not None
+            values[record.key] = record.value is not None
+    assert list(values.values()) == [False, False]
+    assert (batches[-1].base_offset, batches[-1].next_offset) == (5, 7)
+
+
 def test_preload_writes_to_an_empty_disk_of_a_replica_alone() -> None:
     """A disk that has a log keeps it; a broker that is no replica gets none."""
     cluster = broker_cluster(preload=(SPEC,))
