@@ -7,8 +7,8 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
-from chaos.exploration.store import CannotResume, NotAnExploration
 from chaos.conformance.transcript import TranscriptError
+from chaos.exploration.store import CannotResume, NotAnExploration
 from chaos.problems import ExperimentError
 from chaos.run_directory import NotARun
 from chaos.verdict import (

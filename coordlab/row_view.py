@@ -15,13 +15,21 @@ def clock(time_us: int) -> str:
     return f"{time_us / 1e6:.6f}s"
 
 
+def row_words(row: TraceRow) -> str:
+    """Return a row as words, one space between them: for places that wrap."""
+    return " ".join((clock(row.time_us), _life(row), row.kind, *_said(row)))
+
+
 def row_line(row: TraceRow) -> str:
     """Return a row as a line."""
-    life = row.node if row.incarnation == 0 else f"{row.node}/{row.incarnation}"
-    said = " ".join(_said(row))
-    return (
-        f"{clock(row.time_us):>13}  {life:<{NODE_WIDTH}} {row.kind:<{KIND_WIDTH}} {said}".rstrip()
-    )
+    when, life = clock(row.time_us), _life(row)
+    line = f"{when:>13}  {life:<{NODE_WIDTH}} {row.kind:<{KIND_WIDTH}} {' '.join(_said(row))}"
+    return line.rstrip()
+
+
+def _life(row: TraceRow) -> str:
+    """Return the node, and which of its lives it is unless the first."""
+    return row.node if row.incarnation == 0 else f"{row.node}/{row.incarnation}"
 
 
 def _said(row: TraceRow) -> Iterator[str]:

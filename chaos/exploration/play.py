@@ -15,7 +15,7 @@ from chaos.experiment import Experiment, to_cluster_spec
 from chaos.exploration.marks import CoverageMarks
 from chaos.exploration.signature import Signature, signature_of
 from chaos.journal import FaultOutcome
-from chaos.plan import plan_of
+from chaos.plan import Plan, plan_of
 from chaos.runner import ExperimentRun
 from chaos.verdict import Results, RunOutcome
 from cluster.runtime import RowObserver
@@ -75,11 +75,13 @@ def play(
     observers: Sequence[RowObserver] = (),
     stop_at: Signature | None = None,
     tell: FindingSink | None = None,
+    plan: Plan | None = None,
 ) -> PlayedRun:
     """Run `experiment` in virtual time, messages left out of the trace, and say how it went.
 
     `observers` see every row too; `tell` gets every finding of the verdict, with its rows. A run
-    with `stop_at` ends soon after the first finding that claims the same.
+    with `stop_at` ends soon after the first finding that claims the same. `plan` stands in for the
+    experiment's own.
     Raises: nothing that the run raises: it is BROKEN then, and its reasons say why.
     """
     context = context_of(experiment)
@@ -95,7 +97,7 @@ def play(
     )
     run = ExperimentRun(
         experiment,
-        plan_of(experiment),
+        plan_of(experiment) if plan is None else plan,
         runtime,
         suite,
         seed=seed,

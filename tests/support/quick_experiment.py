@@ -29,3 +29,25 @@ def quick_experiment(**changes: object) -> Experiment:
         "run": {"after_faults": "1s"},
     }
     return experiment(**(quick | changes))
+
+
+def failing_experiment() -> Experiment:
+    """Return one that breaks a promise under every seed: a guard is off, its coordinator cut off.
+
+    The fault behind the cut has no part in it.
+    """
+    guards = {"high_watermark_gate": False}
+    return quick_experiment(
+        name="failing",
+        cluster={"brokers": 3, "config": QUICK_BROKERS, "guards": guards},
+        faults=[
+            {
+                "at": "1s",
+                "fault": "cut",
+                "from": "coordinator-of(readers)",
+                "to": ["controller", "brokers"],
+                "duration": "4s",
+            },
+            {"at": "2s", "fault": "pause", "target": "member(readers, 0)", "duration": "200ms"},
+        ],
+    )

@@ -1,0 +1,100 @@
+"""Where two traces part: the row, the nodes, and the story beside the times."""
+
+from msgspec.structs import replace
+
+from chaos.trace_diff import (
+    differs_by_time_only,
+    is_before_steady_state,
+    parting,
+    story_partings,
+)
+from protocol.trace import TraceKind, TraceRow
+
+STEADY = TraceRow("a", 0, 0, 0, "driver", 0, "run_stage", detail='{"stage":"steady"}')
+
+
+def row(time_us: int, node: str, kind: TraceKind = TraceKind.HIGH_WATERMARK) -> TraceRow:
+    return TraceRow("a", time_us, time_us, 0, node, 0, kind.value, partition="orders-0")
+
+
+def test_equal_traces_part_nowhere_whatever_their_runs_and_row_numbers() -> None:
+    """The id of a run is no part of what happened; numbers differ where messages were left out."""
+    one = [row(1, "x"), row(2, "y")]
+
+    assert parting(one, [replace(each, run="b", seq=9) for each in one]) is None
+
+
+def test_first_row_that_differs_is_told_with_its_context() -> None:
+    """What both have, and how each goes on."""
+    one = [row(time_us, "x") for time_us in range(10)]
+    other = [*one[:6], *(replace(each, offset=7) for each in one[6:])]
+    parts = parting(one, other, before=2, after=3)
+
+    assert parts is not None
+    assert parts.rows_alike == 6
+    assert parts.before == tuple(one[4:6])
+    assert parts.one == tuple(one[6:9])
+    assert parts.other == tuple(other[6:9])
+
+
+def test_trace_that_ends_early_parts_at_its_end() -> None:
+    """The shorter one has nothing to go on with."""
+    one = [row(1, "x"), row(2, "x")]
+    parts = parting(one, one[:1])
+
+    assert parts is not None
+    assert (parts.one, parts.other) == ((one[1],), ())
+    assert not differs_by_time_only(parts)
+    (node,) = parts.nodes
+    assert (node.node, node.one, node.other) == ("x", one[1], None)
+
+
+def test_nodes_part_in_the_order_in_which_the_difference_reached_them() -> None:
+    """A node that is the same in both to the end is not told."""
+    one = [row(1, "a"), row(2, "b"), row(3, "c"), row(4, "b"), row(5, "a"), row(6, "c")]
+    other = [one[0], replace(one[1], offset=1), one[2], one[3], replace(one[4], offset=1), one[5]]
+    parts = parting(one, other)
+
+    assert parts is not None
+    assert [(each.node, each.time_us) for each in parts.nodes] == [("b", 2), ("a", 5)]
+
+
+def test_same_event_at_another_time_differs_by_time_only() -> None:
+    """So do two seeds at their first message."""
+    later, another = row(2, "x"), row(1, "x", TraceKind.LEADER_ELECTED)
+    by_time, by_event = parting([row(1, "x")], [later]), parting([row(1, "x")], [another])
+
+    assert by_time is not None
+    assert by_event is not None
+    assert differs_by_time_only(by_time)
+    assert not differs_by_time_only(by_event)
+
+
+def test_row_is_before_the_steady_state_until_that_was_reached() -> None:
+    """Groups form in whatever order latencies give."""
+    rows = [row(0, "x"), STEADY, row(1, "x")]
+
+    assert [is_before_steady_state(rows, index) for index in range(4)] == [True, True, False, False]
+
+
+def test_story_is_alike_where_only_times_numbers_and_repetitions_differ() -> None:
+    """Records, watermarks and repeated failures come as often as time allows."""
+    elected = row(5, "c", TraceKind.LEADER_ELECTED)
+    failed = row(6, "m", TraceKind.COMMIT_FAILED)
+    one = [row(1, "c", TraceKind.LOAD_STARTED), STEADY, row(4, "c"), elected, failed, failed]
+    other = [STEADY, replace(elected, time_us=9, offset=3), replace(failed, member="m-1")]
+
+    assert story_partings(one, other) == ()
+
+
+def test_story_parts_at_the_first_step_that_the_other_does_not_take() -> None:
+    """Of each node, the earliest first, whatever happened elsewhere between."""
+    elected, loaded = row(5, "c", TraceKind.LEADER_ELECTED), row(3, "b", TraceKind.LOAD_COMPLETED)
+    one = [STEADY, loaded, elected]
+    other = [STEADY, replace(loaded, leader_epoch=4), replace(elected, peer="broker-1")]
+    parts = story_partings(one, other)
+
+    assert [(each.node, each.one, each.other) for each in parts] == [
+        ("b", loaded, other[1]),
+        ("c", elected, other[2]),
+    ]
