@@ -8,14 +8,14 @@ Living members may still be out of hearing for a session, so that the rebalance 
 counted, and the note says why:
 
 * the old coordinator lives on behind a cut, and they stay with it;
-* the coordinator was itself stopped for a session, and due timers fire before heartbeats are read;
-* a replica in sync is silent: heartbeats wait behind commits that wait for it, one request at a
-  time on a connection, and 5 s of offsets.commit.timeout.ms each;
-* they look for their coordinator, and a server that is stopped, cut off or without power does not
-  answer, or names the one that was;
+* what `hearing` knows: heartbeats behind commits, a long search, a coordinator that was stopped;
 * the group was lost with the last replica in sync (`lost_data`), or what it had become;
-* a coordinator that was stopped, and then replaced, expired them when it went on, so that they
-  come as new members (BEHAVIOUR 6.6 i).
+* a coordinator expired them whose view of the group was never stored, because it was not the
+  coordinator any more (BEHAVIOUR 6.6 i) or was lost before the group had rebalanced: the next one
+  loads them as members, and they come as new ones.
+
+A rebalance that was begun and not ended is owed still: the group is watched from the next
+generation on (BEHAVIOUR: what a failover loses is an unfinished rebalance).
 """
 
 from dataclasses import dataclass, field
@@ -29,15 +29,14 @@ from chaos.checkers.base import (
 )
 from chaos.checkers.coordinators import COORDINATOR_KINDS, CoordinatorView
 from chaos.checkers.faults_in_force import FAULT_KINDS, FaultsInForce, is_momentary
+from chaos.checkers.hearing import HEARING_KINDS, Hearing
 from chaos.checkers.lost_data import LOSS_KINDS, LostData
 from chaos.checkers.presence import PRESENCE_KINDS, Presence
 from chaos.checkers.story import seconds
-from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 
 STABLE = "Stable"
 SESSION_EXPIRY = "session expiry"
-POWER_LOSS = "power loss"
 _OWN_DOING = frozenset({"leave", "left"})
 _FOR_EVER_US = 2**62
 
@@ -53,15 +52,7 @@ class _Group:
     unsettled_generation: int = -1  # up to here it may owe a rebalance to a member of its own
     hit_members: dict[str, None] = field(default_factory=dict)  # faults in force on its members
     unsettled_until_us: int = 0  # until then their sessions may end
-    expelled: dict[str, TraceRow] = field(default_factory=dict)  # by a replaced coordinator
-
-
-@dataclass(slots=True)
-class _Pause:
-    """A time in which a node was stopped. `ended_us` None: it still is."""
-
-    row: TraceRow
-    ended_us: int | None = None
+    expelled: dict[str, TraceRow] = field(default_factory=dict)  # since the last generation
 
 
 class NeedlessRebalance(Checker):
@@ -78,10 +69,8 @@ class NeedlessRebalance(Checker):
             *FAULT_KINDS,
             *PRESENCE_KINDS,
             *LOSS_KINDS,
+            *HEARING_KINDS,
             TraceKind.RUN_STAGE,
-            TraceKind.COORDINATOR_UNKNOWN,
-            TraceKind.COORDINATOR_FOUND,
-            TraceKind.APPEND_COMPLETED,
             TraceKind.REBALANCE_STARTED,
         }
     )
@@ -93,9 +82,7 @@ class NeedlessRebalance(Checker):
         self._presence = Presence(context)
         self._faults = FaultsInForce(context)
         self._lost_data = LostData()
-        self._looking: dict[str, TraceRow] = {}  # member -> what it last learnt of a coordinator
-        self._pauses: dict[str, _Pause] = {}  # server -> its last pause
-        self._stalled: dict[str, TraceRow] = {}  # broker -> its last append that timed out
+        self._hearing = Hearing(self._faults)
         self._over = False
         self._watched = 0
         self._rebalances = 0
@@ -105,10 +92,8 @@ class NeedlessRebalance(Checker):
         """Take in a fault or a step of a group."""
         if self._over:
             return
-        if row.kind == TraceKind.APPEND_COMPLETED:
-            if row.error == ErrorCode.REQUEST_TIMED_OUT.name:
-                self._stalled[row.node] = row
-            return
+        if row.kind in HEARING_KINDS:
+            self._hearing.observe(row)
         self._coordinators.observe(row)
         if row.kind in FAULT_KINDS:
             self._faults.observe(row)
@@ -125,8 +110,6 @@ class NeedlessRebalance(Checker):
                 self._paused_or_resumed(row)
             case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED | TraceKind.NODE_STARTED:
                 self._node_changed(row)
-            case TraceKind.COORDINATOR_UNKNOWN | TraceKind.COORDINATOR_FOUND:
-                self._looking[row.member or ""] = row
             case _:
                 group = self._groups.get(row.group or "")
                 if group is not None:
@@ -164,7 +147,6 @@ class NeedlessRebalance(Checker):
                 group.watched_since = row
                 group.stable_before = seen.row
                 group.trail = []
-                group.expelled = {}
                 self._watched += 1
 
     def _lost(self, offsets_partition: str) -> None:
@@ -198,11 +180,8 @@ class NeedlessRebalance(Checker):
         is_paused = row.kind == TraceKind.NODE_PAUSED
         group_id = self._presence.group_of(node)
         if group_id is None:
-            if is_paused:
-                self._pauses[node] = _Pause(row)
-            elif node in self._pauses:
-                self._pauses[node].ended_us = row.time_us
-        elif is_paused:
+            return
+        if is_paused:
             self._members_hit(group_id, f"paused {node}")
         else:
             self._members_recover(f"paused {node}", row)
@@ -230,15 +209,21 @@ class NeedlessRebalance(Checker):
                 group.watched_since = None
             case TraceKind.MEMBER_REMOVED | TraceKind.MEMBER_ADDED:
                 group.trail.append(row)
-                if row.cause == SESSION_EXPIRY and row.node != self._coordinators.coordinator(
-                    row.group or ""
-                ):
+                if row.kind == TraceKind.MEMBER_REMOVED:
                     group.expelled[row.member or ""] = row
             case TraceKind.REBALANCE_STARTED | TraceKind.GENERATION_STARTED:
                 self._rebalance(group, row)
+                self._owes(group, row)
             case _:
                 pass
         del group.trail[:-12]
+
+    def _owes(self, group: _Group, row: TraceRow) -> None:
+        """Note what members have been told to do, by whichever coordinator, and not yet done."""
+        if row.kind == TraceKind.REBALANCE_STARTED:
+            group.unsettled_generation = max(group.unsettled_generation, row.generation or 0)
+        elif row.node == self._coordinators.coordinator(row.group or ""):
+            group.expelled = {}
 
     def _rebalance(self, group: _Group, row: TraceRow) -> None:
         fault = group.watched_since
@@ -279,7 +264,7 @@ class NeedlessRebalance(Checker):
         if last is None or last.node != row.node:
             return None
         if last.kind == TraceKind.MEMBER_ADDED:
-            return self._explain_newcomer(group, last)
+            return self._explain_newcomer(group, group_id, last)
         if last.kind != TraceKind.MEMBER_REMOVED or last.cause != SESSION_EXPIRY:
             return None
         expected = group.expected
@@ -294,58 +279,22 @@ class NeedlessRebalance(Checker):
                 f"{last.member} was not heard of for a session after {row.node} had loaded the "
                 f"group: {old.node}, coordinator in epoch {old.leader_epoch}, still served it"
             )
-        stalled = self._stalled.get(row.node)
-        if stalled is not None and stalled.time_us > since_us:
-            return (
-                f"appends of {row.node} timed out, last at {seconds(stalled.time_us)}: heartbeats "
-                "waited behind commits, and those for a replica that is in sync and silent"
-            )
-        return self._explain_search(last, row, since_us) or self._explain_pause(
-            expected, row, since_us
-        )
+        return self._hearing.explain(last, row.node, expected, self.context.clock_error_us)
 
-    @staticmethod
-    def _explain_newcomer(group: _Group, added: TraceRow) -> str | None:
-        """The member was expired by a replaced coordinator that did not know that it was."""
+    def _explain_newcomer(self, group: _Group, group_id: str, added: TraceRow) -> str | None:
+        """The member was dropped by another coordinator than the one that has loaded it since."""
         client = detail_of(added).get("client_id")
+        load = self._coordinators.load_of(group_id, added.node)
+        loaded_us = 0 if load is None else load.time_us
         for member, expelled in group.expelled.items():
-            if member.startswith(f"{client}-"):
+            if not member.startswith(f"{client}-"):
+                continue
+            if expelled.node != added.node or expelled.time_us < loaded_us:
                 return (
-                    f"{member} came as a new member, because {expelled.node}, which was not its "
-                    f"coordinator any more, had expired it at {seconds(expelled.time_us)}"
+                    f"{member} came as a new member, because {expelled.node}, which is not its "
+                    f"coordinator any more, had dropped it at {seconds(expelled.time_us)}"
                 )
         return None
-
-    def _explain_search(self, expired: TraceRow, row: TraceRow, since_us: int) -> str | None:
-        """The member looked for its coordinator, and a silent server kept it from finding it."""
-        learnt = self._looking.get(expired.member or "")
-        if learnt is None or (
-            learnt.kind == TraceKind.COORDINATOR_FOUND and learnt.peer == row.node
-        ):
-            return None
-        if not any(_makes_silent(fault) for fault in self._faults.since(since_us)):
-            return None
-        what = (
-            f"had been told by {learnt.cause} that {learnt.peer} is its coordinator"
-            if learnt.kind == TraceKind.COORDINATOR_FOUND
-            else f"had not found its coordinator since {seconds(learnt.time_us)}"
-        )
-        return f"{expired.member} {what}, while a server was silent"
-
-    def _explain_pause(
-        self, expected: GroupExpectation, row: TraceRow, since_us: int
-    ) -> str | None:
-        """The coordinator was stopped for as long as a session lasts."""
-        pause = self._pauses.get(row.node)
-        if pause is None:
-            return None
-        ended_us = row.time_us if pause.ended_us is None else pause.ended_us
-        heard_us = 2 * expected.heartbeat_interval_us  # the last heartbeat, and one on its way
-        length_us = ended_us - pause.row.time_us
-        shortest_us = expected.eviction_us - heard_us - self.context.clock_error_us
-        if ended_us <= since_us or length_us < shortest_us:
-            return None
-        return f"{row.node} was stopped for {seconds(length_us)}, and found its members expired"
 
     def measured(self) -> dict[str, int]:
         """Return how many rebalances followed failovers of Stable groups, and how many had to."""
@@ -366,18 +315,3 @@ class NeedlessRebalance(Checker):
             },
             note=note if self._watched else "no fault on servers met a Stable group",
         )
-
-
-def _makes_silent(fault: TraceRow) -> bool:
-    """Whether a fault leaves connections to a server open and silent: no end, no answer.
-
-    A stopped process, a machine without power, a cut link do; a killed process does not.
-    """
-    if fault.kind == TraceKind.NODE_KILLED:
-        return fault.cause == POWER_LOSS
-    if fault.kind == TraceKind.NODE_PAUSED:
-        return True
-    detail = detail_of(fault)
-    return not is_momentary(fault) and (
-        "to" in detail or detail.get("fault") in {"pause", "power_loss"}
-    )

@@ -351,7 +351,102 @@ def test_member_that_a_zombie_expired_comes_back_as_a_new_one() -> None:
     report = check(rows)
 
     assert report.outcome is CheckOutcome.PASS
-    assert "broker-0, which was not its coordinator any more, had expired it" in report.note
+    assert "broker-0, which is not its coordinator any more, had dropped it" in report.note
+
+
+def test_member_that_the_next_coordinator_loads_again_comes_back_as_a_new_one() -> None:
+    """Standard space, seed 119: dropped, but the next coordinator loads what was stored before."""
+    rows = Rows()
+    rows.load_completed(1, "broker-0", 0)
+    rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
+    rows.member_removed(5, "broker-0", f"{C0}-1234")
+    rows.load_completed(9, "broker-1", 1)
+    rows.group_loaded(9, "broker-1", members=[f"{C0}-1234", f"{C1}-1234"])
+    rows.fault(10, "broker-2")
+    rows.add(
+        11,
+        "broker-1",
+        TraceKind.MEMBER_ADDED,
+        group="g",
+        member=f"{C0}-5678",
+        generation=1,
+        detail={"client_id": C0, "instance": None},
+    )
+    rebalance(rows, 11, f"member {C0}-5678 joined")
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert "broker-0, which is not its coordinator any more, had dropped it at 5 s" in report.note
+
+
+def test_rebalance_that_a_failover_cut_short_is_owed_still() -> None:
+    """Standard space, seed 59: its members were told to rejoin; the next one loads it as Stable."""
+    rows = Rows()
+    rows.load_completed(1, "broker-0", 0)
+    rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
+    rows.add(5, "broker-0", TraceKind.REBALANCE_STARTED, group="g", generation=1, cause="joined")
+    rows.group_state(5, "broker-0", "Stable", "PreparingRebalance")
+    rows.load_completed(9, "broker-1", 1)
+    rows.group_loaded(9, "broker-1")
+    rows.fault(10, "broker-2")
+    rebalance(rows, 11)
+
+    assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
+
+
+@pytest.mark.parametrize(("ended_s", "needed"), [(60, True), (45, False), (None, True)])
+def test_long_wait_for_a_replica_explains_an_expiry_before_the_append_times_out(
+    ended_s: int | None, needed: bool
+) -> None:
+    """Standard space, seed 50: a session shorter than offsets.commit.timeout.ms."""
+    rows = Rows()
+    rows.load_completed(1, "broker-1", 0)
+    rows.group_state(4, "broker-1", "CompletingRebalance", "Stable")
+    rows.fault(10, "broker-2")
+    append_id = rows.append_started(20, "broker-1", 0, 7)
+    if ended_s is not None:
+        rows.append_completed(ended_s, "broker-1", 0, 7, append_id)
+    rows.member_removed(62, "broker-1", "m")
+    rebalance(rows, 62, "member m expired: no heartbeat")
+
+    assert (check(rows).outcome is CheckOutcome.PASS) is needed
+
+
+@pytest.mark.parametrize(("found_s", "needed"), [(60, True), (50, False)])
+def test_member_that_finds_its_coordinator_too_late_for_a_heartbeat_is_explained(
+    found_s: int, needed: bool
+) -> None:
+    """Standard space, seed 70: it waited for one without power, and found the other at last."""
+    rows = Rows()
+    rows.load_completed(1, "broker-1", 0)
+    rows.group_state(4, "broker-1", "CompletingRebalance", "Stable")
+    rows.fault(10, "broker-2", fault="power_loss")
+    rows.add(16, C0, TraceKind.COORDINATOR_FOUND, group="g", member="m", peer="broker-2")
+    rows.add(found_s, C0, TraceKind.COORDINATOR_UNKNOWN, group="g", member="m", peer="broker-2")
+    rows.add(found_s, C0, TraceKind.COORDINATOR_FOUND, group="g", member="m", peer="broker-1")
+    rows.member_removed(62, "broker-1", "m")
+    rebalance(rows, 62, "member m expired: no heartbeat")
+
+    assert (check(rows).outcome is CheckOutcome.PASS) is needed
+
+
+@pytest.mark.parametrize(("asks", "needed"), [(True, True), (False, False)])
+def test_member_that_knows_dead_brokers_only_is_explained_as_long_as_it_asks(
+    asks: bool, needed: bool
+) -> None:
+    """Standard space, seed 74: its metadata is from when the brokers that live now were fenced."""
+    rows = Rows()
+    rows.load_completed(1, "broker-1", 0)
+    rows.group_state(4, "broker-1", "CompletingRebalance", "Stable")
+    rows.fault(10, "broker-2")
+    rows.add(16, C0, TraceKind.COORDINATOR_UNKNOWN, group="g", member="m", peer="broker-2")
+    if asks:
+        rows.add(61, C0, TraceKind.COORDINATOR_LOOKUP_FAILED, group="g", member="m")
+    rows.member_removed(62, "broker-1", "m")
+    rebalance(rows, 62, "member m expired: no heartbeat")
+
+    assert (check(rows).outcome is CheckOutcome.PASS) is needed
 
 
 def test_group_that_waits_for_a_member_is_not_watched() -> None:
