@@ -13,6 +13,8 @@ violation beyond its bound, which has two ends:
 * It ends when the older owner hears of it: once nothing is broken any more, within the time in
   which a replaced broker learns that it is, a heartbeat interval, and a rejoin.
 
+And a member that goes to join owns nothing any more, whoever else does.
+
 Source: DESIGN 7; MEASURED_FAILOVER, "two split brains": 31 s of two owners, and no violation.
 """
 
@@ -29,6 +31,8 @@ RESIGNING_US = 5_000_000
 after a split was healed."""
 BACKOFFS_OF_A_REJOIN = 2
 """Rediscovery of the coordinator and JoinGroup may each meet one backoff."""
+JOINING = "PREPARING_REBALANCE"
+"""The state of a member that sends JoinGroup."""
 MISSED_POLL = "consumer poll timeout has expired"
 DID_NOT_REJOIN = "did not rejoin"
 """Causes of a MEMBER_STATE and of a MEMBER_REMOVED: the application was too slow."""
@@ -177,8 +181,26 @@ class Ownership(Checker):
                 group.removed[row.member or ""] = row
             case TraceKind.MEMBER_STATE if row.cause == MISSED_POLL:
                 group.slow[owner] = row
+            case TraceKind.MEMBER_STATE if group.owned.get(owner):
+                self._may_not_join_as_owner(group, group_id, owner, row)
             case _:
                 pass
+
+    def _may_not_join_as_owner(
+        self, group: _Group, group_id: str, owner: Owner, row: TraceRow
+    ) -> None:
+        """A member has given up everything before it joins: the eager protocol (BEHAVIOUR 7.6)."""
+        key = (row.node, row.node, "join")
+        if detail_of(row).get("to") != JOINING or key in group.reported:
+            return
+        group.reported[key] = None
+        partition = group.owned[owner][0]
+        self.found(
+            f"{group_id}, {partition}: {row.node} went to join while it still owned it",
+            [group.owners[partition][owner], row],
+            group=group_id,
+            partition=partition,
+        )
 
     # -- what bounds an overlap ---------------------------------------------------------------
 

@@ -154,6 +154,32 @@ def test_overlap_within_the_clock_error_is_none() -> None:
     assert check(rows, clock_error_us=300).outcome is CheckOutcome.VIOLATED
 
 
+def test_member_that_goes_to_join_with_its_partitions_is_found() -> None:
+    """Planted bug: UNKNOWN_MEMBER_ID takes the member's id and leaves it its partitions."""
+    rows = Rows()
+    rows.assigned(1, C0, names=["t-0"], peer="broker-0")
+    rows.member_state(2, C0, "UNJOINED")
+    rows.member_state(2.1, C0, "PREPARING_REBALANCE")
+    rows.assigned(3, C0, names=["t-0"], generation=2, peer="broker-0")
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    (finding,) = report.findings
+    assert "g, t-0: consumer-g-0 went to join while it still owned it" in finding.summary
+
+
+def test_member_that_lost_its_partitions_may_join() -> None:
+    """Before JoinGroup it is told that they are lost, or revokes them itself."""
+    rows = Rows()
+    rows.assigned(1, C0, names=["t-0"], peer="broker-0")
+    rows.member_state(2, C0, "UNJOINED")
+    rows.given_up(2.05, C0, lost=True)
+    rows.member_state(2.1, C0, "PREPARING_REBALANCE")
+
+    assert check(rows).findings == ()
+
+
 def test_dead_member_owns_nothing() -> None:
     """Its session ends 45 s later; nobody is two owners."""
     rows = Rows()
