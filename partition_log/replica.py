@@ -91,7 +91,7 @@ class Partition:
         self.replicas: tuple[BrokerId, ...] = ()
         self._config = config
         self._in_sync = InSyncReplicas(broker_id, log, config)
-        self._empty_answer: FetchResult | None = None
+        self._empty_answer: PartitionData | None = None
         """The last one of `_nothing_new`."""
 
     @property
@@ -329,14 +329,6 @@ class Partition:
         OFFSET_OUT_OF_RANGE.
         Source: Kafka Partition.fetchRecords.
         """
-        if (
-            request.current_leader_epoch == self.leader_epoch
-            and self.leader_id == self.broker_id
-            and self._has_everything(
-                request, replica_id, replica_epoch, now_us if update_fetch_state else None
-            )
-        ):
-            return self._nothing_new()
         error = self._check_fetch(request, replica_id, replica_epoch)
         if error is not ErrorCode.NONE:
             return self._fetch_error(request, error)
@@ -373,6 +365,33 @@ class Partition:
             new_high_watermark=self.log.high_watermark if moved else None,
             trace=self._high_watermark_trace(moved),
         )
+
+    def fetch_nothing(
+        self, request: FetchPartition, replica_id: int, replica_epoch: int, now_us: int | None
+    ) -> PartitionData | None:
+        """Return what `fetch` would answer if nothing is new and nothing moves, otherwise None.
+
+        To be asked before `fetch`, which takes longer: followers ask for all that they follow after
+        every append, and lack something of one partition. Such a Fetch of a follower is counted
+        here, unless `now_us` is None (a parked one is read again).
+        """
+        if request.current_leader_epoch != self.leader_epoch or self.leader_id != self.broker_id:
+            return None
+        log = self.log
+        if replica_id == CONSUMER:
+            if (
+                request.fetch_offset != log.high_watermark
+                or request.last_fetched_epoch != NO_LEADER_EPOCH
+            ):
+                return None
+        elif (
+            request.fetch_offset != log.log_end_offset
+            # A follower whose log is empty has no last epoch, and nothing that could diverge.
+            or request.last_fetched_epoch not in (log.epochs.latest_epoch, NO_LEADER_EPOCH)
+            or not self._in_sync.stays_at_end(BrokerId(replica_id), replica_epoch, now_us)
+        ):
+            return None
+        return self._nothing_new()
 
     def maybe_shrink_isr(self, now_us: int) -> IsrProposal | None:
         """Propose an ISR without the replicas that lag; call every replica.lag.time.max.ms / 2.
@@ -501,44 +520,20 @@ class Partition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 
-    def _has_everything(
-        self, request: FetchPartition, replica_id: int, replica_epoch: int, now_us: int | None
-    ) -> bool:
-        """Return whether a Fetch in this leader's epoch finds nothing, and moves nothing either.
-
-        The fast way through `fetch`, with the result that the slow one would have: followers ask
-        for all that they follow after every append, and lack something of one partition. Such a
-        Fetch of a follower is counted here, unless `now_us` is None.
-        """
-        log = self.log
-        if replica_id == CONSUMER:
-            return (
-                request.fetch_offset == log.high_watermark
-                and request.last_fetched_epoch == NO_LEADER_EPOCH
-            )
-        return (
-            request.fetch_offset == log.log_end_offset
-            # A follower whose log is empty has no last epoch, and nothing that could diverge.
-            and request.last_fetched_epoch in (log.epochs.latest_epoch, NO_LEADER_EPOCH)
-            and self._in_sync.stays_at_end(BrokerId(replica_id), replica_epoch, now_us)
-        )
-
-    def _nothing_new(self) -> FetchResult:
+    def _nothing_new(self) -> PartitionData:
         """Return the answer to who has everything: the same object while it is true."""
         answer = self._empty_answer
         if (
             answer is None
-            or answer.data.high_watermark != self.log.high_watermark
-            or answer.data.leader_epoch != self.leader_epoch
+            or answer.high_watermark != self.log.high_watermark
+            or answer.leader_epoch != self.leader_epoch
         ):
-            answer = self._empty_answer = FetchResult(
-                data=PartitionData(
-                    partition_index=self.topic_partition.partition,
-                    high_watermark=self.log.high_watermark,
-                    log_start_offset=self.log.log_start_offset,
-                    leader_id=self.leader_id,
-                    leader_epoch=self.leader_epoch,
-                )
+            answer = self._empty_answer = PartitionData(
+                partition_index=self.topic_partition.partition,
+                high_watermark=self.log.high_watermark,
+                log_start_offset=self.log.log_start_offset,
+                leader_id=self.leader_id,
+                leader_epoch=self.leader_epoch,
             )
         return answer
 

@@ -12,6 +12,7 @@ import msgspec
 from chaos.checkers.base import FindingSink
 from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment import Experiment, to_cluster_spec
+from chaos.exploration.collector import collecting_afterwards
 from chaos.exploration.marks import CoverageMarks
 from chaos.exploration.signature import Signature, signature_of
 from chaos.journal import FaultOutcome
@@ -84,6 +85,18 @@ def play(
     experiment's own.
     Raises: nothing that the run raises: it is BROKEN then, and its reasons say why.
     """
+    with collecting_afterwards():
+        return _play(experiment, seed, observers, stop_at, tell, plan)
+
+
+def _play(
+    experiment: Experiment,
+    seed: int,
+    observers: Sequence[RowObserver],
+    stop_at: Signature | None,
+    tell: FindingSink | None,
+    plan: Plan | None,
+) -> PlayedRun:
     context = context_of(experiment)
     suite = CheckSuite(context, experiment.checks)
     digest = TraceDigest()

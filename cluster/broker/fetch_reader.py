@@ -54,6 +54,8 @@ class FetchReader:
         then, and what has not changed since is not read again. Complete: `min_bytes` are there, a
         partition has an error or a diverging epoch, or nothing is asked for.
         """
+        # A parked Fetch was counted as its follower's progress when it came.
+        counted_at_us = now_us if previous is None else None
         size_in_bytes = 0
         is_complete = not request.topics
         topics = []
@@ -73,6 +75,12 @@ class FetchReader:
                     continue
                 if before and _is_still_empty(partition, position, before[index], request):
                     answers.append(before[index])
+                    continue
+                nothing = partition.fetch_nothing(
+                    position, request.replica_id, request.replica_epoch, counted_at_us
+                )
+                if nothing is not None:
+                    answers.append(nothing)
                     continue
                 result = partition.fetch(
                     position,

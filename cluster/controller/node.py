@@ -12,7 +12,7 @@ from cluster.spec import ClusterSpec, ControllerSpec
 from partition_log.log import PartitionLog
 from protocol.effects import Result
 from protocol.errors import SimulationError
-from protocol.ids import METADATA_PARTITION, BrokerId
+from protocol.ids import METADATA_PARTITION, BrokerId, TopicPartition
 
 
 class ControllerNode:
@@ -29,6 +29,9 @@ class ControllerNode:
             controller_epoch=begin_controller_epoch(host.storage, log, controller_id),
         )
         self._timers = KeyedTimers(host, self._timer_fired)
+        self._partitions: dict[TopicPartition, PartitionStatus] = {}
+        """Every partition, as of the metadata's end offset `_partitions_as_of`."""
+        self._partitions_as_of = -1
 
     def start(self) -> None:
         """Replay the metadata log and begin to serve."""
@@ -47,13 +50,19 @@ class ControllerNode:
         image = self._core.image
         for broker in image.brokers.values():
             status.brokers_fenced[broker.broker_id] = broker.fenced
-        for name, partition in image.partitions():
-            status.partitions[name] = PartitionStatus(
-                leader=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replicas=partition.replicas,
-                isr=partition.isr,
-            )
+        # An experiment looks several times a second, and the metadata changes once in a while.
+        if self._partitions_as_of != image.end_offset:
+            self._partitions_as_of = image.end_offset
+            self._partitions = {
+                name: PartitionStatus(
+                    leader=partition.leader,
+                    leader_epoch=partition.leader_epoch,
+                    replicas=partition.replicas,
+                    isr=partition.isr,
+                )
+                for name, partition in image.partitions()
+            }
+        status.partitions.update(self._partitions)
 
     def _handle(self, request: IncomingRequest) -> None:
         self._carry_out(

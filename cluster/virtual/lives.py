@@ -92,10 +92,10 @@ class NodeLives:
     def report(self, status: ClusterStatus) -> None:
         """Write every node's state into `status`, and what those that can answer know."""
         for name, machine in self._machines.items():
-            status.nodes[name] = machine.state
+            state = status.nodes[name] = machine.state
             if isinstance(machine.spec, BrokerSpec):
                 status.brokers_alive[BrokerId(machine.spec.broker_id)] = machine.host is not None
-            if machine.node is not None and machine.state is not NodeState.PAUSED:
+            if machine.node is not None and state is not NodeState.PAUSED:
                 machine.node.report(status)
 
     def node(self, name: NodeName) -> Node | None:

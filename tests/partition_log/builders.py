@@ -165,13 +165,16 @@ def fetch_as(
 ) -> FetchResult:
     """Fetch from `leading` as follower `broker` (-1: a consumer) whose log ends at `offset`."""
     known = EVERYBODY.get(BrokerId(broker), BrokerEpoch(-1))
-    result = leading.fetch(
-        fetch_request(offset, leader_epoch=leader_epoch, last_fetched_epoch=last_fetched_epoch),
-        replica_id=broker,
-        replica_epoch=known if replica_epoch is None else replica_epoch,
-        max_bytes=max_bytes,
-        now_us=now_us,
+    request = fetch_request(
+        offset, leader_epoch=leader_epoch, last_fetched_epoch=last_fetched_epoch
     )
+    epoch = known if replica_epoch is None else replica_epoch
+    nothing = leading.fetch_nothing(request, broker, epoch, now_us)
+    result = leading.fetch(
+        request, replica_id=broker, replica_epoch=epoch, max_bytes=max_bytes, now_us=now_us
+    )
+    # What a broker asks first must be what it would have got in the end.
+    assert nothing is None or result == FetchResult(data=nothing)
     check_log(leading.log)
     check_partition(leading)
     return result

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from partition_log.invariants import check_agreement, check_log, check_partition
 from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
-from partition_log.outcomes import IsrProposal, ReplicaConfig
+from partition_log.outcomes import FetchResult, IsrProposal, ReplicaConfig
 from partition_log.replica import Partition
 from protocol.controller_messages import AlterPartitionPartitionResponse
 from protocol.errors import ErrorCode, InvariantViolation
@@ -88,6 +88,10 @@ class ClusterModel:
         if leading.partition is None:
             return
         request = broker.partition.fetch_position(1_048_576)
+        # What a broker asks first must be what it would have got in the end.
+        nothing = leading.partition.fetch_nothing(
+            request, broker_id, broker.broker_epoch, self.now_us
+        )
         result = leading.partition.fetch(
             request,
             replica_id=broker_id,
@@ -97,6 +101,8 @@ class ClusterModel:
         )
         if result.proposal is not None:
             leading.proposal = result.proposal
+        if nothing is not None:
+            assert result == FetchResult(data=nothing)
         broker.fetched = (request, result.data)
 
     def deliver_fetch(self, broker_id: BrokerId) -> None:
