@@ -27,7 +27,8 @@ from chaos.exploration.store import (
     open_exploration,
 )
 from chaos.exploration.tally import FindingGroup, Tally
-from cluster.fan_out import ThisProcess, Workers
+from cluster.fan_out import ThisProcess, Workers, WorkersFailed
+from coordlab.commands.options import PROGRAM
 from coordlab.explore_summary import print_exploration
 from coordlab.explore_view import ExploreView
 from coordlab.junit import begin_junit, write_junit
@@ -137,7 +138,12 @@ def _search(
             observer=(lambda progress: None) if options.json else view,
             on_group=files.write,
         )
-        stop = search.run()
+        try:
+            stop = search.run()
+        except WorkersFailed as error:
+            raise WorkersFailed(
+                f"{error}. What was finished is kept: {PROGRAM} explore --resume {store.path}"
+            ) from error
         progress = search.progress()
     return results_of(
         tally,

@@ -17,6 +17,7 @@ _STYLES = {
     Verdict.VIOLATED: "bold red",
     Verdict.UNKNOWN: "bold yellow",
 }
+_MAX_FINDINGS = 20
 _MAX_SEEDS = 12
 _MAX_REASONS = 8
 
@@ -28,8 +29,11 @@ def print_exploration(
     console.print()
     _print_verdict(console, manifest, results)
     print_lines(console, _figures(results))
-    for found in results.findings:
+    for found in sorted(results.findings, key=lambda each: (-each.runs, each.name))[:_MAX_FINDINGS]:
         _print_finding(console, found)
+    if len(results.findings) > _MAX_FINDINGS:
+        more = len(results.findings) - _MAX_FINDINGS
+        console.print(f"and {counted(more, 'finding')} more: results.json has them all")
     _print_failures(console, results)
     for unknown in results.unknown[:_MAX_REASONS]:
         said = f"unknown in {counted(unknown.runs, 'run')} ({_seeds(unknown.seeds)})"

@@ -1,0 +1,286 @@
+"""`python -m coordlab explore` from outside: what it prints and keeps, and how it ends and goes on.
+
+The space is the reference one with a guard off (an append is acknowledged when the leader has it),
+so that a few seeds find something; every run takes a fraction of a second.
+"""
+
+import json
+import os
+import signal
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.checkers.registry import CHECKERS
+from chaos.exploration.space import load_space
+from chaos.exploration.store import Played, PlayedAgain, open_exploration
+from chaos.loader import load_experiment
+from chaos.replay_stamp import code_version
+from tests.support.command_line import COMMAND_TIMEOUT_S, CommandLine
+
+pytestmark = pytest.mark.slow
+
+HERE = ("--workers", "1")
+GUARD = "    high_watermark_gate: false"
+EIGHT = ("--count", "8", "--recheck", "25")
+FOUND_BY = 6
+"""So many of the first seeds without the guard find something."""
+
+
+def unguarded(command_line: CommandLine) -> str:
+    """Write the space without its guard, and return its file's name."""
+    text = load_space("reference").path.read_text()
+    assert text.count("  cluster:\n") == text.count("name: reference\n") == 1
+    text = text.replace("  cluster:\n", f"  cluster:\n    guards:\n  {GUARD}\n")
+    file = command_line.folder / "unguarded.yaml"
+    file.write_text(text.replace("name: reference\n", "name: unguarded\n"))
+    return file.name
+
+
+def results_of(path: Path) -> dict[str, Any]:
+    """Return the results of an exploration."""
+    results: dict[str, Any] = json.loads((path / "results.json").read_text())
+    return results
+
+
+def latest(command_line: CommandLine, space: str = "unguarded") -> Path:
+    """Return the directory of the latest exploration."""
+    return open_exploration(command_line.folder / "runs" / "explorations" / space).path
+
+
+def played(path: Path) -> dict[int, str]:
+    """Return the digest of each seed that was played."""
+    records = [each for each in open_exploration(path).records() if isinstance(each, Played)]
+    seeds = [run.seed for record in records for run in record.runs]
+    assert len(set(seeds)) == len(seeds)
+    return {run.seed: run.digest for record in records for run in record.runs}
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    """Look again and again until `true`; another process decides when that is."""
+    deadline = time.monotonic() + COMMAND_TIMEOUT_S
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_search_that_finds_nothing_passes_and_says_what_it_never_reached(
+    command_line: CommandLine,
+) -> None:
+    done = command_line.run("explore", "reference", *HERE, "--count", "3", "--recheck", "100")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "PASS  3 runs of reference from seed 0: every seed was played" in done.stdout
+    assert "3 seeds played twice (0 in another process): 3 gave the same" in done.stdout
+    assert "never reached: " in done.stdout
+    assert "\x1b" not in done.stdout
+    path = latest(command_line, "reference")
+    assert sorted(played(path)) == [0, 1, 2]
+    assert f"exploration: {path.relative_to(command_line.folder)}" in done.stdout
+    assert "to go on" not in done.stdout
+    listed = command_line.run("list")
+    assert "set aside" not in listed.stdout
+    assert "no runs in runs yet" in listed.stdout
+
+
+def test_finding_is_grouped_and_kept_as_a_file_that_can_be_run(command_line: CommandLine) -> None:
+    done = command_line.run(
+        *("explore", unguarded(command_line), *HERE, "--count", str(FOUND_BY)),
+        *("--junit", "build/explored.xml"),
+    )
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    path = latest(command_line)
+    results = results_of(path)
+    assert (results["verdict"], results["exit_code"]) == ("violated", 1)
+    assert results["runs"]["violated"] >= 1
+    for found in results["findings"]:
+        loaded = load_experiment(str(path / found["file"])).experiment
+        assert loaded.replay is not None
+        assert loaded.replay.seed == found["example_seed"]
+        assert loaded.replay.code == code_version()
+        assert loaded.replay.finding == f"{found['check']}: {found['summary']}"
+        assert loaded.replay.digest == played(path)[found["example_seed"]]
+        for command in (found["replay"], found["shrink"]):
+            assert command in done.stdout
+    first = results["findings"][0]
+    again = command_line.run("replay", str(path / first["file"]))
+    assert again.returncode == 1, again.stdout + again.stderr
+    suite = ET.parse(command_line.folder / "build/explored.xml").getroot()[0]
+    cases = {case.get("name"): case for case in suite.iterfind("testcase")}
+    assert set(cases) == {"explore", *CHECKERS}
+    failed = {name for name, case in cases.items() if case.find("failure") is not None}
+    assert failed == {found["check"] for found in results["findings"]}
+    assert suite.get("errors") == "0"
+
+
+def test_json_is_one_document_and_nothing_else(command_line: CommandLine) -> None:
+    done = command_line.run("explore", "reference", *HERE, "--count", "2", "--json")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    document = json.loads(done.stdout)
+    assert set(document) == {"exploration_directory", "manifest", "results"}
+    assert document["results"] == results_of(
+        command_line.folder / document["exploration_directory"]
+    )
+    assert document["manifest"]["code"] == code_version()
+
+
+def test_search_stops_after_the_first_finding(command_line: CommandLine) -> None:
+    done = command_line.run(
+        "explore", unguarded(command_line), *HERE, "--stop-after", "1", "--batch", "1"
+    )
+
+    assert done.returncode == 1
+    results = results_of(latest(command_line))
+    assert results["stopped_because"] == "enough was found"
+    assert results["seeds"] <= FOUND_BY
+    assert "to go on: python -m coordlab explore --resume " in done.stdout
+
+
+def test_search_ends_at_its_time_limit(command_line: CommandLine) -> None:
+    """Without a count it would go on for ever."""
+    done = command_line.run("explore", "reference", *HERE, "--time-limit", "1s", "--json")
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout)["results"]
+    assert results["stopped_because"] == "the time limit was reached"
+    assert results["seeds"] >= 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """A search that was not interrupted."""
+
+    digests: dict[int, str]
+    results: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """The search that the interrupted ones must equal in the end."""
+    command_line = CommandLine(tmp_path_factory.mktemp("whole"))
+    done = command_line.run("explore", unguarded(command_line), *HERE, *EIGHT)
+    assert done.returncode == 1, done.stdout + done.stderr
+    path = latest(command_line)
+    return Whole(digests=played(path), results=results_of(path))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_search_that_was_ended_goes_on_and_has_the_results_of_one_that_was_not(
+    command_line: CommandLine, whole: Whole, number: signal.Signals
+) -> None:
+    """Nothing that was finished is played again, nothing is lost; half a line is dropped."""
+    with command_line.started("explore", unguarded(command_line), *HERE, *EIGHT) as process:
+        folder = command_line.folder / "runs/explorations/unguarded/latest"
+        wait_until(lambda: (folder / "batches.jsonl").exists() and len(played(folder)) >= 3)
+        process.send_signal(number)
+        output, errors = process.communicate(timeout=COMMAND_TIMEOUT_S)
+    path = latest(command_line)
+    before = played(path)
+    if number is signal.SIGKILL:
+        with (path / "batches.jsonl").open("ab") as file:
+            file.write(b'{"record":"played","runs":[{"seed":')
+    else:
+        assert process.returncode == 130, output + errors
+        assert "INTERRUPTED" in output
+        assert f"explore --resume {path.relative_to(command_line.folder)}\n" in output
+        assert results_of(path)["seeds"] == len(before)
+    assert "Traceback" not in output + errors
+    assert 3 <= len(before) < 8
+
+    resumed = command_line.run("explore", "--resume", str(path), *HERE)
+
+    assert resumed.returncode == 1, resumed.stdout + resumed.stderr
+    assert before.items() <= played(path).items()
+    assert played(path) == whole.digests
+    results = results_of(path)
+    for key in ("runs", "seeds", "marks", "faults_hit", "virtual_us"):
+        assert results[key] == whole.results[key], key
+    mine, theirs = (
+        [
+            {key: each[key] for key in ("check", "claim", "story", "example_seed", "seeds")}
+            for each in side["findings"]
+        ]
+        for side in (results, whole.results)
+    )
+    assert mine == theirs
+    assert results["rechecks"]["equal"] == whole.results["rechecks"]["equal"] >= 2
+
+
+def test_exploration_can_be_made_longer(command_line: CommandLine) -> None:
+    command_line.run("explore", "reference", *HERE, "--first-seed", "40", "--count", "2")
+    path = latest(command_line, "reference")
+    longer = command_line.run("explore", "--resume", str(path.parent), *HERE, "--count", "3")
+    assert longer.returncode == 0, longer.stderr
+    assert sorted(played(path)) == [40, 41, 42]
+
+
+def test_exploration_is_not_gone_on_with_when_its_space_changed(command_line: CommandLine) -> None:
+    space = unguarded(command_line)
+    command_line.run("explore", space, *HERE, "--count", "1")
+    file = command_line.folder / space
+    file.write_text(file.read_text().replace("brokers: 3", "brokers: 4"))
+    path = latest(command_line)
+
+    refused = command_line.run("explore", "--resume", str(path), *HERE, "--count", "2")
+
+    assert refused.returncode == 254
+    assert "the space changed: " in refused.stderr
+    assert list(played(path)) == [0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("explore", "refrence"), "did you mean `reference`?"),
+        (("explore", "reference", "--count", "0"), "--count"),
+        (("explore", "reference", "--recheck", "101"), "--recheck"),
+        (("explore", "reference", "--time-limit", "5"), "such as `90s` or `5m`, got `5`"),
+        (("explore", "--resume", "nowhere"), "nowhere holds no exploration"),
+        (("explore", "reference", "more"), "more"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_bad_arguments_exit_254_and_leave_nothing(
+    command_line: CommandLine, arguments: tuple[str, ...], told: str
+) -> None:
+    done = command_line.run(*arguments)
+    assert done.returncode == 254
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(command_line.folder.iterdir()) == []
+
+
+@pytest.mark.ray
+def test_search_on_ray_is_stopped_by_ctrl_c_and_leaves_no_process(
+    command_line: CommandLine,
+) -> None:
+    """A terminal sends Ctrl-C to Ray's processes, too: none of their runs may look broken."""
+    with command_line.started(
+        *("explore", "reference", "--workers", "2", "--count", "5000", "--recheck", "50")
+    ) as process:
+        folder = command_line.folder / "runs/explorations/reference/latest"
+        wait_until(
+            lambda: (
+                process.poll() is not None
+                or ((folder / "batches.jsonl").exists() and len(played(folder)) >= 4)
+            )
+        )
+        os.killpg(process.pid, signal.SIGINT)
+        output, errors = process.communicate(timeout=COMMAND_TIMEOUT_S)
+
+    assert process.returncode == 130, output + errors
+    assert "Traceback" not in output + errors
+    path = latest(command_line, "reference")
+    results = results_of(path)
+    assert results["outcome"] == "interrupted"
+    assert results["runs"]["broken"] == 0
+    records = list(open_exploration(path).records())
+    workers = {each.worker for each in records if isinstance(each, Played | PlayedAgain)}
+    assert len(workers) == 2
+    wait_until(lambda: command_line.processes() == [])
