@@ -29,6 +29,7 @@ from cluster.spec import ClusterSpec
 from cluster.virtual.host import LogSink, VirtualHost
 from cluster.virtual.lives import Machine, NodeBuilder, NodeLives
 from cluster.virtual.network import VirtualNetwork
+from cluster.virtual.tripwires import tripwires
 from protocol.ids import BrokerId, Incarnation, NodeName, Offset, TopicPartition
 from protocol.trace import TraceEvent, TraceKind, stamp
 
@@ -93,11 +94,11 @@ class VirtualRuntime(Runtime):
 
         When the run is interrupted or breaks, `main` is cancelled and its cleanup runs before
         this raises; a second Ctrl-C cuts that short.
-        Raises: what `main` raises; NodeTaskFailed when a node's task died; Deadlock;
-            KeyboardInterrupt after a Ctrl-C.
+        Raises: what `main` raises; NodeTaskFailed when a node's task died, of a tripwire too
+            (`tripwires`); Deadlock; KeyboardInterrupt after a Ctrl-C.
         """
         task = self._loop.create_task(main, name="main")
-        with self._interruptible():
+        with self._interruptible(), tripwires():
             try:
                 return self._loop.run_until_complete(task)
             except (KeyboardInterrupt, NodeTaskFailed, Deadlock):

@@ -1,0 +1,95 @@
+"""What node code may not do, beyond what ruff's banned names see (pyproject, TID251)."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.node_code import node_files, unordered
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_node_code_never_depends_on_addresses_hashes_or_the_order_of_sets() -> None:
+    """STYLE 23: in another process all three are others."""
+    sources = {path.relative_to(ROOT).as_posix(): path.read_text() for path in node_files(ROOT)}
+
+    assert len(sources) > 100
+    assert unordered(sources) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        ("x = hash('a')", "calls hash()"),
+        ("x = {id(y): y}", "calls id()"),
+        ("for x in {1, 2}: pass", "iterates a set"),
+        ("names = set(y)\nz = [n for n in names]", "iterates a set"),
+        ("def f(names: frozenset[str]) -> None:\n    g(*names)", "unpacks a set"),
+        ("def f(names: set[str] | None): return tuple(names)", "gives a set to tuple()"),
+        ("class A:\n    seen: set[int]\n\ndef f(a): return list(a.seen)", "gives a set to list()"),
+        ("self.seen = {1}\nfor x in self.seen - {2}: pass", "iterates a set"),
+        ("x = ','.join({n for n in y})", "gives a set to join()"),
+        ("x = dict.fromkeys(set(y) & z)", "gives a set to fromkeys()"),
+        ("s = set()\ns.pop()", "pops from a set"),
+        ("x = max((n for n in {1, 2}), key=f) if g((n for n in {1})) else 0", "iterates a set"),
+    ],
+)
+def test_planted_dependence_is_found(source: str, what: str) -> None:
+    """A rule that finds nothing proves nothing."""
+    (found,) = unordered({"planted.py": source})
+    assert what in found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "for x in sorted({1, 2}): pass",
+        "x = any(n > 1 for n in {1, 2}), len({1}), 1 in {1}, {n for n in {1}}",
+        "x: dict[str, int] = {}\nfor n in x: pass",
+        "x = frozenset(y) | {1}",
+    ],
+)
+def test_sets_whose_order_nobody_sees_are_fine(source: str) -> None:
+    """They are the right thing to ask whether something is in."""
+    assert unordered({"planted.py": source}) == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "allowed"),
+    [
+        *((folder, False) for folder in ("protocol", "partition_log", "coordinator")),
+        *((f"cluster/{part}", False) for part in ("broker", "client", "controller", "virtual")),
+        ("cluster", False),
+        ("chaos/checkers", False),
+        ("coordlab", True),
+        ("tests/cluster", True),
+    ],
+)
+def test_banned_names_are_refused_in_node_code_and_allowed_beside_it(
+    folder: str, allowed: bool
+) -> None:
+    """Also where they are imported under another name."""
+    planted = (
+        "import asyncio\nimport time as t\nfrom datetime import datetime\n"
+        "from random import choice\nfrom uuid import uuid4\n\n"
+        "from tenacity import stop_after_delay\n\n"
+        "t.monotonic()\ndatetime.now()\nchoice([1])\nuuid4()\n"
+        "asyncio.sleep(1)\nasyncio.TaskGroup()\nstop_after_delay(1)\n"
+    )
+    said = subprocess.run(
+        [
+            *(Path(sys.executable).parent / "ruff", "check", "--select", "TID251"),
+            *("--stdin-filename", f"{folder}/planted.py", "--output-format", "concise", "-"),
+        ],
+        cwd=ROOT,
+        input=planted,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+
+    names = ("time.monotonic", "datetime.now", "random.choice", "uuid.uuid4", "asyncio.sleep")
+    for name in (*names, "asyncio.TaskGroup", "tenacity.stop_after_delay"):
+        assert (f"{name}` is banned" in said) is not allowed

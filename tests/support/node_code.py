@@ -1,0 +1,170 @@
+"""Finds in node code what no lint rule sees: hash(), id(), and the order of sets.
+
+Types are not inferred: a name is a set where its module annotates it as one, or assigns it one; an
+attribute, where any of the modules does. What does not tell the order (len, sorted, any, another
+set) is fine.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+NODE_PACKAGES = ("protocol", "partition_log", "coordinator", "cluster")
+NOT_NODES = (
+    *("cluster/ray_", "cluster/trace_", "cluster/fan_out", "cluster/machine_files"),
+    "cluster/virtual/tripwires",
+)
+"""Real processes, the tool's files and tests of threads: no part of a run in virtual time."""
+_SET_TYPES = frozenset({"set", "frozenset", "Set", "AbstractSet", "MutableSet"})
+_ORDERLESS = frozenset({"sorted", "any", "all", "sum", "min", "max", "len", "set", "frozenset"})
+_TELLING = frozenset(
+    {"list", "tuple", "iter", "enumerate", "zip", "map", "filter", "reversed", "deque", "chain"}
+)
+_TELLING_METHODS = frozenset({"join", "fromkeys", "extend"})
+_SET_METHODS = frozenset({"union", "intersection", "difference", "symmetric_difference"})
+_FORBIDDEN = {"hash": "an address, or another number in each process", "id": "an address"}
+
+
+def node_files(root: Path) -> list[Path]:
+    """Return the sources of node code below `root`, sorted."""
+    return sorted(
+        path
+        for package in NODE_PACKAGES
+        for path in (root / package).rglob("*.py")
+        if not path.relative_to(root).as_posix().startswith(NOT_NODES)
+    )
+
+
+def unordered(sources: dict[str, str]) -> list[str]:
+    """Return `file:line: what` for each place whose outcome hangs on addresses or hashes."""
+    trees = {name: ast.parse(text) for name, text in sources.items()}
+    attributes = {name for tree in trees.values() for name in _set_attributes(tree)}
+    return [
+        f"{name}:{line}: {what}"
+        for name, tree in trees.items()
+        for line, what in sorted(_Finder(tree, attributes).found())
+    ]
+
+
+def _set_attributes(tree: ast.Module) -> Iterator[str]:
+    """Yield the attributes that a module declares as sets, in a class or on self."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for each in node.body:
+                if isinstance(each, ast.AnnAssign) and _is_set_type(each.annotation):
+                    yield from _names(each.target)
+        target, value, annotation = _assignment(node)
+        if isinstance(target, ast.Attribute) and (
+            _is_set_type(annotation) or _makes_set(value, frozenset(), frozenset())
+        ):
+            yield target.attr
+
+
+def _assignment(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None, ast.expr | None]:
+    match node:
+        case ast.AnnAssign(target=target, value=value, annotation=annotation):
+            return target, value, annotation
+        case ast.Assign(targets=[target], value=value):
+            return target, value, None
+        case _:
+            return None, None, None
+
+
+def _names(target: ast.expr) -> Iterator[str]:
+    if isinstance(target, ast.Name):
+        yield target.id
+
+
+def _is_set_type(annotation: ast.expr | None) -> bool:
+    match annotation:
+        case ast.Subscript(value=ast.Name(id=name)) | ast.Name(id=name):
+            return name in _SET_TYPES
+        case ast.BinOp(left=left, op=ast.BitOr()):
+            return _is_set_type(left)
+        case ast.Constant(value=str(text)):
+            return text.partition("[")[0] in _SET_TYPES
+        case _:
+            return False
+
+
+def _makes_set(node: ast.expr | None, names: Iterable[str], attributes: Iterable[str]) -> bool:
+    """Whether an expression is a set, as far as can be told."""
+    match node:
+        case ast.Set() | ast.SetComp():
+            return True
+        case ast.Call(func=ast.Name(id="set" | "frozenset")):
+            return True
+        case ast.Call(func=ast.Attribute(value=value, attr=method)) if method in _SET_METHODS:
+            return _makes_set(value, names, attributes)
+        case ast.BinOp(left=left, op=ast.BitOr() | ast.BitAnd() | ast.Sub() | ast.BitXor()):
+            return _makes_set(left, names, attributes)
+        case ast.IfExp(body=body, orelse=orelse):
+            return _makes_set(body, names, attributes) or _makes_set(orelse, names, attributes)
+        case ast.Name(id=name):
+            return name in names
+        case ast.Attribute(attr=name):
+            return name in attributes
+        case _:
+            return False
+
+
+class _Finder:
+    """Walks one module."""
+
+    def __init__(self, tree: ast.Module, attributes: set[str]) -> None:
+        self._tree = tree
+        self._attributes = attributes
+        self._names = {name for node in ast.walk(tree) for name in self._declared(node)}
+        self._forgiven = {
+            id(argument)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in _ORDERLESS
+            for argument in node.args
+        }
+        """Generators whose order nobody sees."""
+
+    def found(self) -> Iterator[tuple[int, str]]:
+        for node in ast.walk(self._tree):
+            match node:
+                case ast.For(iter=iterated) if self._is_set(iterated):
+                    yield node.lineno, "iterates a set"
+                case ast.ListComp() | ast.DictComp():
+                    yield from self._comprehension(node.lineno, node.generators)
+                case ast.GeneratorExp() if id(node) not in self._forgiven:
+                    yield from self._comprehension(node.lineno, node.generators)
+                case ast.Starred(value=value) if self._is_set(value):
+                    yield node.lineno, "unpacks a set"
+                case ast.YieldFrom(value=value) if self._is_set(value):
+                    yield node.lineno, "yields from a set"
+                case ast.Call(func=ast.Name(id=name), args=args):
+                    if name in _FORBIDDEN:
+                        yield node.lineno, f"calls {name}(): {_FORBIDDEN[name]}"
+                    elif name in _TELLING and any(map(self._is_set, args)):
+                        yield node.lineno, f"gives a set to {name}()"
+                case ast.Call(func=ast.Attribute(value=value, attr=method), args=args):
+                    if method == "pop" and not args and self._is_set(value):
+                        yield node.lineno, "pops from a set"
+                    elif method in _TELLING_METHODS and any(map(self._is_set, args)):
+                        yield node.lineno, f"gives a set to {method}()"
+                case _:
+                    pass
+
+    def _comprehension(
+        self, line: int, generators: list[ast.comprehension]
+    ) -> Iterator[tuple[int, str]]:
+        if any(self._is_set(each.iter) for each in generators):
+            yield line, "iterates a set"
+
+    def _is_set(self, node: ast.expr) -> bool:
+        return _makes_set(node, self._names, self._attributes)
+
+    def _declared(self, node: ast.AST) -> Iterator[str]:
+        if isinstance(node, ast.arg) and _is_set_type(node.annotation):
+            yield node.arg
+        target, value, annotation = _assignment(node)
+        if isinstance(target, ast.Name) and (
+            _is_set_type(annotation) or _makes_set(value, frozenset(), self._attributes)
+        ):
+            yield target.id
