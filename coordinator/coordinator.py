@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from coordinator.delayed import cancel_all, restart_session_timer
+from coordinator.delete_groups import handle_delete_groups
+from coordinator.describe_groups import handle_describe_groups
 from coordinator.errors import UnknownServerError
 from coordinator.expiry import expire
 from coordinator.group import Group
@@ -17,8 +19,10 @@ from coordinator.heartbeat import handle_heartbeat
 from coordinator.invariants import check_shards
 from coordinator.join_group import handle_join_group
 from coordinator.leave_group import for_version, handle_leave_group
+from coordinator.list_groups import handle_list_groups
 from coordinator.load import Load
 from coordinator.offset_commit import handle_offset_commit, offsets_stored
+from coordinator.offset_delete import handle_offset_delete
 from coordinator.offset_fetch import handle_offset_fetch
 from coordinator.rebalance import prepare_rebalance
 from coordinator.replies import answer_parked_sync, fail_parked_join, join_error
@@ -39,6 +43,16 @@ from protocol.config import BrokerConfig, Guards
 from protocol.effects import AppendCompleted, Result
 from protocol.envelope import GroupRequest, GroupResponse, RequestEnvelope
 from protocol.errors import ErrorCode, SimulationError
+from protocol.group_admin_messages import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+)
 from protocol.group_messages import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -281,6 +295,14 @@ class GroupCoordinator:
                 handle_offset_commit(turn, shard, request_id, body, version)
             case OffsetFetchRequest():
                 handle_offset_fetch(turn, self._gate_of_offsets, request_id, body, version)
+            case OffsetDeleteRequest():
+                handle_offset_delete(turn, self._gate(body.group_id), request_id, body)
+            case DescribeGroupsRequest():
+                handle_describe_groups(turn, self._gate_of_offsets, request_id, body)
+            case ListGroupsRequest():
+                handle_list_groups(turn, self._shards, request_id, body, is_active=self._is_active)
+            case DeleteGroupsRequest():
+                handle_delete_groups(turn, self._gate_of_offsets, request_id, body)
 
     def _gate(self, group_id: str) -> Shard | ErrorCode:
         return check_group_status(self._shards, group_id, is_active=self._is_active)
@@ -382,3 +404,11 @@ def _server_error(body: GroupRequest, api_version: int) -> GroupResponse:
             return OffsetCommitResponse()
         case OffsetFetchRequest():
             return OffsetFetchResponse()
+        case OffsetDeleteRequest():
+            return OffsetDeleteResponse(error_code=error)
+        case DescribeGroupsRequest():
+            return DescribeGroupsResponse()
+        case ListGroupsRequest():
+            return ListGroupsResponse(error_code=error)
+        case DeleteGroupsRequest():
+            return DeleteGroupsResponse()

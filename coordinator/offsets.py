@@ -5,6 +5,8 @@ what is pending is soft. Must not know groups, members or requests.
 Source: Kafka `GroupMetadata` (scala), offsets part; BEHAVIOUR 4.10.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from protocol.ids import TopicPartition
@@ -86,6 +88,19 @@ class GroupOffsets:
         """Forget the pending commit of `value`, unless a later one took its slot."""
         if self._pending.get(partition) == value:
             del self._pending[partition]
+
+    def all_partitions(self) -> tuple[TopicPartition, ...]:
+        """Return the partitions with an offset that is committed or pending."""
+        return tuple(dict.fromkeys((*self._committed, *self._pending)))
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
+        """Forget what is committed and pending of `partitions`; return which had been committed."""
+        removed = []
+        for partition in partitions:
+            self._pending.pop(partition, None)
+            if self._committed.pop(partition, None) is not None:
+                removed.append(partition)
+        return tuple(removed)
 
     def load(self, partition: TopicPartition, stored: CommittedOffset) -> None:
         """Take what a load read: the last write of the partition."""

@@ -59,6 +59,16 @@ def group_record(group: Group, assignments: dict[str, bytes], now_ms: int) -> Re
     )
 
 
+def group_tombstone(group_id: str, now_ms: int) -> Record:
+    """Return the record that deletes a group."""
+    return Record(encode_group_metadata_key(group_id), None, now_ms)
+
+
+def offset_tombstone(group_id: str, partition: TopicPartition, now_ms: int) -> Record:
+    """Return the record that deletes a committed offset."""
+    return Record(encode_offset_commit_key(group_id, partition), None, now_ms)
+
+
 def offset_record(
     group_id: str, partition: TopicPartition, value: OffsetCommitValue, now_ms: int
 ) -> Record:

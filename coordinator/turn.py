@@ -161,6 +161,19 @@ class Turn:
         if self._shared.timers.pop(key, None) is not None:
             self.result.timers.append(CancelTimer(key=key))
 
+    def append_unacknowledged(self, group: Group, records: tuple[Record, ...]) -> None:
+        """Append a batch to the group's partition, and hear no more of it (acks=0)."""
+        shared = self._shared
+        shared.last_append_id += 1
+        self.result.appends.append(
+            Append(
+                append_id=AppendId(shared.last_append_id),
+                partition=group.partition,
+                records=records,
+                required_acks=0,
+            )
+        )
+
     def append(self, group: Group, records: tuple[Record, ...], pending: PendingAppend) -> AppendId:
         """Append a batch to the group's partition; `pending` says what its outcome is about."""
         shared = self._shared

@@ -29,6 +29,16 @@ from protocol.discovery_messages import (
     MetadataResponse,
 )
 from protocol.errors import ErrorCode
+from protocol.group_admin_messages import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+)
 from protocol.group_messages import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -69,8 +79,12 @@ class ApiKey(IntEnum):
     HEARTBEAT = 12
     LEAVE_GROUP = 13
     SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    DELETE_GROUPS = 42
     ELECT_LEADERS = 43
     ALTER_PARTITION_REASSIGNMENTS = 45
+    OFFSET_DELETE = 47
     ALTER_PARTITION = 56
     BROKER_REGISTRATION = 62
     BROKER_HEARTBEAT = 63
@@ -88,6 +102,10 @@ GroupRequest = (
     | LeaveGroupRequest
     | OffsetCommitRequest
     | OffsetFetchRequest
+    | OffsetDeleteRequest
+    | DescribeGroupsRequest
+    | ListGroupsRequest
+    | DeleteGroupsRequest
 )
 """Requests that the group coordinator answers."""
 
@@ -98,6 +116,10 @@ GroupResponse = (
     | LeaveGroupResponse
     | OffsetCommitResponse
     | OffsetFetchResponse
+    | OffsetDeleteResponse
+    | DescribeGroupsResponse
+    | ListGroupsResponse
+    | DeleteGroupsResponse
 )
 
 AdminRequest = ElectLeadersRequest | AlterPartitionReassignmentsRequest
@@ -144,6 +166,10 @@ API_KEYS: dict[type, ApiKey] = {
     HeartbeatRequest: ApiKey.HEARTBEAT,
     LeaveGroupRequest: ApiKey.LEAVE_GROUP,
     SyncGroupRequest: ApiKey.SYNC_GROUP,
+    DescribeGroupsRequest: ApiKey.DESCRIBE_GROUPS,
+    ListGroupsRequest: ApiKey.LIST_GROUPS,
+    DeleteGroupsRequest: ApiKey.DELETE_GROUPS,
+    OffsetDeleteRequest: ApiKey.OFFSET_DELETE,
     ElectLeadersRequest: ApiKey.ELECT_LEADERS,
     AlterPartitionReassignmentsRequest: ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     AlterPartitionRequest: ApiKey.ALTER_PARTITION,
@@ -163,6 +189,10 @@ LATEST_VERSIONS: dict[ApiKey, int] = {
     ApiKey.HEARTBEAT: 4,
     ApiKey.LEAVE_GROUP: 5,
     ApiKey.SYNC_GROUP: 5,
+    ApiKey.DESCRIBE_GROUPS: 5,
+    ApiKey.LIST_GROUPS: 5,
+    ApiKey.DELETE_GROUPS: 2,
+    ApiKey.OFFSET_DELETE: 0,
     ApiKey.ELECT_LEADERS: 2,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
     ApiKey.ALTER_PARTITION: 3,
@@ -208,6 +238,7 @@ def error_of(response: AnyResponse) -> str:
             JoinGroupResponse()
             | SyncGroupResponse()
             | HeartbeatResponse()
+            | ListGroupsResponse()
             | BrokerRegistrationResponse()
             | BrokerHeartbeatResponse()
         ):
@@ -219,6 +250,13 @@ def error_of(response: AnyResponse) -> str:
         case OffsetFetchResponse():
             codes = [g.error_code for g in response.groups]
             codes += [p.error_code for g in response.groups for t in g.topics for p in t.partitions]
+        case OffsetDeleteResponse():
+            codes = [response.error_code]
+            codes += [p.error_code for t in response.topics for p in t.partitions]
+        case DescribeGroupsResponse():
+            codes = [g.error_code for g in response.groups]
+        case DeleteGroupsResponse():
+            codes = [g.error_code for g in response.results]
         case FindCoordinatorResponse():
             codes = [c.error_code for c in response.coordinators]
         case MetadataResponse():

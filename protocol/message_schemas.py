@@ -12,6 +12,16 @@ from enum import Enum
 import msgspec
 
 from protocol.discovery_messages import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.group_admin_messages import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+)
 from protocol.group_messages import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -317,6 +327,85 @@ OFFSET_FETCH = ApiSchema(
 )
 
 
+OFFSET_DELETE = ApiSchema(
+    request=OffsetDeleteRequest,
+    response=OffsetDeleteResponse,
+    versions=range(1),
+    request_fields=(
+        _GROUP_ID,
+        _structs("topics", _str("name"), _structs("partitions", _int("partition_index"))),
+    ),
+    response_fields=(
+        _ERROR,
+        _throttle_time(0),
+        _structs("topics", _str("name"), _structs("partitions", _int("partition_index"), _ERROR)),
+    ),
+)
+
+
+# -- an administrator's --
+
+DESCRIBE_GROUPS = ApiSchema(
+    request=DescribeGroupsRequest,
+    response=DescribeGroupsResponse,
+    versions=range(6),
+    request_fields=(
+        _array(Kind.STRING, "groups"),
+        _bool("include_authorized_operations", 3, unused=True),
+    ),
+    response_fields=(
+        _throttle_time(1),
+        _structs(
+            "groups",
+            _ERROR,
+            _GROUP_ID,
+            _str("group_state"),
+            _str("protocol_type"),
+            _str("protocol_data"),
+            _structs(
+                "members",
+                _MEMBER_ID,
+                _instance(4),
+                _str("client_id"),
+                _str("client_host"),
+                _bytes("member_metadata"),
+                _bytes("member_assignment"),
+            ),
+            _int("authorized_operations", 3),
+        ),
+    ),
+)
+
+LIST_GROUPS = ApiSchema(
+    request=ListGroupsRequest,
+    response=ListGroupsResponse,
+    versions=range(6),
+    request_fields=(
+        _array(Kind.STRING, "states_filter", 4),
+        _array(Kind.STRING, "types_filter", 5),
+    ),
+    response_fields=(
+        _throttle_time(1),
+        _ERROR,
+        _structs(
+            "groups",
+            _GROUP_ID,
+            _str("protocol_type"),
+            _str("group_state", 4),
+            _str("group_type", 5),
+        ),
+    ),
+)
+
+DELETE_GROUPS = ApiSchema(
+    request=DeleteGroupsRequest,
+    response=DeleteGroupsResponse,
+    versions=range(3),
+    request_fields=(_array(Kind.STRING, "groups_names"),),
+    response_fields=(_throttle_time(0), _structs("results", _GROUP_ID, _ERROR)),
+)
+
+
 # -- discovery --
 
 
@@ -372,5 +461,9 @@ SCHEMAS: dict[str, ApiSchema] = {
     "LeaveGroup": LEAVE_GROUP,
     "OffsetCommit": OFFSET_COMMIT,
     "OffsetFetch": OFFSET_FETCH,
+    "OffsetDelete": OFFSET_DELETE,
+    "DescribeGroups": DESCRIBE_GROUPS,
+    "ListGroups": LIST_GROUPS,
+    "DeleteGroups": DELETE_GROUPS,
 }
 """By Kafka's name of the API."""

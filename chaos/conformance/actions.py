@@ -65,7 +65,7 @@ class Actions:
                 case "client_disconnect":
                     self._clients.disconnect(_text(step, "client"))
                 case _:
-                    raise NotCarriedOut(f"not implemented: action {step.action}")
+                    raise NotCarriedOut("not implemented")
         except (UnknownNode, ElectionFailed, TimeoutError) as error:
             raise NotCarriedOut(f"{step.action}: {error}") from error
 

@@ -32,7 +32,8 @@ MISSING = "no answer"
 UNEXPECTED = "answered"
 ENDED = "ended"
 NOT_IMPLEMENTED = "not implemented"
-WHAT_DIFFERS = (ANSWER, TIME, ORDER, MISSING, UNEXPECTED, ENDED, NOT_IMPLEMENTED)
+NOT_CARRIED_OUT = "not carried out"
+WHAT_DIFFERS = (ANSWER, TIME, ORDER, MISSING, UNEXPECTED, ENDED, NOT_IMPLEMENTED, NOT_CARRIED_OUT)
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +49,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     came: str = ""
 
     def __str__(self) -> str:
-        if self.what == NOT_IMPLEMENTED:
+        if self.what in {NOT_IMPLEMENTED, NOT_CARRIED_OUT}:
             return f"{self.what}: {self.field}"
         place = f"{self.what} {self.field}".rstrip()
         if not self.expected and not self.came:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.conformance.comparison import NOT_IMPLEMENTED, Difference, compare
+from chaos.conformance.comparison import NOT_CARRIED_OUT, Difference, compare
 from chaos.conformance.recorded_cluster import unknown_settings
 from chaos.conformance.replayer import play_transcript
 from chaos.conformance.transcript import ActionStep, ComparisonRules, Transcript
@@ -77,7 +77,7 @@ def judge(transcript: Transcript, rules: ComparisonRules, *, seed: int = 1) -> F
                         n=step.n,
                         api=step.action,
                         version=None,
-                        what=NOT_IMPLEMENTED,
+                        what=NOT_CARRIED_OUT,
                         field=failure,
                         expected="",
                         came="",

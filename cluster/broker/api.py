@@ -4,11 +4,14 @@ Owns the checks of Kafka's API layer that come before the coordinator's own. Sou
 BEHAVIOUR 2.0.
 """
 
-from cluster.broker.group_coordination import GroupCoordination, RefusedOffsets
+import msgspec
+
+from cluster.broker.group_coordination import GroupCoordination
 from cluster.broker.list_offsets import list_offsets
 from cluster.broker.metadata_cache import MetadataCache
 from cluster.broker.produce import ProduceApi
 from cluster.broker.replica_manager import ReplicaManager
+from cluster.broker.unknown_partitions import with_unknown, without_unknown
 from cluster.host import Host, IncomingRequest
 from protocol.admin_messages import (
     AlterPartitionReassignmentsRequest,
@@ -27,6 +30,13 @@ from protocol.controller_messages import (
 from protocol.discovery_messages import FindCoordinatorRequest, MetadataRequest
 from protocol.envelope import RequestEnvelope
 from protocol.errors import ErrorCode
+from protocol.group_admin_messages import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+)
 from protocol.group_messages import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -38,10 +48,7 @@ from protocol.ids import RequestId
 from protocol.log_messages import FetchRequest, ListOffsetsRequest, ProduceRequest
 from protocol.offset_messages import (
     OffsetCommitRequest,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
     OffsetFetchRequest,
 )
 
@@ -79,6 +86,10 @@ class BrokerApi:
             case HeartbeatRequest() | JoinGroupRequest() | LeaveGroupRequest():
                 self._coordination.handle(request_id, envelope)
             case OffsetFetchRequest():
+                self._coordination.handle(request_id, envelope)
+            case OffsetDeleteRequest() as request:
+                self._offset_delete(request_id, envelope, request)
+            case DescribeGroupsRequest() | ListGroupsRequest() | DeleteGroupsRequest():
                 self._coordination.handle(request_id, envelope)
             case FindCoordinatorRequest() as request:
                 self._host.reply(
@@ -127,67 +138,26 @@ class BrokerApi:
         self, request_id: RequestId, envelope: RequestEnvelope, request: OffsetCommitRequest
     ) -> None:
         """Refuse what does not exist, partition by partition; the rest is the coordinator's."""
-        contains = self._cache.contains
-        if all(
-            contains(topic.name, partition.partition_index)
-            for topic in request.topics
-            for partition in topic.partitions
-        ):
+        known, unknown = without_unknown(request, self._cache.contains)
+        if not unknown:
             self._coordination.handle(request_id, envelope)
-            return
-        refused: RefusedOffsets = {}
-        accepted: list[OffsetCommitRequestTopic] = []
-        for topic in request.topics:
-            known = []
-            unknown = []
-            for partition in topic.partitions:
-                if contains(topic.name, partition.partition_index):
-                    known.append(partition)
-                else:
-                    unknown.append(
-                        OffsetCommitResponsePartition(
-                            partition_index=partition.partition_index,
-                            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                        )
-                    )
-            if known:
-                accepted.append(OffsetCommitRequestTopic(name=topic.name, partitions=tuple(known)))
-            if unknown:
-                refused[topic.name] = (*refused.get(topic.name, ()), *unknown)
-        if not accepted:
-            self._host.reply(request_id, _refusal(refused))
-            return
-        self._coordination.handle(request_id, _with_topics(envelope, request, accepted), refused)
+        elif known.topics:
+            self._coordination.handle(request_id, _with_body(envelope, known), unknown)
+        else:
+            self._host.reply(request_id, with_unknown(OffsetCommitResponse(), unknown))
+
+    def _offset_delete(
+        self, request_id: RequestId, envelope: RequestEnvelope, request: OffsetDeleteRequest
+    ) -> None:
+        """The same; without a partition the coordinator is not asked, not even for the group."""
+        known, unknown = without_unknown(request, self._cache.contains)
+        if any(topic.partitions for topic in known.topics):
+            self._coordination.handle(request_id, _with_body(envelope, known), unknown)
+        else:
+            self._host.reply(request_id, with_unknown(OffsetDeleteResponse(), unknown))
 
 
-def _refusal(refused: RefusedOffsets) -> OffsetCommitResponse:
-    return OffsetCommitResponse(
-        topics=tuple(
-            OffsetCommitResponseTopic(name=name, partitions=partitions)
-            for name, partitions in refused.items()
-        )
-    )
-
-
-def _with_topics(
-    envelope: RequestEnvelope,
-    request: OffsetCommitRequest,
-    topics: list[OffsetCommitRequestTopic],
+def _with_body(
+    envelope: RequestEnvelope, body: OffsetCommitRequest | OffsetDeleteRequest
 ) -> RequestEnvelope:
-    """Return `envelope` with a commit of `topics` alone."""
-    body = OffsetCommitRequest(
-        group_id=request.group_id,
-        generation_id_or_member_epoch=request.generation_id_or_member_epoch,
-        member_id=request.member_id,
-        group_instance_id=request.group_instance_id,
-        retention_time_ms=request.retention_time_ms,
-        topics=tuple(topics),
-    )
-    return RequestEnvelope(
-        api_key=envelope.api_key,
-        api_version=envelope.api_version,
-        correlation_id=envelope.correlation_id,
-        client_id=envelope.client_id,
-        client_host=envelope.client_host,
-        body=body,
-    )
+    return msgspec.structs.replace(envelope, body=body)

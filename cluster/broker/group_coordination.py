@@ -8,6 +8,7 @@ from collections import deque
 
 from cluster.broker.appends import CoordinatorAppends
 from cluster.broker.replica_manager import ReplicaManager
+from cluster.broker.unknown_partitions import UnknownPartitions, with_unknown
 from cluster.host import Host
 from cluster.keyed_timers import KeyedTimers
 from cluster.spec import ClusterSpec
@@ -16,14 +17,6 @@ from protocol.effects import AppendCompleted, Result
 from protocol.envelope import RequestEnvelope
 from protocol.errors import SimulationError
 from protocol.ids import RequestId
-from protocol.offset_messages import (
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
-
-RefusedOffsets = dict[str, tuple[OffsetCommitResponsePartition, ...]]
-"""The partitions of a commit, by topic, that the API layer answers itself."""
 
 
 class GroupCoordination:
@@ -42,20 +35,20 @@ class GroupCoordination:
         self._timers = KeyedTimers(host, self._timer_fired)
         self._completed: deque[AppendCompleted] = deque()
         self._is_busy = False
-        self._refused: dict[RequestId, RefusedOffsets] = {}
+        self._unknown: dict[RequestId, UnknownPartitions] = {}
 
     def handle(
         self,
         request_id: RequestId,
         envelope: RequestEnvelope,
-        refused: RefusedOffsets | None = None,
+        unknown: UnknownPartitions | None = None,
     ) -> None:
         """Hand a group request to the coordinator.
 
-        `refused` is put before what the coordinator answers to an OffsetCommit.
+        `unknown` are partitions that were taken out of it: they are put before its answer.
         """
-        if refused:
-            self._refused[request_id] = refused
+        if unknown:
+            self._unknown[request_id] = unknown
         self.carry_out(self.coordinator.handle(request_id, envelope, self._host.wall_us()))
 
     def carry_out(self, result: Result) -> None:
@@ -81,8 +74,9 @@ class GroupCoordination:
             raise SimulationError(f"the group coordinator sends nothing, not {result.sends}")
         for reply in result.replies:
             response = reply.response
-            if self._refused and isinstance(response, OffsetCommitResponse):
-                response = self._with_refused(reply.request_id, response)
+            if self._unknown:
+                unknown = self._unknown.pop(reply.request_id, None)
+                response = response if unknown is None else with_unknown(response, unknown)
             host.reply(reply.request_id, response)
 
     def _append_completed(self, completed: AppendCompleted) -> None:
@@ -92,23 +86,6 @@ class GroupCoordination:
 
     def _timer_fired(self, key: str) -> None:
         self.carry_out(self.coordinator.timer_fired(key, self._host.wall_us()))
-
-    def _with_refused(
-        self, request_id: RequestId, response: OffsetCommitResponse
-    ) -> OffsetCommitResponse:
-        refused = self._refused.pop(request_id, None)
-        if refused is None:
-            return response
-        answered = {topic.name: topic.partitions for topic in response.topics}
-        names = list(dict.fromkeys([*refused, *answered]))
-        return OffsetCommitResponse(
-            topics=tuple(
-                OffsetCommitResponseTopic(
-                    name=name, partitions=refused.get(name, ()) + answered.get(name, ())
-                )
-                for name in names
-            )
-        )
 
 
 _NOTHING = Result()

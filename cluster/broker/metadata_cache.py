@@ -24,6 +24,17 @@ from protocol.metadata_records import NO_LEADER, MetadataRecord
 from protocol.partitioner import partition_for
 
 SHARE_SINCE_VERSION = 6
+BATCHES_SINCE_VERSION = 4
+"""From this version of FindCoordinator on an answer has many keys, and no text beside a code."""
+ERROR_MESSAGES = {
+    ErrorCode.NONE: "NONE",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.INVALID_REQUEST: (
+        "This most likely occurs because of a request being malformed by the client library or "
+        "the message was sent to an incompatible broker. See the broker logs for more details."
+    ),
+}
+"""Kafka's words for what FindCoordinator may answer. Source: Kafka `Errors.message`."""
 
 
 class MetadataCache:
@@ -119,22 +130,37 @@ class MetadataCache:
 
     def _coordinator(self, key_type: int, key: str, api_version: int) -> Coordinator:
         """Return the coordinator of one key; the order of the checks is BEHAVIOUR 2.1's."""
-        is_known_type = key_type in tuple(CoordinatorType)
-        if not is_known_type or (
-            key_type == CoordinatorType.SHARE and api_version < SHARE_SINCE_VERSION
-        ):
-            return Coordinator(key=key, error_code=ErrorCode.INVALID_REQUEST)
+        if key_type not in tuple(CoordinatorType):
+            # Kafka throws here, and its answer to that has the text in every version.
+            error = ErrorCode.INVALID_REQUEST
+            return Coordinator(key=key, error_code=error, error_message=ERROR_MESSAGES[error])
+        if key_type == CoordinatorType.SHARE and api_version < SHARE_SINCE_VERSION:
+            return _no_coordinator(key, ErrorCode.INVALID_REQUEST, api_version)
         if key_type != CoordinatorType.GROUP:
             # Their topics, `__transaction_state` and `__share_group_state`, do not exist.
-            return Coordinator(key=key, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, api_version)
         partition = self.image.partition(
             offsets_partition(partition_for(key, self._num_offsets_partitions))
         )
         leader = None if partition is None else self.image.brokers.get(partition.leader)
         if leader is None or leader.fenced:
-            return Coordinator(key=key, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        return Coordinator(key=key, node_id=leader.broker_id, host=leader.host, port=leader.port)
+            return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, api_version)
+        return Coordinator(
+            key=key,
+            node_id=leader.broker_id,
+            host=leader.host,
+            port=leader.port,
+            error_message=_error_message(ErrorCode.NONE, api_version),
+        )
 
     def _is_alive(self, broker_id: BrokerId) -> bool:
         broker = self.image.brokers.get(broker_id)
         return broker is not None and not broker.fenced
+
+
+def _no_coordinator(key: str, error: ErrorCode, api_version: int) -> Coordinator:
+    return Coordinator(key=key, error_code=error, error_message=_error_message(error, api_version))
+
+
+def _error_message(error: ErrorCode, api_version: int) -> str:
+    return "" if api_version >= BATCHES_SINCE_VERSION else ERROR_MESSAGES[error]

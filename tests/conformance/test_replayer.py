@@ -97,7 +97,7 @@ def test_unknown_api_is_not_implemented_and_the_rest_is_played(tmp_path: Path) -
         recording["steps"][0]["api"] = "ShareFetch"
 
     found = judged(SCENARIOS, "hb-no-group", tmp_path, change)
-    assert str(found.differences[0]) == "step 1 ShareFetch v0: not implemented: ShareFetch v0"
+    assert str(found.differences[0]) == "step 1 ShareFetch v4: not implemented: ShareFetch v4"
     assert found.equal == found.steps - 1
 
 
@@ -116,7 +116,7 @@ def test_unknown_action_is_a_step_that_differs(tmp_path: Path) -> None:
 
     found = judged(SCENARIOS, "generations", tmp_path, change)
     (only,) = found.differences
-    assert str(only) == "step 99 shake: not implemented: action shake"
+    assert str(only) == "step 99 shake: not carried out: not implemented"
 
 
 def test_unknown_setting_is_reported_by_name(tmp_path: Path) -> None:

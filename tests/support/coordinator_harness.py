@@ -305,7 +305,9 @@ class CoordinatorHarness:
             else:
                 self._deadlines.pop(timer.key, None)
         for append in result.appends:
-            if self.holds_appends or self.held:
+            if append.required_acks == 0:
+                self._write(append)  # nobody is told what became of it
+            elif self.holds_appends or self.held:
                 self.held.append(append)
             else:
                 self._to_acknowledge.append((append, self._write(append)))

@@ -1,0 +1,110 @@
+"""Partitions that do not exist, in requests about offsets: the API layer answers them itself.
+
+Only the others reach the coordinator, and its answer is put behind. Source: Kafka `KafkaApis`
+(`handleOffsetCommitRequest`, `handleOffsetDeleteRequest`), `OffsetDeleteResponse.Builder.merge`.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from protocol.envelope import AnyResponse
+from protocol.errors import ErrorCode
+from protocol.group_admin_messages import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from protocol.offset_messages import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+UnknownPartitions = dict[str, tuple[int, ...]]
+"""Indexes of partitions that do not exist, by topic, in the order of the request."""
+
+OffsetsRequest = TypeVar("OffsetsRequest", OffsetCommitRequest, OffsetDeleteRequest)
+Topic = TypeVar("Topic", OffsetCommitRequestTopic, OffsetDeleteRequestTopic)
+
+
+def without_unknown(
+    request: OffsetsRequest, contains: Callable[[str, int], bool]
+) -> tuple[OffsetsRequest, UnknownPartitions]:
+    """Return the request without the partitions that do not exist, and those."""
+    if all(
+        contains(topic.name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+    ):
+        return request, {}
+    unknown: UnknownPartitions = {}
+    known = []
+    for topic in request.topics:
+        indexes = tuple(
+            partition.partition_index
+            for partition in topic.partitions
+            if not contains(topic.name, partition.partition_index)
+        )
+        if indexes:
+            unknown[topic.name] = unknown.get(topic.name, ()) + indexes
+        if len(indexes) < len(topic.partitions):
+            known.append(_keep(topic, contains))
+    return msgspec.structs.replace(request, topics=tuple(known)), unknown
+
+
+def _keep(topic: Topic, contains: Callable[[str, int], bool]) -> Topic:
+    partitions = tuple(
+        partition
+        for partition in topic.partitions
+        if contains(topic.name, partition.partition_index)
+    )
+    return msgspec.structs.replace(topic, partitions=partitions)
+
+
+def with_unknown(response: AnyResponse, unknown: UnknownPartitions) -> AnyResponse:
+    """Return the coordinator's answer with UNKNOWN_TOPIC_OR_PARTITION for the others before it.
+
+    An error of the whole group stays alone.
+    """
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    match response:
+        case OffsetCommitResponse():
+            commits = {
+                name: tuple(
+                    OffsetCommitResponsePartition(partition_index=index, error_code=error)
+                    for index in indexes
+                )
+                for name, indexes in unknown.items()
+            }
+            for committed in response.topics:
+                commits[committed.name] = commits.get(committed.name, ()) + committed.partitions
+            return OffsetCommitResponse(
+                topics=tuple(
+                    OffsetCommitResponseTopic(name=name, partitions=partitions)
+                    for name, partitions in commits.items()
+                )
+            )
+        case OffsetDeleteResponse() if response.error_code is ErrorCode.NONE:
+            deletes = {
+                name: tuple(
+                    OffsetDeleteResponsePartition(partition_index=index, error_code=error)
+                    for index in indexes
+                )
+                for name, indexes in unknown.items()
+            }
+            for deleted in response.topics:
+                deletes[deleted.name] = deletes.get(deleted.name, ()) + deleted.partitions
+            return OffsetDeleteResponse(
+                topics=tuple(
+                    OffsetDeleteResponseTopic(name=name, partitions=partitions)
+                    for name, partitions in deletes.items()
+                )
+            )
+        case _:
+            return response

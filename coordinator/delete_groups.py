@@ -1,0 +1,58 @@
+"""DeleteGroups (42), v0 to v2: groups without members go, with their offsets.
+
+Source: Kafka `GroupCoordinator.handleDeleteGroups`; BEHAVIOUR 2.10.
+"""
+
+from collections.abc import Callable
+
+from coordinator.cleanup import clean_up, kill_group
+from coordinator.shard import Shard
+from coordinator.states import GroupState
+from coordinator.turn import Turn
+from protocol.errors import ErrorCode
+from protocol.group_admin_messages import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from protocol.ids import RequestId
+
+DELETED = "deleted by an administrator"
+"""Why a group became Dead: the word in the trace."""
+
+
+def handle_delete_groups(
+    turn: Turn,
+    gate: Callable[[str], Shard | ErrorCode],
+    request_id: RequestId,
+    request: DeleteGroupsRequest,
+) -> None:
+    """Answer a DeleteGroups, each group once; `gate` says where it is."""
+    turn.reply(
+        request_id,
+        DeleteGroupsResponse(
+            results=tuple(
+                DeletableGroupResult(
+                    group_id=group_id, error_code=_delete(turn, gate(group_id), group_id)
+                )
+                for group_id in dict.fromkeys(request.groups_names)
+            )
+        ),
+    )
+
+
+def _delete(turn: Turn, shard: Shard | ErrorCode, group_id: str) -> ErrorCode:
+    if isinstance(shard, ErrorCode):
+        return shard
+    group = shard.groups.get(group_id)
+    if group is None:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    match group.state:
+        case GroupState.DEAD:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        case GroupState.EMPTY:
+            kill_group(turn, group, cause=DELETED)
+            clean_up(turn, shard, group, group.offsets.all_partitions(), cause=DELETED)
+            return ErrorCode.NONE
+        case GroupState.PREPARING_REBALANCE | GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
+            return ErrorCode.NON_EMPTY_GROUP

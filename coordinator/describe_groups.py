@@ -1,0 +1,67 @@
+"""DescribeGroups (15), v0 to v5: what an administrator sees of groups. Changes nothing.
+
+Source: Kafka `GroupCoordinator.handleDescribeGroup`, `GroupMetadata.summary`; BEHAVIOUR 2.11.
+"""
+
+from collections.abc import Callable
+
+from coordinator.group import Group
+from coordinator.member import Member
+from coordinator.shard import Shard
+from coordinator.states import GroupState
+from coordinator.turn import Turn
+from protocol.errors import ErrorCode
+from protocol.group_admin_messages import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from protocol.ids import RequestId
+
+
+def handle_describe_groups(
+    turn: Turn,
+    gate: Callable[[str], Shard | ErrorCode],
+    request_id: RequestId,
+    request: DescribeGroupsRequest,
+) -> None:
+    """Answer a DescribeGroups; `gate` says for each group where it is."""
+    turn.reply(
+        request_id,
+        DescribeGroupsResponse(
+            groups=tuple(_describe(gate(group_id), group_id) for group_id in request.groups)
+        ),
+    )
+
+
+def _describe(shard: Shard | ErrorCode, group_id: str) -> DescribedGroup:
+    if isinstance(shard, ErrorCode):
+        return DescribedGroup(group_id=group_id, error_code=shard)
+    group = shard.groups.get(group_id)
+    if group is None:
+        return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+    protocol_name = group.protocol_name if group.state is GroupState.STABLE else None
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol_name or "",
+        members=_members(group, protocol_name),
+    )
+
+
+def _members(group: Group, protocol_name: str | None) -> tuple[DescribedGroupMember, ...]:
+    return tuple(_member(member, protocol_name) for member in group.members.values())
+
+
+def _member(member: Member, protocol_name: str | None) -> DescribedGroupMember:
+    """Return a member; outside Stable, where no protocol counts, without its data."""
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=b"" if protocol_name is None else member.metadata(protocol_name),
+        member_assignment=b"" if protocol_name is None else member.assignment,
+    )

@@ -1,0 +1,51 @@
+"""ListGroups (16), v0 to v5: the groups of this broker. Changes nothing.
+
+v4 may ask for states only, v5 for types; letter case does not count.
+Source: Kafka `GroupCoordinator.handleListGroups`; BEHAVIOUR 2.12.
+"""
+
+from coordinator.group import Group
+from coordinator.shard import Shards
+from coordinator.turn import Turn
+from protocol.errors import ErrorCode
+from protocol.group_admin_messages import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from protocol.ids import RequestId
+
+CLASSIC = "classic"
+"""The type of every group here: those of KIP-848 would be `consumer`."""
+
+
+def handle_list_groups(
+    turn: Turn,
+    shards: Shards,
+    request_id: RequestId,
+    request: ListGroupsRequest,
+    *,
+    is_active: bool,
+) -> None:
+    """Answer a ListGroups. While a partition is loading the groups that are known are listed."""
+    if not is_active:
+        turn.reply(request_id, ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return
+    states = _folded(request.states_filter)
+    types = _folded(request.types_filter)
+    groups = tuple(
+        _listed(group)
+        for group in shards.groups()
+        if (not states or group.state.value.lower() in states) and (not types or CLASSIC in types)
+    )
+    error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if shards.loading else ErrorCode.NONE
+    turn.reply(request_id, ListGroupsResponse(error_code=error, groups=groups))
+
+
+def _folded(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(name.lower() for name in names)
+
+
+def _listed(group: Group) -> ListedGroup:
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state.value,
+        group_type=CLASSIC,
+    )

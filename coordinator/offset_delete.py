@@ -1,0 +1,75 @@
+"""OffsetDelete (47), v0: an administrator deletes committed offsets of topics nobody consumes.
+
+Source: Kafka `GroupCoordinator.handleDeleteOffsets`; BEHAVIOUR 2.9.
+"""
+
+from coordinator.cleanup import clean_up
+from coordinator.group import CONSUMER_PROTOCOL_TYPE, Group
+from coordinator.shard import Shard
+from coordinator.states import GroupState
+from coordinator.turn import Turn
+from protocol.errors import ErrorCode
+from protocol.group_admin_messages import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from protocol.ids import RequestId, TopicPartition
+
+OFFSETS_DELETED = "its last offsets were deleted"
+"""Why a group became Dead: the word in the trace."""
+
+
+def handle_offset_delete(
+    turn: Turn, shard: Shard | ErrorCode, request_id: RequestId, request: OffsetDeleteRequest
+) -> None:
+    """Answer an OffsetDelete. `shard` is what the gate said."""
+    turn.reply(request_id, _delete(turn, shard, request))
+
+
+def _delete(
+    turn: Turn, shard: Shard | ErrorCode, request: OffsetDeleteRequest
+) -> OffsetDeleteResponse:
+    if isinstance(shard, ErrorCode):
+        return OffsetDeleteResponse(error_code=shard)
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        return OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+    asked = [
+        TopicPartition(topic.name, entry.partition_index)
+        for topic in request.topics
+        for entry in topic.partitions
+    ]
+    match group.state:
+        case GroupState.DEAD:
+            return OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+        case GroupState.EMPTY:
+            errors = dict.fromkeys(asked, ErrorCode.NONE)
+        case GroupState.PREPARING_REBALANCE | GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
+            if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+                return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
+            errors = {partition: _error(group, partition) for partition in asked}
+    deleted = [partition for partition, error in errors.items() if error is ErrorCode.NONE]
+    clean_up(turn, shard, group, deleted, cause=OFFSETS_DELETED)
+    return _response(errors)
+
+
+def _error(group: Group, partition: TopicPartition) -> ErrorCode:
+    if group.is_subscribed_to(partition.topic):
+        return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    return ErrorCode.NONE
+
+
+def _response(errors: dict[TopicPartition, ErrorCode]) -> OffsetDeleteResponse:
+    topics: dict[str, list[OffsetDeleteResponsePartition]] = {}
+    for (topic, index), error in errors.items():
+        topics.setdefault(topic, []).append(
+            OffsetDeleteResponsePartition(partition_index=index, error_code=error)
+        )
+    return OffsetDeleteResponse(
+        topics=tuple(
+            OffsetDeleteResponseTopic(name=name, partitions=tuple(partitions))
+            for name, partitions in topics.items()
+        )
+    )

@@ -1,0 +1,129 @@
+"""Messages of an administrator about groups: describe, list, delete, and delete offsets.
+
+Shapes are those of the newest version. Source: Kafka's message schemas.
+"""
+
+import msgspec
+
+from protocol.errors import ErrorCode
+
+NO_AUTHORIZED_OPERATIONS = -2_147_483_648
+"""What Kafka answers where nobody asked for them: there is no authorisation here."""
+
+
+class DescribeGroupsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """DescribeGroups (15) v0-v5. `groups` are group ids."""
+
+    groups: tuple[str, ...]
+
+
+class DescribedGroupMember(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A member; metadata and assignment are empty unless its group is Stable."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    member_metadata: bytes = b""
+    member_assignment: bytes = b""
+
+
+class DescribedGroup(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """One group; a missing one is Dead, one with an error has no state."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    group_id: str
+    group_state: str = ""
+    protocol_type: str = ""
+    protocol_data: str = ""
+    members: tuple[DescribedGroupMember, ...] = ()
+    authorized_operations: int = NO_AUTHORIZED_OPERATIONS
+
+
+class DescribeGroupsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to DescribeGroups, in the order of the request."""
+
+    groups: tuple[DescribedGroup, ...] = ()
+
+
+class ListGroupsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """ListGroups (16) v0-v5. An empty filter lets everything pass; letter case does not count."""
+
+    states_filter: tuple[str, ...] = ()
+    types_filter: tuple[str, ...] = ()
+
+
+class ListedGroup(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """One group that the asked broker coordinates."""
+
+    group_id: str
+    protocol_type: str
+    group_state: str
+    group_type: str
+
+
+class ListGroupsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to ListGroups; it may have groups beside COORDINATOR_LOAD_IN_PROGRESS."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    groups: tuple[ListedGroup, ...] = ()
+
+
+class DeleteGroupsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """DeleteGroups (42) v0-v2."""
+
+    groups_names: tuple[str, ...]
+
+
+class DeletableGroupResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The outcome for one group."""
+
+    group_id: str
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+class DeleteGroupsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to DeleteGroups; a group that was named twice is in it once."""
+
+    results: tuple[DeletableGroupResult, ...] = ()
+
+
+class OffsetDeleteRequestPartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A partition whose committed offset is to go."""
+
+    partition_index: int
+
+
+class OffsetDeleteRequestTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The partitions of one topic."""
+
+    name: str
+    partitions: tuple[OffsetDeleteRequestPartition, ...]
+
+
+class OffsetDeleteRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """OffsetDelete (47) v0."""
+
+    group_id: str
+    topics: tuple[OffsetDeleteRequestTopic, ...]
+
+
+class OffsetDeleteResponsePartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The outcome for one partition; one without an offset is deleted as well."""
+
+    partition_index: int
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+class OffsetDeleteResponseTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The outcomes for one topic."""
+
+    name: str
+    partitions: tuple[OffsetDeleteResponsePartition, ...]
+
+
+class OffsetDeleteResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to OffsetDelete; with an error of the group there are no topics."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    topics: tuple[OffsetDeleteResponseTopic, ...] = ()
