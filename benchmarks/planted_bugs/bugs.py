@@ -238,7 +238,7 @@ def _never_asks_again(stack: ExitStack) -> None:
         lookup: RequestFuture[None],
     ) -> None:
         answered(self, asked, future, lookup)
-        if lookup.error is not None:
+        if lookup.error is not None and self._found:
             self._lookup = lookup
 
     stack.enter_context(patch.object(CoordinatorDiscovery, "_answered", keep_a_failure))
@@ -345,8 +345,8 @@ BUGS: dict[str, PlantedBug] = {
             name="never_asks_again",
             where="consumer",
             what=(
-                "after a FindCoordinator that failed the next lookup is the same one, and it has "
-                "failed"
+                "once it has lost a coordinator, a FindCoordinator that failed is its last: the "
+                "next lookup is the same one"
             ),
             rule="7.2: a failed lookup is followed by another, after a backoff",
             plant=_never_asks_again,
