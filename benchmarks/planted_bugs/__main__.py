@@ -1,0 +1,33 @@
+"""`python -m benchmarks.planted_bugs [BUG ...]`: hunt, print; write the page if all were hunted."""
+
+import argparse
+import sys
+
+from benchmarks.planted_bugs.bugs import BUGS
+from benchmarks.planted_bugs.hunt import SEEDS, hunt
+from benchmarks.planted_bugs.record import PAGE, page
+from chaos.exploration.space import load_space
+
+
+def main() -> None:
+    """Hunt the bugs named, or all of them."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.planted_bugs", description=__doc__)
+    parser.add_argument("bugs", nargs="*", metavar="BUG", help=f"of {', '.join(BUGS)}")
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--space", default="standard")
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.bugs if name not in BUGS]
+    if unknown:
+        sys.exit(f"no such bug: {', '.join(unknown)}")
+    space = load_space(arguments.space)
+    hunts = []
+    for name in arguments.bugs or BUGS:
+        hunts.append(hunt(BUGS[name], space, seeds=arguments.seeds))
+        print(hunts[-1], flush=True)
+    if not arguments.bugs:
+        PAGE.write_text(page(hunts), encoding="utf-8")
+        print(f"wrote {PAGE}")
+
+
+if __name__ == "__main__":
+    main()

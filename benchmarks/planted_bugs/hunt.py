@@ -1,0 +1,152 @@
+"""The search for one planted bug: seeds in order, until one fails with the bug and not without it.
+
+Then that schedule is shrunk, with the bug, and must pass without it. All in this process, where the
+bug is. Data flow: (PlantedBug, Space) -> draw -> play -> Hunted.
+"""
+
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from benchmarks.planted_bugs.bugs import PlantedBug
+from chaos.experiment import Experiment, FaultDefinition
+from chaos.exploration.draw import draw
+from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult, play
+from chaos.exploration.shrink import Shrinker, Shrunk
+from chaos.exploration.shrink_edits import Sizes
+from chaos.exploration.signature import Signature
+from chaos.exploration.space import Space, base_experiment
+
+SEEDS = 500
+"""Seeds 0 to 499: what a bug may take."""
+SHRINK_CPU_S = 30.0
+ROBUSTNESS_CPU_S = 45.0
+OTHER_SEEDS = 100
+
+
+class ShrunkBug(msgspec.Struct, frozen=True, kw_only=True):
+    """What is left of the schedule that found a bug.
+
+    Shape: `faults` has one line for each. Units: seconds of CPU, not counting the robustness.
+    `passes_without_bug`: the same plan and seed show nothing in the sound code.
+    """
+
+    before: Sizes
+    after: Sizes
+    faults: tuple[str, ...]
+    runs: int
+    cpu_s: float
+    end: str
+    robust_fails: int
+    robust_tried: int
+    passes_without_bug: bool
+
+
+class Hunted(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the search for one bug.
+
+    `seed` None: not found within `seeds_tried`. `tainted` counts seeds that failed without the bug,
+    too: they prove nothing. Units: seconds of CPU.
+    """
+
+    bug: str
+    seed: int | None
+    seeds_tried: int
+    cpu_s: float
+    tainted: int = 0
+    checks: tuple[str, ...] = ()
+    summary: str = ""
+    shrunk: ShrunkBug | None = None
+
+
+def hunt(
+    bug: PlantedBug,
+    space: Space,
+    *,
+    seeds: int = SEEDS,
+    shrinks: bool = True,
+    soundly: Callable[[Experiment, int], PlayedRun] = play,
+) -> Hunted:
+    """Search the first `seeds` seeds of `space` for `bug`, and shrink what is found.
+
+    `soundly` plays a schedule without the bug.
+    """
+    began_s = time.process_time()
+    tainted = 0
+    for seed in range(seeds):
+        experiment = draw(space, seed)
+        with bug.planted():
+            played = play(experiment, seed)
+        if played.result is not PlayResult.VIOLATED:
+            continue
+        if soundly(experiment, seed).result is not PlayResult.PASS:
+            tainted += 1
+            continue
+        finding = min(played.findings, key=lambda each: each.time_us)
+        searched_s = time.process_time() - began_s
+        return Hunted(
+            bug=bug.name,
+            seed=seed,
+            seeds_tried=seed + 1,
+            cpu_s=searched_s,
+            tainted=tainted,
+            checks=tuple(sorted({each.signature.check for each in played.findings})),
+            summary=finding.summary,
+            shrunk=shrink_bug(bug, space, experiment, seed, finding) if shrinks else None,
+        )
+    return Hunted(
+        bug=bug.name,
+        seed=None,
+        seeds_tried=seeds,
+        cpu_s=time.process_time() - began_s,
+        tainted=tainted,
+    )
+
+
+def shrink_bug(
+    bug: PlantedBug, space: Space, experiment: Experiment, seed: int, finding: PlayedFinding
+) -> ShrunkBug:
+    """Shrink a schedule that shows `finding` with the bug planted."""
+
+    def play_until(candidate: Experiment, at: int, signature: Signature) -> PlayedRun:
+        return play(candidate, at, stop_at=signature)
+
+    began_s = time.process_time()
+    shrinker = Shrinker(
+        play_until,
+        now_s=time.process_time,
+        deadline_s=began_s + SHRINK_CPU_S,
+        last_s=began_s + ROBUSTNESS_CPU_S,
+        base=base_experiment(space),
+    )
+    with bug.planted():
+        shrunk = shrinker.shrink(experiment, seed, finding.signature)
+        cpu_s = time.process_time() - began_s
+        robustness = shrinker.robustness(shrunk, OTHER_SEEDS)
+    return ShrunkBug(
+        before=shrunk.before,
+        after=shrunk.after,
+        faults=tuple(fault_text(fault) for fault in shrunk.experiment.faults),
+        runs=shrunk.runs,
+        cpu_s=cpu_s,
+        end=shrunk.end.value,
+        robust_fails=robustness.fails,
+        robust_tried=robustness.tried,
+        passes_without_bug=_passes(shrunk),
+    )
+
+
+def fault_text(fault: FaultDefinition) -> str:
+    """Return a fault in a few words, as its line in the file says it."""
+    lasts = "" if fault.duration is None else f" for {fault.duration}"
+    whom = fault.target or f"{_ends(fault.from_)} from {_ends(fault.to)}"
+    return f"{fault.at}: {fault.fault} {whom}{lasts}"
+
+
+def _ends(ends: str | tuple[str, ...] | None) -> str:
+    return ends if isinstance(ends, str) else ", ".join(ends or ())
+
+
+def _passes(shrunk: Shrunk) -> bool:
+    return not play(shrunk.experiment, shrunk.seed).findings

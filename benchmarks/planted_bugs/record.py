@@ -1,0 +1,85 @@
+"""docs/PLANTED_BUGS.md: what became of each planted bug, as a table."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.measurement import commit, machine
+from benchmarks.planted_bugs.bugs import BUGS
+from benchmarks.planted_bugs.hunt import SEEDS, SHRINK_CPU_S, Hunted
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "PLANTED_BUGS.md"
+FAULTS_MAX = 3
+"""How many faults a shrunk plan may have left."""
+HEAD = f"""# Planted bugs
+
+Written by `make soak PART=mutants` (`python -m benchmarks.planted_bugs` alone); do not edit.
+Twelve bugs, [written down](../benchmarks/planted_bugs/README.md) before the search was tuned, each
+planted in the real code. Seeds 0 to {SEEDS - 1} of the space `standard` are played in order until
+one fails with the bug and passes without it; its earliest finding is then shrunk, with the bug, for
+at most {SHRINK_CPU_S:g} s of CPU. Robustness is under how many other network seeds the shrunk plan
+fails. Rules are sections of BEHAVIOUR.md.
+"""
+
+
+def is_found(hunted: Hunted) -> bool:
+    """Whether a bug was found and its plan became as small as it should."""
+    shrunk = hunted.shrunk
+    return (
+        shrunk is not None
+        and shrunk.after.faults <= FAULTS_MAX
+        and shrunk.cpu_s < SHRINK_CPU_S + 1
+        and shrunk.passes_without_bug
+    )
+
+
+def page(hunts: Sequence[Hunted]) -> str:
+    """Return the whole page."""
+    found = sum(is_found(each) for each in hunts)
+    lines = [
+        HEAD,
+        f"Commit {commit()}; {machine()}. {found} of {len(hunts)} were found and shrunk to at most "
+        f"{FAULTS_MAX} faults.",
+        "",
+        "| bug | where | seeds needed | found by | faults | CPU of shrinking | robustness |",
+        "|---|---|---|---|---|---|---|",
+        *(_row(each) for each in hunts),
+        "",
+    ]
+    for each in hunts:
+        lines += _story(each)
+    return "\n".join(lines)
+
+
+def _row(hunted: Hunted) -> str:
+    bug, shrunk = BUGS[hunted.bug], hunted.shrunk
+    if hunted.seed is None:
+        return f"| {bug.name} | {bug.where} | **not found in {hunted.seeds_tried}** | | | | |"
+    if shrunk is None:
+        checks = ", ".join(hunted.checks)
+        return f"| {bug.name} | {bug.where} | {hunted.seeds_tried} | {checks} | not shrunk | | |"
+    return (
+        f"| {bug.name} | {bug.where} | {hunted.seeds_tried} | {', '.join(hunted.checks)} | "
+        f"{shrunk.before.faults} to {shrunk.after.faults} | {shrunk.cpu_s:.1f} s, "
+        f"{shrunk.runs} runs | {shrunk.robust_fails} of {shrunk.robust_tried} |"
+    )
+
+
+def _story(hunted: Hunted) -> list[str]:
+    bug, shrunk = BUGS[hunted.bug], hunted.shrunk
+    lines = [f"## {bug.name}", "", f"Planted: {bug.what}. Rule {bug.rule}.", ""]
+    if hunted.seed is not None:
+        lines += [f"Seed {hunted.seed}: {hunted.summary}.", ""]
+    if shrunk is not None:
+        after = shrunk.after
+        lines += [
+            f"Shrunk to {after.brokers} brokers, {after.groups} groups, {after.members} members "
+            f"({shrunk.end}):",
+            "",
+            *(f"* {fault}" for fault in shrunk.faults or ("no fault at all",)),
+            "",
+        ]
+        if not shrunk.passes_without_bug:
+            lines += ["**The shrunk plan fails without the bug, too.**", ""]
+    if hunted.tainted:
+        lines += [f"{hunted.tainted} seeds before it failed without the bug, too.", ""]
+    return lines
