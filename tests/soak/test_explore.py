@@ -1,7 +1,8 @@
-"""Every experiment with many seeds in virtual time: all pass, and a few give the same trace again.
+"""Many seeds in virtual time: every experiment, and 20,000 drawn schedules of the standard space.
 
-Swarms find what one seed does not. A seed moves the faults too, so that together the seeds cover an
-interval of the brokers' heartbeats. Seeds that are done are remembered.
+Swarms find what one seed does not. A seed of an experiment moves its faults, so that together the
+seeds cover an interval of the brokers' heartbeats; a seed of a space draws everything. All pass, a
+few are played again elsewhere and give the same, and what is done is remembered.
 """
 
 import json
@@ -10,15 +11,16 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import pytest
 
 from chaos.verdict import Verdict
 from tests.support.acceptance import VirtualRun, play_virtual, shifted
 from tests.support.failover import Failover, failover_of
-from tests.support.soak import ROOT, remembered, say, say_failovers
+from tests.support.soak import KEPT, ROOT, code_id, remembered, say, say_failovers
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_000)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_500)]
 
 GROUP = "orders-readers"
 SEEDS = {
@@ -34,6 +36,10 @@ SEEDS = {
 }
 HEARTBEAT_MS = 2_000
 """Interval of the brokers' heartbeats, over which an experiment's seeds spread their faults."""
+SPACE = "standard"
+DRAWN = 20_000
+TIME_LIMIT = "55m"
+"""After it the search ends, and `make soak PART=explore` once more goes on with it."""
 RECHECKED = 2
 """Of each experiment's seeds, so many are computed again in another process."""
 DIGEST_OF_SEEDS = """
@@ -107,3 +113,65 @@ def digests_elsewhere(name: str, seeds: list[int]) -> dict[str, str]:
     )
     digests: dict[str, str] = json.loads(done.stdout)
     return digests
+
+
+def test_drawn_schedules_of_the_standard_space_break_no_promise() -> None:
+    """With every guard on: no violation, no mark unreached, what is played twice is equal.
+
+    The command itself searches, and goes on where an earlier one was stopped.
+    """
+    folder = KEPT / "explore" / code_id()
+    begun = folder / SPACE / "latest"
+    what = ["--resume", str(begun)] if begun.exists() else [SPACE, "--explorations", str(folder)]
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "coordlab", "explore", *what),
+            *("--count", str(DRAWN), "--time-limit", TIME_LIMIT, "--json"),
+        ],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    results = json.loads(done.stdout)["results"]
+    say_exploration(results)
+
+    assert results["findings"] == []
+    assert (results["broken"], results["lost"], results["rechecks"]["different"]) == ([], {}, [])
+    if results["seeds"] < DRAWN:
+        pytest.fail(f"{results['seeds']:,} of {DRAWN:,} seeds are done: once more goes on")
+    assert results["rechecks"]["equal"] == results["rechecks"]["runs"] >= DRAWN // 20
+    assert results["marks_unreached"] == []
+    assert done.returncode == 0
+
+
+def say_exploration(results: dict[str, Any]) -> None:
+    """Print what a search of the standard space found."""
+    runs = ", ".join(f"{number:,} {name}" for name, number in results["runs"].items() if number)
+    say(
+        f"**explore {SPACE}**: {results['seeds']:,} of {DRAWN:,} seeds: {runs}; "
+        f"{results['virtual_us'] / 3.6e9:,.0f} hours of the runs' own time, "
+        f"{results['faults_hit']:,} faults hit, {results['commits']:,} commits acknowledged"
+    )
+    say(
+        f"{results['busy_s'] / 60:,.0f} minutes of a processor: "
+        f"{60 * results['seeds'] / max(results['busy_s'], 1):,.0f} runs a minute and core"
+    )
+    rechecks = results["rechecks"]
+    say(
+        f"played twice: {rechecks['runs']:,}, in another process {rechecks['in_another_process']:,}"
+        f", equal {rechecks['equal']:,}"
+    )
+    say(
+        f"coverage marks reached: {len(results['marks']) - len(results['marks_unreached'])} of "
+        f"{len(results['marks'])}; never: {', '.join(results['marks_unreached']) or 'none'}"
+    )
+    rare = sorted(results["marks"], key=lambda mark: mark["runs"])[:5]
+    say("the rarest: " + ", ".join(f"{mark['mark']} {mark['runs']:,}" for mark in rare))
+    for found in results["findings"]:
+        say(
+            f"found {found['name']} in {found['runs']:,}, e.g. seed {found['example_seed']}: "
+            f"{found['summary']}"
+        )
+    for unknown in results["unknown"]:
+        say(f"unknown in {unknown['runs']:,}, e.g. seed {unknown['seeds'][0]}: {unknown['reason']}")

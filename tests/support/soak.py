@@ -28,6 +28,7 @@ CODE = (
     "cluster",
     "chaos",
     "experiments",
+    "explorations",
     "constraints.txt",
 )
 """What decides how a run goes. The pages about it, and who reads its tables, do not."""

@@ -1,0 +1,51 @@
+"""300 seeds of the standard space with every guard on: nothing is found, and each seed is one run.
+
+What this finds is a bug of ours, a checker that asks for more than Kafka promises, or a space that
+draws what Kafka does not survive; `make soak PART=explore` goes on to 20,000 seeds.
+"""
+
+from functools import partial
+
+import pytest
+
+from chaos.exploration.batches import check_code, play_seeds
+from chaos.exploration.play import PlayResult
+from chaos.exploration.search import Limits, Search, Stop
+from chaos.exploration.space import load_space
+from chaos.exploration.tally import Tally
+from chaos.replay_stamp import code_version
+from cluster.ray_nodes import LOCAL
+from cluster.ray_tasks import RayWorkers
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.usefixtures("local_ray"),
+]
+
+SEEDS = 300
+RECHECK_PERCENT = 5
+
+
+def test_no_seed_breaks_a_promise_and_those_played_twice_give_the_same() -> None:
+    """A run that proves nothing is no failure here, if they are few."""
+    tally = Tally(RECHECK_PERCENT)
+    workers = RayWorkers(
+        LOCAL,
+        partial(play_seeds, load_space("standard")),
+        size=2,
+        check=partial(check_code, code_version()),
+    )
+    with workers:
+        search = Search(
+            tally, workers, Limits(count=SEEDS), clock=lambda: 0.0, write=lambda record: None
+        )
+        stop = search.run()
+
+    found = {group.name: (group.seeds, group.finding.summary) for group in tally.groups.values()}
+    assert found == {}
+    assert (tally.broken, tally.lost, tally.differences) == ({}, {}, [])
+    assert (stop, tally.runs) == (Stop.COUNT, SEEDS)
+    assert tally.rechecked == tally.rechecked_elsewhere == SEEDS * RECHECK_PERCENT // 100
+    assert tally.results[PlayResult.PASS] >= 0.98 * SEEDS, tally.unknown
