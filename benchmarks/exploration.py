@@ -14,6 +14,7 @@ from benchmarks.measurement import Measurement, machine, median_ratio
 from benchmarks.profiles import profile_text
 from benchmarks.virtual_loop import bare_heap
 from chaos.exploration.batches import decode_runs, play_seed, play_seeds
+from chaos.exploration.minimum import missing_of
 from chaos.exploration.play import PlayedRun, PlayResult
 from chaos.exploration.space import Space, load_space
 from cluster.fan_out import Died, WorkerName
@@ -31,13 +32,7 @@ GOAL_TWO_WORKERS = 1.5
 
 def check_minimum(space: Space, played: PlayedRun) -> None:
     """Raise RuntimeError if the run failed, or did less than the space says that it must."""
-    minimum = space.minimum
-    did = {
-        "fetches": (played.requests.get("Fetch", 0), minimum.fetches),
-        "commits": (played.requests.get("OffsetCommit", 0), minimum.commits),
-        "faults": (played.faults_hit, minimum.faults),
-    }
-    missing = [f"{name} {done} of {least}" for name, (done, least) in did.items() if done < least]
+    missing = missing_of(space.minimum, played)
     if played.result is not PlayResult.PASS or missing:
         raise RuntimeError(
             f"seed {played.seed} of {space.name} is {played.result}, {played.reasons}; {missing}"

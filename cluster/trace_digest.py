@@ -32,12 +32,12 @@ class TraceDigest:
         self._marks: list[str] = []
         self._hash = blake2b(digest_size=16)
         self._chunk: list[TraceRow] = []
-        self._full_chunks = 0
+        self._rows_hashed = 0
 
     @property
     def rows(self) -> int:
         """Rows seen so far."""
-        return self._full_chunks * ROWS_PER_CHUNK + len(self._chunk)
+        return self._rows_hashed + len(self._chunk)
 
     def __call__(self, row: TraceRow) -> None:
         """Take the next row of the trace."""
@@ -46,9 +46,7 @@ class TraceDigest:
         chunk = self._chunk
         chunk.append(row)
         if len(chunk) == ROWS_PER_CHUNK:
-            self._hash.update(_encode(chunk))
-            self._full_chunks += 1
-            chunk.clear()
+            self._hash_chunk()
 
     def hexdigest(self) -> str:
         """Return the digest of the rows seen so far. More may follow: asking changes nothing."""
@@ -63,7 +61,14 @@ class TraceDigest:
         """
         return " ".join((f"{self._step_us // FIRST_STEP_US}s", *self._marks))
 
+    def _hash_chunk(self) -> None:
+        self._hash.update(_encode(self._chunk))
+        self._rows_hashed += len(self._chunk)
+        self._chunk.clear()
+
     def _mark(self, time_us: int) -> None:
+        # What was before the mark is encoded once, here: where chunks end is up to the rows alone.
+        self._hash_chunk()
         mark = self.hexdigest()[:MARK_DIGITS]
         while self._next_us <= time_us:
             self._marks.append(mark)

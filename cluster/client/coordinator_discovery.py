@@ -37,15 +37,14 @@ R = TypeVar("R", bound=AnyResponse)
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorNode:
-    """The broker believed to coordinate the group. `found` numbers the discoveries, from 1."""
+    """The broker believed to coordinate the group, and its host.
+
+    `found` numbers the discoveries, from 1.
+    """
 
     broker_id: BrokerId
+    name: NodeName
     found: int
-
-    @property
-    def name(self) -> NodeName:
-        """Host name of the broker."""
-        return broker_name(self.broker_id)
 
 
 class CoordinatorDiscovery:
@@ -223,7 +222,9 @@ class CoordinatorDiscovery:
             named = future.value.coordinators[0]
             if named.error_code is ErrorCode.NONE:
                 self._found += 1
-                self._coordinator = CoordinatorNode(BrokerId(named.node_id), self._found)
+                self._coordinator = CoordinatorNode(
+                    BrokerId(named.node_id), broker_name(named.node_id), self._found
+                )
                 self._trace(TraceKind.COORDINATOR_FOUND, peer=self._coordinator.name, cause=asked)
                 self._network.try_connect(self._coordinator.name, COORDINATOR)
                 lookup.complete(None)

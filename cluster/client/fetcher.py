@@ -106,6 +106,7 @@ class Fetcher:
         """
         by_leader: dict[NodeName, list[tuple[AssignedPartition, FetchPartition]]] = {}
         held_until_us: int | None = None
+        available: dict[NodeName, bool] = {}
         for partition, state in self._subscription.assigned.items():
             position = state.position
             if position is None or partition in self._completed:
@@ -120,7 +121,9 @@ class Fetcher:
             node = broker_name(leader.leader)
             if node in self._in_flight:
                 continue
-            if self._network.is_unavailable(node, GENERAL):
+            if node not in available:
+                available[node] = not self._network.is_unavailable(node, GENERAL)
+            if not available[node]:
                 held_until_us = _earlier(held_until_us, self._network.retry_at_us(node, GENERAL))
                 continue
             asked = FetchPartition(

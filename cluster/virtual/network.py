@@ -116,7 +116,9 @@ class VirtualNetwork:
 
     def transmit(self, frame: Frame) -> None:
         """Put a frame on its link. What was sent stays on its way when the sender dies."""
-        link = self._link(frame.source, frame.destination)
+        link = self._links.get((frame.source, frame.destination))
+        if link is None:
+            link = self._link(frame.source, frame.destination)
         if self._copy_messages:
             frame = self._decoder.decode(self._encoder.encode(frame))
         loop = self._loop

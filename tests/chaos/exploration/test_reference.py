@@ -1,0 +1,81 @@
+"""The reference schedule is what the issue says it is, and each of its runs does that work."""
+
+import gc
+
+import pytest
+
+from chaos.checkers.registry import CHECKERS
+from chaos.exploration.batches import play_seed
+from chaos.exploration.collector import collecting_afterwards
+from chaos.exploration.draw import draw
+from chaos.exploration.minimum import missing_of
+from chaos.exploration.play import PlayedRun, PlayResult
+from chaos.exploration.space import load_space
+from chaos.exploration.space_definition import Minimum
+
+
+def test_reference_has_the_sizes_that_its_speed_is_quoted_for() -> None:
+    """A lighter schedule would be faster and compare with nothing."""
+    space = load_space("reference")
+    experiment = draw(space, 0)
+
+    assert (experiment.cluster.brokers, experiment.cluster.controllers) == (3, 1)
+    assert {name: group.members for name, group in experiment.groups.items()} == {
+        "readers": 2,
+        "writers": 2,
+    }
+    assert sum(topic.partitions for topic in experiment.topics.values()) == 12
+    assert space.faults.window == "30s"
+    assert experiment.run.liveness_timeout == "15s"
+    assert not experiment.checks or set(experiment.checks) == set(CHECKERS)
+    assert min(space.minimum.fetches, space.minimum.commits, space.minimum.faults) > 0
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_reference_run_passes_and_does_its_minimum(seed: int) -> None:
+    """What `make bench` counts is whole runs."""
+    space = load_space("reference")
+    played = play_seed(space, seed)
+
+    assert played.result is PlayResult.PASS
+    assert missing_of(space.minimum, played) == []
+    assert played.events > sum(played.requests.values()) > played.requests["Fetch"]
+
+
+def test_what_a_run_did_too_little_of_is_named() -> None:
+    """A run that hit nobody is fast and proves nothing."""
+    played = PlayedRun(
+        seed=1, result=PlayResult.PASS, requests={"Fetch": 10, "OffsetCommit": 4}, faults_hit=0
+    )
+
+    assert missing_of(Minimum(fetches=10, commits=5, faults=1), played) == [
+        "commits: 4 of 5",
+        "faults: 0 of 1",
+    ]
+
+
+def test_collector_waits_and_is_then_as_it_was() -> None:
+    """Whoever plays a run in the middle of other work must not find the collector switched off."""
+    frozen = gc.get_freeze_count()
+    with collecting_afterwards():
+        assert not gc.isenabled()
+        with collecting_afterwards():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+        cycle: list[object] = []
+        cycle.append(cycle)
+        del cycle
+
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == frozen
+
+
+def test_collector_stays_off_where_it_was_off() -> None:
+    """A caller that switched it off has its reasons."""
+    gc.disable()
+    try:
+        with collecting_afterwards():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
