@@ -22,6 +22,7 @@ from chaos.exploration.store import Played, PlayedAgain, open_exploration
 from chaos.loader import load_experiment
 from chaos.replay_stamp import code_version
 from tests.support.command_line import COMMAND_TIMEOUT_S, CommandLine
+from tests.support.programs import ray_head
 
 pytestmark = pytest.mark.slow
 
@@ -284,3 +285,24 @@ def test_search_on_ray_is_stopped_by_ctrl_c_and_leaves_no_process(
     workers = {each.worker for each in records if isinstance(each, Played | PlayedAgain)}
     assert len(workers) == 2
     wait_until(lambda: command_line.processes() == [])
+
+
+@pytest.mark.ray
+def test_search_on_a_ray_that_is_named_sends_its_code_and_leaves_it_running(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
+    """Its workers were started elsewhere and know nothing of this folder."""
+    with ray_head(tmp_path, auth_mode=None) as address:
+        done = command_line.run(
+            *("explore", "reference", "--ray-address", address, "--workers", "2"),
+            *("--count", "4", "--recheck", "50", "--json"),
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        again = command_line.run(
+            *("explore", "reference", "--ray-address", address, "--workers", "1"),
+            *("--count", "1", "--json"),
+        )
+        assert again.returncode == 0, again.stdout + again.stderr
+    results = json.loads(done.stdout)["results"]
+    assert results["seeds"] == 4
+    assert results["rechecks"]["equal"] == results["rechecks"]["in_another_process"] == 2
