@@ -12,17 +12,25 @@ import random
 from collections.abc import Callable
 from functools import partial
 
+from chaos.checkers.registry import CheckSuite, context_of
+from chaos.experiment import to_cluster_spec
+from chaos.exploration.draw import draw
+from chaos.exploration.play import play
+from chaos.exploration.space import load_space
+from chaos.plan import plan_of
+from chaos.runner import ExperimentRun
 from cluster.host import Host
 from cluster.nodes import Node, build_node
 from cluster.runtime import ClusterStatus
 from cluster.spec import ClusterSpec, ConsumerSpec, NodeSpec
-from cluster.trace_digest import TraceDigest
+from cluster.trace_digest import EventsOnly, TraceDigest
 from cluster.virtual.lives import NodeBuilder
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.ids import broker_name
 from protocol.trace import TraceEvent, TraceKind
 from tests.support.fake_cluster import fake_builder, fake_spec
 from tests.support.fault_mix import SlowToStop, everything
+from tests.support.quick_experiment import failing_experiment
 from tests.support.real_cluster import GROUP, real_spec
 
 SECOND_US = 1_000_000
@@ -154,10 +162,42 @@ def digest_of_faults(seed: int) -> str:
     return f"{observer.hexdigest()} of {observer.rows} rows"
 
 
+def digest_of_drawn(space: str, seed: int) -> str:
+    """Play the schedule that a seed means in a space of `explorations/`, as the search does."""
+    played = play(draw(load_space(space), seed), seed)
+    return f"{played.digest} of {played.rows} rows, {played.result}"
+
+
+def digest_of_violated() -> str:
+    """Play one that breaks a promise; what was found, in words and numbers, is part of it."""
+    played = play(failing_experiment(), 0)
+    found = ", ".join(f"{finding.summary} at {finding.time_us}" for finding in played.findings)
+    return f"{played.digest} of {played.rows} rows, {played.result}: {found}"
+
+
+def digest_with_messages(space: str, seed: int) -> str:
+    """Run the same with messages in the trace; they are left out of the digest only."""
+    experiment = draw(load_space(space), seed)
+    suite = CheckSuite(context_of(experiment), experiment.checks)
+    observer = TraceDigest()
+    runtime = VirtualRuntime(
+        to_cluster_spec(experiment),
+        seed=seed,
+        run_id="determinism",
+        observers=(suite.observe, EventsOnly(observer)),
+        copy_messages=True,
+    )
+    ExperimentRun(experiment, plan_of(experiment), runtime, suite, seed=seed).execute()
+    return f"{observer.hexdigest()} of {observer.rows} rows"
+
+
 fake = partial(digest, fake_spec(), run_us=FAKE_RUN_US)
 real = partial(digest, real_spec(), run_us=REAL_RUN_US)
 SOURCES = (set_of_strings, set_of_objects, global_random)
 CODEC = " through the codec"
+MESSAGES = " with messages"
+DRAWN = (("reference", 0), ("standard", 2), ("standard", 3))
+"""Spaces and seeds: many faults, guards and settings between them."""
 SCENARIOS: dict[str, Callable[[], str]] = {
     **{f"fake {seed}": partial(fake, fake_builder(), seed=seed) for seed in range(5)},
     **{f"faults {seed}": partial(digest_of_faults, seed) for seed in range(2)},
@@ -169,6 +209,9 @@ SCENARIOS: dict[str, Callable[[], str]] = {
         for source in SOURCES
     },
     **{f"real {seed}": partial(real, build_node, seed=seed) for seed in range(2)},
+    **{f"drawn {space} {seed}": partial(digest_of_drawn, space, seed) for space, seed in DRAWN},
+    f"drawn standard 2{MESSAGES}": partial(digest_with_messages, "standard", 2),
+    "violated": digest_of_violated,
     f"real 0{CODEC}": partial(real, build_node, seed=0, copy_messages=True),
     **{
         f"planted in real: {source.__name__}": partial(
