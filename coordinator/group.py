@@ -5,6 +5,7 @@ knows nothing of requests, timers or the log (who parks a request says with whic
 Source: Kafka `GroupMetadata` (scala); BEHAVIOUR 4.
 """
 
+import zlib
 from dataclasses import dataclass
 
 from coordinator.errors import UnknownServerError
@@ -149,7 +150,7 @@ class Group:
     def remove(self, member_id: str) -> Member | None:
         """Forget an id wherever it stands, and return its member if it was one.
 
-        The leader's place goes to the member that came last (Kafka: to any, by hash order).
+        The leader's place goes to any other member, by hash order.
         """
         member = self.members.pop(member_id, None)
         if member is not None:
@@ -159,7 +160,7 @@ class Group:
             if member.group_instance_id is not None:
                 self.static_members.pop(member.group_instance_id, None)
         if self.leader_id == member_id:
-            self.leader_id = next(reversed(self.members), None)
+            self.leader_id = min(self.members, key=_hash_order, default=None)
         self.pending_members.pop(member_id, None)
         self.pending_sync_members.pop(member_id, None)
         return member
@@ -265,7 +266,7 @@ class Group:
     def elect_joined_leader(self) -> bool:
         """Make sure that the leader has rejoined, if anyone has; return whether one has.
 
-        Of those that have, the one that came last takes over (Kafka: any, by hash order).
+        Of those that have any may take over: the first one in hash order does.
 
         Source: Kafka `maybeElectNewJoinedLeader`; BEHAVIOUR 3.2.
         """
@@ -273,11 +274,12 @@ class Group:
             return False
         if self.members[self.leader_id].awaiting_join is not None:
             return True
-        for member in reversed(self.members.values()):
-            if member.awaiting_join is not None:
-                self.leader_id = member.member_id
-                return True
-        return False
+        joined = (member.member_id for member in self.members.values() if member.awaiting_join)
+        successor = min(joined, key=_hash_order, default=None)
+        if successor is None:
+            return False
+        self.leader_id = successor
+        return True
 
     # -- protocols and generations --
 
@@ -390,3 +392,12 @@ class Group:
     def _check_member(self, member_id: str) -> None:
         if member_id not in self.members:
             raise IllegalTransition(f"group {self.group_id}: {member_id} is no member")
+
+
+def _hash_order(member_id: str) -> tuple[int, str]:
+    """Return what members are ordered by where Kafka takes any: a hash map's first key.
+
+    Ids end in a uuid, so that any order by a hash is as good as Java's; insertion order is not,
+    since it would always favour the oldest or the newest member.
+    """
+    return zlib.crc32(member_id.encode()), member_id

@@ -139,7 +139,7 @@ def _structs(
 
 
 def _throttle_time(since: int) -> Field:
-    # DEVIATION: there are no quotas here, so nobody is ever throttled.
+    # There are no quotas here: nobody is ever throttled.
     return _int("throttle_time_ms", since, absent=0)
 
 

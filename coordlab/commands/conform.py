@@ -126,6 +126,7 @@ def _document(files: Sequence[FileConformity]) -> bytes:
                     "id": file.id,
                     "equal": file.equal,
                     "steps": file.steps,
+                    "seed": file.seed,
                     "unknown_settings": file.unknown_settings,
                     "differences": file.differences,
                 }

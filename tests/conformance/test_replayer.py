@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chaos.conformance.conformity import FileConformity, judge
+from chaos.conformance.conformity import FileConformity, judge, judge_run
 from chaos.conformance.replayer import play_transcript
 from chaos.conformance.transcript import TranscriptError, read_rules, read_transcript
 
@@ -157,6 +157,25 @@ def test_same_recording_and_seed_are_played_the_same_way_twice() -> None:
     assert [
         [(each.sent_us, each.ended_us, each.response) for each in run.steps] for run in runs
     ] == [[(each.sent_us, each.ended_us, each.response) for each in runs[0].steps]] * 2
+
+
+def test_choice_of_a_leader_that_left_is_followed_by_trying_other_ids() -> None:
+    """Kafka takes any member, by the hash order of random ids: no run has to take the recorded."""
+    transcript = read_transcript(TRANSCRIPTS / "3.9" / "fuzz" / "fuzz-0164.json")
+    assert judge_run(transcript, RULES, seed=1).chose_another_leader
+    conformity = judge(transcript, RULES)
+    assert conformity.seed > 1
+    assert conformity.differences == ()
+
+
+def test_leader_that_no_choice_makes_stays_a_difference(tmp_path: Path) -> None:
+    """The only member of a group leads it, whatever its id is."""
+
+    def change(recording: Recording) -> None:
+        recording["steps"][1]["response"]["leader"] = "someone"
+
+    found = judged(SCENARIOS, "generations", tmp_path, change)
+    assert [(each.n, each.field) for each in found.differences] == [(2, "leader")]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,45 @@
+"""Where our cluster is known to answer otherwise than Kafka: read by the tests, written from a run.
+
+`python -m tests.conformance.known_differences` plays every transcript and writes the list anew; the
+reasons stand in docs/FIDELITY.md.
+"""
+
+import json
+from pathlib import Path
+
+from chaos.conformance.conformity import FileConformity, judge
+from chaos.conformance.transcript import find_transcripts, read_rules, read_transcript
+
+FOLDER = Path(__file__).parent
+TRANSCRIPTS = FOLDER / "transcripts"
+KNOWN_DIFFERENCES = FOLDER / "known_differences.json"
+
+
+def read_known() -> dict[str, list[str]]:
+    """Return the differences of each transcript that has any, by its id."""
+    known: dict[str, list[str]] = json.loads(KNOWN_DIFFERENCES.read_text())
+    return known
+
+
+def differences_of(conformity: FileConformity) -> list[str]:
+    """Return one line for every step that differs, without values: they may depend on ids."""
+    return [
+        f"{each.n} {each.api}{'' if each.version is None else f' v{each.version}'}: "
+        f"{each.what} {each.field}".rstrip()
+        for each in conformity.differences
+    ]
+
+
+def _write() -> None:
+    rules = read_rules(TRANSCRIPTS)
+    found = {}
+    for path in find_transcripts(TRANSCRIPTS):
+        conformity = judge(read_transcript(path), rules)
+        if conformity.differences:
+            found[conformity.id] = differences_of(conformity)
+    KNOWN_DIFFERENCES.write_text(json.dumps(found, indent=1) + "\n")
+    print(f"{sum(map(len, found.values()))} steps of {len(found)} transcripts differ")
+
+
+if __name__ == "__main__":
+    _write()

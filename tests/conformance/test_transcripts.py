@@ -1,0 +1,35 @@
+"""Every recording of real Kafka 3.9.1, played against our cluster in virtual time.
+
+What differs is listed in known_differences.json, step by step: one that is mended must leave the
+list, one that is new fails.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from chaos.conformance.conformity import judge
+from chaos.conformance.transcript import find_transcripts, read_rules, read_transcript
+from tests.conformance.known_differences import TRANSCRIPTS, differences_of, read_known
+
+PATHS = find_transcripts(TRANSCRIPTS)
+RULES = read_rules(TRANSCRIPTS)
+KNOWN = read_known()
+
+
+@pytest.mark.parametrize("path", PATHS, ids=[path.stem for path in PATHS])
+def test_recording_is_followed_but_for_what_is_known(path: Path) -> None:
+    conformity = judge(read_transcript(path), RULES)
+    found = [str(difference) for difference in conformity.differences]
+    assert differences_of(conformity) == KNOWN.get(conformity.id, []), "\n".join(found)
+
+
+def test_index_names_every_recording_with_its_steps() -> None:
+    """A file that the copy lost would be missed by nobody else."""
+    index = json.loads((TRANSCRIPTS / "index.json").read_text())
+    steps = {each["file"]: each["steps"] for each in index["scenarios"]}
+    found = {str(path.relative_to(TRANSCRIPTS)): len(read_transcript(path).steps) for path in PATHS}
+    assert found == steps
+    assert index["tolerance_ms"] == RULES.tolerance_ms
+    assert frozenset(index["ignore"]) == RULES.ignore
