@@ -10,13 +10,13 @@ import gc
 import json
 import random
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment import to_cluster_spec
 from chaos.exploration.draw import draw
 from chaos.exploration.play import play
-from chaos.exploration.space import load_space
+from chaos.exploration.space import Space, load_space
 from chaos.plan import plan_of
 from chaos.runner import ExperimentRun
 from cluster.host import Host
@@ -164,7 +164,7 @@ def digest_of_faults(seed: int) -> str:
 
 def digest_of_drawn(space: str, seed: int) -> str:
     """Play the schedule that a seed means in a space of `explorations/`, as the search does."""
-    played = play(draw(load_space(space), seed), seed)
+    played = play(draw(_space(space), seed), seed)
     return f"{played.digest} of {played.rows} rows, {played.result}"
 
 
@@ -177,7 +177,7 @@ def digest_of_violated() -> str:
 
 def digest_with_messages(space: str, seed: int) -> str:
     """Run the same with messages in the trace; they are left out of the digest only."""
-    experiment = draw(load_space(space), seed)
+    experiment = draw(_space(space), seed)
     suite = CheckSuite(context_of(experiment), experiment.checks)
     observer = TraceDigest()
     runtime = VirtualRuntime(
@@ -189,6 +189,11 @@ def digest_with_messages(space: str, seed: int) -> str:
     )
     ExperimentRun(experiment, plan_of(experiment), runtime, suite, seed=seed).execute()
     return f"{observer.hexdigest()} of {observer.rows} rows"
+
+
+@cache
+def _space(name: str) -> Space:
+    return load_space(name)
 
 
 fake = partial(digest, fake_spec(), run_us=FAKE_RUN_US)
