@@ -66,11 +66,12 @@ def hunt(
     *,
     seeds: int = SEEDS,
     shrinks: bool = True,
+    other_seeds: int = OTHER_SEEDS,
     soundly: Callable[[Experiment, int], PlayedRun] = play,
 ) -> Hunted:
     """Search the first `seeds` seeds of `space` for `bug`, and shrink what is found.
 
-    `soundly` plays a schedule without the bug.
+    `soundly` plays a schedule without the bug; the shrunk one is tried under `other_seeds` seeds.
     """
     began_s = time.process_time()
     tainted = 0
@@ -93,7 +94,9 @@ def hunt(
             tainted=tainted,
             checks=tuple(sorted({each.signature.check for each in played.findings})),
             summary=finding.summary,
-            shrunk=shrink_bug(bug, space, experiment, seed, finding) if shrinks else None,
+            shrunk=shrink_bug(bug, space, experiment, seed, finding, other_seeds=other_seeds)
+            if shrinks
+            else None,
         )
     return Hunted(
         bug=bug.name,
@@ -105,7 +108,13 @@ def hunt(
 
 
 def shrink_bug(
-    bug: PlantedBug, space: Space, experiment: Experiment, seed: int, finding: PlayedFinding
+    bug: PlantedBug,
+    space: Space,
+    experiment: Experiment,
+    seed: int,
+    finding: PlayedFinding,
+    *,
+    other_seeds: int,
 ) -> ShrunkBug:
     """Shrink a schedule that shows `finding` with the bug planted."""
 
@@ -123,7 +132,7 @@ def shrink_bug(
     with bug.planted():
         shrunk = shrinker.shrink(experiment, seed, finding.signature)
         cpu_s = time.process_time() - began_s
-        robustness = shrinker.robustness(shrunk, OTHER_SEEDS)
+        robustness = shrinker.robustness(shrunk, other_seeds)
     return ShrunkBug(
         before=shrunk.before,
         after=shrunk.after,

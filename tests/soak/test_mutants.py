@@ -1,6 +1,6 @@
-"""The planted bugs of tests/chaos/test_planted_bugs, each over many seeds.
+"""Planted bugs over many seeds: those of tests/chaos/test_planted_bugs, and those of a search.
 
-One seed shows that a checker can find a bug; many show how much luck that takes. Sound code must be
+The second kind (benchmarks/planted_bugs) is found by drawing schedules, and then shrunk. One seed shows that a checker can find a bug; many show how much luck that takes. Sound code must be
 silent in all of them. What is done is remembered.
 """
 
@@ -11,6 +11,10 @@ from functools import partial
 
 import pytest
 
+from benchmarks.planted_bugs.bugs import BUGS
+from benchmarks.planted_bugs.hunt import Hunted, hunt
+from benchmarks.planted_bugs.record import PAGE, is_found, page
+from chaos.exploration.space import load_space
 from tests.chaos import test_planted_bugs as planted_bugs
 from tests.support import planted
 from tests.support.soak import remembered, say
@@ -90,3 +94,31 @@ def test_sound_code_is_silent_with_every_seed(fault: dict[str, object]) -> None:
     noisy = [each.missed for each in tried if each.missed is not None]
     say(f"{SEEDS - len(noisy)} of {SEEDS} seeds silent without a bug: {name}")
     assert noisy == []
+
+
+FOUND_OF_TWELVE = 11
+
+
+def hunted(name: str) -> Hunted:
+    """Return what became of the search for one bug in the standard space."""
+    return remembered(
+        "mutants",
+        f"hunted-{name}",
+        Hunted,
+        lambda: hunt(BUGS[name], load_space("standard")),
+    )
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_bug_is_hunted_in_the_standard_space(name: str) -> None:
+    """One test each, so that an interruption loses one at most; the next test judges them all."""
+    assert hunted(name).seeds_tried > 0
+
+
+def test_search_finds_and_shrinks_nearly_every_planted_bug() -> None:
+    """Eleven of twelve within 500 seeds, shrunk to three faults in half a minute; see the page."""
+    hunts = [hunted(name) for name in BUGS]
+    PAGE.write_text(page(hunts), encoding="utf-8")
+    found = [each.bug for each in hunts if is_found(each)]
+    say(f"{len(found)} of {len(hunts)} bugs found by search and shrunk: docs/PLANTED_BUGS.md")
+    assert len(found) >= FOUND_OF_TWELVE, sorted(set(BUGS) - set(found))

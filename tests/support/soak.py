@@ -29,6 +29,7 @@ CODE = (
     "chaos",
     "experiments",
     "explorations",
+    "benchmarks/planted_bugs",
     "constraints.txt",
 )
 """What decides how a run goes. The pages about it, and who reads its tables, do not."""

@@ -1,0 +1,74 @@
+"""The quick form of `make soak PART=mutants`: two planted bugs are found, the canary is shrunk."""
+
+import pytest
+
+from benchmarks.planted_bugs.bugs import BUGS, PlantedBug
+from benchmarks.planted_bugs.hunt import hunt
+from benchmarks.planted_bugs.record import FAULTS_MAX, PAGE, is_found, page
+from chaos.exploration.draw import draw
+from chaos.exploration.play import play
+from chaos.exploration.space import Space, load_space
+from cluster.broker.appends import CoordinatorAppends
+from coordinator.coordinator import GroupCoordinator
+
+CANARY = "reply_before_high_watermark"
+SEEDS = 60
+"""Within so many seeds each of the two is found; today it takes a few."""
+
+
+@pytest.fixture(scope="module")
+def space() -> Space:
+    return load_space("standard")
+
+
+@pytest.mark.slow
+def test_canary_is_found_and_shrunk(space: Space) -> None:
+    """Commits that are answered too early, lost with their leader: two faults say it all."""
+    hunted = hunt(BUGS[CANARY], space, seeds=SEEDS, other_seeds=0)
+
+    assert hunted.seed is not None
+    assert {"fencing", "durable_commits"} & set(hunted.checks)
+    assert hunted.shrunk is not None
+    assert hunted.shrunk.after.faults <= FAULTS_MAX
+    assert hunted.shrunk.passes_without_bug
+    assert CANARY in page([hunted])
+    assert is_found(hunted)
+
+
+@pytest.mark.slow
+def test_bug_of_a_consumer_is_found(space: Space) -> None:
+    """It keeps what it was told that it has lost."""
+    hunted = hunt(BUGS["keeps_lost_partitions"], space, seeds=SEEDS, shrinks=False)
+
+    assert hunted.seed is not None
+    assert "ownership" in hunted.checks
+
+
+@pytest.mark.parametrize("bug", BUGS.values(), ids=lambda bug: bug.name)
+def test_bug_is_planted_while_the_block_lasts_and_gone_after_it(bug: PlantedBug) -> None:
+    """A bug that stays would spoil every run after it in this process."""
+    before = (GroupCoordinator.unload, CoordinatorAppends._await)
+    with bug.planted():
+        pass
+    assert (GroupCoordinator.unload, CoordinatorAppends._await) == before
+
+
+@pytest.mark.slow
+def test_run_after_a_planted_bug_has_the_digest_of_the_run_before(space: Space) -> None:
+    """The sound code is the same code again."""
+    experiment = draw(space, 3)
+    before = play(experiment, 3).digest
+    with BUGS[CANARY].planted():
+        with_bug = play(experiment, 3).digest
+    assert play(experiment, 3).digest == before
+    assert with_bug != before
+
+
+def test_list_of_bugs_is_the_one_that_was_written_down_first() -> None:
+    """Twelve, in coordinator, log, controller and consumer."""
+    readme = (PAGE.parents[1] / "benchmarks" / "planted_bugs" / "README.md").read_text()
+    rows = [line.split("|") for line in readme.splitlines() if line.startswith("| `")]
+    listed = [(row[1].strip(" `"), row[2].strip(), row[3].strip()) for row in rows]
+    assert listed == [(bug.name, bug.where, bug.what) for bug in BUGS.values()]
+    assert len(BUGS) == 12
+    assert {bug.where for bug in BUGS.values()} == {"coordinator", "log", "controller", "consumer"}
