@@ -9,6 +9,7 @@ Source: Kafka `GroupCoordinator`, `GroupMetadataManager` (scala); BEHAVIOUR [S].
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from coordinator.cleanup import clean_up
 from coordinator.delayed import cancel_all, restart_session_timer
 from coordinator.delete_groups import handle_delete_groups
 from coordinator.describe_groups import handle_describe_groups
@@ -26,6 +27,7 @@ from coordinator.offset_delete import handle_offset_delete
 from coordinator.offset_fetch import handle_offset_fetch
 from coordinator.rebalance import prepare_rebalance
 from coordinator.replies import answer_parked_sync, fail_parked_join, join_error
+from coordinator.retention import MS_PER_MINUTE, expired_offsets
 from coordinator.shard import Shard, Shards
 from coordinator.states import GroupState
 from coordinator.static_member import static_member_stored
@@ -162,6 +164,19 @@ class GroupCoordinator:
             except UnknownServerError:
                 # Kafka's timer thread logs it. The join phase it was to complete hangs.
                 return turn.result
+        return turn.result
+
+    def expire_offsets(self, now_us: int) -> Result:
+        """Delete what offsets.retention.minutes no longer keeps, and groups that hold nothing.
+
+        The broker asks for it every offsets.retention.check.interval.ms.
+        """
+        turn = Turn(self._shared, now_us)
+        retention_ms = turn.config.offsets_retention_minutes * MS_PER_MINUTE
+        for shard in self._shards.owned.values():
+            for group in tuple(shard.groups.values()):
+                expired = expired_offsets(group, now_ms=turn.now_ms, retention_ms=retention_ms)
+                clean_up(turn, shard, group, expired, cause="nothing is left of it")
         return turn.result
 
     # -- load and unload --

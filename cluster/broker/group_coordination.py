@@ -31,11 +31,16 @@ class GroupCoordination:
     ) -> None:
         self.coordinator = coordinator
         self._host = host
+        self._check_interval_us = cluster.broker_config.offsets_retention_check_interval_ms * 1_000
         self._appends = CoordinatorAppends(host, cluster, replicas, self._append_completed)
         self._timers = KeyedTimers(host, self._timer_fired)
         self._completed: deque[AppendCompleted] = deque()
         self._is_busy = False
         self._unknown: dict[RequestId, UnknownPartitions] = {}
+
+    def start(self) -> None:
+        """Begin to look for expired offsets periodically; at the start nothing is loaded."""
+        self._host.after(self._check_interval_us, self._expire_offsets)
 
     def handle(
         self,
@@ -83,6 +88,10 @@ class GroupCoordination:
         self._completed.append(completed)
         if not self._is_busy:
             self.carry_out(_NOTHING)
+
+    def _expire_offsets(self) -> None:
+        self.carry_out(self.coordinator.expire_offsets(self._host.wall_us()))
+        self._host.after(self._check_interval_us, self._expire_offsets)
 
     def _timer_fired(self, key: str) -> None:
         self.carry_out(self.coordinator.timer_fired(key, self._host.wall_us()))

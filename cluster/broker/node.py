@@ -82,6 +82,7 @@ class BrokerNode:
         if host.incarnation == 0:
             preload(host.storage, self._identity.broker_id, self._cluster)
         self._replicas.start()
+        self._coordination.start()
         host.spawn(self._tasks.run(), name="coordinator-tasks")
         host.spawn(self._metadata.run(), name="metadata-fetcher")
         host.spawn(self._heartbeats.run(), name="heartbeats")

@@ -1,0 +1,53 @@
+"""Which committed offsets have been kept for long enough.
+
+An offset is kept while somebody may still want it: as long as its group consumes its topic, and
+`offsets.retention.minutes` after that ended. Changes nothing.
+Source: Kafka `GroupMetadata.removeExpiredOffsets`; KIP-211; BEHAVIOUR 4.11.
+"""
+
+from coordinator.group import CONSUMER_PROTOCOL_TYPE, Group
+from coordinator.offsets import CommittedOffset
+from coordinator.states import GroupState
+from protocol.ids import TopicPartition
+
+MS_PER_MINUTE = 60_000
+NO_EXPIRE_TIMESTAMP = -1
+
+
+def expired_offsets(group: Group, *, now_ms: int, retention_ms: int) -> tuple[TopicPartition, ...]:
+    """Return the partitions whose committed offset is to go, in the order of first commits.
+
+    Nothing of a group goes while it rebalances, or while nobody can say what it subscribes to. One
+    that has a commit in flight stays.
+    """
+    spared: frozenset[str] = frozenset()
+    empty_since_ms: int | None = None
+    if group.protocol_type is not None:
+        if group.state is GroupState.EMPTY:
+            # None where an old record does not say: then each commit counts for itself.
+            empty_since_ms = group.current_state_timestamp_ms
+        elif (
+            group.state is GroupState.STABLE
+            and group.protocol_type == CONSUMER_PROTOCOL_TYPE
+            and group.subscribed_topics is not None
+        ):
+            spared = group.subscribed_topics
+        else:
+            return ()
+    return tuple(
+        partition
+        for partition, stored in group.offsets.committed().items()
+        if partition.topic not in spared
+        and not group.offsets.is_pending(partition)
+        and _is_expired(stored, empty_since_ms, now_ms=now_ms, retention_ms=retention_ms)
+    )
+
+
+def _is_expired(
+    stored: CommittedOffset, empty_since_ms: int | None, *, now_ms: int, retention_ms: int
+) -> bool:
+    value = stored.value
+    if value.expire_timestamp_ms != NO_EXPIRE_TIMESTAMP:
+        return now_ms >= value.expire_timestamp_ms
+    since_ms = value.commit_timestamp_ms if empty_since_ms is None else empty_since_ms
+    return now_ms - since_ms >= retention_ms
