@@ -7,24 +7,17 @@ import msgspec
 
 from chaos.dump import experiment_text
 from chaos.exploration.draw import draw
+from chaos.exploration.replay_file import stamp_of
 from chaos.exploration.space import Space
 from chaos.exploration.tally import FindingGroup
-from chaos.replay_stamp import ReplayStamp, code_version, python_version
 
 
 def finding_text(group: FindingGroup, space: Space, commit: str | None) -> str:
     """Return the file of a finding's example; `commit` is that of the code."""
     run, finding = group.example, group.finding
-    stamp = ReplayStamp(
-        seed=run.seed,
-        code=code_version(),
-        commit=commit,
-        python=python_version(),
-        result=run.result.value,
-        digest=run.digest,
-        finding=f"{finding.signature.check}: {finding.summary}",
-    )
-    experiment = msgspec.structs.replace(draw(space, run.seed), replay=stamp)
+    experiment = draw(space, run.seed)
+    stamp = msgspec.structs.replace(stamp_of(experiment, run, finding=finding), commit=commit)
+    experiment = msgspec.structs.replace(experiment, replay=stamp)
     return experiment_text(experiment, comment=_comment(group, space))
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from chaos.dump import experiment_text
 from chaos.experiment import Experiment
-from chaos.exploration.play import PlayedRun
+from chaos.exploration.play import PlayedFinding, PlayedRun
 from chaos.manifest import git_commit
 from chaos.replay_stamp import ReplayStamp, code_version, python_version
 
@@ -23,8 +23,14 @@ def replay_text(experiment: Experiment, played: PlayedRun, *, comment: str = "")
     return experiment_text(stamped, comment=comment)
 
 
-def stamp_of(experiment: Experiment, played: PlayedRun) -> ReplayStamp:
-    """Return what a file remembers of `played`, a run to its end by this code and Python."""
+def stamp_of(
+    experiment: Experiment, played: PlayedRun, *, finding: PlayedFinding | None = None
+) -> ReplayStamp:
+    """Return what a file remembers of `played`, a run to its end by this code and Python.
+
+    Shape: `finding` is the one that the file is about; the first, if that is not said.
+    """
+    about = finding or next(iter(played.findings), None)
     return ReplayStamp(
         seed=played.seed,
         code=code_version(),
@@ -32,7 +38,7 @@ def stamp_of(experiment: Experiment, played: PlayedRun) -> ReplayStamp:
         python=python_version(),
         result=played.result.value,
         digest=played.digest,
-        finding=played.findings[0].summary if played.findings else None,
+        finding=None if about is None else f"{about.signature.check}: {about.summary}",
         trail=played.trail,
         schedule=schedule_digest(experiment),
     )
