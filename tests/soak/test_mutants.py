@@ -1,6 +1,8 @@
 """Planted bugs over many seeds: those of tests/chaos/test_planted_bugs, and those of a search.
 
-The second kind (benchmarks/planted_bugs) is found by drawing schedules, and then shrunk. One seed shows that a checker can find a bug; many show how much luck that takes. Sound code must be
+The second kind (benchmarks/planted_bugs) is found by drawing schedules, and then shrunk.
+
+One seed shows that a checker can find a bug; many show how much luck that takes. Sound code must be
 silent in all of them. What is done is remembered.
 """
 
