@@ -38,7 +38,7 @@ from chaos.checkers.lost_data import LOSS_KINDS, LostData
 from protocol.envelope import ApiKey
 from protocol.errors import ErrorCode
 from protocol.ids import CONSUMER_OFFSETS
-from protocol.trace import TraceKind, TraceRow
+from protocol.trace import MESSAGE_KINDS, TraceKind, TraceRow
 
 RESIGNING_US = 5_000_000
 """No broker that can be reached takes longer to learn that it is no longer leader."""
@@ -118,7 +118,11 @@ class DurableCommits(Checker):
 
     def observe(self, row: TraceRow) -> None:
         """Take in a commit, a fetch, or what bounds when they began."""
-        if self._suspicions and self._suspicions[0].told_at_us < row.time_us:
+        if (
+            self._suspicions
+            and self._suspicions[0].told_at_us < row.time_us
+            and row.kind not in MESSAGE_KINDS  # what is told is traced: alike without messages
+        ):
             self._tell_until(row.time_us)
         if row.kind in LOSS_KINDS and self._lost_data.observe(row):
             self._forgive(row.partition or "")

@@ -76,4 +76,5 @@ def _name(document: Item, space: Space, seed: int) -> None:
         "question": space.question,
         "expect": "No promise is broken.",
     }
-    document.value = {**{key: item_of(value) for key, value in own.items()}, **document.value}
+    rest = {key: value for key, value in document.value.items() if key not in own}
+    document.value = {**{key: item_of(value) for key, value in own.items()}, **rest}

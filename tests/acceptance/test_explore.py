@@ -104,6 +104,7 @@ def test_finding_is_grouped_and_kept_as_a_file_that_can_be_run(command_line: Com
         loaded = load_experiment(str(path / found["file"])).experiment
         assert loaded.replay is not None
         assert loaded.replay.seed == found["example_seed"]
+        assert loaded.name == f"unguarded-{found['example_seed']}"
         assert loaded.replay.code == code_version()
         assert loaded.replay.finding == f"{found['check']}: {found['summary']}"
         assert loaded.replay.digest == played(path)[found["example_seed"]]

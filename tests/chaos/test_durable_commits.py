@@ -239,6 +239,9 @@ def test_value_that_nobody_owns_up_to_in_time_is_told_while_the_run_goes_on() ->
         checker.observe(row)
     assert checker.findings_total == 0
 
+    # Not at a message: what is told is traced, and a trace without messages must be the same.
+    checker.observe(rows.add(40, C1, TraceKind.REQUEST_SENT, api="Heartbeat", group="g"))
+    assert checker.findings_total == 0
     checker.observe(rows.add(41, "driver", TraceKind.RUN_STAGE, detail={"stage": "healing"}))
 
     assert checker.findings_total == 1
