@@ -1,5 +1,8 @@
 """What the API layer and the append path do around the coordinator (2.0, 2.1, 5.3)."""
 
+import msgspec
+
+from cluster.broker.metadata_cache import ERROR_MESSAGES
 from protocol.config import Guards
 from protocol.controller_messages import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from protocol.discovery_messages import (
@@ -9,11 +12,18 @@ from protocol.discovery_messages import (
     MetadataResponse,
 )
 from protocol.errors import ErrorCode
+from protocol.group_admin_messages import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
 from protocol.group_messages import SyncGroupRequest, SyncGroupResponse
 from protocol.ids import CONSUMER_OFFSETS
 from protocol.partitioner import partition_for
 from protocol.trace import TraceKind
 from tests.support.brokers import ORDERS, BrokerLab, broker_cluster
+from tests.support.controllers import NO_BALANCING
 
 GROUP = "group"
 COORDINATOR = partition_for(GROUP, 3)
@@ -191,3 +201,76 @@ def test_commit_record_carries_the_wall_clock() -> None:
         assert now_ms - 1_000 < batch.max_timestamp_ms <= now_ms
 
     BrokerLab(broker_cluster()).run(story)
+
+
+def test_offset_delete_answers_what_does_not_exist_before_the_rest() -> None:
+    """2.0, 2.9: recording `offset-delete-consumer`; an error of the group stays alone."""
+
+    def request(group_id: str, *partitions: int) -> OffsetDeleteRequest:
+        return OffsetDeleteRequest(
+            group_id=group_id,
+            topics=(
+                OffsetDeleteRequestTopic(
+                    name=ORDERS,
+                    partitions=tuple(
+                        OffsetDeleteRequestPartition(partition_index=index) for index in partitions
+                    ),
+                ),
+            ),
+        )
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.client.commit(COORDINATOR, GROUP, 7)
+        answer = await lab.client.call(COORDINATOR, request(GROUP, 0, 9))
+        assert isinstance(answer, OffsetDeleteResponse)
+        (topic,) = answer.topics
+        assert [(p.partition_index, p.error_code) for p in topic.partitions] == [
+            (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            (0, ErrorCode.NONE),
+        ]
+        gone = await lab.client.call(COORDINATOR, request(GROUP, 0, 9))
+        assert gone == OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+        elsewhere = await lab.client.call(FOLLOWERS[0], request(GROUP, 8))
+        assert isinstance(elsewhere, OffsetDeleteResponse)
+        assert elsewhere.error_code is ErrorCode.NONE, "nothing was left to ask the coordinator"
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_find_coordinator_has_kafkas_message_below_version_4() -> None:
+    """Recordings `find-versions` and `find-key-types`."""
+
+    async def story(lab: BrokerLab) -> None:
+        for key_type, version, message in (
+            (0, 3, "NONE"),
+            (0, 4, ""),
+            (1, 3, "The coordinator is not available."),
+            (1, 4, ""),
+            (2, 5, ""),
+            (3, 6, ERROR_MESSAGES[ErrorCode.INVALID_REQUEST]),
+        ):
+            answer = await lab.client.call(
+                COORDINATOR,
+                FindCoordinatorRequest(key_type=key_type, coordinator_keys=(GROUP,)),
+                api_version=version,
+            )
+            assert isinstance(answer, FindCoordinatorResponse)
+            assert answer.coordinators[0].error_message == message
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_offsets_expire_while_a_broker_runs() -> None:
+    """offsets.retention.check.interval.ms: the broker asks its coordinator again and again."""
+    config = msgspec.structs.replace(
+        NO_BALANCING, offsets_retention_minutes=1, offsets_retention_check_interval_ms=10_000
+    )
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.client.commit(COORDINATOR, GROUP, 7)
+        await lab.seconds(45)
+        assert GROUP in (await lab.runtime.status()).groups
+        await lab.seconds(30)
+        assert GROUP not in (await lab.runtime.status()).groups
+
+    BrokerLab(broker_cluster(config=config)).run(story)

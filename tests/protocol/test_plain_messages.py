@@ -1,0 +1,238 @@
+"""Kafka's schemas as data, held against our messages and against what Kafka prints."""
+
+import typing
+
+import msgspec
+import pytest
+
+from protocol.discovery_messages import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.envelope import API_KEYS, LATEST_VERSIONS, AnyResponse
+from protocol.errors import ErrorCode, SimulationError
+from protocol.group_messages import (
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+from protocol.message_schemas import SCHEMAS, ApiSchema, Field, Kind, PlainMessage
+from protocol.offset_messages import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
+from protocol.plain_messages import (
+    NotAMessage,
+    is_known,
+    request_from_plain,
+    response_to_plain,
+)
+
+ALL = [pytest.param(name, schema, id=name) for name, schema in SCHEMAS.items()]
+
+
+def newest(fields: tuple[Field, ...], version: int) -> dict[str, Field]:
+    return {field.name: field for field in fields if field.is_in(version)}
+
+
+def struct_in(annotation: object) -> type[msgspec.Struct] | None:
+    """Return the Struct that a field's annotation names, if it names one."""
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        return annotation
+    found = (struct_in(each) for each in typing.get_args(annotation))
+    return next((each for each in found if each is not None), None)
+
+
+def check_fields(fields: tuple[Field, ...], struct: type[msgspec.Struct], version: int) -> None:
+    known = {field.name: field.type for field in msgspec.structs.fields(struct)}
+    for name, field in newest(fields, version).items():
+        if field.is_unused or (field.absent is not None and name not in known):
+            continue
+        assert name in known, f"{struct.__name__} has no {name}"
+        if field.kind is Kind.STRUCT:
+            inner = struct_in(known[name])
+            assert inner is not None
+            check_fields(field.fields, inner, version)
+
+
+@pytest.mark.parametrize(("name", "schema"), ALL)
+def test_newest_version_of_a_schema_has_the_fields_of_our_messages(
+    name: str, schema: ApiSchema
+) -> None:
+    """A field that only one side has would be lost without a word."""
+    version = schema.versions[-1]
+    api_key = API_KEYS[schema.request]
+    assert (api_key.label, LATEST_VERSIONS[api_key]) == (name, version)
+    for fields, struct in (
+        (schema.request_fields, schema.request),
+        (schema.response_fields, schema.response),
+    ):
+        check_fields(fields, struct, version)
+        here = set(newest(fields, version))
+        older = {field.name for field in fields} - here
+        ours = {field.name for field in msgspec.structs.fields(struct)}
+        assert ours <= here | older
+
+
+@pytest.mark.parametrize(("name", "schema"), ALL)
+def test_answer_without_content_can_be_told_in_every_version(name: str, schema: ApiSchema) -> None:
+    """Those of one key or group below some version need that one."""
+    empty = {
+        "FindCoordinator": FindCoordinatorResponse(coordinators=(Coordinator(key="g"),)),
+        "OffsetFetch": OffsetFetchResponse(groups=(OffsetFetchResponseGroup(group_id="g"),)),
+    }.get(name, schema.response())
+    for version in schema.versions:
+        # The schemas name answers of the union only.
+        plain = response_to_plain(name, version, typing.cast(AnyResponse, empty))
+        assert set(plain) == set(newest(schema.response_fields, version))
+
+
+def test_request_is_built_from_the_fields_of_its_version() -> None:
+    plain: PlainMessage = {
+        "group_id": "g",
+        "session_timeout_ms": 6_000,
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b"x"}],
+    }
+    request = request_from_plain("JoinGroup", 0, plain)
+    assert isinstance(request, JoinGroupRequest)
+    assert (request.rebalance_timeout_ms, request.group_instance_id) == (-1, None)
+    assert [(each.name, each.metadata) for each in request.protocols] == [("range", b"x")]
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "plain", "built"),
+    [
+        (
+            "LeaveGroup",
+            2,
+            {"group_id": "g", "member_id": "m"},
+            LeaveGroupRequest(group_id="g", members=(MemberIdentity(member_id="m"),)),
+        ),
+        ("FindCoordinator", 0, {"key": "g"}, FindCoordinatorRequest(coordinator_keys=("g",))),
+        (
+            "FindCoordinator",
+            3,
+            {"key": "t", "key_type": 1},
+            FindCoordinatorRequest(coordinator_keys=("t",), key_type=1),
+        ),
+        (
+            "OffsetFetch",
+            7,
+            {
+                "group_id": "g",
+                "topics": [{"name": "t", "partition_indexes": [0, 1]}],
+                "require_stable": True,
+            },
+            OffsetFetchRequest(
+                groups=(
+                    OffsetFetchRequestGroup(
+                        group_id="g",
+                        topics=(OffsetFetchRequestTopics(name="t", partition_indexes=(0, 1)),),
+                    ),
+                ),
+                require_stable=True,
+            ),
+        ),
+        (
+            "OffsetFetch",
+            2,
+            {"group_id": "g", "topics": None},
+            OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id="g"),)),
+        ),
+    ],
+)
+def test_request_of_an_old_shape_is_brought_into_the_newest(
+    api: str, version: int, plain: PlainMessage, built: msgspec.Struct
+) -> None:
+    assert request_from_plain(api, version, plain) == built
+
+
+def test_answer_has_the_fields_of_its_version_in_kafkas_order() -> None:
+    answer = JoinGroupResponse(
+        error_code=ErrorCode.NONE,
+        generation_id=3,
+        protocol_type="consumer",
+        protocol_name="range",
+        leader="m",
+        member_id="m",
+        members=(JoinGroupResponseMember(member_id="m", group_instance_id="i", metadata=b"x"),),
+    )
+    old = response_to_plain("JoinGroup", 0, answer)
+    assert list(old) == [
+        "error_code",
+        "generation_id",
+        "protocol_name",
+        "leader",
+        "member_id",
+        "members",
+    ]
+    assert old["members"] == [{"member_id": "m", "metadata": b"x"}]
+    new = response_to_plain("JoinGroup", 9, answer)
+    assert (new["throttle_time_ms"], new["protocol_type"], new["skip_assignment"]) == (
+        0,
+        "consumer",
+        False,
+    )
+    assert new["members"] == [{"member_id": "m", "group_instance_id": "i", "metadata": b"x"}]
+
+
+def test_answer_of_one_key_is_told_flat_below_version_4() -> None:
+    answer = FindCoordinatorResponse(
+        coordinators=(Coordinator(key="g", node_id=1, host="h", port=9092),)
+    )
+    assert response_to_plain("FindCoordinator", 0, answer) == {
+        "error_code": 0,
+        "node_id": 1,
+        "host": "h",
+        "port": 9092,
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"generation_id": "1"}, "request.generation_id: expected an integer, came '1'"),
+        ({"generation_id": True}, "request.generation_id: expected an integer, came True"),
+        ({"member_id": None}, "request.member_id: expected a string, came None"),
+        ({"reason": "x"}, "request.reason: there is no such field in v4"),
+    ],
+)
+def test_plain_data_that_is_no_message_is_refused_with_the_field(
+    change: PlainMessage, complaint: str
+) -> None:
+    plain: PlainMessage = {
+        "group_id": "g",
+        "generation_id": 1,
+        "member_id": "m",
+        "group_instance_id": None,
+    }
+    request_from_plain("Heartbeat", 4, plain)
+    with pytest.raises(NotAMessage) as caught:
+        request_from_plain("Heartbeat", 4, plain | change)
+    assert str(caught.value) == complaint
+
+
+def test_missing_field_of_a_nested_object_is_refused_with_its_path() -> None:
+    plain: PlainMessage = {"group_id": "g", "topics": [{"name": "t", "partitions": [{}]}]}
+    with pytest.raises(NotAMessage, match=r"request.topics\[0\].partitions\[0\].partition_index"):
+        request_from_plain("OffsetDelete", 0, plain)
+
+
+def test_versions_that_we_lack_are_unknown() -> None:
+    assert not is_known("OffsetCommit", 1)
+    assert not is_known("JoinGroup", 10)
+    assert not is_known("ShareFetch", 0)
+    with pytest.raises(SimulationError, match="no JoinGroup v10"):
+        request_from_plain("JoinGroup", 10, {})
+
+
+def test_answer_of_another_api_is_our_bug() -> None:
+    with pytest.raises(SimulationError, match="LeaveGroupResponse"):
+        response_to_plain("Heartbeat", 0, LeaveGroupResponse())
+    assert response_to_plain("Heartbeat", 0, HeartbeatResponse()) == {"error_code": 0}
