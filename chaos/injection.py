@@ -5,9 +5,10 @@ was injected, and whatever may have been.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from chaos.experiment import Experiment
-from chaos.faults.base import Aim, FaultTools
+from chaos.faults.base import SHUTDOWN_LIMIT_US, Aim, FaultTools
 from chaos.faults.registry import FAULT_KINDS
 from chaos.journal import FaultOutcome, Journal, JournalEntry, LinkEnds
 from chaos.link_table import LinkTable
@@ -92,6 +93,21 @@ class FaultInjector:
         pid = "" if entry.pid is None else f", pid {entry.pid}"
         self._log(f"{planned.fault_id}: {entry.target} is {entry.hit}{pid}")
 
+    def must_wait(self, planned: PlannedFault, status: ClusterStatus) -> bool:
+        """Whether the plan had better go on and undo the fault later: its node is still stopping.
+
+        From the first time that it is asked on, the fault counts as being undone.
+        """
+        entry = self._journal.entry(planned.fault_id)
+        if not entry.in_force:
+            return False
+        if not FAULT_KINDS[planned.fault].must_wait(self._aims[planned.fault_id], status):
+            return False
+        now_us = self._runtime.now_us()
+        if entry.in_force_until_us is None:
+            entry.in_force_until_us = now_us
+        return now_us < entry.in_force_until_us + SHUTDOWN_LIMIT_US
+
     async def heal(self, planned: PlannedFault, *, by: str) -> None:
         """Undo the fault if it is in force; `by` is "plan", or "end" when everything is healed.
 
@@ -105,8 +121,11 @@ class FaultInjector:
         if entry.in_force_until_us is None:  # an undoing that was broken off has begun before
             entry.in_force_until_us = self._runtime.now_us()
         try:
+            kill_at_us = entry.in_force_until_us + SHUTDOWN_LIMIT_US
             note = await FAULT_KINDS[planned.fault].heal(
-                planned, self._aims[planned.fault_id], self._tools
+                planned,
+                self._aims[planned.fault_id],
+                replace(self._tools, kill_at_us=kill_at_us),
             )
         except Exception as error:
             if half_done:  # nobody knows whether there was anything to undo

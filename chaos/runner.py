@@ -5,8 +5,9 @@ error or a Ctrl-C too, everything that was broken is healed and the cluster is s
 (experiment, plan) -> Runtime; trace rows -> CheckSuite -> Results; every change -> RunDirectory.
 """
 
+from bisect import insort
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chaos.checkers.base import CheckReport, Finding
 from chaos.checkers.registry import CheckSuite
@@ -175,14 +176,20 @@ class ExperimentRun:
     async def _inject_faults(self) -> None:
         self._enter("faults")
         began_us = self._runtime.now_us()
-        for moment in schedule_of(self._plan, arrivals_of(self._experiment)):
+        moments = list(schedule_of(self._plan, arrivals_of(self._experiment)))
+        while moments:
+            moment = moments.pop(0)
             await self._pause_until(began_us + moment.at_us)
             match moment:
                 case Arrival(node=node):
                     await self._runtime.start_node(node)
                     self._log(f"{node} started, as planned")
                 case PlannedAct(planned=planned, heals=True):
-                    await self._injector.heal(planned, by="plan")
+                    if self._injector.must_wait(planned, await self._runtime.status()):
+                        later = replace(moment, at_us=self._runtime.now_us() - began_us + POLL_US)
+                        insort(moments, later, key=lambda each: each.at_us)
+                    else:
+                        await self._injector.heal(planned, by="plan")
                 case PlannedAct(planned=planned):
                     status = self._looks.as_known(await self._look())
                     await self._injector.inject(planned, status)

@@ -6,7 +6,8 @@ where a partition of a member's own has no leader, where the application is too 
 settings, where the session of a dead member has not ended, and where every member is dead.
 
 A member that the run starts later is expected once it was started. One that was killed and not
-started again is not expected: its group must be Stable without it.
+started again is not expected: its group must be Stable without it. Nor is a static member whose
+application ended because a failover had lost its member id (`fenced_members`).
 """
 
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from chaos.checkers.base import (
     detail_of,
 )
 from chaos.checkers.coordinators import COORDINATOR_KINDS, CoordinatorView
+from chaos.checkers.fenced_members import FENCING_KINDS, FencedMembers
 from chaos.checkers.presence import PRESENCE_KINDS, Presence
 from chaos.checkers.story import seconds
 from protocol.trace import TraceKind, TraceRow
@@ -54,6 +56,7 @@ class Liveness(Checker):
             TraceKind.OFFSETS_COMMITTED,
             TraceKind.PARTITIONS_ASSIGNED,
             *PRESENCE_KINDS,
+            *FENCING_KINDS,
             TraceKind.LEADER_ELECTED,
             TraceKind.ISR_CHANGED,
         }
@@ -64,6 +67,7 @@ class Liveness(Checker):
         self._groups = {group_id: _Group() for group_id in context.groups}
         self._presence = Presence(context)
         self._coordinators = CoordinatorView(context)
+        self._fenced = FencedMembers()
         self._partitions: dict[str, tuple[str, int]] = {}  # leader, ISR size
         self._healed: TraceRow | None = None
         self._waited_until_us: int | None = None
@@ -76,6 +80,8 @@ class Liveness(Checker):
             return
         self._last_us = row.time_us
         self._coordinators.observe(row)
+        if row.kind in FENCING_KINDS:
+            self._fenced.observe(row)
         group = None if row.group is None else self._groups.get(row.group)
         match row.kind:
             case TraceKind.RUN_STAGE:
@@ -140,6 +146,11 @@ class Liveness(Checker):
             leader = row.peer or ""
         self._partitions[row.partition] = (leader, len(detail_of(row).get("isr", ())))
 
+    def _present(self, group_id: str) -> list[str]:
+        """Return the consumers whose application runs."""
+        present = self._presence.present(group_id)
+        return [consumer for consumer in present if not self._fenced.stopped(consumer)]
+
     def _missing(self, group_id: str) -> list[str]:
         """Return what keeps the group from being live, in words."""
         group, expected = self._groups[group_id], self.context.groups[group_id]
@@ -147,7 +158,7 @@ class Liveness(Checker):
         seen = self._coordinators.state(group_id)
         if seen is None or seen.state != STABLE:
             missing.append(f"its coordinator has it {'not loaded' if seen is None else seen.state}")
-        present = self._presence.present(group_id)
+        present = self._present(group_id)
         if expected.consumers and not present:
             missing.append("all its members are dead")
         known = self._coordinators.members(group_id)
@@ -208,7 +219,7 @@ class Liveness(Checker):
         self, group_id: str, expected: GroupExpectation, watched_until_us: int
     ) -> str | None:
         """Say why the group could not come back, None if nothing kept it from that."""
-        group, present = self._groups[group_id], self._presence.present(group_id)
+        group, present = self._groups[group_id], self._present(group_id)
         if expected.consumers and not present:
             return "all its members are dead"
         if expected.application_us >= min(
@@ -262,7 +273,7 @@ class Liveness(Checker):
         ]
         evidence += [
             row
-            for consumer in self._presence.present(group_id)[:6]
+            for consumer in self._present(group_id)[:6]
             if (row := group.members.get(consumer)) is not None
         ]
         self.found(

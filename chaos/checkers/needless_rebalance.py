@@ -10,6 +10,7 @@ counted, and the note says why:
 * the old coordinator lives on behind a cut, and they stay with it;
 * what `hearing` knows: heartbeats behind commits, a long search, a coordinator that was stopped;
 * the group was lost with the last replica in sync (`lost_data`), or what it had become;
+* a coordinator that was replaced began a rebalance, and told them to rejoin;
 * a coordinator expired them whose view of the group was never stored, because it was not the
   coordinator any more (BEHAVIOUR 6.6 i) or was lost before the group had rebalanced: the next one
   loads them as members, and they come as new ones.
@@ -37,6 +38,8 @@ from protocol.trace import TraceKind, TraceRow
 
 STABLE = "Stable"
 SESSION_EXPIRY = "session expiry"
+REJOINED = "rejoined"
+"""Part of the cause of a REBALANCE_STARTED: a member came that was one already."""
 _OWN_DOING = frozenset({"leave", "left"})
 _FOR_EVER_US = 2**62
 
@@ -52,6 +55,7 @@ class _Group:
     unsettled_generation: int = -1  # up to here it may owe a rebalance to a member of its own
     hit_members: dict[str, None] = field(default_factory=dict)  # faults in force on its members
     unsettled_until_us: int = 0  # until then their sessions may end
+    told: TraceRow | None = None  # a rebalance that another coordinator began since
     expelled: dict[str, TraceRow] = field(default_factory=dict)  # since the last generation
 
 
@@ -220,10 +224,14 @@ class NeedlessRebalance(Checker):
 
     def _owes(self, group: _Group, row: TraceRow) -> None:
         """Note what members have been told to do, by whichever coordinator, and not yet done."""
+        is_coordinator = row.node == self._coordinators.coordinator(row.group or "")
         if row.kind == TraceKind.REBALANCE_STARTED:
             group.unsettled_generation = max(group.unsettled_generation, row.generation or 0)
-        elif row.node == self._coordinators.coordinator(row.group or ""):
+            if not is_coordinator:
+                group.told = row
+        elif is_coordinator:
             group.expelled = {}
+            group.told = None
 
     def _rebalance(self, group: _Group, row: TraceRow) -> None:
         fault = group.watched_since
@@ -260,6 +268,12 @@ class NeedlessRebalance(Checker):
 
     def _explain(self, group: _Group, group_id: str, row: TraceRow) -> str | None:
         """Say why living members could not be heard for a session, or None if they could."""
+        told = group.told
+        if told is not None and row.cause is not None and REJOINED in row.cause:
+            return (
+                f"{row.member} rejoined, because {told.node}, which was not its coordinator any "
+                f"more, had told it to at {seconds(told.time_us)}"
+            )
         last = group.trail[-1] if group.trail else None
         if last is None or last.node != row.node:
             return None

@@ -35,6 +35,7 @@ JOINING = "PREPARING_REBALANCE"
 """The state of a member that sends JoinGroup."""
 MISSED_POLL = "consumer poll timeout has expired"
 DID_NOT_REJOIN = "did not rejoin"
+SESSION_EXPIRY = "session expiry"
 """Causes of a MEMBER_STATE and of a MEMBER_REMOVED: the application was too slow."""
 AFTER_HEALING_MS = "longest_part_of_an_overlap_after_everything_was_healed_ms"
 
@@ -260,16 +261,21 @@ class Ownership(Checker):
         losses = self._lost_data.of(expected.offsets_partition)
         if losses and losses[-1].time_us > older.time_us:
             return None, evidence  # the group that knew the older owner is gone
-        recent = self._faults.since(now_us - group.overstay_bound_us)
+        dropped_us = now_us
+        if removal is not None and removal.cause == SESSION_EXPIRY:
+            # From then on somebody else may be given it, as soon as somebody asks.
+            dropped_us = max(removal.time_us, older.time_us)
+        recent = self._faults.since(dropped_us - group.overstay_bound_us)
         if not recent:
             return "nothing was broken", evidence
         first = min(recent, key=lambda fault: fault.time_us)
         evidence.append(first)
         margin_us = expected.heartbeat_interval_us + self.context.clock_error_us
-        if now_us < first.time_us + expected.eviction_us - margin_us:
+        if dropped_us < first.time_us + expected.eviction_us - margin_us:
+            after = f"{seconds(dropped_us - first.time_us)} after {first.cause or first.kind}"
             return (
-                f"only {seconds(now_us - first.time_us)} after {first.cause or first.kind}, while "
-                f"a silent member may be dropped after {seconds(expected.eviction_us)}",
+                f"only {after}, while a silent member may be dropped after "
+                f"{seconds(expected.eviction_us)}",
                 evidence,
             )
         load = self._load_by(group, newer)

@@ -13,9 +13,12 @@ from chaos.link_table import LinkTable
 from chaos.plan import PlannedFault
 from chaos.problems import Problem
 from chaos.targets.base import Miss, Situation
-from cluster.runtime import HitNode, Runtime
+from cluster.runtime import ClusterStatus, HitNode, Runtime
 from protocol.ids import NodeName
 
+SHUTDOWN_LIMIT_US = 30_000_000
+"""A broker that is still stopping so long after it should be back is killed, as service managers
+do."""
 BROKER_TARGETS = ("coordinator-of", "leader-of", "follower-of", "broker", "any-broker")
 CONTROLLER_TARGETS = ("controller",)
 MEMBER_TARGETS = ("member", "leader-member-of")
@@ -24,10 +27,14 @@ SET_TARGETS = ("brokers", "members", "clients")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultTools:
-    """What faults act with."""
+    """What faults act with.
+
+    Units: `kill_at_us`, of an undoing, is when a node that is still stopping is killed.
+    """
 
     runtime: Runtime
     links: LinkTable
+    kill_at_us: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +91,11 @@ class FaultKind(ABC):
     @abstractmethod
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Injected | Miss:
         """Do it; a Miss says why nothing could be done."""
+
+    def must_wait(self, aim: Aim, status: ClusterStatus) -> bool:
+        """Whether it could be undone now only by waiting: for a node that is still stopping."""
+        del aim, status
+        return False
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
         """Undo it, however far it had come; return what was remarkable about that, if anything."""

@@ -12,6 +12,7 @@ from chaos.faults.base import (
     BROKER_TARGETS,
     CONTROLLER_TARGETS,
     MEMBER_TARGETS,
+    SHUTDOWN_LIMIT_US,
     Aim,
     FaultKind,
     FaultTools,
@@ -23,12 +24,9 @@ from chaos.problems import Problem
 from chaos.sense import problem
 from chaos.targets.base import Miss, Situation
 from chaos.targets.registry import resolve_target, split_target
-from cluster.runtime import HitNode, NodeState, Runtime
+from cluster.runtime import ClusterStatus, HitNode, NodeState, Runtime
 from protocol.ids import NodeName
 
-SHUTDOWN_LIMIT_US = 30_000_000
-"""A broker that is still stopping so long after it should be back is killed, as service managers
-do."""
 _LOOK_AGAIN_US = 250_000
 
 
@@ -65,7 +63,13 @@ class ProcessFault(FaultKind):
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
         """Bring the node back from whatever state it is in."""
         empty_disk = planned.args.get("disk") == "empty"
-        return await bring_back(aim.nodes[0], tools.runtime, empty_disk=empty_disk)
+        return await bring_back(
+            aim.nodes[0], tools.runtime, empty_disk=empty_disk, kill_at_us=tools.kill_at_us
+        )
+
+    def must_wait(self, aim: Aim, status: ClusterStatus) -> bool:
+        """Whether the node is stopping: it is started again when it is down, not before."""
+        return status.nodes.get(aim.nodes[0]) is NodeState.STOPPING
 
     @abstractmethod
     async def strike(self, node: NodeName, runtime: Runtime) -> HitNode:
@@ -178,12 +182,17 @@ class Pause(ProcessFault):
         return await runtime.pause(node)
 
 
-async def bring_back(node: NodeName, runtime: Runtime, *, empty_disk: bool = False) -> str | None:
-    """Resume or start again a node from whatever state it is in; return what was remarkable."""
+async def bring_back(
+    node: NodeName, runtime: Runtime, *, empty_disk: bool = False, kill_at_us: int
+) -> str | None:
+    """Resume or start again a node from whatever state it is in; return what was remarkable.
+
+    Units: `kill_at_us`, of the run's clock, is when one that is still stopping is killed.
+    """
     state = (await runtime.status()).nodes.get(node)
     note = None
     if state is NodeState.STOPPING:
-        note = await _end_shutdown(node, runtime)
+        note = await _end_shutdown(node, runtime, kill_at_us)
         state = NodeState.DOWN
     if state is NodeState.PAUSED:
         await runtime.resume(node)
@@ -192,10 +201,9 @@ async def bring_back(node: NodeName, runtime: Runtime, *, empty_disk: bool = Fal
     return note
 
 
-async def _end_shutdown(node: NodeName, runtime: Runtime) -> str | None:
+async def _end_shutdown(node: NodeName, runtime: Runtime, kill_at_us: int) -> str | None:
     """Wait until a node that stops is down, and kill it if it takes too long."""
-    deadline_us = runtime.now_us() + SHUTDOWN_LIMIT_US
-    while runtime.now_us() < deadline_us:
+    while runtime.now_us() < kill_at_us:
         await runtime.sleep(_LOOK_AGAIN_US)
         if (await runtime.status()).nodes.get(node) is NodeState.DOWN:
             return None

@@ -145,6 +145,32 @@ def test_member_without_partitions_need_not_commit() -> None:
     assert check(finish(rows, 41)).outcome is CheckOutcome.PASS
 
 
+def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
+    """Standard space, seed 326: its new id was never stored, and the next coordinator fences it."""
+    for lost in (True, False):
+        rows = healed_group()
+        rows.add(36, "broker-1", TraceKind.MEMBER_ADDED, group="g", member="new", cause="replaced")
+        if lost:
+            rows.group_loaded(37, "broker-2", members=["old", f"{C1}-id"])
+        rows.committed(40.2, C1, 1)
+        rows.add(
+            41,
+            C0,
+            TraceKind.MEMBER_STATE,
+            group="g",
+            member="new",
+            cause="the application stops: FENCED_INSTANCE_ID",
+            detail={"from": "STABLE", "to": "UNJOINED"},
+        )
+        if lost:
+            rows.load_completed(37.1, "broker-2", 2)
+            rows.group_state(42, "broker-2", "CompletingRebalance", "Stable")
+
+        report = check(finish(rows, 101))
+
+        assert (report.outcome is CheckOutcome.PASS) is lost, report.note
+
+
 def test_run_that_never_healed_is_inconclusive() -> None:
     """Liveness is a promise about what follows healing."""
     rows = Rows()

@@ -354,6 +354,21 @@ def test_member_that_a_zombie_expired_comes_back_as_a_new_one() -> None:
     assert "broker-0, which is not its coordinator any more, had dropped it" in report.note
 
 
+def test_member_that_a_zombie_told_to_rejoin_does() -> None:
+    """Standard space, seed 247: on resume a replaced coordinator expires a member, tells others."""
+    rows = attached_to_the_old_coordinator(expired_s=63)
+    del rows.rows[-3:]
+    rows.add(
+        24, "broker-0", TraceKind.REBALANCE_STARTED, group="g", generation=1, cause="m2 expired"
+    )
+    rebalance(rows, 24.3, f"member {C0}-1 (leader) rejoined; client reason: rebalancing")
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert "broker-0, which was not its coordinator any more, had told it to" in report.note
+
+
 def test_member_that_the_next_coordinator_loads_again_comes_back_as_a_new_one() -> None:
     """Standard space, seed 119: dropped, but the next coordinator loads what was stored before."""
     rows = Rows()

@@ -224,6 +224,23 @@ def test_member_expired_long_before_its_session_is_over_is_found() -> None:
     assert "while a silent member may be dropped after 45 s" in report.findings[0].summary
 
 
+@pytest.mark.parametrize(("expired_s", "allowed"), [(53.2, True), (79, False)])
+def test_member_dropped_in_time_may_be_overtaken_long_after_the_fault(
+    expired_s: float, allowed: bool
+) -> None:
+    """Standard space, seed 314: nobody led its group for so long that nobody could be given it."""
+    rows = Rows()
+    rows.load_completed(0.5, "broker-0", 0)
+    rows.assigned(1, C0, names=["t-0"], peer="broker-0")
+    rows.fault(10, "broker-1", fault="cut")
+    rows.healed(60, "broker-1", fault="cut")
+    rows.member_removed(expired_s, "broker-0", f"{C0}-id")
+    rows.assigned(80, C1, names=["t-0"], generation=2, peer="broker-0")
+    rows.given_up(80.5, C0, lost=True)
+
+    assert (check(rows).outcome is CheckOutcome.PASS) is allowed
+
+
 def test_zombie_that_goes_on_for_ever_is_found() -> None:
     """Planted bug: UNKNOWN_MEMBER_ID is taken for a retriable error."""
     assert check(paused_member(expired_s=53.2, heard_s=110)).outcome is CheckOutcome.VIOLATED

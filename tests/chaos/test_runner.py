@@ -127,6 +127,21 @@ def test_run_is_watched_after_an_undoing_that_took_its_time() -> None:
     assert healing.time_us == healed_us + 10_000_000
 
 
+def test_undoing_that_must_wait_holds_up_nothing_else_of_the_plan() -> None:
+    """Standard space, seed 42: 30 s of faults came at once, behind a broker that would not stop."""
+    shutdown = {"fault": "controlled_shutdown", "target": "broker(1)", "duration": "5s"}
+    crash = {"fault": "crash", "target": "broker(2)", "duration": "4s"}
+    run = Run(experiment(faults=[{"at": "1s", **shutdown}, {"at": "8s", **crash}]))
+    run.runtime.stopping_takes_us = None
+
+    results = run.execute()
+
+    stopped, crashed = results.faults
+    assert (crashed.fired_at_us, crashed.healed_at_us) == (8_000_000, 12_000_000)
+    assert (stopped.in_force_until_us, stopped.healed_at_us) == (6_000_000, 36_000_000)
+    assert stopped.note == "broker-1 was still stopping 30 s later, and was killed"
+
+
 def test_fault_finds_its_target_while_no_controller_answers() -> None:
     """Leaders are those that the controller named last: it alone could have named others."""
     made_of = experiment(
