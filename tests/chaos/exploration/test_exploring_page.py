@@ -1,0 +1,28 @@
+"""docs/EXPLORING.md: what it shows as a space is one."""
+
+import re
+from pathlib import Path
+
+from chaos.exploration.draw import draw
+from chaos.exploration.space import load_space
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "EXPLORING.md"
+
+
+def test_space_of_the_page_can_be_drawn_from(tmp_path: Path) -> None:
+    """A reader begins by copying it."""
+    (text,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (tmp_path / "mine.yaml").write_text(text)
+    space = load_space(str(tmp_path / "mine.yaml"))
+    drawn = [draw(space, seed) for seed in range(20)]
+    assert {experiment.cluster.brokers for experiment in drawn} == {3, 5}
+    assert all(experiment.faults for experiment in drawn)
+
+
+def test_recipe_of_the_page_takes_the_guard_off(tmp_path: Path) -> None:
+    """It edits the reference space by its lines: they must be there."""
+    (edit,) = re.findall(r"sed '(.*?)'", PAGE.read_text())
+    assert edit.count("s/") == 2
+    text = load_space("reference").path.read_text()
+    assert len(re.findall(r"^  cluster:", text, re.MULTILINE)) == 1
+    assert len(re.findall(r"^name: .*", text, re.MULTILINE)) == 1
