@@ -133,6 +133,29 @@ def _members_one_by_one(hand: Hand) -> Faults:
     )
 
 
+def _asleep_in_a_rebalance(hand: Hand) -> Faults:
+    """A member misses a rebalance, and wakes up before its own session is over.
+
+    Static members rebalance when another one's session ends, others when one comes back.
+    """
+    rng = hand.rng("sleeper")
+    group = hand.group()
+    definition = hand.experiment.groups[group]
+    if definition.members_total < 2:
+        return (hand.fault("pause", hand.coordinator(), lasts_ms=hand.length_ms()),)
+    sleeper, other = rng.sample(range(definition.members_total), 2)
+    sleeps_ms = hand.around_ms("max.poll.interval.ms", rng.choice((1.02, 1.1)))
+    asleep_ms, down_ms = 0, rng.choice((50, 300))
+    if definition.config.group_instance_id is not None:
+        session_ms = hand.around_ms("session.timeout.ms", 1.0)
+        sleeps_ms += session_ms // 5
+        asleep_ms, down_ms = session_ms * 9 // 10, 3 * session_ms
+    return (
+        hand.fault("crash", f"member({group}, {other})", after_ms=20, lasts_ms=down_ms),
+        hand.fault("pause", f"member({group}, {sleeper})", after_ms=asleep_ms, lasts_ms=sleeps_ms),
+    )
+
+
 def _two_halves(hand: Hand) -> Faults:
     """A partition of the network: some brokers here, the others and the controller there."""
     rng = hand.rng("halves")
@@ -222,6 +245,11 @@ PATTERNS: dict[str, Pattern] = {
             name="members_one_by_one",
             doc="the members of a group die or pause one after the other",
             draw=_members_one_by_one,
+        ),
+        Pattern(
+            name="asleep_in_a_rebalance",
+            doc="a member sleeps while its group rebalances, and wakes within its session",
+            draw=_asleep_in_a_rebalance,
         ),
         Pattern(
             name="two_halves",
