@@ -14,6 +14,10 @@ from protocol.admin_messages import (
     ElectLeadersRequest,
     ElectLeadersResponse,
 )
+from protocol.consumer_group_messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from protocol.controller_messages import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -88,6 +92,7 @@ class ApiKey(IntEnum):
     ALTER_PARTITION = 56
     BROKER_REGISTRATION = 62
     BROKER_HEARTBEAT = 63
+    CONSUMER_GROUP_HEARTBEAT = 68
 
     @property
     def label(self) -> str:
@@ -132,6 +137,7 @@ ControllerRequest = (
 
 AnyRequest = (
     GroupRequest
+    | ConsumerGroupHeartbeatRequest
     | FindCoordinatorRequest
     | MetadataRequest
     | ProduceRequest
@@ -142,6 +148,7 @@ AnyRequest = (
 
 AnyResponse = (
     GroupResponse
+    | ConsumerGroupHeartbeatResponse
     | FindCoordinatorResponse
     | MetadataResponse
     | ProduceResponse
@@ -175,6 +182,7 @@ API_KEYS: dict[type, ApiKey] = {
     AlterPartitionRequest: ApiKey.ALTER_PARTITION,
     BrokerRegistrationRequest: ApiKey.BROKER_REGISTRATION,
     BrokerHeartbeatRequest: ApiKey.BROKER_HEARTBEAT,
+    ConsumerGroupHeartbeatRequest: ApiKey.CONSUMER_GROUP_HEARTBEAT,
 }
 
 LATEST_VERSIONS: dict[ApiKey, int] = {
@@ -198,6 +206,7 @@ LATEST_VERSIONS: dict[ApiKey, int] = {
     ApiKey.ALTER_PARTITION: 3,
     ApiKey.BROKER_REGISTRATION: 4,
     ApiKey.BROKER_HEARTBEAT: 1,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: 0,
 }
 
 _NONE = ErrorCode.NONE
@@ -239,6 +248,7 @@ def error_of(response: AnyResponse) -> str:
             | SyncGroupResponse()
             | HeartbeatResponse()
             | ListGroupsResponse()
+            | ConsumerGroupHeartbeatResponse()
             | BrokerRegistrationResponse()
             | BrokerHeartbeatResponse()
         ):

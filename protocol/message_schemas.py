@@ -11,6 +11,10 @@ from enum import Enum
 
 import msgspec
 
+from protocol.consumer_group_messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from protocol.discovery_messages import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.group_admin_messages import (
     DeleteGroupsRequest,
@@ -406,6 +410,40 @@ DELETE_GROUPS = ApiSchema(
 )
 
 
+_OWNED = (_str("topic_id"), _array(Kind.INT, "partitions"))
+
+CONSUMER_GROUP_HEARTBEAT = ApiSchema(
+    request=ConsumerGroupHeartbeatRequest,
+    response=ConsumerGroupHeartbeatResponse,
+    versions=range(1),
+    request_fields=(
+        _GROUP_ID,
+        _MEMBER_ID,
+        _int("member_epoch"),
+        _str("instance_id", nullable=True),
+        _str("rack_id", nullable=True),
+        _int("rebalance_timeout_ms"),
+        Field(name="subscribed_topic_names", kind=Kind.STRING, is_array=True, is_nullable=True),
+        _str("server_assignor", nullable=True),
+        _structs("topic_partitions", *_OWNED, nullable=True),
+    ),
+    response_fields=(
+        _throttle_time(0),
+        _ERROR,
+        _str("error_message", nullable=True),
+        _str("member_id", nullable=True),
+        _int("member_epoch"),
+        _int("heartbeat_interval_ms"),
+        Field(
+            name="assignment",
+            kind=Kind.STRUCT,
+            is_nullable=True,
+            fields=(_structs("topic_partitions", *_OWNED),),
+        ),
+    ),
+)
+
+
 # -- discovery --
 
 
@@ -465,5 +503,6 @@ SCHEMAS: dict[str, ApiSchema] = {
     "DescribeGroups": DESCRIBE_GROUPS,
     "ListGroups": LIST_GROUPS,
     "DeleteGroups": DELETE_GROUPS,
+    "ConsumerGroupHeartbeat": CONSUMER_GROUP_HEARTBEAT,
 }
 """By Kafka's name of the API."""

@@ -19,6 +19,10 @@ from protocol.admin_messages import (
     ElectLeadersRequest,
     ElectLeadersResponse,
 )
+from protocol.consumer_group_messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from protocol.controller_messages import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -91,6 +95,12 @@ class BrokerApi:
                 self._offset_delete(request_id, envelope, request)
             case DescribeGroupsRequest() | ListGroupsRequest() | DeleteGroupsRequest():
                 self._coordination.handle(request_id, envelope)
+            case ConsumerGroupHeartbeatRequest():
+                # Kafka 3.9's default: group.coordinator.rebalance.protocols is `classic` alone.
+                self._host.reply(
+                    request_id,
+                    ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION),
+                )
             case FindCoordinatorRequest() as request:
                 self._host.reply(
                     request_id, self._cache.find_coordinator(request, envelope.api_version)

@@ -4,6 +4,10 @@ import msgspec
 
 from cluster.broker.metadata_cache import ERROR_MESSAGES
 from protocol.config import Guards
+from protocol.consumer_group_messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from protocol.controller_messages import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from protocol.discovery_messages import (
     FindCoordinatorRequest,
@@ -274,3 +278,18 @@ def test_offsets_expire_while_a_broker_runs() -> None:
         assert GROUP not in (await lab.runtime.status()).groups
 
     BrokerLab(broker_cluster(config=config)).run(story)
+
+
+def test_consumer_group_heartbeat_is_refused_while_the_protocol_is_off() -> None:
+    """Recording `kip848-refused`: 3.9 enables the classic protocol alone."""
+
+    async def story(lab: BrokerLab) -> None:
+        answer = await lab.client.call(
+            COORDINATOR,
+            ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id="", member_epoch=0),
+        )
+        assert isinstance(answer, ConsumerGroupHeartbeatResponse)
+        assert answer.error_code is ErrorCode.UNSUPPORTED_VERSION
+        assert (await lab.runtime.status()).groups == {}
+
+    BrokerLab(broker_cluster()).run(story)

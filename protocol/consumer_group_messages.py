@@ -1,0 +1,50 @@
+"""Messages of KIP-848's consumer groups, which brokers refuse as long as they are switched off.
+
+Source: Kafka's message schemas.
+"""
+
+import msgspec
+
+from protocol.errors import ErrorCode
+
+
+class HeartbeatTopicPartitions(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """Partitions of one topic that a member owns, or shall own."""
+
+    topic_id: str
+    partitions: tuple[int, ...]
+
+
+class ConsumerGroupHeartbeatRequest(
+    msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True
+):
+    """ConsumerGroupHeartbeat (68) v0."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    subscribed_topic_names: tuple[str, ...] | None = None
+    server_assignor: str | None = None
+    topic_partitions: tuple[HeartbeatTopicPartitions, ...] | None = None
+
+
+class HeartbeatAssignment(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What a member shall own."""
+
+    topic_partitions: tuple[HeartbeatTopicPartitions, ...]
+
+
+class ConsumerGroupHeartbeatResponse(
+    msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True
+):
+    """Answer to ConsumerGroupHeartbeat; with an error it holds nothing else."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: HeartbeatAssignment | None = None
