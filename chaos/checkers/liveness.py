@@ -1,9 +1,10 @@
 """Liveness: once everything is healed, every group is Stable again, and commits, within a bound.
 
-Where a group is not, the partition of `__consumer_offsets` is asked first: without a leader or
-with too few replicas in sync nobody promised anything, and the outcome is inconclusive. So it is
-where a partition of a member's own has no leader, where the application is too slow for its own
-settings, where the session of a dead member has not ended, and where every member is dead.
+Where a group is not, the partition of `__consumer_offsets` is asked first: without a replica in
+sync that may lead it, or with too few in sync, nobody promised anything, and the outcome is
+inconclusive. So it is where a partition of a member's own has no leader, where the application is
+too slow for its own settings, where the session of a dead member has not ended, and where every
+member is dead.
 
 A member that the run starts later is expected once it was started. One that was killed and not
 started again is not expected: its group must be Stable without it. Nor is a static member whose
@@ -23,6 +24,7 @@ from chaos.checkers.coordinators import COORDINATOR_KINDS, CoordinatorView
 from chaos.checkers.fenced_members import FENCING_KINDS, FencedMembers
 from chaos.checkers.presence import PRESENCE_KINDS, Presence
 from chaos.checkers.story import seconds
+from protocol.ids import BrokerId, broker_name
 from protocol.trace import TraceKind, TraceRow
 
 STABLE = "Stable"
@@ -59,6 +61,9 @@ class Liveness(Checker):
             *FENCING_KINDS,
             TraceKind.LEADER_ELECTED,
             TraceKind.ISR_CHANGED,
+            TraceKind.BROKER_FENCED,
+            TraceKind.BROKER_UNFENCED,
+            TraceKind.NODE_STOPPING,
         }
     )
 
@@ -68,7 +73,8 @@ class Liveness(Checker):
         self._presence = Presence(context)
         self._coordinators = CoordinatorView(context)
         self._fenced = FencedMembers()
-        self._partitions: dict[str, tuple[str, int]] = {}  # leader, ISR size
+        self._partitions: dict[str, tuple[str, tuple[str, ...]]] = {}  # leader, ISR
+        self._may_lead: dict[str, None] = {}  # brokers: unfenced, and not about to stop
         self._healed: TraceRow | None = None
         self._waited_until_us: int | None = None
         self._over = False
@@ -88,6 +94,10 @@ class Liveness(Checker):
                 self._stage(row)
             case TraceKind.LEADER_ELECTED | TraceKind.ISR_CHANGED:
                 self._partition_changed(row)
+            case TraceKind.BROKER_UNFENCED:
+                self._may_lead[row.peer or ""] = None
+            case TraceKind.BROKER_FENCED | TraceKind.NODE_STOPPING:
+                self._may_lead.pop(row.peer or "", None)
             case TraceKind.NODE_STARTED | TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
                 self._node_changed(row)
             case TraceKind.MEMBER_STATE if group is not None:
@@ -141,10 +151,14 @@ class Liveness(Checker):
     def _partition_changed(self, row: TraceRow) -> None:
         if row.partition is None:
             return
-        leader = self._partitions.get(row.partition, ("?", 0))[0]
+        leader = self._partitions.get(row.partition, ("?", ()))[0]
         if row.kind == TraceKind.LEADER_ELECTED:
             leader = row.peer or ""
-        self._partitions[row.partition] = (leader, len(detail_of(row).get("isr", ())))
+        isr = detail_of(row).get("isr", ())
+        self._partitions[row.partition] = (
+            leader,
+            tuple(broker_name(BrokerId(broker)) for broker in isr),
+        )
 
     def _present(self, group_id: str) -> list[str]:
         """Return the consumers whose application runs."""
@@ -238,12 +252,15 @@ class Liveness(Checker):
         own = [name for consumer in present for name in group.assigned.get(consumer, ())]
         for partition in (expected.offsets_partition, *own):
             known = self._partitions.get(partition)
-            if known is not None and not known[0]:
-                return f"{partition} has no leader"
-        in_sync = self._partitions.get(expected.offsets_partition, ("", None))[1]
-        if in_sync is not None and in_sync < self.context.min_insync_replicas:
+            if known is None or known[0]:
+                continue
+            if any(broker in self._may_lead for broker in known[1]):
+                return None  # the controller has only to elect it
+            return f"{partition} has no leader"
+        known = self._partitions.get(expected.offsets_partition)
+        if known is not None and len(known[1]) < self.context.min_insync_replicas:
             return (
-                f"{expected.offsets_partition} has {in_sync} replica(s) in sync, under "
+                f"{expected.offsets_partition} has {len(known[1])} replica(s) in sync, under "
                 f"min.insync.replicas {self.context.min_insync_replicas}"
             )
         return None

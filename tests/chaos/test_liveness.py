@@ -251,6 +251,39 @@ def test_member_whose_partition_has_no_leader_need_not_commit() -> None:
     assert "t-0 has no leader" in report.note
 
 
+def test_partition_that_could_have_a_leader_and_has_none_is_found() -> None:
+    """Planted bug: a controller that elects nobody when a replica in sync is back."""
+    rows = healed_group()
+    nobody: dict[str, object] = {"isr": [2], "reason": "broker fenced"}
+    rows.add(30, "controller-100", TraceKind.BROKER_FENCED, peer="broker-2")
+    rows.add(
+        30, "controller-100", TraceKind.LEADER_ELECTED, partition="t-0", peer="", detail=nobody
+    )
+    rows.committed(40.2, C0, 1)
+    rows.add(41, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-2")
+
+    report = check(finish(rows, 110))
+
+    assert report.outcome is CheckOutcome.VIOLATED
+
+
+def test_partition_whose_last_replica_in_sync_is_stopping_need_have_no_leader() -> None:
+    """It leads no more from its first heartbeat on, and is fenced once it has stopped."""
+    rows = healed_group()
+    nobody: dict[str, object] = {"isr": [2], "reason": "controlled shutdown"}
+    rows.add(29, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-2")
+    rows.add(30, "driver", TraceKind.NODE_STOPPING, peer="broker-2")
+    rows.add(
+        30, "controller-100", TraceKind.LEADER_ELECTED, partition="t-0", peer="", detail=nobody
+    )
+    rows.committed(40.2, C0, 1)
+
+    report = check(finish(rows, 110))
+
+    assert report.outcome is CheckOutcome.INCONCLUSIVE
+    assert "t-0 has no leader" in report.note
+
+
 def test_member_that_its_coordinator_has_forgotten_is_found() -> None:
     """Planted bug: a zombie that takes UNKNOWN_MEMBER_ID for an answer and stays STABLE."""
     rows = healed_group()
