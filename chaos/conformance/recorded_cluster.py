@@ -15,6 +15,7 @@ from cluster.spec import (
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import CONSUMER_OFFSETS, NodeName
+from protocol.partitioner import partition_for
 
 CLIENT_MACHINE = NodeName("/127.0.0.1")
 """Where all recorded clients ran, as Kafka prints the address: the host in DescribeGroups."""
@@ -33,13 +34,18 @@ def cluster_of(transcript: Transcript) -> ClusterSpec:
     """
     config = _config(transcript)
     brokers = range(transcript.brokers)
+    count = config.offsets_topic_num_partitions
+    asked = {partition_for(group_id, count) for group_id in group_ids(transcript)}
     first = first_coordinator(transcript)
-    replicas = tuple((first + index) % transcript.brokers for index in brokers)
     offsets = TopicSpec(
         name=CONSUMER_OFFSETS,
-        partitions=config.offsets_topic_num_partitions,
+        partitions=count,
         replication_factor=transcript.brokers,
-        assignments=(replicas,) * config.offsets_topic_num_partitions,
+        # The others are spread: what followers fetch of them is in flight when a leader moves.
+        assignments=tuple(
+            _replicas(first if partition in asked else partition, transcript.brokers)
+            for partition in range(count)
+        ),
     )
     data = tuple(
         TopicSpec(name=name, partitions=topic.partitions, replication_factor=transcript.brokers)
@@ -75,6 +81,16 @@ def _config(transcript: Transcript) -> BrokerConfig:
     except msgspec.ValidationError as error:
         problem = Problem(file=transcript.path, line=None, path="config", message=str(error))
         raise TranscriptError((problem,)) from error
+
+
+def group_ids(transcript: Transcript) -> tuple[str, ...]:
+    """Return the groups whose coordinator the transcript asks, each once."""
+    found = (step.request.get("group_id") for step in transcript.requests)
+    return tuple(dict.fromkeys(each for each in found if isinstance(each, str) and each))
+
+
+def _replicas(leader: int, brokers: int) -> tuple[int, ...]:
+    return tuple((leader + index) % brokers for index in range(brokers))
 
 
 def first_coordinator(transcript: Transcript) -> int:

@@ -4,7 +4,6 @@ One broker, or three; each scenario has a cluster of its own, booted from nothin
 Transcript -> ClusterSpec -> VirtualRuntime -> PlayedSteps, which `comparison` judges.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -17,7 +16,7 @@ from chaos.conformance.comparison import (
     PlayedStep,
     wait_of,
 )
-from chaos.conformance.recorded_cluster import cluster_of, first_coordinator
+from chaos.conformance.recorded_cluster import cluster_of, first_coordinator, group_ids
 from chaos.conformance.transcript import (
     ActionStep,
     ComparisonRules,
@@ -111,7 +110,7 @@ class _Replay:
         actions = Actions(
             self._runtime,
             clients,
-            tuple(_group_ids(transcript)),
+            group_ids(transcript),
             self._cluster.broker_config.offsets_topic_num_partitions,
         )
         await actions.until_serving(first_coordinator(transcript))
@@ -119,10 +118,10 @@ class _Replay:
         self._start_us = self._runtime.now_us()
         for step in transcript.steps:
             await self._until(self._at_us(step.at_ms))
+            await self._until_answered_before(step.at_ms)
             if isinstance(step, ActionStep):
                 await self._act(actions, step)
             else:
-                await self._until_answered_before(step.at_ms)
                 self._send(clients, self._by_number[step.n])
         await self._until(self._at_us(transcript.end_ms))
         await self._until_over()
@@ -220,13 +219,3 @@ def _as_message(plain: PlainValue) -> PlainMessage:
     if not isinstance(plain, dict):
         raise TypeError(f"a message is an object, not {plain!r}")
     return plain
-
-
-def _group_ids(transcript: Transcript) -> Iterator[str]:
-    """Return the groups whose coordinator the transcript asks, each once."""
-    seen: dict[str, None] = {}
-    for step in transcript.requests:
-        group_id = step.request.get("group_id")
-        if isinstance(group_id, str) and group_id:
-            seen[group_id] = None
-    yield from seen
