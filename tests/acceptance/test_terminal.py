@@ -78,3 +78,19 @@ def test_output_through_a_pipe_has_no_control_codes(command_line: CommandLine) -
         assert done.returncode == 0, command
         assert "\x1b" not in done.stdout + done.stderr
         assert "\r" not in done.stdout + done.stderr
+
+
+def test_interrupted_exploration_gives_the_terminal_back(tmp_path: Path) -> None:
+    """Ctrl-C while it searches: the panel goes, the cursor comes back, exit 130."""
+    command = TerminalCommand(
+        tmp_path, "explore", "reference", "--workers", "1", width=80, environment={}
+    )
+    command.read_until("1 of 1,000 runs")
+    command.interrupt(SIGINT)
+
+    assert command.finish() == 130
+    assert "exploring reference" in command.screen
+    assert command.screen.count(HIDE) == command.screen.count(SHOW) == 1
+    rest = without_control(command.screen[command.screen.rindex(SHOW) :])
+    assert "INTERRUPTED, PASS so far" in rest
+    assert "to go on: python -m coordlab explore --resume runs/explorations/reference/" in rest
