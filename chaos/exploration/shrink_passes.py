@@ -277,7 +277,12 @@ def _ones_of(targets: Sequence[str], experiment: Experiment) -> Iterator[str]:
 
 
 def _rounder(current: Experiment) -> Steps:
-    """Say when and how long in whole seconds, half seconds, tenths."""
+    """Say when and how long in whole seconds, half seconds, tenths; and in order of time."""
+    in_order = tuple(sorted(current.faults, key=lambda fault: microseconds(fault.at)))
+    if in_order != current.faults:
+        candidate = replace(current, faults=in_order)
+        if (yield candidate):
+            current = candidate
     for index in range(len(current.faults)):
         for field in ("at", "duration"):
             written = getattr(current.faults[index], field)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from chaos.checkers.base import Finding
+from chaos.checkers.story import seconds
 from chaos.experiment import Experiment, microseconds
 from chaos.exploration.play import play
 from chaos.exploration.replay_file import replay_text
@@ -46,7 +47,7 @@ def shrunk_file(
         shrunk.experiment,
         name=_name(shrunk.experiment.name),
         question=f"What is enough to break the promise of `{check}`?",
-        expect=f"{check} is violated: {summary}.",
+        expect=f"{check} is violated.",
     )
     comment = [
         *_wrapped(f"{check} is violated: {summary}"),
@@ -58,7 +59,10 @@ def shrunk_file(
         f"See it:             python -m coordlab run {path} --runtime virtual",
         f"On real processes:  python -m coordlab run {path}",
         "",
-        "How it came to it (time of the run; the evidence of the finding):",
+        *_wrapped(
+            "How it came to it, in times of the run: the evidence. The steady state, "
+            f"from which the plan counts, was reached at {seconds(played.steady_us or 0)}."
+        ),
         *(line for each in story for line in _wrapped(each.strip(), indent=" " * 8)),
     ]
     return ShrunkFile(

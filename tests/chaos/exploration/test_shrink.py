@@ -281,6 +281,17 @@ def test_times_move_to_the_beginning_get_short_and_round() -> None:
     assert found.after.horizon_us < found.before.horizon_us
 
 
+def test_the_plan_ends_in_order_of_time() -> None:
+    """However it was drawn."""
+
+    def fails(it: Experiment, _seed: int) -> bool:
+        return len(it.faults) == 2
+
+    left = shrunk(FakePlay(fails), experiment(fault("30s"), fault("2s", "pause"))).experiment
+
+    assert [each.fault for each in left.faults] == ["pause", "crash"]
+
+
 def test_what_has_room_keeps_it_in_every_round() -> None:
     """A second shrinking of the shrunk changes nothing."""
 
