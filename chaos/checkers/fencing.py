@@ -4,6 +4,10 @@ Judged by epochs and offsets of `__consumer_offsets`, not by the order of rows: 
 log begins where its leader's log ended when it took over, and whatever an older epoch had
 acknowledged must lie below. Source: DESIGN 7; BEHAVIOUR 6.5.
 
+An append is acknowledged under the epoch in which its leader acknowledges it. One that waited while
+its broker missed elections, and leads again, is acknowledged under the new epoch, as in Kafka:
+DelayedProduce asks for the high watermark alone. What others led meanwhile, nobody acknowledged.
+
 What was acknowledged may be lost with the last replica in sync (`lost_data`): what stands before an
 election with which a partition lost data as it may is not looked for behind it.
 
@@ -90,6 +94,7 @@ class Fencing(Checker):
         self._failed = 0
         self._announced: dict[tuple[str, int, int], None] = {}
         self._elections: dict[str, list[TraceRow]] = {}  # partition -> elections of a leader
+        self._leads: dict[tuple[str, int, str], int] = {}  # life and partition -> newest epoch
         self._lost_data = LostData()
         self._attempts: dict[tuple[str, int, str, int | None], None] = {}  # by a deposed leader
 
@@ -107,7 +112,9 @@ class Fencing(Checker):
             return
         epoch = self._epochs.setdefault(row.partition, {}).setdefault(row.leader_epoch, _Epoch())
         append = (row.node, row.incarnation, row.partition, row.correlation_id)
+        life = (row.node, row.incarnation, row.partition)
         if row.kind == TraceKind.BECAME_LEADER:
+            self._leads[life] = row.leader_epoch
             self._became_leader(epoch, row)
             self._announce(row.partition, of_epoch=row.leader_epoch)
             return
@@ -121,9 +128,11 @@ class Fencing(Checker):
             if row.error not in {None, "NONE"}:
                 self._failed += 1
             elif started is not None and started.offset is not None:
-                self._append_acknowledged(epoch, started, row)
-                if len(self._epochs[row.partition]) > 1:
-                    self._announce(row.partition, of_epoch=row.leader_epoch)
+                under = max(row.leader_epoch, self._leads.get(life, row.leader_epoch))
+                epochs = self._epochs[row.partition]
+                self._append_acknowledged(epochs.setdefault(under, _Epoch()), started, row)
+                if len(epochs) > 1:
+                    self._announce(row.partition, of_epoch=under)
 
     def _is_deposed(self, row: TraceRow, partition: str, leader_epoch: int) -> bool:
         """Whether another leader than the row's node had been elected in a newer epoch by then."""

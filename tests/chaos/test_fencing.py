@@ -35,6 +35,34 @@ def test_failover_whose_log_holds_every_acknowledged_append_passes() -> None:
     assert report.seen["acknowledged_before_a_later_epoch"] == 2
 
 
+def test_append_that_its_leader_acknowledges_when_it_leads_again_is_of_that_epoch() -> None:
+    """Standard space, seed 26: it heard of neither election, and what it had waited in its log."""
+    rows = Rows()
+    rows.leads(1, "broker-0", 4, 138)
+    rows.leads(2, "broker-1", 5, 189)
+    waiting = rows.append_started(3, "broker-0", 4, 196)
+    rows.leads(4, "broker-0", 8, 199)
+    rows.append_completed(4.1, "broker-0", 4, 196, waiting)
+
+    assert check(rows).findings_total == 0
+
+    rows.leads(9, "broker-1", 9, 190)
+    (finding,) = check(rows).findings
+    assert "acknowledged in epoch 8 from offset 196 is missing from the log of epoch 9" in (
+        finding.summary
+    )
+
+
+def test_zombie_that_never_leads_again_may_acknowledge_nothing() -> None:
+    """Only a leader acknowledges: the same append, and no newer epoch of its broker."""
+    rows = Rows()
+    rows.leads(1, "broker-0", 4, 138)
+    rows.leads(2, "broker-1", 5, 189)
+    rows.appended(3, "broker-0", 4, 196)
+
+    assert check(rows).findings_total == 1
+
+
 def elected(rows: Rows, time_s: float, broker: str, epoch: int) -> None:
     """The controller makes `broker` the leader; "" for nobody."""
     rows.add(

@@ -1,0 +1,208 @@
+"""Space files: found by name, and told what is wrong with place, expectation and near miss."""
+
+from pathlib import Path
+
+import pytest
+
+from chaos.exploration.draw import draw
+from chaos.exploration.space import list_spaces, load_space
+from chaos.problems import ExperimentError, Problem
+
+VALID = """\
+version: 1
+name: small
+question: Is anything broken?
+experiment:
+  cluster:
+    brokers: 3
+    config:
+      group.min.session.timeout.ms: 1000
+  topics:
+    orders: {partitions: 2, replication.factor: 3}
+  groups:
+    readers: {members: 2, topics: [orders]}
+    writers: {members: 1, topics: [orders]}
+  producers:
+    - {topic: orders, records_per_second: 2}
+counts:
+  groups: [1, 2]
+settings:
+  cluster.brokers: [3, 4]
+  groups.*.members: [1, 2]
+together:
+  session:
+    - {groups.*.config.session.timeout.ms: 2000, groups.*.config.heartbeat.interval.ms: 500}
+    - {groups.*.config.session.timeout.ms: 9000, groups.*.config.heartbeat.interval.ms: 4000}
+faults:
+  kinds: {crash: 1, cut: 2}
+  timeouts: [session.timeout.ms]
+"""
+
+
+def written(folder: Path, *changes: tuple[str, str]) -> str:
+    """Write the valid space with some of its text replaced, and return its path."""
+    text = VALID
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new, 1)
+    path = folder / "small.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def problems_of(path: str) -> tuple[Problem, ...]:
+    with pytest.raises(ExperimentError) as raised:
+        load_space(path)
+    return raised.value.problems
+
+
+def test_space_of_ones_own_is_read_from_its_path(tmp_path: Path) -> None:
+    """Name, question and what it takes are at hand without drawing anything."""
+    space = load_space(written(tmp_path))
+
+    assert (space.name, space.question) == ("small", "Is anything broken?")
+    assert draw(space, 7).name == "small-7"
+
+
+def test_committed_spaces_are_found_by_their_names() -> None:
+    """As experiments are: here, in the checkout, or installed."""
+    assert {"reference", "standard"} <= set(list_spaces())
+    assert load_space("reference").name == "reference"
+
+
+def test_unknown_name_is_told_with_what_was_probably_meant() -> None:
+    """The same words as for experiments."""
+    (problem,) = problems_of("standart")
+
+    assert problem.message == "there is no exploration of this name"
+    assert problem.near_miss == "standard"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "kinds: {crash: 1",
+            "kinds: {crahs: 1",
+            "faults.kinds.crahs: unknown fault `crahs`",
+        ),
+        ("kinds: {crash: 1", "kinds: {crash: 0", "faults.kinds.crash: is not allowed"),
+        (
+            "kinds: {crash: 1, cut: 2}",
+            "patterns: {roling_restart: 1}",
+            "faults.patterns.roling_restart: unknown pattern `roling_restart`; expected",
+        ),
+        (
+            "kinds: {crash: 1, cut: 2}",
+            "window: 10s",
+            "faults: nothing is ever broken; expected some faults in `kinds` or `patterns`",
+        ),
+        (
+            "[session.timeout.ms]",
+            "[session.timeout]",
+            "faults.timeouts[0]: unknown timeout `session.timeout`",
+        ),
+        ("faults:", "fault:", "fault: unknown key; expected one of"),
+        (
+            "  cluster.brokers: [3, 4]",
+            "  cluster.broker: [3, 4]",
+            "settings.cluster.broker: unknown key `broker`; expected one of",
+        ),
+        (
+            "  groups.*.members: [1, 2]",
+            "  groups.*.member: [1, 2]",
+            "settings.groups.*.member: unknown key `member`; expected one of",
+        ),
+        (
+            "  cluster.brokers: [3, 4]",
+            "  offsets_log.*.group: [readers]",
+            "`*` stands for nothing: `offsets_log` has no parts",
+        ),
+        (
+            "  cluster.brokers: [3, 4]",
+            "  cluster.brokers: [3, three]",
+            "settings.cluster.brokers[1]: `cluster.brokers` is not allowed; expected a whole "
+            "number >= 1 and <= 100, got `three`",
+        ),
+        (
+            "  cluster.brokers: [3, 4]",
+            "  cluster.brokers: []",
+            "settings.cluster.brokers: nothing to choose from; expected at least one value",
+        ),
+        (
+            "  groups: [1, 2]",
+            "  groups: [0, 3]",
+            "counts.groups[1]: is not allowed; expected 1 to 2: so many are in the experiment, "
+            "got 3",
+        ),
+        (
+            "groups.*.config.heartbeat.interval.ms: 4000}",
+            "cluster.brokers: 5}",
+            "together.session: its paths have their `*` in different places",
+        ),
+        (
+            "ms: 9000, groups.*.config.heartbeat.interval.ms: 4000}",
+            "ms: 9000}",
+            "together.session[1].groups.*.config.heartbeat.interval.ms: is missing: another set "
+            "of it has it",
+        ),
+        (
+            "  topics:",
+            "  faults: []\n  topics:",
+            "experiment.faults: each drawn experiment has its own; expected no such key",
+        ),
+        ("topics: [orders]}", "topics: [order]}", "experiment.groups.readers.topics[0]: unknown"),
+        ("    brokers: 3", "    broker: 3", "experiment.cluster.broker: unknown key"),
+    ],
+)
+def test_what_is_wrong_with_a_space_is_told_with_its_place(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    """Line, path in the file, what was expected, what was found."""
+    problems = problems_of(written(tmp_path, (old, new)))
+    told = "\n".join(str(problem) for problem in problems)
+
+    assert said in told, told
+    assert all(problem.line is not None for problem in problems)
+
+
+def test_near_miss_of_a_word_is_told(tmp_path: Path) -> None:
+    """As for experiments."""
+    (problem,) = problems_of(written(tmp_path, ("kinds: {crash: 1", "kinds: {crahs: 1")))
+
+    assert problem.near_miss == "crash"
+
+
+def test_value_with_which_nothing_could_run_is_told_by_its_setting(tmp_path: Path) -> None:
+    """Three replicas of `orders` do not fit on two brokers."""
+    (problem, *others) = problems_of(
+        written(tmp_path, ("  cluster.brokers: [3, 4]", "  cluster.brokers: [3, 2]"))
+    )
+
+    assert problem.path == "settings.cluster.brokers[1]"
+    assert problem.line == VALID[: VALID.index("cluster.brokers: [3, 4]")].count("\n") + 1
+    assert "no experiment could be run with it" in problem.message
+    assert all(each.path == problem.path for each in others)
+
+
+def test_two_values_that_do_not_go_together_are_told_by_both_settings(tmp_path: Path) -> None:
+    """Each is fine alone: a space is wide, and its corners are rarely drawn."""
+    path = written(
+        tmp_path,
+        (
+            "  cluster.brokers: [3, 4]",
+            "  groups.*.config.max.poll.interval.ms: [300000]\n"
+            "  cluster.config.group.max.session.timeout.ms: [1800000, 46000]\n"
+            "  cluster.config.group.min.session.timeout.ms: [1000, 45000]",
+        ),
+        ("ms: 9000,", "ms: 47000,"),
+    )
+
+    told = [problem for problem in problems_of(path) if "does not go with" in problem.message]
+
+    assert {problem.path for problem in told} == {"together.session[0]", "together.session[1]"}
+    assert any(
+        "does not go with 46000 (int) of "
+        "`settings.cluster.config.group.max.session.timeout.ms[1]`" in problem.message
+        for problem in told
+    )
