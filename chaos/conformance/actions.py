@@ -34,8 +34,8 @@ class NotCarriedOut(Exception):
 class Actions:
     """Carries out the actions of one transcript on its cluster.
 
-    `group_ids` are the groups that the transcript asks about: a coordinator serves when it serves
-    all of them.
+    `group_ids` are the groups that the transcript asks about: a broker serves when it serves all of
+    them that it coordinates. `first` coordinates every one of them at the start.
     """
 
     def __init__(
@@ -44,22 +44,27 @@ class Actions:
         clients: ClientMachine,
         group_ids: Sequence[str],
         offsets_partitions: int,
+        first: int,
     ) -> None:
         self._runtime = runtime
         self._clients = clients
         self._group_ids = tuple(group_ids)
         self._offsets_partitions = offsets_partitions
+        self._coordinators = dict.fromkeys(map(self._partition_of, group_ids), first)
+        """The broker that coordinates, or did so last, by offsets partition."""
+        self._killed: int | None = None
 
     async def carry_out(self, step: ActionStep) -> None:
         """Do what a step says; returns when it has taken effect. Raises: NotCarriedOut."""
         try:
             match step.action:
                 case "kill_broker":
-                    await self._runtime.crash(broker_name(_broker(step, "broker")))
+                    self._killed = _broker(step, "broker")
+                    await self._runtime.crash(broker_name(self._killed))
                 case "restart_broker":
                     await self._restart(_broker(step, "broker"))
                 case "wait_new_coordinator":
-                    await self.until_serving(_broker(step, "new"))
+                    await self._take_over(_broker(step, "new"))
                 case "move_leader":
                     await self._move_leader(step)
                 case "client_disconnect":
@@ -70,19 +75,21 @@ class Actions:
             raise NotCarriedOut(f"{step.action}: {error}") from error
 
     async def until_serving(self, broker_id: int) -> None:
-        """Wait until a broker coordinates the groups. Raises: TimeoutError."""
+        """Wait until a broker serves the groups that it is to coordinate. Raises: TimeoutError."""
         deadline_us = self._runtime.now_us() + WAIT_MAX_US
         while not await self._serves(broker_id):
             if self._runtime.now_us() > deadline_us:
-                raise TimeoutError(f"broker {broker_id} coordinates none of {self._group_ids}")
+                raise TimeoutError(f"broker {broker_id} does not coordinate {self._group_ids}")
             await self._runtime.sleep(LOOK_EVERY_US)
 
     async def _serves(self, broker_id: int) -> bool:
-        if not self._group_ids:
-            return True
         groups = tuple(
-            OffsetFetchRequestGroup(group_id=each, topics=()) for each in self._group_ids
+            OffsetFetchRequestGroup(group_id=group_id, topics=())
+            for group_id in self._group_ids
+            if self._coordinators[self._partition_of(group_id)] == broker_id
         )
+        if not groups:
+            return True
         answer = await self._clients.ask(
             Address(client=PROBE, client_id=PROBE, number=0, broker_id=broker_id),
             OffsetFetchRequest(groups=groups),
@@ -103,9 +110,20 @@ class Actions:
                 raise TimeoutError(f"broker {broker_id} is still fenced")
             await self._runtime.sleep(LOOK_EVERY_US)
 
+    async def _take_over(self, broker_id: int) -> None:
+        """Wait until a broker serves the groups of the one that was killed last."""
+        for partition, coordinator in self._coordinators.items():
+            if coordinator == self._killed:
+                self._coordinators[partition] = broker_id
+        await self.until_serving(broker_id)
+
+    def _partition_of(self, group_id: str) -> int:
+        return partition_for(group_id, self._offsets_partitions)
+
     async def _move_leader(self, step: ActionStep) -> None:
         broker_id = _broker(step, "to")
-        partition = partition_for(_text(step, "group"), self._offsets_partitions)
+        partition = self._partition_of(_text(step, "group"))
+        self._coordinators[partition] = broker_id
         await self._runtime.move_leader(offsets_partition(partition), BrokerId(broker_id))
         await self.until_serving(broker_id)
 

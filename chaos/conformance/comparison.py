@@ -33,7 +33,18 @@ UNEXPECTED = "answered"
 ENDED = "ended"
 NOT_IMPLEMENTED = "not implemented"
 NOT_CARRIED_OUT = "not carried out"
-WHAT_DIFFERS = (ANSWER, TIME, ORDER, MISSING, UNEXPECTED, ENDED, NOT_IMPLEMENTED, NOT_CARRIED_OUT)
+BROKEN = "broken"
+WHAT_DIFFERS = (
+    ANSWER,
+    TIME,
+    ORDER,
+    MISSING,
+    UNEXPECTED,
+    ENDED,
+    NOT_IMPLEMENTED,
+    NOT_CARRIED_OUT,
+    BROKEN,
+)
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +60,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     came: str = ""
 
     def __str__(self) -> str:
-        if self.what in {NOT_IMPLEMENTED, NOT_CARRIED_OUT}:
+        if self.what in {NOT_IMPLEMENTED, NOT_CARRIED_OUT, BROKEN}:
             return f"{self.what}: {self.field}"
         place = f"{self.what} {self.field}".rstrip()
         if not self.expected and not self.came:

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.conformance.comparison import NOT_CARRIED_OUT, Difference, compare
+from chaos.conformance.comparison import BROKEN, NOT_CARRIED_OUT, Difference, compare
 from chaos.conformance.recorded_cluster import unknown_settings
 from chaos.conformance.replayer import play_transcript
 from chaos.conformance.transcript import ActionStep, ComparisonRules, Transcript
+from protocol.errors import InvariantViolation, SimulationError
 
 LEADER_TRIES_MAX = 64
 """How many runs are tried until ours chooses the leaders that the recorded one chose."""
@@ -81,7 +82,7 @@ def judge(transcript: Transcript, rules: ComparisonRules) -> FileConformity:
     it is another one in every run. A run with another leader than the recorded one is followed by
     runs with other ids; the first that chooses as the recorded one did is the one that counts, and
     where none does, the one with the fewest differences.
-    Raises: as play_transcript.
+    Raises: TranscriptError for settings that Kafka would refuse.
     """
     best: FileConformity | None = None
     for seed in range(1, LEADER_TRIES_MAX + 1):
@@ -98,8 +99,42 @@ def judge(transcript: Transcript, rules: ComparisonRules) -> FileConformity:
 def judge_run(transcript: Transcript, rules: ComparisonRules, *, seed: int) -> FileConformity:
     """Play a transcript once, with ids from `seed`, and say where it differs.
 
-    Raises: as play_transcript.
+    A run that our own code breaks has no equal step: each says why.
+    Raises: TranscriptError for settings that Kafka would refuse.
     """
+    try:
+        return _played(transcript, rules, seed)
+    except (SimulationError, InvariantViolation) as error:
+        return _broken(transcript, seed, repr(error))
+
+
+def _broken(transcript: Transcript, seed: int, why: str) -> FileConformity:
+    steps_by_api: dict[str, int] = {}
+    for step in transcript.requests:
+        steps_by_api[step.api] = steps_by_api.get(step.api, 0) + 1
+    return FileConformity(
+        file=transcript.path,
+        id=transcript.id,
+        steps=len(transcript.requests),
+        differences=tuple(
+            StepDifference(
+                n=step.n,
+                api=step.api,
+                version=step.version,
+                what=BROKEN,
+                field=why,
+                expected="",
+                came="",
+            )
+            for step in transcript.requests
+        ),
+        unknown_settings=unknown_settings(transcript),
+        steps_by_api=steps_by_api,
+        seed=seed,
+    )
+
+
+def _played(transcript: Transcript, rules: ComparisonRules, seed: int) -> FileConformity:
     played = play_transcript(transcript, rules, seed=seed)
     found = compare(played.steps, rules, transcript.kafka, played.bindings)
     differences: list[StepDifference] = []

@@ -107,13 +107,15 @@ class _Replay:
 
     async def _play(self, clients: ClientMachine) -> None:
         transcript = self._transcript
+        first = first_coordinator(transcript)
         actions = Actions(
             self._runtime,
             clients,
             group_ids(transcript),
             self._cluster.broker_config.offsets_topic_num_partitions,
+            first,
         )
-        await actions.until_serving(first_coordinator(transcript))
+        await actions.until_serving(first)
         await self._runtime.sleep(SETTLE_US)
         self._start_us = self._runtime.now_us()
         for step in transcript.steps:

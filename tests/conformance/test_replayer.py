@@ -217,6 +217,21 @@ def test_bad_file_is_refused_with_step_and_field(
     assert str(caught.value.problems[0]).startswith(f"{tmp_path / 'generations.json'}: {complaint}")
 
 
+def test_run_that_our_own_code_breaks_has_no_equal_step(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One bug must not hide what the other recordings tell: it is no reason to stop."""
+
+    def fail(*_arguments: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("coordinator.coordinator.handle_heartbeat", fail)
+    found = judged(SCENARIOS, "hb-no-group", tmp_path, nothing)
+    assert found.equal == 0
+    assert found.differences[0].what == "broken"
+    assert "a bug" in found.differences[0].field
+
+
 def test_setting_that_kafka_refuses_is_a_bad_file(tmp_path: Path) -> None:
     def change(recording: Recording) -> None:
         recording["config"]["group.max.size"] = "many"
