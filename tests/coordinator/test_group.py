@@ -211,6 +211,32 @@ def test_remove_leader_hands_leadership_to_a_member_that_is_left() -> None:
     check_group(group)
 
 
+@pytest.mark.parametrize("leaves", [True, False], ids=["the leader leaves", "it does not rejoin"])
+def test_successor_of_a_leader_is_taken_by_hash_order_and_not_by_age(leaves: bool) -> None:
+    """BEHAVIOUR 0: any member. The same ids give the same one, however they came; others another.
+
+    Over ten sets of ids the oldest, the newest and the one between have each been taken.
+    """
+
+    def successor(ids: list[str]) -> str | None:
+        group = preparing(member("leader"), *(member(each) for each in ids))
+        if leaves:
+            group.remove("leader")
+        else:
+            group.unpark_join(group.members["leader"])
+            assert group.elect_joined_leader()
+        return group.leader_id
+
+    taken = set()
+    for run in range(10):
+        ids = [f"{name}-{run}" for name in ("old", "middle", "new")]
+        chosen = successor(ids)
+        assert chosen is not None
+        assert successor(ids[::-1]) == chosen
+        taken.add(chosen.split("-")[0])
+    assert taken == {"old", "middle", "new"}
+
+
 def test_elect_joined_leader_prefers_the_leader_then_anyone_who_joined() -> None:
     """BEHAVIOUR 3.2."""
     group = preparing(member("a"), member("b"), member("c"))
