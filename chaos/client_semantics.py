@@ -93,6 +93,14 @@ def _poll_warnings(config: ConsumerConfig, group: GroupDefinition, path: str) ->
             expected=f"at least session.timeout.ms ({config.session_timeout_ms})",
             found=str(poll_ms),
         )
+    if config.heartbeat_interval_ms >= poll_ms:
+        yield problem(
+            f"{path}.heartbeat.interval.ms",
+            "a rebalance is over before members hear of it with their next heartbeat: they are out "
+            "of the group, and its next rebalance drops others",
+            expected=f"less than max.poll.interval.ms ({poll_ms}), the rebalance timeout",
+            found=str(config.heartbeat_interval_ms),
+        )
     longest_ms = group.poll_timeout_ms + config.max_poll_records * group.process_us // 1_000
     if longest_ms >= poll_ms:
         yield problem(

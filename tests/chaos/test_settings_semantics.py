@@ -206,6 +206,22 @@ def test_setting_that_the_plan_never_tries_is_no_warning(changes: dict[str, Any]
     assert list(warnings(experiment(**changes))) == []
 
 
+def test_rebalance_that_is_over_before_members_hear_of_it_is_warned_about() -> None:
+    """Standard space, seed 58: members dropped each other for ever, two minutes after healing."""
+    made_of = experiment(
+        groups=readers(
+            session_timeout_ms=6_000, heartbeat_interval_ms=2_000, max_poll_interval_ms=2_000
+        )
+    )
+
+    told = {(each.path, each.expected) for each in warnings(made_of)}
+
+    assert (
+        "groups.readers.config.heartbeat.interval.ms",
+        "less than max.poll.interval.ms (2000), the rebalance timeout",
+    ) in told
+
+
 def test_what_late_members_inherit_is_said_once() -> None:
     """Their own settings are judged, with their place; the group's are the group's."""
     unwise = {"heartbeat.interval.ms": 20_000}
