@@ -1,0 +1,96 @@
+"""Everything that was ever found, again: bugs that were mended must stay mended.
+
+Each file of tests/corpus is an experiment with the run that it was written from; its comment says
+what it was. A file whose `replay` says `pass` was a bug of ours: the plan violated a promise once.
+One that says `violated` switches a guard off, and must go on showing what the guard prevents; with
+the guard on it passes. The digest is that of the code of its day, and is not compared.
+"""
+
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from msgspec.structs import asdict, replace
+
+from chaos.experiment import Experiment
+from chaos.exploration.play import PlayedRun, PlayResult, play
+from chaos.exploration.shrink import NETWORK_SEEDS
+from chaos.loader import load_experiment
+from chaos.replay_stamp import ReplayStamp
+from protocol.config import Guards
+
+CORPUS = Path(__file__).resolve().parents[2] / "corpus"
+FILES = sorted(CORPUS.glob("*.yaml"))
+OF_GUARDS = [path for path in FILES if "guards:" in path.read_text(encoding="utf-8")]
+MENDED_BY = "# Mended by commit "
+SHOWN_WITH = "# Guard off: "
+
+
+def kept(path: Path) -> tuple[Experiment, ReplayStamp]:
+    """Return the experiment of a file and what it remembers of its run."""
+    experiment = load_experiment(str(path)).experiment
+    assert experiment.replay is not None, f"{path.name} has no `replay:`"
+    return experiment, experiment.replay
+
+
+def checks_violated(run: PlayedRun) -> set[str]:
+    """Return the checks with a finding."""
+    return {finding.signature.check for finding in run.findings}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_what_was_found_gives_what_its_file_says(path: Path) -> None:
+    """The same result under the same seed; a race may need another seed of the network by now."""
+    experiment, stamp = kept(path)
+
+    run = play(experiment, stamp.seed)
+
+    assert run.faults_hit > 0
+    if stamp.result == PlayResult.PASS:
+        assert run.result is PlayResult.PASS, run.findings or run.reasons
+        return
+    check = experiment.expect.split()[0]
+    runs = chain([run], (play(experiment, seed) for seed in range(NETWORK_SEEDS)))
+    assert any(check in checks_violated(each) for each in runs)
+
+
+@pytest.mark.parametrize("path", OF_GUARDS, ids=lambda path: path.stem)
+def test_what_a_guard_prevents_does_not_happen_with_it(path: Path) -> None:
+    """The very same plan, under the same seed and three more."""
+    experiment, stamp = kept(path)
+    guarded = replace(experiment, cluster=replace(experiment.cluster, guards=Guards()))
+
+    for seed in (stamp.seed, 101, 102, 103):
+        run = play(guarded, seed)
+        assert run.result is PlayResult.PASS, run.findings or run.reasons
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_each_file_says_what_it_was(path: Path) -> None:
+    """A bug of ours names the commit that mended it, the others the guard that prevents it."""
+    experiment, stamp = kept(path)
+    comment = [
+        line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")
+    ]
+    marks = MENDED_BY if stamp.result == PlayResult.PASS else SHOWN_WITH
+
+    assert len([line for line in comment if line.startswith(marks)]) == 1
+    if stamp.result != PlayResult.PASS:
+        off = [name for name, on in asdict(experiment.cluster.guards).items() if not on]
+        assert f"{SHOWN_WITH}{', '.join(off)}" in comment
+
+
+def test_every_guard_is_shown_but_one_whose_lack_no_check_sees() -> None:
+    """A guard that nothing can be found without guards nothing.
+
+    Without min_insync_check the last replica in sync acknowledges alone; if its disk is lost then,
+    so is what it acknowledged, and the checks allow that (`lost_data`).
+    """
+    shown = {
+        name
+        for path in OF_GUARDS
+        for name, on in asdict(kept(path)[0].cluster.guards).items()
+        if not on
+    }
+
+    assert shown == set(asdict(Guards())) - {"min_insync_check"}
