@@ -43,8 +43,11 @@ def test_no_seed_breaks_a_promise_and_those_played_twice_give_the_same() -> None
         )
         stop = search.run()
 
-    found = {group.name: (group.seeds, group.finding.summary) for group in tally.groups.values()}
-    assert found == {}
+    found = [
+        f"{group.name}, seeds {group.seeds}: {group.finding.summary}"
+        for group in tally.groups.values()
+    ]
+    assert found == [], "\n".join(found)  # whole: the next thing is to replay one
     assert (tally.broken, tally.lost, tally.differences) == ({}, {}, [])
     assert (stop, tally.runs) == (Stop.COUNT, SEEDS)
     assert tally.rechecked == tally.rechecked_elsewhere == SEEDS * RECHECK_PERCENT // 100
