@@ -16,8 +16,9 @@ Written by `make soak PART=mutants` (`python -m benchmarks.planted_bugs` alone);
 Twelve bugs, [written down](../benchmarks/planted_bugs/README.md) before the search was tuned, each
 planted in the real code. Seeds 0 to {SEEDS - 1} of the space `standard` are played in order until
 one fails with the bug and passes without it; its earliest finding is then shrunk for at most
-{SHRINK_CPU_S:g} s of CPU: each smaller plan has to fail with the bug and to pass without it. Robustness is under how many other network seeds the shrunk plan
-fails. Rules are sections of BEHAVIOUR.md.
+{SHRINK_CPU_S:g} s of CPU: each smaller plan has to fail with the bug, and to pass without it.
+Robustness is under how many other network seeds the shrunk plan fails. Rules are sections of
+BEHAVIOUR.md.
 """
 
 

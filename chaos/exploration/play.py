@@ -10,6 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from chaos.checkers.base import FindingSink
+from chaos.checkers.liveness import Liveness
 from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment import Experiment, to_cluster_spec
 from chaos.exploration.collector import collecting_afterwards
@@ -117,6 +118,7 @@ def _play(
         stop_when=None
         if stop_at is None
         else lambda finding: signature_of(finding).claims_as(stop_at),
+        verifies=stop_at is None or stop_at.check != Liveness.name,
     )
     results = run.execute()
     if tell is not None:
