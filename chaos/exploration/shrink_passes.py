@@ -35,6 +35,7 @@ from chaos.exploration.shrink_steps import (
     group_field,
     late_field,
     least,
+    least_with_room,
     topic_field,
 )
 from chaos.plan import ends_of
@@ -187,18 +188,12 @@ def _gap_before(first: int, later: Sequence[int]) -> Callable[[Experiment, int],
 
 
 def _shorter(current: Experiment) -> Steps:
-    """Shorten what lasts, and what is watched after it.
-
-    What is just long enough in virtual time is a race on a real cluster: where the next longer
-    time fails as well, it is taken.
-    """
+    """Shorten what lasts, and what is watched after it; not to what is just long enough."""
     for index, fault in enumerate(current.faults):
         if fault.duration is not None:
-            shorter = below(microseconds(fault.duration))
             edit = fault_field(index, "duration", duration)
-            current = yield from least(current, shorter, edit, with_room=True)
-    shorter = below(microseconds(current.run.after_faults))
-    yield from least(current, shorter, _watched_for, with_room=True)
+            current = yield from least_with_room(current, microseconds(fault.duration), edit)
+    yield from least_with_room(current, microseconds(current.run.after_faults), _watched_for)
 
 
 def _watched_for(current: Experiment, after_us: int) -> Experiment:

@@ -45,15 +45,12 @@ def fewer(current: Experiment, items: Sequence[T], edit: Edit[tuple[T, ...]]) ->
     return current
 
 
-def least(
-    current: Experiment, values: Sequence[int], edit: Edit[int], *, with_room: bool = False
-) -> Reduction:
+def least(current: Experiment, values: Sequence[int], edit: Edit[int]) -> Reduction:
     """Find the least of rising `values`, all below the present one, that still fails.
 
     The least is tried first, then half way: what fails with one value mostly does with more.
-    `with_room` takes the next value above the least, and the present one where that is the next.
     """
-    low, high = 0, len(values) - with_room
+    low, high = 0, len(values)
     best, position = current, 0
     while low < high:
         candidate = edit(current, values[position])
@@ -62,11 +59,28 @@ def least(
         else:
             low = position + 1
         position = (low + high) // 2
-    if with_room and best is not current:
-        roomy = edit(current, values[high + 1])
-        if (yield roomy):
-            return roomy
     return best
+
+
+def least_with_room(current: Experiment, time_us: int, edit: Edit[int]) -> Reduction:
+    """Find the shortest time that still fails, and take one half as long again, if that fails too.
+
+    What is just long enough in virtual time is a race on a real cluster. A time that has no room
+    below `time_us`, the present one, is not tried: shrunk once more, nothing changes.
+    """
+    rungs = tuple(rung for rung in LADDER_US if room_for(rung) < time_us)
+    shortest = yield from least(current, rungs, edit)
+    for rung in rungs:
+        if edit(current, rung) == shortest != current:
+            roomy = edit(current, room_for(rung))
+            if (yield roomy):
+                return roomy
+    return shortest
+
+
+def room_for(time_us: int) -> int:
+    """Return the first rung of the ladder that is half as long again, or more."""
+    return next((rung for rung in LADDER_US if 2 * rung >= 3 * time_us), LADDER_US[-1])
 
 
 def below(time_us: int) -> tuple[int, ...]:

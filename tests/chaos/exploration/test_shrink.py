@@ -277,7 +277,7 @@ def test_times_move_to_the_beginning_get_short_and_round() -> None:
 
     first, second = found.experiment.faults
     assert (first.at, second.at) == ("1s", "6s")
-    assert second.duration == "12s"
+    assert second.duration == "15s"
     assert found.after.horizon_us < found.before.horizon_us
 
 
@@ -374,7 +374,7 @@ def test_a_simpler_wording_is_not_worth_a_plan_that_fails_less_often() -> None:
 
     found = shrunk(FakePlay(fails), experiment(fault("2s", "pause")), seed=100)
 
-    assert found.experiment.faults[0].duration == "12s"
+    assert found.experiment.faults[0].duration == "15s"
 
 
 def test_another_claim_of_the_same_check_is_another_violation() -> None:
