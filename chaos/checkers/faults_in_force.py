@@ -1,6 +1,8 @@
 """Which faults are in force, and since when: what excuses a group, and until when.
 
 Beside the run's own rows of its plan this knows nodes that are down or paused, whoever did it. A
+broker is down until the controller unfences it: one that is started again may have to wait for the
+end of its own old session before it may register, and a client that knows it alone waits with it. A
 fault that is an act of a moment (a leadership move, a reset of connections) counts for what it
 shakes, not until somebody writes that it was undone.
 """
@@ -18,6 +20,7 @@ FAULT_KINDS = frozenset(
         TraceKind.NODE_STARTED,
         TraceKind.NODE_PAUSED,
         TraceKind.NODE_RESUMED,
+        TraceKind.BROKER_UNFENCED,
     }
 )
 """The rows that FaultsInForce must see."""
@@ -41,6 +44,7 @@ class FaultsInForce:
         }
         self._active: dict[tuple[str, str], TraceRow] = {}
         self._past: list[PastFault] = []
+        self._brokers: dict[str, None] = {}  # those whose unfencing is traced
         self.changed_us = 0
         """When a fault last began or ended."""
 
@@ -68,8 +72,13 @@ class FaultsInForce:
                 return self._end(("fault", row.cause or ""), row)
             case TraceKind.NODE_RESUMED:
                 return self._end(("paused", peer), row)
-            case TraceKind.NODE_STARTED:
+            case TraceKind.NODE_STARTED if row.node not in self._brokers:
                 return self._end(("down", row.node), row)
+            case TraceKind.NODE_STARTED:
+                key = ("down", row.node)
+            case TraceKind.BROKER_UNFENCED:
+                self._brokers[peer] = None
+                return self._end(("down", peer), row)
             case _:
                 return False
         self._active.setdefault(key, row)

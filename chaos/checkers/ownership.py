@@ -271,6 +271,8 @@ class Ownership(Checker):
         first = min(recent, key=lambda fault: fault.time_us)
         evidence.append(first)
         margin_us = expected.heartbeat_interval_us + self.context.clock_error_us
+        if _is_with_a_zombie(older, removal, group):
+            margin_us = expected.eviction_us  # its coordinator has not heard it since the load
         if dropped_us < first.time_us + expected.eviction_us - margin_us:
             after = f"{seconds(dropped_us - first.time_us)} after {first.cause or first.kind}"
             return (
@@ -420,3 +422,14 @@ class Ownership(Checker):
             f"for {seconds(longest.length_us)}, the longest of {len(self._overlaps)}, from "
             f"{longest.began_us / 1e6:.3f} s to {longest.ended_us / 1e6:.3f} s"
         )
+
+
+def _is_with_a_zombie(older: TraceRow, removal: TraceRow | None, group: _Group) -> bool:
+    """Whether a coordinator assigned `older` that had been replaced by the one that dropped it.
+
+    A replaced coordinator answers what waited for it while it was paused.
+    """
+    if removal is None or older.peer in {None, removal.node}:
+        return False
+    load = group.loads.get(removal.node)
+    return load is not None and load.time_us < older.time_us

@@ -241,6 +241,42 @@ def test_member_dropped_in_time_may_be_overtaken_long_after_the_fault(
     assert (check(rows).outcome is CheckOutcome.PASS) is allowed
 
 
+@pytest.mark.parametrize(("assigned_s", "allowed"), [(29.2, True), (25, False)])
+def test_member_that_a_zombie_assigned_has_its_session_from_the_load_on(
+    assigned_s: float, allowed: bool
+) -> None:
+    """Standard space, seed 708: on resume a paused coordinator answers JoinGroup and SyncGroup."""
+    rows = Rows()
+    rows.fault(24, "broker-2", fault="leadership_move", momentary=True)
+    rows.add(26, "broker-1", TraceKind.LOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=6)
+    rows.assigned(assigned_s, C0, names=["t-0"], peer="broker-2")
+    rows.fault(60, C0, fault="pause", members_survive=False)
+    rows.member_removed(71, "broker-1", f"{C0}-id")
+    rows.assigned(71.1, C1, names=["t-0"], generation=2, peer="broker-1")
+    rows.given_up(72, C0, lost=True)
+
+    assert (check(rows).outcome is CheckOutcome.PASS) is allowed
+
+
+@pytest.mark.parametrize(("unfenced_s", "allowed"), [(110, True), (70.5, False)])
+def test_broker_that_waits_for_its_old_session_is_still_down(
+    unfenced_s: float, allowed: bool
+) -> None:
+    """Standard space, seed 778: a member that knows this broker alone cannot hear before."""
+    rows = Rows()
+    rows.add(0.1, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
+    rows.load_completed(0.5, "broker-0", 0)
+    rows.assigned(1, C0, names=["t-0"], peer="broker-0")
+    rows.add(10, "driver", TraceKind.NODE_KILLED, peer="broker-1")
+    rows.member_removed(60, "broker-0", f"{C0}-id")
+    rows.add(70, "broker-1", TraceKind.NODE_STARTED, incarnation=1)
+    rows.assigned(71, C1, names=["t-0"], generation=2, peer="broker-0")
+    rows.add(unfenced_s, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
+    rows.given_up(112, C0, lost=True)
+
+    assert (check(rows).outcome is CheckOutcome.PASS) is allowed
+
+
 def test_zombie_that_goes_on_for_ever_is_found() -> None:
     """Planted bug: UNKNOWN_MEMBER_ID is taken for a retriable error."""
     assert check(paused_member(expired_s=53.2, heard_s=110)).outcome is CheckOutcome.VIOLATED
