@@ -57,7 +57,7 @@ MOVING_FAULT = {"rolling_restart": 2}
 SPLIT_BRAINS = (
     "paused_coordinator_goes_on_in_its_old_epoch",
     "two_coordinators_after_a_cut_from_the_controller",
-    "lost_commit_of_a_coordinator_without_controller",
+    "commit_of_a_member_that_slept_through_a_rebalance",
 )
 """Shrunk plans of tests/corpus that need no luck: they fail under nearly every network seed."""
 MUST_FAIL = 4
