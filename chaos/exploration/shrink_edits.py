@@ -70,7 +70,20 @@ def is_sound(candidate: Experiment, original: Experiment) -> bool:
     A smaller experiment in which Kafka may lose what it acknowledged (one replica, acks=1) shows
     no bug: whatever the file would be warned of must have been unwise before.
     """
-    return next(errors(candidate), None) is None and _unwise(candidate) <= _unwise(original)
+    return (
+        _has_shape(candidate)
+        and next(errors(candidate), None) is None
+        and _unwise(candidate) <= _unwise(original)
+    )
+
+
+def _has_shape(experiment: Experiment) -> bool:
+    """Whether a file may hold it: edits may have left a list empty that must not be."""
+    try:
+        msgspec.convert(msgspec.to_builtins(experiment), Experiment)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _unwise(experiment: Experiment) -> set[str]:

@@ -1,10 +1,12 @@
 """The search for the smallest schedule, with a fake judge: fast, exact, and any bug one likes."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from chaos.dump import experiment_text
 from chaos.experiment import (
     ClusterDefinition,
     Experiment,
@@ -25,6 +27,7 @@ from chaos.exploration.shrink import (
     Shrunk,
 )
 from chaos.exploration.signature import Signature
+from chaos.loader import load_experiment
 from chaos.plan import ends_of
 from protocol.config import BrokerConfig, ConsumerConfig, Guards
 
@@ -213,6 +216,19 @@ def test_faults_that_name_absent_nodes_are_dropped_and_lists_of_ends_lose_them()
 
     assert left.cluster.brokers < 5
     assert [ends_of(each.to) for each in left.faults] == [("broker(0)",)]
+
+
+def test_what_is_left_can_be_written_and_read(tmp_path: Path) -> None:
+    """Everything fails here, so everything goes that may: but a group keeps a topic."""
+
+    def fails(it: Experiment, _seed: int) -> bool:
+        return "readers" in it.groups
+
+    left = shrunk(FakePlay(fails), experiment(*MANY)).experiment
+    path = tmp_path / "left.yaml"
+    path.write_text(experiment_text(left), encoding="utf-8")
+
+    assert load_experiment(str(path)).experiment == left
 
 
 def test_what_is_promised_is_never_weakened() -> None:
