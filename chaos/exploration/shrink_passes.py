@@ -150,7 +150,7 @@ def _aimed_at(fault: FaultDefinition, role: str) -> FaultDefinition:
     return replace(
         fault,
         target=None if fault.target is None else change(fault.target),
-        from_=written_end(tuple(map(change, ends_of(fault.from_)))),
+        from_=written_end(tuple(dict.fromkeys(map(change, ends_of(fault.from_))))),
     )
 
 
