@@ -123,9 +123,12 @@ class Hand:
             return min(fixed_ms, longest_ms)
         return self.around_ms(rng.choice(self.space.timeouts), rng.choice(self.space.factors))
 
-    def around_ms(self, timeout: str, factor: float) -> int:
-        """Return so much of one of Kafka's timeouts, as this experiment has it."""
-        around_ms = int(timeout_ms(timeout, self.experiment, self.group()) * factor)
+    def around_ms(self, timeout: str, factor: float, group: str | None = None) -> int:
+        """Return so much of one of Kafka's timeouts, as this experiment has it.
+
+        `group` is whose it is; default: the one that this fault is about.
+        """
+        around_ms = int(timeout_ms(timeout, self.experiment, group or self.group()) * factor)
         return max(1, min(around_ms, microseconds(self.space.longest) // MS))
 
     def duration(self) -> str | None:

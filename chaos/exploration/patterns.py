@@ -136,20 +136,26 @@ def _members_one_by_one(hand: Hand) -> Faults:
 def _asleep_in_a_rebalance(hand: Hand) -> Faults:
     """A member misses a rebalance, and wakes up before its own session is over.
 
-    Static members rebalance when another one's session ends, others when one comes back.
+    Static members rebalance when another one's session ends, others when one comes back; a third
+    one has to be there with whom the group goes on.
     """
     rng = hand.rng("sleeper")
-    group = hand.group()
-    definition = hand.experiment.groups[group]
-    if definition.members_total < 2:
-        return (hand.fault("pause", hand.coordinator(), lasts_ms=hand.length_ms()),)
-    sleeper, other = rng.sample(range(definition.members_total), 2)
-    sleeps_ms = hand.around_ms("max.poll.interval.ms", rng.choice((1.02, 1.1)))
+    groups = hand.experiment.groups
+    large = [name for name in groups if groups[name].members_total > 2]
+    static = [name for name in large if groups[name].config.group_instance_id is not None]
+    group = rng.choice(static or large or list(groups))
+    total = groups[group].members_total
+    if total < 2:
+        return (hand.fault("pause", f"coordinator-of({group})", lasts_ms=hand.length_ms()),)
+    sleeper, other = rng.sample(range(total), 2)
+    sleeps_ms = hand.around_ms("max.poll.interval.ms", rng.choice((1.02, 1.1)), group)
     asleep_ms, down_ms = 0, rng.choice((50, 300))
-    if definition.config.group_instance_id is not None:
-        session_ms = hand.around_ms("session.timeout.ms", 1.0)
-        sleeps_ms += session_ms // 5
-        asleep_ms, down_ms = session_ms * 9 // 10, 3 * session_ms
+    if groups[group].config.group_instance_id is not None:
+        # The other one's session ends up to a heartbeat sooner than a session after its death.
+        session_ms = hand.around_ms("session.timeout.ms", 1.0, group)
+        heartbeat_ms = hand.around_ms("heartbeat.interval.ms", 1.0, group)
+        sleeps_ms += heartbeat_ms
+        asleep_ms, down_ms = max(0, session_ms - heartbeat_ms), 3 * session_ms
     return (
         hand.fault("crash", f"member({group}, {other})", after_ms=20, lasts_ms=down_ms),
         hand.fault("pause", f"member({group}, {sleeper})", after_ms=asleep_ms, lasts_ms=sleeps_ms),

@@ -349,7 +349,6 @@ STORIES: dict[str, tuple[Told, ...]] = {
             "COORDINATOR_NOT_AVAILABLE",
             "NOT_COORDINATOR",
             "REQUEST_TIMED_OUT",
-            "REBALANCE_IN_PROGRESS",
             "UNKNOWN_MEMBER_ID",
             "ILLEGAL_GENERATION",
         )
