@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -127,7 +128,12 @@ def test_failed_step_raises_its_own_error_and_ends_the_jobs_of_others(spark: Spa
         )
 
     assert reached == ["endless"]
-    assert not spark.sparkContext.statusTracker().getActiveJobsIds()
+    # The job is told to end before `compute` returns; its tasks end a moment later.
+    tracker = spark.sparkContext.statusTracker()
+    deadline = time.monotonic() + 60
+    while tracker.getActiveJobsIds() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not tracker.getActiveJobsIds()
 
 
 INTERRUPTED = """
