@@ -106,8 +106,8 @@ class ClusterDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     storage: StorageModel = StorageModel()
     """What a power loss leaves of the disks."""
     late_notices: Duration = "0s"
-    """Within what time each broker is told once more of every leadership that it gained or lost, as
-    by ZooKeeper's controllers, whose requests could come late (KAFKA-10614); 0: never."""
+    """For how long each broker is told again of every leadership that it gained or lost, as by
+    ZooKeeper's controllers, whose requests could come late (KAFKA-10614); 0: it is told once."""
 
 
 class TopicDefinition(

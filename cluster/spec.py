@@ -146,8 +146,8 @@ class StorageModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A whole cluster.
 
-    Units: with `late_notices_us` above 0 a broker's coordinator is told once more of every
-    leadership gained or lost, up to so many microseconds later.
+    Units: with `late_notices_us` above 0 a broker's coordinator is told again of every leadership
+    gained or lost, for the last time so many microseconds later.
     """
 
     controllers: tuple[ControllerSpec, ...]

@@ -27,6 +27,11 @@ Decoding that much takes a few milliseconds of real time, which is what a heartb
 """
 
 
+LATE_PERCENT = (10, 40, 100)
+"""When a late notice comes again, in percent of ClusterSpec.late_notices_us. Nothing is drawn: the
+same leadership has the same fate in any run."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Load:
     partition: Partition
@@ -83,11 +88,11 @@ class CoordinatorTasks:
                 )
 
     def _schedule(self, task: _Load | _Unload) -> None:
-        """Queue a task; with late notices it comes once more, when it may be out of date."""
+        """Queue a task; with late notices it comes again, when it may be out of date."""
         self._enqueue(task)
         if self._late_notices_us:
-            delay_us = self._host.rng.randrange(1, self._late_notices_us + 1)
-            self._host.after(delay_us, self._enqueue, task)
+            for percent in LATE_PERCENT:
+                self._host.after(self._late_notices_us * percent // 100, self._enqueue, task)
 
     def _enqueue(self, task: _Load | _Unload) -> None:
         self._queue.append(task)
