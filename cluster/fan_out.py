@@ -56,6 +56,9 @@ class Workers(Protocol):
     def idle(self) -> tuple[WorkerName, ...]:
         """Return those that wait for work, in an order that stays."""
 
+    def coming(self) -> int:
+        """Return how many are being started and may be waited for, if only they can do the work."""
+
     def give(self, worker: WorkerName, items: tuple[int, ...]) -> None:
         """Give work to an idle worker. Shape: `items` is not empty."""
 
@@ -96,6 +99,10 @@ class ThisProcess:
     def idle(self) -> tuple[WorkerName, ...]:
         """Return the worker if it has nothing to do."""
         return () if self._given else (self._name,)
+
+    def coming(self) -> int:
+        """Return none."""
+        return 0
 
     def give(self, worker: WorkerName, items: tuple[int, ...]) -> None:
         """Take work."""

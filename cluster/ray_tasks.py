@@ -21,6 +21,8 @@ from ray.exceptions import RayError, RayTaskError
 
 PATIENCE_S = 600.0
 """A worker that has not answered for so long is ended: it is as good as dead."""
+START_S = 60.0
+"""A worker that is not up after so long has no place on a busy cluster: not waited for."""
 MAX_DEATHS_IN_A_ROW = 4
 """For each worker: so many deaths without any work done in between, and no worker can be had."""
 
@@ -122,6 +124,13 @@ class RayWorkers:
             worker.name
             for worker in self._workers
             if worker.call is None and worker.name is not None
+        )
+
+    def coming(self) -> int:
+        """Return how many are being started, for not too long."""
+        return sum(
+            worker.name is None and self._clock() - worker.since < START_S
+            for worker in self._workers
         )
 
     def give(self, worker: WorkerName, items: tuple[int, ...]) -> None:

@@ -183,28 +183,35 @@ class Search:
             elif self._stop is None and (seeds := self._next_batch()):
                 self._playing[worker] = dict.fromkeys(seeds)
                 self._workers.give(worker, seeds)
-        return any(self._playing.values()) or any(self._replaying.values())
+        if any(self._playing.values()) or any(self._replaying.values()):
+            return True
+        return bool(self._waiting_to_be_played_again() and self._workers.coming())
 
-    def _seeds_to_play_again(self, worker: WorkerName) -> tuple[int, ...]:
-        """Return seeds that another process played first; where there is no other, its own."""
+    def _waiting_to_be_played_again(self) -> dict[int, str]:
+        """Return seeds that nobody plays again yet, each with who played it first."""
         if self._stop in {Stop.TIME_LIMIT, Stop.TOOL_FAILED}:
-            return ()
+            return {}
         given = {seed for seeds in self._replaying.values() for seed in seeds}
-        waiting = {
+        return {
             seed: first
             for seed, first in self._tally.to_recheck.items()
             if seed not in given and seed not in self._recheck_failed
         }
+
+    def _seeds_to_play_again(self, worker: WorkerName) -> tuple[int, ...]:
+        """Return seeds that another process played first; where there is no other, its own."""
+        waiting = self._waiting_to_be_played_again()
         of_others = [seed for seed, first in waiting.items() if first != worker]
         if not of_others and (self._workers.size == 1 or self._is_last_at_work()):
             of_others = list(waiting)
         return tuple(of_others[: self._batch_size()])
 
     def _is_last_at_work(self) -> bool:
-        """Whether all is played and nobody else is busy or could be given work."""
+        """Whether all is played and nobody else is busy, could be given work, or is on the way."""
         return (
             self._stop is not None
             and len(self._workers.idle()) == 1
+            and not self._workers.coming()
             and not any(self._playing.values())
             and not any(self._replaying.values())
         )

@@ -53,6 +53,7 @@ class ScriptedWorkers:
 
     Shape: `given` has what every worker was given, in order; `deadly` has seeds with the number of
     workers that each still ends. `play_again` is how a seed is played when it was played before.
+    The last of them is up after `late` waits.
     """
 
     def __init__(
@@ -63,8 +64,10 @@ class ScriptedWorkers:
         deadly: Mapping[int, int] | None = None,
         play_again: Play | None = None,
         on_wait: Callable[[], None] = lambda: None,
+        late: int = 0,
     ) -> None:
         self.size = size
+        self.late = late
         self.given: list[tuple[WorkerName, tuple[int, ...]]] = []
         self._play = play
         self._play_again = play_again or play
@@ -84,7 +87,12 @@ class ScriptedWorkers:
 
     def idle(self) -> tuple[WorkerName, ...]:
         """Return those that have nothing to do."""
-        return tuple(name for name in self._names if name not in self._busy)
+        up = self._names[: len(self._names) - self.coming()]
+        return tuple(name for name in up if name not in self._busy)
+
+    def coming(self) -> int:
+        """Return whether the last is still being started."""
+        return int(self.late > 0)
 
     def give(self, worker: WorkerName, items: tuple[int, ...]) -> None:
         """Take work."""
@@ -96,6 +104,7 @@ class ScriptedWorkers:
     def wait(self, timeout_s: float) -> list[Finished | Died]:
         """Let the one that was given work first answer, or die."""
         self._on_wait()
+        self.late -= 1
         if not self._busy:
             return []
         worker = next(iter(self._busy))

@@ -103,6 +103,13 @@ def test_one_worker_alone_checks_its_own() -> None:
     assert searching.tally.rechecked_elsewhere == 0
 
 
+def test_worker_that_is_slow_to_start_is_waited_for_to_check_what_the_first_played() -> None:
+    """A short search is over before it is up; a check in the same process proves little."""
+    searching = Searching(ScriptedWorkers(size=2, late=40), Limits(count=10), recheck_percent=50)
+    assert searching.search.run() is Stop.COUNT
+    assert len(searching.played_again()) == searching.tally.rechecked_elsewhere == 5
+
+
 def test_run_that_differs_when_it_is_played_again_is_not_deterministic() -> None:
     def again(seed: int) -> PlayedRun:
         return PlayedRun(seed=seed, result=PlayResult.PASS, digest="other", virtual_us=40_000_000)

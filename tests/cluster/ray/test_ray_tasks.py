@@ -89,6 +89,17 @@ def test_worker_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -
     assert "no answer for 600 s" in death.why
 
 
+def test_worker_without_a_place_is_not_waited_for_long() -> None:
+    clock = [0.0]
+    with RayWorkers(LOCAL, work, size=2, clock=lambda: clock[0]) as workers:
+        assert workers.coming() == 2
+        clock[0] = 100.0
+        assert workers.coming() == 0
+        wait_idle(workers, 2)
+        clock[0] = 0.0
+        assert workers.coming() == 0
+
+
 def test_two_workers_on_ray_find_what_this_process_finds() -> None:
     """The same runs, byte for byte, and those that are played again agree across processes."""
     by_this, _ = searched(ThisProcess(partial(play_seeds, load_space("reference"))))
