@@ -21,6 +21,7 @@ from chaos.targets.registry import TARGET_KINDS
 from cluster.purposes import PURPOSES
 from coordinator.states import VALID_PREVIOUS_STATES, GroupState
 from coordlab.cli import HELP_WIDTH, app
+from coordlab.conformance_page import conformance_page
 from coordlab.experiment_reference import experiment_file_page
 from coordlab.markdown import shown, table, values_text
 from coordlab.own_packages import package_root
@@ -46,6 +47,7 @@ def pages() -> dict[str, str]:
         "settings.md": settings_page(),
         "faults.md": faults_page(),
         "command-line.md": command_line_page(),
+        "conformance.md": conformance_page(),
     }
     return {name: _HEAD + text for name, text in made.items()}
 

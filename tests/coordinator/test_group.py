@@ -298,7 +298,7 @@ def test_pending_id_becomes_a_member_or_is_removed() -> None:
 
 
 def test_pending_sync_is_for_members_only() -> None:
-    """GM-54 to GM-57."""
+    """GM-54..57."""
     group = preparing(member("a"))
     for change in (group.add_pending_sync_member, group.remove_pending_sync_member):
         with pytest.raises(IllegalTransition, match="no member"):

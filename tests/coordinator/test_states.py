@@ -23,7 +23,7 @@ LEGAL = {(P, E), (E, P), (C, P), (S, P), (P, C), (C, S), (E, D), (P, D), (C, D),
 def test_transition_is_allowed_exactly_where_kafka_allows_it(
     source: GroupState, target: GroupState
 ) -> None:
-    """GM-05 to GM-21: a refused transition raises and changes nothing."""
+    """GM-05..21: a refused transition raises and changes nothing."""
     group = Group("g", 0, source, 1_000)
     trace: list[TraceEvent] = []
     if (source, target) in LEGAL:
@@ -40,7 +40,7 @@ def test_transition_is_allowed_exactly_where_kafka_allows_it(
 
 
 def test_can_rebalance_in_the_states_that_may_precede_preparing() -> None:
-    """GM-01 to GM-04."""
+    """GM-01..04."""
     able = [s for s in GroupState if Group("g", 0, s, 0).can_rebalance]
     assert able == [E, C, S]
 

@@ -1,0 +1,92 @@
+"""The list of scenarios is whole, and no test claims one that does not exist."""
+
+from collections import Counter
+
+import pytest
+
+from coordlab.conformance_page import (
+    FAMILIES,
+    ScenarioList,
+    ids_in,
+    named,
+    read_scenarios,
+    statuses,
+)
+
+CLASSIC_JC = {*range(38, 147), *range(150, 171), 173, 175, 186, 187}
+"""Numbers of the classic scenarios in Kafka's file: 108 of members and rebalances, ListGroups, 23
+of describing, leaving, deleting and sensors, two of unloading."""
+
+
+def test_list_of_scenarios_is_whole() -> None:
+    """163, 58, 69, 4 and 134: every number once."""
+    expected = [
+        *(f"GC-{n:03}" for n in range(1, 164)),
+        *(f"GM-{n:02}" for n in range(1, 59)),
+        *(f"MM-{n:02}" for n in range(1, 70)),
+        *(f"CO-{n}" for n in range(1, 5)),
+        *(f"JC-{n}" for n in sorted(CLASSIC_JC)),
+    ]
+    assert len(CLASSIC_JC) == 134
+    assert list(read_scenarios().ids()) == expected
+
+
+def test_scenario_has_a_meaning_or_repeats_others_of_the_list() -> None:
+    scenarios = read_scenarios()
+    assert not set(scenarios.meaning) & set(scenarios.same_as)
+    repeated = {each for same in scenarios.same_as.values() for each in same}
+    assert repeated <= set(scenarios.meaning)
+    assert all(each.startswith("JC-") for each in scenarios.same_as)
+
+
+def test_reason_is_given_for_scenarios_of_the_list_only_once() -> None:
+    """At most two in a hundred may be out of place here."""
+    scenarios = read_scenarios()
+    assert not set(scenarios.deviates) & set(scenarios.not_applicable)
+    assert {*scenarios.deviates, *scenarios.not_applicable} <= set(scenarios.ids())
+    assert len(scenarios.not_applicable) <= 0.02 * len(scenarios.ids())
+
+
+def test_no_test_or_recording_names_an_unknown_scenario() -> None:
+    """A slip of the pen would otherwise count for nothing, and nobody would see it."""
+    known = set(read_scenarios().ids())
+    unknown = {each: places for each, places in named().items() if each not in known}
+    assert unknown == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("GC-010, GC-011; no group.", ["GC-010", "GC-011"]),
+        ("GM-05..07 and CO-1.", ["GM-05", "GM-06", "GM-07", "CO-1"]),
+        ("JC-150..151", ["JC-150", "JC-151"]),
+        ("FO-02, XGC-001, RT-3", []),
+    ],
+)
+def test_ids_are_read_from_a_docstring(text: str, found: list[str]) -> None:
+    assert list(ids_in(text)) == found
+
+
+def test_status_of_a_repeated_scenario_follows_what_it_repeats() -> None:
+    """One that a reason stands for does not count as covered, whatever names it."""
+    real = sorted(named())[0]
+    scenarios = ScenarioList(
+        meaning={"GC-998": "", "GC-999": "", real: ""},
+        same_as={"JC-901": (real,), "JC-902": (real, "GC-999"), "JC-903": ("GC-998",)},
+        deviates={"GC-998": "reason"},
+        not_applicable={},
+    )
+    assert statuses(scenarios) == {
+        real: "covered",
+        "GC-998": "deviates",
+        "GC-999": "missing",
+        "JC-901": "covered",
+        "JC-902": "missing",
+        "JC-903": "missing",
+    }
+
+
+def test_every_family_has_a_covered_scenario_or_is_on_its_way() -> None:
+    """A family whose prefix nobody writes as the page reads it would show as wholly missing."""
+    families = Counter(scenario.partition("-")[0] for scenario in named())
+    assert {"GC", "GM", "MM", "JC"} <= set(families) <= set(FAMILIES)
