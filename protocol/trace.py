@@ -55,7 +55,8 @@ class TraceKind(StrEnum):
     LOG_TRUNCATED = "log_truncated"  # partition, leader_epoch, offset: new end; detail: from_offset
     APPEND_STARTED = "append_started"  # partition, leader_epoch (of the log), offset: base;
     #   correlation_id: append id; detail: records, epoch_start_offset
-    APPEND_COMPLETED = "append_completed"  # the same; error; offset: base
+    APPEND_COMPLETED = "append_completed"  # the same; error; offset: base; detail also: isr (who
+    #   was in sync or being added when it was acknowledged, as its leader believed)
     HIGH_WATERMARK = "high_watermark"  # partition, leader_epoch, offset (offsets partitions only)
     # -- broker: coordinator tasks --
     LOAD_SCHEDULED = "load_scheduled"  # partition, leader_epoch

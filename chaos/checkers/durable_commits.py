@@ -18,7 +18,8 @@ one may still take effect depends on who gave it up:
 * DISCONNECTED from a process that was killed: the request died with it.
 
 A commit that was lost with the last replica in sync (`lost_data`) is one that may have been
-written: nothing is promised of it any more.
+written: nothing is promised of it any more. That is why no append may be acknowledged while fewer
+than min.insync.replicas are in sync (`enough_replicas`), whether or not anything is lost then.
 
 A fetch answered by a coordinator that another had already replaced may be stale, as in Kafka
 (BEHAVIOUR 6.5): it is counted, and proves nothing. A value that nobody is known to have committed
@@ -34,6 +35,7 @@ from chaos.checkers.commit_registers import (
     Register,
     replaces,
 )
+from chaos.checkers.enough_replicas import REPLICAS_KINDS, EnoughReplicas
 from chaos.checkers.lost_data import LOSS_KINDS, LostData
 from protocol.envelope import ApiKey
 from protocol.errors import ErrorCode
@@ -73,7 +75,8 @@ class DurableCommits(Checker):
     name = "durable_commits"
     promise = (
         "an acknowledged commit is what a later fetch returns, or something newer that was "
-        "acknowledged or may have been"
+        "acknowledged or may have been; and nothing is acknowledged to a coordinator while fewer "
+        "replicas than min.insync.replicas are in sync"
     )
     kinds = frozenset(
         {
@@ -85,6 +88,7 @@ class DurableCommits(Checker):
             TraceKind.REQUEST_SENT,
             TraceKind.RUN_STAGE,
             *LOSS_KINDS,
+            *REPLICAS_KINDS,
             TraceKind.NODE_STOPPED,
             *_LEADERSHIP,
         }
@@ -101,6 +105,8 @@ class DurableCommits(Checker):
         self._ended_us: dict[str, list[int]] = {}  # broker -> the ends of its processes
         self._suspicions: list[_Suspicion] = []
         self._lost_data = LostData()
+        self._enough_replicas = EnoughReplicas()
+        self._on_too_few: dict[tuple[str, str], None] = {}  # partition and broker, told once
         self._forgiven = 0
         self._consumers = {
             node: group for group, known in context.groups.items() for node in known.consumers
@@ -126,6 +132,8 @@ class DurableCommits(Checker):
             self._tell_until(row.time_us)
         if row.kind in LOSS_KINDS and self._lost_data.observe(row):
             self._forgive(row.partition or "")
+        if row.kind in REPLICAS_KINDS:
+            self._count_replicas(row, row.partition or "")
         match row.kind:
             case TraceKind.RUN_STAGE:
                 if detail_of(row).get("stage") == VERIFYING_STAGE:
@@ -147,9 +155,21 @@ class DurableCommits(Checker):
                     self._leaders.setdefault(row.partition, []).append(row)
             case TraceKind.FAULT_INJECTED | TraceKind.LEADER_ELECTED | TraceKind.ISR_CHANGED:
                 pass
+            case TraceKind.APPEND_COMPLETED:
+                pass
             case _:
                 if row.group is not None and row.partition is not None and row.offset is not None:
                     self._observe_offset(row, row.group, row.partition, row.offset)
+
+    def _count_replicas(self, row: TraceRow, partition: str) -> None:
+        too_few = self._enough_replicas.observe(row, self.context.min_insync_replicas)
+        if too_few is None:
+            return
+        if (place := (partition, row.node)) in self._on_too_few:
+            self.findings_total += 1  # the same story of another append
+            return
+        self._on_too_few[place] = None
+        self.found(too_few.summary, too_few.evidence, partition=partition)
 
     def _forgive(self, offsets_partition: str) -> None:
         """Expect nothing any more of what an offsets partition held when it lost data."""

@@ -64,7 +64,7 @@ class CoordinatorAppends:
             self._await(append, partition, info, detail)
         else:
             # The guard is off: a leader that is alone by now acknowledges what nobody else has.
-            self._complete(append, ErrorCode.NONE, info, detail)
+            self._complete(append, ErrorCode.NONE, info, _acknowledged_on(partition, detail))
         self._replicas.complete_delayed()
 
     def _await(
@@ -72,7 +72,8 @@ class CoordinatorAppends:
     ) -> None:
         def acknowledged(error: ErrorCode) -> None:
             timer.cancel()
-            self._complete(append, error, info, detail)
+            said = _acknowledged_on(partition, detail) if error is ErrorCode.NONE else detail
+            self._complete(append, error, info, said)
 
         delayed = self._replicas.await_acknowledgement(partition, info, acknowledged)
         timer = self._host.after(self._timeout_us, self._replicas.give_up, delayed)
@@ -115,3 +116,8 @@ class CoordinatorAppends:
                 detail=detail,
             )
         )
+
+
+def _acknowledged_on(partition: Partition, detail: dict[str, object]) -> dict[str, object]:
+    """Return `detail` with the replicas that count as in sync at this moment, by id."""
+    return {**detail, "isr": list(partition.maximal_isr)}

@@ -421,3 +421,50 @@ def test_loss_of_the_last_commit_is_found_whatever_the_clocks(clock_error_us: in
     assert report.outcome is CheckOutcome.VIOLATED
     (finding,) = report.findings
     assert TraceKind.COMMIT_STORED in [row.kind for row in finding.evidence]
+
+
+def acknowledged(error: str, in_sync: list[int], *, needed: int = 2) -> CheckReport:
+    """Broker 2 answers an append; the controller has taken the others out of the ISR."""
+    rows = Rows()
+    rows.add(1, "controller-100", TraceKind.ISR_CHANGED, partition=OFFSETS_0, detail={"isr": [2]})
+    rows.add(
+        2,
+        "broker-2",
+        TraceKind.APPEND_COMPLETED,
+        partition=OFFSETS_0,
+        leader_epoch=1,
+        error=error,
+        detail={"records": 1, "isr": in_sync},
+    )
+    checker = DurableCommits(replace(CONTEXT, min_insync_replicas=needed))
+    for row in rows.rows:
+        checker.observe(row)
+    return checker.finish()
+
+
+def test_append_acknowledged_by_a_replica_alone_is_found_before_anything_is_lost() -> None:
+    """BEHAVIOUR 6.1: NOT_ENOUGH_REPLICAS; the controller's last word stands in the story."""
+    report = acknowledged("NONE", [2])
+
+    (finding,) = report.findings
+    assert finding.summary == (
+        f"{OFFSETS_0}: broker-2 acknowledged an append with 1 replica(s) in sync, where "
+        "min.insync.replicas asks for 2"
+    )
+    assert [row.kind for row in finding.evidence] == ["isr_changed", "append_completed"]
+
+
+@pytest.mark.parametrize(
+    ("error", "in_sync", "needed"),
+    [
+        ("NOT_ENOUGH_REPLICAS_AFTER_APPEND", [2], 2),
+        ("REQUEST_TIMED_OUT", [2], 2),
+        ("NONE", [2], 1),
+        ("NONE", [2, 1], 2),
+    ],
+)
+def test_append_with_enough_replicas_or_with_an_error_passes(
+    error: str, in_sync: list[int], needed: int
+) -> None:
+    """Refused, asked for no more, or its leader has two: what the controller says comes later."""
+    assert acknowledged(error, in_sync, needed=needed).findings_total == 0

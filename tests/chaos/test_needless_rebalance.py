@@ -124,6 +124,27 @@ def test_rebalance_under_a_fault_that_cuts_members_off_is_not_judged() -> None:
     assert report.outcome is CheckOutcome.NOTHING_SEEN
 
 
+@pytest.mark.parametrize(
+    ("former", "outcome"),
+    [((f"{C1}-former",), CheckOutcome.NOTHING_SEEN), ((), CheckOutcome.VIOLATED)],
+)
+def test_group_with_an_id_that_nobody_has_any_more_is_not_judged(
+    former: tuple[str, ...], outcome: CheckOutcome
+) -> None:
+    """Standard space, seed 5008: it died while its JoinGroup waited, and expires a session later.
+
+    Without it, the same expiry is one that nothing explains.
+    """
+    rows = Rows()
+    rows.generation_started(4, "broker-0", 4, [f"{C0}-a", f"{C1}-b", *former])
+    rows.group_state(4.1, "broker-0", "CompletingRebalance", "Stable", generation=4)
+    rows.fault(10, "broker-2")
+    rows.member_removed(12, "broker-0", f"{C1}-former", generation=4)
+    rows.add(12, "broker-0", TraceKind.REBALANCE_STARTED, group="g", generation=4)
+
+    assert check(rows).outcome is outcome
+
+
 def test_group_that_was_rebalancing_when_the_fault_came_is_not_judged() -> None:
     """Only a Stable group can keep its generation."""
     rows = Rows()

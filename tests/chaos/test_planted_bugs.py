@@ -126,6 +126,24 @@ def test_commits_on_both_sides_of_a_split_are_found_by_fencing_and_durable_commi
     assert "was acknowledged by broker-0" in durable.summary
 
 
+def test_commits_of_a_lone_replica_are_found_by_durable_commits() -> None:
+    """Guard off: two of three brokers are down, and the last one acknowledges all the same."""
+    down: list[dict[str, object]] = [
+        {"at": "2s", "fault": "crash", "target": target, "duration": "20s"}
+        for target in ("broker(0)", "broker(1)")
+    ]
+
+    guarded = play(small(*down))
+    unguarded = play(small(*down, guards={"min_insync_check": False}))
+
+    assert (guarded.results.reasons, guarded.violated) == ((), [])
+    errors = {row.error for row in guarded.rows if row.kind == TraceKind.APPEND_COMPLETED}
+    assert ErrorCode.NOT_ENOUGH_REPLICAS.name in errors
+    assert unguarded.violated == ["durable_commits"]
+    finding = unguarded.report("durable_commits").findings[0]
+    assert "acknowledged an append with 1 replica(s) in sync" in finding.summary
+
+
 # -- generations ---------------------------------------------------------------------------------
 
 

@@ -48,6 +48,7 @@ def test_commit_is_acknowledged_when_the_high_watermark_passed_it() -> None:
         assert (completed.offset, completed.error) == (0, "NONE")
         assert started.correlation_id == completed.correlation_id
         assert started.detail == '{"epoch_start_offset":0,"records":1}'
+        assert completed.detail == '{"epoch_start_offset":0,"isr":[2,0,1],"records":1}'
 
     BrokerLab(broker_cluster()).run(story)
 
