@@ -28,10 +28,8 @@ def clean_up(
     if group.state is GroupState.EMPTY and not group.offsets.has_offsets:
         kill_group(turn, group, cause=cause)
     records = [offset_tombstone(group.group_id, partition, turn.now_ms) for partition in removed]
-    if group.state is GroupState.DEAD:
-        del shard.groups[group.group_id]
-        if group.generation_id > 0:
-            records.append(group_tombstone(group.group_id, turn.now_ms))
+    if group.state is GroupState.DEAD and shard.remove(group) and group.generation_id > 0:
+        records.append(group_tombstone(group.group_id, turn.now_ms))
     if records:
         turn.append_unacknowledged(group, tuple(records))
 

@@ -65,6 +65,7 @@ from protocol.group_messages import (
     SyncGroupResponse,
 )
 from protocol.ids import RequestId, offsets_partition
+from protocol.metadata_version import metadata_version, value_versions
 from protocol.offset_messages import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -106,7 +107,12 @@ class GroupCoordinator:
         num_offsets_partitions: int,
         new_uuid: Callable[[], str],
     ) -> None:
-        self._shared = Shared(config=config, guards=guards, new_uuid=new_uuid)
+        self._shared = Shared(
+            config=config,
+            guards=guards,
+            new_uuid=new_uuid,
+            versions=value_versions(metadata_version(config.inter_broker_protocol_version)),
+        )
         self._shards = Shards(num_offsets_partitions)
         self._guards = guards
         self._is_active = True
@@ -221,8 +227,7 @@ class GroupCoordinator:
         else:
             self._shards.load_errors[partition] = load.error
         for group in groups:
-            shard.groups[group.group_id] = group
-            _group_loaded(turn, group)
+            _group_loaded(turn, shard.add(group))
         return turn.result
 
     def unload(self, partition: int, leader_epoch: int | None, now_us: int) -> Result | LoadIgnored:

@@ -146,7 +146,7 @@ def _append(
     records = []
     for partition, value in values.items():
         group.offsets.prepare(partition, value)
-        records.append(offset_record(group.group_id, partition, value, turn.now_ms))
+        records.append(offset_record(group.group_id, partition, value, turn.now_ms, turn.versions))
     turn.append(
         group,
         tuple(records),

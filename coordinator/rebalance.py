@@ -91,7 +91,8 @@ def complete_join(turn: Turn, group: Group, *, cause: str) -> None:
         return
     group.init_next_generation(now_us=turn.now_us, cause=cause, trace=turn.result.trace)
     if group.state is GroupState.EMPTY:
-        turn.append(group, (group_record(group, {}, turn.now_ms),), EmptyGroupAppend(group=group))
+        record = group_record(group, {}, turn.now_ms, turn.versions)
+        turn.append(group, (record,), EmptyGroupAppend(group=group))
         return
     turn.trace(
         TraceEvent(

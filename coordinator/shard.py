@@ -30,10 +30,25 @@ class Shard:
         self.groups: dict[str, Group] = {}
 
     def create_group(self, group_id: str, now_us: int) -> Group:
-        """Return a new Empty group, which is now one of the shard's."""
-        group = Group(group_id, self.partition, GroupState.EMPTY, now_us)
-        self.groups[group_id] = group
-        return group
+        """Return a new Empty group, which is now one of the shard's; or the one that is there."""
+        return self.add(Group(group_id, self.partition, GroupState.EMPTY, now_us))
+
+    def add(self, group: Group) -> Group:
+        """Take in a group unless there is one of its id; return the one that is there then.
+
+        Source: Kafka `GroupMetadataManager.addGroup`.
+        """
+        return self.groups.setdefault(group.group_id, group)
+
+    def remove(self, group: Group) -> bool:
+        """Forget this very group and return whether it was there: not a later one of its id.
+
+        Source: Kafka `groupMetadataCache.remove(groupId, group)`.
+        """
+        if self.groups.get(group.group_id) is not group:
+            return False
+        del self.groups[group.group_id]
+        return True
 
 
 class Shards:

@@ -70,7 +70,7 @@ def replace_static_member(
             assignments = {m.member_id: m.assignment for m in group.members.values()}
             turn.append(
                 group,
-                (group_record(group, assignments, turn.now_ms),),
+                (group_record(group, assignments, turn.now_ms, turn.versions),),
                 StaticMemberAppend(
                     group=group,
                     member=member,

@@ -6,6 +6,7 @@ Source: Kafka `GroupMetadataManager.storeGroup`, `storeOffsets`; BEHAVIOUR 5.1, 
 from coordinator.group import Group
 from protocol.errors import SimulationError
 from protocol.ids import TopicPartition
+from protocol.metadata_version import ValueVersions
 from protocol.offsets_records import (
     GroupMetadataValue,
     MemberMetadataValue,
@@ -18,7 +19,9 @@ from protocol.offsets_records import (
 from protocol.record_batch import Record
 
 
-def group_record(group: Group, assignments: dict[str, bytes], now_ms: int) -> Record:
+def group_record(
+    group: Group, assignments: dict[str, bytes], now_ms: int, versions: ValueVersions
+) -> Record:
     """Return the record of `group` with these assignments, one for every member.
 
     Of a member's protocols only the selected one is stored.
@@ -55,7 +58,9 @@ def group_record(group: Group, assignments: dict[str, bytes], now_ms: int) -> Re
         members=tuple(members),
     )
     return Record(
-        encode_group_metadata_key(group.group_id), encode_group_metadata_value(value), now_ms
+        encode_group_metadata_key(group.group_id),
+        encode_group_metadata_value(value, versions.group),
+        now_ms,
     )
 
 
@@ -70,9 +75,15 @@ def offset_tombstone(group_id: str, partition: TopicPartition, now_ms: int) -> R
 
 
 def offset_record(
-    group_id: str, partition: TopicPartition, value: OffsetCommitValue, now_ms: int
+    group_id: str,
+    partition: TopicPartition,
+    value: OffsetCommitValue,
+    now_ms: int,
+    versions: ValueVersions,
 ) -> Record:
     """Return the record of one committed offset."""
     return Record(
-        encode_offset_commit_key(group_id, partition), encode_offset_commit_value(value), now_ms
+        encode_offset_commit_key(group_id, partition),
+        encode_offset_commit_value(value, versions.offset),
+        now_ms,
     )

@@ -137,7 +137,7 @@ def _park(turn: Turn, group: Group, request_id: RequestId, request: SyncGroupReq
     assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
     turn.append(
         group,
-        (group_record(group, assignments, turn.now_ms),),
+        (group_record(group, assignments, turn.now_ms, turn.versions),),
         AssignmentAppend(
             group=group,
             generation_id=group.generation_id,

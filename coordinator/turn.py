@@ -13,6 +13,7 @@ from protocol.config import BrokerConfig, Guards
 from protocol.effects import Append, CancelTimer, Reply, Result, SetTimer
 from protocol.envelope import GroupResponse
 from protocol.ids import AppendId, RequestId, TopicPartition
+from protocol.metadata_version import ValueVersions
 from protocol.offsets_records import OffsetCommitValue
 from protocol.record_batch import Record
 from protocol.trace import TraceEvent
@@ -113,6 +114,7 @@ class Shared:
     config: BrokerConfig
     guards: Guards
     new_uuid: Callable[[], str]
+    versions: ValueVersions
     timers: dict[str, GroupTimer] = field(default_factory=dict)
     appends: dict[AppendId, PendingAppend] = field(default_factory=dict)
     last_append_id: int = 0
@@ -134,6 +136,11 @@ class Turn:
     def now_ms(self) -> int:
         """Milliseconds since the epoch, as records and group states are stamped."""
         return self.now_us // 1_000
+
+    @property
+    def versions(self) -> ValueVersions:
+        """In which versions values are written to the log."""
+        return self._shared.versions
 
     def new_uuid(self) -> str:
         """Return a fresh uuid for a member id."""

@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from protocol.metadata_version import LATEST, VERSION_PATTERN
+
 KAFKA_VERSION = "3.9.1"
 """The version whose behaviour and defaults these are."""
 PositiveMs = Annotated[int, Meta(ge=1)]
@@ -42,6 +44,15 @@ class BrokerConfig(
     """The most members that a group may have: more are answered GROUP_MAX_SIZE_REACHED."""
     group_coordinator_new_enable: Literal[False] = False
     """Which of Kafka's coordinators: false is the Scala one, the only one here so far."""
+    inter_broker_protocol_version: Annotated[
+        str,
+        Meta(
+            pattern=VERSION_PATTERN,
+            description="a version of Kafka up to 3.9",
+            examples=["3.9", "2.1-IV0"],
+        ),
+    ] = LATEST
+    """As which version of Kafka brokers write groups and offsets; below 2.3 no member is static."""
     offset_metadata_max_bytes: Annotated[int, Meta(ge=0)] = 4_096
     """The longest metadata of a commit: more is answered OFFSET_METADATA_TOO_LARGE."""
     offsets_load_buffer_size: Annotated[int, Meta(ge=1)] = 5_242_880

@@ -15,15 +15,18 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from protocol.errors import SimulationError
 from protocol.ids import TopicPartition
 
 OFFSET_COMMIT_KEY_VERSION = 1
 """Written for offsets; version 0 has the same fields and is read too."""
 GROUP_METADATA_KEY_VERSION = 2
 OFFSET_VALUE_VERSION = 3
+"""Written for offsets, unless inter.broker.protocol.version asks for an older one."""
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 """Written where a commit carries an explicit expiry: newer versions have no field for it."""
 GROUP_VALUE_VERSION = 3
+"""Written for groups, unless inter.broker.protocol.version asks for an older one."""
 
 _Int32 = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 _Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -241,19 +244,31 @@ def decode_key(data: bytes) -> OffsetsKey:
     return UnknownKey(version)
 
 
-def encode_offset_commit_value(value: OffsetCommitValue) -> bytes:
-    """Return `value` as version 3, or as version 1 if it has an expiry (and then no epoch)."""
+def encode_offset_commit_value(
+    value: OffsetCommitValue, version: int = OFFSET_VALUE_VERSION
+) -> bytes:
+    """Return `value` in this version, 1 to 3, or in version 1 if it has an expiry.
+
+    Below version 3 there is no leader epoch. Version 4 is never written.
+    Raises: SimulationError for any other version.
+    """
     if value.expire_timestamp_ms != -1:
+        version = OFFSET_VALUE_VERSION_WITH_EXPIRY
+    if version == OFFSET_VALUE_VERSION:
         return _versioned(
-            OFFSET_VALUE_VERSION_WITH_EXPIRY,
+            OFFSET_VALUE_VERSION,
+            _OffsetV3(value.offset, value.leader_epoch, value.metadata, value.commit_timestamp_ms),
+        )
+    if version == 2:
+        return _versioned(2, _OffsetV0(value.offset, value.metadata, value.commit_timestamp_ms))
+    if version == OFFSET_VALUE_VERSION_WITH_EXPIRY:
+        return _versioned(
+            version,
             _OffsetV1(
                 value.offset, value.metadata, value.commit_timestamp_ms, value.expire_timestamp_ms
             ),
         )
-    return _versioned(
-        OFFSET_VALUE_VERSION,
-        _OffsetV3(value.offset, value.leader_epoch, value.metadata, value.commit_timestamp_ms),
-    )
+    raise SimulationError(f"offsets are not written in version {version}")
 
 
 def decode_offset_commit_value(data: bytes) -> OffsetCommitValue:
@@ -289,30 +304,86 @@ def decode_offset_commit_value(data: bytes) -> OffsetCommitValue:
     raise CorruptOffsetsRecord(f"unknown offset value version {version}")
 
 
-def encode_group_metadata_value(value: GroupMetadataValue) -> bytes:
-    """Return `value` as version 3."""
-    return _versioned(
-        GROUP_VALUE_VERSION,
-        _GroupV3(
+def encode_group_metadata_value(
+    value: GroupMetadataValue, version: int = GROUP_VALUE_VERSION
+) -> bytes:
+    """Return `value` in this version, 0 to 3; what the version has no field for is left out.
+
+    Version 4 is never written. Raises: SimulationError for any other version.
+    """
+    body: msgspec.Struct
+    if version == GROUP_VALUE_VERSION:
+        body = _GroupV3(
             value.protocol_type,
             value.generation,
             value.protocol,
             value.leader,
             value.current_state_timestamp_ms,
-            tuple(
-                _MemberV3(
-                    member.member_id,
-                    member.group_instance_id,
-                    member.client_id,
-                    member.client_host,
-                    member.rebalance_timeout_ms,
-                    member.session_timeout_ms,
-                    member.subscription,
-                    member.assignment,
-                )
-                for member in value.members
-            ),
-        ),
+            tuple(_member_v3(member) for member in value.members),
+        )
+    elif version == 2:
+        body = _GroupV2(
+            value.protocol_type,
+            value.generation,
+            value.protocol,
+            value.leader,
+            value.current_state_timestamp_ms,
+            tuple(_member_v1(member) for member in value.members),
+        )
+    elif version == 1:
+        body = _GroupV1(
+            value.protocol_type,
+            value.generation,
+            value.protocol,
+            value.leader,
+            tuple(_member_v1(member) for member in value.members),
+        )
+    elif version == 0:
+        body = _GroupV0(
+            value.protocol_type,
+            value.generation,
+            value.protocol,
+            value.leader,
+            tuple(_member_v0(member) for member in value.members),
+        )
+    else:
+        raise SimulationError(f"groups are not written in version {version}")
+    return _versioned(version, body)
+
+
+def _member_v3(member: MemberMetadataValue) -> _MemberV3:
+    return _MemberV3(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        member.rebalance_timeout_ms,
+        member.session_timeout_ms,
+        member.subscription,
+        member.assignment,
+    )
+
+
+def _member_v1(member: MemberMetadataValue) -> _MemberV1:
+    return _MemberV1(
+        member.member_id,
+        member.client_id,
+        member.client_host,
+        member.rebalance_timeout_ms,
+        member.session_timeout_ms,
+        member.subscription,
+        member.assignment,
+    )
+
+
+def _member_v0(member: MemberMetadataValue) -> _MemberV0:
+    return _MemberV0(
+        member.member_id,
+        member.client_id,
+        member.client_host,
+        member.session_timeout_ms,
+        member.subscription,
+        member.assignment,
     )
 
 

@@ -11,6 +11,7 @@ from cluster.broker.list_offsets import list_offsets
 from cluster.broker.metadata_cache import MetadataCache
 from cluster.broker.produce import ProduceApi
 from cluster.broker.replica_manager import ReplicaManager
+from cluster.broker.static_membership import static_member_refusal
 from cluster.broker.unknown_partitions import with_unknown, without_unknown
 from cluster.host import Host, IncomingRequest
 from protocol.admin_messages import (
@@ -19,6 +20,7 @@ from protocol.admin_messages import (
     ElectLeadersRequest,
     ElectLeadersResponse,
 )
+from protocol.config import BrokerConfig
 from protocol.consumer_group_messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -50,6 +52,7 @@ from protocol.group_messages import (
 )
 from protocol.ids import RequestId
 from protocol.log_messages import FetchRequest, ListOffsetsRequest, ProduceRequest
+from protocol.metadata_version import has_static_members, metadata_version
 from protocol.offset_messages import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -68,7 +71,10 @@ class BrokerApi:
         cache: MetadataCache,
         replicas: ReplicaManager,
         coordination: GroupCoordination,
+        config: BrokerConfig,
     ) -> None:
+        version = metadata_version(config.inter_broker_protocol_version)
+        self._has_static_members = has_static_members(version)
         self._host = host
         self._cache = cache
         self._replicas = replicas
@@ -78,6 +84,11 @@ class BrokerApi:
     def handle(self, incoming: IncomingRequest) -> None:
         """Answer a request, now or later."""
         request_id, envelope = incoming.request_id, incoming.envelope
+        if not self._has_static_members:
+            refusal = static_member_refusal(envelope)
+            if refusal is not None:
+                self._host.reply(request_id, refusal)
+                return
         match envelope.body:
             case FetchRequest() as request:
                 self._replicas.fetch(request_id, request)

@@ -54,7 +54,9 @@ class BrokerNode:
         )
         self._coordination = GroupCoordination(host, cluster, self._replicas, coordinator)
         self._tasks = CoordinatorTasks(host, cluster, self._replicas, self._coordination)
-        self._api = BrokerApi(host, self._cache, self._replicas, self._coordination)
+        self._api = BrokerApi(
+            host, self._cache, self._replicas, self._coordination, cluster.broker_config
+        )
         self._metadata = MetadataFetcher(
             host,
             ControllerChannel(host, controllers, METADATA),

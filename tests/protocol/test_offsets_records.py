@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from protocol.errors import SimulationError
 from protocol.ids import TopicPartition
 from protocol.offsets_records import (
     CorruptOffsetsRecord,
@@ -102,7 +103,8 @@ def test_offset_value_with_expiry_is_written_as_version_1_without_epoch() -> Non
         (versioned(2, 9, "m", 77), -1, -1),
         (versioned(3, 9, 4, "m", 77), 4, -1),
         (versioned(4, 9, 4, "m", 77), 4, -1),
-        (versioned(4, 9, 4, "m", 77, "a newer field"), 4, -1),
+        (versioned(4, 9, 4, "m", 77, {5: b"a tagged field"}), 4, -1),
+        (versioned(4, 9, 4, "m", 77, {5: b"a tagged field", 9: b""}, "a newer field"), 4, -1),
     ],
 )
 def test_offset_value_of_every_version_is_read(data: bytes, epoch: int, expiry: int) -> None:
@@ -114,6 +116,61 @@ def test_offset_value_of_every_version_is_read(data: bytes, epoch: int, expiry: 
         commit_timestamp_ms=77,
         expire_timestamp_ms=expiry,
     )
+
+
+@pytest.mark.parametrize(("version", "epoch"), [(1, -1), (2, -1), (3, 4)])
+def test_offset_value_is_written_in_the_version_asked_for(version: int, epoch: int) -> None:
+    """MM-56, MM-58: below version 3 the leader epoch is left out."""
+    value = OffsetCommitValue(offset=9, leader_epoch=4, metadata="m", commit_timestamp_ms=77)
+    data = encode_offset_commit_value(value, version)
+    assert record_version(data) == version
+    read = decode_offset_commit_value(data)
+    assert read == msgspec.structs.replace(value, leader_epoch=epoch)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_offset_value_with_expiry_is_version_1_whatever_was_asked_for(version: int) -> None:
+    """MM-57."""
+    value = OffsetCommitValue(offset=9, commit_timestamp_ms=77, expire_timestamp_ms=99)
+    data = encode_offset_commit_value(value, version)
+    assert record_version(data) == 1
+    assert decode_offset_commit_value(data) == value
+
+
+@pytest.mark.parametrize("version", [-1, 0, 4])
+def test_offset_value_is_never_written_in_another_version(version: int) -> None:
+    """Version 4 is only read: a broker before it could not."""
+    with pytest.raises(SimulationError, match="version"):
+        encode_offset_commit_value(OffsetCommitValue(offset=9, commit_timestamp_ms=7), version)
+
+
+@pytest.mark.parametrize(
+    ("version", "lost"),
+    [
+        (0, {"rebalance_timeout_ms": -1, "group_instance_id": None}),
+        (1, {"group_instance_id": None}),
+        (2, {"group_instance_id": None}),
+        (3, {}),
+    ],
+)
+def test_group_value_is_written_in_the_version_asked_for(
+    version: int, lost: dict[str, int | None]
+) -> None:
+    """MM-30, MM-31, MM-59: what an old version has no field for is not read back."""
+    data = encode_group_metadata_value(GROUP, version)
+    assert record_version(data) == version
+    timestamp_ms = -1 if version < 2 else 1_234
+    member = msgspec.structs.replace(MEMBER, **lost)
+    assert decode_group_metadata_value(data) == msgspec.structs.replace(
+        GROUP, members=(member,), current_state_timestamp_ms=timestamp_ms
+    )
+
+
+@pytest.mark.parametrize("version", [-1, 4])
+def test_group_value_is_never_written_in_another_version(version: int) -> None:
+    """As offsets."""
+    with pytest.raises(SimulationError, match="version"):
+        encode_group_metadata_value(GROUP, version)
 
 
 def test_group_value_is_written_as_version_3_and_read_back() -> None:
@@ -162,8 +219,8 @@ def test_group_value_of_an_empty_group_has_neither_protocol_nor_leader() -> None
                 "range",
                 "m-1",
                 8,
-                [["m-1", "i", "c", "/h", 3, 45_000, b"s", b"a", "newer"]],
-                "newer",
+                [["m-1", "i", "c", "/h", 3, 45_000, b"s", b"a", {0: b"tagged"}]],
+                {7: b"tagged"},
             ),
             3,
             8,

@@ -1,0 +1,51 @@
+"""Requests of static members, on brokers of a version that knows none (before 2.3, KIP-345).
+
+Source: Kafka `KafkaApis`: each handler checks this before anything else; BEHAVIOUR 2.0.
+"""
+
+from coordinator.replies import join_error
+from protocol.envelope import AnyResponse, RequestEnvelope
+from protocol.errors import ErrorCode
+from protocol.group_messages import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from protocol.offset_messages import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+_ERROR = ErrorCode.UNSUPPORTED_VERSION
+
+
+def static_member_refusal(envelope: RequestEnvelope) -> AnyResponse | None:
+    """Return the answer to a request that names a group.instance.id, None to any other."""
+    match envelope.body:
+        case JoinGroupRequest(group_instance_id=str()):
+            return join_error("", _ERROR, envelope.api_version)
+        case SyncGroupRequest(group_instance_id=str()):
+            return SyncGroupResponse(error_code=_ERROR)
+        case HeartbeatRequest(group_instance_id=str()):
+            return HeartbeatResponse(error_code=_ERROR)
+        case OffsetCommitRequest(group_instance_id=str()) as request:
+            return OffsetCommitResponse(
+                topics=tuple(
+                    OffsetCommitResponseTopic(
+                        name=topic.name,
+                        partitions=tuple(
+                            OffsetCommitResponsePartition(
+                                partition_index=entry.partition_index, error_code=_ERROR
+                            )
+                            for entry in topic.partitions
+                        ),
+                    )
+                    for topic in request.topics
+                )
+            )
+        case _:
+            return None

@@ -1,0 +1,109 @@
+"""Kafka's versions as `inter.broker.protocol.version` names them, and what brokers of each write.
+
+A release may have several internal versions (`2.1-IV0` to `2.1-IV2`); a bare release is its last.
+Source: Kafka 3.9 `MetadataVersion`.
+"""
+
+from typing import NamedTuple
+
+from protocol.errors import SimulationError
+
+_INTERNAL_VERSIONS: dict[str, int] = {
+    "0.8.0": 0,
+    "0.8.1": 0,
+    "0.8.2": 0,
+    "0.9.0": 0,
+    "0.10.0": 2,
+    "0.10.1": 3,
+    "0.10.2": 1,
+    "0.11.0": 3,
+    "1.0": 1,
+    "1.1": 1,
+    "2.0": 2,
+    "2.1": 3,
+    "2.2": 2,
+    "2.3": 2,
+    "2.4": 2,
+    "2.5": 1,
+    "2.6": 1,
+    "2.7": 3,
+    "2.8": 2,
+    "3.0": 2,
+    "3.1": 1,
+    "3.2": 1,
+    "3.3": 4,
+    "3.4": 1,
+    "3.5": 3,
+    "3.6": 3,
+    "3.7": 5,
+    "3.8": 1,
+    "3.9": 1,
+}
+"""The releases in order, and how many internal versions each has: IV0 and so on."""
+LATEST = "3.9-IV0"
+"""What Kafka 3.9's brokers have unless they are told otherwise."""
+
+
+class MetadataVersion(NamedTuple):
+    """A version: compares as older and newer."""
+
+    release: int
+    """Place of the release among all."""
+    internal: int
+
+
+def metadata_version(name: str) -> MetadataVersion:
+    """Return the version of this name, such as `2.1` or `2.1-IV0`.
+
+    Raises: SimulationError if Kafka has no such version; VERSION_PATTERN does not match it then.
+    """
+    release, _, internal = name.partition("-IV")
+    count = _INTERNAL_VERSIONS.get(release)
+    if count is None or (internal and not (internal.isdecimal() and int(internal) < count)):
+        raise SimulationError(f"Kafka has no version {name}")
+    return MetadataVersion(
+        tuple(_INTERNAL_VERSIONS).index(release), int(internal) if internal else max(count - 1, 0)
+    )
+
+
+def _pattern() -> str:
+    names = "|".join(
+        release.replace(".", r"\.") + (f"(-IV[0-{count - 1}])?" if count else "")
+        for release, count in _INTERNAL_VERSIONS.items()
+    )
+    return rf"^({names})(?!\n)$"
+
+
+VERSION_PATTERN = _pattern()
+"""A regular expression for the names of all versions."""
+
+_0_10_1_IV0 = metadata_version("0.10.1-IV0")
+_2_1_IV0 = metadata_version("2.1-IV0")
+_2_1_IV1 = metadata_version("2.1-IV1")
+_2_3_IV0 = metadata_version("2.3-IV0")
+
+
+class ValueVersions(NamedTuple):
+    """In which versions values are written to `__consumer_offsets`."""
+
+    group: int = 3
+    offset: int = 3
+    """Of an offset without an expiry of its own."""
+
+
+def value_versions(version: MetadataVersion) -> ValueVersions:
+    """Return what brokers of a version write.
+
+    Source: Kafka `MetadataVersion.groupMetadataValueVersion`, `offsetCommitValueVersion`;
+    BEHAVIOUR 5.1.
+    """
+    if version < _2_1_IV0:
+        return ValueVersions(group=0 if version < _0_10_1_IV0 else 1, offset=1)
+    return ValueVersions(
+        group=2 if version < _2_3_IV0 else 3, offset=2 if version < _2_1_IV1 else 3
+    )
+
+
+def has_static_members(version: MetadataVersion) -> bool:
+    """Return whether brokers of this version take requests of static members (KIP-345)."""
+    return version >= _2_3_IV0
