@@ -22,8 +22,13 @@ if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep in one process of `-n` what shares a Ray, a Spark or the fixtures of a module."""
+    """Keep in one process of `-n` what shares a Ray, a Spark or the fixtures of a module.
+
+    A test that says its group itself shares none of them.
+    """
     for item in items:
+        if item.get_closest_marker("xdist_group"):
+            continue
         shared = next((name for name in ("ray", "spark") if item.get_closest_marker(name)), None)
         item.add_marker(pytest.mark.xdist_group(shared or item.path.name))
 

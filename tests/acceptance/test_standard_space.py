@@ -21,7 +21,8 @@ pytestmark = [
     pytest.mark.ray,
     pytest.mark.slow,
     pytest.mark.timeout(900),
-    pytest.mark.usefixtures("local_ray"),
+    # Beside the other tests on Ray, as long as they are all together: its Ray is its own.
+    pytest.mark.xdist_group("standard space"),
 ]
 
 SEEDS = 300
