@@ -200,6 +200,10 @@ class KafkaBench(CoordinatorHarness):
         for state in states:
             self.group().transition_to(state, now_us=self.now_us, cause="forced", trace=[])
 
+    def log_of_group(self) -> list[int]:
+        """Return how many records each batch of GROUP's partition has."""
+        return [batch.last_offset_delta + 1 for batch in self.log.get(PARTITION, [])]
+
     def members(self) -> set[str]:
         """Return the ids of the group's members."""
         return set(self.summary(GROUP).members)
