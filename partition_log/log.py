@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 from partition_log.batches import build_batch, check_batch, place_batch
 from partition_log.epochs import EpochEntry, LeaderEpochCache
+from partition_log.producer_states import ProducerStates
 from partition_log.storage import LogStorage
 from protocol.errors import ErrorCode, InvariantViolation, SimulationError
-from protocol.ids import LeaderEpoch, Offset, TopicPartition
+from protocol.ids import NO_PRODUCER_ID, LeaderEpoch, Offset, TopicPartition
 from protocol.record_batch import Record, RecordBatch
 
 
@@ -23,7 +24,8 @@ class PartitionLog:
     Invariant: log_start_offset <= recovery_point <= log_end_offset.
     Attributes, to read only: `topic_partition`, `storage`, `log_start_offset`, `log_end_offset`,
     `high_watermark`, `recovery_point` (what this broker itself flushed), `epochs`
-    (LeaderEpochCache). To set: `flush_interval_messages`, Kafka's flush.messages, None for never.
+    (LeaderEpochCache), `producers` (ProducerStates; another object after a truncation). To set:
+    `flush_interval_messages`, Kafka's flush.messages, None for never.
     """
 
     __slots__ = (
@@ -33,6 +35,7 @@ class PartitionLog:
         "high_watermark",
         "log_end_offset",
         "log_start_offset",
+        "producers",
         "recovery_point",
         "storage",
         "topic_partition",
@@ -54,6 +57,7 @@ class PartitionLog:
         self.storage = storage
         self.flush_interval_messages = flush_interval_messages
         self.epochs = LeaderEpochCache()
+        self.producers = ProducerStates()
         # The storage's base offsets again, for bisect, which wants a list.
         self._base_offsets: list[int] = []
         self.log_start_offset = Offset(storage.base_offset(0) if len(storage) else 0)
@@ -214,6 +218,7 @@ class PartitionLog:
             self.log_end_offset = Offset(new_end)
             self.high_watermark = min(self.high_watermark, self.log_end_offset)
             self.recovery_point = min(self.recovery_point, self.log_end_offset)
+            self._rebuild_producers()
         # Also when no batch goes: a leader that wrote nothing left its epoch at the log end, where
         # it would clash with what the next leader wrote there.
         self.epochs.truncate_from_end(self.log_end_offset)
@@ -247,5 +252,17 @@ class PartitionLog:
     def _index(self, batch: RecordBatch) -> None:
         if batch.partition_leader_epoch != self.epochs.latest_epoch:
             self.epochs.assign(LeaderEpoch(batch.partition_leader_epoch), Offset(batch.base_offset))
+        if batch.producer_id != NO_PRODUCER_ID:
+            self.producers.appended(batch)
         self._base_offsets.append(batch.base_offset)
         self.log_end_offset = Offset(batch.next_offset)
+
+    def _rebuild_producers(self) -> None:
+        """Know of producers what the batches say that are left."""
+        if not self.producers:
+            return
+        self.producers = ProducerStates()
+        for index in range(len(self.storage)):
+            batch = self.storage.batch(index)
+            if batch.producer_id != NO_PRODUCER_ID:
+                self.producers.appended(batch)

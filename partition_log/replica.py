@@ -23,11 +23,14 @@ from partition_log.outcomes import (
     ReplicaConfig,
 )
 from partition_log.traces import became_follower, became_leader, high_watermark_moved
+from protocol.control_records import EndTransactionMarker, encode_marker
 from protocol.controller_messages import AlterPartitionPartitionResponse
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import (
     NO_BROKER,
     NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
     BrokerEpoch,
     BrokerId,
     LeaderEpoch,
@@ -259,18 +262,24 @@ class Partition:
         *,
         required_acks: int,
         now_us: int,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
         is_transactional: bool = False,
+        verification_guard: int | None = None,
     ) -> AppendInfo:
         """Append `records` as one batch; with an error nothing is appended.
 
-        Shape: `records` is non-empty; `required_acks` is -1 (all), 0 or 1.
+        Shape: `records` is non-empty; `required_acks` is -1 (all), 0 or 1; `verification_guard`
+        is what `log.producers.begin_verification` gave.
         Errors: NOT_LEADER_OR_FOLLOWER; NOT_ENOUGH_REPLICAS (acks=all with too small an ISR);
-        MESSAGE_TOO_LARGE.
+        MESSAGE_TOO_LARGE; of a transactional batch INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE.
         Source: Kafka Partition.appendRecordsToLeader.
         """
         error = self._check_append(required_acks)
+        if error is ErrorCode.NONE and is_transactional:
+            error = self.log.producers.check_transactional(
+                producer_id, producer_epoch, verification_guard
+            )
         if error is not ErrorCode.NONE:
             return AppendInfo(error=error)
         batch = build_batch(
@@ -278,6 +287,35 @@ class Partition:
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             is_transactional=is_transactional,
+        )
+        return self._append(batch, now_us)
+
+    def append_marker(
+        self,
+        marker: EndTransactionMarker,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        timestamp_ms: int,
+        now_us: int,
+    ) -> AppendInfo:
+        """Append the end of a producer's transaction, with acks=all.
+
+        Errors: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS; INVALID_PRODUCER_EPOCH and
+        TRANSACTION_COORDINATOR_FENCED for one that another has overtaken.
+        Source: Kafka KafkaApis.handleWriteTxnMarkersRequest.
+        """
+        error = self._check_append(ACKS_ALL)
+        if error is ErrorCode.NONE:
+            error = self.log.producers.check_marker(producer_id, producer_epoch, marker)
+        if error is not ErrorCode.NONE:
+            return AppendInfo(error=error)
+        batch = build_batch(
+            (encode_marker(marker, timestamp_ms),),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_transactional=True,
+            is_control=True,
         )
         return self._append(batch, now_us)
 

@@ -29,12 +29,15 @@ AppendId = NewType("AppendId", int)
 """Names one append that a core asked for, so that its completion finds the parked reply."""
 
 CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
 CLUSTER_METADATA = "__cluster_metadata"
 
 NO_BROKER = BrokerId(-1)
 NO_LEADER_EPOCH = LeaderEpoch(-1)
 NO_GENERATION = GenerationId(-1)
 UNKNOWN_MEMBER = MemberId("")
+NO_PRODUCER_ID = ProducerId(-1)
+NO_PRODUCER_EPOCH = -1
 
 
 class TopicPartition(NamedTuple):
@@ -50,6 +53,11 @@ class TopicPartition(NamedTuple):
 def offsets_partition(index: int) -> TopicPartition:
     """Return partition `index` of `__consumer_offsets`."""
     return TopicPartition(CONSUMER_OFFSETS, index)
+
+
+def transaction_partition(index: int) -> TopicPartition:
+    """Return partition `index` of `__transaction_state`."""
+    return TopicPartition(TRANSACTION_STATE, index)
 
 
 METADATA_PARTITION = TopicPartition(CLUSTER_METADATA, 0)

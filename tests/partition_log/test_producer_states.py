@@ -1,0 +1,197 @@
+"""Transactional producers as a log knows them (KIP-98), and verification guards (KIP-890)."""
+
+from partition_log.batches import build_batch
+from partition_log.log import PartitionLog
+from partition_log.producer_states import ProducerStates
+from protocol.control_records import EndTransactionMarker, decode_marker, encode_marker
+from protocol.errors import ErrorCode
+from protocol.record_batch import RecordBatch, encode_records
+from tests.partition_log.builders import B, C, follower, leader, log, records, replicate
+
+PRODUCER = 7
+
+
+def transactional(base_offset: int, *, producer: int = PRODUCER, epoch: int = 0) -> RecordBatch:
+    """Return a batch of one record of a transaction."""
+    return build_batch(
+        records("v"),
+        base_offset=base_offset,
+        leader_epoch=0,
+        producer_id=producer,
+        producer_epoch=epoch,
+        is_transactional=True,
+    )
+
+
+def marker(
+    base_offset: int,
+    *,
+    is_commit: bool = True,
+    producer: int = PRODUCER,
+    epoch: int = 0,
+    coordinator_epoch: int = 0,
+) -> RecordBatch:
+    """Return a control batch that ends a transaction."""
+    end = EndTransactionMarker(is_commit=is_commit, coordinator_epoch=coordinator_epoch)
+    return build_batch(
+        (encode_marker(end, 0),),
+        base_offset=base_offset,
+        leader_epoch=0,
+        producer_id=producer,
+        producer_epoch=epoch,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+def states(*batches: RecordBatch) -> ProducerStates:
+    """Return what these batches say of producers."""
+    known = ProducerStates()
+    for each in batches:
+        known.appended(each)
+    return known
+
+
+def test_marker_through_its_record_is_equal() -> None:
+    """Both kinds; the coordinator epoch is what fences an old coordinator."""
+    for is_commit in (True, False):
+        end = EndTransactionMarker(is_commit=is_commit, coordinator_epoch=9)
+        found = marker(3, is_commit=is_commit, coordinator_epoch=9)
+        assert decode_marker(found) == end
+
+
+def test_control_batch_without_records_says_nothing() -> None:
+    """MM-65: compaction may leave one behind."""
+    empty = RecordBatch(
+        base_offset=1,
+        partition_leader_epoch=0,
+        last_offset_delta=0,
+        max_timestamp_ms=0,
+        records=encode_records(()),
+        producer_id=PRODUCER,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+    )
+    assert decode_marker(empty) is None
+    known = states(transactional(0), empty)
+    assert known.has_ongoing_transaction(PRODUCER, 0)
+
+
+def test_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
+    known = states(transactional(5), transactional(6))
+    assert known.has_ongoing_transaction(PRODUCER, 0)
+    assert not known.has_ongoing_transaction(PRODUCER, 1)
+    assert known.first_unstable_offset == 5
+    known.appended(marker(7))
+    assert not known.has_ongoing_transaction(PRODUCER, 0)
+    assert known.first_unstable_offset is None
+
+
+def test_first_unstable_offset_is_the_oldest_open_transactions() -> None:
+    known = states(transactional(2), transactional(4, producer=8), marker(6))
+    assert known.first_unstable_offset == 4
+
+
+def test_batch_that_begins_a_transaction_needs_a_verification() -> None:
+    """KIP-890: the guard must be the one of this producer's verification."""
+    known = ProducerStates()
+    assert known.check_transactional(PRODUCER, 0, None) is ErrorCode.INVALID_TXN_STATE
+    guard = known.begin_verification(PRODUCER, 0)
+    assert guard is not None
+    assert known.begin_verification(PRODUCER, 0) == guard
+    assert known.check_transactional(8, 0, guard) is ErrorCode.INVALID_TXN_STATE
+    assert known.check_transactional(PRODUCER, 0, guard) is ErrorCode.NONE
+
+
+def test_batch_of_an_open_transaction_needs_no_verification() -> None:
+    known = states(transactional(0))
+    assert known.begin_verification(PRODUCER, 0) is None
+    assert known.check_transactional(PRODUCER, 0, None) is ErrorCode.NONE
+
+
+def test_guard_is_worth_nothing_after_the_transaction_has_ended() -> None:
+    """A commit that was held up must not open a transaction that nobody will end."""
+    known = ProducerStates()
+    guard = known.begin_verification(PRODUCER, 0)
+    known.appended(marker(0, is_commit=False))
+    assert known.check_transactional(PRODUCER, 0, guard) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_batch_of_an_older_epoch_is_refused() -> None:
+    """The abort that fenced a producer carries the next epoch."""
+    known = states(transactional(0), marker(1, is_commit=False, epoch=1))
+    guard = known.begin_verification(PRODUCER, 0)
+    assert known.check_transactional(PRODUCER, 0, guard) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_marker_of_an_older_producer_or_coordinator_is_refused() -> None:
+    known = states(transactional(0, epoch=3), marker(1, epoch=3, coordinator_epoch=5))
+    late = EndTransactionMarker(is_commit=True, coordinator_epoch=4)
+    same = EndTransactionMarker(is_commit=True, coordinator_epoch=5)
+    assert known.check_marker(PRODUCER, 2, same) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert known.check_marker(PRODUCER, 3, late) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert known.check_marker(PRODUCER, 3, same) is ErrorCode.NONE
+    assert known.check_marker(8, 0, late) is ErrorCode.NONE
+
+
+def test_log_knows_its_producers_after_it_was_opened_again_and_cut() -> None:
+    """A restart, and a follower that loses its leader's tail."""
+    made = log()
+    made.append_as_leader(records("v"), leader_epoch=0)
+    assert made.append_as_follower((transactional(1), marker(2))) is ErrorCode.NONE
+    reopened = PartitionLog(made.topic_partition, made.storage)
+    assert len(reopened.producers) == 1
+    assert not reopened.producers.has_ongoing_transaction(PRODUCER, 0)
+    reopened.truncate_to(2)
+    assert reopened.producers.has_ongoing_transaction(PRODUCER, 0)
+    reopened.truncate_to(1)
+    assert len(reopened.producers) == 0
+
+
+def test_leader_takes_a_verified_transaction_and_its_marker_and_replicates_both() -> None:
+    leading, following = leader(), follower()
+    producers = leading.log.producers
+    refused = leading.append_records(
+        records("v"),
+        required_acks=-1,
+        now_us=0,
+        producer_id=PRODUCER,
+        producer_epoch=0,
+        is_transactional=True,
+    )
+    assert (refused.error, leading.log_end_offset) == (ErrorCode.INVALID_TXN_STATE, 0)
+    taken = leading.append_records(
+        records("v"),
+        required_acks=-1,
+        now_us=0,
+        producer_id=PRODUCER,
+        producer_epoch=0,
+        is_transactional=True,
+        verification_guard=producers.begin_verification(PRODUCER, 0),
+    )
+    assert (taken.error, taken.base_offset) == (ErrorCode.NONE, 0)
+    replicate(leading, following)
+    assert following.log.producers.has_ongoing_transaction(PRODUCER, 0)
+    ended = leading.append_marker(
+        EndTransactionMarker(is_commit=True, coordinator_epoch=4),
+        producer_id=PRODUCER,
+        producer_epoch=0,
+        timestamp_ms=0,
+        now_us=0,
+    )
+    assert (ended.error, ended.base_offset) == (ErrorCode.NONE, 1)
+    replicate(leading, following)
+    assert not following.log.producers.has_ongoing_transaction(PRODUCER, 0)
+
+
+def test_marker_is_refused_where_the_log_may_not_be_appended_to() -> None:
+    end = EndTransactionMarker(is_commit=True, coordinator_epoch=0)
+    for place, error in (
+        (follower(), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (leader(isr=(B, C), broker=B, min_insync_replicas=3), ErrorCode.NOT_ENOUGH_REPLICAS),
+    ):
+        info = place.append_marker(
+            end, producer_id=PRODUCER, producer_epoch=0, timestamp_ms=0, now_us=0
+        )
+        assert (info.error, place.log_end_offset) == (error, 0)
