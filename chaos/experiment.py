@@ -27,6 +27,7 @@ from protocol.config import (
     BrokerConfig,
     ConsumerConfig,
     Guards,
+    JavaSwitches,
     ProducerConfig,
     TopicConfig,
     kafka_name,
@@ -101,6 +102,8 @@ class ClusterDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Kafka's settings of brokers and controllers."""
     guards: Guards = Guards()
     """Kafka's safety checks as switches, all on: off shows what each prevents."""
+    java: JavaSwitches = JavaSwitches()
+    """What the coordinator does as Kafka's Java one does, switch by switch; all off."""
     links: LinkModel = LinkModel()
     """The latency of the network in virtual time."""
     storage: StorageModel = StorageModel()
@@ -339,6 +342,7 @@ def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
         ),
         broker_config=config,
         guards=cluster.guards,
+        java=cluster.java,
         preload=tuple(
             PreloadSpec(
                 partition=group_partition(experiment, preload.group),

@@ -5,7 +5,14 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from protocol.config import BrokerConfig, ConsumerConfig, Guards, ProducerConfig, TopicConfig
+from protocol.config import (
+    BrokerConfig,
+    ConsumerConfig,
+    Guards,
+    JavaSwitches,
+    ProducerConfig,
+    TopicConfig,
+)
 from protocol.ids import NodeName, broker_name, controller_name
 
 NotNegative = Annotated[int, Meta(ge=0)]
@@ -157,6 +164,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     producers: tuple[ProducerSpec, ...] = ()
     broker_config: BrokerConfig = BrokerConfig()
     guards: Guards = Guards()
+    java: JavaSwitches = JavaSwitches()
     preload: tuple[PreloadSpec, ...] = ()
     links: LinkModel = LinkModel()
     costs: CostModel = CostModel()

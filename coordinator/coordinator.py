@@ -21,7 +21,7 @@ from coordinator.invariants import check_shards
 from coordinator.join_group import handle_join_group
 from coordinator.leave_group import for_version, handle_leave_group
 from coordinator.list_groups import handle_list_groups
-from coordinator.load import Load
+from coordinator.load import Load, LoadReport
 from coordinator.offset_commit import handle_offset_commit, offsets_stored
 from coordinator.offset_delete import handle_offset_delete
 from coordinator.offset_fetch import handle_offset_fetch
@@ -41,7 +41,7 @@ from coordinator.turn import (
     Turn,
 )
 from coordinator.validation import check_group_status
-from protocol.config import BrokerConfig, Guards
+from protocol.config import BrokerConfig, Guards, JavaSwitches
 from protocol.effects import AppendCompleted, Result
 from protocol.envelope import GroupRequest, GroupResponse, RequestEnvelope
 from protocol.errors import ErrorCode, SimulationError
@@ -64,7 +64,7 @@ from protocol.group_messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from protocol.ids import RequestId, offsets_partition
+from protocol.ids import NO_LEADER_EPOCH, RequestId, offsets_partition
 from protocol.metadata_version import metadata_version, value_versions
 from protocol.offset_messages import (
     OffsetCommitRequest,
@@ -74,6 +74,9 @@ from protocol.offset_messages import (
 )
 from protocol.record_batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind
+
+SCALA = JavaSwitches()
+"""The Scala coordinator: nothing is done as by the Java one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +109,12 @@ class GroupCoordinator:
         guards: Guards,
         num_offsets_partitions: int,
         new_uuid: Callable[[], str],
+        java: JavaSwitches = SCALA,
     ) -> None:
         self._shared = Shared(
             config=config,
             guards=guards,
+            java=java,
             new_uuid=new_uuid,
             versions=value_versions(metadata_version(config.inter_broker_protocol_version)),
         )
@@ -190,14 +195,18 @@ class GroupCoordinator:
     def begin_load(self, partition: int, leader_epoch: int, now_us: int) -> Result | LoadIgnored:
         """Begin to load `partition`: from here its groups answer COORDINATOR_LOAD_IN_PROGRESS.
 
-        Ignored for an older epoch than the known one, and where the partition is here already.
+        Ignored for an older epoch than the known one, and where the partition is here already or
+        its load has failed in this epoch ([J]).
         """
         shards = self._shards
         if not self._accepts_epoch(partition, leader_epoch):
             return self._ignored(partition, "stale leader epoch")
         if partition in shards.owned or partition in shards.loading:
             return self._ignored(partition, "already loaded or loading")
-        shards.loading[partition] = Load(partition)
+        if leader_epoch <= shards.failed.get(partition, NO_LEADER_EPOCH):
+            return self._ignored(partition, "the load failed in this leader epoch")
+        shards.failed.pop(partition, None)
+        shards.loading[partition] = Load(partition, leader_epoch)
         return Turn(self._shared, now_us).result
 
     def load_batches(self, partition: int, batches: tuple[RecordBatch, ...]) -> Result:
@@ -208,24 +217,33 @@ class GroupCoordinator:
         self._loading(partition).read(batches)
         return Result()
 
-    def finish_load(self, partition: int, now_us: int) -> Result:
+    def finish_load(self, partition: int, now_us: int, *, stopped: str | None = None) -> Result:
         """Build the groups that the log holds, start their session timers, own `partition`.
 
-        It is owned also if the load failed (load_error), as in Kafka: it then has no groups, and
-        offsets are answered with -1.
+        `stopped` says why the log was not read to its end: this broker leads it no more. The
+        partition is owned also then, with what was read so far, and also if the load failed
+        (`load_report`), without groups: offsets are then answered with -1. With
+        `failed_load_refuses` it is owned in neither case: NOT_COORDINATOR is answered.
 
         Raises: SimulationError if the partition is not loading.
         """
         turn = Turn(self._shared, now_us)
+        shards = self._shards
         load = self._loading(partition)
         groups = load.finish(now_us)
+        del shards.loading[partition]
+        refuses = self._shared.java.failed_load_refuses
+        error = load.error
+        if refuses and error is None:
+            error = stopped
+        shards.load_reports[partition] = LoadReport(
+            error=error, unknown_records=load.unknown_records
+        )
+        if refuses and error is not None:
+            shards.failed[partition] = load.leader_epoch
+            return turn.result
         shard = Shard(partition)
-        del self._shards.loading[partition]
-        self._shards.owned[partition] = shard
-        if load.error is None:
-            self._shards.load_errors.pop(partition, None)
-        else:
-            self._shards.load_errors[partition] = load.error
+        shards.owned[partition] = shard
         for group in groups:
             _group_loaded(turn, shard.add(group))
         return turn.result
@@ -241,6 +259,7 @@ class GroupCoordinator:
         turn = Turn(self._shared, now_us)
         shard = self._shards.owned.pop(partition, None)
         self._shards.loading.pop(partition, None)
+        self._shards.failed.pop(partition, None)
         if shard is not None:
             for group in shard.groups.values():
                 _group_unloaded(turn, group)
@@ -252,9 +271,9 @@ class GroupCoordinator:
 
     # -- what may be seen --
 
-    def load_error(self, partition: int) -> str | None:
-        """Return why the last load of `partition` stopped early, None if it did not."""
-        return self._shards.load_errors.get(partition)
+    def load_report(self, partition: int) -> LoadReport | None:
+        """Return what became of the last load of `partition`, None before the first."""
+        return self._shards.load_reports.get(partition)
 
     def is_loading(self, partition: int) -> bool:
         """Return whether `partition` is between begin_load and finish_load."""

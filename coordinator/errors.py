@@ -1,8 +1,10 @@
 """What can go wrong: Kafka's own failures, and what the log's errors become for a client.
 
-Source: Kafka `GroupMetadataManager.storeGroup`, `convertOffsetCommitError`; BEHAVIOUR 5.8 [S].
+Source: Kafka `GroupMetadataManager.storeGroup`, `convertOffsetCommitError`, [J]
+`CoordinatorOperationExceptionHelper`; BEHAVIOUR 5.8.
 """
 
+from protocol.config import JavaSwitches
 from protocol.errors import ErrorCode
 
 
@@ -35,13 +37,26 @@ _OFFSET_APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
+_JAVA_APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+}
 
 
-def group_append_error(error: ErrorCode) -> ErrorCode:
+def group_append_error(error: ErrorCode, java: JavaSwitches) -> ErrorCode:
     """Return what a client is told when the append of a group's record ended with `error`."""
-    return _GROUP_APPEND_ERRORS.get(error, error)
+    errors = _JAVA_APPEND_ERRORS if java.append_errors else _GROUP_APPEND_ERRORS
+    return errors.get(error, error)
 
 
-def offset_append_error(error: ErrorCode) -> ErrorCode:
+def offset_append_error(error: ErrorCode, java: JavaSwitches) -> ErrorCode:
     """Return what a client is told when the append of its commit ended with `error`."""
-    return _OFFSET_APPEND_ERRORS.get(error, error)
+    errors = _JAVA_APPEND_ERRORS if java.append_errors else _OFFSET_APPEND_ERRORS
+    return errors.get(error, error)

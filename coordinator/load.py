@@ -9,6 +9,8 @@ Source: Kafka `GroupMetadataManager.doLoadGroupsAndOffsets`, `GroupMetadata.load
 BEHAVIOUR 5.4.
 """
 
+from dataclasses import dataclass
+
 from coordinator.errors import UnknownServerError
 from coordinator.group import Group
 from coordinator.member import Member
@@ -30,12 +32,23 @@ from protocol.record_batch import RecordBatch, decode_records
 _OFFSET_KEY_PREFIX = OFFSET_COMMIT_KEY_VERSION.to_bytes(2, "big")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadReport:
+    """What became of a load."""
+
+    error: str | None = None  # why it stopped early; None if it did not
+    unknown_records: int = 0
+    """Records that a newer coordinator wrote, and that were ignored."""
+
+
 class Load:
     """A load of one partition under way."""
 
-    def __init__(self, partition: int) -> None:
+    def __init__(self, partition: int, leader_epoch: int) -> None:
         self.partition = partition
+        self.leader_epoch = leader_epoch
         self.error: str | None = None  # why reading stopped early
+        self.unknown_records = 0
         # Key -> base offset of the newest batch that has it, and the value there.
         self._offsets: dict[bytes, tuple[int, bytes]] = {}
         self._groups: dict[str, GroupMetadataValue] = {}
@@ -101,7 +114,8 @@ class Load:
     def _read_other(self, key_bytes: bytes, value: bytes | None) -> None:
         key = decode_key(key_bytes)
         if not isinstance(key, GroupMetadataKey):
-            return  # a newer coordinator wrote it: ignored, as in Kafka
+            self.unknown_records += 1  # a newer coordinator wrote it: ignored, as in Kafka
+            return
         # A group that is written again takes a new place in the order.
         self._groups.pop(key.group, None)
         if value is not None:

@@ -59,7 +59,7 @@ def offsets_stored(turn: Turn, append: OffsetsAppend, completed: AppendCompleted
     """
     group = append.group
     is_dead = group.state is GroupState.DEAD
-    error = offset_append_error(completed.error)
+    error = offset_append_error(completed.error, turn.java)
     for partition, value in append.values.items():
         if error is ErrorCode.NONE:
             if completed.base_offset is None:

@@ -9,7 +9,7 @@ Source: Kafka `GroupMetadataManager` (`ownedPartitions`, `loadingPartitions`,
 from collections.abc import Iterator
 
 from coordinator.group import Group
-from coordinator.load import Load
+from coordinator.load import Load, LoadReport
 from coordinator.states import GroupState
 from protocol.partitioner import partition_for
 
@@ -54,7 +54,7 @@ class Shard:
 class Shards:
     """The offsets partitions of this broker.
 
-    Invariant: no partition is owned and loading at once.
+    Invariant: no partition is owned, loading or failed at once.
     Invariant: the number of partitions never changes, as Kafka reads it once at start.
     """
 
@@ -64,7 +64,10 @@ class Shards:
         self.owned: dict[int, Shard] = {}
         self.loading: dict[int, Load] = {}
         self.known_epochs: dict[int, int] = {}
-        self.load_errors: dict[int, str] = {}
+        self.load_reports: dict[int, LoadReport] = {}
+        """What became of the last load of each partition."""
+        self.failed: dict[int, int] = {}
+        """Partitions whose load failed and that are not served, with the epoch it had ([J])."""
 
     def partition_of(self, group_id: str) -> int:
         """Return the offsets partition of a group."""

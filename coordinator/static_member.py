@@ -98,7 +98,7 @@ def replace_static_member(
 def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCode) -> None:
     """Answer the JoinGroup whose new member id was stored, or put the old id back."""
     if error is not ErrorCode.NONE:
-        _revert(turn, append, group_append_error(error))
+        _revert(turn, append, group_append_error(error, turn.java))
         return
     group, member, parked = append.group, append.member, append.parked
     if member.awaiting_join is not parked:

@@ -84,7 +84,7 @@ def assignment_stored(
     ):
         return
     if error is not ErrorCode.NONE:
-        reset_assignments(turn, group, group_append_error(error))
+        reset_assignments(turn, group, group_append_error(error, turn.java))
         maybe_prepare_rebalance(
             turn,
             group,

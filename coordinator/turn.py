@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from coordinator.group import Group
 from coordinator.member import Member, ParkedJoin
-from protocol.config import BrokerConfig, Guards
+from protocol.config import BrokerConfig, Guards, JavaSwitches
 from protocol.effects import Append, CancelTimer, Reply, Result, SetTimer
 from protocol.envelope import GroupResponse
 from protocol.ids import AppendId, RequestId, TopicPartition
@@ -114,6 +114,7 @@ class Shared:
     config: BrokerConfig
     guards: Guards
     new_uuid: Callable[[], str]
+    java: JavaSwitches
     versions: ValueVersions
     timers: dict[str, GroupTimer] = field(default_factory=dict)
     appends: dict[AppendId, PendingAppend] = field(default_factory=dict)
@@ -136,6 +137,11 @@ class Turn:
     def now_ms(self) -> int:
         """Milliseconds since the epoch, as records and group states are stamped."""
         return self.now_us // 1_000
+
+    @property
+    def java(self) -> JavaSwitches:
+        """What is done as by Kafka's Java coordinator."""
+        return self._shared.java
 
     @property
     def versions(self) -> ValueVersions:

@@ -207,6 +207,23 @@ class ProducerConfig(
     """How old what it knows of topics and leaders may grow."""
 
 
+class JavaSwitches(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Single things that Kafka's Java coordinator does otherwise than the Scala one; all off.
+
+    With all of them off the coordinator is the Scala one (group.coordinator.new.enable false).
+    """
+
+    failed_load_refuses: bool = False
+    """On: a partition whose load failed, or ended because its leader was replaced, is answered
+    NOT_COORDINATOR until a newer leader epoch loads it. Off: it is served without what was not
+    read, and offsets that nobody read are answered with -1."""
+    append_errors: bool = False
+    """On: a commit or a SyncGroup whose append fails is answered as by the Java coordinator:
+    COORDINATOR_NOT_AVAILABLE after offsets.commit.timeout.ms, UNKNOWN_SERVER_ERROR for what is too
+    large. Off: REQUEST_TIMED_OUT and INVALID_COMMIT_OFFSET_SIZE to a commit,
+    REBALANCE_IN_PROGRESS to a SyncGroup that timed out."""
+
+
 class Guards(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Switches, on by default, so that an experiment can show what each guard prevents."""
 

@@ -62,7 +62,10 @@ class TraceKind(StrEnum):
     LOAD_SCHEDULED = "load_scheduled"  # partition, leader_epoch
     LOAD_STARTED = "load_started"  # partition, leader_epoch; detail: wait_us
     LOAD_COMPLETED = "load_completed"  # partition, leader_epoch; offset: end; detail: records,
-    #   bytes, groups: active from here
+    #   bytes, groups, ignored (records of unknown kinds, if any): active from here; cause: why it
+    #   stopped early, if it did
+    LOAD_FAILED = "load_failed"  # the same, without groups; cause: why; not active (java switch
+    #   failed_load_refuses)
     LOAD_IGNORED = "load_ignored"  # partition, leader_epoch; cause: why; detail: known_epoch
     UNLOAD_SCHEDULED = "unload_scheduled"  # partition, leader_epoch
     UNLOAD_COMPLETED = "unload_completed"  # partition, leader_epoch; detail: groups

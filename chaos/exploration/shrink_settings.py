@@ -100,6 +100,7 @@ def put(value: Any, place: Place, new: object) -> Any:  # noqa: ANN401 - likewis
 def _structs(experiment: Experiment) -> Iterator[tuple[Place, msgspec.Struct]]:
     cluster = experiment.cluster
     yield ("cluster", "guards"), cluster.guards
+    yield ("cluster", "java"), cluster.java
     yield ("cluster", "config"), cluster.config
     yield ("cluster", "links"), cluster.links
     yield ("cluster", "storage"), cluster.storage

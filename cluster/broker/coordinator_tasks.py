@@ -143,21 +143,29 @@ class CoordinatorTasks:
             size_in_bytes += sum(batch.size_in_bytes for batch in batches)
             self._coordination.carry_out(coordinator.load_batches(name.partition, batches))
             await host.sleep(self._turn_cost_us(batches))
-        self._coordination.carry_out(coordinator.finish_load(name.partition, host.wall_us()))
-        error = coordinator.load_error(name.partition)
-        if error is not None:
-            host.log(f"load of {name} stopped early: {error}")
-        self._trace(
-            TraceKind.LOAD_COMPLETED,
-            name,
-            load.leader_epoch,
-            offset=position,
-            detail={
-                "records": records,
-                "bytes": size_in_bytes,
-                "groups": self._group_count(name.partition),
-            },
+        stopped = None if load.partition.is_leader else "NOT_LEADER_OR_FOLLOWER"
+        self._coordination.carry_out(
+            coordinator.finish_load(name.partition, host.wall_us(), stopped=stopped)
         )
+        self._finished(load, position, {"records": records, "bytes": size_in_bytes})
+
+    def _finished(self, load: _Load, position: int, detail: dict[str, object]) -> None:
+        """Tell how a load ended. `detail`: the records and bytes that it read."""
+        coordinator = self._coordination.coordinator
+        name = load.partition.topic_partition
+        report = coordinator.load_report(name.partition)
+        error = None if report is None else report.error
+        if error is not None:
+            self._host.log(f"load of {name} stopped early: {error}")
+        if report is not None and report.unknown_records:
+            detail["ignored"] = report.unknown_records
+            self._host.log(f"load of {name} ignored {report.unknown_records} records: unknown keys")
+        if coordinator.is_owned(name.partition):
+            detail["groups"] = self._group_count(name.partition)
+            kind = TraceKind.LOAD_COMPLETED
+        else:
+            kind = TraceKind.LOAD_FAILED
+        self._trace(kind, name, load.leader_epoch, offset=position, cause=error, detail=detail)
 
     def _unload(self, unload: _Unload) -> None:
         name = unload.name
@@ -208,6 +216,7 @@ class CoordinatorTasks:
         leader_epoch: int,
         *,
         offset: int | None = None,
+        cause: str | None = None,
         detail: dict[str, object] | None = None,
     ) -> None:
         self._host.trace(
@@ -216,6 +225,7 @@ class CoordinatorTasks:
                 partition=str(name),
                 leader_epoch=leader_epoch,
                 offset=offset,
+                cause=cause,
                 detail=detail,
             )
         )

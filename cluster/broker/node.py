@@ -49,6 +49,7 @@ class BrokerNode:
         coordinator = GroupCoordinator(
             config=cluster.broker_config,
             guards=cluster.guards,
+            java=cluster.java,
             num_offsets_partitions=_num_offsets_partitions(cluster),
             new_uuid=self._new_uuid,
         )

@@ -3,8 +3,9 @@
 import pytest
 
 from coordinator.coordinator import LoadIgnored
+from coordinator.load import LoadReport
 from coordinator.states import GroupState
-from protocol.config import BrokerConfig, Guards
+from protocol.config import BrokerConfig, Guards, JavaSwitches
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import TopicPartition
 from protocol.offsets_records import (
@@ -85,6 +86,13 @@ def loaded(
         h.write_records(*records)
     h.load(batches_per_chunk=batches_per_chunk)
     return h
+
+
+def load_error(h: CoordinatorHarness) -> str | None:
+    """Return why the last load stopped early."""
+    report = h.coordinator.load_report(0)
+    assert report is not None
+    return report.error
 
 
 def test_load_of_offsets_alone_gives_an_empty_group() -> None:
@@ -171,11 +179,55 @@ def test_load_remembers_where_in_the_log_an_offset_stands() -> None:
 
 
 def test_load_ignores_records_of_unknown_kinds() -> None:
-    """MM-69: a newer coordinator's; the rest loads."""
+    """MM-68, MM-69: a newer coordinator's, counted; the rest loads."""
     newer = Record(b"\x00\x07\x91\xa1x", b"\x00\x00", 1)
-    h = loaded((newer, group(group_value("m")), offset(0, 5), newer))
+    h = loaded((newer, group(group_value("m")), offset(0, 5), newer), (newer,))
     assert (h.state(), h.offset("foo", 0)) == (GroupState.STABLE, 5)
-    assert h.coordinator.load_error(0) is None
+    assert h.coordinator.load_report(0) == LoadReport(error=None, unknown_records=3)
+
+
+def test_load_in_one_epoch_may_be_repeated_by_scala_but_not_after_java_failed() -> None:
+    """[J]: FAILED until a newer epoch loads; then everything is there."""
+    java = JavaSwitches(failed_load_refuses=True)
+    h = CoordinatorHarness(owned=(), java=java)
+    h.write_records(offset(0, 5))
+    h.write_records(Record(None, b"v", 1))
+    h.load(epoch=3)
+    assert "without key" in (load_error(h) or "")
+    assert (h.coordinator.is_owned(0), h.coordinator.is_loading(0)) == (False, False)
+    assert h.commit(offset_commit({("foo", 0): 1})) == [ErrorCode.NOT_COORDINATOR]
+    failed = LoadIgnored(reason="the load failed in this leader epoch", known_epoch=3)
+    assert h.load(epoch=3) == failed
+    h.log[0].pop()
+    assert h.load(epoch=4) is None
+    assert (load_error(h), h.offset("foo", 0)) == (None, 5)
+
+
+def test_unload_forgets_that_a_load_failed() -> None:
+    """[J]: CLOSED; the same epoch may then come again."""
+    h = CoordinatorHarness(owned=(), java=JavaSwitches(failed_load_refuses=True))
+    h.write_records(Record(None, b"v", 1))
+    h.load(epoch=3)
+    h.unload(epoch=3)
+    h.log[0].clear()
+    assert h.load(epoch=3) is None
+    assert h.coordinator.is_owned(0)
+
+
+@pytest.mark.parametrize("java", [False, True])
+def test_load_that_its_leader_could_not_end_is_served_by_scala_and_refused_by_java(
+    java: bool,
+) -> None:
+    """5.4: the log end is -1 where nobody leads; [S] keeps what was read so far (KAFKA-16030)."""
+    h = CoordinatorHarness(owned=(), java=JavaSwitches(failed_load_refuses=java))
+    h.write_records(offset(0, 5))
+    h.coordinator.begin_load(0, 3, h.now_us)
+    h.coordinator.load_batches(0, tuple(h.log[0]))
+    h.execute(h.coordinator.finish_load(0, h.now_us, stopped="NOT_LEADER_OR_FOLLOWER"))
+    assert h.coordinator.is_owned(0) is not java
+    assert load_error(h) == ("NOT_LEADER_OR_FOLLOWER" if java else None)
+    if not java:
+        assert h.offset("foo", 0) == 5
 
 
 @pytest.mark.parametrize(
@@ -198,7 +250,7 @@ def test_load_that_cannot_read_a_record_serves_the_partition_without_groups(
 ) -> None:
     """MM-29; [S] swallows the error: offsets are answered with -1 then (recipe f)."""
     h = loaded((offset(0, 5),), (record,), (offset(1, 6),))
-    assert error in (h.coordinator.load_error(0) or "")
+    assert error in (load_error(h) or "")
     assert h.coordinator.is_owned(0)
     assert h.coordinator.groups() == ()
     assert h.offset("foo", 0) == -1
@@ -344,14 +396,14 @@ def test_load_of_a_transactional_batch_is_an_error_that_says_so() -> None:
         is_transactional=True,
     )
     h.load()
-    assert "transactional" in (h.coordinator.load_error(0) or "")
+    assert "transactional" in (load_error(h) or "")
 
 
 def test_load_after_a_failed_one_forgets_the_error() -> None:
     """It is the last load's."""
     h = loaded((Record(None, b"v", 1),))
-    assert h.coordinator.load_error(0) is not None
+    assert load_error(h) is not None
     h.unload(epoch=1)
     h.log[0].clear()
     h.load(epoch=2)
-    assert h.coordinator.load_error(0) is None
+    assert load_error(h) is None

@@ -12,7 +12,7 @@ from itertools import count
 from coordinator.coordinator import GroupCoordinator, GroupSummary, LoadIgnored
 from coordinator.group import Group
 from coordinator.states import GroupState
-from protocol.config import BrokerConfig, Guards
+from protocol.config import BrokerConfig, Guards, JavaSwitches
 from protocol.effects import Append, AppendCompleted, Result, SetTimer
 from protocol.envelope import AnyResponse, GroupRequest
 from protocol.errors import ErrorCode
@@ -58,16 +58,19 @@ class CoordinatorHarness:
         *,
         config: BrokerConfig | None = None,
         guards: Guards | None = None,
+        java: JavaSwitches | None = None,
         num_partitions: int = 1,
         owned: tuple[int, ...] = (0,),
         log: dict[int, list[RecordBatch]] | None = None,
     ) -> None:
         self.config = config or BrokerConfig(group_initial_rebalance_delay_ms=0)
         self.guards = guards or Guards()
+        self.java = java or JavaSwitches()
         self.num_partitions = num_partitions
         self.coordinator = GroupCoordinator(
             config=self.config,
             guards=self.guards,
+            java=self.java,
             num_offsets_partitions=num_partitions,
             new_uuid=new_uuids(),
         )
@@ -157,6 +160,7 @@ class CoordinatorHarness:
         return CoordinatorHarness(
             config=self.config,
             guards=self.guards,
+            java=self.java,
             num_partitions=self.num_partitions,
             owned=tuple(range(self.num_partitions)),
             log={partition: list(batches) for partition, batches in self.log.items()},
