@@ -6,11 +6,18 @@ from coordinator.errors import UnknownServerError
 from coordinator.group import Group
 from coordinator.invariants import check_group
 from coordinator.member import Member, ParkedJoin
+from coordinator.offsets import CommittedOffset
+from coordinator.replies import answer_parked_join, answer_parked_sync, fail_parked_join
+from coordinator.retention import expired_offsets
 from coordinator.states import GroupState
+from coordinator.turn import Turn
 from coordinator.vote import scala_order
-from protocol.errors import IllegalTransition
-from protocol.ids import RequestId
+from protocol.errors import ErrorCode, IllegalTransition
+from protocol.group_messages import JoinGroupResponse, SyncGroupResponse
+from protocol.ids import RequestId, TopicPartition
+from protocol.offsets_records import OffsetCommitValue
 from tests.support.builders import protocols, subscription
+from tests.support.coordinator_harness import CoordinatorHarness
 
 
 def empty_group() -> Group:
@@ -251,7 +258,7 @@ def test_elect_joined_leader_prefers_the_leader_then_anyone_who_joined() -> None
 
 
 def test_replace_static_member_moves_leadership_and_instance() -> None:
-    """GM-41, but for the answers, which the handler gives."""
+    """GM-41: the handler gives the answers (test_static_member)."""
     group = preparing(member("a", instance="i"))
     group.members["a"].assignment = b"mine"
     group.replace_static_member("i", "a", "b")
@@ -312,7 +319,7 @@ def test_pending_sync_is_for_members_only() -> None:
 
 
 def test_all_members_joined_counts_parked_members_and_pending_ids() -> None:
-    """GM-42: an emptied group has all of its members, which is why it completes at once."""
+    """An emptied group has all of its members, which is why it completes at once (GM-42)."""
     group = preparing(member("a"))
     assert group.has_all_members_joined
     group.add_pending_member("b")
@@ -340,3 +347,69 @@ def test_member_metadata_is_not_listed_while_a_rebalance_is_prepared() -> None:
     """BEHAVIOUR 4.9."""
     with pytest.raises(IllegalTransition, match="PreparingRebalance"):
         preparing(member("a")).current_member_metadata()
+
+
+# -- answering what is parked --
+
+
+def turn() -> Turn:
+    """Return an input being handled, of a coordinator that nobody else asks."""
+    return Turn(CoordinatorHarness().coordinator._shared, 0)
+
+
+def test_parked_join_is_answered_once_and_counts_no_more() -> None:
+    """GM-42, GM-44: without one nothing is answered, and the count stays right."""
+    group = preparing(member("a"), member("b"))
+    here = turn()
+    response = JoinGroupResponse(generation_id=1, member_id="a")
+    for _ in range(2):
+        answer_parked_join(here, group, group.members["a"], response)
+        assert [(r.request_id, r.response) for r in here.result.replies] == [(0, response)]
+        assert group.members_awaiting_join == 1
+        assert not group.has_all_members_joined
+    assert group.members["a"].awaiting_join is None
+
+
+def test_parked_join_that_fails_is_told_once_under_the_id_that_it_is_to_have() -> None:
+    """GM-44: and a second failure finds nobody."""
+    group = preparing(member("a"))
+    here = turn()
+    for error in (ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_MEMBER_ID):
+        fail_parked_join(here, group, group.members["a"], "told", error)
+    assert [reply.response for reply in here.result.replies] == [
+        JoinGroupResponse(error_code=ErrorCode.NOT_COORDINATOR, member_id="told")
+    ]
+
+
+def test_parked_sync_is_answered_once_and_it_is_said_whether_one_was() -> None:
+    """GM-46, GM-47."""
+    group = preparing(member("a"))
+    group.members["a"].awaiting_sync = RequestId(7)
+    here = turn()
+    response = SyncGroupResponse(assignment=b"mine")
+    answered = [answer_parked_sync(here, group, group.members["a"], response) for _ in range(2)]
+    assert answered == [True, False]
+    assert [(r.request_id, r.response) for r in here.result.replies] == [(7, response)]
+
+
+def test_offsets_of_a_group_that_was_just_emptied_or_rebalances_do_not_expire() -> None:
+    """GM-26: whatever the age of the commits."""
+    day_ms = 24 * 3_600_000
+    group = preparing(member("a", metadata=subscription("bar")))
+    old = OffsetCommitValue(offset=1, commit_timestamp_ms=0)
+    group.offsets.load(TopicPartition("foo", 0), CommittedOffset(0, old))
+
+    def expired(now_ms: int) -> int:
+        return len(expired_offsets(group, now_ms=now_ms, retention_ms=day_ms))
+
+    group.remove("a")
+    group.init_next_generation(now_us=5 * day_ms * 1_000, cause="test", trace=[])
+    assert group.state is GroupState.EMPTY
+    assert [expired(5 * day_ms), expired(6 * day_ms - 1), expired(6 * day_ms)] == [0, 0, 1]
+    group.transition_to(GroupState.PREPARING_REBALANCE, now_us=0, cause="test", trace=[])
+    group.add(member("b", metadata=subscription("foo")))
+    assert expired(9 * day_ms) == 0
+    group.init_next_generation(now_us=0, cause="test", trace=[])
+    assert (group.state, expired(9 * day_ms)) == (GroupState.COMPLETING_REBALANCE, 0)
+    group.transition_to(GroupState.STABLE, now_us=0, cause="test", trace=[])
+    assert expired(9 * day_ms) == 0
