@@ -131,6 +131,13 @@ class FileLogStorage(LogStorage):
         self._files.close(self._file)
         self._mark.close()
 
+    def delete(self) -> None:
+        """Delete the files, which must be closed. Raises: OSError."""
+        self._files.unlink(self._path)
+        mark = _mark_path(self._path)
+        if mark.exists():
+            self._files.unlink(mark)
+
     def _cut(self, size: int) -> None:
         """Cut the file to `size` bytes, the flush mark before it, both on the disk.
 
@@ -164,6 +171,17 @@ class FileStorage(Storage):
     def partitions(self) -> tuple[TopicPartition, ...]:
         """Return the partitions that have a log, by topic and partition number."""
         return tuple(sorted(self._logs))
+
+    def delete(self, partition: TopicPartition) -> None:
+        """Delete the files of `partition`. Raises: OSError.
+
+        DEVIATION: Kafka renames them and deletes them after file.delete.delay.ms.
+        """
+        log = self._logs.pop(partition, None)
+        if log is not None:
+            log.close()
+            log.delete()
+            self._files.sync_directory(self.directory)
 
     def write_checkpoint(self, name: str, content: bytes) -> None:
         """Replace a small file atomically. Raises: OSError."""

@@ -14,7 +14,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cluster import ray_nodes
-from cluster.client.admin import elect_preferred_leaders, fetch_committed_offsets, move_leader
+from cluster.client.admin import (
+    delete_topics,
+    elect_preferred_leaders,
+    fetch_committed_offsets,
+    move_leader,
+)
 from cluster.clock import RunClock
 from cluster.host import Host
 from cluster.link_reset import LinkReset
@@ -272,6 +277,10 @@ class RayRuntime(Runtime):
             partial(_move, cluster=self._spec, partition=partition, broker=broker)
         )
 
+    async def delete_topics(self, names: Sequence[str]) -> None:
+        """Ask the controller for DeleteTopics; see Runtime."""
+        await self._ask_as_admin(partial(_delete_topics, cluster=self._spec, names=tuple(names)))
+
     async def committed_offsets(self, group_id: str) -> dict[TopicPartition, Offset]:
         """Ask the group's coordinator through the cluster's own network what is committed.
 
@@ -367,6 +376,10 @@ async def _move(
     host: Host, *, cluster: ClusterSpec, partition: TopicPartition, broker: BrokerId
 ) -> None:
     await move_leader(host, cluster, partition, broker)
+
+
+async def _delete_topics(host: Host, *, cluster: ClusterSpec, names: tuple[str, ...]) -> None:
+    await delete_topics(host, cluster, names)
 
 
 def _merge(part: ClusterStatus, *, into: ClusterStatus) -> None:

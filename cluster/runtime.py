@@ -201,6 +201,13 @@ class Runtime(ABC):
         """
 
     @abstractmethod
+    async def delete_topics(self, names: Sequence[str]) -> None:
+        """Ask the controller for DeleteTopics; it is done when it returns, brokers learn it later.
+
+        Raises: TimeoutError without an answer; TopicDeletionFailed naming Kafka's error.
+        """
+
+    @abstractmethod
     async def committed_offsets(self, group_id: str) -> dict[TopicPartition, Offset]:
         """Ask the group's coordinator, through the cluster's own network, what is committed.
 
@@ -238,6 +245,10 @@ class ClusterStartError(Exception):
 
 class ElectionFailed(Exception):
     """The controller refused to elect a leader; names the partition and Kafka's error."""
+
+
+class TopicDeletionFailed(Exception):
+    """The controller refused to delete a topic; names it and Kafka's error."""
 
 
 class UnknownNode(SimulationError):

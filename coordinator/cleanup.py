@@ -14,6 +14,12 @@ from coordinator.states import GroupState
 from coordinator.store import group_tombstone, offset_tombstone
 from coordinator.turn import Turn
 from protocol.ids import TopicPartition
+from protocol.trace import TraceEvent, TraceKind
+
+EXPIRED = "expired"
+TOPIC_DELETED = "its topic was deleted"
+DELETED = "deleted by an administrator"
+"""Why an offset or a group went: the words in the trace."""
 
 
 def clean_up(
@@ -25,6 +31,15 @@ def clean_up(
     given out and not used yet; a tombstone of it is written if it ever had a generation.
     """
     removed = group.offsets.remove(partitions)
+    for partition in removed:
+        turn.trace(
+            TraceEvent(
+                kind=TraceKind.OFFSET_REMOVED,
+                group=group.group_id,
+                partition=str(partition),
+                cause=cause,
+            )
+        )
     if group.state is GroupState.EMPTY and not group.offsets.has_offsets:
         kill_group(turn, group, cause=cause)
     records = [offset_tombstone(group.group_id, partition, turn.now_ms) for partition in removed]

@@ -9,7 +9,7 @@ Source: Kafka `GroupCoordinator`, `GroupMetadataManager` (scala); BEHAVIOUR [S].
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from coordinator.cleanup import clean_up
+from coordinator.cleanup import EXPIRED, TOPIC_DELETED, clean_up
 from coordinator.delayed import cancel_all, restart_session_timer
 from coordinator.delete_groups import handle_delete_groups
 from coordinator.describe_groups import handle_describe_groups
@@ -64,7 +64,7 @@ from protocol.group_messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from protocol.ids import NO_LEADER_EPOCH, RequestId, offsets_partition
+from protocol.ids import NO_LEADER_EPOCH, RequestId, TopicPartition, offsets_partition
 from protocol.metadata_version import metadata_version, value_versions
 from protocol.offset_messages import (
     OffsetCommitRequest,
@@ -187,7 +187,20 @@ class GroupCoordinator:
         for shard in self._shards.owned.values():
             for group in tuple(shard.groups.values()):
                 expired = expired_offsets(group, now_ms=turn.now_ms, retention_ms=retention_ms)
-                clean_up(turn, shard, group, expired, cause="nothing is left of it")
+                clean_up(turn, shard, group, expired, cause=EXPIRED)
+        return turn.result
+
+    def partitions_deleted(self, partitions: tuple[TopicPartition, ...], now_us: int) -> Result:
+        """Delete every group's offsets of partitions that there are no more.
+
+        As in Kafka each group is looked at as by the periodic task: any Empty one without offsets
+        goes, whether or not it ever had one of these partitions.
+        Source: Kafka `GroupCoordinator.handleDeletedPartitions`; BEHAVIOUR 2.13, 0.1.
+        """
+        turn = Turn(self._shared, now_us)
+        for shard in self._shards.owned.values():
+            for group in tuple(shard.groups.values()):
+                clean_up(turn, shard, group, partitions, cause=TOPIC_DELETED)
         return turn.result
 
     # -- load and unload --
@@ -274,6 +287,11 @@ class GroupCoordinator:
     def load_report(self, partition: int) -> LoadReport | None:
         """Return what became of the last load of `partition`, None before the first."""
         return self._shards.load_reports.get(partition)
+
+    def load_error(self, partition: int) -> str | None:
+        """Return why the last load of `partition` stopped early, None if it did not."""
+        report = self._shards.load_reports.get(partition)
+        return None if report is None else report.error
 
     def is_loading(self, partition: int) -> bool:
         """Return whether `partition` is between begin_load and finish_load."""

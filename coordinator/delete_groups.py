@@ -5,7 +5,7 @@ Source: Kafka `GroupCoordinator.handleDeleteGroups`; BEHAVIOUR 2.10.
 
 from collections.abc import Callable
 
-from coordinator.cleanup import clean_up, kill_group
+from coordinator.cleanup import DELETED, clean_up, kill_group
 from coordinator.shard import Shard
 from coordinator.states import GroupState
 from coordinator.turn import Turn
@@ -16,9 +16,6 @@ from protocol.group_admin_messages import (
     DeleteGroupsResponse,
 )
 from protocol.ids import RequestId
-
-DELETED = "deleted by an administrator"
-"""Why a group became Dead: the word in the trace."""
 
 
 def handle_delete_groups(

@@ -3,7 +3,7 @@
 Source: Kafka `GroupCoordinator.handleDeleteOffsets`; BEHAVIOUR 2.9.
 """
 
-from coordinator.cleanup import clean_up
+from coordinator.cleanup import DELETED, clean_up
 from coordinator.group import CONSUMER_PROTOCOL_TYPE, Group
 from coordinator.shard import Shard
 from coordinator.states import GroupState
@@ -16,9 +16,6 @@ from protocol.group_admin_messages import (
     OffsetDeleteResponseTopic,
 )
 from protocol.ids import RequestId, TopicPartition
-
-OFFSETS_DELETED = "its last offsets were deleted"
-"""Why a group became Dead: the word in the trace."""
 
 
 def handle_offset_delete(
@@ -51,7 +48,7 @@ def _delete(
                 return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
             errors = {partition: _error(group, partition) for partition in asked}
     deleted = [partition for partition, error in errors.items() if error is ErrorCode.NONE]
-    clean_up(turn, shard, group, deleted, cause=OFFSETS_DELETED)
+    clean_up(turn, shard, group, deleted, cause=DELETED)
     return _response(errors)
 
 

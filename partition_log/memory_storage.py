@@ -91,6 +91,10 @@ class MemoryStorage(Storage):
         """Return the partitions that have a log, by topic and partition number."""
         return tuple(sorted(self._logs))
 
+    def delete(self, partition: TopicPartition) -> None:
+        """Forget the log of `partition`."""
+        self._logs.pop(partition, None)
+
     def write_checkpoint(self, name: str, content: bytes) -> None:
         """Replace the checkpoint `name`."""
         self._checkpoints[name] = content

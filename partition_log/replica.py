@@ -254,6 +254,13 @@ class Partition:
             ),
         )
 
+    def delete(self) -> None:
+        """Lead and follow nobody any more: the partition was deleted, or is kept elsewhere."""
+        self.leader_id = NO_BROKER
+        self.replicas = ()
+        self._in_sync.assign((), is_leader=False)
+        self._in_sync.commit(())
+
     # -- leader: appends --
 
     def append_records(

@@ -99,6 +99,10 @@ class Storage(ABC):
         """Return the partitions that have a log, by topic and partition number."""
 
     @abstractmethod
+    def delete(self, partition: TopicPartition) -> None:
+        """Forget the log of `partition`, at once and for good; nothing happens if there is none."""
+
+    @abstractmethod
     def write_checkpoint(self, name: str, content: bytes) -> None:
         """Replace a small file atomically, e.g. `replication-offset-checkpoint`."""
 

@@ -33,6 +33,36 @@ class ElectLeadersRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=
     timeout_ms: int = 60_000
 
 
+class DeleteTopicsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """DeleteTopics (20), as in version 5: topics by name."""
+
+    topic_names: tuple[str, ...]
+    timeout_ms: int = 60_000
+
+
+class DeletableTopicResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The outcome for one topic."""
+
+    name: str
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+class DeleteTopicsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to DeleteTopics."""
+
+    responses: tuple[DeletableTopicResult, ...] = ()
+
+
+def refused_deletion(request: DeleteTopicsRequest, error: ErrorCode) -> DeleteTopicsResponse:
+    """Return the answer that fails for every topic: it has no error of the whole."""
+    return DeleteTopicsResponse(
+        responses=tuple(
+            DeletableTopicResult(name=name, error_code=error)
+            for name in dict.fromkeys(request.topic_names)
+        )
+    )
+
+
 class PartitionResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """The outcome for one partition; `error_message` None where the code says it all."""
 

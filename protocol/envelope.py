@@ -11,6 +11,8 @@ import msgspec
 from protocol.admin_messages import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
     ElectLeadersRequest,
     ElectLeadersResponse,
 )
@@ -85,6 +87,7 @@ class ApiKey(IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
+    DELETE_TOPICS = 20
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
     ALTER_PARTITION_REASSIGNMENTS = 45
@@ -127,7 +130,7 @@ GroupResponse = (
     | DeleteGroupsResponse
 )
 
-AdminRequest = ElectLeadersRequest | AlterPartitionReassignmentsRequest
+AdminRequest = ElectLeadersRequest | AlterPartitionReassignmentsRequest | DeleteTopicsRequest
 """Requests of an administrator."""
 
 ControllerRequest = (
@@ -159,6 +162,7 @@ AnyResponse = (
     | AlterPartitionResponse
     | ElectLeadersResponse
     | AlterPartitionReassignmentsResponse
+    | DeleteTopicsResponse
 )
 
 API_KEYS: dict[type, ApiKey] = {
@@ -175,6 +179,7 @@ API_KEYS: dict[type, ApiKey] = {
     SyncGroupRequest: ApiKey.SYNC_GROUP,
     DescribeGroupsRequest: ApiKey.DESCRIBE_GROUPS,
     ListGroupsRequest: ApiKey.LIST_GROUPS,
+    DeleteTopicsRequest: ApiKey.DELETE_TOPICS,
     DeleteGroupsRequest: ApiKey.DELETE_GROUPS,
     OffsetDeleteRequest: ApiKey.OFFSET_DELETE,
     ElectLeadersRequest: ApiKey.ELECT_LEADERS,
@@ -199,6 +204,7 @@ LATEST_VERSIONS: dict[ApiKey, int] = {
     ApiKey.SYNC_GROUP: 5,
     ApiKey.DESCRIBE_GROUPS: 5,
     ApiKey.LIST_GROUPS: 5,
+    ApiKey.DELETE_TOPICS: 5,
     ApiKey.DELETE_GROUPS: 2,
     ApiKey.OFFSET_DELETE: 0,
     ApiKey.ELECT_LEADERS: 2,
@@ -288,4 +294,6 @@ def error_of(response: AnyResponse) -> str:
         case AlterPartitionReassignmentsResponse():
             codes = [response.error_code]
             codes += [p.error_code for t in response.responses for p in t.partitions]
+        case DeleteTopicsResponse():
+            codes = [t.error_code for t in response.responses]
     return next((code.name for code in codes if code is not _NONE), _NO_ERROR)

@@ -47,6 +47,12 @@ class TopicRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, ta
     name: str
 
 
+class RemoveTopicRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """A topic was deleted, with its partitions and settings."""
+
+    name: str
+
+
 class ConfigRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """A setting of a topic, by Kafka's name and as text. `value` None removes it."""
 
@@ -84,6 +90,7 @@ MetadataRecord = (
     RegisterBrokerRecord
     | BrokerRegistrationChangeRecord
     | TopicRecord
+    | RemoveTopicRecord
     | ConfigRecord
     | PartitionRecord
     | PartitionChangeRecord

@@ -49,6 +49,7 @@ class TraceKind(StrEnum):
     LEADER_ELECTED = "leader_elected"  # partition, leader_epoch, peer: leader ("" for none);
     #   detail: isr, reason
     ISR_CHANGED = "isr_changed"  # partition, leader_epoch; detail: isr, partition_epoch
+    TOPIC_DELETED = "topic_deleted"  # detail: topic, partitions (how many it had)
     # -- broker: leadership and log --
     BECAME_LEADER = "became_leader"  # partition, leader_epoch, offset: log end (applied a delta)
     BECAME_FOLLOWER = "became_follower"  # partition, leader_epoch, peer: leader
@@ -81,6 +82,8 @@ class TraceKind(StrEnum):
     MEMBER_REMOVED = "member_removed"  # group, member, generation, cause: session expiry|leave|...
     COMMIT_STORED = "commit_stored"  # group, member, partition (the consumed one), offset,
     #   generation, leader_epoch of the offsets partition is in APPEND_*; correlation_id: append id
+    OFFSET_REMOVED = "offset_removed"  # group, partition (the consumed one), cause: expired|deleted
+    #   by an administrator|its topic was deleted
     # -- consumer --
     COORDINATOR_UNKNOWN = "coordinator_unknown"  # group, member, peer: the old one, cause
     COORDINATOR_FOUND = "coordinator_found"  # group, member, peer: the coordinator named;

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from chaos.conformance.client_machine import Address, ClientMachine
 from chaos.conformance.transcript import ActionStep
-from cluster.runtime import ElectionFailed, UnknownNode
+from cluster.runtime import ElectionFailed, TopicDeletionFailed, UnknownNode
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, broker_name, offsets_partition
@@ -67,11 +67,13 @@ class Actions:
                     await self._take_over(_broker(step, "new"))
                 case "move_leader":
                     await self._move_leader(step)
+                case "delete_topic":
+                    await self._runtime.delete_topics((_text(step, "topic"),))
                 case "client_disconnect":
                     self._clients.disconnect(_text(step, "client"))
                 case _:
                     raise NotCarriedOut("not implemented")
-        except (UnknownNode, ElectionFailed, TimeoutError) as error:
+        except (UnknownNode, ElectionFailed, TopicDeletionFailed, TimeoutError) as error:
             raise NotCarriedOut(f"{step.action}: {error}") from error
 
     async def until_serving(self, broker_id: int) -> None:

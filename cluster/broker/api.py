@@ -17,8 +17,10 @@ from cluster.host import Host, IncomingRequest
 from protocol.admin_messages import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    DeleteTopicsRequest,
     ElectLeadersRequest,
     ElectLeadersResponse,
+    refused_deletion,
 )
 from protocol.config import BrokerConfig
 from protocol.consumer_group_messages import (
@@ -143,6 +145,8 @@ class BrokerApi:
                     request_id,
                     AlterPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER),
                 )
+            case DeleteTopicsRequest() as request:
+                self._host.reply(request_id, refused_deletion(request, ErrorCode.NOT_CONTROLLER))
 
     def _sync_group(
         self, request_id: RequestId, envelope: RequestEnvelope, request: SyncGroupRequest

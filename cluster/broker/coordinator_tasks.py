@@ -42,7 +42,8 @@ class _Load:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Unload:
     name: TopicPartition
-    leader_epoch: int
+    leader_epoch: int | None
+    """None where the partition was deleted: no epoch follows."""
 
 
 class CoordinatorTasks:
@@ -65,7 +66,7 @@ class CoordinatorTasks:
         self._wakeup: Future[None] | None = None
 
     def leadership_changed(self, leadership: LocalLeadership) -> None:
-        """Schedule a load for each offsets partition gained, an unload for each one followed."""
+        """Schedule a load for each offsets partition gained, an unload for each one lost."""
         for partition in leadership.became_leader:
             if partition.topic_partition.topic == CONSUMER_OFFSETS:
                 self._schedule(
@@ -86,6 +87,10 @@ class CoordinatorTasks:
                 self._trace(
                     TraceKind.UNLOAD_SCHEDULED, partition.topic_partition, partition.leader_epoch
                 )
+        for name in leadership.deleted:
+            if name.topic == CONSUMER_OFFSETS:
+                self._schedule(_Unload(name=name, leader_epoch=None))
+                self._trace(TraceKind.UNLOAD_SCHEDULED, name, None)
 
     def _schedule(self, task: _Load | _Unload) -> None:
         """Queue a task; with late notices it comes again, when it may be out of date."""
@@ -197,7 +202,7 @@ class CoordinatorTasks:
         return sum(group.partition == partition for group in groups)
 
     def _trace_ignored(
-        self, kind: TraceKind, name: TopicPartition, leader_epoch: int, ignored: LoadIgnored
+        self, kind: TraceKind, name: TopicPartition, leader_epoch: int | None, ignored: LoadIgnored
     ) -> None:
         self._host.trace(
             TraceEvent(
@@ -213,7 +218,7 @@ class CoordinatorTasks:
         self,
         kind: TraceKind,
         name: TopicPartition,
-        leader_epoch: int,
+        leader_epoch: int | None,
         *,
         offset: int | None = None,
         cause: str | None = None,

@@ -16,7 +16,8 @@ from coordinator.coordinator import GroupCoordinator
 from protocol.effects import AppendCompleted, Result
 from protocol.envelope import RequestEnvelope
 from protocol.errors import SimulationError
-from protocol.ids import RequestId
+from protocol.ids import RequestId, TopicPartition
+from protocol.trace import TraceKind
 
 
 class GroupCoordination:
@@ -56,6 +57,10 @@ class GroupCoordination:
             self._unknown[request_id] = unknown
         self.carry_out(self.coordinator.handle(request_id, envelope, self._host.wall_us()))
 
+    def partitions_deleted(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Tell the coordinator which partitions of topics there are no more."""
+        self.carry_out(self.coordinator.partitions_deleted(partitions, self._host.wall_us()))
+
     def carry_out(self, result: Result) -> None:
         """Do what the coordinator asks for, and then what that brings about."""
         was_busy, self._is_busy = self._is_busy, True
@@ -90,7 +95,11 @@ class GroupCoordination:
             self.carry_out(_NOTHING)
 
     def _expire_offsets(self) -> None:
-        self.carry_out(self.coordinator.expire_offsets(self._host.wall_us()))
+        result = self.coordinator.expire_offsets(self._host.wall_us())
+        removed = sum(event.kind is TraceKind.OFFSET_REMOVED for event in result.trace)
+        if removed:
+            self._host.log(f"removed {removed} expired offsets")
+        self.carry_out(result)
         self._host.after(self._check_interval_us, self._expire_offsets)
 
     def _timer_fired(self, key: str) -> None:

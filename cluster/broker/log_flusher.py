@@ -72,6 +72,11 @@ class LogFlusher:
             messages = self._config.log_flush_interval_messages
         log.flush_interval_messages = messages if messages < LONG_MAX else None
 
+    def forget(self, partition: TopicPartition) -> None:
+        """Flush the log of a deleted partition no more."""
+        self._last_flushes.pop(partition, None)
+        self._dirty.pop(partition, None)
+
     def flush_all(self) -> None:
         """Flush every log, as an orderly shutdown does. Source: Kafka `LogManager.shutdown`."""
         for log in self._logs():

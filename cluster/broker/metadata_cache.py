@@ -20,7 +20,7 @@ from protocol.discovery_messages import (
 )
 from protocol.errors import ErrorCode
 from protocol.ids import CONSUMER_OFFSETS, BrokerEpoch, BrokerId, TopicPartition, offsets_partition
-from protocol.metadata_records import NO_LEADER, MetadataRecord
+from protocol.metadata_records import NO_LEADER, MetadataRecord, RemoveTopicRecord
 from protocol.partitioner import partition_for
 
 SHARE_SINCE_VERSION = 6
@@ -57,9 +57,15 @@ class MetadataCache:
         return self.image.end_offset - 1
 
     def apply(self, records: Sequence[MetadataRecord]) -> list[TopicPartition]:
-        """Take in the next records of the metadata log; return the partitions they touched."""
+        """Take in the next records of the metadata log; return the partitions they touched.
+
+        Those that were deleted are among them: the image has them no more.
+        """
         changed: dict[TopicPartition, None] = {}
         for record in records:
+            if isinstance(record, RemoveTopicRecord):
+                for index in range(len(self.image.topics.get(record.name, ()))):
+                    changed[TopicPartition(record.name, index)] = None
             partition = self.image.replay(record)
             if partition is not None:
                 changed[partition] = None

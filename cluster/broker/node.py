@@ -145,7 +145,10 @@ class BrokerNode:
 
     def _publish(self, changed: list[TopicPartition]) -> None:
         """Apply a delta that the cache has: replicas first, coordinators last (BEHAVIOUR 5.5)."""
-        self._tasks.leadership_changed(self._replicas.apply(changed))
+        leadership = self._replicas.apply(changed)
+        self._tasks.leadership_changed(leadership)
+        if leadership.deleted:
+            self._coordination.partitions_deleted(leadership.deleted)
 
     def _new_uuid(self) -> str:
         return str(uuid.UUID(int=self._host.rng.getrandbits(128), version=4))

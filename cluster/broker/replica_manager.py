@@ -51,6 +51,8 @@ class LocalLeadership:
 
     became_leader: tuple[Partition, ...]
     became_follower: tuple[Partition, ...]
+    deleted: tuple[TopicPartition, ...] = ()
+    """Partitions of deleted topics, also those of which this broker had no replica."""
 
 
 class ReplicaManager:
@@ -129,14 +131,18 @@ class ReplicaManager:
     def apply(self, changed: Iterable[TopicPartition]) -> LocalLeadership:
         """Lead and follow as the metadata cache says of the partitions that changed.
 
-        Source: Kafka `ReplicaManager.applyDelta`: first leaders, then followers, then fetchers.
+        Source: Kafka `ReplicaManager.applyDelta`: first what goes, leaders, followers, fetchers.
         """
         broker_id = self._identity.broker_id
         leading: list[tuple[Partition, PartitionRegistration]] = []
         following: list[tuple[Partition, PartitionRegistration]] = []
+        deleted: list[TopicPartition] = []
         for name in changed:
             registration = self._cache.image.partition(name)
-            if registration is not None and broker_id in registration.replicas:
+            if registration is None:
+                deleted.append(name)
+                self._delete(name)
+            elif broker_id in registration.replicas:
                 leads = registration.leader == broker_id
                 (leading if leads else following).append((self._get_or_create(name), registration))
         became_leader = [
@@ -151,8 +157,26 @@ class ReplicaManager:
         ]
         self.complete_delayed()
         return LocalLeadership(
-            became_leader=tuple(became_leader), became_follower=tuple(became_follower)
+            became_leader=tuple(became_leader),
+            became_follower=tuple(became_follower),
+            deleted=tuple(deleted),
         )
+
+    def _delete(self, name: TopicPartition) -> None:
+        """Forget a partition of a deleted topic; who waits for it is answered.
+
+        Source: Kafka `ReplicaManager.stopPartitions` with deletePartition.
+        """
+        partition = self._partitions.pop(name, None)
+        if partition is not None:
+            self._fetchers.stop(name)
+            self._flusher.forget(name)
+            partition.delete()
+            self._advanced[name] = partition
+            self._grown[name] = None
+        # Also of a topic that was deleted while this broker was down.
+        self._logs.pop(name, None)
+        self._host.storage.delete(name)
 
     def _make_leader(self, partition: Partition, registration: PartitionRegistration) -> bool:
         """Lead, or learn a new ISR; return whether this is a new leader epoch."""

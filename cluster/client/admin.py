@@ -1,4 +1,4 @@
-"""What an administrator asks and does: committed offsets, elections, moves of leaders.
+"""What an administrator asks and does: committed offsets, elections, moves, topics that go.
 
 Through the cluster's own network, as any client: a group's offsets are asked of the coordinator
 that the brokers name, elections of the controllers themselves (KIP-919).
@@ -15,11 +15,13 @@ from cluster.client.network_client import NetworkClient
 from cluster.client.offset_fetches import CommittedOffsets, OffsetFetches
 from cluster.client.retries import MS, retry_backoff, with_retries
 from cluster.host import Host
-from cluster.runtime import ElectionFailed
+from cluster.runtime import ElectionFailed, TopicDeletionFailed
 from cluster.spec import ClusterSpec
 from protocol.admin_messages import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
     ElectionType,
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -144,6 +146,39 @@ async def move_leader(
         await _elect_preferred(calls, (partition,))
     finally:
         calls.close()
+
+
+async def delete_topics(host: Host, cluster: ClusterSpec, names: Sequence[str]) -> None:
+    """Delete topics, with everything in them.
+
+    Effects: asks the active controller, with retries, for `default.api.timeout.ms` (60 s);
+    connections are closed. A repetition after a lost answer may find a topic gone.
+    Raises: TimeoutError after 60 s without an answer; TopicDeletionFailed, naming each topic and
+    Kafka's error, once every answer is in.
+    Source: Kafka KafkaAdminClient.deleteTopics.
+    """
+    calls = AdminCalls(host, cluster)
+    try:
+        response = await calls.ask_controller(
+            DeleteTopicsRequest(topic_names=tuple(names)), DeleteTopicsResponse, _not_controller
+        )
+    except ClientError as error:
+        raise TopicDeletionFailed(f"DeleteTopics: {error.name}") from error
+    finally:
+        calls.close()
+    failed = [
+        f"{answer.name}: {answer.error_code.name}"
+        for answer in response.responses
+        if answer.error_code is not ErrorCode.NONE
+    ]
+    if failed:
+        raise TopicDeletionFailed(", ".join(failed))
+
+
+def _not_controller(response: DeleteTopicsResponse) -> ErrorCode:
+    """Return NOT_CONTROLLER if that was the answer for any topic: nobody was asked then."""
+    codes = [answer.error_code for answer in response.responses]
+    return ErrorCode.NOT_CONTROLLER if ErrorCode.NOT_CONTROLLER in codes else ErrorCode.NONE
 
 
 async def _elect_preferred(calls: AdminCalls, partitions: Sequence[TopicPartition] | None) -> None:

@@ -19,9 +19,14 @@ from cluster.controller.metadata_fetches import MetadataFetches
 from cluster.controller.metadata_image import MetadataImage, PartitionRegistration
 from cluster.controller.quorum_state import next_controller_epoch
 from cluster.controller.topic_creation import create_missing_topics
+from cluster.controller.topic_deletion import delete_topics
 from cluster.spec import ClusterSpec
 from partition_log.log import PartitionLog
-from protocol.admin_messages import AlterPartitionReassignmentsRequest, ElectLeadersRequest
+from protocol.admin_messages import (
+    AlterPartitionReassignmentsRequest,
+    DeleteTopicsRequest,
+    ElectLeadersRequest,
+)
 from protocol.controller_messages import (
     AlterPartitionRequest,
     BrokerHeartbeatRequest,
@@ -129,6 +134,8 @@ class ControllerCore:
                 self._carry_out(
                     request_id, alter_partition_reassignments(self.image, request), result
                 )
+            case DeleteTopicsRequest() as request:
+                self._carry_out(request_id, delete_topics(self.image, request), result)
             case other:
                 raise SimulationError(
                     f"a controller answers Fetch and ControllerRequest; "

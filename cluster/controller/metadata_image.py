@@ -20,6 +20,7 @@ from protocol.metadata_records import (
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
+    RemoveTopicRecord,
     TopicRecord,
 )
 
@@ -63,6 +64,8 @@ class MetadataImage:
         """The partitions of each topic by index."""
         self.topic_configs: dict[str, TopicConfig] = {}
         """Settings of the topics that have any of their own."""
+        self.deleted_topics: dict[str, None] = {}
+        """Names of topics that there were."""
 
     def partition(self, partition: TopicPartition) -> PartitionRegistration | None:
         """Return what is registered of `partition`, None if there is no such partition."""
@@ -102,6 +105,7 @@ class MetadataImage:
     def replay(self, record: MetadataRecord) -> TopicPartition | None:
         """Take in the record at `end_offset`; return the partition that it made or changed.
 
+        None for a topic that goes: whoever must know its partitions looks before.
         Raises: SimulationError for a record that does not fit what came before it.
         """
         self.end_offset += 1
@@ -112,6 +116,9 @@ class MetadataImage:
                 self._replay_broker_change(record)
             case TopicRecord():
                 self.topics.setdefault(record.name, [])
+                self.deleted_topics.pop(record.name, None)
+            case RemoveTopicRecord():
+                self._replay_remove_topic(record)
             case ConfigRecord():
                 self._replay_config(record)
             case PartitionRecord():
@@ -151,6 +158,12 @@ class MetadataImage:
                 else record.in_controlled_shutdown
             ),
         )
+
+    def _replay_remove_topic(self, record: RemoveTopicRecord) -> None:
+        if self.topics.pop(record.name, None) is None:
+            raise SimulationError(f"{record} removes a topic that does not exist")
+        self.topic_configs.pop(record.name, None)
+        self.deleted_topics[record.name] = None
 
     def _replay_config(self, record: ConfigRecord) -> None:
         settings = _settings(self.topic_config(record.resource_name))

@@ -28,12 +28,16 @@ def replica_assignment(
 def create_missing_topics(
     image: MetadataImage, topics: tuple[TopicSpec, ...], brokers: tuple[BrokerSpec, ...]
 ) -> list[MetadataRecord]:
-    """Return the records that create the topics that do not exist, all brokers being active.
+    """Return the records that create the topics that never existed, all brokers being active.
 
     Nothing while a broker of the plan is missing or fenced: a new partition begins with its whole
     assignment in the ISR.
     """
-    missing = [topic for topic in topics if topic.name not in image.topics]
+    missing = [
+        topic
+        for topic in topics
+        if topic.name not in image.topics and topic.name not in image.deleted_topics
+    ]
     if not missing or not all(image.is_active(BrokerId(b.broker_id)) for b in brokers):
         return []
     records: list[MetadataRecord] = []

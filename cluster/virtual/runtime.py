@@ -233,6 +233,13 @@ class VirtualRuntime(Runtime):
         """
         await admin.move_leader(self._lives.admin(), self._spec, partition, broker)
 
+    async def delete_topics(self, names: Sequence[str]) -> None:
+        """Ask the controller for DeleteTopics.
+
+        Raises: TimeoutError without an answer; TopicDeletionFailed naming Kafka's error.
+        """
+        await admin.delete_topics(self._lives.admin(), self._spec, names)
+
     async def committed_offsets(self, group_id: str) -> dict[TopicPartition, Offset]:
         """Ask the group's coordinator, through the cluster's own network, what is committed.
 

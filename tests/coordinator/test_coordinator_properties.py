@@ -316,8 +316,7 @@ class Coordinator(RuleBasedStateMachine):
         if self.log_diverged:
             return
         other = self.h.failover()
-        report = other.coordinator.load_report(0)
-        error = None if report is None else report.error
+        error = other.coordinator.load_error(0)
         if error is not None:
             # A static member that comes back in Stable has unreadable bytes stored unread, and
             # the next load fails over them: in Kafka, too.

@@ -88,13 +88,6 @@ def loaded(
     return h
 
 
-def load_error(h: CoordinatorHarness) -> str | None:
-    """Return why the last load stopped early."""
-    report = h.coordinator.load_report(0)
-    assert report is not None
-    return report.error
-
-
 def test_load_of_offsets_alone_gives_an_empty_group() -> None:
     """MM-02: generation 0 and no protocol type: a simple group."""
     h = loaded((offset(0, 23), offset(1, 455)), (offset(2, 8992),))
@@ -193,14 +186,14 @@ def test_load_in_one_epoch_may_be_repeated_by_scala_but_not_after_java_failed() 
     h.write_records(offset(0, 5))
     h.write_records(Record(None, b"v", 1))
     h.load(epoch=3)
-    assert "without key" in (load_error(h) or "")
+    assert "without key" in (h.coordinator.load_error(0) or "")
     assert (h.coordinator.is_owned(0), h.coordinator.is_loading(0)) == (False, False)
     assert h.commit(offset_commit({("foo", 0): 1})) == [ErrorCode.NOT_COORDINATOR]
     failed = LoadIgnored(reason="the load failed in this leader epoch", known_epoch=3)
     assert h.load(epoch=3) == failed
     h.log[0].pop()
     assert h.load(epoch=4) is None
-    assert (load_error(h), h.offset("foo", 0)) == (None, 5)
+    assert (h.coordinator.load_error(0), h.offset("foo", 0)) == (None, 5)
 
 
 def test_unload_forgets_that_a_load_failed() -> None:
@@ -225,7 +218,7 @@ def test_load_that_its_leader_could_not_end_is_served_by_scala_and_refused_by_ja
     h.coordinator.load_batches(0, tuple(h.log[0]))
     h.execute(h.coordinator.finish_load(0, h.now_us, stopped="NOT_LEADER_OR_FOLLOWER"))
     assert h.coordinator.is_owned(0) is not java
-    assert load_error(h) == ("NOT_LEADER_OR_FOLLOWER" if java else None)
+    assert h.coordinator.load_error(0) == ("NOT_LEADER_OR_FOLLOWER" if java else None)
     if not java:
         assert h.offset("foo", 0) == 5
 
@@ -250,7 +243,7 @@ def test_load_that_cannot_read_a_record_serves_the_partition_without_groups(
 ) -> None:
     """MM-29; [S] swallows the error: offsets are answered with -1 then (recipe f)."""
     h = loaded((offset(0, 5),), (record,), (offset(1, 6),))
-    assert error in (load_error(h) or "")
+    assert error in (h.coordinator.load_error(0) or "")
     assert h.coordinator.is_owned(0)
     assert h.coordinator.groups() == ()
     assert h.offset("foo", 0) == -1
@@ -396,14 +389,14 @@ def test_load_of_a_transactional_batch_is_an_error_that_says_so() -> None:
         is_transactional=True,
     )
     h.load()
-    assert "transactional" in (load_error(h) or "")
+    assert "transactional" in (h.coordinator.load_error(0) or "")
 
 
 def test_load_after_a_failed_one_forgets_the_error() -> None:
     """It is the last load's."""
     h = loaded((Record(None, b"v", 1),))
-    assert load_error(h) is not None
+    assert h.coordinator.load_error(0) is not None
     h.unload(epoch=1)
     h.log[0].clear()
     h.load(epoch=2)
-    assert load_error(h) is None
+    assert h.coordinator.load_error(0) is None

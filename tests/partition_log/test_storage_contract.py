@@ -309,3 +309,18 @@ def test_high_watermark_beyond_a_log_that_lost_power_is_cut_to_its_end(disk: Dis
     disk.lose_power()
     again = PartitionLog(PARTITION, disk.boot().log(PARTITION), high_watermark=3)
     assert (again.log_end_offset, again.high_watermark, again.recovery_point) == (1, 1, 1)
+
+
+def test_deleted_log_is_gone_in_this_life_and_in_the_next(disk: Disk) -> None:
+    """Its topic was deleted: nothing of it may come back, and the others stay."""
+    storage = disk.boot()
+    for name in (PARTITION, OTHER):
+        append(storage.log(name), up_to=3)
+        storage.log(name).flush()
+    storage.delete(PARTITION)
+    storage.delete(PARTITION)
+    assert storage.partitions() == (OTHER,)
+    reopened = disk.boot()
+    assert reopened.partitions() == (OTHER,)
+    assert len(reopened.log(OTHER)) == 3
+    assert len(reopened.log(PARTITION)) == 0

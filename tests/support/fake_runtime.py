@@ -253,6 +253,10 @@ class FakeRuntime(Runtime):
             raise self.election_fails_with
         self.acts.append(f"move {partition} to {broker}")
 
+    async def delete_topics(self, names: Sequence[str]) -> None:
+        """Delete topics."""
+        self.acts.append(f"delete {' '.join(names)}")
+
     async def committed_offsets(self, group_id: str) -> dict[TopicPartition, Offset]:
         """Return what the script says is committed."""
         self.acts.append(f"read offsets of {group_id}")

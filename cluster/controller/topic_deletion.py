@@ -1,0 +1,46 @@
+"""DeleteTopics: topics go, with all their partitions.
+
+Source: Kafka `ControllerApis.deleteTopics`, `ReplicationControlManager.deleteTopics`.
+DEVIATION: by name alone, topics have no id; delete.topic.enable is always true.
+"""
+
+from cluster.controller.decision import Decision
+from cluster.controller.metadata_image import MetadataImage
+from protocol.admin_messages import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from protocol.errors import ErrorCode
+from protocol.metadata_records import RemoveTopicRecord
+from protocol.trace import TraceEvent, TraceKind
+
+
+def delete_topics(
+    image: MetadataImage, request: DeleteTopicsRequest
+) -> Decision[DeleteTopicsResponse]:
+    """Delete each topic that `request` names.
+
+    Errors, by topic: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REQUEST for a name that stands there
+    twice, whether or not there is such a topic.
+    """
+    decision = Decision(DeleteTopicsResponse())
+    results = []
+    for name in dict.fromkeys(request.topic_names):
+        partitions = image.topics.get(name)
+        if request.topic_names.count(name) > 1:
+            error = ErrorCode.INVALID_REQUEST
+        elif partitions is None:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            error = ErrorCode.NONE
+            decision.records.append(RemoveTopicRecord(name=name))
+            decision.trace.append(
+                TraceEvent(
+                    kind=TraceKind.TOPIC_DELETED,
+                    detail={"topic": name, "partitions": len(partitions)},
+                )
+            )
+        results.append(DeletableTopicResult(name=name, error_code=error))
+    decision.response = DeleteTopicsResponse(responses=tuple(results))
+    return decision

@@ -1,0 +1,94 @@
+"""DeleteTopics: what the controller decides, and that the plan does not bring a topic back."""
+
+import pytest
+
+from cluster.broker.metadata_cache import MetadataCache
+from protocol.admin_messages import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.config import TopicConfig
+from protocol.errors import ErrorCode, SimulationError
+from protocol.ids import TopicPartition
+from protocol.metadata_records import RemoveTopicRecord
+from protocol.trace import TraceKind
+from tests.support.controllers import ControllerLab, cluster_of, topic
+
+
+def running_lab() -> ControllerLab:
+    """Return a controller with three brokers and two topics."""
+    config = TopicConfig(min_insync_replicas=2)
+    lab = ControllerLab(cluster_of(topic("orders", config=config), topic("bills", partitions=2)))
+    lab.start_brokers(0, 1, 2)
+    return lab
+
+
+def delete(lab: ControllerLab, *names: str) -> tuple[DeletableTopicResult, ...]:
+    """Ask for the deletion of topics."""
+    response = lab.replies[lab.send(DeleteTopicsRequest(topic_names=names), host="admin-0")]
+    assert isinstance(response, DeleteTopicsResponse)
+    return response.responses
+
+
+def test_deleted_topic_is_gone_with_its_partitions_and_settings() -> None:
+    """One record says so; the others stay."""
+    lab = running_lab()
+    assert delete(lab, "orders") == (DeletableTopicResult(name="orders"),)
+    assert list(lab.image.topics) == ["bills"]
+    assert lab.image.partition(TopicPartition("orders", 0)) is None
+    assert lab.image.topic_config("orders") == TopicConfig()
+    assert lab.records()[-1] == RemoveTopicRecord(name="orders")
+    (event,) = lab.events(TraceKind.TOPIC_DELETED)
+    assert event.detail == {"topic": "orders", "partitions": 3}
+
+
+def test_deleted_topic_of_the_plan_is_not_created_again() -> None:
+    """Neither by the next broker that is unfenced, nor by the next controller."""
+    lab = running_lab()
+    delete(lab, "orders")
+    lab.advance_ms(20_000)
+    lab.start_brokers(0, 1, 2)
+    assert list(lab.image.topics) == ["bills"]
+    successor = ControllerLab(cluster_of(topic("orders"), topic("bills")), lab.storage)
+    successor.broker_epochs = dict(lab.broker_epochs)
+    successor.start_brokers(0, 1, 2)
+    assert list(successor.image.topics) == ["bills"]
+
+
+def test_deletion_of_what_does_not_exist_says_so_and_deletes_the_others() -> None:
+    """Each topic has its own outcome."""
+    lab = running_lab()
+    first, second = delete(lab, "unknown", "orders")
+    assert first.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert second.error_code is ErrorCode.NONE
+    (again,) = delete(lab, "orders")
+    assert again.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_topic_named_twice_is_refused_and_stays() -> None:
+    """Source: ControllerApis.deleteTopics."""
+    lab = running_lab()
+    before = lab.log.log_end_offset
+    results = delete(lab, "orders", "bills", "orders")
+    assert results == (
+        DeletableTopicResult(name="orders", error_code=ErrorCode.INVALID_REQUEST),
+        DeletableTopicResult(name="bills"),
+    )
+    assert list(lab.image.topics) == ["orders"]
+    assert lab.log.log_end_offset == before + 1
+
+
+def test_broker_learns_which_partitions_are_gone() -> None:
+    """The image has them no more when it is asked."""
+    lab = running_lab()
+    cache = MetadataCache(num_offsets_partitions=1)
+    before = lab.records()
+    cache.apply(before)
+    delete(lab, "bills")
+    changed = cache.apply(lab.records()[len(before) :])
+    assert changed == [TopicPartition("bills", 0), TopicPartition("bills", 1)]
+    assert not cache.contains("bills", 0)
+    assert cache.contains("orders", 0)
+
+
+def test_removal_of_a_topic_that_is_not_there_is_misuse() -> None:
+    """A log that says so is none of ours."""
+    with pytest.raises(SimulationError, match="does not exist"):
+        running_lab().image.replay(RemoveTopicRecord(name="unknown"))
