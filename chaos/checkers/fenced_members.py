@@ -4,11 +4,13 @@ A static member that comes back gets a new member id. Unless the group is Stable
 only with the group's next assignment; a coordinator that takes over before that loads the old id,
 and answers the new one FENCED_INSTANCE_ID, which ends the application. Kafka 3.9 does so: its
 JoinGroup cannot tell the rightful owner from an impostor (BEHAVIOUR 2.2; standard space, seed 326).
+In a split brain it is the replaced coordinator that has the old id, and fences who asks it again
+(standard space, seed 2993).
 """
 
 from dataclasses import dataclass, field
 
-from chaos.checkers.base import detail_of
+from chaos.checkers.base import CheckContext, detail_of
 from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 
@@ -18,6 +20,9 @@ FENCING_KINDS = frozenset(
         TraceKind.GROUP_LOADED,
         TraceKind.MEMBER_STATE,
         TraceKind.NODE_STARTED,
+        TraceKind.NODE_KILLED,
+        TraceKind.NODE_STOPPED,
+        TraceKind.UNLOAD_COMPLETED,
     }
 )
 """The rows that FencedMembers must see."""
@@ -25,43 +30,56 @@ FENCING_KINDS = frozenset(
 
 @dataclass(slots=True)
 class _Group:
-    """Who gave which id, and which coordinators loaded the group without it."""
+    """Who gave which id, and which coordinators have the group without it."""
 
-    added: dict[str, TraceRow] = field(default_factory=dict)  # member -> its MEMBER_ADDED
-    unknown_to: dict[str, TraceRow] = field(default_factory=dict)  # member -> a GROUP_LOADED
+    offsets_partition: str | None
+    added: dict[str, None] = field(default_factory=dict)  # members
+    unknown: dict[str, None] = field(default_factory=dict)  # members that some coordinator lacks
+    coordinators: dict[str, None] = field(default_factory=dict)  # brokers that have the group
 
 
 class FencedMembers:
     """Follows the ids of members, and who was fenced because a failover had lost theirs."""
 
-    def __init__(self) -> None:
-        self._groups: dict[str, _Group] = {}
-        self._loads: dict[str, dict[str, TraceRow]] = {}  # group -> broker -> its last load
-        self._fenced: dict[str, TraceRow] = {}  # consumer -> the end of its application
+    def __init__(self, context: CheckContext) -> None:
+        self._groups = {
+            group_id: _Group(expected.offsets_partition)
+            for group_id, expected in context.groups.items()
+        }
+        self._fenced: dict[str, None] = {}  # consumers whose application has ended
 
     def observe(self, row: TraceRow) -> None:
         """Take in a row of FENCING_KINDS."""
-        if row.kind == TraceKind.NODE_STARTED:
-            self._fenced.pop(row.node, None)
-            return
-        group = self._groups.setdefault(row.group or "", _Group())
+        match row.kind:
+            case TraceKind.NODE_STARTED:
+                self._fenced.pop(row.node, None)
+            case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
+                for group in self._groups.values():
+                    group.coordinators.pop(row.peer or row.node, None)
+            case TraceKind.UNLOAD_COMPLETED:
+                for group in self._groups.values():
+                    if group.offsets_partition == row.partition:
+                        group.coordinators.pop(row.node, None)
+            case _:
+                if row.group in self._groups:
+                    self._group_step(self._groups[row.group], row)
+
+    def _group_step(self, group: _Group, row: TraceRow) -> None:
         member = row.member or ""
         match row.kind:
             case TraceKind.MEMBER_ADDED:
-                group.added[member] = row
-                for load in self._loads.get(row.group or "", {}).values():
-                    if load.node != row.node:  # of two coordinators the other one gave the id
-                        group.unknown_to.setdefault(member, load)
+                group.added[member] = None
+                if any(broker != row.node for broker in group.coordinators):
+                    group.unknown[member] = None
+                group.coordinators[row.node] = None
             case TraceKind.GROUP_LOADED:
-                self._loads.setdefault(row.group or "", {})[row.node] = row
+                group.coordinators[row.node] = None
                 members = detail_of(row).get("members")
                 if isinstance(members, list):
-                    for known in group.added:
-                        if known not in members:
-                            group.unknown_to[known] = row
+                    group.unknown.update((m, None) for m in group.added if m not in members)
             case TraceKind.MEMBER_STATE if ErrorCode.FENCED_INSTANCE_ID.name in (row.cause or ""):
-                if member in group.unknown_to:
-                    self._fenced[row.node] = row
+                if member in group.unknown:
+                    self._fenced[row.node] = None
             case _:
                 pass
 

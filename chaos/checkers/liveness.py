@@ -72,7 +72,7 @@ class Liveness(Checker):
         self._groups = {group_id: _Group() for group_id in context.groups}
         self._presence = Presence(context)
         self._coordinators = CoordinatorView(context)
-        self._fenced = FencedMembers()
+        self._fenced = FencedMembers(context)
         self._partitions: dict[str, tuple[str, tuple[str, ...]]] = {}  # leader, ISR
         self._may_lead: dict[str, None] = {}  # brokers: unfenced, and not about to stop
         self._healed: TraceRow | None = None

@@ -57,6 +57,7 @@ class _Group:
     unsettled_until_us: int = 0  # until then their sessions may end
     told: TraceRow | None = None  # a rebalance that another coordinator began since
     expelled: dict[str, TraceRow] = field(default_factory=dict)  # since the last generation
+    lost_at_us: int = -1  # what was known of it before is gone with the data of its partition
 
 
 class NeedlessRebalance(Checker):
@@ -102,7 +103,7 @@ class NeedlessRebalance(Checker):
         if row.kind in FAULT_KINDS:
             self._faults.observe(row)
         if row.kind in LOSS_KINDS and self._lost_data.observe(row):
-            self._lost(row.partition or "")
+            self._lost(row)
         match row.kind:
             case TraceKind.RUN_STAGE:
                 self._over = detail_of(row).get("stage") == "stopping"
@@ -143,6 +144,7 @@ class NeedlessRebalance(Checker):
             if (
                 seen is not None
                 and seen.state == STABLE
+                and seen.row.time_us >= group.lost_at_us
                 and (seen.row.generation or 0) > group.unsettled_generation
                 and row.time_us >= group.unsettled_until_us
                 and group.watched_since is None
@@ -153,11 +155,15 @@ class NeedlessRebalance(Checker):
                 group.trail = []
                 self._watched += 1
 
-    def _lost(self, offsets_partition: str) -> None:
-        """Stop watching the groups of a partition that lost data: they may be gone."""
+    def _lost(self, election: TraceRow) -> None:
+        """Stop watching the groups of a partition that lost data: they may be gone.
+
+        Also before the next load has shown it (standard space, seed 2768).
+        """
         for group in self._groups.values():
-            if group.expected.offsets_partition == offsets_partition:
+            if group.expected.offsets_partition == election.partition:
                 group.watched_since = None
+                group.lost_at_us = election.time_us
 
     def _is_whole(self, group_id: str) -> bool:
         """Whether its coordinator has as many members as there are: else somebody will come or go.

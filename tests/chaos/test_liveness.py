@@ -1,5 +1,7 @@
 """The liveness checker finds groups that never come back, and knows when they need not."""
 
+import pytest
+
 from chaos.checkers.base import CheckContext, CheckOutcome, CheckReport, GroupExpectation
 from chaos.checkers.liveness import Liveness
 from protocol.trace import TraceKind
@@ -169,6 +171,35 @@ def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
         report = check(finish(rows, 101))
 
         assert (report.outcome is CheckOutcome.PASS) is lost, report.note
+
+
+@pytest.mark.parametrize("old_coordinator", ["serves", "has unloaded", "is dead"])
+def test_static_member_that_a_replaced_coordinator_fences_is_not_expected(
+    old_coordinator: str,
+) -> None:
+    """Standard space, seed 2993: the member got its id from the new one, and asked the old one."""
+    rows = healed_group()
+    rows.add(35, "broker-2", TraceKind.MEMBER_ADDED, group="g", member="old", cause="joined")
+    if old_coordinator == "has unloaded":
+        rows.add(35.5, "broker-2", TraceKind.UNLOAD_COMPLETED, partition=OFFSETS_0)
+    if old_coordinator == "is dead":
+        rows.add(35.5, "driver", TraceKind.NODE_KILLED, peer="broker-2")
+    rows.add(36, "broker-1", TraceKind.MEMBER_ADDED, group="g", member="new", cause="replaced")
+    rows.committed(40.2, C1, 1)
+    rows.add(
+        41,
+        C0,
+        TraceKind.MEMBER_STATE,
+        group="g",
+        member="new",
+        cause="the application stops: FENCED_INSTANCE_ID",
+        detail={"from": "STABLE", "to": "UNJOINED"},
+    )
+
+    report = check(finish(rows, 101))
+
+    is_excused = report.outcome is CheckOutcome.PASS
+    assert is_excused is (old_coordinator == "serves"), report.note
 
 
 def test_run_that_never_healed_is_inconclusive() -> None:

@@ -157,8 +157,9 @@ def test_owner_of_a_group_that_is_gone_may_be_overtaken_at_once() -> None:
     assert check(Ownership(CONTEXT), rows).findings_total == 0
 
 
-def test_rebalance_of_a_group_that_lost_its_members_is_needed() -> None:
-    """They were stored in the log that is gone."""
+@pytest.mark.parametrize("fault_before_load", [False, True])
+def test_rebalance_of_a_group_that_lost_its_members_is_needed(*, fault_before_load: bool) -> None:
+    """They were stored in the log that is gone, also if another fault comes before the load."""
     rows = Rows()
     elected(rows, 0.1, "broker-0", 0, [0])
     rows.add(0.2, "broker-0", TraceKind.LOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=0)
@@ -172,6 +173,8 @@ def test_rebalance_of_a_group_that_lost_its_members_is_needed() -> None:
     )
     damaged(rows, 3, "broker-0", "power loss")
     elected(rows, 5, "broker-0", 1, [0])
+    if fault_before_load:
+        rows.fault(5.1, "broker-1")
     rows.add(5.2, "broker-0", TraceKind.LOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=1)
     rows.add(6, "broker-0", TraceKind.REBALANCE_STARTED, group="g", generation=0, cause="joined")
 
