@@ -89,8 +89,11 @@ def test_scala_order_puts_names_that_share_a_place_behind_the_others() -> None:
 
 
 def test_select_protocol_takes_only_what_all_support() -> None:
-    """GM-24."""
+    """GM-24: also where most would rather have another."""
     group = preparing(member("a", "range", "roundrobin"), member("b", "roundrobin", "blah"))
+    assert group.select_protocol() == "roundrobin"
+    group.add(member("c", "range", "roundrobin"))
+    group.add(member("d", "range", "roundrobin"))
     assert group.select_protocol() == "roundrobin"
 
 

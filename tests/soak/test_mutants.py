@@ -1,5 +1,7 @@
 """Planted bugs over many seeds: those of tests/chaos/test_planted_bugs, and those of a search.
 
+And every mutant of the coordinator, against the tests of the scenario that it changes.
+
 The second kind (benchmarks/planted_bugs) is found by drawing schedules, and then shrunk.
 
 One seed shows that a checker can find a bug; many show how much luck that takes. Sound code must be
@@ -19,6 +21,7 @@ from benchmarks.planted_bugs.record import PAGE, is_found, page
 from chaos.exploration.space import load_space
 from tests.chaos import test_planted_bugs as planted_bugs
 from tests.support import planted
+from tests.support.mutants import read_mutants, survivors
 from tests.support.soak import remembered, say
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_000)]
@@ -124,3 +127,14 @@ def test_search_finds_and_shrinks_nearly_every_planted_bug() -> None:
     found = [each.bug for each in hunts if is_found(each)]
     say(f"{len(found)} of {len(hunts)} bugs found by search and shrunk: docs/PLANTED_BUGS.md")
     assert len(found) >= FOUND_OF_TWELVE, sorted(set(BUGS) - set(found))
+
+
+def test_every_mutant_of_the_coordinator_is_killed_by_the_tests_of_its_scenario(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """`make test` tries one in five."""
+    mutants = read_mutants()
+    alive = [each.name for each in survivors(tmp_path_factory.mktemp("mutants"), mutants)]
+    killed = len(mutants) - len(alive)
+    say(f"{killed} of {len(mutants)} mutants of the coordinator killed by their scenario's tests")
+    assert alive == []

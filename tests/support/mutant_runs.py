@@ -1,0 +1,101 @@
+"""The process that runs tests against mutants, in a copy of the packages that it may change.
+
+It is told its jobs as JSON, and answers each with a line. A job runs in a child: what every test
+imports, and no mutant changes, is imported once. Must not import what a mutant may change.
+"""
+
+import io
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+
+import hypothesis  # noqa: F401  # imported here for the children
+import msgspec
+import pytest
+
+ARGUMENTS = ("-x", "-q", "--timeout=60", "--timeout-method=signal", "-p", "no:cacheprovider")
+SAID_MAX = 4_000
+"""How many of the last characters that pytest said are kept."""
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """Tests to run with the packages as they are, or with one file changed."""
+
+    tests: tuple[str, ...]
+    path: str = ""
+    source: str = ""
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What pytest returned for a job, and the end of what it said."""
+
+    code: int
+    said: str
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether every test passed."""
+        return self.code == pytest.ExitCode.OK
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether a test failed; otherwise they could not be run."""
+        return self.code == pytest.ExitCode.TESTS_FAILED
+
+
+def main() -> None:
+    """Run the jobs of stdin one after another."""
+    jobs = msgspec.json.decode(sys.stdin.buffer.read(), type=list[Job])
+    for path in sorted(Path("protocol").glob("*.py")):
+        __import__(f"protocol.{path.stem}")
+    for number, job in enumerate(jobs):
+        with _changed(job, number):
+            sys.stdout.buffer.write(_in_child(job.tests) + b"\n")
+            sys.stdout.buffer.flush()
+
+
+@contextmanager
+def _changed(job: Job, number: int) -> Iterator[None]:
+    """Put the changed file in place, and the file of before back."""
+    if not job.path:
+        yield
+        return
+    path = Path(job.path)
+    before, times = path.read_bytes(), path.stat()
+    path.write_text(job.source, encoding="utf-8")
+    # Compiled files are told apart by seconds and size: every change has a second of its own.
+    os.utime(path, (number, number))
+    try:
+        yield
+    finally:
+        path.write_bytes(before)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def _in_child(tests: Sequence[str]) -> bytes:
+    """Run pytest in a child, which ends with its modules; return its Run."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        with os.fdopen(writing, "wb") as answer:
+            answer.write(msgspec.json.encode(_run_pytest(tests)))
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answer:
+        run = answer.read()
+    os.waitpid(child, 0)
+    return run
+
+
+def _run_pytest(tests: Sequence[str]) -> Run:
+    said = io.StringIO()
+    with redirect_stdout(said):
+        code = int(pytest.main([*ARGUMENTS, *tests]))
+    return Run(code=code, said=said.getvalue()[-SAID_MAX:])
+
+
+if __name__ == "__main__":
+    main()

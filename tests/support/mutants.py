@@ -1,0 +1,97 @@
+"""Mutants of `coordinator`: small changes that must make the tests of a scenario fail.
+
+A mutant is applied in a copy of the packages and their tests, never in the checkout.
+"""
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from coordlab.conformance_page import named
+from tests.support.mutant_runs import Job, Run
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "coordinator"
+LIST = ROOT / "tests" / "coordinator" / "mutants.toml"
+TESTS = "tests/coordinator/"
+COPIED = ("protocol", PACKAGE, "tests/support", "tests/coordinator")
+"""All that the tests of the coordinator need, beside pytest's own files."""
+
+
+class Mutant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One change of one file of the package, and the scenario whose tests notice it."""
+
+    scenario: str
+    file: str
+    old: str  # stands in the file exactly once
+    new: str
+
+    @property
+    def name(self) -> str:
+        """Return scenario, file and the first line that goes, for people."""
+        return f"{self.scenario} {self.file}: {self.old.strip().splitlines()[0].strip()}"
+
+    def applied_to(self, source: str) -> str:
+        """Return the source with the change.
+
+        Raises: ValueError if there is not exactly one place for it.
+        """
+        if source.count(self.old) != 1 or self.old == self.new:
+            raise ValueError(f"{self.name}: found {source.count(self.old)} times")
+        return source.replace(self.old, self.new)
+
+
+def read_mutants() -> tuple[Mutant, ...]:
+    """Return the mutants that are kept in the list."""
+    with LIST.open("rb") as file:
+        return msgspec.convert(tomllib.load(file)["mutant"], tuple[Mutant, ...])
+
+
+def scenario_tests(mutant: Mutant) -> tuple[str, ...]:
+    """Return the tests of the coordinator that name the mutant's scenario, as pytest knows them."""
+    places = named().get(mutant.scenario, ())
+    return tuple(f"{p.path}::{p.name}" for p in places if p.path.startswith(TESTS))
+
+
+def survivors(folder: Path, mutants: Sequence[Mutant]) -> list[Mutant]:
+    """Run for each mutant the tests of its scenario, below `folder`; return whom none noticed.
+
+    Raises: RuntimeError if one of these tests fails without any change, or cannot be run with one.
+    """
+    changed = [
+        Job(
+            tests=scenario_tests(mutant),
+            path=f"{PACKAGE}/{mutant.file}",
+            source=mutant.applied_to((ROOT / PACKAGE / mutant.file).read_text(encoding="utf-8")),
+        )
+        for mutant in mutants
+    ]
+    everything = dict.fromkeys(test for job in changed for test in job.tests)
+    unchanged, *runs = run_jobs(folder, [Job(tests=tuple(everything)), *changed])
+    if not unchanged.is_passed:
+        raise RuntimeError(f"tests fail without a mutant:\n{unchanged.said}")
+    for mutant, run in zip(mutants, runs, strict=True):
+        if not run.is_passed and not run.is_failed:
+            raise RuntimeError(f"{mutant.name}: its tests cannot be run:\n{run.said}")
+    return [mutant for mutant, run in zip(mutants, runs, strict=True) if run.is_passed]
+
+
+def run_jobs(folder: Path, jobs: Sequence[Job]) -> list[Run]:
+    """Copy packages and tests into `folder`, and run the jobs there one after another."""
+    for name in COPIED:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "tests/conftest.py"):
+        shutil.copy(ROOT / name, folder / name)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.mutant_runs"],
+        cwd=folder,
+        input=msgspec.json.encode(jobs),
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return [msgspec.json.decode(line, type=Run) for line in done.stdout.splitlines()]
