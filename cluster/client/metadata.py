@@ -207,14 +207,25 @@ class Metadata:
 
     def _take_over_topic(self, topic: MetadataResponseTopic) -> bool:
         if topic.error_code is not ErrorCode.NONE:
-            # It may exist in a moment, or this broker may not have heard of it.
+            # It may exist in a moment, or this broker may not have heard of it; or it was deleted.
             self._update_wanted = True
-            return False
+            return self._forget_topic(topic)
         changed = self._partition_counts.get(topic.name) != len(topic.partitions)
         self._partition_counts[topic.name] = len(topic.partitions)
         for partition in topic.partitions:
             changed = self._take_over_partition(topic.name, partition) or changed
         return changed
+
+    def _forget_topic(self, topic: MetadataResponseTopic) -> bool:
+        """Forget a topic that a broker does not know; return whether anything was known of it.
+
+        The leader of a group that reads it then sees that its metadata has changed.
+        Source: Kafka `Metadata.handleMetadataResponse`: only what was answered is kept.
+        """
+        count = self._partition_counts.pop(topic.name, 0)
+        for index in range(count):
+            self._leaders.pop(TopicPartition(topic.name, index), None)
+        return count > 0
 
     def _take_over_partition(self, topic: str, partition: MetadataResponsePartition) -> bool:
         key = TopicPartition(topic, partition.partition_index)

@@ -1,0 +1,69 @@
+"""A consumer group one of whose topics is deleted, on real brokers in virtual time."""
+
+import json
+
+import msgspec
+
+from cluster.runtime import ClusterStatus
+from cluster.spec import TopicSpec
+from cluster.virtual.runtime import VirtualRuntime
+from protocol.trace import TraceKind, TraceRow
+from tests.support.measured_cluster import SECOND, cluster
+
+GONE = "gone"
+
+
+def test_group_goes_on_with_the_topics_that_are_left() -> None:
+    """Its leader sees that the metadata changed, and asks for a rebalance.
+
+    Its members commit nothing: a commit before the rebalance would wait for
+    default.api.timeout.ms (60 s), because UNKNOWN_TOPIC_OR_PARTITION is retriable.
+    """
+    base = cluster(2)
+    spec = msgspec.structs.replace(
+        base,
+        topics=(*base.topics, TopicSpec(name=GONE, partitions=2, replication_factor=3)),
+        consumers=tuple(
+            msgspec.structs.replace(
+                consumer, topics=(*consumer.topics, GONE), commit_interval_ms=None
+            )
+            for consumer in base.consumers
+        ),
+        producers=(),
+    )
+    rows: list[TraceRow] = []
+    runtime = VirtualRuntime(
+        spec, seed=7, run_id="test", observers=(rows.append,), trace_messages=False
+    )
+
+    async def main() -> tuple[ClusterStatus, ClusterStatus]:
+        await runtime.start()
+        await runtime.sleep(15 * SECOND)
+        before = await runtime.status()
+        await runtime.delete_topics([GONE])
+        await runtime.sleep(10 * SECOND)
+        after = await runtime.status()
+        await runtime.stop()
+        return before, after
+
+    before, after = runtime.run(main())
+    assert runtime.failures() == ()
+    assert topics_of(before) == [GONE, "t"]
+    assert topics_of(after) == ["t"]
+    (group,) = after.groups["g"]
+    assert (group.state, group.generation) == ("Stable", 2)
+    (started,) = [
+        row for row in rows if row.kind == TraceKind.REBALANCE_STARTED and row.time_us > 15 * SECOND
+    ]
+    assert "cached metadata has changed" in (started.cause or "")
+    assigned = [
+        json.loads(row.detail or "")["partitions"]
+        for row in rows
+        if row.kind == TraceKind.PARTITIONS_ASSIGNED and row.generation == 2
+    ]
+    assert sum(map(len, assigned)) == 12
+
+
+def topics_of(status: ClusterStatus) -> list[str]:
+    """Return the topics that members have partitions of."""
+    return sorted({p.topic for member in status.members.values() for p in member.assigned})
