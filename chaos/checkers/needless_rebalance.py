@@ -16,7 +16,9 @@ counted, and the note says why:
   loads them as members, and they come as new ones.
 
 A rebalance that was begun and not ended is owed still: the group is watched from the next
-generation on (BEHAVIOUR: what a failover loses is an unfinished rebalance).
+generation on (BEHAVIOUR: what a failover loses is an unfinished rebalance). So is one whose last
+answer has not come: the coordinator is Stable, and a member that waits for its SyncGroup will ask
+again from the beginning (standard space, seed 1041).
 """
 
 from dataclasses import dataclass, field
@@ -37,6 +39,7 @@ from chaos.checkers.story import seconds
 from protocol.trace import TraceKind, TraceRow
 
 STABLE = "Stable"
+MEMBER_STABLE = "STABLE"
 SESSION_EXPIRY = "session expiry"
 REJOINED = "rejoined"
 """Part of the cause of a REBALANCE_STARTED: a member came that was one already."""
@@ -77,6 +80,7 @@ class NeedlessRebalance(Checker):
             *HEARING_KINDS,
             TraceKind.RUN_STAGE,
             TraceKind.REBALANCE_STARTED,
+            TraceKind.MEMBER_STATE,
         }
     )
 
@@ -88,6 +92,7 @@ class NeedlessRebalance(Checker):
         self._faults = FaultsInForce(context)
         self._lost_data = LostData()
         self._hearing = Hearing(self._faults)
+        self._member_states: dict[str, str] = {}  # consumer -> what it says of itself
         self._over = False
         self._watched = 0
         self._rebalances = 0
@@ -114,7 +119,10 @@ class NeedlessRebalance(Checker):
             case TraceKind.NODE_PAUSED | TraceKind.NODE_RESUMED:
                 self._paused_or_resumed(row)
             case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED | TraceKind.NODE_STARTED:
+                self._member_states.pop(row.peer or row.node, None)
                 self._node_changed(row)
+            case TraceKind.MEMBER_STATE:
+                self._member_states[row.node] = str(detail_of(row).get("to"))
             case _:
                 group = self._groups.get(row.group or "")
                 if group is not None:
@@ -149,6 +157,7 @@ class NeedlessRebalance(Checker):
                 and row.time_us >= group.unsettled_until_us
                 and group.watched_since is None
                 and self._is_whole(group_id)
+                and self._has_its_assignments(group_id)
             ):
                 group.watched_since = row
                 group.stable_before = seen.row
@@ -173,6 +182,13 @@ class NeedlessRebalance(Checker):
         """
         members = self._coordinators.members(group_id)
         return members is None or len(members) == len(self._presence.present(group_id))
+
+    def _has_its_assignments(self, group_id: str) -> bool:
+        """Whether its members are where the coordinator is, as far as they say."""
+        return all(
+            self._member_states.get(consumer, MEMBER_STABLE) == MEMBER_STABLE
+            for consumer in self._presence.present(group_id)
+        )
 
     def _members_hit(self, group_id: str, fault: str) -> None:
         """Stop watching a group some of whose members may not be heard."""

@@ -69,6 +69,23 @@ def test_rebalance_after_the_load_is_found() -> None:
     ]
 
 
+def test_member_that_never_had_its_assignment_may_ask_again() -> None:
+    """Its SyncGroup was answered by nobody: the log has the assignment, and the member has not."""
+    for state, outcome in (
+        ("STABLE", CheckOutcome.VIOLATED),
+        ("COMPLETING_REBALANCE", CheckOutcome.NOTHING_SEEN),
+    ):
+        rows = Rows()
+        rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
+        rows.member_state(4.1, C0, "STABLE")
+        rows.member_state(4.1, C1, state)
+        rows.fault(10, "broker-0")
+        rows.group_loaded(18, "broker-1")
+        rebalance(rows, 19, cause="member rejoined")
+
+        assert check(rows).outcome is outcome
+
+
 def test_generation_from_nothing_on_the_new_coordinator_is_found() -> None:
     """Planted bug: the group record was lost, so the new coordinator begins at generation 1."""
     rows = Rows()
