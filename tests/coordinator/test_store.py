@@ -7,7 +7,13 @@ from coordinator.shard import Shard
 from coordinator.states import GroupState
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
+from protocol.group_admin_messages import DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.ids import TopicPartition
+from protocol.offset_messages import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from protocol.offsets_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -170,3 +176,55 @@ def test_append_that_fails_changes_nothing_that_is_stored() -> None:
     assert h.response(request_id) is not None
     assert h.offset("foo", 0) == 5
     assert h.failover().offset("foo", 0) == 5
+
+
+def test_group_counts_as_missing_only_where_its_partition_is_owned() -> None:
+    """MM-12: elsewhere nobody can tell; one that is Empty is there, one that is Dead is not."""
+    body = DeleteGroupsRequest(groups_names=(GROUP,))
+    elsewhere = CoordinatorHarness(owned=())
+    assert deleted(elsewhere, body) is ErrorCode.NOT_COORDINATOR
+    h = CoordinatorHarness()
+    assert deleted(h, body) is ErrorCode.GROUP_ID_NOT_FOUND
+    h.commit(offset_commit({("foo", 0): 5}))
+    dead = h.group()
+    assert deleted(h, body) is ErrorCode.NONE
+    assert dead.state is GroupState.DEAD
+    assert deleted(h, body) is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def deleted(h: CoordinatorHarness, body: DeleteGroupsRequest) -> ErrorCode:
+    """Return what the deletion of one group is answered."""
+    response = h.response(h.submit(body))
+    assert isinstance(response, DeleteGroupsResponse)
+    return response.results[0].error_code
+
+
+def test_tombstone_of_a_group_has_the_time_of_its_creation() -> None:
+    """MM-49: whatever the topic's message.timestamp.type is, which this lab does not have."""
+    h = harness()
+    (member_id,) = h.stable_group(1)
+    h.leave(leave_group(member_id))
+    h.advance(5_000)
+    before = len(h.log[0])
+    h.execute(h.coordinator.expire_offsets(h.now_us))
+    (record,) = written(h, before)
+    assert (record.value, record.timestamp_ms) == (None, EPOCH_US // 1_000 + 5_000)
+
+
+def test_commit_with_one_metadata_too_large_shows_the_other_to_a_stable_fetch() -> None:
+    """MM-45: the refused one has no offset, and nothing of it is pending."""
+    h = CoordinatorHarness(config=BrokerConfig(offset_metadata_max_bytes=4))
+    large = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=5, committed_metadata="large"
+    )
+    fits = OffsetCommitRequestPartition(
+        partition_index=1, committed_offset=6, committed_metadata="fits"
+    )
+    topic = OffsetCommitRequestTopic(name="foo", partitions=(large, fits))
+    assert h.commit(OffsetCommitRequest(group_id=GROUP, topics=(topic,))) == [
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+        ErrorCode.NONE,
+    ]
+    fetched = [h.fetched("foo", index, require_stable=True) for index in (0, 1)]
+    assert [(each.committed_offset, each.metadata) for each in fetched] == [(-1, ""), (6, "fits")]
+    assert [each.error_code for each in fetched] == [ErrorCode.NONE] * 2

@@ -7,6 +7,7 @@ from cluster.host import Connection, Host
 from cluster.nodes import Node, build_node
 from cluster.runtime import ClusterStatus
 from cluster.spec import ClusterSpec, NodeSpec, PreloadSpec, ProducerSpec, TopicSpec
+from cluster.virtual.host import LogSink
 from cluster.virtual.runtime import VirtualRuntime
 from partition_log.batches import build_batch
 from partition_log.storage import Storage
@@ -203,7 +204,14 @@ def values_of(data: PartitionData) -> list[bytes | None]:
 class BrokerLab:
     """A virtual cluster that has started, its trace, and a client."""
 
-    def __init__(self, cluster: ClusterSpec, *, seed: int = 7, copy_messages: bool = False) -> None:
+    def __init__(
+        self,
+        cluster: ClusterSpec,
+        *,
+        seed: int = 7,
+        copy_messages: bool = False,
+        log: LogSink | None = None,
+    ) -> None:
         self.rows: list[TraceRow] = []
         self.storages: dict[NodeName, Storage] = {}
         """The disk of each node's present life."""
@@ -214,6 +222,7 @@ class BrokerLab:
             run_id="test",
             observers=(self.rows.append,),
             copy_messages=copy_messages,
+            log=log,
             build=self._build,
         )
 

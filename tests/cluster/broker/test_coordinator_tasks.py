@@ -13,13 +13,17 @@ from cluster.broker.preload import preloaded_batches
 from cluster.broker.replica_manager import LocalLeadership, ReplicaManager
 from cluster.spec import CostModel, PreloadSpec
 from coordinator.coordinator import GroupCoordinator
+from partition_log.batches import build_batch
 from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
 from partition_log.outcomes import ReplicaConfig
 from partition_log.replica import Partition
+from protocol.config import JavaSwitches
 from protocol.ids import BrokerId, offsets_partition
+from protocol.record_batch import Record
 from protocol.trace import TraceKind, TraceRow
 from tests.support.brokers import broker_cluster
+from tests.support.controllers import NO_BALANCING
 from tests.support.virtual_hosts import HostLab
 
 ME = BrokerId(0)
@@ -27,6 +31,7 @@ REPLICAS = (BrokerId(0), BrokerId(1))
 TASK_KINDS = (
     TraceKind.LOAD_STARTED,
     TraceKind.LOAD_COMPLETED,
+    TraceKind.LOAD_FAILED,
     TraceKind.LOAD_IGNORED,
     TraceKind.UNLOAD_COMPLETED,
     TraceKind.UNLOAD_IGNORED,
@@ -36,9 +41,20 @@ TASK_KINDS = (
 class TaskLab:
     """The task queue of a broker, fed with leaderships by hand."""
 
-    def __init__(self, *, late_notices_us: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        late_notices_us: int = 0,
+        java: JavaSwitches | None = None,
+        load_buffer: int = 65_536,
+    ) -> None:
         self.lab = HostLab()
-        self.cluster = msgspec.structs.replace(broker_cluster(), late_notices_us=late_notices_us)
+        config = msgspec.structs.replace(NO_BALANCING, offsets_load_buffer_size=load_buffer)
+        self.cluster = msgspec.structs.replace(
+            broker_cluster(config=config),
+            late_notices_us=late_notices_us,
+            java=java or JavaSwitches(),
+        )
         host = self.lab.host("broker-0")
         identity = BrokerIdentity(broker_id=ME)
         replicas = ReplicaManager(
@@ -51,6 +67,7 @@ class TaskLab:
         self.coordinator = GroupCoordinator(
             config=self.cluster.broker_config,
             guards=self.cluster.guards,
+            java=self.cluster.java,
             num_offsets_partitions=3,
             new_uuid=lambda: "uuid",
         )
@@ -60,13 +77,24 @@ class TaskLab:
         host.spawn(self.tasks.run(), name="coordinator-tasks")
         self.lab.run_for(1_000)
 
-    def partition(self, index: int, *, commit_records: int = 0) -> Partition:
-        """Return this broker's replica of an offsets partition, made with that many records."""
+    def partition(
+        self, index: int, *more: Record, commit_records: int = 0, records_per_batch: int = 500
+    ) -> Partition:
+        """Return this broker's replica of an offsets partition, made with that many records.
+
+        `more` stand behind them in one batch.
+        """
         if index not in self.partitions:
             storage = MemoryLogStorage()
-            spec = PreloadSpec(partition=index, commit_records=commit_records)
+            spec = PreloadSpec(
+                partition=index,
+                commit_records=commit_records,
+                records_per_batch=records_per_batch,
+            )
             for batch in preloaded_batches(spec, 3):
                 storage.append(batch)
+            if more:
+                storage.append(build_batch(more, base_offset=commit_records, leader_epoch=0))
             name = offsets_partition(index)
             self.partitions[index] = Partition(
                 name, ME, PartitionLog(name, storage), ReplicaConfig()
@@ -203,6 +231,60 @@ def test_load_of_a_lost_leadership_stops_reading() -> None:
     assert 0 < completed.offset < 20_000
     assert not lab.coordinator.is_owned(0)
     assert lab.coordinator.groups() == ()
+
+
+def test_load_reads_a_batch_that_is_larger_than_its_buffer() -> None:
+    """MM-20: the buffer grows for it."""
+    lab = TaskLab(load_buffer=100)
+    lab.partition(0, commit_records=1_000, records_per_batch=500)
+    lab.lead(0, epoch=1)
+    lab.lab.run_for(1_000_000)
+    detail = json.loads(lab.row(TraceKind.LOAD_COMPLETED).detail or "{}")
+    assert (detail["records"], detail["groups"]) == (1_000, 20)
+    assert detail["bytes"] > 2 * 100
+
+
+def test_load_says_why_it_stopped_early_and_serves_all_the_same() -> None:
+    """5.4 step 8 [S], recipe f: the groups of the partition are not there."""
+    lab = TaskLab()
+    lab.partition(0, Record(None, b"v"), commit_records=1_000)
+    lab.lead(0, epoch=1)
+    lab.lab.run_for(1_000_000)
+    completed = lab.row(TraceKind.LOAD_COMPLETED)
+    assert "without key" in (completed.cause or "")
+    assert json.loads(completed.detail or "{}")["groups"] == 0
+    assert lab.coordinator.is_owned(0)
+
+
+def test_load_that_failed_refuses_its_partition_until_a_newer_epoch_as_in_java() -> None:
+    """[J]: FAILED; the same epoch told again loads nothing."""
+    lab = TaskLab(java=JavaSwitches(failed_load_refuses=True), late_notices_us=100_000)
+    lab.partition(0, Record(None, b"v"), commit_records=1_000)
+    lab.lead(0, epoch=1)
+    lab.lab.run_for(1_000_000)
+    name = "__consumer_offsets-0"
+    assert lab.done() == [
+        ("load_started", name, 1),
+        ("load_failed", name, 1),
+        *[("load_ignored", name, 1)] * 3,
+    ]
+    failed = lab.row(TraceKind.LOAD_FAILED)
+    assert "without key" in (failed.cause or "")
+    assert json.loads(failed.detail or "{}")["records"] == 1_001
+    assert not lab.coordinator.is_owned(0)
+
+
+def test_load_counts_the_records_that_it_does_not_know() -> None:
+    """MM-69: written by a newer coordinator."""
+    lab = TaskLab()
+    newer = Record(b"\x00\x10\x91\xa1x", b"\x00\x00")
+    lab.partition(0, newer, newer, commit_records=1_000)
+    lab.lead(0, epoch=1)
+    lab.lab.run_for(1_000_000)
+    completed = lab.row(TraceKind.LOAD_COMPLETED)
+    assert completed.cause is None
+    assert json.loads(completed.detail or "{}")["ignored"] == 2
+    assert lab.coordinator.is_owned(0)
 
 
 def test_load_of_a_partition_that_is_owned_is_ignored() -> None:
