@@ -88,7 +88,6 @@ class Generations(Checker):
             TraceKind.GROUP_LOADED,
             TraceKind.GROUP_STATE,
             TraceKind.GENERATION_STARTED,
-            TraceKind.ASSIGNMENT_STORED,
             TraceKind.MEMBER_ADDED,
             TraceKind.MEMBER_REMOVED,
             TraceKind.APPEND_STARTED,
@@ -107,7 +106,7 @@ class Generations(Checker):
         self._appends: dict[Life, dict[int, int]] = {}  # append id -> seq of APPEND_STARTED
         self._instances: dict[str, str] = {}  # member id -> group.instance.id
         self._lineages: dict[tuple[str, str, int], Lineage] = {}  # (node, group, generation)
-        self._stored: dict[tuple[str, int], dict[int, Lineage]] = {}  # (group, generation) -> epoch
+        self._begun: dict[tuple[str, int], dict[int, Lineage]] = {}  # (group, generation) -> epoch
         self._owners: dict[tuple[str, Lineage], dict[int, _Owners]] = {}
         self._seen = {
             "commits_judged": 0,
@@ -181,8 +180,7 @@ class Generations(Checker):
                 known = dict.fromkeys(members) if isinstance(members, list) else None
                 self._change(group, row, generation, known)
                 self._lineages[row.node, group_id, generation] = lineage
-            case TraceKind.ASSIGNMENT_STORED:
-                self._stored.setdefault((group_id, generation), {})[group.epoch] = lineage
+                self._begun.setdefault((group_id, generation), {})[group.epoch] = lineage
             case TraceKind.MEMBER_ADDED | TraceKind.MEMBER_REMOVED:
                 self._member_changed(group, row, before)
             case TraceKind.GROUP_STATE if detail_of(row).get("to") == EMPTY:
@@ -292,10 +290,14 @@ class Generations(Checker):
     # -- owners -------------------------------------------------------------------------------
 
     def _inherit(self, row: TraceRow, group_id: str, generation: int, lineage: Lineage) -> None:
-        """A loaded generation is the one that the newest older epoch stored, not a second one."""
-        stored = self._stored.get((group_id, generation), {})
-        older = max((epoch for epoch in stored if epoch <= lineage[2]), default=None)
-        self._lineages[row.node, group_id, generation] = lineage if older is None else stored[older]
+        """A loaded generation is the one that the newest older epoch began, not a second one.
+
+        Also if it was never acknowledged: a load reads what is above the high watermark, too
+        (BEHAVIOUR 5.4; standard space, seed 3314, where an older one was lost with its disks).
+        """
+        begun = self._begun.get((group_id, generation), {})
+        older = max((epoch for epoch in begun if epoch <= lineage[2]), default=None)
+        self._lineages[row.node, group_id, generation] = lineage if older is None else begun[older]
 
     def _assigned(self, row: TraceRow) -> None:
         if row.group is None or row.generation is None or row.peer is None:

@@ -202,6 +202,29 @@ def test_generation_that_a_new_coordinator_loaded_is_the_stored_one() -> None:
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
+def test_generation_of_a_group_that_was_lost_is_not_the_one_that_counts_alike() -> None:
+    """Standard space, seed 3314: lost with its disks, begun again, stored above the watermark."""
+    for comes, outcome in (("new-id", CheckOutcome.PASS), (M1, CheckOutcome.VIOLATED)):
+        rows = stable_group()
+        rows.load_started(20, "broker-0", 4)
+        if comes == "new-id":
+            rows.generation_started(25, "broker-0", 1, ("new-id",))
+        rows.load_started(40, "broker-1", 6)
+        rows.group_loaded(40.1, "broker-1", generation=1, members=(comes,))
+        rows.add(
+            41,
+            C0,
+            TraceKind.PARTITIONS_ASSIGNED,
+            group="g",
+            member=comes,
+            generation=1,
+            peer="broker-1",
+            detail={"partitions": ["t-0"]},
+        )
+
+        assert check(rows).outcome is outcome
+
+
 def test_static_member_that_comes_back_keeps_its_partitions() -> None:
     """Its id is new, its generation and its partitions are the old ones."""
     rows = Rows()
