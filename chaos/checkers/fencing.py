@@ -11,6 +11,8 @@ DelayedProduce asks for the high watermark alone. What others led meanwhile, nob
 What was acknowledged may be lost with the last replica in sync (`lost_data`): what stands before an
 election with which a partition lost data as it may is not looked for behind it.
 
+Nor does a broker load or unload a partition as of an older epoch than it knew (`late_notices`).
+
 A run in which no old leader tried to append proves little of it. So attempts are counted: appends
 of an older epoch that were begun, or still waited for their replicas, when the controller had
 elected another leader in a newer one.
@@ -21,6 +23,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from chaos.checkers.base import CheckContext, Checker, CheckReport, detail_of
+from chaos.checkers.late_notices import NOTICE_KINDS, LateNotices
 from chaos.checkers.lost_data import LOSS_KINDS, LostData
 from protocol.ids import CONSUMER_OFFSETS
 from protocol.trace import TraceKind, TraceRow
@@ -75,11 +78,13 @@ class Fencing(Checker):
         "no append acknowledged under an older leader epoch is missing from the later epoch's "
         "log, and none begun after the later epoch's first acknowledged append is acknowledged "
         "under the older one; this fences appends to __consumer_offsets, that is commits and "
-        "assignments: what members process is never fenced"
+        "assignments: what members process is never fenced; and no broker loads or unloads a "
+        "partition of it as of an older epoch than it knew"
     )
     kinds = frozenset(
         {
             *LOSS_KINDS,
+            *NOTICE_KINDS,
             TraceKind.BECAME_LEADER,
             TraceKind.APPEND_STARTED,
             TraceKind.APPEND_COMPLETED,
@@ -96,12 +101,16 @@ class Fencing(Checker):
         self._elections: dict[str, list[TraceRow]] = {}  # partition -> elections of a leader
         self._leads: dict[tuple[str, int, str], int] = {}  # life and partition -> newest epoch
         self._lost_data = LostData()
+        self._late_notices = LateNotices()
         self._attempts: dict[tuple[str, int, str, int | None], None] = {}  # by a deposed leader
 
     def observe(self, row: TraceRow) -> None:
         """Take in an election, a leadership change or an append of an offsets partition."""
         if row.kind in LOSS_KINDS:
             self._lost_data.observe(row)
+        if row.kind in NOTICE_KINDS:
+            self._noticed(row)
+            return
         if row.partition is None or not row.partition.startswith(f"{CONSUMER_OFFSETS}-"):
             return
         if row.leader_epoch is None or row.kind == TraceKind.ISR_CHANGED:
@@ -133,6 +142,11 @@ class Fencing(Checker):
                 self._append_acknowledged(epochs.setdefault(under, _Epoch()), started, row)
                 if len(epochs) > 1:
                     self._announce(row.partition, of_epoch=under)
+
+    def _noticed(self, row: TraceRow) -> None:
+        overtaken = self._late_notices.observe(row)
+        if overtaken is not None:
+            self.found(overtaken.summary, overtaken.evidence, partition=row.partition)
 
     def _is_deposed(self, row: TraceRow, partition: str, leader_epoch: int) -> bool:
         """Whether another leader than the row's node had been elected in a newer epoch by then."""

@@ -4,6 +4,7 @@ import pytest
 
 from chaos.checkers.base import CheckContext, CheckOutcome, CheckReport, Finding
 from chaos.checkers.fencing import ATTEMPTS, NOT_TESTED, Fencing
+from protocol.ids import CONSUMER_OFFSETS
 from protocol.trace import TraceKind
 from tests.support.rows import OFFSETS_0, Rows
 
@@ -262,3 +263,45 @@ def test_violation_is_told_once_while_the_run_goes_on_and_whole_at_its_end() -> 
     assert len(told) == 1
     (finding,) = report.findings
     assert "2 appends acknowledged in epoch 0 from offset 10 are missing" in finding.summary
+
+
+def test_unload_of_an_older_epoch_than_the_loaded_one_is_found() -> None:
+    """KAFKA-10614: it takes the groups from the broker that leads them."""
+    rows = Rows()
+    rows.unloaded(1, "broker-0", 1)
+    rows.load_completed(2, "broker-0", 2)
+    rows.unloaded(3, "broker-0", 1)
+
+    (finding,) = check(rows).findings
+
+    assert finding.summary == (
+        f"{OFFSETS_0}: broker-0 unloaded it as of epoch 1 after it had loaded it in epoch 2"
+    )
+    assert [row.kind for row in finding.evidence] == ["load_completed", "unload_completed"]
+
+
+def test_load_of_an_older_epoch_than_the_unloaded_one_is_found() -> None:
+    """It would serve what somebody else leads."""
+    rows = Rows()
+    rows.load_completed(1, "broker-0", 2)
+    rows.unloaded(2, "broker-0", 3)
+    rows.load_completed(3, "broker-0", 2)
+
+    (finding,) = check(rows).findings
+    assert "broker-0 loaded it as of epoch 2 after it had unloaded it in epoch 3" in finding.summary
+
+
+def test_loads_and_unloads_in_the_order_of_epochs_pass() -> None:
+    """The same twice, a second unload, another broker or partition, a deleted one, a new life."""
+    rows = Rows()
+    rows.load_completed(1, "broker-0", 2)
+    rows.load_completed(1, "broker-1", 1)
+    rows.unloaded(2, "broker-0", 3)
+    rows.unloaded(3, "broker-0", 3)
+    rows.unloaded(3.5, "broker-0", 2)
+    unloaded = TraceKind.UNLOAD_COMPLETED
+    rows.add(4, "broker-0", unloaded, partition=f"{CONSUMER_OFFSETS}-1", leader_epoch=0)
+    rows.add(5, "broker-0", unloaded, partition=OFFSETS_0)
+    rows.add(6, "broker-0", unloaded, incarnation=1, partition=OFFSETS_0, leader_epoch=1)
+
+    assert check(rows).findings_total == 0
