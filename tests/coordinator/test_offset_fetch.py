@@ -60,7 +60,7 @@ def test_fetch_of_all_returns_exactly_what_was_committed() -> None:
 
 
 def test_fetch_of_stable_offsets_refuses_what_is_pending() -> None:
-    """GC-103 for a plain commit: an un-acknowledged one is not stable in [S], too."""
+    """A plain commit that is not acknowledged is not stable in [S], either."""
     h = CoordinatorHarness()
     h.commit(offset_commit({("foo", 0): 5}))
     h.holds_appends = True

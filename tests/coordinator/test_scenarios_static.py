@@ -116,7 +116,7 @@ def test_pending_id_with_an_instance_is_a_server_error() -> None:
 
 
 def test_duplicate_of_a_follower_that_is_parked_in_join() -> None:
-    """GC-029: the old process is fenced without a generation; the duplicate waits."""
+    """GC-029, GM-41: the old process is fenced without a generation; the duplicate waits."""
     h = KafkaBench()
     s = h.static_members()
     h.add(offers=PS)
@@ -129,7 +129,7 @@ def test_duplicate_of_a_follower_that_is_parked_in_join() -> None:
 
 
 def test_duplicate_of_a_follower_that_is_parked_in_sync() -> None:
-    """GC-030: the old process is fenced; after the leader's session the duplicate is alone."""
+    """GC-030, GM-41: the old process is fenced; when the leader expires the duplicate is alone."""
     h = KafkaBench()
     s = h.static_members()
     joins = [h.add(s.leader, instance="L"), h.add(s.follower, instance="F")]
