@@ -12,6 +12,7 @@ from protocol.ids import NodeName
 from protocol.log_messages import FetchRequest, ProduceRequest
 from protocol.offset_messages import OffsetCommitRequest, OffsetFetchRequest
 from protocol.trace import TraceEvent, TraceKind
+from protocol.transaction_messages import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
 
 API_LABELS = {key: key.label for key in ApiKey}
 """ApiKey.label of each API, looked up once."""
@@ -62,6 +63,10 @@ def _group_columns(request: AnyRequest) -> tuple[str | None, str | None, int | N
             return request.group_id, request.member_id, request.generation_id
         case OffsetCommitRequest():
             return request.group_id, request.member_id, request.generation_id_or_member_epoch
+        case TxnOffsetCommitRequest():
+            return request.group_id, request.member_id, request.generation_id
+        case AddOffsetsToTxnRequest():
+            return request.group_id, None, None
         case JoinGroupRequest():
             return request.group_id, request.member_id, None
         case LeaveGroupRequest():

@@ -10,6 +10,10 @@ HEARTBEAT = "heartbeat"
 METADATA = "metadata"
 ALTER_PARTITION = "alter-partition"
 REPLICA_FETCHER = "replica-fetcher"
+PRODUCER_IDS = "producer-ids"
+TRANSACTION_VERIFICATION = "transaction-verification"
+TRANSACTION_MARKERS = "transaction-markers"
+TRANSACTION_COORDINATOR = "transaction-coordinator"
 ADMIN = "admin"
 
 PURPOSES: dict[str, str] = {
@@ -20,6 +24,10 @@ PURPOSES: dict[str, str] = {
     METADATA: "broker to controller: Fetch of the metadata log",
     ALTER_PARTITION: "broker to controller: changes of in-sync replicas",
     REPLICA_FETCHER: "broker to broker: Fetch of a follower",
+    TRANSACTION_COORDINATOR: "member that commits in transactions to its transaction coordinator",
+    TRANSACTION_VERIFICATION: "broker to transaction coordinator: is this part of a transaction?",
+    TRANSACTION_MARKERS: "transaction coordinator to brokers: markers that end transactions",
+    PRODUCER_IDS: "broker to controller: blocks of producer ids",
 }
 """Every purpose that a link between nodes can have, with who uses it for what. The administrator's
 own is not among them: no fault can be aimed at the administrator."""

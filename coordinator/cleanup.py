@@ -30,7 +30,9 @@ def clean_up(
     A group that is Empty without an offset becomes Dead and is forgotten, with the ids that were
     given out and not used yet; a tombstone of it is written if it ever had a generation.
     """
-    removed = group.offsets.remove(partitions)
+    offsets = group.offsets
+    # What a transaction committed does not expire with what was there before (BEHAVIOUR 4.11).
+    removed = offsets.expire(partitions) if cause == EXPIRED else offsets.remove(partitions)
     for partition in removed:
         turn.trace(
             TraceEvent(

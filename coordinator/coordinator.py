@@ -6,7 +6,7 @@ not know logs, sockets or clocks.
 Source: Kafka `GroupCoordinator`, `GroupMetadataManager` (scala); BEHAVIOUR [S].
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from coordinator.cleanup import EXPIRED, TOPIC_DELETED, clean_up
@@ -38,11 +38,18 @@ from coordinator.turn import (
     OffsetsAppend,
     Shared,
     StaticMemberAppend,
+    TransactionalOffsetsAppend,
     Turn,
+)
+from coordinator.txn_offset_commit import (
+    complete_transaction,
+    handle_txn_offset_commit,
+    transaction_verified,
+    transactional_offsets_stored,
 )
 from coordinator.validation import check_group_status
 from protocol.config import BrokerConfig, Guards, JavaSwitches
-from protocol.effects import AppendCompleted, Result
+from protocol.effects import AppendCompleted, Result, TransactionVerified
 from protocol.envelope import GroupRequest, GroupResponse, RequestEnvelope
 from protocol.errors import ErrorCode, SimulationError
 from protocol.group_admin_messages import (
@@ -74,6 +81,7 @@ from protocol.offset_messages import (
 )
 from protocol.record_batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind
+from protocol.transaction_messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 SCALA = JavaSwitches()
 """The Scala coordinator: nothing is done as by the Java one."""
@@ -157,12 +165,40 @@ class GroupCoordinator:
                 static_member_stored(turn, pending, completed.error)
             case OffsetsAppend():
                 offsets_stored(turn, pending, completed)
+            case TransactionalOffsetsAppend():
+                transactional_offsets_stored(turn, pending, completed)
             case EmptyGroupAppend():
                 # A failure is only logged in Kafka: the last stored generation would come back
                 # on a load, and its members, who are gone, would expire.
                 pass
             case None:
                 raise SimulationError(f"append {completed.append_id} is not in flight")
+        return turn.result
+
+    def transaction_verified(self, verified: TransactionVerified, now_us: int) -> Result:
+        """Take the outcome of a verification that an earlier Result asked for.
+
+        Raises: SimulationError if no such verification is under way.
+        """
+        turn = Turn(self._shared, now_us)
+        pending = self._shared.verifications.pop(verified.verification_id, None)
+        if pending is None:
+            raise SimulationError(f"verification {verified.verification_id} is not under way")
+        transaction_verified(turn, pending, verified)
+        return turn.result
+
+    def transaction_completed(
+        self, producer_id: int, partitions: Iterable[int], *, is_commit: bool, now_us: int
+    ) -> Result:
+        """Take that the markers of a producer's transaction stand in the logs of `partitions`.
+
+        Partitions that are not owned here are left alone: a load reads the marker itself.
+        """
+        turn = Turn(self._shared, now_us)
+        for partition in partitions:
+            shard = self._shards.owned.get(partition)
+            if shard is not None:
+                complete_transaction(turn, shard, producer_id, is_commit=is_commit)
         return turn.result
 
     def timer_fired(self, key: str, now_us: int) -> Result:
@@ -258,6 +294,8 @@ class GroupCoordinator:
         shard = Shard(partition)
         shards.owned[partition] = shard
         for group in groups:
+            for producer_id in group.offsets.producers():
+                shard.add_producer(producer_id, group)
             _group_loaded(turn, shard.add(group))
         return turn.result
 
@@ -350,6 +388,9 @@ class GroupCoordinator:
             case OffsetCommitRequest():
                 shard = self._gate_of_offsets(body.group_id)
                 handle_offset_commit(turn, shard, request_id, body, version)
+            case TxnOffsetCommitRequest():
+                shard = self._gate(body.group_id)
+                handle_txn_offset_commit(turn, shard, request_id, body, version)
             case OffsetFetchRequest():
                 handle_offset_fetch(turn, self._gate_of_offsets, request_id, body, version)
             case OffsetDeleteRequest():
@@ -459,6 +500,8 @@ def _server_error(body: GroupRequest, api_version: int) -> GroupResponse:
             return for_version(LeaveGroupResponse(error_code=error), api_version)
         case OffsetCommitRequest():
             return OffsetCommitResponse()
+        case TxnOffsetCommitRequest():
+            return TxnOffsetCommitResponse()
         case OffsetFetchRequest():
             return OffsetFetchResponse()
         case OffsetDeleteRequest():

@@ -16,7 +16,9 @@ from coordinator.group import Group
 from coordinator.member import Member
 from coordinator.offsets import CommittedOffset
 from coordinator.states import GroupState
+from protocol.control_records import decode_marker
 from protocol.group_messages import JoinGroupRequestProtocol
+from protocol.ids import TopicPartition
 from protocol.offsets_records import (
     OFFSET_COMMIT_KEY_VERSION,
     CorruptOffsetsRecord,
@@ -51,6 +53,8 @@ class Load:
         self.unknown_records = 0
         # Key -> base offset of the newest batch that has it, and the value there.
         self._offsets: dict[bytes, tuple[int, bytes]] = {}
+        # By producer id: the same of its transaction that has no marker yet.
+        self._transactional: dict[int, dict[bytes, tuple[int, bytes]]] = {}
         self._groups: dict[str, GroupMetadataValue] = {}
 
     def read(self, batches: tuple[RecordBatch, ...]) -> None:
@@ -73,26 +77,37 @@ class Load:
         try:
             for group_id, value in self._groups.items():
                 groups[group_id] = group_from_record(group_id, self.partition, value, now_us)
-            for key_bytes, (base_offset, value_bytes) in self._offsets.items():
-                key = decode_key(key_bytes)
-                if not isinstance(key, OffsetCommitKey):
-                    raise CorruptOffsetsRecord(f"{key} is no key of an offset")
-                group = groups.get(key.group)
-                if group is None:
-                    group = Group(key.group, self.partition, GroupState.EMPTY, now_us)
-                    groups[key.group] = group
-                offset = decode_offset_commit_value(value_bytes)
-                group.offsets.load(key.topic_partition, CommittedOffset(base_offset, offset))
+            for key_bytes, written in self._offsets.items():
+                group, name, stored = self._offset(groups, key_bytes, written, now_us)
+                group.offsets.load(name, stored)
+            for producer_id, pending in self._transactional.items():
+                for key_bytes, written in pending.items():
+                    group, name, stored = self._offset(groups, key_bytes, written, now_us)
+                    group.offsets.load_transactional(producer_id, name, stored)
         except (ValueError, UnknownServerError) as error:
             self._fail(str(error))
             return ()
         return tuple(groups.values())
 
+    def _offset(
+        self, groups: dict[str, Group], key_bytes: bytes, written: tuple[int, bytes], now_us: int
+    ) -> tuple[Group, TopicPartition, CommittedOffset]:
+        """Return what a record says, and the group: a new one where only offsets tell of it."""
+        key = decode_key(key_bytes)
+        if not isinstance(key, OffsetCommitKey):
+            raise CorruptOffsetsRecord(f"{key} is no key of an offset")
+        group = groups.get(key.group)
+        if group is None:
+            group = Group(key.group, self.partition, GroupState.EMPTY, now_us)
+            groups[key.group] = group
+        base_offset, value_bytes = written
+        stored = CommittedOffset(base_offset, decode_offset_commit_value(value_bytes))
+        return group, key.topic_partition, stored
+
     def _read_batch(self, batch: RecordBatch) -> None:
-        if batch.is_control or batch.is_transactional:
-            raise CorruptOffsetsRecord(
-                f"transactional batch at offset {batch.base_offset}: no transactions in this log"
-            )
+        if batch.is_transactional or batch.is_control:
+            self._read_transactional(batch)
+            return
         offsets = self._offsets
         base_offset = batch.base_offset
         for record in decode_records(batch.records):
@@ -111,6 +126,33 @@ class Load:
             else:
                 offsets[key] = (base_offset, value)
 
+    def _read_transactional(self, batch: RecordBatch) -> None:
+        """Keep what a transaction writes until its marker comes, which says whether it counts.
+
+        A marker counts what stands in the log before it: an offset that was committed outside of
+        the transaction since then stays.
+        """
+        if not batch.is_control:
+            pending = self._transactional.setdefault(batch.producer_id, {})
+            for record in decode_records(batch.records):
+                key = _offset_key(record.key, batch.base_offset)
+                if key is None:
+                    self._read_other(record.key or b"", record.value)
+                elif record.value is None:
+                    pending.pop(key, None)
+                else:
+                    pending[key] = (batch.base_offset, record.value)
+            return
+        marker = decode_marker(batch)
+        if marker is None:
+            return
+        pending = self._transactional.pop(batch.producer_id, {})
+        if marker.is_commit:
+            for key, written in pending.items():
+                current = self._offsets.get(key)
+                if current is None or current[0] < written[0]:
+                    self._offsets[key] = written
+
     def _read_other(self, key_bytes: bytes, value: bytes | None) -> None:
         key = decode_key(key_bytes)
         if not isinstance(key, GroupMetadataKey):
@@ -124,7 +166,17 @@ class Load:
     def _fail(self, error: str) -> None:
         self.error = error
         self._offsets.clear()
+        self._transactional.clear()
         self._groups.clear()
+
+
+def _offset_key(key: bytes | None, base_offset: int) -> bytes | None:
+    """Return the key of an offset in the version that is written, None for another record's."""
+    if key is None or len(key) < 2:
+        raise CorruptOffsetsRecord(f"record without key in batch {base_offset}")
+    if key[0] or key[1] > OFFSET_COMMIT_KEY_VERSION:
+        return None
+    return key if key[1] == OFFSET_COMMIT_KEY_VERSION else _OFFSET_KEY_PREFIX + key[2:]
 
 
 def group_from_record(

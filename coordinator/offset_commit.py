@@ -6,6 +6,7 @@ Source: Kafka `GroupCoordinator.handleCommitOffsets`, `doCommitOffsets`,
 `GroupMetadataManager.storeOffsets`; BEHAVIOUR 2.6, 4.10.
 """
 
+from coordinator.commit_values import NO_EXPIRE_TIMESTAMP, partitions_of, values_to_store
 from coordinator.delayed import restart_session_timer
 from coordinator.errors import offset_append_error
 from coordinator.group import Group
@@ -24,7 +25,6 @@ from protocol.offset_messages import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.offsets_records import OffsetCommitValue
 from protocol.trace import TraceEvent, TraceKind
 
 RETENTION_VERSIONS = range(2, 5)
@@ -47,7 +47,7 @@ def handle_offset_commit(
     else:
         error = _store(turn, shard, request_id, request, api_version)
     if error is not ErrorCode.NONE:
-        turn.reply(request_id, _response(dict.fromkeys(_partitions(request), error)))
+        turn.reply(request_id, _response(dict.fromkeys(partitions_of(request.topics), error)))
 
 
 def offsets_stored(turn: Turn, append: OffsetsAppend, completed: AppendCompleted) -> None:
@@ -137,7 +137,11 @@ def _append(
     request: OffsetCommitRequest,
     api_version: int,
 ) -> None:
-    values, too_large = _values(turn, request, api_version)
+    values, too_large = values_to_store(
+        turn,
+        request.topics,
+        expire_timestamp_ms=_expire_timestamp_ms(turn, request, api_version),
+    )
     if not values:
         turn.reply(
             request_id, _response(dict.fromkeys(too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE))
@@ -161,49 +165,10 @@ def _append(
     )
 
 
-def _values(
-    turn: Turn, request: OffsetCommitRequest, api_version: int
-) -> tuple[dict[TopicPartition, OffsetCommitValue], dict[TopicPartition, bool]]:
-    """Return the values to store, and for every partition whether its metadata is too large.
-
-    A partition that a request has twice is stored once, with its last offset.
-    """
-    expire_timestamp_ms = -1
+def _expire_timestamp_ms(turn: Turn, request: OffsetCommitRequest, api_version: int) -> int:
     if api_version in RETENTION_VERSIONS and request.retention_time_ms != -1:
-        expire_timestamp_ms = turn.now_ms + request.retention_time_ms
-    metadata_max = turn.config.offset_metadata_max_bytes
-    values: dict[TopicPartition, OffsetCommitValue] = {}
-    too_large: dict[TopicPartition, bool] = {}
-    for topic in request.topics:
-        for entry in topic.partitions:
-            partition = TopicPartition(topic.name, entry.partition_index)
-            metadata = entry.committed_metadata or ""
-            is_too_large = _java_length(metadata) > metadata_max
-            too_large[partition] = is_too_large
-            if is_too_large:
-                values.pop(partition, None)
-                continue
-            values[partition] = OffsetCommitValue(
-                offset=entry.committed_offset,
-                leader_epoch=entry.committed_leader_epoch,
-                metadata=metadata,
-                commit_timestamp_ms=turn.now_ms,
-                expire_timestamp_ms=expire_timestamp_ms,
-            )
-    return values, too_large
-
-
-def _java_length(text: str) -> int:
-    """Return the length that Java's String has: in UTF-16 units."""
-    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
-
-
-def _partitions(request: OffsetCommitRequest) -> list[TopicPartition]:
-    return [
-        TopicPartition(topic.name, entry.partition_index)
-        for topic in request.topics
-        for entry in topic.partitions
-    ]
+        return turn.now_ms + request.retention_time_ms
+    return NO_EXPIRE_TIMESTAMP
 
 
 def _response(errors: dict[TopicPartition, ErrorCode]) -> OffsetCommitResponse:

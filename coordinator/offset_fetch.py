@@ -92,7 +92,7 @@ def _fetch_partition(
     index = partition.partition
     if group is None:
         return OffsetFetchResponsePartition(partition_index=index)
-    if require_stable and group.offsets.is_pending(partition):
+    if require_stable and group.offsets.is_unstable(partition):
         return OffsetFetchResponsePartition(
             partition_index=index, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
         )

@@ -1,11 +1,13 @@
-"""The offsets that a group has committed, and those that wait for the log.
+"""The offsets that a group has committed, and those that wait: for the log, or for a marker.
 
 All of it is hard state: it changes when an append is acknowledged or a load replays the log; only
-what is pending is soft. Must not know groups, members or requests.
-Source: Kafka `GroupMetadata` (scala), offsets part; BEHAVIOUR 4.10.
+what waits for the log is soft. What a transaction committed waits until its marker says whether it
+counts. Must not know groups, members or requests.
+Source: Kafka `GroupMetadata` (scala), offsets part; BEHAVIOUR 4.10, 2.8.
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,6 +30,13 @@ class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
         return self.appended_batch_offset < other.appended_batch_offset
 
 
+class _TransactionalOffset(NamedTuple):
+    """An offset that a transaction committed. The offset is None until the log has its batch."""
+
+    appended_batch_offset: int | None
+    value: OffsetCommitValue
+
+
 class GroupOffsets:
     """Committed and pending offsets of one group, by partition."""
 
@@ -35,6 +44,8 @@ class GroupOffsets:
         self._committed: dict[TopicPartition, CommittedOffset] = {}
         # One slot a partition: a second commit in flight overwrites the first, as in Kafka.
         self._pending: dict[TopicPartition, OffsetCommitValue] = {}
+        # By producer id: what its open transaction committed, one slot a partition again.
+        self._transactional: dict[int, dict[TopicPartition, _TransactionalOffset]] = {}
 
     def __len__(self) -> int:
         """Return the number of partitions with a committed offset."""
@@ -43,7 +54,7 @@ class GroupOffsets:
     @property
     def has_offsets(self) -> bool:
         """Whether anything is committed or pending: such a group is not reaped."""
-        return bool(self._committed) or bool(self._pending)
+        return bool(self._committed) or bool(self._pending) or bool(self._transactional)
 
     def committed(self) -> dict[TopicPartition, CommittedOffset]:
         """Return a copy of everything committed, in the order of first commits."""
@@ -59,8 +70,14 @@ class GroupOffsets:
         return tuple(self._committed)
 
     def is_pending(self, partition: TopicPartition) -> bool:
-        """Return whether a commit of `partition` waits for the log."""
+        """Return whether a commit of `partition` outside of transactions waits for the log."""
         return partition in self._pending
+
+    def is_unstable(self, partition: TopicPartition) -> bool:
+        """Return whether a commit of `partition` waits, for the log or for a marker."""
+        if partition in self._pending:
+            return True
+        return any(partition in pending for pending in self._transactional.values())
 
     def prepare(self, partition: TopicPartition, value: OffsetCommitValue) -> None:
         """Remember that `value` is being appended."""
@@ -89,15 +106,89 @@ class GroupOffsets:
         if self._pending.get(partition) == value:
             del self._pending[partition]
 
+    # -- of transactions --
+
+    def prepare_transactional(
+        self, producer_id: int, partition: TopicPartition, value: OffsetCommitValue
+    ) -> None:
+        """Remember that `value` is being appended for the open transaction of a producer."""
+        pending = self._transactional.setdefault(producer_id, {})
+        pending[partition] = _TransactionalOffset(None, value)
+
+    def transactional_append_succeeded(
+        self, producer_id: int, partition: TopicPartition, stored: CommittedOffset
+    ) -> None:
+        """Remember where the log has what a transaction committed; from here it may be completed.
+
+        Nothing happens if it is not pending any more, or another value took its slot.
+        """
+        pending = self._transactional.get(producer_id, {})
+        waiting = pending.get(partition)
+        if waiting is not None and waiting.value == stored.value:
+            pending[partition] = _TransactionalOffset(stored.appended_batch_offset, stored.value)
+
+    def transactional_append_failed(self, producer_id: int, partition: TopicPartition) -> None:
+        """Forget what a transaction was to commit for a partition, whatever is in its slot."""
+        pending = self._transactional.get(producer_id)
+        if pending is not None:
+            pending.pop(partition, None)
+            if not pending:
+                del self._transactional[producer_id]
+
+    def has_transaction_of(self, producer_id: int) -> bool:
+        """Return whether an open transaction of this producer committed anything here."""
+        return producer_id in self._transactional
+
+    def producers(self) -> tuple[int, ...]:
+        """Return the producers whose open transactions committed anything here."""
+        return tuple(self._transactional)
+
+    def complete(
+        self, producer_id: int, *, is_commit: bool
+    ) -> dict[TopicPartition, OffsetCommitValue]:
+        """End a producer's transaction as its marker says; return the offsets that count from here.
+
+        The order in the log of what was committed decides, not that of the marker: a later commit
+        outside of the transaction stays. A marker of a producer without a transaction here does
+        nothing. Kafka fails where the log does not have a commit yet, and forgets it and those
+        behind it: so do we.
+        Source: Kafka GroupMetadata.completePendingTxnOffsetCommit.
+        """
+        pending = self._transactional.pop(producer_id, {})
+        counted: dict[TopicPartition, OffsetCommitValue] = {}
+        if not is_commit:
+            return counted
+        for partition, waiting in pending.items():
+            if waiting.appended_batch_offset is None:
+                break
+            stored = CommittedOffset(waiting.appended_batch_offset, waiting.value)
+            current = self._committed.get(partition)
+            if current is None or current.is_older_than(stored):
+                self._committed[partition] = stored
+                counted[partition] = waiting.value
+        return counted
+
+    # -- removal and loading --
+
     def all_partitions(self) -> tuple[TopicPartition, ...]:
         """Return the partitions with an offset that is committed or pending."""
-        return tuple(dict.fromkeys((*self._committed, *self._pending)))
+        pending = (name for each in self._transactional.values() for name in each)
+        return tuple(dict.fromkeys((*self._committed, *self._pending, *pending)))
+
+    def expire(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
+        """Forget what is committed of `partitions`, and nothing that is pending; return which."""
+        return tuple(name for name in partitions if self._committed.pop(name, None) is not None)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
-        """Forget what is committed and pending of `partitions`; return which had been committed."""
+        """Forget what is committed and pending of `partitions`; return which had been committed.
+
+        A transaction of which nothing is left stays open until its marker, as in Kafka.
+        """
         removed = []
         for partition in partitions:
             self._pending.pop(partition, None)
+            for pending in self._transactional.values():
+                pending.pop(partition, None)
             if self._committed.pop(partition, None) is not None:
                 removed.append(partition)
         return tuple(removed)
@@ -105,3 +196,10 @@ class GroupOffsets:
     def load(self, partition: TopicPartition, stored: CommittedOffset) -> None:
         """Take what a load read: the last write of the partition."""
         self._committed[partition] = stored
+
+    def load_transactional(
+        self, producer_id: int, partition: TopicPartition, stored: CommittedOffset
+    ) -> None:
+        """Take what a load read of a transaction that has no marker yet."""
+        pending = self._transactional.setdefault(producer_id, {})
+        pending[partition] = _TransactionalOffset(stored.appended_batch_offset, stored.value)

@@ -21,13 +21,15 @@ class Shard:
     """The groups of one owned partition of `__consumer_offsets`.
 
     Invariant: every group's `partition` is this one, and none is Dead.
+    Invariant: a group in which a producer's open transaction committed is known of the producer.
     """
 
-    __slots__ = ("groups", "partition")
+    __slots__ = ("_groups_of_producers", "groups", "partition")
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.groups: dict[str, Group] = {}
+        self._groups_of_producers: dict[int, dict[str, None]] = {}
 
     def create_group(self, group_id: str, now_us: int) -> Group:
         """Return a new Empty group, which is now one of the shard's; or the one that is there."""
@@ -49,6 +51,23 @@ class Shard:
             return False
         del self.groups[group.group_id]
         return True
+
+
+    def add_producer(self, producer_id: int, group: Group) -> None:
+        """Remember that a producer's open transaction commits offsets of a group.
+
+        Source: Kafka `GroupMetadataManager.openGroupsForProducer`.
+        """
+        self._groups_of_producers.setdefault(producer_id, {})[group.group_id] = None
+
+    def knows_producer(self, producer_id: int, group: Group) -> bool:
+        """Return whether a marker of the producer would reach the group."""
+        return group.group_id in self._groups_of_producers.get(producer_id, {})
+
+    def take_groups_of(self, producer_id: int) -> tuple[Group, ...]:
+        """Return the groups here in which a producer's transaction committed, and forget which."""
+        group_ids = self._groups_of_producers.pop(producer_id, {})
+        return tuple(self.groups[each] for each in group_ids if each in self.groups)
 
 
 class Shards:

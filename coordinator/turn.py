@@ -9,14 +9,23 @@ from dataclasses import dataclass, field
 
 from coordinator.group import Group
 from coordinator.member import Member, ParkedJoin
+from coordinator.shard import Shard
 from protocol.config import BrokerConfig, Guards, JavaSwitches
-from protocol.effects import Append, CancelTimer, Reply, Result, SetTimer
+from protocol.effects import (
+    Append,
+    CancelTimer,
+    Reply,
+    Result,
+    SetTimer,
+    VerifyTransaction,
+)
 from protocol.envelope import GroupResponse
 from protocol.ids import AppendId, RequestId, TopicPartition
 from protocol.metadata_version import ValueVersions
 from protocol.offsets_records import OffsetCommitValue
 from protocol.record_batch import Record
 from protocol.trace import TraceEvent
+from protocol.transaction_messages import TxnOffsetCommitRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +113,36 @@ class OffsetsAppend:
     is_too_large: dict[TopicPartition, bool]
 
 
-PendingAppend = AssignmentAppend | EmptyGroupAppend | StaticMemberAppend | OffsetsAppend
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionalOffsetsAppend:
+    """What a transaction commits is on its way to the log. Shape: as OffsetsAppend."""
+
+    group: Group
+    member_id: str
+    generation_id: int
+    producer_id: int
+    request_id: RequestId
+    values: dict[TopicPartition, OffsetCommitValue]
+    is_too_large: dict[TopicPartition, bool]
+
+
+PendingAppend = (
+    AssignmentAppend
+    | EmptyGroupAppend
+    | StaticMemberAppend
+    | OffsetsAppend
+    | TransactionalOffsetsAppend
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingVerification:
+    """A TxnOffsetCommit whose transaction is being verified."""
+
+    group: Group
+    shard: Shard
+    request_id: RequestId
+    request: TxnOffsetCommitRequest
 
 
 @dataclass(slots=True, kw_only=True)
@@ -119,6 +157,8 @@ class Shared:
     timers: dict[str, GroupTimer] = field(default_factory=dict)
     appends: dict[AppendId, PendingAppend] = field(default_factory=dict)
     last_append_id: int = 0
+    verifications: dict[int, PendingVerification] = field(default_factory=dict)
+    last_verification_id: int = 0
 
 
 class Turn:
@@ -189,11 +229,53 @@ class Turn:
 
     def append(self, group: Group, records: tuple[Record, ...], pending: PendingAppend) -> AppendId:
         """Append a batch to the group's partition; `pending` says what its outcome is about."""
+        append_id = self._new_append_id(pending)
+        self.result.appends.append(
+            Append(append_id=append_id, partition=group.partition, records=records)
+        )
+        return append_id
+
+    def append_transactional(
+        self,
+        records: tuple[Record, ...],
+        pending: TransactionalOffsetsAppend,
+        *,
+        producer_epoch: int,
+        verification_guard: int | None,
+    ) -> None:
+        """Append a batch of a producer's transaction to the group's partition."""
+        self.result.appends.append(
+            Append(
+                append_id=self._new_append_id(pending),
+                partition=pending.group.partition,
+                records=records,
+                producer_id=pending.producer_id,
+                producer_epoch=producer_epoch,
+                is_transactional=True,
+                verification_guard=verification_guard,
+            )
+        )
+
+    def verify(self, pending: PendingVerification, *, tells_abortable: bool) -> None:
+        """Ask whether the group's partition is part of the request's transaction."""
+        shared = self._shared
+        shared.last_verification_id += 1
+        shared.verifications[shared.last_verification_id] = pending
+        request = pending.request
+        self.result.verifications.append(
+            VerifyTransaction(
+                verification_id=shared.last_verification_id,
+                partition=pending.group.partition,
+                transactional_id=request.transactional_id,
+                producer_id=request.producer_id,
+                producer_epoch=request.producer_epoch,
+                tells_abortable=tells_abortable,
+            )
+        )
+
+    def _new_append_id(self, pending: PendingAppend) -> AppendId:
         shared = self._shared
         shared.last_append_id += 1
         append_id = AppendId(shared.last_append_id)
         shared.appends[append_id] = pending
-        self.result.appends.append(
-            Append(append_id=append_id, partition=group.partition, records=records)
-        )
         return append_id

@@ -56,8 +56,12 @@ def check_offset_commit(
     member_id: str,
     group_instance_id: str | None,
     guards: Guards,
+    is_transactional: bool = False,
 ) -> ErrorCode:
-    """Return whether this caller may commit offsets of the group now."""
+    """Return whether this caller may commit offsets of the group now.
+
+    A producer that names no member may always: its transaction is what fences it (below KIP-447).
+    """
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if generation_id < 0 and group.state is GroupState.EMPTY:
@@ -66,4 +70,4 @@ def check_offset_commit(
     if generation_id >= 0 or member_id or group_instance_id is not None:
         error = check_current_member(group, member_id, group_instance_id)
         return error if error.value else check_generation(group, generation_id, guards)
-    return ErrorCode.UNKNOWN_MEMBER_ID
+    return ErrorCode.NONE if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID

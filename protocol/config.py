@@ -67,6 +67,20 @@ class BrokerConfig(
     """Replicas of each partition of `__consumer_offsets`."""
     offsets_commit_timeout_ms: PositiveMs = 5_000
     """How long a commit, or a group's assignment, waits for its replicas before it fails."""
+    transaction_state_log_num_partitions: Annotated[int, Meta(ge=1)] = 50
+    """Partitions of `__transaction_state`; a transactional id's is its hash modulo this."""
+    transaction_state_log_replication_factor: Annotated[int, Meta(ge=1)] = 3
+    """Replicas of each partition of `__transaction_state`."""
+    transaction_state_log_min_isr: Annotated[int, Meta(ge=1)] = 2
+    """min.insync.replicas of `__transaction_state`."""
+    transaction_max_timeout_ms: PositiveMs = 900_000
+    """The longest transaction.timeout.ms that a producer may ask for."""
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: PositiveMs = 10_000
+    """How often transactions are looked for that take longer than transaction.timeout.ms."""
+    transactional_id_expiration_ms: PositiveMs = 604_800_000
+    """A transactional id that is not used for so long is forgotten."""
+    transaction_remove_expired_transaction_cleanup_interval_ms: PositiveMs = 3_600_000
+    """How often such ids are looked for."""
     min_insync_replicas: Annotated[int, Meta(ge=1)] = 1
     """Without so many in-sync replicas acks=all is refused; a topic may say otherwise."""
     default_replication_factor: Annotated[int, Meta(ge=1)] = 1

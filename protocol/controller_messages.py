@@ -102,3 +102,22 @@ class AlterPartitionResponse(msgspec.Struct, frozen=True, kw_only=True, array_li
 
     error_code: ErrorCode = ErrorCode.NONE
     topics: tuple[AlterPartitionTopicResponse, ...] = ()
+
+
+class AllocateProducerIdsRequest(
+    msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True
+):
+    """AllocateProducerIds (67): a broker asks for a block of ids that nobody else gives out."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+class AllocateProducerIdsResponse(
+    msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True
+):
+    """Answer to AllocateProducerIds: the ids `producer_id_start` and those that follow it."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    producer_id_start: int = 0
+    producer_id_len: int = 0

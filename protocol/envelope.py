@@ -21,6 +21,8 @@ from protocol.consumer_group_messages import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol.controller_messages import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
     AlterPartitionRequest,
     AlterPartitionResponse,
     BrokerHeartbeatRequest,
@@ -69,6 +71,20 @@ from protocol.offset_messages import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from protocol.transaction_messages import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 
 
 class ApiKey(IntEnum):
@@ -88,6 +104,12 @@ class ApiKey(IntEnum):
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
     DELETE_TOPICS = 20
+    INIT_PRODUCER_ID = 22
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
     ALTER_PARTITION_REASSIGNMENTS = 45
@@ -95,6 +117,7 @@ class ApiKey(IntEnum):
     ALTER_PARTITION = 56
     BROKER_REGISTRATION = 62
     BROKER_HEARTBEAT = 63
+    ALLOCATE_PRODUCER_IDS = 67
     CONSUMER_GROUP_HEARTBEAT = 68
 
     @property
@@ -110,6 +133,7 @@ GroupRequest = (
     | LeaveGroupRequest
     | OffsetCommitRequest
     | OffsetFetchRequest
+    | TxnOffsetCommitRequest
     | OffsetDeleteRequest
     | DescribeGroupsRequest
     | ListGroupsRequest
@@ -124,22 +148,38 @@ GroupResponse = (
     | LeaveGroupResponse
     | OffsetCommitResponse
     | OffsetFetchResponse
+    | TxnOffsetCommitResponse
     | OffsetDeleteResponse
     | DescribeGroupsResponse
     | ListGroupsResponse
     | DeleteGroupsResponse
 )
 
+TransactionRequest = (
+    InitProducerIdRequest | AddPartitionsToTxnRequest | AddOffsetsToTxnRequest | EndTxnRequest
+)
+"""Requests that the transaction coordinator answers."""
+
+TransactionResponse = (
+    InitProducerIdResponse | AddPartitionsToTxnResponse | AddOffsetsToTxnResponse | EndTxnResponse
+)
+
 AdminRequest = ElectLeadersRequest | AlterPartitionReassignmentsRequest | DeleteTopicsRequest
 """Requests of an administrator."""
 
 ControllerRequest = (
-    BrokerRegistrationRequest | BrokerHeartbeatRequest | AlterPartitionRequest | AdminRequest
+    BrokerRegistrationRequest
+    | BrokerHeartbeatRequest
+    | AlterPartitionRequest
+    | AllocateProducerIdsRequest
+    | AdminRequest
 )
 """Requests that only the controller answers; it answers Fetch of `__cluster_metadata` too."""
 
 AnyRequest = (
     GroupRequest
+    | TransactionRequest
+    | WriteTxnMarkersRequest
     | ConsumerGroupHeartbeatRequest
     | FindCoordinatorRequest
     | MetadataRequest
@@ -151,6 +191,8 @@ AnyRequest = (
 
 AnyResponse = (
     GroupResponse
+    | TransactionResponse
+    | WriteTxnMarkersResponse
     | ConsumerGroupHeartbeatResponse
     | FindCoordinatorResponse
     | MetadataResponse
@@ -160,6 +202,7 @@ AnyResponse = (
     | BrokerRegistrationResponse
     | BrokerHeartbeatResponse
     | AlterPartitionResponse
+    | AllocateProducerIdsResponse
     | ElectLeadersResponse
     | AlterPartitionReassignmentsResponse
     | DeleteTopicsResponse
@@ -182,11 +225,18 @@ API_KEYS: dict[type, ApiKey] = {
     DeleteTopicsRequest: ApiKey.DELETE_TOPICS,
     DeleteGroupsRequest: ApiKey.DELETE_GROUPS,
     OffsetDeleteRequest: ApiKey.OFFSET_DELETE,
+    InitProducerIdRequest: ApiKey.INIT_PRODUCER_ID,
+    AddPartitionsToTxnRequest: ApiKey.ADD_PARTITIONS_TO_TXN,
+    AddOffsetsToTxnRequest: ApiKey.ADD_OFFSETS_TO_TXN,
+    EndTxnRequest: ApiKey.END_TXN,
+    WriteTxnMarkersRequest: ApiKey.WRITE_TXN_MARKERS,
+    TxnOffsetCommitRequest: ApiKey.TXN_OFFSET_COMMIT,
     ElectLeadersRequest: ApiKey.ELECT_LEADERS,
     AlterPartitionReassignmentsRequest: ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     AlterPartitionRequest: ApiKey.ALTER_PARTITION,
     BrokerRegistrationRequest: ApiKey.BROKER_REGISTRATION,
     BrokerHeartbeatRequest: ApiKey.BROKER_HEARTBEAT,
+    AllocateProducerIdsRequest: ApiKey.ALLOCATE_PRODUCER_IDS,
     ConsumerGroupHeartbeatRequest: ApiKey.CONSUMER_GROUP_HEARTBEAT,
 }
 
@@ -204,6 +254,12 @@ LATEST_VERSIONS: dict[ApiKey, int] = {
     ApiKey.SYNC_GROUP: 5,
     ApiKey.DESCRIBE_GROUPS: 5,
     ApiKey.LIST_GROUPS: 5,
+    ApiKey.INIT_PRODUCER_ID: 5,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 5,
+    ApiKey.ADD_OFFSETS_TO_TXN: 4,
+    ApiKey.END_TXN: 4,
+    ApiKey.WRITE_TXN_MARKERS: 1,
+    ApiKey.TXN_OFFSET_COMMIT: 4,
     ApiKey.DELETE_TOPICS: 5,
     ApiKey.DELETE_GROUPS: 2,
     ApiKey.OFFSET_DELETE: 0,
@@ -212,6 +268,7 @@ LATEST_VERSIONS: dict[ApiKey, int] = {
     ApiKey.ALTER_PARTITION: 3,
     ApiKey.BROKER_REGISTRATION: 4,
     ApiKey.BROKER_HEARTBEAT: 1,
+    ApiKey.ALLOCATE_PRODUCER_IDS: 0,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: 0,
 }
 
@@ -257,11 +314,15 @@ def error_of(response: AnyResponse) -> str:
             | ConsumerGroupHeartbeatResponse()
             | BrokerRegistrationResponse()
             | BrokerHeartbeatResponse()
+            | AllocateProducerIdsResponse()
+            | InitProducerIdResponse()
+            | AddOffsetsToTxnResponse()
+            | EndTxnResponse()
         ):
             return response.error_code.name
         case LeaveGroupResponse():
             codes = [response.error_code, *(m.error_code for m in response.members)]
-        case OffsetCommitResponse():
+        case OffsetCommitResponse() | TxnOffsetCommitResponse():
             codes = [p.error_code for t in response.topics for p in t.partitions]
         case OffsetFetchResponse():
             codes = [g.error_code for g in response.groups]
@@ -273,6 +334,16 @@ def error_of(response: AnyResponse) -> str:
             codes = [g.error_code for g in response.groups]
         case DeleteGroupsResponse():
             codes = [g.error_code for g in response.results]
+        case AddPartitionsToTxnResponse():
+            codes = [response.error_code]
+            codes += [
+                p.partition_error_code
+                for result in response.results_by_transaction
+                for t in result.topic_results
+                for p in t.results_by_partition
+            ]
+        case WriteTxnMarkersResponse():
+            codes = [p.error_code for m in response.markers for t in m.topics for p in t.partitions]
         case FindCoordinatorResponse():
             codes = [c.error_code for c in response.coordinators]
         case MetadataResponse():

@@ -2,14 +2,9 @@
 
 Owns what is on the wire in each version, for every API whose versions matter here; the messages
 themselves have the shape of the newest version alone. To add an API: its two tables, and one entry
-in SCHEMAS. Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
+in SCHEMAS. Those of transactions are `transaction_schemas`'.
+Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
 """
-
-from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
-
-import msgspec
 
 from protocol.consumer_group_messages import (
     ConsumerGroupHeartbeatRequest,
@@ -42,119 +37,24 @@ from protocol.offset_messages import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-
-NEWEST = 32_767
-"""A version above every one that there is."""
-
-PlainValue = bool | int | str | bytes | list["PlainValue"] | dict[str, "PlainValue"] | None
-PlainMessage = dict[str, PlainValue]
-"""A message as plain data, under the names that one version of its API has."""
-
-
-class Kind(Enum):
-    """What a field holds."""
-
-    INT = "an integer"
-    BOOL = "true or false"
-    STRING = "a string"
-    BYTES = "bytes"
-    STRUCT = "an object"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
-    """One field of a message, in the versions `since` to `until`.
-
-    Shape: `fields` are those of a STRUCT. `absent` is what an answer has where our message knows
-    no such field. A request's field that `is_unused` changes nothing here and is dropped.
-    """
-
-    name: str
-    kind: Kind
-    since: int = 0
-    until: int = NEWEST
-    is_array: bool = False
-    is_nullable: bool = False
-    fields: tuple["Field", ...] = ()
-    absent: PlainValue = None
-    is_unused: bool = False
-
-    def is_in(self, version: int) -> bool:
-        """Return whether the field is there in this version."""
-        return self.since <= version <= self.until
-
-
-Reshape = Callable[[PlainMessage], PlainMessage]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiSchema:
-    """One API: our messages, Kafka's fields of both, and the versions that we have.
-
-    Below `reshaped_below` a message has another shape than the newest: `lift` brings a request
-    into the newest, `lower` an answer out of it.
-    """
-
-    request: type[msgspec.Struct]
-    response: type[msgspec.Struct]
-    versions: range
-    request_fields: tuple[Field, ...]
-    response_fields: tuple[Field, ...]
-    reshaped_below: int = 0
-    lift: Reshape | None = None
-    lower: Reshape | None = None
-
-
-# -- how the tables are written --
-
-
-def _int(name: str, since: int = 0, until: int = NEWEST, *, absent: PlainValue = None) -> Field:
-    return Field(name=name, kind=Kind.INT, since=since, until=until, absent=absent)
-
-
-def _str(name: str, since: int = 0, until: int = NEWEST, *, nullable: bool = False) -> Field:
-    return Field(name=name, kind=Kind.STRING, since=since, until=until, is_nullable=nullable)
-
-
-def _bytes(name: str) -> Field:
-    return Field(name=name, kind=Kind.BYTES)
-
-
-def _bool(name: str, since: int = 0, *, unused: bool = False) -> Field:
-    return Field(name=name, kind=Kind.BOOL, since=since, is_unused=unused)
-
-
-def _array(kind: Kind, name: str, since: int = 0, until: int = NEWEST) -> Field:
-    return Field(name=name, kind=kind, since=since, until=until, is_array=True)
-
-
-def _structs(
-    name: str, *fields: Field, since: int = 0, until: int = NEWEST, nullable: bool = False
-) -> Field:
-    return Field(
-        name=name,
-        kind=Kind.STRUCT,
-        since=since,
-        until=until,
-        is_array=True,
-        is_nullable=nullable,
-        fields=fields,
-    )
-
-
-def _throttle_time(since: int) -> Field:
-    # There are no quotas here: nobody is ever throttled.
-    return _int("throttle_time_ms", since, absent=0)
-
-
-_ERROR = _int("error_code")
-_GROUP_ID = _str("group_id")
-_MEMBER_ID = _str("member_id")
-
-
-def _instance(since: int) -> Field:
-    return _str("group_instance_id", since, nullable=True)
-
+from protocol.schema_fields import (
+    ERROR,
+    GROUP_ID,
+    MEMBER_ID,
+    ApiSchema,
+    Field,
+    Kind,
+    PlainMessage,
+    array_field,
+    bool_field,
+    bytes_field,
+    group_instance,
+    int_field,
+    str_field,
+    struct_array,
+    throttle_time,
+)
+from protocol.transaction_schemas import TRANSACTION_SCHEMAS
 
 # -- membership --
 
@@ -163,25 +63,25 @@ JOIN_GROUP = ApiSchema(
     response=JoinGroupResponse,
     versions=range(10),
     request_fields=(
-        _GROUP_ID,
-        _int("session_timeout_ms"),
-        _int("rebalance_timeout_ms", 1),
-        _MEMBER_ID,
-        _instance(5),
-        _str("protocol_type"),
-        _structs("protocols", _str("name"), _bytes("metadata")),
-        _str("reason", 8, nullable=True),
+        GROUP_ID,
+        int_field("session_timeout_ms"),
+        int_field("rebalance_timeout_ms", 1),
+        MEMBER_ID,
+        group_instance(5),
+        str_field("protocol_type"),
+        struct_array("protocols", str_field("name"), bytes_field("metadata")),
+        str_field("reason", 8, nullable=True),
     ),
     response_fields=(
-        _throttle_time(2),
-        _ERROR,
-        _int("generation_id"),
-        _str("protocol_type", 7, nullable=True),
-        _str("protocol_name", nullable=True),
-        _str("leader"),
-        _bool("skip_assignment", 9),
-        _MEMBER_ID,
-        _structs("members", _MEMBER_ID, _instance(5), _bytes("metadata")),
+        throttle_time(2),
+        ERROR,
+        int_field("generation_id"),
+        str_field("protocol_type", 7, nullable=True),
+        str_field("protocol_name", nullable=True),
+        str_field("leader"),
+        bool_field("skip_assignment", 9),
+        MEMBER_ID,
+        struct_array("members", MEMBER_ID, group_instance(5), bytes_field("metadata")),
     ),
 )
 
@@ -190,20 +90,20 @@ SYNC_GROUP = ApiSchema(
     response=SyncGroupResponse,
     versions=range(6),
     request_fields=(
-        _GROUP_ID,
-        _int("generation_id"),
-        _MEMBER_ID,
-        _instance(3),
-        _str("protocol_type", 5, nullable=True),
-        _str("protocol_name", 5, nullable=True),
-        _structs("assignments", _MEMBER_ID, _bytes("assignment")),
+        GROUP_ID,
+        int_field("generation_id"),
+        MEMBER_ID,
+        group_instance(3),
+        str_field("protocol_type", 5, nullable=True),
+        str_field("protocol_name", 5, nullable=True),
+        struct_array("assignments", MEMBER_ID, bytes_field("assignment")),
     ),
     response_fields=(
-        _throttle_time(1),
-        _ERROR,
-        _str("protocol_type", 5, nullable=True),
-        _str("protocol_name", 5, nullable=True),
-        _bytes("assignment"),
+        throttle_time(1),
+        ERROR,
+        str_field("protocol_type", 5, nullable=True),
+        str_field("protocol_name", 5, nullable=True),
+        bytes_field("assignment"),
     ),
 )
 
@@ -211,8 +111,8 @@ HEARTBEAT = ApiSchema(
     request=HeartbeatRequest,
     response=HeartbeatResponse,
     versions=range(5),
-    request_fields=(_GROUP_ID, _int("generation_id"), _MEMBER_ID, _instance(3)),
-    response_fields=(_throttle_time(1), _ERROR),
+    request_fields=(GROUP_ID, int_field("generation_id"), MEMBER_ID, group_instance(3)),
+    response_fields=(throttle_time(1), ERROR),
 )
 
 
@@ -227,14 +127,16 @@ LEAVE_GROUP = ApiSchema(
     response=LeaveGroupResponse,
     versions=range(6),
     request_fields=(
-        _GROUP_ID,
-        _str("member_id", until=2),
-        _structs("members", _MEMBER_ID, _instance(3), _str("reason", 5, nullable=True), since=3),
+        GROUP_ID,
+        str_field("member_id", until=2),
+        struct_array(
+            "members", MEMBER_ID, group_instance(3), str_field("reason", 5, nullable=True), since=3
+        ),
     ),
     response_fields=(
-        _throttle_time(1),
-        _ERROR,
-        _structs("members", _MEMBER_ID, _instance(3), _ERROR, since=3),
+        throttle_time(1),
+        ERROR,
+        struct_array("members", MEMBER_ID, group_instance(3), ERROR, since=3),
     ),
     reshaped_below=3,
     lift=_lift_leave_group,
@@ -248,29 +150,29 @@ OFFSET_COMMIT = ApiSchema(
     response=OffsetCommitResponse,
     versions=range(2, 10),
     request_fields=(
-        _GROUP_ID,
-        _int("generation_id_or_member_epoch", 1),
-        _str("member_id", 1),
-        _instance(7),
-        _int("retention_time_ms", 2, 4),
-        _structs(
+        GROUP_ID,
+        int_field("generation_id_or_member_epoch", 1),
+        str_field("member_id", 1),
+        group_instance(7),
+        int_field("retention_time_ms", 2, 4),
+        struct_array(
             "topics",
-            _str("name"),
-            _structs(
+            str_field("name"),
+            struct_array(
                 "partitions",
-                _int("partition_index"),
-                _int("committed_offset"),
-                _int("committed_leader_epoch", 6),
-                _str("committed_metadata", nullable=True),
+                int_field("partition_index"),
+                int_field("committed_offset"),
+                int_field("committed_leader_epoch", 6),
+                str_field("committed_metadata", nullable=True),
             ),
         ),
     ),
     response_fields=(
-        _throttle_time(3),
-        _structs(
+        throttle_time(3),
+        struct_array(
             "topics",
-            _str("name"),
-            _structs("partitions", _int("partition_index"), _ERROR),
+            str_field("name"),
+            struct_array("partitions", int_field("partition_index"), ERROR),
         ),
     ),
 )
@@ -289,16 +191,16 @@ def _lower_offset_fetch(response: PlainMessage) -> PlainMessage:
     return groups[0]
 
 
-_FETCH_TOPICS = (_str("name"), _array(Kind.INT, "partition_indexes"))
+_FETCH_TOPICS = (str_field("name"), array_field(Kind.INT, "partition_indexes"))
 _FETCHED_TOPICS = (
-    _str("name"),
-    _structs(
+    str_field("name"),
+    struct_array(
         "partitions",
-        _int("partition_index"),
-        _int("committed_offset"),
-        _int("committed_leader_epoch", 5),
-        _str("metadata", nullable=True),
-        _ERROR,
+        int_field("partition_index"),
+        int_field("committed_offset"),
+        int_field("committed_leader_epoch", 5),
+        str_field("metadata", nullable=True),
+        ERROR,
     ),
 )
 
@@ -307,23 +209,23 @@ OFFSET_FETCH = ApiSchema(
     response=OffsetFetchResponse,
     versions=range(1, 10),
     request_fields=(
-        _str("group_id", until=7),
-        _structs("topics", *_FETCH_TOPICS, until=7, nullable=True),
-        _structs(
+        str_field("group_id", until=7),
+        struct_array("topics", *_FETCH_TOPICS, until=7, nullable=True),
+        struct_array(
             "groups",
-            _GROUP_ID,
-            _str("member_id", 9, nullable=True),
-            _int("member_epoch", 9),
-            _structs("topics", *_FETCH_TOPICS, nullable=True),
+            GROUP_ID,
+            str_field("member_id", 9, nullable=True),
+            int_field("member_epoch", 9),
+            struct_array("topics", *_FETCH_TOPICS, nullable=True),
             since=8,
         ),
-        _bool("require_stable", 7),
+        bool_field("require_stable", 7),
     ),
     response_fields=(
-        _throttle_time(3),
-        _structs("topics", *_FETCHED_TOPICS, until=7),
-        _int("error_code", 2, 7),
-        _structs("groups", _GROUP_ID, _structs("topics", *_FETCHED_TOPICS), _ERROR, since=8),
+        throttle_time(3),
+        struct_array("topics", *_FETCHED_TOPICS, until=7),
+        int_field("error_code", 2, 7),
+        struct_array("groups", GROUP_ID, struct_array("topics", *_FETCHED_TOPICS), ERROR, since=8),
     ),
     reshaped_below=8,
     lift=_lift_offset_fetch,
@@ -336,13 +238,19 @@ OFFSET_DELETE = ApiSchema(
     response=OffsetDeleteResponse,
     versions=range(1),
     request_fields=(
-        _GROUP_ID,
-        _structs("topics", _str("name"), _structs("partitions", _int("partition_index"))),
+        GROUP_ID,
+        struct_array(
+            "topics", str_field("name"), struct_array("partitions", int_field("partition_index"))
+        ),
     ),
     response_fields=(
-        _ERROR,
-        _throttle_time(0),
-        _structs("topics", _str("name"), _structs("partitions", _int("partition_index"), _ERROR)),
+        ERROR,
+        throttle_time(0),
+        struct_array(
+            "topics",
+            str_field("name"),
+            struct_array("partitions", int_field("partition_index"), ERROR),
+        ),
     ),
 )
 
@@ -354,28 +262,28 @@ DESCRIBE_GROUPS = ApiSchema(
     response=DescribeGroupsResponse,
     versions=range(6),
     request_fields=(
-        _array(Kind.STRING, "groups"),
-        _bool("include_authorized_operations", 3, unused=True),
+        array_field(Kind.STRING, "groups"),
+        bool_field("include_authorized_operations", 3, unused=True),
     ),
     response_fields=(
-        _throttle_time(1),
-        _structs(
+        throttle_time(1),
+        struct_array(
             "groups",
-            _ERROR,
-            _GROUP_ID,
-            _str("group_state"),
-            _str("protocol_type"),
-            _str("protocol_data"),
-            _structs(
+            ERROR,
+            GROUP_ID,
+            str_field("group_state"),
+            str_field("protocol_type"),
+            str_field("protocol_data"),
+            struct_array(
                 "members",
-                _MEMBER_ID,
-                _instance(4),
-                _str("client_id"),
-                _str("client_host"),
-                _bytes("member_metadata"),
-                _bytes("member_assignment"),
+                MEMBER_ID,
+                group_instance(4),
+                str_field("client_id"),
+                str_field("client_host"),
+                bytes_field("member_metadata"),
+                bytes_field("member_assignment"),
             ),
-            _int("authorized_operations", 3),
+            int_field("authorized_operations", 3),
         ),
     ),
 )
@@ -385,18 +293,18 @@ LIST_GROUPS = ApiSchema(
     response=ListGroupsResponse,
     versions=range(6),
     request_fields=(
-        _array(Kind.STRING, "states_filter", 4),
-        _array(Kind.STRING, "types_filter", 5),
+        array_field(Kind.STRING, "states_filter", 4),
+        array_field(Kind.STRING, "types_filter", 5),
     ),
     response_fields=(
-        _throttle_time(1),
-        _ERROR,
-        _structs(
+        throttle_time(1),
+        ERROR,
+        struct_array(
             "groups",
-            _GROUP_ID,
-            _str("protocol_type"),
-            _str("group_state", 4),
-            _str("group_type", 5),
+            GROUP_ID,
+            str_field("protocol_type"),
+            str_field("group_state", 4),
+            str_field("group_type", 5),
         ),
     ),
 )
@@ -405,40 +313,40 @@ DELETE_GROUPS = ApiSchema(
     request=DeleteGroupsRequest,
     response=DeleteGroupsResponse,
     versions=range(3),
-    request_fields=(_array(Kind.STRING, "groups_names"),),
-    response_fields=(_throttle_time(0), _structs("results", _GROUP_ID, _ERROR)),
+    request_fields=(array_field(Kind.STRING, "groups_names"),),
+    response_fields=(throttle_time(0), struct_array("results", GROUP_ID, ERROR)),
 )
 
 
-_OWNED = (_str("topic_id"), _array(Kind.INT, "partitions"))
+_OWNED = (str_field("topic_id"), array_field(Kind.INT, "partitions"))
 
 CONSUMER_GROUP_HEARTBEAT = ApiSchema(
     request=ConsumerGroupHeartbeatRequest,
     response=ConsumerGroupHeartbeatResponse,
     versions=range(1),
     request_fields=(
-        _GROUP_ID,
-        _MEMBER_ID,
-        _int("member_epoch"),
-        _str("instance_id", nullable=True),
-        _str("rack_id", nullable=True),
-        _int("rebalance_timeout_ms"),
+        GROUP_ID,
+        MEMBER_ID,
+        int_field("member_epoch"),
+        str_field("instance_id", nullable=True),
+        str_field("rack_id", nullable=True),
+        int_field("rebalance_timeout_ms"),
         Field(name="subscribed_topic_names", kind=Kind.STRING, is_array=True, is_nullable=True),
-        _str("server_assignor", nullable=True),
-        _structs("topic_partitions", *_OWNED, nullable=True),
+        str_field("server_assignor", nullable=True),
+        struct_array("topic_partitions", *_OWNED, nullable=True),
     ),
     response_fields=(
-        _throttle_time(0),
-        _ERROR,
-        _str("error_message", nullable=True),
-        _str("member_id", nullable=True),
-        _int("member_epoch"),
-        _int("heartbeat_interval_ms"),
+        throttle_time(0),
+        ERROR,
+        str_field("error_message", nullable=True),
+        str_field("member_id", nullable=True),
+        int_field("member_epoch"),
+        int_field("heartbeat_interval_ms"),
         Field(
             name="assignment",
             kind=Kind.STRUCT,
             is_nullable=True,
-            fields=(_structs("topic_partitions", *_OWNED),),
+            fields=(struct_array("topic_partitions", *_OWNED),),
         ),
     ),
 )
@@ -459,30 +367,30 @@ def _lower_find_coordinator(response: PlainMessage) -> PlainMessage:
     return found[0]
 
 
-_COORDINATOR = (_int("node_id"), _str("host"), _int("port"))
+_COORDINATOR = (int_field("node_id"), str_field("host"), int_field("port"))
 
 FIND_COORDINATOR = ApiSchema(
     request=FindCoordinatorRequest,
     response=FindCoordinatorResponse,
     versions=range(7),
     request_fields=(
-        _str("key", until=3),
-        _int("key_type", 1),
-        _array(Kind.STRING, "coordinator_keys", 4),
+        str_field("key", until=3),
+        int_field("key_type", 1),
+        array_field(Kind.STRING, "coordinator_keys", 4),
     ),
     response_fields=(
-        _throttle_time(1),
-        _int("error_code", until=3),
-        _str("error_message", 1, 3, nullable=True),
-        _int("node_id", until=3),
-        _str("host", until=3),
-        _int("port", until=3),
-        _structs(
+        throttle_time(1),
+        int_field("error_code", until=3),
+        str_field("error_message", 1, 3, nullable=True),
+        int_field("node_id", until=3),
+        str_field("host", until=3),
+        int_field("port", until=3),
+        struct_array(
             "coordinators",
-            _str("key"),
+            str_field("key"),
             *_COORDINATOR,
-            _ERROR,
-            _str("error_message", nullable=True),
+            ERROR,
+            str_field("error_message", nullable=True),
             since=4,
         ),
     ),
@@ -504,5 +412,6 @@ SCHEMAS: dict[str, ApiSchema] = {
     "ListGroups": LIST_GROUPS,
     "DeleteGroups": DELETE_GROUPS,
     "ConsumerGroupHeartbeat": CONSUMER_GROUP_HEARTBEAT,
+    **TRANSACTION_SCHEMAS,
 }
 """By Kafka's name of the API."""

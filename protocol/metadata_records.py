@@ -86,6 +86,14 @@ class PartitionChangeRecord(msgspec.Struct, frozen=True, kw_only=True, array_lik
     replicas: tuple[int, ...] | None = None
 
 
+class ProducerIdsRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """A broker got a block of producer ids: the next one begins at `next_producer_id`."""
+
+    broker_id: int
+    broker_epoch: int
+    next_producer_id: int
+
+
 MetadataRecord = (
     RegisterBrokerRecord
     | BrokerRegistrationChangeRecord
@@ -94,6 +102,7 @@ MetadataRecord = (
     | ConfigRecord
     | PartitionRecord
     | PartitionChangeRecord
+    | ProducerIdsRecord
 )
 
 _encoder = msgspec.msgpack.Encoder()

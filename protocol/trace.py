@@ -54,6 +54,8 @@ class TraceKind(StrEnum):
     BECAME_LEADER = "became_leader"  # partition, leader_epoch, offset: log end (applied a delta)
     BECAME_FOLLOWER = "became_follower"  # partition, leader_epoch, peer: leader
     LOG_TRUNCATED = "log_truncated"  # partition, leader_epoch, offset: new end; detail: from_offset
+    LOG_CLEANED = "log_cleaned"  # partition, offset: everything below is clean; detail: records,
+    #   bytes (what is left there), removed_records, removed_bytes
     APPEND_STARTED = "append_started"  # partition, leader_epoch (of the log), offset: base;
     #   correlation_id: append id; detail: records, epoch_start_offset
     APPEND_COMPLETED = "append_completed"  # the same; error; offset: base; detail also: isr (who
@@ -84,6 +86,17 @@ class TraceKind(StrEnum):
     #   generation, leader_epoch of the offsets partition is in APPEND_*; correlation_id: append id
     OFFSET_REMOVED = "offset_removed"  # group, partition (the consumed one), cause: expired|deleted
     #   by an administrator|its topic was deleted
+    #   for an offset that a transaction committed it comes with the marker: no member, no
+    #   generation, no correlation_id; cause: the producer
+    TXN_COMMIT_PENDING = "txn_commit_pending"  # the columns of COMMIT_STORED; the log has what a
+    #   transaction commits, and it waits for its marker; detail: producer_id
+    TRANSACTION_COMPLETED = "transaction_completed"  # group; its offsets count, or are forgotten,
+    #   from here; detail: producer_id, committed, offsets
+    # -- transaction coordinator --
+    TRANSACTIONS_LOADED = "transactions_loaded"  # partition (of __transaction_state), leader_epoch,
+    #   offset: end; detail: records, transactional_ids
+    TRANSACTION_STATE = "transaction_state"  # partition (of __transaction_state), leader_epoch,
+    #   cause: why; detail: transactional_id, producer_id, producer_epoch, from, to
     # -- consumer --
     COORDINATOR_UNKNOWN = "coordinator_unknown"  # group, member, peer: the old one, cause
     COORDINATOR_FOUND = "coordinator_found"  # group, member, peer: the coordinator named;

@@ -1,19 +1,32 @@
 """What a transcript does to the cluster or to a client, besides requests."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from chaos.conformance.client_machine import Address, ClientMachine
 from chaos.conformance.transcript import ActionStep
 from cluster.runtime import ElectionFailed, TopicDeletionFailed, UnknownNode
 from cluster.virtual.runtime import VirtualRuntime
+from protocol.envelope import LATEST_VERSIONS, ApiKey
 from protocol.errors import ErrorCode
-from protocol.ids import BrokerId, broker_name, offsets_partition
+from protocol.ids import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    BrokerId,
+    broker_name,
+    offsets_partition,
+)
 from protocol.offset_messages import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
 )
 from protocol.partitioner import partition_for
+from protocol.transaction_messages import (
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 
 LOOK_EVERY_US = 2_000
 WAIT_MAX_US = 60_000_000
@@ -83,6 +96,40 @@ class Actions:
             if self._runtime.now_us() > deadline_us:
                 raise TimeoutError(f"broker {broker_id} does not coordinate {self._group_ids}")
             await self._runtime.sleep(LOOK_EVERY_US)
+
+    async def until_coordinating(self, coordinators: Mapping[str, int]) -> None:
+        """Wait until each transactional id's broker knows of it and has producer ids to give.
+
+        The recorded brokers had served transactions before. Raises: TimeoutError.
+        """
+        deadline_us = self._runtime.now_us() + WAIT_MAX_US
+        for transactional_id, broker_id in coordinators.items():
+            while not await self._coordinates(transactional_id, broker_id):
+                if self._runtime.now_us() > deadline_us:
+                    raise TimeoutError(f"broker {broker_id} does not serve {transactional_id}")
+                await self._runtime.sleep(LOOK_EVERY_US)
+
+    async def _coordinates(self, transactional_id: str, broker_id: int) -> bool:
+        """Ask what changes nothing of the transactional id: to end what nobody began."""
+        probe = Address(client=PROBE, client_id=PROBE, number=0, broker_id=broker_id)
+        ended = await self._clients.ask(
+            probe,
+            EndTxnRequest(
+                transactional_id=transactional_id,
+                producer_id=NO_PRODUCER_ID,
+                producer_epoch=NO_PRODUCER_EPOCH,
+                committed=False,
+            ),
+            LATEST_VERSIONS[ApiKey.END_TXN],
+        )
+        if not isinstance(ended, EndTxnResponse) or ended.error_code in NOT_SERVING:
+            return False
+        given = await self._clients.ask(
+            probe,
+            InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1),
+            LATEST_VERSIONS[ApiKey.INIT_PRODUCER_ID],
+        )
+        return isinstance(given, InitProducerIdResponse) and given.error_code is ErrorCode.NONE
 
     async def _serves(self, broker_id: int) -> bool:
         groups = tuple(

@@ -13,8 +13,9 @@ from cluster.spec import (
     TopicSpec,
 )
 from protocol.config import BrokerConfig
+from protocol.discovery_messages import CoordinatorType
 from protocol.errors import ErrorCode
-from protocol.ids import CONSUMER_OFFSETS, NodeName
+from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, NodeName
 from protocol.partitioner import partition_for
 
 CLIENT_MACHINE = NodeName("/127.0.0.1")
@@ -52,15 +53,54 @@ def cluster_of(transcript: Transcript) -> ClusterSpec:
         for name, topic in transcript.topics.items()
     )
     return ClusterSpec(
+        topics=(offsets, *_transaction_state(transcript, config), *data),
         controllers=(ControllerSpec(node_id=CONTROLLER_ID),),
         brokers=tuple(BrokerSpec(broker_id=broker_id) for broker_id in brokers),
-        topics=(offsets, *data),
         producers=(
             ProducerSpec(name=CLIENT_MACHINE, topic=CONSUMER_OFFSETS, records_per_second=1),
         ),
         broker_config=config,
         links=LOOPBACK,
     )
+
+
+def _transaction_state(transcript: Transcript, config: BrokerConfig) -> tuple[TopicSpec, ...]:
+    """Return the topic of transactions, for a transcript that asks for a coordinator of them.
+
+    A transactional id belongs to the broker that the recorded clients asked.
+    """
+    coordinators = transaction_coordinators(transcript)
+    asks = any(
+        step.request.get("key_type") == CoordinatorType.TRANSACTION for step in transcript.requests
+    )
+    if not coordinators and not asks:
+        return ()
+    count = config.transaction_state_log_num_partitions
+    leaders = {
+        partition_for(transactional_id, count): broker
+        for transactional_id, broker in coordinators.items()
+    }
+    return (
+        TopicSpec(
+            name=TRANSACTION_STATE,
+            partitions=count,
+            replication_factor=transcript.brokers,
+            assignments=tuple(
+                _replicas(leaders.get(partition, partition), transcript.brokers)
+                for partition in range(count)
+            ),
+        ),
+    )
+
+
+def transaction_coordinators(transcript: Transcript) -> dict[str, int]:
+    """Return the broker that each transactional id's requests were sent to first."""
+    found: dict[str, int] = {}
+    for step in transcript.requests:
+        transactional_id = step.request.get("transactional_id")
+        if step.api in OF_THE_TRANSACTION_COORDINATOR and isinstance(transactional_id, str):
+            found.setdefault(transactional_id, step.broker)
+    return found
 
 
 def unknown_settings(transcript: Transcript) -> tuple[str, ...]:

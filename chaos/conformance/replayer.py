@@ -16,7 +16,12 @@ from chaos.conformance.comparison import (
     PlayedStep,
     wait_of,
 )
-from chaos.conformance.recorded_cluster import cluster_of, first_coordinator, group_ids
+from chaos.conformance.recorded_cluster import (
+    cluster_of,
+    first_coordinator,
+    group_ids,
+    transaction_coordinators,
+)
 from chaos.conformance.transcript import (
     ActionStep,
     ComparisonRules,
@@ -27,8 +32,8 @@ from cluster.nodes import Node, build_node
 from cluster.spec import ClusterSpec, NodeSpec, ProducerSpec
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.envelope import AnyResponse
-from protocol.message_schemas import PlainMessage, PlainValue
 from protocol.plain_messages import NotAMessage, is_known, request_from_plain, response_to_plain
+from protocol.schema_fields import PlainMessage, PlainValue
 
 SETTLE_US = 1_000_000
 """How long the cluster is left alone between its first coordinator and the scenario's start."""
@@ -116,6 +121,7 @@ class _Replay:
             first,
         )
         await actions.until_serving(first)
+        await actions.until_coordinating(transaction_coordinators(transcript))
         await self._runtime.sleep(SETTLE_US)
         self._start_us = self._runtime.now_us()
         for step in transcript.steps:

@@ -12,6 +12,8 @@ from cluster.broker.metadata_cache import MetadataCache
 from cluster.broker.produce import ProduceApi
 from cluster.broker.replica_manager import ReplicaManager
 from cluster.broker.static_membership import static_member_refusal
+from cluster.broker.transaction_coordination import TransactionCoordination
+from cluster.broker.txn_marker_writer import TxnMarkerWriter
 from cluster.broker.unknown_partitions import with_unknown, without_unknown
 from cluster.host import Host, IncomingRequest
 from protocol.admin_messages import (
@@ -28,6 +30,8 @@ from protocol.consumer_group_messages import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol.controller_messages import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
     AlterPartitionRequest,
     AlterPartitionResponse,
     BrokerHeartbeatRequest,
@@ -60,6 +64,15 @@ from protocol.offset_messages import (
     OffsetCommitResponse,
     OffsetFetchRequest,
 )
+from protocol.transaction_messages import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    WriteTxnMarkersRequest,
+)
 
 SYNC_GROUP_NAMES_PROTOCOL_SINCE_VERSION = 5
 
@@ -73,6 +86,8 @@ class BrokerApi:
         cache: MetadataCache,
         replicas: ReplicaManager,
         coordination: GroupCoordination,
+        transactions: TransactionCoordination,
+        markers: TxnMarkerWriter,
         config: BrokerConfig,
     ) -> None:
         version = metadata_version(config.inter_broker_protocol_version)
@@ -81,6 +96,8 @@ class BrokerApi:
         self._cache = cache
         self._replicas = replicas
         self._coordination = coordination
+        self._transactions = transactions
+        self._markers = markers
         self._produce = ProduceApi(host, replicas)
 
     def handle(self, incoming: IncomingRequest) -> None:
@@ -100,14 +117,29 @@ class BrokerApi:
                 self._offset_commit(request_id, envelope, request)
             case SyncGroupRequest() as request:
                 self._sync_group(request_id, envelope, request)
-            case HeartbeatRequest() | JoinGroupRequest() | LeaveGroupRequest():
+            case (
+                HeartbeatRequest()
+                | JoinGroupRequest()
+                | LeaveGroupRequest()
+                | OffsetFetchRequest()
+                | DescribeGroupsRequest()
+                | ListGroupsRequest()
+                | DeleteGroupsRequest()
+            ):
                 self._coordination.handle(request_id, envelope)
-            case OffsetFetchRequest():
-                self._coordination.handle(request_id, envelope)
+            case TxnOffsetCommitRequest() as request:
+                self._txn_offset_commit(request_id, envelope, request)
+            case (
+                InitProducerIdRequest()
+                | AddPartitionsToTxnRequest()
+                | AddOffsetsToTxnRequest()
+                | EndTxnRequest()
+            ):
+                self._transactions.handle(request_id, envelope)
+            case WriteTxnMarkersRequest() as request:
+                self._markers.handle(request_id, request)
             case OffsetDeleteRequest() as request:
                 self._offset_delete(request_id, envelope, request)
-            case DescribeGroupsRequest() | ListGroupsRequest() | DeleteGroupsRequest():
-                self._coordination.handle(request_id, envelope)
             case ConsumerGroupHeartbeatRequest():
                 # Kafka 3.9's default: group.coordinator.rebalance.protocols is `classic` alone.
                 self._host.reply(
@@ -133,6 +165,10 @@ class BrokerApi:
             case AlterPartitionRequest():
                 self._host.reply(
                     request_id, AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER)
+                )
+            case AllocateProducerIdsRequest():
+                self._host.reply(
+                    request_id, AllocateProducerIdsResponse(error_code=ErrorCode.NOT_CONTROLLER)
                 )
             # DEVIATION: Kafka's brokers forward these to the controller (Envelope); here an
             # administrator asks the controllers themselves (KIP-919).
@@ -171,6 +207,18 @@ class BrokerApi:
         else:
             self._host.reply(request_id, with_unknown(OffsetCommitResponse(), unknown))
 
+    def _txn_offset_commit(
+        self, request_id: RequestId, envelope: RequestEnvelope, request: TxnOffsetCommitRequest
+    ) -> None:
+        """The same of a transaction's commit."""
+        known, unknown = without_unknown(request, self._cache.contains)
+        if not unknown:
+            self._coordination.handle(request_id, envelope)
+        elif known.topics:
+            self._coordination.handle(request_id, _with_body(envelope, known), unknown)
+        else:
+            self._host.reply(request_id, with_unknown(TxnOffsetCommitResponse(), unknown))
+
     def _offset_delete(
         self, request_id: RequestId, envelope: RequestEnvelope, request: OffsetDeleteRequest
     ) -> None:
@@ -183,6 +231,7 @@ class BrokerApi:
 
 
 def _with_body(
-    envelope: RequestEnvelope, body: OffsetCommitRequest | OffsetDeleteRequest
+    envelope: RequestEnvelope,
+    body: OffsetCommitRequest | TxnOffsetCommitRequest | OffsetDeleteRequest,
 ) -> RequestEnvelope:
     return msgspec.structs.replace(envelope, body=body)

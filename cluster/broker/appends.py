@@ -14,7 +14,7 @@ from partition_log.outcomes import AppendInfo
 from partition_log.replica import Partition
 from protocol.effects import Append, AppendCompleted
 from protocol.errors import ErrorCode
-from protocol.ids import AppendId, offsets_partition
+from protocol.ids import CONSUMER_OFFSETS, AppendId, TopicPartition, offsets_partition
 from protocol.trace import TraceEvent, TraceKind
 
 ACKS_ALL = -1
@@ -33,7 +33,11 @@ class CoordinatorAppends:
         cluster: ClusterSpec,
         replicas: ReplicaManager,
         on_completed: Callable[[AppendCompleted], None],
+        *,
+        topic: str = CONSUMER_OFFSETS,
     ) -> None:
+        """Append to the partitions of `topic`. Only those of groups are traced."""
+        self._topic = topic
         self._host = host
         self._replicas = replicas
         self._on_completed = on_completed
@@ -42,14 +46,11 @@ class CoordinatorAppends:
 
     def append(self, append: Append) -> None:
         """Append to the local log, if this broker leads it, and see to the acknowledgement."""
-        name = offsets_partition(append.partition)
-        partition = self._replicas.partition(name)
+        partition = self._replicas.partition(TopicPartition(self._topic, append.partition))
         if partition is None:
             self._complete(append, ErrorCode.NOT_LEADER_OR_FOLLOWER, None, None)
             return
-        info = self._replicas.append_records(
-            partition, append.records, required_acks=append.required_acks
-        )
+        info = self._replicas.append_for_coordinator(partition, append)
         if info.error is not ErrorCode.NONE:
             self._complete(append, info.error, None, None)
             return
@@ -76,7 +77,8 @@ class CoordinatorAppends:
             self._complete(append, error, info, said)
 
         delayed = self._replicas.await_acknowledgement(partition, info, acknowledged)
-        timer = self._host.after(self._timeout_us, self._replicas.give_up, delayed)
+        timeout_us = self._timeout_us if append.timeout_ms is None else append.timeout_ms * 1_000
+        timer = self._host.after(timeout_us, self._replicas.give_up, delayed)
 
     def _complete(
         self,
@@ -105,6 +107,8 @@ class CoordinatorAppends:
         *,
         error: ErrorCode | None,
     ) -> None:
+        if self._topic != CONSUMER_OFFSETS:
+            return
         self._host.trace(
             TraceEvent(
                 kind=kind,

@@ -11,6 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from cluster.broker.group_coordination import GroupCoordination
+from cluster.broker.log_loading import read_log
 from cluster.broker.replica_manager import LocalLeadership, ReplicaManager
 from cluster.host import Host
 from cluster.spec import ClusterSpec
@@ -46,6 +47,15 @@ class _Unload:
     """None where the partition was deleted: no epoch follows."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Completion:
+    """The markers of a producer's transaction stand in these offsets partitions."""
+
+    producer_id: int
+    partitions: tuple[int, ...]
+    is_commit: bool
+
+
 class CoordinatorTasks:
     """The queue of one broker, and the coroutine that works it off."""
 
@@ -62,7 +72,7 @@ class CoordinatorTasks:
         self._coordination = coordination
         self._turn_bytes = min(LOAD_TURN_BYTES, cluster.broker_config.offsets_load_buffer_size)
         self._late_notices_us = cluster.late_notices_us
-        self._queue: deque[_Load | _Unload] = deque()
+        self._queue: deque[_Load | _Unload | _Completion] = deque()
         self._wakeup: Future[None] | None = None
 
     def leadership_changed(self, leadership: LocalLeadership) -> None:
@@ -92,6 +102,17 @@ class CoordinatorTasks:
                 self._schedule(_Unload(name=name, leader_epoch=None))
                 self._trace(TraceKind.UNLOAD_SCHEDULED, name, None)
 
+    def complete_transaction(
+        self, producer_id: int, partitions: tuple[int, ...], is_commit: bool
+    ) -> None:
+        """Schedule that what a producer's transaction committed counts, or is forgotten.
+
+        Source: Kafka `GroupMetadataManager.scheduleHandleTxnCompletion`.
+        """
+        self._enqueue(
+            _Completion(producer_id=producer_id, partitions=partitions, is_commit=is_commit)
+        )
+
     def _schedule(self, task: _Load | _Unload) -> None:
         """Queue a task; with late notices it comes again, when it may be out of date."""
         self._enqueue(task)
@@ -99,7 +120,7 @@ class CoordinatorTasks:
             for percent in LATE_PERCENT:
                 self._host.after(self._late_notices_us * percent // 100, self._enqueue, task)
 
-    def _enqueue(self, task: _Load | _Unload) -> None:
+    def _enqueue(self, task: _Load | _Unload | _Completion) -> None:
         self._queue.append(task)
         if self._wakeup is not None and not self._wakeup.done():
             self._wakeup.set_result(None)
@@ -117,6 +138,8 @@ class CoordinatorTasks:
                     await self._load(load)
                 case _Unload() as unload:
                     self._unload(unload)
+                case _Completion() as completion:
+                    self._complete(completion)
 
     async def _load(self, load: _Load) -> None:
         host = self._host
@@ -133,26 +156,17 @@ class CoordinatorTasks:
             detail={"wait_us": host.now_us() - load.scheduled_us},
         )
         self._coordination.carry_out(begun)
-        if host.simulates_costs:
-            await host.sleep(self._costs.load_fixed_us)
-        records = size_in_bytes = 0
-        log = load.partition.log
-        position = int(log.log_start_offset)
-        # A replica that leads no more has no log end to read to: what was read so far is kept.
-        while load.partition.is_leader and position < log.log_end_offset:
-            batches = log.read(position, self._turn_bytes, up_to=log.log_end_offset)
-            if not batches:
-                break
-            position = batches[-1].next_offset
-            records += sum(batch.record_count for batch in batches)
-            size_in_bytes += sum(batch.size_in_bytes for batch in batches)
+
+        def take(batches: tuple[RecordBatch, ...]) -> None:
             self._coordination.carry_out(coordinator.load_batches(name.partition, batches))
-            await host.sleep(self._turn_cost_us(batches))
+
+        read = await read_log(host, self._costs, load.partition, take, turn_bytes=self._turn_bytes)
         stopped = None if load.partition.is_leader else "NOT_LEADER_OR_FOLLOWER"
         self._coordination.carry_out(
             coordinator.finish_load(name.partition, host.wall_us(), stopped=stopped)
         )
-        self._finished(load, position, {"records": records, "bytes": size_in_bytes})
+        detail: dict[str, object] = {"records": read.records, "bytes": read.size_in_bytes}
+        self._finished(load, read.position, detail)
 
     def _finished(self, load: _Load, position: int, detail: dict[str, object]) -> None:
         """Tell how a load ended. `detail`: the records and bytes that it read."""
@@ -186,16 +200,14 @@ class CoordinatorTasks:
             TraceKind.UNLOAD_COMPLETED, name, unload.leader_epoch, detail={"groups": groups}
         )
 
-    def _turn_cost_us(self, batches: tuple[RecordBatch, ...]) -> int:
-        """Return what reading `batches` takes in virtual time; 0 where it took real time."""
-        if not self._host.simulates_costs:
-            return 0
-        records = sum(batch.record_count for batch in batches)
-        size_in_bytes = sum(batch.size_in_bytes for batch in batches)
-        costs = self._costs
-        return (
-            records * costs.load_ns_per_record + size_in_bytes * costs.load_ns_per_byte
-        ) // 1_000
+    def _complete(self, completion: _Completion) -> None:
+        result = self._coordination.coordinator.transaction_completed(
+            completion.producer_id,
+            completion.partitions,
+            is_commit=completion.is_commit,
+            now_us=self._host.wall_us(),
+        )
+        self._coordination.carry_out(result)
 
     def _group_count(self, partition: int) -> int:
         groups = self._coordination.coordinator.groups()

@@ -1,19 +1,22 @@
 """Hosts the group coordinator: feeds it its inputs, one at a time, and carries out each Result.
 
-An append may end while the Result that asked for it is still being carried out: its outcome waits
-its turn, so that replies go out in the order in which the coordinator gave them.
+An append may end while the Result that asked for it is still being carried out, and so may the
+verification of a transaction: the outcome waits its turn, so that replies go out in the order in
+which the coordinator gave them.
 """
 
 from collections import deque
 
 from cluster.broker.appends import CoordinatorAppends
+from cluster.broker.metadata_cache import MetadataCache
 from cluster.broker.replica_manager import ReplicaManager
+from cluster.broker.transaction_verifier import TransactionVerifier
 from cluster.broker.unknown_partitions import UnknownPartitions, with_unknown
 from cluster.host import Host
 from cluster.keyed_timers import KeyedTimers
 from cluster.spec import ClusterSpec
 from coordinator.coordinator import GroupCoordinator
-from protocol.effects import AppendCompleted, Result
+from protocol.effects import AppendCompleted, Result, TransactionVerified
 from protocol.envelope import RequestEnvelope
 from protocol.errors import SimulationError
 from protocol.ids import RequestId, TopicPartition
@@ -28,14 +31,16 @@ class GroupCoordination:
         host: Host,
         cluster: ClusterSpec,
         replicas: ReplicaManager,
+        cache: MetadataCache,
         coordinator: GroupCoordinator,
     ) -> None:
         self.coordinator = coordinator
         self._host = host
         self._check_interval_us = cluster.broker_config.offsets_retention_check_interval_ms * 1_000
-        self._appends = CoordinatorAppends(host, cluster, replicas, self._append_completed)
+        self._appends = CoordinatorAppends(host, cluster, replicas, self._ended)
+        self._verifier = TransactionVerifier(host, replicas, cache, self._ended)
         self._timers = KeyedTimers(host, self._timer_fired)
-        self._completed: deque[AppendCompleted] = deque()
+        self._completed: deque[AppendCompleted | TransactionVerified] = deque()
         self._is_busy = False
         self._unknown: dict[RequestId, UnknownPartitions] = {}
 
@@ -69,7 +74,11 @@ class GroupCoordination:
             return
         while self._completed:
             completed = self._completed.popleft()
-            self._carry_out_one(self.coordinator.append_completed(completed, self._host.wall_us()))
+            now_us = self._host.wall_us()
+            if isinstance(completed, AppendCompleted):
+                self._carry_out_one(self.coordinator.append_completed(completed, now_us))
+            else:
+                self._carry_out_one(self.coordinator.transaction_verified(completed, now_us))
         self._is_busy = False
 
     def _carry_out_one(self, result: Result) -> None:
@@ -80,6 +89,8 @@ class GroupCoordination:
             self._timers.apply(result.timers)
         for append in result.appends:
             self._appends.append(append)
+        for asked in result.verifications:
+            self._verifier.verify(asked)
         if result.sends:
             raise SimulationError(f"the group coordinator sends nothing, not {result.sends}")
         for reply in result.replies:
@@ -89,8 +100,9 @@ class GroupCoordination:
                 response = response if unknown is None else with_unknown(response, unknown)
             host.reply(reply.request_id, response)
 
-    def _append_completed(self, completed: AppendCompleted) -> None:
-        self._completed.append(completed)
+    def _ended(self, outcome: AppendCompleted | TransactionVerified) -> None:
+        """Take what an earlier Result asked for, now or when the one at hand is carried out."""
+        self._completed.append(outcome)
         if not self._is_busy:
             self.carry_out(_NOTHING)
 

@@ -19,7 +19,15 @@ from protocol.discovery_messages import (
     MetadataResponseTopic,
 )
 from protocol.errors import ErrorCode
-from protocol.ids import CONSUMER_OFFSETS, BrokerEpoch, BrokerId, TopicPartition, offsets_partition
+from protocol.ids import (
+    CONSUMER_OFFSETS,
+    TRANSACTION_STATE,
+    BrokerEpoch,
+    BrokerId,
+    TopicPartition,
+    offsets_partition,
+    transaction_partition,
+)
 from protocol.metadata_records import NO_LEADER, MetadataRecord, RemoveTopicRecord
 from protocol.partitioner import partition_for
 
@@ -40,16 +48,19 @@ ERROR_MESSAGES = {
 class MetadataCache:
     """A broker's metadata image, fed with deltas, and what clients are told from it.
 
-    `num_offsets_partitions` is read once, at start: Kafka does not follow a growth of
-    `__consumer_offsets` either (BEHAVIOUR 2.1).
+    The numbers of partitions of `__consumer_offsets` and `__transaction_state` are read once, at
+    start: Kafka does not follow their growth either (BEHAVIOUR 2.1).
     """
 
-    def __init__(self, *, num_offsets_partitions: int) -> None:
+    def __init__(
+        self, *, num_offsets_partitions: int, num_transaction_partitions: int = 50
+    ) -> None:
         self.image = MetadataImage()
         """To read only."""
         self.eligible_brokers: dict[BrokerId, BrokerEpoch] = {}
         """Brokers that may join an ISR, with their epochs. One object, changed in place."""
         self._num_offsets_partitions = num_offsets_partitions
+        self._num_transaction_partitions = num_transaction_partitions
 
     @property
     def last_applied_offset(self) -> int:
@@ -79,6 +90,17 @@ class MetadataCache:
         """Return whether there is such a partition."""
         partitions = self.image.topics.get(topic)
         return partitions is not None and 0 <= partition < len(partitions)
+
+    def live_leader(self, partition: TopicPartition) -> BrokerId | None:
+        """Return who leads a partition, None where nobody does who is alive."""
+        registration = self.image.partition(partition)
+        if registration is None or not self._is_alive(registration.leader):
+            return None
+        return registration.leader
+
+    def transaction_coordinator(self, transactional_id: str) -> BrokerId | None:
+        """Return who coordinates a transactional id, None where nobody does."""
+        return self.live_leader(self._partition_of(CoordinatorType.TRANSACTION, transactional_id))
 
     def metadata(self, request: MetadataRequest) -> MetadataResponse:
         """Answer Metadata: live brokers and the topics asked for."""
@@ -114,7 +136,7 @@ class MetadataCache:
             return MetadataResponseTopic(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return MetadataResponseTopic(
             name=name,
-            is_internal=name == CONSUMER_OFFSETS,
+            is_internal=name in (CONSUMER_OFFSETS, TRANSACTION_STATE),
             partitions=tuple(
                 self._partition(index, partition) for index, partition in enumerate(partitions)
             ),
@@ -142,15 +164,16 @@ class MetadataCache:
             return Coordinator(key=key, error_code=error, error_message=ERROR_MESSAGES[error])
         if key_type == CoordinatorType.SHARE and api_version < SHARE_SINCE_VERSION:
             return _no_coordinator(key, ErrorCode.INVALID_REQUEST, api_version)
-        if key_type != CoordinatorType.GROUP:
-            # Their topics, `__transaction_state` and `__share_group_state`, do not exist.
-            return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, api_version)
-        partition = self.image.partition(
-            offsets_partition(partition_for(key, self._num_offsets_partitions))
+        kind = CoordinatorType(key_type)
+        # The topic of share groups does not exist, and that of transactions maybe not.
+        leader_id = (
+            None
+            if kind is CoordinatorType.SHARE
+            else self.live_leader(self._partition_of(kind, key))
         )
-        leader = None if partition is None else self.image.brokers.get(partition.leader)
-        if leader is None or leader.fenced:
+        if leader_id is None:
             return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, api_version)
+        leader = self.image.brokers[leader_id]
         return Coordinator(
             key=key,
             node_id=leader.broker_id,
@@ -158,6 +181,11 @@ class MetadataCache:
             port=leader.port,
             error_message=_error_message(ErrorCode.NONE, api_version),
         )
+
+    def _partition_of(self, kind: CoordinatorType, key: str) -> TopicPartition:
+        if kind is CoordinatorType.TRANSACTION:
+            return transaction_partition(partition_for(key, self._num_transaction_partitions))
+        return offsets_partition(partition_for(key, self._num_offsets_partitions))
 
     def _is_alive(self, broker_id: BrokerId) -> bool:
         broker = self.image.brokers.get(broker_id)

@@ -13,14 +13,18 @@ from cluster.broker.metadata_cache import MetadataCache
 from cluster.broker.metadata_fetcher import MetadataFetcher
 from cluster.broker.preload import preload
 from cluster.broker.replica_manager import ReplicaManager
+from cluster.broker.transaction_coordination import TransactionCoordination
+from cluster.broker.transaction_tasks import TransactionTasks
+from cluster.broker.txn_marker_writer import TxnMarkerWriter
 from cluster.host import Host, Timer
 from cluster.log_recoveries import report_recoveries
-from cluster.purposes import ALTER_PARTITION, HEARTBEAT, METADATA
+from cluster.purposes import ALTER_PARTITION, HEARTBEAT, METADATA, PRODUCER_IDS
 from cluster.runtime import ClusterStatus, GroupStatus
 from cluster.spec import BrokerSpec, ClusterSpec
 from coordinator.coordinator import GroupCoordinator
+from coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from protocol.errors import SimulationError
-from protocol.ids import CONSUMER_OFFSETS, BrokerId, TopicPartition
+from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerId, TopicPartition
 
 CONTROLLED_SHUTDOWN_TIMEOUT_US = 300_000_000
 """For how long a broker waits for leave to stop. Source: Kafka KafkaBroker.shutdown (5 min)."""
@@ -38,7 +42,16 @@ class BrokerNode:
         self._cluster = cluster
         self._identity = BrokerIdentity(broker_id=BrokerId(spec.broker_id))
         controllers = tuple(controller.name for controller in cluster.controllers)
-        self._cache = MetadataCache(num_offsets_partitions=_num_offsets_partitions(cluster))
+        num_offsets_partitions = _num_partitions(
+            cluster, CONSUMER_OFFSETS, cluster.broker_config.offsets_topic_num_partitions
+        )
+        num_transaction_partitions = _num_partitions(
+            cluster, TRANSACTION_STATE, cluster.broker_config.transaction_state_log_num_partitions
+        )
+        self._cache = MetadataCache(
+            num_offsets_partitions=num_offsets_partitions,
+            num_transaction_partitions=num_transaction_partitions,
+        )
         self._replicas = ReplicaManager(
             host,
             self._identity,
@@ -50,13 +63,35 @@ class BrokerNode:
             config=cluster.broker_config,
             guards=cluster.guards,
             java=cluster.java,
-            num_offsets_partitions=_num_offsets_partitions(cluster),
+            num_offsets_partitions=num_offsets_partitions,
             new_uuid=self._new_uuid,
         )
-        self._coordination = GroupCoordination(host, cluster, self._replicas, coordinator)
+        self._coordination = GroupCoordination(
+            host, cluster, self._replicas, self._cache, coordinator
+        )
         self._tasks = CoordinatorTasks(host, cluster, self._replicas, self._coordination)
+        self._transactions = TransactionCoordination(
+            host,
+            self._identity,
+            cluster,
+            self._replicas,
+            self._cache,
+            ControllerChannel(host, controllers, PRODUCER_IDS),
+            TransactionCoordinator(
+                config=cluster.broker_config,
+                num_partitions=num_transaction_partitions,
+                num_offsets_partitions=num_offsets_partitions,
+            ),
+        )
+        self._transaction_tasks = TransactionTasks(host, cluster, self._transactions)
         self._api = BrokerApi(
-            host, self._cache, self._replicas, self._coordination, cluster.broker_config
+            host,
+            self._cache,
+            self._replicas,
+            self._coordination,
+            self._transactions,
+            TxnMarkerWriter(host, self._replicas, self._tasks.complete_transaction),
+            cluster.broker_config,
         )
         self._metadata = MetadataFetcher(
             host,
@@ -87,6 +122,10 @@ class BrokerNode:
         self._replicas.start()
         self._coordination.start()
         host.spawn(self._tasks.run(), name="coordinator-tasks")
+        if any(topic.name == TRANSACTION_STATE for topic in self._cluster.topics):
+            # Nobody else pays for what a cluster without transactions would do in vain.
+            self._transactions.start()
+            host.spawn(self._transaction_tasks.run(), name="transaction-tasks")
         host.spawn(self._metadata.run(), name="metadata-fetcher")
         host.spawn(self._heartbeats.run(), name="heartbeats")
 
@@ -147,6 +186,7 @@ class BrokerNode:
         """Apply a delta that the cache has: replicas first, coordinators last (BEHAVIOUR 5.5)."""
         leadership = self._replicas.apply(changed)
         self._tasks.leadership_changed(leadership)
+        self._transaction_tasks.leadership_changed(leadership)
         if leadership.deleted:
             self._coordination.partitions_deleted(leadership.deleted)
 
@@ -154,8 +194,5 @@ class BrokerNode:
         return str(uuid.UUID(int=self._host.rng.getrandbits(128), version=4))
 
 
-def _num_offsets_partitions(cluster: ClusterSpec) -> int:
-    for topic in cluster.topics:
-        if topic.name == CONSUMER_OFFSETS:
-            return topic.partitions
-    return cluster.broker_config.offsets_topic_num_partitions
+def _num_partitions(cluster: ClusterSpec, topic: str, default: int) -> int:
+    return next((each.partitions for each in cluster.topics if each.name == topic), default)

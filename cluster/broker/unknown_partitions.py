@@ -1,7 +1,8 @@
 """Partitions that do not exist, in requests about offsets: the API layer answers them itself.
 
 Only the others reach the coordinator, and its answer is put behind. Source: Kafka `KafkaApis`
-(`handleOffsetCommitRequest`, `handleOffsetDeleteRequest`), `OffsetDeleteResponse.Builder.merge`.
+(`handleOffsetCommitRequest`, `handleTxnOffsetCommitRequest`, `handleOffsetDeleteRequest`),
+`OffsetDeleteResponse.Builder.merge`.
 """
 
 from collections.abc import Callable
@@ -25,11 +26,19 @@ from protocol.offset_messages import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from protocol.transaction_messages import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 
 UnknownPartitions = dict[str, tuple[int, ...]]
 """Indexes of partitions that do not exist, by topic, in the order of the request."""
 
-OffsetsRequest = TypeVar("OffsetsRequest", OffsetCommitRequest, OffsetDeleteRequest)
+OffsetsRequest = TypeVar(
+    "OffsetsRequest", OffsetCommitRequest, TxnOffsetCommitRequest, OffsetDeleteRequest
+)
 Topic = TypeVar("Topic", OffsetCommitRequestTopic, OffsetDeleteRequestTopic)
 
 
@@ -88,6 +97,22 @@ def with_unknown(response: AnyResponse, unknown: UnknownPartitions) -> AnyRespon
                 topics=tuple(
                     OffsetCommitResponseTopic(name=name, partitions=partitions)
                     for name, partitions in commits.items()
+                )
+            )
+        case TxnOffsetCommitResponse():
+            pending = {
+                name: tuple(
+                    TxnOffsetCommitResponsePartition(partition_index=index, error_code=error)
+                    for index in indexes
+                )
+                for name, indexes in unknown.items()
+            }
+            for topic in response.topics:
+                pending[topic.name] = pending.get(topic.name, ()) + topic.partitions
+            return TxnOffsetCommitResponse(
+                topics=tuple(
+                    TxnOffsetCommitResponseTopic(name=name, partitions=partitions)
+                    for name, partitions in pending.items()
                 )
             )
         case OffsetDeleteResponse() if response.error_code is ErrorCode.NONE:

@@ -17,6 +17,7 @@ from cluster.controller.election import elect_preferred_leader
 from cluster.controller.metadata_fetches import TIMER_PREFIX as FETCH_TIMER_PREFIX
 from cluster.controller.metadata_fetches import MetadataFetches
 from cluster.controller.metadata_image import MetadataImage, PartitionRegistration
+from cluster.controller.producer_ids import allocate_producer_ids
 from cluster.controller.quorum_state import next_controller_epoch
 from cluster.controller.topic_creation import create_missing_topics
 from cluster.controller.topic_deletion import delete_topics
@@ -28,6 +29,7 @@ from protocol.admin_messages import (
     ElectLeadersRequest,
 )
 from protocol.controller_messages import (
+    AllocateProducerIdsRequest,
     AlterPartitionRequest,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
@@ -128,6 +130,8 @@ class ControllerCore:
                 self._carry_out(request_id, self._brokers.register(request, now_us), result)
             case AlterPartitionRequest() as request:
                 self._carry_out(request_id, alter_partition(self.image, request), result)
+            case AllocateProducerIdsRequest() as request:
+                self._carry_out(request_id, allocate_producer_ids(self.image, request), result)
             case ElectLeadersRequest() as request:
                 self._carry_out(request_id, elect_leaders(self.image, request), result)
             case AlterPartitionReassignmentsRequest() as request:

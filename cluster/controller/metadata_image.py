@@ -19,6 +19,7 @@ from protocol.metadata_records import (
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
@@ -59,6 +60,8 @@ class MetadataImage:
     def __init__(self) -> None:
         self.end_offset = 0
         """Offset of the next record to replay."""
+        self.next_producer_id = 0
+        """The first producer id that is in no broker's block."""
         self.brokers: dict[BrokerId, BrokerRegistration] = {}
         self.topics: dict[str, list[PartitionRegistration]] = {}
         """The partitions of each topic by index."""
@@ -125,6 +128,8 @@ class MetadataImage:
                 return self._replay_partition(record)
             case PartitionChangeRecord():
                 return self._replay_partition_change(record)
+            case ProducerIdsRecord():
+                self.next_producer_id = record.next_producer_id
         return None
 
     def _replay_register_broker(self, record: RegisterBrokerRecord) -> None:

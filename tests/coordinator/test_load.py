@@ -17,7 +17,7 @@ from protocol.offsets_records import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
-from protocol.record_batch import Record, RecordBatch
+from protocol.record_batch import Record
 from protocol.trace import TraceKind
 from tests.support.builders import (
     GROUP,
@@ -372,24 +372,6 @@ def test_chunk_for_a_partition_that_is_not_loading_is_misuse() -> None:
         h.coordinator.load_batches(0, ())
     with pytest.raises(SimulationError, match="not loading"):
         h.coordinator.finish_load(0, h.now_us)
-
-
-def test_load_of_a_transactional_batch_is_an_error_that_says_so() -> None:
-    """Nobody writes transactions yet: silence would lose offsets."""
-    h = CoordinatorHarness(owned=())
-    h.write_records(offset(0, 1))
-    plain = h.log[0][0]
-    h.log[0][0] = RecordBatch(
-        base_offset=0,
-        partition_leader_epoch=0,
-        last_offset_delta=0,
-        max_timestamp_ms=0,
-        records=plain.records,
-        producer_id=7,
-        is_transactional=True,
-    )
-    h.load()
-    assert "transactional" in (h.coordinator.load_error(0) or "")
 
 
 def test_load_after_a_failed_one_forgets_the_error() -> None:

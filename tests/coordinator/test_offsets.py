@@ -65,3 +65,44 @@ def test_completion_without_a_pending_commit_is_ignored() -> None:
     offsets = GroupOffsets()
     assert not offsets.append_succeeded(TP, CommittedOffset(4, value(57)))
     assert offsets.get(TP) is None
+
+
+# -- of transactions --
+
+
+def test_transactional_commit_makes_its_partition_unstable_and_no_other() -> None:
+    """GM-49: from the request on, and not as a plain commit."""
+    offsets = GroupOffsets()
+    offsets.prepare_transactional(7, TP, value(37))
+    assert (offsets.is_unstable(TP), offsets.is_pending(TP)) == (True, False)
+    assert not offsets.is_unstable(TopicPartition("foo", 1))
+    assert offsets.has_offsets
+
+
+def test_value_that_took_the_slot_of_a_transactional_commit_waits_for_its_own_append() -> None:
+    """One slot a partition and producer: the first value's append says nothing of the second."""
+    offsets = GroupOffsets()
+    offsets.prepare_transactional(7, TP, value(37))
+    offsets.prepare_transactional(7, TP, value(57))
+    offsets.transactional_append_succeeded(7, TP, CommittedOffset(3, value(37)))
+    offsets.transactional_append_succeeded(7, TP, CommittedOffset(4, value(57)))
+    assert offsets.complete(7, is_commit=True) == {TP: value(57)}
+
+
+def test_failed_transactional_append_forgets_the_partition_whatever_is_in_its_slot() -> None:
+    """GM-38, as Kafka: also a value that the log has."""
+    offsets = GroupOffsets()
+    offsets.prepare_transactional(7, TP, value(37))
+    offsets.transactional_append_succeeded(7, TP, CommittedOffset(3, value(37)))
+    offsets.transactional_append_failed(7, TP)
+    assert (offsets.has_offsets, offsets.complete(7, is_commit=True)) == (False, {})
+
+
+def test_transaction_of_which_nothing_is_left_keeps_its_group_until_the_marker() -> None:
+    """Kafka leaves the producer's empty map behind (BEHAVIOUR 4.10)."""
+    offsets = GroupOffsets()
+    offsets.prepare_transactional(7, TP, value(37))
+    offsets.remove((TP,))
+    assert (offsets.has_offsets, offsets.is_unstable(TP)) == (True, False)
+    offsets.complete(7, is_commit=True)
+    assert not offsets.has_offsets

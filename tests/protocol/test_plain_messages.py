@@ -17,7 +17,7 @@ from protocol.group_messages import (
     LeaveGroupResponse,
     MemberIdentity,
 )
-from protocol.message_schemas import SCHEMAS, ApiSchema, Field, Kind, PlainMessage
+from protocol.message_schemas import SCHEMAS
 from protocol.offset_messages import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -30,6 +30,14 @@ from protocol.plain_messages import (
     is_known,
     request_from_plain,
     response_to_plain,
+)
+from protocol.schema_fields import ApiSchema, Field, Kind, PlainMessage
+from protocol.transaction_messages import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
 )
 
 ALL = [pytest.param(name, schema, id=name) for name, schema in SCHEMAS.items()]
@@ -84,6 +92,11 @@ def test_answer_without_content_can_be_told_in_every_version(name: str, schema: 
     empty = {
         "FindCoordinator": FindCoordinatorResponse(coordinators=(Coordinator(key="g"),)),
         "OffsetFetch": OffsetFetchResponse(groups=(OffsetFetchResponseGroup(group_id="g"),)),
+        "AddPartitionsToTxn": AddPartitionsToTxnResponse(
+            results_by_transaction=(
+                AddPartitionsToTxnResult(transactional_id="t", topic_results=()),
+            )
+        ),
     }.get(name, schema.response())
     for version in schema.versions:
         # The schemas name answers of the union only.
@@ -115,6 +128,26 @@ def test_request_is_built_from_the_fields_of_its_version() -> None:
             LeaveGroupRequest(group_id="g", members=(MemberIdentity(member_id="m"),)),
         ),
         ("FindCoordinator", 0, {"key": "g"}, FindCoordinatorRequest(coordinator_keys=("g",))),
+        (
+            "AddPartitionsToTxn",
+            3,
+            {
+                "v3_and_below_transactional_id": "t",
+                "v3_and_below_producer_id": 7,
+                "v3_and_below_producer_epoch": 1,
+                "v3_and_below_topics": [{"name": "a", "partitions": [0, 2]}],
+            },
+            AddPartitionsToTxnRequest(
+                transactions=(
+                    AddPartitionsToTxnTransaction(
+                        transactional_id="t",
+                        producer_id=7,
+                        producer_epoch=1,
+                        topics=(AddPartitionsToTxnTopic(name="a", partitions=(0, 2)),),
+                    ),
+                )
+            ),
+        ),
         (
             "FindCoordinator",
             3,

@@ -19,6 +19,7 @@ from protocol.offset_messages import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from protocol.transaction_messages import TxnOffsetCommitRequest
 
 GROUP = "group"
 SESSION_TIMEOUT_MS = 10_000
@@ -141,6 +142,31 @@ def offset_commit(
             OffsetCommitRequestTopic(name=name, partitions=tuple(partitions))
             for name, partitions in topics.items()
         ),
+    )
+
+
+def txn_offset_commit(
+    offsets: dict[tuple[str, int], int],
+    member_id: str = "",
+    generation_id: int = -1,
+    *,
+    producer: int = 7,
+    epoch: int = 0,
+    group_id: str = GROUP,
+    instance: str | None = None,
+    metadata: str = "",
+) -> TxnOffsetCommitRequest:
+    """Return a TxnOffsetCommit of offsets by (topic, partition)."""
+    plain = offset_commit(offsets, metadata=metadata)
+    return TxnOffsetCommitRequest(
+        transactional_id=f"tx-{producer}",
+        group_id=group_id,
+        producer_id=producer,
+        producer_epoch=epoch,
+        generation_id=generation_id,
+        member_id=member_id,
+        group_instance_id=instance,
+        topics=plain.topics,
     )
 
 

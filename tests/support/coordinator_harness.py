@@ -13,7 +13,15 @@ from coordinator.coordinator import GroupCoordinator, GroupSummary, LoadIgnored
 from coordinator.group import Group
 from coordinator.states import GroupState
 from protocol.config import BrokerConfig, Guards, JavaSwitches
-from protocol.effects import Append, AppendCompleted, Result, SetTimer
+from protocol.control_records import EndTransactionMarker, encode_marker
+from protocol.effects import (
+    Append,
+    AppendCompleted,
+    Result,
+    SetTimer,
+    TransactionVerified,
+    VerifyTransaction,
+)
 from protocol.envelope import AnyResponse, GroupRequest
 from protocol.errors import ErrorCode
 from protocol.group_messages import (
@@ -22,7 +30,7 @@ from protocol.group_messages import (
     LeaveGroupResponse,
     SyncGroupResponse,
 )
-from protocol.ids import RequestId
+from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, RequestId
 from protocol.offset_messages import (
     OffsetCommitResponse,
     OffsetFetchResponse,
@@ -30,6 +38,7 @@ from protocol.offset_messages import (
 )
 from protocol.record_batch import Record, RecordBatch, encode_records
 from protocol.trace import TraceEvent, TraceKind
+from protocol.transaction_messages import TxnOffsetCommitResponse
 from tests.support.builders import (
     GROUP,
     envelope,
@@ -79,6 +88,8 @@ class CoordinatorHarness:
         self.checks_invariants = True  # False where a test forces a state that cannot be
         self.holds_appends = False
         self.held: list[Append] = []
+        self.holds_verifications = False
+        self.verifying: list[VerifyTransaction] = []
         self.trace: list[TraceEvent] = []
         self.responses: dict[RequestId, AnyResponse] = {}
         self.answer_order: list[RequestId] = []
@@ -131,6 +142,23 @@ class CoordinatorHarness:
         append = self.held.pop(index)
         base_offset = self._write(append) if error is ErrorCode.NONE else None
         self._complete(append, error, base_offset)
+
+    def verify(self, error: ErrorCode = ErrorCode.NONE, *, guard: int | None = 1) -> None:
+        """Let the oldest verification that is held succeed with `guard`, or fail with `error`."""
+        asked = self.verifying.pop(0)
+        self._verify(asked, error, guard if error is ErrorCode.NONE else None)
+
+    def end_transaction(
+        self, producer_id: int, *, is_commit: bool, partitions: tuple[int, ...] = (0,)
+    ) -> None:
+        """Write markers into partitions, and tell the coordinator that they are acknowledged."""
+        for partition in partitions:
+            self.write_marker(producer_id, is_commit=is_commit, partition=partition)
+        self.execute(
+            self.coordinator.transaction_completed(
+                producer_id, partitions, is_commit=is_commit, now_us=self.now_us
+            )
+        )
 
     def load(
         self, partition: int = 0, epoch: int = 0, *, batches_per_chunk: int = 1_000
@@ -195,6 +223,10 @@ class CoordinatorHarness:
     def commit(self, body: GroupRequest, *, version: int = 9) -> list[ErrorCode]:
         """Return the errors of an OffsetCommit, partition by partition."""
         return commit_errors(self._now(body, version))
+
+    def txn_commit(self, body: GroupRequest, *, version: int = 4) -> list[ErrorCode]:
+        """Return the errors of a TxnOffsetCommit, partition by partition."""
+        return txn_commit_errors(self._now(body, version))
 
     def fetch(self, body: GroupRequest, *, version: int = 9) -> OffsetFetchResponse:
         """Return the answer of an OffsetFetch."""
@@ -297,8 +329,17 @@ class CoordinatorHarness:
         while self._to_acknowledge:
             append, base_offset = self._to_acknowledge.pop(0)
             self._complete(append, ErrorCode.NONE, base_offset)
+        while self.verifying and not self.holds_verifications:
+            self.verify()
 
-    def write_records(self, *records: Record, partition: int = 0) -> int:
+    def write_records(
+        self,
+        *records: Record,
+        partition: int = 0,
+        producer_id: int = NO_PRODUCER_ID,
+        is_transactional: bool = False,
+        is_control: bool = False,
+    ) -> int:
         """Append a batch to the log, as some earlier leader, and return its base offset."""
         batches = self.log.setdefault(partition, [])
         base_offset = batches[-1].next_offset if batches else 0
@@ -309,9 +350,24 @@ class CoordinatorHarness:
                 last_offset_delta=len(records) - 1,
                 max_timestamp_ms=self.now_us // 1_000,
                 records=encode_records(records),
+                producer_id=producer_id,
+                producer_epoch=0 if is_transactional else NO_PRODUCER_EPOCH,
+                is_transactional=is_transactional,
+                is_control=is_control,
             )
         )
         return base_offset
+
+    def write_marker(self, producer_id: int, *, is_commit: bool, partition: int = 0) -> int:
+        """Append the end of a producer's transaction to the log, and return its offset."""
+        marker = EndTransactionMarker(is_commit=is_commit, coordinator_epoch=0)
+        return self.write_records(
+            encode_marker(marker, self.now_us // 1_000),
+            partition=partition,
+            producer_id=producer_id,
+            is_transactional=True,
+            is_control=True,
+        )
 
     def _carry_out(self, result: Result) -> None:
         for timer in result.timers:
@@ -329,6 +385,8 @@ class CoordinatorHarness:
                 self.held.append(append)
             else:
                 self._to_acknowledge.append((append, self._write(append)))
+        for asked in result.verifications:
+            self.verifying.append(asked)
         for reply in result.replies:
             assert reply.request_id not in self.responses, "answered twice"
             self.responses[reply.request_id] = reply.response
@@ -338,7 +396,18 @@ class CoordinatorHarness:
             self.coordinator.check_invariants()
 
     def _write(self, append: Append) -> int:
-        return self.write_records(*append.records, partition=append.partition)
+        return self.write_records(
+            *append.records,
+            partition=append.partition,
+            producer_id=append.producer_id,
+            is_transactional=append.is_transactional,
+        )
+
+    def _verify(self, asked: VerifyTransaction, error: ErrorCode, guard: int | None) -> None:
+        verified = TransactionVerified(
+            verification_id=asked.verification_id, error=error, guard=guard
+        )
+        self.execute(self.coordinator.transaction_verified(verified, self.now_us))
 
     def _complete(self, append: Append, error: ErrorCode, base_offset: int | None) -> None:
         completed = AppendCompleted(
@@ -356,4 +425,10 @@ class CoordinatorHarness:
 def commit_errors(response: AnyResponse | None) -> list[ErrorCode]:
     """Return the errors of an OffsetCommit's answer, partition by partition."""
     assert isinstance(response, OffsetCommitResponse)
+    return [p.error_code for topic in response.topics for p in topic.partitions]
+
+
+def txn_commit_errors(response: AnyResponse | None) -> list[ErrorCode]:
+    """Return the errors of a TxnOffsetCommit's answer, partition by partition."""
+    assert isinstance(response, TxnOffsetCommitResponse)
     return [p.error_code for topic in response.topics for p in topic.partitions]

@@ -57,11 +57,12 @@ class TaskLab:
         )
         host = self.lab.host("broker-0")
         identity = BrokerIdentity(broker_id=ME)
+        cache = MetadataCache(num_offsets_partitions=3)
         replicas = ReplicaManager(
             host,
             identity,
             self.cluster,
-            MetadataCache(num_offsets_partitions=3),
+            cache,
             ControllerChannel(host, (self.cluster.controllers[0].name,), "alter-partition"),
         )
         self.coordinator = GroupCoordinator(
@@ -71,7 +72,7 @@ class TaskLab:
             num_offsets_partitions=3,
             new_uuid=lambda: "uuid",
         )
-        coordination = GroupCoordination(host, self.cluster, replicas, self.coordinator)
+        coordination = GroupCoordination(host, self.cluster, replicas, cache, self.coordinator)
         self.tasks = CoordinatorTasks(host, self.cluster, replicas, coordination)
         self.partitions: dict[int, Partition] = {}
         host.spawn(self.tasks.run(), name="coordinator-tasks")

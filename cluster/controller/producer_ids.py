@@ -1,0 +1,36 @@
+"""AllocateProducerIds: blocks of producer ids, of which none is ever given out twice.
+
+Source: Kafka `ProducerIdControlManager`.
+"""
+
+from cluster.controller.decision import Decision
+from cluster.controller.metadata_image import MetadataImage
+from protocol.controller_messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.errors import ErrorCode
+from protocol.ids import BrokerId
+from protocol.metadata_records import ProducerIdsRecord
+
+BLOCK_SIZE = 1_000
+"""How many ids a broker gets at once. Source: Kafka ProducerIdsBlock."""
+
+
+def allocate_producer_ids(
+    image: MetadataImage, request: AllocateProducerIdsRequest
+) -> Decision[AllocateProducerIdsResponse]:
+    """Give a registered broker the next block."""
+    broker = image.brokers.get(BrokerId(request.broker_id))
+    if broker is None:
+        return Decision(AllocateProducerIdsResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED))
+    if broker.broker_epoch != request.broker_epoch:
+        return Decision(AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    start = image.next_producer_id
+    record = ProducerIdsRecord(
+        broker_id=request.broker_id,
+        broker_epoch=request.broker_epoch,
+        next_producer_id=start + BLOCK_SIZE,
+    )
+    return Decision(
+        AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=BLOCK_SIZE),
+        records=[record],
+        reason="producer ids allocated",
+    )

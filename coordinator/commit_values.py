@@ -1,0 +1,58 @@
+"""What a commit asks to store, inside of a transaction or not: values, and what is too large.
+
+Source: Kafka `GroupCoordinatorAdapter.createOffsetAndMetadata`,
+`GroupMetadataManager.validateOffsetMetadataLength`; BEHAVIOUR 2.6.
+"""
+
+from coordinator.turn import Turn
+from protocol.ids import TopicPartition
+from protocol.offset_messages import OffsetCommitRequestTopic
+from protocol.offsets_records import OffsetCommitValue
+
+NO_EXPIRE_TIMESTAMP = -1
+
+
+def values_to_store(
+    turn: Turn,
+    topics: tuple[OffsetCommitRequestTopic, ...],
+    *,
+    expire_timestamp_ms: int = NO_EXPIRE_TIMESTAMP,
+) -> tuple[dict[TopicPartition, OffsetCommitValue], dict[TopicPartition, bool]]:
+    """Return the values to store, and for every partition whether its metadata is too large.
+
+    A partition that a request has twice is stored once, with its last offset.
+    """
+    metadata_max = turn.config.offset_metadata_max_bytes
+    values: dict[TopicPartition, OffsetCommitValue] = {}
+    too_large: dict[TopicPartition, bool] = {}
+    for topic in topics:
+        for entry in topic.partitions:
+            partition = TopicPartition(topic.name, entry.partition_index)
+            metadata = entry.committed_metadata or ""
+            is_too_large = _java_length(metadata) > metadata_max
+            too_large[partition] = is_too_large
+            if is_too_large:
+                values.pop(partition, None)
+                continue
+            values[partition] = OffsetCommitValue(
+                offset=entry.committed_offset,
+                leader_epoch=entry.committed_leader_epoch,
+                metadata=metadata,
+                commit_timestamp_ms=turn.now_ms,
+                expire_timestamp_ms=expire_timestamp_ms,
+            )
+    return values, too_large
+
+
+def partitions_of(topics: tuple[OffsetCommitRequestTopic, ...]) -> list[TopicPartition]:
+    """Return the partitions that a commit names, in its order."""
+    return [
+        TopicPartition(topic.name, entry.partition_index)
+        for topic in topics
+        for entry in topic.partitions
+    ]
+
+
+def _java_length(text: str) -> int:
+    """Return the length that Java's String has: in UTF-16 units."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

@@ -1,0 +1,213 @@
+"""AddPartitionsToTxn (24) and AddOffsetsToTxn (25): what a transaction writes to is remembered.
+
+A transaction begins with its first partition. Brokers ask with the same request whether a partition
+is part of a transaction, before they let it begin in a log (KIP-890).
+Source: Kafka `TransactionCoordinator.handleAddPartitionsToTransaction`,
+`handleVerifyPartitionsInTransaction`, `KafkaApis.handleAddOffsetsToTxnRequest`.
+"""
+
+from collections.abc import Iterable
+
+from coordinator.transaction.metadata import TransactionMetadata
+from coordinator.transaction.states import PREPARED, TransactionState
+from coordinator.transaction.turn import CollectedAnswer, OwnedPartition, PartitionsAdded, Turn
+from coordinator.transaction.versions import add_offsets_answer, told
+from protocol.errors import ErrorCode
+from protocol.ids import RequestId, TopicPartition, offsets_partition
+from protocol.partitioner import partition_for
+from protocol.transaction_messages import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+
+def handle_add_partitions(
+    turn: Turn, request_id: RequestId, request: AddPartitionsToTxnRequest, api_version: int
+) -> None:
+    """Add or verify, transaction by transaction; answered once all are done."""
+    answer = CollectedAnswer(
+        request_id,
+        is_add_offsets=False,
+        transactions=len(request.transactions),
+        api_version=api_version,
+    )
+    if not request.transactions:
+        turn.reply(request_id, AddPartitionsToTxnResponse())
+    for transaction in request.transactions:
+        partitions = tuple(
+            TopicPartition(topic.name, index)
+            for topic in transaction.topics
+            for index in topic.partitions
+        )
+        if transaction.verify_only:
+            errors = _verify(turn, transaction, partitions)
+            _collect(turn, answer, transaction.transactional_id, errors)
+        else:
+            _add(
+                turn,
+                answer,
+                transaction.transactional_id,
+                transaction.producer_id,
+                transaction.producer_epoch,
+                partitions,
+            )
+
+
+def handle_add_offsets(
+    turn: Turn, request_id: RequestId, request: AddOffsetsToTxnRequest, api_version: int
+) -> None:
+    """Add the offsets partition of a group to a transaction."""
+    answer = CollectedAnswer(
+        request_id, is_add_offsets=True, transactions=1, api_version=api_version
+    )
+    partition = offsets_partition(
+        partition_for(request.group_id, turn.shared.num_offsets_partitions)
+    )
+    _add(
+        turn,
+        answer,
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        (partition,),
+    )
+
+
+def partitions_added(
+    turn: Turn,
+    purpose: PartitionsAdded,
+    transactional_id: str,
+    error: ErrorCode,
+) -> None:
+    """Take that what was to be added is in the log, or is not."""
+    errors = dict.fromkeys(purpose.partitions, error)
+    _collect(turn, purpose.answer, transactional_id, errors)
+
+
+def _add(
+    turn: Turn,
+    answer: CollectedAnswer,
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    partitions: tuple[TopicPartition, ...],
+) -> None:
+    found = _find(turn, transactional_id)
+    error: ErrorCode | None
+    if isinstance(found, ErrorCode):
+        error = found
+    else:
+        owned, metadata = found
+        error = _check(metadata, producer_id, producer_epoch, partitions)
+        if error is None:
+            step = metadata.prepare_add_partitions(partitions, now_ms=turn.now_ms)
+            turn.write(owned, metadata, step, PartitionsAdded(answer, partitions))
+            return
+    _collect(turn, answer, transactional_id, dict.fromkeys(partitions, error))
+
+
+def _check(
+    metadata: TransactionMetadata,
+    producer_id: int,
+    producer_epoch: int,
+    partitions: Iterable[TopicPartition],
+) -> ErrorCode | None:
+    """Return the answer that needs no write; None where the partitions are to be added."""
+    if metadata.producer_id != producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if metadata.producer_epoch != producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    if metadata.is_pending or metadata.state in PREPARED:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    is_ongoing = metadata.state is TransactionState.ONGOING
+    if is_ongoing and all(each in metadata.topic_partitions for each in partitions):
+        return ErrorCode.NONE
+    return None
+
+
+def _verify(
+    turn: Turn, asked: AddPartitionsToTxnTransaction, partitions: tuple[TopicPartition, ...]
+) -> dict[TopicPartition, ErrorCode]:
+    """Return for each partition whether it is part of the transaction.
+
+    A step that is being written is not looked at: an append has a last check of its own.
+    """
+    found = _find(turn, asked.transactional_id)
+    if isinstance(found, ErrorCode):
+        return dict.fromkeys(partitions, found)
+    _owned, metadata = found
+    if metadata.producer_id != asked.producer_id:
+        error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    elif metadata.producer_epoch != asked.producer_epoch:
+        error = ErrorCode.PRODUCER_FENCED
+    elif metadata.state in PREPARED:
+        error = ErrorCode.CONCURRENT_TRANSACTIONS
+    else:
+        return {
+            each: ErrorCode.NONE
+            if each in metadata.topic_partitions
+            else ErrorCode.TRANSACTION_ABORTABLE
+            for each in partitions
+        }
+    return dict.fromkeys(partitions, error)
+
+
+def _find(
+    turn: Turn, transactional_id: str
+) -> tuple[OwnedPartition, TransactionMetadata] | ErrorCode:
+    if not transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    owned = turn.owned(transactional_id)
+    if isinstance(owned, ErrorCode):
+        return owned
+    metadata = owned.transactions.get(transactional_id)
+    return ErrorCode.INVALID_PRODUCER_ID_MAPPING if metadata is None else (owned, metadata)
+
+
+def _collect(
+    turn: Turn,
+    answer: CollectedAnswer,
+    transactional_id: str,
+    errors: dict[TopicPartition, ErrorCode],
+) -> None:
+    """Take in the outcome of one transaction, and answer if it was the last."""
+    answer.errors[transactional_id] = {
+        partition: told(error, answer.api_version) for partition, error in errors.items()
+    }
+    answer.missing -= 1
+    if answer.missing:
+        return
+    if answer.is_add_offsets:
+        (error,) = errors.values()
+        turn.reply(answer.request_id, add_offsets_answer(error, answer.api_version))
+        return
+    turn.reply(
+        answer.request_id,
+        AddPartitionsToTxnResponse(
+            results_by_transaction=tuple(
+                AddPartitionsToTxnResult(
+                    transactional_id=name, topic_results=_topic_results(of_transaction)
+                )
+                for name, of_transaction in answer.errors.items()
+            )
+        ),
+    )
+
+
+def _topic_results(
+    errors: dict[TopicPartition, ErrorCode],
+) -> tuple[AddPartitionsToTxnTopicResult, ...]:
+    by_topic: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
+    for (topic, index), error in errors.items():
+        by_topic.setdefault(topic, []).append(
+            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)
+        )
+    return tuple(
+        AddPartitionsToTxnTopicResult(name=name, results_by_partition=tuple(results))
+        for name, results in by_topic.items()
+    )

@@ -1,0 +1,151 @@
+"""EndTxn (26), and the end of transactions that nobody ends: decided in the log, then told.
+
+The client is answered once the decision is in the log; the markers follow. A transaction that has
+taken longer than its producer's transaction.timeout.ms, or is in the way of a new producer, is
+aborted in an epoch above the producer's, which fences it.
+Source: Kafka `TransactionCoordinator.endTransaction`, `abortTimedOutTransactions`.
+"""
+
+from coordinator.transaction.markers import begin_markers
+from coordinator.transaction.metadata import TransactionMetadata
+from coordinator.transaction.states import TransactionState
+from coordinator.transaction.turn import EndDecided, OwnedPartition, PendingStep, Turn
+from coordinator.transaction.versions import end_txn_answer, init_producer_id_error
+from protocol.errors import ErrorCode, IllegalTransition
+from protocol.ids import RequestId
+from protocol.transaction_messages import EndTxnRequest
+
+
+def handle_end_txn(
+    turn: Turn, request_id: RequestId, request: EndTxnRequest, api_version: int
+) -> None:
+    """Commit or abort a producer's transaction."""
+    error: ErrorCode | None = end_transaction(
+        turn,
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        is_commit=request.committed,
+        request_id=request_id,
+        api_version=api_version,
+        is_from_client=True,
+    )
+    if error is not None:
+        turn.reply(request_id, end_txn_answer(error, api_version))
+
+
+def end_transaction(
+    turn: Turn,
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    *,
+    is_commit: bool,
+    request_id: RequestId | None,
+    api_version: int,
+    is_from_client: bool = False,
+) -> ErrorCode | None:
+    """Begin to write the decision. None: the answer comes when it is in the log."""
+    if not transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    owned = turn.owned(transactional_id)
+    if isinstance(owned, ErrorCode):
+        return owned
+    metadata = owned.transactions.get(transactional_id)
+    if metadata is None:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    is_fence = metadata.pending_state is TransactionState.PREPARE_EPOCH_FENCE
+    is_other = producer_epoch < metadata.producer_epoch or (
+        is_from_client and producer_epoch != metadata.producer_epoch
+    )
+    if metadata.producer_id != producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if is_other:
+        return ErrorCode.PRODUCER_FENCED
+    if metadata.is_pending and not is_fence:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    answer = _answer_by_state(metadata, is_commit=is_commit)
+    if answer is not None:
+        return answer
+    is_epoch_fence = is_fence and not is_commit
+    if is_epoch_fence:
+        metadata.abort_fenced(producer_epoch)
+    step = metadata.prepare_abort_or_commit(is_commit=is_commit, now_ms=turn.now_ms)
+    turn.write(
+        owned,
+        metadata,
+        step,
+        EndDecided(
+            is_commit=is_commit,
+            is_epoch_fence=is_epoch_fence,
+            request_id=request_id,
+            api_version=api_version,
+            is_init=request_id is not None and not is_from_client,
+        ),
+    )
+    return None
+
+
+def end_decided(turn: Turn, purpose: EndDecided, pending: PendingStep, error: ErrorCode) -> None:
+    """Answer whoever ended the transaction, and have the markers written if it is decided."""
+    owned = turn.owned_partition(pending.partition)
+    found = None
+    if isinstance(owned, OwnedPartition) and owned.coordinator_epoch == pending.coordinator_epoch:
+        found = owned.transactions.get(pending.transactional_id)
+    if error is not ErrorCode.NONE and found is not None and purpose.is_epoch_fence:
+        found.has_failed_epoch_fence = True
+    if purpose.request_id is not None:
+        if purpose.is_init:
+            # The transaction was in its way, and is on its way out: ask again.
+            told = ErrorCode.CONCURRENT_TRANSACTIONS if error is ErrorCode.NONE else error
+            turn.reply(purpose.request_id, init_producer_id_error(told, purpose.api_version))
+        else:
+            turn.reply(purpose.request_id, end_txn_answer(error, purpose.api_version))
+    if error is ErrorCode.NONE and isinstance(owned, OwnedPartition) and found is not None:
+        begin_markers(turn, owned, found)
+
+
+def abort_timed_out(turn: Turn) -> None:
+    """Abort every transaction that has taken longer than its producer said it would."""
+    for owned in turn.shared.owned.values():
+        for metadata in list(owned.transactions.values()):
+            if _is_timed_out(metadata, turn.now_ms):
+                step = metadata.prepare_fence_producer_epoch()
+                end_transaction(
+                    turn,
+                    metadata.transactional_id,
+                    step.producer_id,
+                    step.producer_epoch,
+                    is_commit=False,
+                    request_id=None,
+                    api_version=0,
+                )
+
+
+def _is_timed_out(metadata: TransactionMetadata, now_ms: int) -> bool:
+    return (
+        metadata.state is TransactionState.ONGOING
+        and not metadata.is_pending
+        and metadata.txn_start_timestamp_ms + metadata.txn_timeout_ms < now_ms
+    )
+
+
+def _answer_by_state(metadata: TransactionMetadata, *, is_commit: bool) -> ErrorCode | None:
+    """Return the answer in a state that has nothing to decide; None in Ongoing."""
+    match metadata.state:
+        case TransactionState.ONGOING:
+            return None
+        case TransactionState.COMPLETE_COMMIT:
+            return ErrorCode.NONE if is_commit else ErrorCode.INVALID_TXN_STATE
+        case TransactionState.COMPLETE_ABORT:
+            return ErrorCode.INVALID_TXN_STATE if is_commit else ErrorCode.NONE
+        case TransactionState.PREPARE_COMMIT:
+            return ErrorCode.CONCURRENT_TRANSACTIONS if is_commit else ErrorCode.INVALID_TXN_STATE
+        case TransactionState.PREPARE_ABORT:
+            return ErrorCode.INVALID_TXN_STATE if is_commit else ErrorCode.CONCURRENT_TRANSACTIONS
+        case TransactionState.EMPTY:
+            return ErrorCode.INVALID_TXN_STATE
+        case TransactionState.DEAD | TransactionState.PREPARE_EPOCH_FENCE:
+            raise IllegalTransition(
+                f"{metadata.transactional_id} is {metadata.state.value}, which is never stored"
+            )

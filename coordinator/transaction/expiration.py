@@ -1,0 +1,20 @@
+"""Transactional ids that nobody has used for long are forgotten.
+
+Source: Kafka `TransactionStateManager.removeExpiredTransactionalIds`.
+"""
+
+from coordinator.transaction.states import EXPIRABLE
+from coordinator.transaction.turn import Expired, Turn
+
+
+def expire_transactional_ids(turn: Turn) -> None:
+    """Write a tombstone for every id without a transaction for transactional.id.expiration.ms."""
+    oldest_ms = turn.now_ms - turn.config.transactional_id_expiration_ms
+    for owned in turn.shared.owned.values():
+        for metadata in owned.transactions.values():
+            if (
+                metadata.state in EXPIRABLE
+                and not metadata.is_pending
+                and metadata.txn_last_update_timestamp_ms <= oldest_ms
+            ):
+                turn.write(owned, metadata, metadata.prepare_dead(), Expired())

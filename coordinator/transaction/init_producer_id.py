@@ -1,0 +1,143 @@
+"""InitProducerId (22), v0 to v5: a producer begins, and whoever had its transactional id is fenced.
+
+A transaction that is open under the id is aborted first; the producer asks again until it is.
+Source: Kafka `TransactionCoordinator.handleInitProducerId`, `prepareInitProducerIdTransit`;
+KIP-98, KIP-360.
+"""
+
+from coordinator.transaction.end_transaction import end_transaction
+from coordinator.transaction.metadata import EPOCH_MAX, TransactionMetadata, Transition
+from coordinator.transaction.states import PREPARED, TransactionState
+from coordinator.transaction.turn import NewProducerEpoch, OwnedPartition, PendingStep, Turn
+from coordinator.transaction.versions import init_producer_id_error
+from protocol.errors import ErrorCode
+from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, RequestId
+from protocol.transaction_messages import InitProducerIdRequest, InitProducerIdResponse
+
+
+def handle_init_producer_id(
+    turn: Turn, request_id: RequestId, request: InitProducerIdRequest, api_version: int
+) -> None:
+    """Give out an id and an epoch, at once for a producer without transactions."""
+    ids = turn.shared.producer_ids
+    if request.transactional_id is None:
+        producer_id = ids.take()
+        if producer_id is None:
+            error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            turn.reply(request_id, init_producer_id_error(error, api_version))
+        else:
+            turn.reply(request_id, InitProducerIdResponse(producer_id=producer_id))
+    else:
+        failure = _begin(turn, request_id, request, request.transactional_id, api_version)
+        if failure is not None:
+            turn.reply(request_id, init_producer_id_error(failure, api_version))
+    if ids.wants_block():
+        turn.result.wants_producer_ids = True
+
+
+def new_epoch_written(
+    turn: Turn, purpose: NewProducerEpoch, pending: PendingStep, error: ErrorCode
+) -> None:
+    """Answer an InitProducerId whose id and epoch are in the log, or are not."""
+    if error is ErrorCode.NONE:
+        response = InitProducerIdResponse(
+            producer_id=pending.step.producer_id, producer_epoch=pending.step.producer_epoch
+        )
+    else:
+        response = init_producer_id_error(error, purpose.api_version)
+    turn.reply(purpose.request_id, response)
+
+
+def _begin(
+    turn: Turn,
+    request_id: RequestId,
+    request: InitProducerIdRequest,
+    transactional_id: str,
+    api_version: int,
+) -> ErrorCode | None:
+    """Begin to write a new epoch, or to abort what is in the way; None: an answer will come."""
+    names_id = request.producer_id != NO_PRODUCER_ID
+    if not transactional_id or names_id != (request.producer_epoch != NO_PRODUCER_EPOCH):
+        return ErrorCode.INVALID_REQUEST
+    timeout_ms = request.transaction_timeout_ms
+    if not 0 < timeout_ms <= turn.config.transaction_max_timeout_ms:
+        return ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    owned = turn.owned(transactional_id)
+    if isinstance(owned, ErrorCode):
+        return owned
+    metadata = _get_or_create(turn, owned, transactional_id, timeout_ms)
+    if metadata is None:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    step = _prepare(turn, metadata, request)
+    if isinstance(step, ErrorCode):
+        return step
+    if step.state is TransactionState.PREPARE_EPOCH_FENCE:
+        return end_transaction(
+            turn,
+            transactional_id,
+            step.producer_id,
+            step.producer_epoch,
+            is_commit=False,
+            request_id=request_id,
+            api_version=api_version,
+        )
+    turn.write(owned, metadata, step, NewProducerEpoch(request_id, api_version))
+    return None
+
+
+def _get_or_create(
+    turn: Turn, owned: OwnedPartition, transactional_id: str, timeout_ms: int
+) -> TransactionMetadata | None:
+    """Return what is known of an id; a new one takes a producer id, None while there is none."""
+    metadata = owned.transactions.get(transactional_id)
+    if metadata is None:
+        producer_id = turn.shared.producer_ids.take()
+        if producer_id is None:
+            return None
+        metadata = TransactionMetadata(
+            transactional_id,
+            producer_id,
+            txn_timeout_ms=timeout_ms,
+            txn_last_update_timestamp_ms=turn.now_ms,
+        )
+        owned.transactions[transactional_id] = metadata
+    return metadata
+
+
+def _prepare(
+    turn: Turn, metadata: TransactionMetadata, request: InitProducerIdRequest
+) -> Transition | ErrorCode:
+    expected = None if request.producer_id == NO_PRODUCER_ID else request.producer_epoch
+    if metadata.is_pending:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if expected is not None and not _is_valid(metadata, request.producer_id, expected):
+        return ErrorCode.PRODUCER_FENCED
+    if metadata.state in PREPARED:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if metadata.state is TransactionState.ONGOING:
+        return metadata.prepare_fence_producer_epoch()
+    if metadata.is_epoch_exhausted:
+        producer_id = turn.shared.producer_ids.take()
+        if producer_id is None:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return metadata.prepare_producer_id_rotation(
+            producer_id,
+            txn_timeout_ms=request.transaction_timeout_ms,
+            names_epoch=expected is not None,
+            now_ms=turn.now_ms,
+        )
+    step = metadata.prepare_new_epoch(
+        txn_timeout_ms=request.transaction_timeout_ms,
+        expected_epoch=expected,
+        now_ms=turn.now_ms,
+    )
+    return ErrorCode.PRODUCER_FENCED if step is None else step
+
+
+def _is_valid(metadata: TransactionMetadata, producer_id: int, producer_epoch: int) -> bool:
+    """Return whether a producer that names its id may go on; its epoch is looked at later."""
+    return (
+        metadata.producer_epoch == NO_PRODUCER_EPOCH
+        or producer_id == metadata.producer_id
+        or (producer_id == metadata.last_producer_id and producer_epoch >= EPOCH_MAX)
+    )

@@ -1,0 +1,74 @@
+"""Loading: what one partition of `__transaction_state` holds becomes transactional ids.
+
+Resumable, as the group coordinator's: the broker feeds the log in chunks, and finishes. The last
+write of an id wins.
+Source: Kafka `TransactionStateManager.loadTransactionMetadata`.
+"""
+
+from coordinator.transaction.metadata import TransactionMetadata
+from coordinator.transaction.states import STATES_BY_ID
+from protocol.ids import TopicPartition
+from protocol.record_batch import RecordBatch, decode_records
+from protocol.transaction_records import (
+    CorruptTransactionRecord,
+    TransactionLogValue,
+    decode_transaction_key,
+    decode_transaction_value,
+)
+
+
+class TransactionLoad:
+    """A load of one partition under way, in one leader epoch."""
+
+    def __init__(self, partition: int, coordinator_epoch: int) -> None:
+        self.partition = partition
+        self.coordinator_epoch = coordinator_epoch
+        self.error: str | None = None  # why reading stopped early: what was read until then counts
+        self._values: dict[str, TransactionLogValue] = {}
+
+    def read(self, batches: tuple[RecordBatch, ...]) -> None:
+        """Read batches that follow those read before; one that cannot be read ends the load."""
+        if self.error is not None:
+            return
+        try:
+            for batch in batches:
+                self._read_batch(batch)
+        except ValueError as error:  # CorruptTransactionRecord, or msgspec's own
+            self.error = str(error)
+
+    def finish(self) -> dict[str, TransactionMetadata]:
+        """Return the transactional ids, in the order of their last writes."""
+        return {name: _metadata(name, value) for name, value in self._values.items()}
+
+    def _read_batch(self, batch: RecordBatch) -> None:
+        for record in decode_records(batch.records):
+            if record.key is None:
+                raise CorruptTransactionRecord(f"record without key in batch {batch.base_offset}")
+            name = decode_transaction_key(record.key)
+            if name is None:
+                continue  # a newer coordinator wrote it
+            self._values.pop(name, None)
+            if record.value is not None:
+                value = decode_transaction_value(record.value)
+                if value.transaction_status not in STATES_BY_ID:
+                    raise CorruptTransactionRecord(
+                        f"{name}: unknown state {value.transaction_status}"
+                    )
+                self._values[name] = value
+
+
+def _metadata(transactional_id: str, value: TransactionLogValue) -> TransactionMetadata:
+    return TransactionMetadata(
+        transactional_id,
+        value.producer_id,
+        producer_epoch=value.producer_epoch,
+        txn_timeout_ms=value.transaction_timeout_ms,
+        state=STATES_BY_ID[value.transaction_status],
+        topic_partitions=tuple(
+            TopicPartition(each.topic, index)
+            for each in value.transaction_partitions or ()
+            for index in each.partition_ids
+        ),
+        txn_start_timestamp_ms=value.transaction_start_timestamp_ms,
+        txn_last_update_timestamp_ms=value.transaction_last_update_timestamp_ms,
+    )

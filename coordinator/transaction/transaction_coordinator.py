@@ -1,0 +1,309 @@
+"""The facade: the one way in to the transaction coordinator of a broker.
+
+The broker feeds requests, completed appends, outcomes of markers, fired timers, blocks of producer
+ids and tasks (load, unload; one at a time, in order), and carries out the Result of each. Must not
+know logs, sockets, clocks, or which broker leads what.
+Source: Kafka `TransactionCoordinator`, `TransactionStateManager`.
+"""
+
+from coordinator.transaction.add_partitions import (
+    handle_add_offsets,
+    handle_add_partitions,
+    partitions_added,
+)
+from coordinator.transaction.effects import TransactionResult
+from coordinator.transaction.end_transaction import abort_timed_out, end_decided, handle_end_txn
+from coordinator.transaction.expiration import expire_transactional_ids
+from coordinator.transaction.init_producer_id import handle_init_producer_id, new_epoch_written
+from coordinator.transaction.load import TransactionLoad
+from coordinator.transaction.markers import (
+    RETRY_TIMER_PREFIX,
+    begin_markers,
+    completion_written,
+    markers_answered,
+    write_completion_again,
+)
+from coordinator.transaction.metadata import TransactionMetadata
+from coordinator.transaction.states import PREPARED, TransactionState
+from coordinator.transaction.turn import (
+    Completed,
+    EndDecided,
+    Expired,
+    NewProducerEpoch,
+    OwnedPartition,
+    PartitionsAdded,
+    PendingStep,
+    Shared,
+    Turn,
+)
+from protocol.config import BrokerConfig
+from protocol.effects import AppendCompleted
+from protocol.envelope import RequestEnvelope, TransactionRequest
+from protocol.errors import ErrorCode, SimulationError
+from protocol.ids import RequestId, TopicPartition
+from protocol.partitioner import partition_for
+from protocol.record_batch import RecordBatch
+from protocol.transaction_messages import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+)
+
+ABORT_TIMER = "transaction-abort"
+EXPIRATION_TIMER = "transactional-id-expiration"
+
+_APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""Source: Kafka TransactionStateManager.appendTransactionToLog."""
+
+
+class TransactionCoordinator:
+    """The transaction coordinator of one broker incarnation."""
+
+    def __init__(
+        self, *, config: BrokerConfig, num_partitions: int, num_offsets_partitions: int
+    ) -> None:
+        self._shared = Shared(
+            config=config,
+            num_partitions=num_partitions,
+            num_offsets_partitions=num_offsets_partitions,
+        )
+
+    def start(self, now_us: int) -> TransactionResult:
+        """Begin to look for transactions that take too long, and ids that nobody uses."""
+        turn = Turn(self._shared, now_us)
+        self._schedule_abort(turn)
+        self._schedule_expiration(turn)
+        return turn.result
+
+    def handle(
+        self, request_id: RequestId, envelope: RequestEnvelope, now_us: int
+    ) -> TransactionResult:
+        """Handle a request; it is answered now, or when the log has what it changes.
+
+        Raises: SimulationError if the envelope holds no request of the transaction coordinator.
+        """
+        turn = Turn(self._shared, now_us)
+        version = envelope.api_version
+        body = envelope.body
+        if not isinstance(body, TransactionRequest):
+            raise SimulationError(f"{envelope.api_key.label} is not the transaction coordinator's")
+        match body:
+            case InitProducerIdRequest():
+                handle_init_producer_id(turn, request_id, body, version)
+            case AddPartitionsToTxnRequest():
+                handle_add_partitions(turn, request_id, body, version)
+            case AddOffsetsToTxnRequest():
+                handle_add_offsets(turn, request_id, body, version)
+            case EndTxnRequest():
+                handle_end_txn(turn, request_id, body, version)
+        return turn.result
+
+    def append_completed(self, completed: AppendCompleted, now_us: int) -> TransactionResult:
+        """Take the outcome of an append that an earlier Result asked for.
+
+        Raises: SimulationError if no such append is in flight.
+        """
+        turn = Turn(self._shared, now_us)
+        pending = self._shared.appends.pop(completed.append_id, None)
+        if pending is None:
+            raise SimulationError(f"append {completed.append_id} is not in flight")
+        error = _take(turn, pending, _APPEND_ERRORS.get(completed.error, completed.error))
+        match pending.purpose:
+            case NewProducerEpoch() as purpose:
+                new_epoch_written(turn, purpose, pending, error)
+            case PartitionsAdded() as purpose:
+                partitions_added(turn, purpose, pending.transactional_id, error)
+            case EndDecided() as purpose:
+                end_decided(turn, purpose, pending, error)
+            case Completed():
+                completion_written(turn, pending, error)
+            case Expired():
+                pass
+        return turn.result
+
+    def markers_answered(
+        self,
+        transactional_id: str,
+        coordinator_epoch: int,
+        errors: dict[TopicPartition, ErrorCode],
+        now_us: int,
+    ) -> TransactionResult:
+        """Take what became of markers that an earlier Result asked for, or of some of them.
+
+        Every error but INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED has them sent
+        again.
+        """
+        turn = Turn(self._shared, now_us)
+        markers_answered(turn, transactional_id, coordinator_epoch, errors)
+        return turn.result
+
+    def timer_fired(self, key: str, now_us: int) -> TransactionResult:
+        """Take a fired timer. Raises: SimulationError for one that was never set."""
+        turn = Turn(self._shared, now_us)
+        if key == ABORT_TIMER:
+            abort_timed_out(turn)
+            self._schedule_abort(turn)
+        elif key == EXPIRATION_TIMER:
+            expire_transactional_ids(turn)
+            self._schedule_expiration(turn)
+        elif key.startswith(RETRY_TIMER_PREFIX):
+            write_completion_again(turn, key.removeprefix(RETRY_TIMER_PREFIX))
+        else:
+            raise SimulationError(f"the transaction coordinator never set a timer {key!r}")
+        return turn.result
+
+    def producer_ids_allocated(self, start: int, length: int) -> None:
+        """Take a block of producer ids from the controller."""
+        self._shared.producer_ids.allocated(start, length)
+
+    def producer_ids_refused(self) -> None:
+        """Take that the controller gave no block."""
+        self._shared.producer_ids.refused()
+
+    # -- load and unload --
+
+    def begin_load(self, partition: int, coordinator_epoch: int) -> None:
+        """Begin to load a partition: from here it answers COORDINATOR_LOAD_IN_PROGRESS.
+
+        What was known of it is forgotten: it belongs to an earlier leader epoch.
+        """
+        self._forget(partition)
+        self._shared.loading[partition] = TransactionLoad(partition, coordinator_epoch)
+
+    def load_batches(self, partition: int, batches: tuple[RecordBatch, ...]) -> None:
+        """Read one bounded chunk of the log, in offset order.
+
+        Raises: SimulationError if the partition is not loading.
+        """
+        self._loading(partition).read(batches)
+
+    def finish_load(self, partition: int, now_us: int) -> TransactionResult:
+        """Serve the transactional ids that the log holds, and finish what had been decided.
+
+        Raises: SimulationError if the partition is not loading.
+        """
+        turn = Turn(self._shared, now_us)
+        load = self._loading(partition)
+        owned = OwnedPartition(partition, load.coordinator_epoch, load.finish())
+        del self._shared.loading[partition]
+        self._shared.owned[partition] = owned
+        for metadata in owned.transactions.values():
+            if metadata.state in PREPARED:
+                begin_markers(turn, owned, metadata)
+        return turn.result
+
+    def load_error(self, partition: int) -> str | None:
+        """Return why the load under way stopped early, None if it did not."""
+        return self._loading(partition).error
+
+    def unload(self, partition: int) -> None:
+        """Forget a partition that another broker leads now, or nobody."""
+        self._forget(partition)
+
+    # -- what may be seen --
+
+    def is_owned(self, partition: int) -> bool:
+        """Return whether this broker serves the transactional ids of `partition`."""
+        return partition in self._shared.owned
+
+    def loading_epoch(self, partition: int) -> int | None:
+        """Return the leader epoch of the load under way, None where there is none."""
+        load = self._shared.loading.get(partition)
+        return None if load is None else load.coordinator_epoch
+
+    def count(self, partition: int) -> int:
+        """Return how many transactional ids `partition` has here."""
+        owned = self._shared.owned.get(partition)
+        return 0 if owned is None else len(owned.transactions)
+
+    def partition_of(self, transactional_id: str) -> int:
+        """Return the partition of a transactional id."""
+        return partition_for(transactional_id, self._shared.num_partitions)
+
+    def metadata(self, transactional_id: str) -> TransactionMetadata | None:
+        """Return a transactional id, to look at: only this package may change it."""
+        owned = self._shared.owned.get(self.partition_of(transactional_id))
+        return None if owned is None else owned.transactions.get(transactional_id)
+
+    # -- helpers --
+
+    def _forget(self, partition: int) -> None:
+        shared = self._shared
+        shared.loading.pop(partition, None)
+        shared.owned.pop(partition, None)
+        for name, pending in list(shared.completions.items()):
+            if pending.partition == partition:
+                del shared.completions[name]
+
+    def _loading(self, partition: int) -> TransactionLoad:
+        load = self._shared.loading.get(partition)
+        if load is None:
+            raise SimulationError(f"partition {partition} is not loading")
+        return load
+
+    def _schedule_abort(self, turn: Turn) -> None:
+        config = self._shared.config
+        turn.set_timer(
+            ABORT_TIMER, config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        )
+
+    def _schedule_expiration(self, turn: Turn) -> None:
+        config = self._shared.config
+        turn.set_timer(
+            EXPIRATION_TIMER, config.transaction_remove_expired_transaction_cleanup_interval_ms
+        )
+
+
+def _take(turn: Turn, pending: PendingStep, error: ErrorCode) -> ErrorCode:
+    """Let memory follow the log, or take the step back; return what is told.
+
+    A step of an earlier tenure changes nothing.
+    """
+    owned = turn.owned_partition(pending.partition)
+    if isinstance(owned, ErrorCode):
+        return owned if error is ErrorCode.NONE else error
+    if owned.coordinator_epoch != pending.coordinator_epoch:
+        return ErrorCode.NOT_COORDINATOR
+    metadata = owned.transactions.get(pending.transactional_id)
+    if metadata is None:
+        return ErrorCode.NOT_COORDINATOR
+    if error is not ErrorCode.NONE:
+        is_tried_again = error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if not (isinstance(pending.purpose, Completed) and is_tried_again):
+            metadata.pending_state = None
+        return error
+    previous = metadata.state
+    metadata.complete_transition_to(pending.step)
+    turn.trace_state(pending, previous, _cause(pending))
+    if metadata.state is TransactionState.DEAD:
+        del owned.transactions[pending.transactional_id]
+    return ErrorCode.NONE
+
+
+def _cause(pending: PendingStep) -> str:
+    """Return why a transactional id is in another state, for the trace."""
+    match pending.purpose:
+        case NewProducerEpoch():
+            return "a producer began"
+        case PartitionsAdded():
+            return "partitions added"
+        case EndDecided(is_epoch_fence=True, is_init=True):
+            return "a new producer began"
+        case EndDecided(is_epoch_fence=True):
+            return "transaction.timeout.ms passed"
+        case EndDecided():
+            return "the producer ended it"
+        case Completed():
+            return "every marker is written"
+        case Expired():
+            return "not used for transactional.id.expiration.ms"

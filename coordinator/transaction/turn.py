@@ -1,0 +1,250 @@
+"""One input of the transaction coordinator being handled, and what outlives it.
+
+Owns the partitions of `__transaction_state` that are here, and the registry of steps that are being
+written. Handlers take a Turn, prepare steps, and say what the broker shall do through it.
+"""
+
+from dataclasses import dataclass, field
+
+from coordinator.transaction.effects import TransactionResult
+from coordinator.transaction.load import TransactionLoad
+from coordinator.transaction.metadata import TransactionMetadata, Transition
+from coordinator.transaction.producer_ids import ProducerIds
+from coordinator.transaction.states import STATE_IDS, TransactionState
+from protocol.config import BrokerConfig
+from protocol.effects import Append, Reply, SetTimer
+from protocol.envelope import TransactionResponse
+from protocol.errors import ErrorCode
+from protocol.ids import AppendId, RequestId, TopicPartition, transaction_partition
+from protocol.partitioner import partition_for
+from protocol.record_batch import Record
+from protocol.trace import TraceEvent, TraceKind
+from protocol.transaction_records import (
+    TransactionLogValue,
+    TransactionPartitions,
+    encode_transaction_key,
+    encode_transaction_value,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewProducerEpoch:
+    """An InitProducerId waits for its id and epoch to be written."""
+
+    request_id: RequestId
+    api_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAdded:
+    """Somebody waits for partitions to be added: one transaction of a collected answer."""
+
+    answer: "CollectedAnswer"
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndDecided:
+    """The end of a transaction is being written; markers follow.
+
+    Shape: `request_id` is an EndTxn's or, where the transaction is in the way of a producer that
+    begins anew, its InitProducerId's (`is_init`); None for a transaction that took too long.
+    """
+
+    is_commit: bool
+    is_epoch_fence: bool
+    request_id: RequestId | None
+    api_version: int
+    is_init: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """That all markers are written is being written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """A transactional id is being forgotten."""
+
+
+Purpose = NewProducerEpoch | PartitionsAdded | EndDecided | Completed | Expired
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingStep:
+    """A step that is being written to the log of a partition, and what it is for."""
+
+    partition: int
+    coordinator_epoch: int
+    transactional_id: str
+    step: Transition
+    purpose: Purpose
+
+
+class CollectedAnswer:
+    """The answer to an AddPartitionsToTxn: errors by transaction and partition, until all are in.
+
+    An AddOffsetsToTxn is one with one transaction, answered with its error alone.
+    """
+
+    def __init__(
+        self, request_id: RequestId, *, is_add_offsets: bool, transactions: int, api_version: int
+    ) -> None:
+        self.request_id = request_id
+        self.is_add_offsets = is_add_offsets
+        self.api_version = api_version
+        self.missing = transactions
+        self.errors: dict[str, dict[TopicPartition, ErrorCode]] = {}
+
+
+@dataclass(slots=True)
+class OwnedPartition:
+    """One partition of `__transaction_state` that this broker leads and has loaded.
+
+    `coordinator_epoch` is its leader epoch.
+    """
+
+    partition: int
+    coordinator_epoch: int
+    transactions: dict[str, TransactionMetadata] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class Shared:
+    """What all turns of one transaction coordinator share."""
+
+    config: BrokerConfig
+    num_partitions: int
+    num_offsets_partitions: int
+    producer_ids: ProducerIds = field(default_factory=ProducerIds)
+    owned: dict[int, OwnedPartition] = field(default_factory=dict)
+    loading: dict[int, TransactionLoad] = field(default_factory=dict)
+    appends: dict[AppendId, PendingStep] = field(default_factory=dict)
+    completions: dict[str, PendingStep] = field(default_factory=dict)
+    """By transactional id: what will be written once its last marker is, or is tried again."""
+    last_append_id: int = 0
+
+
+class Turn:
+    """One input being handled."""
+
+    __slots__ = ("config", "now_us", "result", "shared")
+
+    def __init__(self, shared: Shared, now_us: int) -> None:
+        self.shared = shared
+        self.config = shared.config
+        self.now_us = now_us  # wall clock, microseconds since the epoch
+        self.result = TransactionResult()
+
+    @property
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return self.now_us // 1_000
+
+    def owned(self, transactional_id: str) -> OwnedPartition | ErrorCode:
+        """Return the partition of a transactional id, or why it is not served here."""
+        partition = partition_for(transactional_id, self.shared.num_partitions)
+        return self.owned_partition(partition)
+
+    def owned_partition(self, partition: int) -> OwnedPartition | ErrorCode:
+        """Return a partition, or why it is not served here.
+
+        Source: Kafka TransactionStateManager.getAndMaybeAddTransactionState.
+        """
+        if partition in self.shared.loading:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return self.shared.owned.get(partition) or ErrorCode.NOT_COORDINATOR
+
+    def reply(self, request_id: RequestId, response: TransactionResponse) -> None:
+        """Answer a request."""
+        self.result.replies.append(Reply(request_id=request_id, response=response))
+
+    def set_timer(self, key: str, delay_ms: int) -> None:
+        """Start a timer, replacing the one with the same key."""
+        self.result.timers.append(SetTimer(key=key, delay_us=delay_ms * 1_000))
+
+    def write(
+        self,
+        owned: OwnedPartition,
+        metadata: TransactionMetadata,
+        step: Transition,
+        purpose: Purpose,
+    ) -> None:
+        """Append a step to the log; its outcome comes with `purpose`.
+
+        It is waited for as long as the producer's transactions may last, as in Kafka.
+        """
+        self._append(
+            PendingStep(
+                partition=owned.partition,
+                coordinator_epoch=owned.coordinator_epoch,
+                transactional_id=metadata.transactional_id,
+                step=step,
+                purpose=purpose,
+            )
+        )
+
+    def write_again(self, pending: PendingStep) -> None:
+        """Append a step once more."""
+        self._append(pending)
+
+    def trace_state(self, pending: PendingStep, previous: TransactionState, cause: str) -> None:
+        """Let the trace see that a transactional id is in another state."""
+        step = pending.step
+        self.result.trace.append(
+            TraceEvent(
+                kind=TraceKind.TRANSACTION_STATE,
+                partition=str(transaction_partition(pending.partition)),
+                leader_epoch=pending.coordinator_epoch,
+                cause=cause,
+                detail={
+                    "transactional_id": pending.transactional_id,
+                    "producer_id": step.producer_id,
+                    "producer_epoch": step.producer_epoch,
+                    "from": previous.value,
+                    "to": step.state.value,
+                },
+            )
+        )
+
+    def _append(self, pending: PendingStep) -> None:
+        shared = self.shared
+        shared.last_append_id += 1
+        append_id = AppendId(shared.last_append_id)
+        shared.appends[append_id] = pending
+        self.result.appends.append(
+            Append(
+                append_id=append_id,
+                partition=pending.partition,
+                records=(_record(pending, self.now_ms),),
+                timeout_ms=pending.step.txn_timeout_ms,
+            )
+        )
+
+
+def _record(pending: PendingStep, now_ms: int) -> Record:
+    """Return the record of a step; a tombstone for one that forgets its transactional id.
+
+    Partitions are stored while there is a transaction.
+    """
+    key = encode_transaction_key(pending.transactional_id)
+    step = pending.step
+    if step.state is TransactionState.DEAD:
+        return Record(key, None, now_ms)
+    by_topic: dict[str, tuple[int, ...]] = {}
+    for topic, index in step.topic_partitions:
+        by_topic[topic] = (*by_topic.get(topic, ()), index)
+    is_empty = step.state is TransactionState.EMPTY
+    value = TransactionLogValue(
+        producer_id=step.producer_id,
+        producer_epoch=step.producer_epoch,
+        transaction_timeout_ms=step.txn_timeout_ms,
+        transaction_status=STATE_IDS[step.state],
+        transaction_partitions=None
+        if is_empty
+        else tuple(TransactionPartitions(topic, ids) for topic, ids in by_topic.items()),
+        transaction_last_update_timestamp_ms=step.txn_last_update_timestamp_ms,
+        transaction_start_timestamp_ms=step.txn_start_timestamp_ms,
+    )
+    return Record(key, encode_transaction_value(value), now_ms)

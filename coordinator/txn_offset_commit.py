@@ -1,0 +1,204 @@
+"""TxnOffsetCommit (28), v0 to v4: offsets that count once a producer's transaction commits.
+
+Verified first (KIP-890): the log must have batches of the transaction already, or its coordinator
+must know that the group's partition is part of it. The member's session is not kept alive by it.
+The group is created whatever becomes of the commit.
+Source: Kafka `GroupCoordinator.handleTxnCommitOffsets`, `doTxnCommitOffsets`,
+`GroupMetadataManager.storeOffsets`, `handleTxnCompletion`; BEHAVIOUR 2.8.
+"""
+
+from coordinator.commit_values import partitions_of, values_to_store
+from coordinator.errors import offset_append_error
+from coordinator.offsets import CommittedOffset
+from coordinator.shard import Shard
+from coordinator.states import GroupState
+from coordinator.store import offset_record
+from coordinator.turn import PendingVerification, TransactionalOffsetsAppend, Turn
+from coordinator.validation import check_offset_commit
+from protocol.effects import AppendCompleted, TransactionVerified
+from protocol.errors import ErrorCode, SimulationError
+from protocol.ids import RequestId, TopicPartition
+from protocol.trace import TraceEvent, TraceKind
+from protocol.transaction_messages import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+LOAD_IN_PROGRESS_SINCE_VERSION = 2
+"""Clients of an older version do not know COORDINATOR_LOAD_IN_PROGRESS here."""
+ABORTABLE_SINCE_VERSION = 4
+"""Clients of an older version do not know TRANSACTION_ABORTABLE."""
+
+
+def handle_txn_offset_commit(
+    turn: Turn,
+    shard: Shard | ErrorCode,
+    request_id: RequestId,
+    request: TxnOffsetCommitRequest,
+    api_version: int,
+) -> None:
+    """Have the transaction of a TxnOffsetCommit verified. `shard` is what the gate said."""
+    if not any(topic.partitions for topic in request.topics):
+        turn.reply(request_id, TxnOffsetCommitResponse())
+        return
+    if isinstance(shard, ErrorCode):
+        old = api_version < LOAD_IN_PROGRESS_SINCE_VERSION
+        if old and shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            shard = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        _refuse(turn, request_id, request, shard)
+        return
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        group = shard.create_group(request.group_id, turn.now_us)
+    turn.verify(
+        PendingVerification(group=group, shard=shard, request_id=request_id, request=request),
+        tells_abortable=api_version >= ABORTABLE_SINCE_VERSION,
+    )
+
+
+def transaction_verified(
+    turn: Turn, pending: PendingVerification, verified: TransactionVerified
+) -> None:
+    """Append what a verified transaction commits, or answer why not."""
+    group, request = pending.group, pending.request
+    error = offset_append_error(verified.error, turn.java)
+    if error is ErrorCode.NONE:
+        error = check_offset_commit(
+            group,
+            generation_id=request.generation_id,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            guards=turn.guards,
+            is_transactional=True,
+        )
+    if error is ErrorCode.NONE:
+        _append(turn, pending, verified)
+    else:
+        _refuse(turn, pending.request_id, request, error)
+
+
+def transactional_offsets_stored(
+    turn: Turn, append: TransactionalOffsetsAppend, completed: AppendCompleted
+) -> None:
+    """Answer: the log has what the transaction commits, or has it not. Nothing counts yet.
+
+    Raises: SimulationError if an append is acknowledged without an offset.
+    """
+    group = append.group
+    is_dead = group.state is GroupState.DEAD
+    error = offset_append_error(completed.error, turn.java)
+    if error is ErrorCode.NONE and completed.base_offset is None:
+        raise SimulationError(f"append {completed.append_id} acknowledged without offset")
+    for partition, value in append.values.items():
+        if completed.base_offset is None or error is not ErrorCode.NONE:
+            if not is_dead:
+                group.offsets.transactional_append_failed(append.producer_id, partition)
+            continue
+        if not is_dead:
+            group.offsets.transactional_append_succeeded(
+                append.producer_id, partition, CommittedOffset(completed.base_offset, value)
+            )
+        turn.trace(
+            TraceEvent(
+                kind=TraceKind.TXN_COMMIT_PENDING,
+                group=group.group_id,
+                member=append.member_id,
+                partition=str(partition),
+                generation=append.generation_id,
+                offset=value.offset,
+                correlation_id=completed.append_id,
+                detail={"producer_id": append.producer_id},
+            )
+        )
+    turn.reply(
+        append.request_id,
+        _response(
+            {
+                partition: ErrorCode.OFFSET_METADATA_TOO_LARGE if too_large else error
+                for partition, too_large in append.is_too_large.items()
+            }
+        ),
+    )
+
+
+def complete_transaction(turn: Turn, shard: Shard, producer_id: int, *, is_commit: bool) -> None:
+    """Let what a producer committed to groups of a partition count, or forget it.
+
+    A marker of a producer without anything pending here changes nothing.
+    """
+    for group in shard.take_groups_of(producer_id):
+        if not group.offsets.has_transaction_of(producer_id):
+            continue
+        counted = group.offsets.complete(producer_id, is_commit=is_commit)
+        turn.trace(
+            TraceEvent(
+                kind=TraceKind.TRANSACTION_COMPLETED,
+                group=group.group_id,
+                detail={
+                    "producer_id": producer_id,
+                    "committed": is_commit,
+                    "offsets": len(counted),
+                },
+            )
+        )
+        for partition, value in counted.items():
+            turn.trace(
+                TraceEvent(
+                    kind=TraceKind.COMMIT_STORED,
+                    group=group.group_id,
+                    partition=str(partition),
+                    offset=value.offset,
+                    cause=f"transaction of producer {producer_id}",
+                )
+            )
+
+
+def _append(turn: Turn, pending: PendingVerification, verified: TransactionVerified) -> None:
+    group, request = pending.group, pending.request
+    values, too_large = values_to_store(turn, request.topics)
+    if not values:
+        errors = dict.fromkeys(too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+        turn.reply(pending.request_id, _response(errors))
+        return
+    pending.shard.add_producer(request.producer_id, group)
+    records = []
+    for partition, value in values.items():
+        group.offsets.prepare_transactional(request.producer_id, partition, value)
+        records.append(offset_record(group.group_id, partition, value, turn.now_ms, turn.versions))
+    turn.append_transactional(
+        tuple(records),
+        TransactionalOffsetsAppend(
+            group=group,
+            member_id=request.member_id,
+            generation_id=request.generation_id,
+            producer_id=request.producer_id,
+            request_id=pending.request_id,
+            values=values,
+            is_too_large=too_large,
+        ),
+        producer_epoch=request.producer_epoch,
+        verification_guard=verified.guard,
+    )
+
+
+def _refuse(
+    turn: Turn, request_id: RequestId, request: TxnOffsetCommitRequest, error: ErrorCode
+) -> None:
+    turn.reply(request_id, _response(dict.fromkeys(partitions_of(request.topics), error)))
+
+
+def _response(errors: dict[TopicPartition, ErrorCode]) -> TxnOffsetCommitResponse:
+    """Return the answer with one entry for each topic and partition, in the order of `errors`."""
+    topics: dict[str, list[TxnOffsetCommitResponsePartition]] = {}
+    for (topic, index), error in errors.items():
+        topics.setdefault(topic, []).append(
+            TxnOffsetCommitResponsePartition(partition_index=index, error_code=error)
+        )
+    return TxnOffsetCommitResponse(
+        topics=tuple(
+            TxnOffsetCommitResponseTopic(name=name, partitions=tuple(partitions))
+            for name, partitions in topics.items()
+        )
+    )

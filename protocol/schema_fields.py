@@ -1,0 +1,131 @@
+"""What the tables of Kafka's message schemas are written with: fields, their kinds and versions.
+
+Must not know any API: `message_schemas` and `transaction_schemas` have the tables.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+import msgspec
+
+NEWEST = 32_767
+"""A version above every one that there is."""
+
+PlainValue = bool | int | str | bytes | list["PlainValue"] | dict[str, "PlainValue"] | None
+PlainMessage = dict[str, PlainValue]
+"""A message as plain data, under the names that one version of its API has."""
+
+
+class Kind(Enum):
+    """What a field holds."""
+
+    INT = "an integer"
+    BOOL = "true or false"
+    STRING = "a string"
+    BYTES = "bytes"
+    STRUCT = "an object"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field of a message, in the versions `since` to `until`.
+
+    Shape: `fields` are those of a STRUCT. `absent` is what an answer has where our message knows
+    no such field. A request's field that `is_unused` changes nothing here and is dropped.
+    """
+
+    name: str
+    kind: Kind
+    since: int = 0
+    until: int = NEWEST
+    is_array: bool = False
+    is_nullable: bool = False
+    fields: tuple["Field", ...] = ()
+    absent: PlainValue = None
+    is_unused: bool = False
+
+    def is_in(self, version: int) -> bool:
+        """Return whether the field is there in this version."""
+        return self.since <= version <= self.until
+
+
+Reshape = Callable[[PlainMessage], PlainMessage]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiSchema:
+    """One API: our messages, Kafka's fields of both, and the versions that we have.
+
+    Below `reshaped_below` a message has another shape than the newest: `lift` brings a request
+    into the newest, `lower` an answer out of it.
+    """
+
+    request: type[msgspec.Struct]
+    response: type[msgspec.Struct]
+    versions: range
+    request_fields: tuple[Field, ...]
+    response_fields: tuple[Field, ...]
+    reshaped_below: int = 0
+    lift: Reshape | None = None
+    lower: Reshape | None = None
+
+
+# -- how the tables are written --
+
+
+def int_field(
+    name: str, since: int = 0, until: int = NEWEST, *, absent: PlainValue = None
+) -> Field:
+    """Return an integer field."""
+    return Field(name=name, kind=Kind.INT, since=since, until=until, absent=absent)
+
+
+def str_field(name: str, since: int = 0, until: int = NEWEST, *, nullable: bool = False) -> Field:
+    """Return a string field."""
+    return Field(name=name, kind=Kind.STRING, since=since, until=until, is_nullable=nullable)
+
+
+def bytes_field(name: str) -> Field:
+    """Return a field of bytes."""
+    return Field(name=name, kind=Kind.BYTES)
+
+
+def bool_field(name: str, since: int = 0, *, unused: bool = False) -> Field:
+    """Return a field that is true or false."""
+    return Field(name=name, kind=Kind.BOOL, since=since, is_unused=unused)
+
+
+def array_field(kind: Kind, name: str, since: int = 0, until: int = NEWEST) -> Field:
+    """Return a field that is a list of items of one kind."""
+    return Field(name=name, kind=kind, since=since, until=until, is_array=True)
+
+
+def struct_array(
+    name: str, *fields: Field, since: int = 0, until: int = NEWEST, nullable: bool = False
+) -> Field:
+    """Return a field that is a list of objects with these fields."""
+    return Field(
+        name=name,
+        kind=Kind.STRUCT,
+        since=since,
+        until=until,
+        is_array=True,
+        is_nullable=nullable,
+        fields=fields,
+    )
+
+
+def throttle_time(since: int) -> Field:
+    """Return the field of an answer's throttling: there are no quotas here, so it is 0."""
+    return int_field("throttle_time_ms", since, absent=0)
+
+
+def group_instance(since: int) -> Field:
+    """Return the field of a group.instance.id, which may be null."""
+    return str_field("group_instance_id", since, nullable=True)
+
+
+ERROR = int_field("error_code")
+GROUP_ID = str_field("group_id")
+MEMBER_ID = str_field("member_id")

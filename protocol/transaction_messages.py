@@ -1,0 +1,208 @@
+"""Messages of transactions: of producers, and among brokers.
+
+A producer asks its transaction coordinator for an id and an epoch, adds the offsets topic to its
+transaction, commits offsets at the group coordinator, and ends the transaction; the transaction
+coordinator then has markers written by the leaders of the partitions. Shapes are those of the
+newest version; AddPartitionsToTxn below v4 is about exactly one transaction.
+Source: Kafka's message schemas; KIP-98, KIP-447, KIP-890.
+"""
+
+import msgspec
+
+from protocol.errors import ErrorCode
+from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from protocol.offset_messages import OffsetCommitRequestTopic
+
+
+class InitProducerIdRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """InitProducerId (22) v0-v5. `transactional_id` None: an idempotent producer.
+
+    A producer that goes on after an error names its present id and epoch (v3+), which are bumped.
+    """
+
+    transactional_id: str | None
+    transaction_timeout_ms: int
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+class InitProducerIdResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to InitProducerId."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = 0
+
+
+class AddPartitionsToTxnTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The partitions of one topic that a transaction writes to."""
+
+    name: str
+    partitions: tuple[int, ...]
+
+
+class AddPartitionsToTxnTransaction(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """One transaction; `verify_only` asks whether the partitions are part of it (a broker does)."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    verify_only: bool = False
+    topics: tuple[AddPartitionsToTxnTopic, ...]
+
+
+class AddPartitionsToTxnRequest(
+    msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True
+):
+    """AddPartitionsToTxn (24) v0-v5."""
+
+    transactions: tuple[AddPartitionsToTxnTransaction, ...]
+
+
+class AddPartitionsToTxnPartitionResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The outcome for one partition."""
+
+    partition_index: int
+    partition_error_code: ErrorCode = ErrorCode.NONE
+
+
+class AddPartitionsToTxnTopicResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The outcomes for one topic."""
+
+    name: str
+    results_by_partition: tuple[AddPartitionsToTxnPartitionResult, ...]
+
+
+class AddPartitionsToTxnResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The outcomes for one transaction."""
+
+    transactional_id: str
+    topic_results: tuple[AddPartitionsToTxnTopicResult, ...]
+
+
+class AddPartitionsToTxnResponse(
+    msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True
+):
+    """Answer to AddPartitionsToTxn."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    results_by_transaction: tuple[AddPartitionsToTxnResult, ...] = ()
+
+
+class AddOffsetsToTxnRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """AddOffsetsToTxn (25) v0-v4: the transaction will commit offsets of a group."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    group_id: str
+
+
+class AddOffsetsToTxnResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to AddOffsetsToTxn."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+class EndTxnRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """EndTxn (26) v0-v4: `committed` True commits the transaction, False aborts it."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+
+
+class EndTxnResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to EndTxn: the decision is in the log. Its markers are still to be written."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+class WritableTxnMarkerTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The partitions of one topic that get a marker."""
+
+    name: str
+    partition_indexes: tuple[int, ...]
+
+
+class WritableTxnMarker(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """One marker; `transaction_result` True is a commit.
+
+    `coordinator_epoch` is the leader epoch under which the transaction coordinator decided.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    transaction_result: bool
+    topics: tuple[WritableTxnMarkerTopic, ...]
+    coordinator_epoch: int
+
+
+class WriteTxnMarkersRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """WriteTxnMarkers (27) v0-v1: a transaction coordinator to leaders of partitions."""
+
+    markers: tuple[WritableTxnMarker, ...]
+
+
+class WritableTxnMarkerPartitionResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The outcome for one partition."""
+
+    partition_index: int
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+class WritableTxnMarkerTopicResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The outcomes for one topic."""
+
+    name: str
+    partitions: tuple[WritableTxnMarkerPartitionResult, ...]
+
+
+class WritableTxnMarkerResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The outcomes for one marker."""
+
+    producer_id: int
+    topics: tuple[WritableTxnMarkerTopicResult, ...]
+
+
+class WriteTxnMarkersResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to WriteTxnMarkers."""
+
+    markers: tuple[WritableTxnMarkerResult, ...] = ()
+
+
+class TxnOffsetCommitRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """TxnOffsetCommit (28) v0-v4: offsets of a group that count once the transaction commits.
+
+    Below v3 there is no member: generation -1 and member "" is a producer that is in no group.
+    """
+
+    transactional_id: str
+    group_id: str
+    producer_id: int
+    producer_epoch: int
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+    topics: tuple[OffsetCommitRequestTopic, ...] = ()
+
+
+class TxnOffsetCommitResponsePartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The outcome for one partition."""
+
+    partition_index: int
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+class TxnOffsetCommitResponseTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The outcomes for one topic."""
+
+    name: str
+    partitions: tuple[TxnOffsetCommitResponsePartition, ...]
+
+
+class TxnOffsetCommitResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to TxnOffsetCommit; Kafka has no top-level error here."""
+
+    topics: tuple[TxnOffsetCommitResponseTopic, ...] = ()

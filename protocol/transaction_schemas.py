@@ -1,0 +1,197 @@
+"""Kafka's message schemas of the APIs of transactions, as data: see `message_schemas`.
+
+Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
+"""
+
+from protocol.schema_fields import (
+    ERROR,
+    GROUP_ID,
+    ApiSchema,
+    Kind,
+    PlainMessage,
+    array_field,
+    bool_field,
+    group_instance,
+    int_field,
+    str_field,
+    struct_array,
+    throttle_time,
+)
+from protocol.transaction_messages import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+_TRANSACTIONAL_ID = str_field("transactional_id")
+_PRODUCER_ID = int_field("producer_id")
+_PRODUCER_EPOCH = int_field("producer_epoch")
+
+INIT_PRODUCER_ID = ApiSchema(
+    request=InitProducerIdRequest,
+    response=InitProducerIdResponse,
+    versions=range(6),
+    request_fields=(
+        str_field("transactional_id", nullable=True),
+        int_field("transaction_timeout_ms"),
+        int_field("producer_id", 3),
+        int_field("producer_epoch", 3),
+    ),
+    response_fields=(throttle_time(0), ERROR, _PRODUCER_ID, _PRODUCER_EPOCH),
+)
+
+
+def _lift_add_partitions(request: PlainMessage) -> PlainMessage:
+    """Below v4 an AddPartitionsToTxn is about one transaction, and never verifies."""
+    prefix = "v3_and_below_"
+    transaction: PlainMessage = {
+        name.removeprefix(prefix): value for name, value in request.items()
+    }
+    return {"transactions": [transaction]}
+
+
+def _lower_add_partitions(response: PlainMessage) -> PlainMessage:
+    results = response["results_by_transaction"]
+    if not isinstance(results, list) or len(results) != 1 or not isinstance(results[0], dict):
+        raise ValueError(f"an AddPartitionsToTxn below v4 is about one transaction: {results!r}")
+    return {"results_by_topic_v3_and_below": results[0]["topic_results"]}
+
+
+_TXN_TOPICS = (str_field("name"), array_field(Kind.INT, "partitions"))
+_TXN_TOPIC_RESULTS = (
+    str_field("name"),
+    struct_array(
+        "results_by_partition", int_field("partition_index"), int_field("partition_error_code")
+    ),
+)
+
+ADD_PARTITIONS_TO_TXN = ApiSchema(
+    request=AddPartitionsToTxnRequest,
+    response=AddPartitionsToTxnResponse,
+    versions=range(6),
+    request_fields=(
+        struct_array(
+            "transactions",
+            _TRANSACTIONAL_ID,
+            _PRODUCER_ID,
+            _PRODUCER_EPOCH,
+            bool_field("verify_only"),
+            struct_array("topics", *_TXN_TOPICS),
+            since=4,
+        ),
+        str_field("v3_and_below_transactional_id", until=3),
+        int_field("v3_and_below_producer_id", until=3),
+        int_field("v3_and_below_producer_epoch", until=3),
+        struct_array("v3_and_below_topics", *_TXN_TOPICS, until=3),
+    ),
+    response_fields=(
+        throttle_time(0),
+        int_field("error_code", 4),
+        struct_array(
+            "results_by_transaction",
+            _TRANSACTIONAL_ID,
+            struct_array("topic_results", *_TXN_TOPIC_RESULTS),
+            since=4,
+        ),
+        struct_array("results_by_topic_v3_and_below", *_TXN_TOPIC_RESULTS, until=3),
+    ),
+    reshaped_below=4,
+    lift=_lift_add_partitions,
+    lower=_lower_add_partitions,
+)
+
+ADD_OFFSETS_TO_TXN = ApiSchema(
+    request=AddOffsetsToTxnRequest,
+    response=AddOffsetsToTxnResponse,
+    versions=range(5),
+    request_fields=(_TRANSACTIONAL_ID, _PRODUCER_ID, _PRODUCER_EPOCH, GROUP_ID),
+    response_fields=(throttle_time(0), ERROR),
+)
+
+END_TXN = ApiSchema(
+    request=EndTxnRequest,
+    response=EndTxnResponse,
+    versions=range(5),
+    request_fields=(_TRANSACTIONAL_ID, _PRODUCER_ID, _PRODUCER_EPOCH, bool_field("committed")),
+    response_fields=(throttle_time(0), ERROR),
+)
+
+WRITE_TXN_MARKERS = ApiSchema(
+    request=WriteTxnMarkersRequest,
+    response=WriteTxnMarkersResponse,
+    versions=range(2),
+    request_fields=(
+        struct_array(
+            "markers",
+            _PRODUCER_ID,
+            _PRODUCER_EPOCH,
+            bool_field("transaction_result"),
+            struct_array("topics", str_field("name"), array_field(Kind.INT, "partition_indexes")),
+            int_field("coordinator_epoch"),
+        ),
+    ),
+    response_fields=(
+        struct_array(
+            "markers",
+            _PRODUCER_ID,
+            struct_array(
+                "topics",
+                str_field("name"),
+                struct_array("partitions", int_field("partition_index"), ERROR),
+            ),
+        ),
+    ),
+)
+
+TXN_OFFSET_COMMIT = ApiSchema(
+    request=TxnOffsetCommitRequest,
+    response=TxnOffsetCommitResponse,
+    versions=range(5),
+    request_fields=(
+        _TRANSACTIONAL_ID,
+        GROUP_ID,
+        _PRODUCER_ID,
+        _PRODUCER_EPOCH,
+        int_field("generation_id", 3),
+        str_field("member_id", 3),
+        group_instance(3),
+        struct_array(
+            "topics",
+            str_field("name"),
+            struct_array(
+                "partitions",
+                int_field("partition_index"),
+                int_field("committed_offset"),
+                int_field("committed_leader_epoch", 2),
+                str_field("committed_metadata", nullable=True),
+            ),
+        ),
+    ),
+    response_fields=(
+        throttle_time(0),
+        struct_array(
+            "topics",
+            str_field("name"),
+            struct_array("partitions", int_field("partition_index"), ERROR),
+        ),
+    ),
+)
+
+TRANSACTION_SCHEMAS: dict[str, ApiSchema] = {
+    "InitProducerId": INIT_PRODUCER_ID,
+    "AddPartitionsToTxn": ADD_PARTITIONS_TO_TXN,
+    "AddOffsetsToTxn": ADD_OFFSETS_TO_TXN,
+    "EndTxn": END_TXN,
+    "WriteTxnMarkers": WRITE_TXN_MARKERS,
+    "TxnOffsetCommit": TXN_OFFSET_COMMIT,
+}
+"""By Kafka's name of the API."""
