@@ -1,0 +1,527 @@
+"""The transaction coordinator: ids, epochs, fencing, ends and markers.
+
+Mirrors Kafka's TransactionCoordinatorTest, TransactionMetadataTest and
+TransactionMarkerChannelManagerTest.
+"""
+
+import pytest
+
+from coordinator.transaction.metadata import EPOCH_MAX, TransactionMetadata
+from coordinator.transaction.states import STATE_IDS, VALID_PREVIOUS_STATES, TransactionState
+from protocol.config import BrokerConfig
+from protocol.errors import ErrorCode, IllegalTransition, SimulationError
+from protocol.ids import TopicPartition
+from protocol.record_batch import Record
+from protocol.transaction_messages import InitProducerIdRequest, InitProducerIdResponse
+from protocol.transaction_records import encode_transaction_key
+from tests.support.transaction_harness import OFFSETS, TX, TransactionHarness, end_txn
+
+NONE = ErrorCode.NONE
+CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
+DATA = TopicPartition("out", 1)
+
+
+def ongoing(**settings: int) -> TransactionHarness:
+    """Return a coordinator with one transaction of producer 0, epoch 0, which has the offsets."""
+    h = TransactionHarness(config=BrokerConfig(**settings))  # type: ignore[arg-type]
+    assert (h.init().producer_id, h.add_offsets(0)) == (0, NONE)
+    return h
+
+
+# -- ids and epochs --
+
+
+def test_producer_without_transactions_gets_an_id_of_its_own() -> None:
+    h = TransactionHarness()
+    assert [h.init(None).producer_id for _ in range(3)] == [0, 1, 2]
+    assert h.log == []
+
+
+def test_producer_gets_an_id_and_the_next_epoch_each_time() -> None:
+    """Whoever had the epoch before is fenced."""
+    h = TransactionHarness()
+    first, second = h.init(), h.init()
+    assert (first.producer_id, first.producer_epoch) == (0, 0)
+    assert (second.producer_id, second.producer_epoch) == (0, 1)
+    assert h.add_offsets(0, 0) is ErrorCode.PRODUCER_FENCED
+    assert h.end(0, 0) is ErrorCode.PRODUCER_FENCED
+    assert h.verify(0, 0) is ErrorCode.PRODUCER_FENCED
+    assert h.add_offsets(0, 1) is NONE
+
+
+def test_producer_ids_come_in_blocks_that_are_asked_for_in_time() -> None:
+    """At nine tenths of a block the next one is asked for, so that nobody waits."""
+    h = TransactionHarness()
+    given = [h.init(None).producer_id for _ in range(25)]
+    assert given == list(range(25))
+
+
+def test_producer_is_told_to_come_back_while_there_are_no_ids() -> None:
+    h = TransactionHarness()
+    h.gives_producer_ids = False
+    given = [h.init(f"tx-{i}") for i in range(11)]
+    assert [each.error_code for each in given[:10]] == [NONE] * 10
+    refused = given[10]
+    assert refused.error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert (refused.producer_id, refused.producer_epoch) == (-1, -1)
+    h.gives_producer_ids = True
+    assert h.init("tx-10").error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert h.init("tx-10").producer_id == 10
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
+def test_transaction_timeout_out_of_bounds_is_refused(timeout_ms: int) -> None:
+    h = TransactionHarness()
+    assert h.init(timeout_ms=timeout_ms).error_code is ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    assert h.coordinator.metadata(TX) is None
+    assert h.init(timeout_ms=900_000).error_code is NONE
+
+
+def test_requests_without_a_transactional_id_are_invalid() -> None:
+    h = TransactionHarness()
+    assert h.init("").error_code is ErrorCode.INVALID_REQUEST
+    assert h.add_offsets(0, transactional_id="") is ErrorCode.INVALID_REQUEST
+    assert h.end(0, transactional_id="") is ErrorCode.INVALID_REQUEST
+
+
+def test_id_without_its_epoch_is_invalid() -> None:
+    h = TransactionHarness()
+    assert h.init(producer_id=5).error_code is ErrorCode.INVALID_REQUEST
+    assert h.init(epoch=5).error_code is ErrorCode.INVALID_REQUEST
+
+
+def test_producer_that_names_its_epoch_gets_the_next_once() -> None:
+    """KIP-360: the same request again, whose answer was lost, gets the same answer."""
+    h = TransactionHarness()
+    h.init()
+    for _ in range(2):
+        again = h.init(producer_id=0, epoch=0)
+        assert (again.error_code, again.producer_epoch) == (NONE, 1)
+    h.init()
+    fenced = h.init(producer_id=0, epoch=0)
+    assert fenced.error_code is ErrorCode.PRODUCER_FENCED
+    assert h.init(producer_id=77, epoch=2).error_code is ErrorCode.PRODUCER_FENCED
+
+
+def test_producer_whose_epochs_are_used_up_gets_another_id() -> None:
+    h = TransactionHarness()
+    h.init()
+    h.metadata().producer_epoch = EPOCH_MAX
+    rotated = h.init(producer_id=0, epoch=EPOCH_MAX)
+    assert (rotated.producer_id, rotated.producer_epoch) == (1, 0)
+    # The answer was lost: it comes again with the id that it knows.
+    again = h.init(producer_id=0, epoch=EPOCH_MAX)
+    assert (again.error_code, again.producer_id, again.producer_epoch) == (NONE, 1, 0)
+
+
+def test_older_clients_are_told_of_fencing_in_their_words() -> None:
+    h = TransactionHarness()
+    h.init()
+    h.init()
+    old, new = ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED
+    assert [h.init(producer_id=9, epoch=0, version=v).error_code for v in (3, 4)] == [old, new]
+    assert [h.end(0, 0, version=v) for v in (1, 2)] == [old, new]
+    assert list(h.add_partitions(0, 0, DATA, version=1).values()) == [old]
+
+
+# -- a transaction --
+
+
+def test_transaction_goes_through_kafkas_states() -> None:
+    h = ongoing()
+    assert h.end(0) is NONE
+    assert h.states() == ["Empty", "Ongoing", "PrepareCommit", "CompleteCommit"]
+    h.add_offsets(0)
+    h.end(0, is_commit=False)
+    assert h.states()[4:] == ["Ongoing", "PrepareAbort", "CompleteAbort"]
+
+
+def test_client_is_answered_when_the_decision_is_in_the_log() -> None:
+    """The markers are still to be written; until they are, no other transaction begins."""
+    h = ongoing()
+    h.holds_markers = True
+    assert h.end(0) is NONE
+    assert h.state() is TransactionState.PREPARE_COMMIT
+    (markers,) = h.markers
+    assert (markers.is_commit, markers.producer_id, markers.producer_epoch) == (True, 0, 0)
+    assert markers.partitions == (OFFSETS,)
+    assert [h.add_offsets(0), h.end(0), h.verify(0)] == [CONCURRENT] * 3
+    assert h.init().error_code is CONCURRENT
+    h.answer_markers()
+    assert h.state() is TransactionState.COMPLETE_COMMIT
+    assert h.add_offsets(0) is NONE
+
+
+def test_nothing_begins_while_a_step_is_being_written() -> None:
+    h = ongoing()
+    h.holds_appends = True
+    ending = h.submit(end_txn(0))
+    assert ending not in h.responses
+    assert [h.add_offsets(0), h.end(0)] == [CONCURRENT] * 2
+    assert h.init().error_code is CONCURRENT
+    # What is being written is not looked at: the append has a last check of its own.
+    assert h.verify(0) is NONE
+    h.complete()
+    assert h.end_error(ending) is NONE
+
+
+@pytest.mark.parametrize(("was_commit", "same"), [(True, NONE), (False, NONE)])
+def test_end_that_is_repeated_is_answered_as_the_first_time(
+    was_commit: bool, same: ErrorCode
+) -> None:
+    """And the other end is refused."""
+    h = ongoing()
+    h.end(0, is_commit=was_commit)
+    assert h.end(0, is_commit=was_commit) is same
+    assert h.end(0, is_commit=not was_commit) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_end_of_what_was_never_begun_is_refused() -> None:
+    h = TransactionHarness()
+    assert h.end(0) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    h.init()
+    assert h.end(0) is ErrorCode.INVALID_TXN_STATE
+    assert h.end(5) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert h.end(0, 1) is ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_other_end_waits_for_the_markers_before_it_is_refused(is_commit: bool) -> None:
+    """A step is pending until they are written; one that failed for good leaves the decision."""
+    h = ongoing()
+    h.holds_markers = True
+    h.end(0, is_commit=is_commit)
+    assert h.end(0, is_commit=not is_commit) is CONCURRENT
+    h.holds_appends = True
+    h.answer_markers()
+    h.complete(ErrorCode.MESSAGE_TOO_LARGE)
+    assert h.end(0, is_commit=not is_commit) is ErrorCode.INVALID_TXN_STATE
+    assert h.end(0, is_commit=is_commit) is CONCURRENT
+
+
+def test_partitions_are_added_once_and_told_apart_when_verified() -> None:
+    """KIP-890: TRANSACTION_ABORTABLE for what is not part of the transaction."""
+    h = ongoing()
+    appended = len(h.log)
+    assert h.add_offsets(0) is NONE
+    assert len(h.log) == appended
+    assert h.add_partitions(0, 0, DATA) == {DATA: NONE}
+    other = TopicPartition("out", 2)
+    assert h.add_partitions(0, 0, OFFSETS, DATA, other, verify_only=True) == {
+        OFFSETS: NONE,
+        DATA: NONE,
+        other: ErrorCode.TRANSACTION_ABORTABLE,
+    }
+    assert h.verify(9) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert h.verify(0, transactional_id="other") is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_transaction_that_has_ended_has_no_partitions() -> None:
+    h = ongoing()
+    h.end(0)
+    assert h.verify(0) is ErrorCode.TRANSACTION_ABORTABLE
+
+
+def test_step_that_is_not_written_is_taken_back() -> None:
+    """The producer may try again; what it is told says whether the coordinator has moved."""
+    h = TransactionHarness()
+    h.init()
+    for failure, told in (
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ):
+        h.holds_appends = True
+        request_id = h.submit(
+            InitProducerIdRequest(transactional_id=TX, transaction_timeout_ms=60_000)
+        )
+        h.complete(failure)
+        response = h.responses[request_id]
+        assert isinstance(response, InitProducerIdResponse)
+        assert response.error_code is told
+    h.holds_appends = False
+    assert h.init().producer_epoch == 1
+
+
+def test_step_is_waited_for_as_long_as_a_transaction_may_take() -> None:
+    h = TransactionHarness()
+    h.holds_appends = True
+    h.submit(InitProducerIdRequest(transactional_id=TX, transaction_timeout_ms=33_000))
+    assert h.held[0].timeout_ms == 33_000
+
+
+# -- markers --
+
+
+def test_marker_that_fails_is_sent_again_until_every_partition_has_one() -> None:
+    h = ongoing()
+    h.add_partitions(0, 0, DATA)
+    h.holds_markers = True
+    h.end(0)
+    (markers,) = h.markers
+    h.markers.clear()
+    h.execute(
+        h.coordinator.markers_answered(
+            TX, 0, {OFFSETS: NONE, DATA: ErrorCode.NOT_LEADER_OR_FOLLOWER}, h.now_us
+        )
+    )
+    (again,) = h.markers
+    assert (again.partitions, again.is_retry, markers.is_retry) == ((DATA,), True, False)
+    h.answer_markers(ErrorCode.NETWORK_EXCEPTION)
+    assert h.state() is TransactionState.PREPARE_COMMIT
+    h.answer_markers()
+    assert h.state() is TransactionState.COMPLETE_COMMIT
+
+
+@pytest.mark.parametrize(
+    "fenced", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+)
+def test_fenced_coordinator_sends_its_markers_no_more(fenced: ErrorCode) -> None:
+    """Another one has followed and finishes the transaction."""
+    h = ongoing()
+    h.holds_markers = True
+    h.end(0)
+    h.answer_markers(fenced)
+    assert h.markers == []
+    assert h.state() is TransactionState.PREPARE_COMMIT
+
+
+def test_completion_that_cannot_be_written_is_written_again() -> None:
+    h = ongoing()
+    h.holds_markers = True
+    h.end(0)
+    h.holds_appends = True
+    h.answer_markers()
+    h.complete(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert h.state() is TransactionState.PREPARE_COMMIT
+    h.advance(100)
+    h.complete()
+    assert h.state() is TransactionState.COMPLETE_COMMIT
+
+
+def test_outcome_of_markers_of_another_tenure_means_nothing() -> None:
+    h = ongoing()
+    h.holds_markers = True
+    h.end(0)
+    h.execute(h.coordinator.markers_answered(TX, 7, {OFFSETS: NONE}, h.now_us))
+    assert h.state() is TransactionState.PREPARE_COMMIT
+    h.coordinator.unload(0)
+    h.answer_markers()
+    assert h.markers == []
+
+
+# -- transactions that nobody ends --
+
+
+def test_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced() -> None:
+    """Looked for every 10 s; the abort carries the epoch above the producer's."""
+    h = ongoing()
+    h.holds_markers = True
+    h.advance(60_000)
+    assert h.state() is TransactionState.ONGOING
+    h.advance(10_000)
+    assert h.state() is TransactionState.PREPARE_ABORT
+    (markers,) = h.markers
+    assert (markers.is_commit, markers.producer_epoch) == (False, 1)
+    h.answer_markers()
+    assert h.state() is TransactionState.COMPLETE_ABORT
+    assert h.end(0, 0) is ErrorCode.PRODUCER_FENCED
+    # A client that goes on after the abort names its epoch, and is fenced as well.
+    assert h.init(producer_id=0, epoch=0).error_code is ErrorCode.PRODUCER_FENCED
+    assert h.init().producer_epoch == 2
+
+
+def test_new_producer_has_the_open_transaction_aborted_and_asks_again() -> None:
+    h = ongoing()
+    h.holds_markers = True
+    assert h.init().error_code is CONCURRENT
+    assert h.state() is TransactionState.PREPARE_ABORT
+    assert h.init().error_code is CONCURRENT
+    h.answer_markers()
+    given = h.init()
+    assert (given.error_code, given.producer_id, given.producer_epoch) == (NONE, 0, 2)
+    assert h.end(0, 0) is ErrorCode.PRODUCER_FENCED
+
+
+def test_fence_that_was_not_written_takes_no_further_epoch() -> None:
+    """Or a log that is out of reach for long would use them all up."""
+    h = ongoing()
+    h.holds_appends = True
+    for _ in range(3):
+        request_id = h.submit(
+            InitProducerIdRequest(transactional_id=TX, transaction_timeout_ms=60_000)
+        )
+        h.complete(ErrorCode.NOT_ENOUGH_REPLICAS)
+        response = h.responses[request_id]
+        assert isinstance(response, InitProducerIdResponse)
+        assert response.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (h.state(), h.metadata().producer_epoch) == (TransactionState.ONGOING, 1)
+
+
+def test_transactional_id_that_nobody_uses_is_forgotten() -> None:
+    h = TransactionHarness(config=BrokerConfig(transactional_id_expiration_ms=3_600_000))
+    h.init()
+    h.advance(3_600_000)
+    assert h.coordinator.metadata(TX) is None
+    assert h.failover().coordinator.metadata(TX) is None
+    assert h.states()[-1] == "Dead"
+
+
+def test_transactional_id_with_a_transaction_is_not_forgotten() -> None:
+    h = ongoing(
+        transactional_id_expiration_ms=1,
+        transaction_abort_timed_out_transaction_cleanup_interval_ms=10_000_000,
+    )
+    h.advance(3_600_000)
+    assert h.state() is TransactionState.ONGOING
+
+
+# -- leadership --
+
+
+def test_requests_are_refused_where_the_partition_is_not_or_still_loads() -> None:
+    h = TransactionHarness(epoch=None)
+    assert h.init().error_code is ErrorCode.NOT_COORDINATOR
+    h.coordinator.begin_load(0, 3)
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert h.init().error_code is loading
+    assert [h.add_offsets(0), h.end(0), h.verify(0)] == [loading] * 3
+    h.execute(h.coordinator.finish_load(0, h.now_us))
+    assert h.init().error_code is NONE
+
+
+def test_next_coordinator_knows_open_transactions() -> None:
+    """And aborts them in time: the beginning is in the log."""
+    h = ongoing()
+    h.advance(50_000)
+    other = h.failover()
+    assert (other.state(), other.verify(0)) == (TransactionState.ONGOING, NONE)
+    assert other.end(0) is NONE
+    late = h.failover()
+    late.advance(20_000)
+    assert late.state() is TransactionState.COMPLETE_ABORT
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_next_coordinator_finishes_what_was_decided(is_commit: bool) -> None:
+    """With its own epoch, so that markers of the old one are refused from then on."""
+    h = ongoing()
+    h.holds_markers = True
+    h.end(0, is_commit=is_commit)
+    other = h.failover(epoch=4)
+    (markers,) = other.markers
+    assert (markers.is_commit, markers.coordinator_epoch) == (is_commit, 4)
+    assert markers.partitions == (OFFSETS,)
+    other.answer_markers()
+    expected = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
+    assert other.state() is expected
+
+
+def test_next_coordinator_goes_on_with_epochs_and_ids() -> None:
+    h = TransactionHarness()
+    h.init()
+    h.init()
+    given = h.failover().init()
+    assert (given.producer_id, given.producer_epoch) == (0, 2)
+
+
+def test_step_of_a_lost_tenure_is_answered_and_changes_nothing() -> None:
+    """The partition has moved away and come back meanwhile: its log decides."""
+    h = ongoing()
+    h.holds_appends = True
+    ending = h.submit(end_txn(0))
+    h.coordinator.unload(0)
+    h.coordinator.begin_load(0, 5)
+    h.coordinator.load_batches(0, tuple(h.log))
+    h.execute(h.coordinator.finish_load(0, h.now_us))
+    h.complete()
+    assert h.end_error(ending) is ErrorCode.NOT_COORDINATOR
+    assert h.state() is TransactionState.ONGOING
+
+
+def test_load_that_cannot_read_a_record_keeps_what_it_had_read() -> None:
+    h = TransactionHarness()
+    h.init()
+    h.write(Record(encode_transaction_key("other"), b"\x00\x09", 0))
+    h.coordinator.begin_load(0, 1)
+    h.coordinator.load_batches(0, tuple(h.log))
+    assert "version 9" in (h.coordinator.load_error(0) or "")
+    h.execute(h.coordinator.finish_load(0, h.now_us))
+    assert h.state() is TransactionState.EMPTY
+
+
+def test_load_ignores_records_of_an_unknown_kind() -> None:
+    h = TransactionHarness()
+    h.init()
+    h.write(Record(b"\x00\x07x", b"\x00\x00", 0))
+    assert h.failover().coordinator.metadata(TX) is not None
+
+
+def test_inputs_that_nobody_asked_for_are_misuse() -> None:
+    h = TransactionHarness()
+    with pytest.raises(SimulationError, match="never set"):
+        h.coordinator.timer_fired("other", 0)
+    with pytest.raises(SimulationError, match="not loading"):
+        h.coordinator.load_batches(0, ())
+
+
+# -- states --
+
+
+def metadata(state: TransactionState) -> TransactionMetadata:
+    """Return a transactional id in a state."""
+    return TransactionMetadata(
+        TX, 1, producer_epoch=0, txn_timeout_ms=1, state=state, txn_last_update_timestamp_ms=0
+    )
+
+
+def test_numbers_of_states_are_kafkas() -> None:
+    """They stand in the log."""
+    assert [STATE_IDS[state] for state in TransactionState] == list(range(8))
+    assert STATE_IDS[TransactionState.PREPARE_EPOCH_FENCE] == 7
+
+
+@pytest.mark.parametrize("state", list(TransactionState))
+@pytest.mark.parametrize("step", ["new epoch", "add", "commit", "fence", "dead"])
+def test_steps_from_a_state_are_those_of_the_table(state: TransactionState, step: str) -> None:
+    """A step that the table forbids raises and changes nothing."""
+    target = {
+        "new epoch": TransactionState.EMPTY,
+        "add": TransactionState.ONGOING,
+        "commit": TransactionState.PREPARE_COMMIT,
+        "fence": TransactionState.PREPARE_EPOCH_FENCE,
+        "dead": TransactionState.DEAD,
+    }[step]
+    it = metadata(state)
+
+    def take() -> None:
+        match step:
+            case "new epoch":
+                it.prepare_new_epoch(txn_timeout_ms=1, expected_epoch=None, now_ms=0)
+            case "add":
+                it.prepare_add_partitions((OFFSETS,), now_ms=0)
+            case "commit":
+                it.prepare_abort_or_commit(is_commit=True, now_ms=0)
+            case "fence":
+                it.prepare_fence_producer_epoch()
+            case _:
+                it.prepare_dead()
+
+    if state in VALID_PREVIOUS_STATES[target]:
+        take()
+        assert (it.state, it.pending_state) == (state, target)
+    else:
+        with pytest.raises(IllegalTransition, match=target.value):
+            take()
+        assert (it.state, it.pending_state) == (state, None)
+
+
+def test_second_step_while_one_is_pending_is_misuse() -> None:
+    it = metadata(TransactionState.EMPTY)
+    step = it.prepare_add_partitions((OFFSETS,), now_ms=0)
+    with pytest.raises(IllegalTransition, match="pending"):
+        it.prepare_add_partitions((DATA,), now_ms=0)
+    it.complete_transition_to(step)
+    with pytest.raises(IllegalTransition, match="None is pending"):
+        it.complete_transition_to(step)

@@ -1,0 +1,333 @@
+"""Executes the Results of a TransactionCoordinator: a log, virtual timers, markers, the answers.
+
+Appends are acknowledged at once and markers written at once, or both are held until a test says
+what became of each. Producer ids come in blocks of `BLOCK`.
+"""
+
+import heapq
+from itertools import count
+
+from coordinator.transaction.effects import SendMarkers, TransactionResult
+from coordinator.transaction.metadata import TransactionMetadata
+from coordinator.transaction.states import TransactionState
+from coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from protocol.config import BrokerConfig
+from protocol.effects import Append, AppendCompleted, SetTimer
+from protocol.envelope import (
+    API_KEYS,
+    LATEST_VERSIONS,
+    AnyResponse,
+    RequestEnvelope,
+    TransactionRequest,
+)
+from protocol.errors import ErrorCode
+from protocol.ids import RequestId, TopicPartition, offsets_partition
+from protocol.record_batch import Record, RecordBatch, encode_records
+from protocol.trace import TraceEvent
+from protocol.transaction_messages import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+
+EPOCH_US = 1_700_000_000_000_000
+BLOCK = 10
+TX = "tx"
+TIMEOUT_MS = 60_000
+OFFSETS = offsets_partition(0)
+"""The offsets partition of every group here: there is one."""
+
+
+class TransactionHarness:
+    """A transaction coordinator with everything around it that a broker would be."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig | None = None,
+        log: list[RecordBatch] | None = None,
+        epoch: int | None = 0,
+        first_producer_id: int = 0,
+    ) -> None:
+        """Own the one partition in leader epoch `epoch`; None: own nothing."""
+        self.config = config or BrokerConfig()
+        self.coordinator = TransactionCoordinator(
+            config=self.config, num_partitions=1, num_offsets_partitions=1
+        )
+        self.now_us = EPOCH_US
+        self.log: list[RecordBatch] = [] if log is None else log
+        self.holds_appends = False
+        self.holds_markers = False
+        self.gives_producer_ids = True
+        self.held: list[Append] = []
+        self.markers: list[SendMarkers] = []
+        self.trace: list[TraceEvent] = []
+        self.responses: dict[RequestId, AnyResponse] = {}
+        self._next_block = first_producer_id
+        self._requests = count(1)
+        self._deadlines: dict[str, tuple[int, int]] = {}
+        self._timer_heap: list[tuple[int, int, str]] = []
+        self._sequence = count()
+        self._acknowledge: list[Append] = []
+        self.execute(self.coordinator.start(self.now_us))
+        self.coordinator.producer_ids_allocated(self._take_block(), BLOCK)
+        if epoch is not None:
+            self.load(epoch)
+
+    # -- inputs --
+
+    def submit(self, body: TransactionRequest, *, version: int | None = None) -> RequestId:
+        """Feed a request and return its id; `responses` has the answer once there is one."""
+        request_id = RequestId(next(self._requests))
+        api = API_KEYS[type(body)]
+        envelope = RequestEnvelope(
+            api_key=api,
+            api_version=LATEST_VERSIONS[api] if version is None else version,
+            correlation_id=0,
+            client_id="producer",
+            client_host="producer",
+            body=body,
+        )
+        self.execute(self.coordinator.handle(request_id, envelope, self.now_us))
+        return request_id
+
+    def advance(self, delay_ms: int) -> None:
+        """Let virtual time pass and every timer fire that falls due."""
+        end_us = self.now_us + delay_ms * 1_000
+        while self._timer_heap and self._timer_heap[0][0] <= end_us:
+            deadline_us, sequence, key = heapq.heappop(self._timer_heap)
+            if self._deadlines.get(key) != (deadline_us, sequence):
+                continue
+            del self._deadlines[key]
+            self.now_us = deadline_us
+            self.execute(self.coordinator.timer_fired(key, self.now_us))
+        self.now_us = end_us
+
+    def complete(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        """Let the oldest held append succeed, or fail with `error`."""
+        self._complete(self.held.pop(0), error)
+
+    def answer_markers(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        """Let the oldest held markers be written everywhere, or fail everywhere with `error`."""
+        markers = self.markers.pop(0)
+        self.execute(
+            self.coordinator.markers_answered(
+                markers.transactional_id,
+                markers.coordinator_epoch,
+                dict.fromkeys(markers.partitions, error),
+                self.now_us,
+            )
+        )
+
+    def load(self, epoch: int) -> None:
+        """Load the partition from the log."""
+        self.coordinator.begin_load(0, epoch)
+        self.coordinator.load_batches(0, tuple(self.log))
+        self.execute(self.coordinator.finish_load(0, self.now_us))
+
+    def failover(self, epoch: int = 1) -> "TransactionHarness":
+        """Return the harness of another broker that has loaded this one's log."""
+        other = TransactionHarness(
+            config=self.config,
+            log=list(self.log),
+            epoch=None,
+            first_producer_id=1_000,
+        )
+        other.now_us = self.now_us
+        other.holds_markers = self.holds_markers
+        other.load(epoch)
+        return other
+
+    # -- requests, answered at once --
+
+    def init(
+        self,
+        transactional_id: str | None = TX,
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+        producer_id: int = -1,
+        epoch: int = -1,
+        version: int | None = None,
+    ) -> InitProducerIdResponse:
+        """Return what an InitProducerId is answered."""
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+        )
+        response = self.responses[self.submit(request, version=version)]
+        assert isinstance(response, InitProducerIdResponse)
+        return response
+
+    def add_offsets(
+        self, producer_id: int, epoch: int = 0, *, transactional_id: str = TX, group: str = "group"
+    ) -> ErrorCode:
+        """Return what an AddOffsetsToTxn is answered."""
+        request = AddOffsetsToTxnRequest(
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            group_id=group,
+        )
+        response = self.responses[self.submit(request)]
+        assert isinstance(response, AddOffsetsToTxnResponse)
+        return response.error_code
+
+    def add_partitions(
+        self,
+        producer_id: int,
+        epoch: int = 0,
+        *partitions: TopicPartition,
+        transactional_id: str = TX,
+        verify_only: bool = False,
+        version: int | None = None,
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Return what an AddPartitionsToTxn of one transaction is answered."""
+        topics: dict[str, tuple[int, ...]] = {}
+        for topic, index in partitions:
+            topics[topic] = (*topics.get(topic, ()), index)
+        request = AddPartitionsToTxnRequest(
+            transactions=(
+                AddPartitionsToTxnTransaction(
+                    transactional_id=transactional_id,
+                    producer_id=producer_id,
+                    producer_epoch=epoch,
+                    verify_only=verify_only,
+                    topics=tuple(
+                        AddPartitionsToTxnTopic(name=name, partitions=indexes)
+                        for name, indexes in topics.items()
+                    ),
+                ),
+            )
+        )
+        response = self.responses[self.submit(request, version=version)]
+        assert isinstance(response, AddPartitionsToTxnResponse)
+        return {
+            TopicPartition(topic.name, each.partition_index): each.partition_error_code
+            for result in response.results_by_transaction
+            for topic in result.topic_results
+            for each in topic.results_by_partition
+        }
+
+    def verify(self, producer_id: int, epoch: int = 0, *, transactional_id: str = TX) -> ErrorCode:
+        """Return whether the offsets partition is part of the transaction."""
+        (error,) = self.add_partitions(
+            producer_id, epoch, OFFSETS, transactional_id=transactional_id, verify_only=True
+        ).values()
+        return error
+
+    def end(
+        self,
+        producer_id: int,
+        epoch: int = 0,
+        *,
+        is_commit: bool = True,
+        transactional_id: str = TX,
+        version: int | None = None,
+    ) -> ErrorCode:
+        """Return what an EndTxn is answered."""
+        request_id = self.submit(
+            end_txn(producer_id, epoch, is_commit=is_commit, transactional_id=transactional_id),
+            version=version,
+        )
+        return self.end_error(request_id)
+
+    def end_error(self, request_id: RequestId) -> ErrorCode:
+        """Return what an EndTxn was answered."""
+        response = self.responses[request_id]
+        assert isinstance(response, EndTxnResponse)
+        return response.error_code
+
+    # -- what is seen --
+
+    def metadata(self, transactional_id: str = TX) -> TransactionMetadata:
+        """Return a transactional id that must be known."""
+        metadata = self.coordinator.metadata(transactional_id)
+        assert metadata is not None
+        return metadata
+
+    def state(self, transactional_id: str = TX) -> TransactionState:
+        """Return the state of a transactional id that must be known."""
+        return self.metadata(transactional_id).state
+
+    def states(self) -> list[str]:
+        """Return the states entered, in the words of the trace."""
+        return [str((event.detail or {})["to"]) for event in self.trace]
+
+    # -- the broker's part --
+
+    def execute(self, result: TransactionResult) -> None:
+        """Carry out a Result, and what follows from it at once."""
+        self._carry_out(result)
+        while self._acknowledge:
+            self._complete(self._acknowledge.pop(0), ErrorCode.NONE)
+        while self.markers and not self.holds_markers:
+            self.answer_markers()
+
+    def _carry_out(self, result: TransactionResult) -> None:
+        for timer in result.timers:
+            if isinstance(timer, SetTimer):
+                entry = (self.now_us + timer.delay_us, next(self._sequence))
+                self._deadlines[timer.key] = entry
+                heapq.heappush(self._timer_heap, (*entry, timer.key))
+            else:
+                self._deadlines.pop(timer.key, None)
+        for append in result.appends:
+            (self.held if self.holds_appends or self.held else self._acknowledge).append(append)
+        self.markers.extend(result.markers)
+        for reply in result.replies:
+            assert reply.request_id not in self.responses, "answered twice"
+            self.responses[reply.request_id] = reply.response
+        self.trace.extend(result.trace)
+        if result.wants_producer_ids:
+            if self.gives_producer_ids:
+                self.coordinator.producer_ids_allocated(self._take_block(), BLOCK)
+            else:
+                self.coordinator.producer_ids_refused()
+
+    def _take_block(self) -> int:
+        start = self._next_block
+        self._next_block += BLOCK
+        return start
+
+    def _complete(self, append: Append, error: ErrorCode) -> None:
+        base_offset = None
+        if error is ErrorCode.NONE:
+            base_offset = self.log[-1].next_offset if self.log else 0
+            self.write(*append.records)
+        completed = AppendCompleted(
+            append_id=append.append_id, error=error, base_offset=base_offset
+        )
+        self.execute(self.coordinator.append_completed(completed, self.now_us))
+
+    def write(self, *records: Record) -> None:
+        """Append a batch to the log."""
+        self.log.append(
+            RecordBatch(
+                base_offset=self.log[-1].next_offset if self.log else 0,
+                partition_leader_epoch=0,
+                last_offset_delta=len(records) - 1,
+                max_timestamp_ms=0,
+                records=encode_records(records),
+            )
+        )
+
+
+def end_txn(
+    producer_id: int, epoch: int = 0, *, is_commit: bool = True, transactional_id: str = TX
+) -> EndTxnRequest:
+    """Return an EndTxn."""
+    return EndTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        committed=is_commit,
+    )
