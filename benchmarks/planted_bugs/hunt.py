@@ -1,11 +1,13 @@
 """The search for one planted bug: seeds in order, until one fails with the bug and not without it.
 
-Then that schedule is shrunk, with the bug, and must pass without it. All in this process, where the
-bug is. Data flow: (PlantedBug, Space) -> draw -> play -> Hunted.
+Then a schedule is shrunk, with the bug, and must pass without it: the shortest of the first few, as
+a person would choose who has several. All in this process, where the bug is. Data flow:
+(PlantedBug, Space) -> draw -> play -> Hunted.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import msgspec
 from msgspec.structs import replace
@@ -22,6 +24,9 @@ from chaos.exploration.space import Space, base_experiment
 
 SEEDS = 500
 """Seeds 0 to 499: what a bug may take."""
+SCHEDULES = 3
+FEW_FAULTS = 10
+"""How many schedules are looked for that fail with a bug; one with few faults is enough."""
 SHRINK_CPU_S = 29.0
 SHORTER_WAITS = ("20s", "40s")
 ROBUSTNESS_CPU_S = 45.0
@@ -49,8 +54,10 @@ class ShrunkBug(msgspec.Struct, frozen=True, kw_only=True):
 class Hunted(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the search for one bug.
 
-    `seed` None: not found within `seeds_tried`. `tainted` counts seeds that failed without the bug,
-    too: they prove nothing. Units: seconds of CPU.
+    Shape: `seed` is the first that fails, None: none of `seeds_tried`; `checks` and `summary` say
+    how. `shrunk_seed` is the one whose schedule became `shrunk`. `tainted` counts seeds before it
+    that failed without the bug, too: they prove nothing.
+    Units: seconds of CPU until `seed` had failed.
     """
 
     bug: str
@@ -60,7 +67,24 @@ class Hunted(msgspec.Struct, frozen=True, kw_only=True):
     tainted: int = 0
     checks: tuple[str, ...] = ()
     summary: str = ""
+    shrunk_seed: int | None = None
     shrunk: ShrunkBug | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Caught:
+    """A schedule that fails with the bug and passes without it; the rest as in Hunted."""
+
+    seed: int
+    experiment: Experiment
+    findings: tuple[PlayedFinding, ...]
+    tainted: int
+    cpu_s: float
+
+    @property
+    def first(self) -> PlayedFinding:
+        """Return its earliest finding."""
+        return min(self.findings, key=lambda each: each.time_us)
 
 
 def hunt(
@@ -77,6 +101,41 @@ def hunt(
     `soundly` plays a schedule without the bug; the shrunk one is tried under `other_seeds` seeds.
     """
     began_s = time.process_time()
+    caught: list[_Caught] = []
+    for each in _catch(bug, space, seeds, soundly, began_s):
+        caught.append(each)
+        if not shrinks or len(caught) == SCHEDULES or len(each.experiment.faults) <= FEW_FAULTS:
+            break
+    if not caught:
+        cpu_s = time.process_time() - began_s
+        return Hunted(bug=bug.name, seed=None, seeds_tried=seeds, cpu_s=cpu_s)
+    first = caught[0]
+    hunted = Hunted(
+        bug=bug.name,
+        seed=first.seed,
+        seeds_tried=first.seed + 1,
+        cpu_s=first.cpu_s,
+        tainted=first.tainted,
+        checks=tuple(sorted({each.signature.check for each in first.findings})),
+        summary=first.first.summary,
+    )
+    if not shrinks:
+        return hunted
+    least = min(caught, key=lambda each: len(each.experiment.faults))
+    shrunk = shrink_bug(
+        bug, space, least.experiment, least.seed, least.first, other_seeds=other_seeds
+    )
+    return replace(hunted, shrunk_seed=least.seed, shrunk=shrunk)
+
+
+def _catch(
+    bug: PlantedBug,
+    space: Space,
+    seeds: int,
+    soundly: Callable[[Experiment, int], PlayedRun],
+    began_s: float,
+) -> Iterator[_Caught]:
+    """Yield, in order, the seeds that fail with the bug and pass without it."""
     tainted = 0
     for seed in range(seeds):
         experiment = draw(space, seed)
@@ -87,27 +146,13 @@ def hunt(
         if soundly(experiment, seed).result is not PlayResult.PASS:
             tainted += 1
             continue
-        finding = min(played.findings, key=lambda each: each.time_us)
-        searched_s = time.process_time() - began_s
-        return Hunted(
-            bug=bug.name,
+        yield _Caught(
             seed=seed,
-            seeds_tried=seed + 1,
-            cpu_s=searched_s,
+            experiment=experiment,
+            findings=played.findings,
             tainted=tainted,
-            checks=tuple(sorted({each.signature.check for each in played.findings})),
-            summary=finding.summary,
-            shrunk=shrink_bug(bug, space, experiment, seed, finding, other_seeds=other_seeds)
-            if shrinks
-            else None,
+            cpu_s=time.process_time() - began_s,
         )
-    return Hunted(
-        bug=bug.name,
-        seed=None,
-        seeds_tried=seeds,
-        cpu_s=time.process_time() - began_s,
-        tainted=tainted,
-    )
 
 
 def shrink_bug(

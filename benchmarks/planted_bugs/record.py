@@ -5,7 +5,13 @@ from pathlib import Path
 
 from benchmarks.measurement import commit, machine
 from benchmarks.planted_bugs.bugs import BUGS
-from benchmarks.planted_bugs.hunt import SEEDS, SHRINK_CPU_S, Hunted
+from benchmarks.planted_bugs.hunt import (
+    FEW_FAULTS,
+    SCHEDULES,
+    SEEDS,
+    SHRINK_CPU_S,
+    Hunted,
+)
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "PLANTED_BUGS.md"
 SHRINK_CPU_MAX_S = 30.0
@@ -16,9 +22,11 @@ HEAD = f"""# Planted bugs
 Written by `make soak PART=mutants` (`python -m benchmarks.planted_bugs` alone); do not edit.
 Twelve bugs, [written down](../benchmarks/planted_bugs/README.md) before the search was tuned, each
 planted in the real code. Seeds 0 to {SEEDS - 1} of the space `standard` are played in order until
-one fails with the bug and passes without it; its earliest finding is then shrunk for at most
-{SHRINK_CPU_S:g} s of CPU. What is left has to pass without the bug. A group that never comes back
-is waited for less long then, where the sound code needs no longer.
+one fails with the bug and passes without it: "seeds needed". If it has more than {FEW_FAULTS}
+faults, up to {SCHEDULES} such seeds are looked for. The one with the fewest faults is shrunk, from
+its earliest finding, for at most {SHRINK_CPU_S:g} s of CPU. What is left has to pass without the
+bug. A group that never comes back is waited for less long then, where the sound code needs no
+longer.
 Robustness is under how many other network seeds the shrunk plan fails. Rules are sections of
 BEHAVIOUR.md.
 """
@@ -75,8 +83,8 @@ def _story(hunted: Hunted) -> list[str]:
     if shrunk is not None:
         after = shrunk.after
         lines += [
-            f"Shrunk to {after.brokers} brokers, {after.groups} groups, {after.members} members "
-            f"({shrunk.end}):",
+            f"Seed {hunted.shrunk_seed} was shrunk to {after.brokers} brokers, {after.groups} "
+            f"groups, {after.members} members ({shrunk.end}):",
             "",
             *(f"* {fault}" for fault in shrunk.faults or ("no fault at all",)),
             "",

@@ -15,11 +15,13 @@ import msgspec
 from chaos.experiment import Experiment
 from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult
 from chaos.exploration.shrink_edits import Sizes, is_sound, moved, sizes_of
-from chaos.exploration.shrink_passes import STRUCTURE, Pass, cut_off, wording
+from chaos.exploration.shrink_passes import FAULTS, STRUCTURE, Pass, cut_off, wording
 from chaos.exploration.signature import Signature
 
 NETWORK_SEEDS = 12
 """Under so many other network seeds a plan that leaves something out is tried."""
+FEW_SEEDS = 4
+"""Under so many, at first, one that leaves out a fault: they are what is read first."""
 SHIFTS_US = (350_000, 750_000, 1_100_000, 1_600_000)
 """By so much later, and each under a network seed of its own, a plan has to go on failing that only
 says the same more simply. In virtual time a steady state is always reached at the same phase of all
@@ -178,13 +180,16 @@ class Shrinker:
         """Leave out, then say it more simply, until a round changes nothing.
 
         In the first round a plan has to fail under the seed that it has: most bugs are no race,
-        and many seeds for every candidate would cost more than they find.
+        and many seeds for every candidate would cost more than they find. Only what is left of its
+        faults is tried under a few.
         """
         passes = wording(self._base)
         for number in range(MAX_ROUNDS):
             before = self._best
             for each in STRUCTURE:
                 self._run_pass(each, seeds=1 if number == 0 else 1 + NETWORK_SEEDS)
+            if number == 0:
+                self._run_pass(FAULTS, seeds=1 + FEW_SEEDS)
             if number > 0 and self._best == before:
                 return
             self._become_sure()

@@ -45,6 +45,9 @@ T = TypeVar("T")
 
 FIRST_AT_US = 1_000_000
 """Where a plan begins, if it may: the steady state has been seen for a second."""
+MANY_FAULTS = 24
+PARTS = 8
+"""Of a longer plan large parts are left out first: halves, quarters, eighths."""
 ROUND_US = (1_000_000, 500_000, 100_000)
 """To what times are rounded, the roundest first."""
 
@@ -71,8 +74,15 @@ def cut_off(after_us: int) -> Pass:
     return Pass(does="leaving out the faults that came later", steps=steps)
 
 
+def _far_fewer_faults(current: Experiment) -> Steps:
+    """Leave out large parts of a long plan: what else can be left out shows with the rest."""
+    if len(current.faults) > MANY_FAULTS:
+        size = len(current.faults) // PARTS
+        yield from fewer(current, current.faults, _with_faults, at_once=size)
+
+
 def _fewer_faults(current: Experiment) -> Steps:
-    current = yield from fewer(current, current.faults, lambda now, kept: replace(now, faults=kept))
+    current = yield from fewer(current, current.faults, _with_faults)
     for index, fault in enumerate(current.faults):
         if fault.repeat is None or fault.repeat == 1:
             continue
@@ -82,6 +92,10 @@ def _fewer_faults(current: Experiment) -> Steps:
         else:
             rest = range(2, fault.repeat)
             current = yield from least(current, rest, fault_field(index, "repeat"))
+
+
+def _with_faults(current: Experiment, faults: tuple[FaultDefinition, ...]) -> Experiment:
+    return replace(current, faults=faults)
 
 
 def _fewer_groups(current: Experiment) -> Steps:
@@ -300,16 +314,24 @@ def _roundings(time_us: int) -> Iterator[str]:
         yield from (duration(each_us) for each_us in nearest if each_us > 0)
 
 
+_GROUPS = Pass(does="leaving out groups and producers", steps=_fewer_groups)
+_MEMBERS = Pass(does="leaving out members", steps=_fewer_members)
+FAULTS = Pass(does="leaving out faults", steps=_fewer_faults)
 STRUCTURE = (
-    Pass(does="leaving out groups and producers", steps=_fewer_groups),
-    Pass(does="leaving out faults", steps=_fewer_faults),
-    Pass(does="leaving out members", steps=_fewer_members),
+    _GROUPS,
+    Pass(does="leaving out large parts of the plan", steps=_far_fewer_faults),
+    _GROUPS,
+    _MEMBERS,
+    FAULTS,
+    _MEMBERS,
     Pass(does="leaving out brokers", steps=_fewer_brokers),
     Pass(does="leaving out partitions", steps=_fewer_partitions),
 )
 """Passes that leave things out. They may change which race it is: any network seed will do.
 
-Groups and producers go first: a few runs, and all that follow are shorter.
+Groups and producers go first, and members before single faults: a few runs, and all that follow are
+shorter. They are tried again when there are fewer faults to hit them: what was tried is not run
+twice.
 """
 
 

@@ -26,11 +26,13 @@ LADDER_US = tuple(
 from nothing: there, to inject a fault takes some ten milliseconds."""
 
 
-def fewer(current: Experiment, items: Sequence[T], edit: Edit[tuple[T, ...]]) -> Reduction:
-    """Leave out all of `items`, halves, quarters and at last single ones."""
+def fewer(
+    current: Experiment, items: Sequence[T], edit: Edit[tuple[T, ...]], *, at_once: int = 1
+) -> Reduction:
+    """Leave out all of `items`, halves, quarters and at last single ones, or `at_once` of them."""
     kept = tuple(items)
     size = len(kept)
-    while size >= 1:
+    while size >= at_once:
         start, left_out = 0, False
         while start < len(kept):
             less = (*kept[:start], *kept[start + size :])
@@ -40,7 +42,7 @@ def fewer(current: Experiment, items: Sequence[T], edit: Edit[tuple[T, ...]]) ->
             else:
                 start += size
         # What could not be spared beside the others may be spared without them.
-        if not (size == 1 and left_out):
+        if not (size == at_once and left_out):
             size //= 2
     return current
 

@@ -1,12 +1,20 @@
 """The quick form of `make soak PART=mutants`: two planted bugs are found, the canary is shrunk."""
 
-import pytest
+from contextlib import ExitStack
+from dataclasses import replace as replace_bug
 
+import pytest
+from msgspec.structs import replace
+
+from benchmarks.planted_bugs import hunt as hunting
 from benchmarks.planted_bugs.bugs import BUGS, PlantedBug
-from benchmarks.planted_bugs.hunt import hunt
+from benchmarks.planted_bugs.hunt import ShrunkBug, hunt
 from benchmarks.planted_bugs.record import FAULTS_MAX, PAGE, is_found, page
+from chaos.experiment import Experiment
 from chaos.exploration.draw import draw
-from chaos.exploration.play import play
+from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult, play
+from chaos.exploration.shrink_edits import sizes_of
+from chaos.exploration.signature import Signature
 from chaos.exploration.space import Space, load_space
 from cluster.broker.appends import CoordinatorAppends
 from coordinator.coordinator import GroupCoordinator
@@ -42,6 +50,62 @@ def test_bug_of_a_consumer_is_found(space: Space) -> None:
 
     assert hunted.seed is not None
     assert "ownership" in hunted.checks
+
+
+@pytest.mark.parametrize(
+    ("faults", "first", "shrunk"),
+    [
+        ({3: 40, 5: 20, 8: 30, 9: 12}, 3, 5),  # the shortest of the first three
+        ({3: 40, 5: 10, 8: 1}, 3, 5),  # short enough: the search ends with it
+        ({3: 40}, 3, 3),
+    ],
+)
+def test_shortest_schedule_of_the_first_few_is_shrunk(
+    monkeypatch: pytest.MonkeyPatch,
+    space: Space,
+    faults: dict[int, int],
+    first: int,
+    shrunk: int,
+) -> None:
+    """`faults`: how many the plans of the seeds have that fail with the bug."""
+    finding = PlayedFinding(signature=Signature(check="fencing", claim="?"), summary="", time_us=1)
+    drawn = draw(space, 0)
+    planted: list[bool] = []
+
+    def drawn_with(_: Space, seed: int) -> Experiment:
+        return replace(drawn, faults=drawn.faults[:1] * faults.get(seed, 50))
+
+    def played(_: Experiment, seed: int) -> PlayedRun:
+        if seed in faults and planted:
+            return PlayedRun(seed=seed, result=PlayResult.VIOLATED, findings=(finding,))
+        return PlayedRun(seed=seed, result=PlayResult.PASS)
+
+    def plant(stack: ExitStack) -> None:
+        planted.append(True)
+        stack.callback(planted.clear)
+
+    def shrunk_of(*arguments: object, **_: object) -> ShrunkBug:
+        sizes = sizes_of(drawn)
+        return ShrunkBug(
+            before=sizes,
+            after=sizes,
+            faults=(str(arguments[3]),),
+            runs=1,
+            cpu_s=1.0,
+            end="",
+            robust_fails=0,
+            robust_tried=0,
+            passes_without_bug=True,
+        )
+
+    monkeypatch.setattr(hunting, "draw", drawn_with)
+    monkeypatch.setattr(hunting, "play", played)
+    monkeypatch.setattr(hunting, "shrink_bug", shrunk_of)
+    hunted = hunt(replace_bug(BUGS[CANARY], plant=plant), space, seeds=20, soundly=played)
+
+    assert (hunted.seed, hunted.seeds_tried, hunted.shrunk_seed) == (first, first + 1, shrunk)
+    assert hunted.shrunk is not None
+    assert hunted.shrunk.faults == (str(shrunk),)
 
 
 @pytest.mark.parametrize("bug", BUGS.values(), ids=lambda bug: bug.name)

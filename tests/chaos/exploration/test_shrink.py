@@ -19,6 +19,7 @@ from chaos.experiment import (
 )
 from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult
 from chaos.exploration.shrink import (
+    FEW_SEEDS,
     NETWORK_SEEDS,
     DoesNotFail,
     ShrinkEnd,
@@ -166,6 +167,46 @@ def test_half_the_plan_goes_with_one_run() -> None:
     )
 
     assert sizes.index(1) < 14
+
+
+def test_group_that_a_long_plan_needs_goes_before_its_single_faults_do() -> None:
+    """Every run of a large cluster is dear: parts of the plan, then the group, then faults."""
+    plan = tuple(
+        fault(f"{index + 2}s", "pause", "broker(1)" if index % 4 else "broker(0)")
+        for index in range(48)
+    )
+    marked = (fault("1s"), *plan[:20], fault("22500ms"), *plan[20:])
+    seen: list[tuple[int, int]] = []
+
+    def fails(it: Experiment, _: int) -> bool:
+        return len(faults_named(it, "crash")) == 2 and (
+            "writers" in it.groups or len(it.faults) < 20
+        )
+
+    found = shrunk(
+        FakePlay(fails),
+        experiment(*marked),
+        progress=lambda each: seen.append((each.after.faults, each.after.groups)),
+    )
+
+    assert (found.after.faults, found.after.groups) == (2, 0)
+    assert min(faults for faults, groups in seen if groups == 2) > 6
+
+
+def test_fault_that_one_of_a_few_other_seeds_can_spare_goes_in_the_first_round() -> None:
+    """What is read first is shortest, also where the time is up before anything is reworded."""
+
+    def fails(it: Experiment, seed: int) -> bool:
+        return len(it.faults) == 2 or (len(it.faults) == 1 and seed == FEW_SEEDS - 1)
+
+    does: list[tuple[str, int]] = []
+    shrunk(
+        FakePlay(fails),
+        experiment(fault("2s"), fault("30s")),
+        progress=lambda each: does.append((each.does, each.after.faults)),
+    )
+
+    assert {faults for what, faults in does if what == "moving the plan to its beginning"} == {1}
 
 
 def test_what_was_injected_after_the_violation_goes_first() -> None:
