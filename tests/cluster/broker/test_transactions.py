@@ -1,0 +1,323 @@
+"""Transactions over three brokers: markers, verification, crashes of either coordinator."""
+
+import msgspec
+import pytest
+
+from cluster.link_rules import Clog, Cut, LinkRule, Selector
+from cluster.purposes import TRANSACTION_MARKERS, TRANSACTION_VERIFICATION
+from cluster.runtime import ClusterStatus
+from cluster.spec import PreloadSpec
+from protocol.errors import ErrorCode
+from protocol.ids import BrokerId, NodeName, broker_name, offsets_partition, transaction_partition
+from protocol.partitioner import partition_for
+from protocol.trace import TraceKind
+from tests.support.brokers import BrokerLab, broker_cluster
+from tests.support.controllers import NO_BALANCING
+from tests.support.transactional_client import (
+    TransactionalClient,
+    fetched,
+    stable_offset,
+    transactional_cluster,
+)
+
+NONE = ErrorCode.NONE
+TX = "tx-1"
+STATE = partition_for(TX, 3)
+"""Of __transaction_state; broker STATE leads it first, the next one in the ring then."""
+TC, NEXT_TC = STATE, (STATE + 1) % 3
+GROUP = next(name for name in ("a", "b", "c", "d") if partition_for(name, 3) == (STATE + 1) % 3)
+OFFSETS = partition_for(GROUP, 3)
+GC, NEXT_GC = OFFSETS, (OFFSETS + 1) % 3
+BROKERS = tuple(broker_name(each) for each in range(3))
+
+
+def producer(lab: BrokerLab) -> TransactionalClient:
+    """Return the producer of most tests, whose coordinator is another broker than the group's."""
+    return TransactionalClient(lab, TX)
+
+
+def state_moved(status: ClusterStatus) -> bool:
+    """Whether another broker leads the partition of the transactional id."""
+    return status.partitions[transaction_partition(STATE)].leader == NEXT_TC
+
+
+def group_moved(status: ClusterStatus) -> bool:
+    """Whether another broker leads the group's partition."""
+    return status.partitions[offsets_partition(OFFSETS)].leader == NEXT_GC
+
+
+def between_brokers(rule_id: str, purpose: str, effect: Cut | Clog, *sources: NodeName) -> LinkRule:
+    """Return a rule about connections of one purpose, from `sources` to every other broker."""
+    selector = Selector(sources=sources or BROKERS, destinations=BROKERS, purposes=(purpose,))
+    return LinkRule(rule_id=rule_id, selector=selector, effect=effect)
+
+
+@pytest.mark.parametrize(("is_commit", "offset"), [(True, 41), (False, -1)])
+def test_transaction_over_two_coordinators_counts_as_it_ends(is_commit: bool, offset: int) -> None:
+    """GC-101, GC-102 through the brokers: verification, decision, marker, completion."""
+
+    async def story(lab: BrokerLab) -> None:
+        tx = producer(lab)
+        named = await tx.coordinator(NEXT_GC)
+        assert (named.error_code, named.node_id) == (NONE, TC)
+        await tx.init(TC)
+        assert await tx.add_offsets(TC, GROUP) is NONE
+        assert await tx.commit_offset(GC, GROUP, 41) is NONE
+        pending = await fetched(lab, GC, GROUP)
+        assert not isinstance(pending, ErrorCode)
+        assert pending.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT
+        assert await tx.end(TC, is_commit=is_commit) is NONE
+        assert await stable_offset(lab, GC, GROUP) == offset
+
+    BrokerLab(transactional_cluster()).run(story)
+
+
+def test_transaction_through_the_codec_leaves_the_same_trace() -> None:
+    """On Ray every message is encoded: what only travels by reference would be lost."""
+
+    async def story(lab: BrokerLab) -> None:
+        tx = producer(lab)
+        await tx.init(TC)
+        await tx.add_offsets(TC, GROUP)
+        await tx.commit_offset(GC, GROUP, 41)
+        await tx.end(TC)
+        assert await stable_offset(lab, GC, GROUP) == 41
+
+    by_reference, copied = (
+        BrokerLab(transactional_cluster(), copy_messages=copy) for copy in (False, True)
+    )
+    by_reference.run(story)
+    copied.run(story)
+    assert copied.rows == by_reference.rows
+
+
+def test_commit_that_was_never_added_to_the_transaction_is_refused() -> None:
+    """The recording txn-unverified, with the coordinators apart."""
+
+    async def story(lab: BrokerLab) -> None:
+        tx = producer(lab)
+        await tx.init(TC)
+        refused = await tx.commit_offset(GC, GROUP, 41)
+        assert refused is ErrorCode.TRANSACTION_ABORTABLE
+        assert await stable_offset(lab, GC, GROUP) == -1
+
+    BrokerLab(transactional_cluster()).run(story)
+
+
+def test_commit_is_told_to_wait_while_the_transaction_coordinator_cannot_be_asked() -> None:
+    """GC-162: NETWORK_EXCEPTION becomes COORDINATOR_LOAD_IN_PROGRESS, which clients retry."""
+
+    async def story(lab: BrokerLab) -> None:
+        tx = producer(lab)
+        await tx.init(TC)
+        await tx.add_offsets(TC, GROUP)
+        await lab.kill(TC)
+        error = await tx.commit_offset(GC, GROUP, 41)
+        assert error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await lab.until(state_moved)
+        await lab.seconds(0.5)
+        assert await tx.commit_offset(GC, GROUP, 41) is NONE
+        assert await tx.end(NEXT_TC) is NONE
+        assert await stable_offset(lab, GC, GROUP) == 41
+
+    BrokerLab(transactional_cluster()).run(story)
+
+
+@pytest.mark.parametrize(("is_commit", "offset"), [(True, 41), (False, -1)])
+def test_decision_survives_the_transaction_coordinator(is_commit: bool, offset: int) -> None:
+    """It dies when the producer has its answer and no partition its marker: the next goes on."""
+
+    async def story(lab: BrokerLab) -> None:
+        tx = producer(lab)
+        await tx.init(TC)
+        await tx.add_offsets(TC, GROUP)
+        await tx.commit_offset(GC, GROUP, 41)
+        await lab.runtime.set_link_rules(
+            (between_brokers("markers", TRANSACTION_MARKERS, Cut(), broker_name(TC)),)
+        )
+        assert await tx.end(TC, is_commit=is_commit) is NONE
+        await lab.seconds(1)
+        pending = await fetched(lab, GC, GROUP)
+        assert not isinstance(pending, ErrorCode)
+        assert pending.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT
+        await lab.kill(TC)
+        await lab.runtime.set_link_rules(())
+        await lab.until(state_moved)
+        assert await stable_offset(lab, GC, GROUP) == offset
+
+    BrokerLab(transactional_cluster()).run(story)
+
+
+def test_marker_of_a_replaced_transaction_coordinator_is_refused() -> None:
+    """It was cut off when it decided to abort; the next one has let the producer commit again."""
+
+    async def story(lab: BrokerLab) -> None:
+        tx = producer(lab)
+        await tx.init(TC)
+        await tx.add_offsets(TC, GROUP)
+        await tx.commit_offset(GC, GROUP, 41)
+        await lab.runtime.set_link_rules(
+            (between_brokers("markers", TRANSACTION_MARKERS, Clog(), broker_name(TC)),)
+        )
+        assert await tx.end(TC, is_commit=False) is NONE
+        await lab.runtime.move_leader(transaction_partition(STATE), lab_broker(NEXT_TC))
+        assert await tx.add_offsets(NEXT_TC, GROUP) is NONE
+        assert await tx.commit_offset(GC, GROUP, 42) is NONE
+        await lab.runtime.set_link_rules(())  # the old marker arrives now
+        await lab.seconds(1)
+        pending = await fetched(lab, GC, GROUP)
+        assert not isinstance(pending, ErrorCode)
+        assert pending.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT
+        assert await tx.end(NEXT_TC) is NONE
+        assert await stable_offset(lab, GC, GROUP) == 42
+
+    BrokerLab(transactional_cluster()).run(story)
+
+
+def test_marker_follows_the_group_to_its_new_coordinator() -> None:
+    """FO-08: the group's broker dies with the transaction open; the marker waits for a leader."""
+
+    async def story(lab: BrokerLab) -> None:
+        tx = producer(lab)
+        await tx.init(TC)
+        await tx.add_offsets(TC, GROUP)
+        await tx.commit_offset(GC, GROUP, 41)
+        await lab.kill(GC)
+        assert await tx.end(TC) is NONE
+        await lab.until(group_moved)
+        assert await stable_offset(lab, NEXT_GC, GROUP) == 41
+
+    BrokerLab(transactional_cluster()).run(story)
+
+
+def test_both_coordinators_on_one_broker_survive_its_crash() -> None:
+    """It answered the producer and died: nothing that it promised is lost."""
+    both = next(name for name in ("a", "b", "c", "d") if partition_for(name, 3) == STATE)
+
+    async def story(lab: BrokerLab) -> None:
+        tx = producer(lab)
+        await tx.init(TC)
+        await tx.add_offsets(TC, both)
+        assert await tx.commit_offset(TC, both, 41) is NONE
+        assert await tx.end(TC) is NONE
+        await lab.kill(TC)
+        await lab.until(state_moved)
+        assert await stable_offset(lab, NEXT_TC, both) == 41
+        await tx.init(NEXT_TC)
+        assert tx.epoch == 1
+
+    BrokerLab(transactional_cluster()).run(story)
+
+
+def test_transaction_that_nobody_ends_is_aborted_and_its_producer_fenced_in_the_log() -> None:
+    """transaction.timeout.ms: offsets become stable again, and the late commit is refused."""
+
+    async def story(lab: BrokerLab) -> None:
+        tx = producer(lab)
+        await tx.init(TC, timeout_ms=1_000)
+        await tx.add_offsets(TC, GROUP)
+        await tx.commit_offset(GC, GROUP, 41)
+        assert await stable_offset(lab, GC, GROUP) == -1
+        assert await tx.commit_offset(GC, GROUP, 42) is ErrorCode.INVALID_PRODUCER_EPOCH
+        assert await tx.end(TC) is ErrorCode.PRODUCER_FENCED
+
+    BrokerLab(transactional_cluster()).run(story)
+
+
+def test_commit_whose_verification_was_overtaken_by_the_end_is_refused_by_the_log() -> None:
+    """KIP-890: it would open a transaction that nobody ever ends."""
+
+    async def story(lab: BrokerLab) -> None:
+        tx = producer(lab)
+        await tx.init(TC)
+        await tx.commit_offset(GC, GROUP, 40)  # refused; the connection is open from here
+        await tx.add_offsets(TC, GROUP)
+        answers = between_brokers("late", TRANSACTION_VERIFICATION, Clog(), broker_name(TC))
+        await lab.runtime.set_link_rules((answers,))
+        results: list[ErrorCode] = []
+
+        async def commit() -> None:
+            results.append(await tx.commit_offset(GC, GROUP, 41))
+
+        lab.client.host.spawn(commit(), name="commit")
+        await lab.seconds(0.5)
+        end = TransactionalClient(lab, TX)
+        end.id, end.epoch = tx.id, tx.epoch
+        assert await end.end(TC, is_commit=False) is NONE
+        await lab.seconds(0.5)
+        await lab.runtime.set_link_rules(())
+        await lab.seconds(0.5)
+        assert results == [ErrorCode.INVALID_TXN_STATE]
+        assert await stable_offset(lab, GC, GROUP) == -1
+
+    BrokerLab(transactional_cluster()).run(story)
+
+
+def test_completion_waits_behind_a_load() -> None:
+    """KAFKA-10614: one queue for both; the marker stands in the log long before."""
+    other = (OFFSETS + 1) % 3
+    preload = (PreloadSpec(partition=other, commit_records=300_000, groups=5),)
+    base = broker_cluster(config=NO_BALANCING, preload=preload)
+    slow = msgspec.structs.replace(base.costs, load_ns_per_record=10_000)
+    base = msgspec.structs.replace(base, costs=slow)
+
+    async def story(lab: BrokerLab) -> None:
+        tx = producer(lab)
+        await tx.init(TC)
+        await tx.add_offsets(TC, GROUP)
+        await tx.commit_offset(GC, GROUP, 41)
+        await lab.runtime.move_leader(offsets_partition(other), lab_broker(GC))
+        await lab.seconds(0.5)
+        assert await tx.end(TC) is NONE
+        await lab.seconds(0.5)
+        pending = await fetched(lab, GC, GROUP)
+        assert not isinstance(pending, ErrorCode)
+        assert pending.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT
+        assert await stable_offset(lab, GC, GROUP) == 41
+        loaded = [
+            row
+            for row in lab.events(TraceKind.LOAD_COMPLETED, f"broker-{GC}")
+            if row.partition == str(offsets_partition(other))
+        ]
+        completed = lab.events(TraceKind.TRANSACTION_COMPLETED)
+        assert loaded[-1].time_us <= completed[-1].time_us
+
+    BrokerLab(transactional_cluster(base=base)).run(story)
+
+
+def test_producer_ids_are_never_given_out_twice() -> None:
+    """Blocks come from the metadata log: a broker that was killed forgets the rest of its own."""
+
+    async def story(lab: BrokerLab) -> None:
+        given = []
+        for number in range(3):
+            tx = producer(lab)
+            other = TransactionalClient(lab, f"other-{number}")
+            coordinator = (await other.coordinator()).node_id
+            await other.init(coordinator)
+            given.append(other.id)
+            await tx.init(TC)
+            given.append(tx.id)
+            await lab.kill(NEXT_GC)
+            await lab.restart(NEXT_GC)
+            await lab.seconds(12)
+        assert len(set(given)) == 4  # three others, and the one transactional id of `producer`
+
+    BrokerLab(transactional_cluster()).run(story)
+
+
+def test_cluster_without_transactions_has_no_coordinator_for_them() -> None:
+    """Its topic is not there."""
+
+    async def story(lab: BrokerLab) -> None:
+        tx = producer(lab)
+        named = await tx.coordinator()
+        assert named.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (await tx.init_once(0)).error_code is ErrorCode.NOT_COORDINATOR
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def lab_broker(broker: int) -> BrokerId:
+    """Return a broker's id."""
+    return BrokerId(broker)
