@@ -80,12 +80,8 @@ def test_each_file_says_what_it_was(path: Path) -> None:
         assert f"{SHOWN_WITH}{', '.join(off)}" in comment
 
 
-def test_every_guard_is_shown_but_one_whose_lack_no_check_sees() -> None:
-    """A guard that nothing can be found without guards nothing.
-
-    Without min_insync_check the last replica in sync acknowledges alone; if its disk is lost then,
-    so is what it acknowledged, and the checks allow that (`lost_data`).
-    """
+def test_every_guard_is_shown() -> None:
+    """A guard that nothing can be found without guards nothing."""
     shown = {
         name
         for path in OF_GUARDS
@@ -93,4 +89,4 @@ def test_every_guard_is_shown_but_one_whose_lack_no_check_sees() -> None:
         if not on
     }
 
-    assert shown == set(asdict(Guards())) - {"min_insync_check"}
+    assert shown == set(asdict(Guards()))
