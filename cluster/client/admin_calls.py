@@ -5,9 +5,10 @@ that answers NOT_CONTROLLER, or not at all, is followed by the next. Errors of s
 answers: the caller judges them. Source: Kafka KafkaAdminClient, ControllerNodeProvider.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
+from cluster.client.admin_driver import AdminDriver, Ask, Lookup
 from cluster.client.errors import NO_BROKER_AVAILABLE, TIMED_OUT, ClientError, error_from_code
 from cluster.client.futures import Wakeup
 from cluster.client.network_client import KnownNode, NetworkClient
@@ -18,20 +19,36 @@ from cluster.spec import ClusterSpec
 from protocol.config import ConsumerConfig
 from protocol.envelope import AnyRequest, AnyResponse
 from protocol.errors import ErrorCode
+from protocol.ids import BrokerId
 
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+F = TypeVar("F", bound=AnyResponse)
 R = TypeVar("R", bound=AnyResponse)
 
 
-class AdminCalls:
-    """The requests of one administrative act, which has `default.api.timeout.ms` (60 s) in all."""
+_TRIES_MIN = 3
+"""A request that nobody answers can be sent so often, where the caller chose the time."""
 
-    def __init__(self, host: Host, cluster: ClusterSpec) -> None:
+
+class AdminCalls:
+    """The requests of one administrative act, which has `default.api.timeout.ms` (60 s) in all.
+
+    Units: `timeout_ms` is another time for all of it. A single request then takes no more than a
+    third of that, so that a broker that says nothing leaves time to ask another.
+    """
+
+    def __init__(self, host: Host, cluster: ClusterSpec, *, timeout_ms: int | None = None) -> None:
         # AdminClientConfig has the consumer's timeouts and backoffs.
         config = ConsumerConfig()
         brokers = tuple(KnownNode(broker.name, BOOTSTRAP) for broker in cluster.brokers)
         self._host = host
         self._timeout_ms = config.default_api_timeout_ms
-        self._request_timeout_us = config.request_timeout_ms * MS
+        request_timeout_ms = config.request_timeout_ms
+        if timeout_ms is not None:
+            self._timeout_ms = timeout_ms
+            request_timeout_ms = min(request_timeout_ms, -(-timeout_ms // _TRIES_MIN))
+        self._request_timeout_us = request_timeout_ms * MS
         self._deadline_us = host.now_us() + self._timeout_ms * MS
         self._backoff = retry_backoff(host, config)
         self._wakeup = Wakeup(host)
@@ -76,6 +93,23 @@ class AdminCalls:
             return await self._ask(node, request, response_type)
 
         return await self._retry(attempt, "a broker")
+
+    async def ask_each(
+        self,
+        keys: Mapping[K, BrokerId | None] | Sequence[K],
+        ask: Ask[K, V, R],
+        lookup: Lookup[K, F] | None = None,
+    ) -> dict[K, V | ClientError]:
+        """Return what came of each key, each looked up, asked and repeated on its own."""
+        driver: AdminDriver[K, V] = AdminDriver(
+            self._host,
+            self._network,
+            self._wakeup,
+            self._backoff,
+            request_timeout_us=self._request_timeout_us,
+            deadline_us=self._deadline_us,
+        )
+        return await driver.run(keys, ask, lookup)
 
     def close(self) -> None:
         """Close every connection."""

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from cluster.client import admin
+from cluster.host import Host
 from cluster.link_rules import LinkRule
 from cluster.loop import Deadlock, VirtualLoop
 from cluster.nodes import Node, build_node
@@ -246,6 +247,10 @@ class VirtualRuntime(Runtime):
         Raises: TimeoutError after 60 s without a definite answer.
         """
         return await admin.fetch_committed_offsets(self._lives.admin(), self._spec, group_id)
+
+    def admin_host(self) -> Host:
+        """Return the administrator's host, to ask with beside what runs; also from a callback."""
+        return self._lives.admin()
 
     def trace(self, event: TraceEvent) -> None:
         """Write an event of the run itself (node "driver")."""

@@ -212,6 +212,7 @@ class BrokerLab:
         copy_messages: bool = False,
         log: LogSink | None = None,
     ) -> None:
+        self.cluster = cluster
         self.rows: list[TraceRow] = []
         self.storages: dict[NodeName, Storage] = {}
         """The disk of each node's present life."""

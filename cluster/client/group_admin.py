@@ -1,0 +1,242 @@
+"""An administrator of groups: list, describe, delete them, read, set and delete their offsets.
+
+Each group is asked of the coordinator that the brokers name, and again while that one loads or is
+not there; what else a coordinator answers is an answer. Listing asks every live broker, because
+none knows the groups of another. DEVIATION: a group that two brokers claim is listed twice, where
+Kafka's AdminClient keeps one of the two.
+Source: Kafka KafkaAdminClient, DescribeConsumerGroupsHandler, DeleteConsumerGroupsHandler,
+DeleteConsumerGroupOffsetsHandler, AlterConsumerGroupOffsetsHandler,
+ListConsumerGroupOffsetsHandler.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from cluster.client.admin_calls import AdminCalls
+from cluster.client.admin_driver import Ask, Lookup
+from cluster.client.errors import ClientError
+from cluster.client.group_answers import (
+    GroupDescription,
+    GroupListings,
+    committed,
+    coordinators,
+    deleted,
+    described,
+    failure,
+    fetched,
+    listing,
+    removed,
+)
+from cluster.client.partition_offsets import (
+    EARLIEST,
+    LATEST,
+    by_topic,
+    count_partitions,
+    log_offsets,
+)
+from cluster.host import Host
+from cluster.spec import ClusterSpec
+from protocol.discovery_messages import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from protocol.errors import ErrorCode
+from protocol.group_admin_messages import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from protocol.ids import BrokerId, TopicPartition
+from protocol.offset_messages import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
+
+_COORDINATORS: Lookup[str, FindCoordinatorResponse] = Lookup(
+    request=lambda keys: FindCoordinatorRequest(coordinator_keys=keys),
+    response_type=FindCoordinatorResponse,
+    places=coordinators,
+)
+
+
+class GroupAdmin:
+    """The questions and orders of one administrative act; `close` ends its connections.
+
+    Units: `timeout_ms` is for all of them together. A ClientError in an answer is that of its
+    group or partition: a GaveUp where the time was over, else what the broker answered.
+    """
+
+    def __init__(self, host: Host, cluster: ClusterSpec, *, timeout_ms: int) -> None:
+        self._calls = AdminCalls(host, cluster, timeout_ms=timeout_ms)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._calls.close()
+
+    # -- groups ----------------------------------------------------------------------------------
+
+    async def list_groups(
+        self, *, states: Sequence[str] = (), types: Sequence[str] = ()
+    ) -> GroupListings:
+        """Return the groups of every live broker; no filter lets every one pass.
+
+        A broker that loads is asked again, and at the end what it listed until then counts.
+        Raises: TimeoutError if no broker says which there are.
+        """
+        known: dict[BrokerId, tuple[ListedGroup, ...]] = {}
+
+        def listed(
+            response: ListGroupsResponse, broker: BrokerId, keys: tuple[BrokerId, ...]
+        ) -> Mapping[BrokerId, ClientError | None]:
+            known[broker] = response.groups
+            return dict.fromkeys(keys, failure(response.error_code))
+
+        request = ListGroupsRequest(states_filter=tuple(states), types_filter=tuple(types))
+        ask: Ask[BrokerId, None, ListGroupsResponse] = Ask(
+            request=lambda _keys: request, response_type=ListGroupsResponse, outcomes=listed
+        )
+        metadata = await self._calls.ask_broker(MetadataRequest(topics=()), MetadataResponse)
+        brokers = {BrokerId(each.node_id): BrokerId(each.node_id) for each in metadata.brokers}
+        outcomes = await self._calls.ask_each(brokers, ask)
+        return GroupListings(
+            groups=tuple(
+                sorted(
+                    (
+                        listing(group, broker)
+                        for broker, groups in known.items()
+                        for group in groups
+                    ),
+                    key=lambda each: (each.group_id, each.broker),
+                )
+            ),
+            failures={
+                broker: outcome
+                for broker, outcome in sorted(outcomes.items())
+                if outcome is not None
+            },
+        )
+
+    async def describe(self, group_ids: Sequence[str]) -> dict[str, GroupDescription | ClientError]:
+        """Return each group as its coordinator has it."""
+        ask: Ask[str, GroupDescription, DescribeGroupsResponse] = Ask(
+            request=lambda keys: DescribeGroupsRequest(groups=keys),
+            response_type=DescribeGroupsResponse,
+            outcomes=described,
+        )
+        return await self._calls.ask_each(group_ids, ask, _COORDINATORS)
+
+    async def delete_groups(self, group_ids: Sequence[str]) -> dict[str, ClientError | None]:
+        """Delete groups with their offsets; None for each that went."""
+        ask: Ask[str, None, DeleteGroupsResponse] = Ask(
+            request=lambda keys: DeleteGroupsRequest(groups_names=keys),
+            response_type=DeleteGroupsResponse,
+            outcomes=removed,
+        )
+        return await self._calls.ask_each(group_ids, ask, _COORDINATORS)
+
+    # -- offsets ---------------------------------------------------------------------------------
+
+    async def committed_offsets(
+        self, group_ids: Sequence[str]
+    ) -> dict[str, dict[TopicPartition, int] | ClientError]:
+        """Return every offset that each group has committed."""
+        ask: Ask[str, dict[TopicPartition, int], OffsetFetchResponse] = Ask(
+            request=lambda keys: OffsetFetchRequest(
+                groups=tuple(OffsetFetchRequestGroup(group_id=key) for key in keys)
+            ),
+            response_type=OffsetFetchResponse,
+            outcomes=fetched,
+        )
+        return await self._calls.ask_each(group_ids, ask, _COORDINATORS)
+
+    async def set_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Commit offsets for a group without members, and return what became of each.
+
+        Raises: ClientError if the group as a whole was refused, or nobody answered for it.
+        """
+        request = OffsetCommitRequest(
+            group_id=group_id,
+            topics=by_topic(
+                tuple(offsets),
+                topic=lambda name, entries: OffsetCommitRequestTopic(name=name, partitions=entries),
+                entry=lambda partition: OffsetCommitRequestPartition(
+                    partition_index=partition.partition, committed_offset=offsets[partition]
+                ),
+            ),
+        )
+        ask: Ask[str, dict[TopicPartition, ErrorCode], OffsetCommitResponse] = Ask(
+            request=lambda _keys: request,
+            response_type=OffsetCommitResponse,
+            outcomes=committed,
+        )
+        outcomes = await self._calls.ask_each((group_id,), ask, _COORDINATORS)
+        return _only(outcomes)
+
+    async def delete_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Delete committed offsets of a group, and return what became of each.
+
+        Raises: as set_offsets.
+        """
+        request = OffsetDeleteRequest(
+            group_id=group_id,
+            topics=by_topic(
+                partitions,
+                topic=lambda name, entries: OffsetDeleteRequestTopic(name=name, partitions=entries),
+                entry=lambda partition: OffsetDeleteRequestPartition(
+                    partition_index=partition.partition
+                ),
+            ),
+        )
+        ask: Ask[str, dict[TopicPartition, ErrorCode], OffsetDeleteResponse] = Ask(
+            request=lambda _keys: request,
+            response_type=OffsetDeleteResponse,
+            outcomes=deleted,
+        )
+        outcomes = await self._calls.ask_each((group_id,), ask, _COORDINATORS)
+        return _only(outcomes)
+
+    # -- partitions ------------------------------------------------------------------------------
+
+    async def count_partitions(self, topics: Sequence[str]) -> dict[str, int | ClientError]:
+        """Return how many partitions each topic has. Raises: TimeoutError."""
+        return await count_partitions(self._calls, topics)
+
+    async def earliest_offsets(
+        self, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int | ClientError]:
+        """Return where each partition's log begins."""
+        return await log_offsets(self._calls, partitions, EARLIEST)
+
+    async def latest_offsets(
+        self, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int | ClientError]:
+        """Return where each partition's log ends, as consumers see it."""
+        return await log_offsets(self._calls, partitions, LATEST)
+
+
+def _only(
+    outcomes: Mapping[str, dict[TopicPartition, ErrorCode] | ClientError],
+) -> dict[TopicPartition, ErrorCode]:
+    """Return the outcome of the one group. Raises: ClientError."""
+    (outcome,) = outcomes.values()
+    if isinstance(outcome, ClientError):
+        raise outcome
+    return outcome

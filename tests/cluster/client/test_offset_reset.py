@@ -1,0 +1,65 @@
+"""The plan of a reset: where each offset goes, and what cannot be."""
+
+import pytest
+
+from cluster.client.offset_reset import (
+    CannotShift,
+    LogBounds,
+    ResetTarget,
+    ShiftBy,
+    ToCurrent,
+    ToEarliest,
+    ToLatest,
+    ToOffset,
+    plan_reset,
+)
+from protocol.ids import TopicPartition
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+BOUNDS = {P0: LogBounds(earliest=3, latest=10), P1: LogBounds(earliest=0, latest=4)}
+
+
+@pytest.mark.parametrize(
+    ("target", "new"),
+    [
+        (ToEarliest(), [3, 0]),
+        (ToLatest(), [10, 4]),
+        (ToCurrent(), [7, 4]),
+        (ToOffset(offset=4), [4, 4]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_plan_has_each_partition_within_its_own_log(target: ResetTarget, new: list[int]) -> None:
+    """Nothing is committed for the second: `current` is then the log's end, as Kafka has it."""
+    plan = plan_reset(target, BOUNDS, {P0: 7})
+    assert [(each.partition, each.current, each.new) for each in plan] == [
+        (P0, 7, new[0]),
+        (P1, None, new[1]),
+    ]
+    assert [each.asked_for for each in plan] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("target", "new", "asked_for"),
+    [
+        (ToOffset(offset=0), [3, 0], [0, None]),
+        (ToOffset(offset=99), [10, 4], [99, 99]),
+        (ShiftBy(records=-5), [3, 0], [2, -3]),
+        (ShiftBy(records=4), [10, 4], [11, 6]),
+        (ShiftBy(records=2), [9, 4], [None, None]),
+    ],
+)
+def test_offset_outside_of_the_log_goes_to_its_nearer_end_and_says_so(
+    target: ResetTarget, new: list[int], asked_for: list[int | None]
+) -> None:
+    """Kafka's tool warns and goes on."""
+    plan = plan_reset(target, BOUNDS, {P0: 7, P1: 2})
+    assert [each.new for each in plan] == new
+    assert [each.asked_for for each in plan] == asked_for
+
+
+def test_shift_without_a_committed_offset_cannot_be_planned() -> None:
+    """There is nothing to count from; the partitions are named, and no other is planned."""
+    with pytest.raises(CannotShift, match="t-1") as refused:
+        plan_reset(ShiftBy(records=1), BOUNDS, {P0: 7})
+    assert refused.value.partitions == (P1,)
