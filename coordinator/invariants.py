@@ -22,7 +22,10 @@ def check_group(group: Group) -> None:
 
 
 def check_shard(shard: Shard) -> None:
-    """Every group stands under its own id, in its own partition, and none is Dead."""
+    """Every group stands under its own id, in its own partition, and none is Dead.
+
+    A marker of a producer finds every group in which its transaction committed.
+    """
     for group_id, group in shard.groups.items():
         _require(
             group.group_id == group_id and group.partition == shard.partition,
@@ -31,6 +34,12 @@ def check_shard(shard: Shard) -> None:
             f"in shard {shard.partition}",
         )
         _require(group.state is not GroupState.DEAD, "no_dead_group", f"{group_id} is Dead")
+        for producer_id in group.offsets.producers():
+            _require(
+                shard.knows_producer(producer_id, group),
+                "marker_finds_its_group",
+                f"{group_id} waits for the transaction of producer {producer_id} in vain",
+            )
         check_group(group)
 
 

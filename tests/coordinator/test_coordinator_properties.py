@@ -24,6 +24,7 @@ from tests.support.builders import (
     protocols,
     subscription,
     sync_group,
+    txn_offset_commit,
 )
 from tests.support.coordinator_harness import CoordinatorHarness
 
@@ -56,6 +57,10 @@ timeouts_ms = st.sampled_from([6_000, 10_000, 10_000, 5_000])
 rebalance_timeouts_ms = st.sampled_from([0, 5_000, 30_000, 30_000])
 generations = st.integers(-1, 4)
 picks = st.integers(0, 7)
+producers = st.sampled_from([7, 8])
+verification_errors = st.sampled_from(
+    [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE, ErrorCode.NETWORK_EXCEPTION]
+)
 append_errors = st.sampled_from(
     [
         ErrorCode.NONE,
@@ -111,6 +116,7 @@ def _group_snapshot(group: Group) -> object:
         group.new_member_added,
         group.delayed_join,
         group.offsets.committed(),
+        group.offsets.producers(),
     )
 
 
@@ -271,6 +277,45 @@ class Coordinator(RuleBasedStateMachine):
         partitions = {("foo", offset % 2): offset}
         self.submit(offset_commit(partitions, member_id, generation_id, group_id=group_id))
 
+    @rule(
+        group_id=group_ids,
+        pick=picks,
+        generation_id=generations,
+        offset=st.integers(0, 9),
+        producer=producers,
+        error=verification_errors,
+    )
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        pick: int,
+        generation_id: int,
+        offset: int,
+        producer: int,
+        error: ErrorCode,
+    ) -> None:
+        self.h.holds_verifications = True
+        before = snapshot(self.h)
+        request_id = self.h.submit(
+            txn_offset_commit(
+                {("foo", offset % 2): offset},
+                "" if generation_id < 0 else self.pick(group_id, pick),
+                generation_id,
+                group_id=group_id,
+                producer=producer,
+            )
+        )
+        while self.h.verifying:
+            self.h.verify(error)
+        if refused(self.h.response(request_id)):
+            assert snapshot(self.h) == before
+
+    @precondition(lambda self: not self.h.held)
+    @rule(producer=producers, is_commit=st.booleans())
+    def end_transaction(self, producer: int, is_commit: bool) -> None:
+        """A marker is acknowledged after everything that stands before it in the log."""
+        self.h.end_transaction(producer, is_commit=is_commit)
+
     @rule(group_id=group_ids, require_stable=st.booleans())
     def fetch(self, group_id: str, require_stable: bool) -> None:
         before = snapshot(self.h)
@@ -329,6 +374,7 @@ class Coordinator(RuleBasedStateMachine):
             if summary.generation or group.offsets.has_offsets:
                 loaded = other.group(summary.group_id)
                 assert values(loaded) == values(group)
+                assert set(loaded.offsets.producers()) == set(group.offsets.producers())
                 assert loaded.generation_id == group.generation_id
                 assert {m.member_id: m.assignment for m in loaded.members.values()} == {
                     m.member_id: m.assignment for m in group.members.values()
