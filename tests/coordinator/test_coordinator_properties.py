@@ -280,11 +280,22 @@ class Coordinator(RuleBasedStateMachine):
     @rule(
         group_id=group_ids,
         pick=picks,
-        generation_id=generations,
+        generation_id=st.sampled_from([-1, -1, -1, 1, 2]),
         offset=st.integers(0, 9),
         producer=producers,
         error=verification_errors,
     )
+    def transact(
+        self,
+        group_id: str,
+        pick: int,
+        generation_id: int,
+        offset: int,
+        producer: int,
+        error: ErrorCode,
+    ) -> None:
+        self.commit_in_transaction(group_id, pick, generation_id, offset, producer, error)
+
     def commit_in_transaction(
         self,
         group_id: str,
@@ -311,10 +322,20 @@ class Coordinator(RuleBasedStateMachine):
             assert snapshot(self.h) == before
 
     @precondition(lambda self: not self.h.held)
-    @rule(producer=producers, is_commit=st.booleans())
-    def end_transaction(self, producer: int, is_commit: bool) -> None:
+    @rule(
+        group_id=st.one_of(st.none(), group_ids),
+        offset=st.integers(0, 9),
+        producer=producers,
+        is_commit=st.booleans(),
+    )
+    def end_transaction(
+        self, group_id: str | None, offset: int, producer: int, is_commit: bool
+    ) -> None:
         """A marker is acknowledged after everything that stands before it in the log."""
-        self.h.end_transaction(producer, is_commit=is_commit)
+        if group_id is not None:
+            self.commit_in_transaction(group_id, 0, -1, offset, producer, ErrorCode.NONE)
+        if not self.h.held:
+            self.h.end_transaction(producer, is_commit=is_commit)
 
     @rule(group_id=group_ids, require_stable=st.booleans())
     def fetch(self, group_id: str, require_stable: bool) -> None:
