@@ -12,7 +12,7 @@ from tests.support.mutants import PACKAGE, ROOT, Mutant, read_mutants, scenario_
 
 MUTANTS = read_mutants()
 KEPT_AT_LEAST = 60
-EVERY = 5
+EVERY = 6
 """Of so many mutants one is tried here: each costs half a second."""
 
 

@@ -132,7 +132,7 @@ def test_search_finds_and_shrinks_nearly_every_planted_bug() -> None:
 def test_every_mutant_of_the_coordinator_is_killed_by_the_tests_of_its_scenario(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """`make test` tries one in five."""
+    """`make test` tries some of them."""
     mutants = read_mutants()
     alive = [each.name for each in survivors(tmp_path_factory.mktemp("mutants"), mutants)]
     killed = len(mutants) - len(alive)

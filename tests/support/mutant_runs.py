@@ -6,6 +6,7 @@ imports, and no mutant changes, is imported once. Must not import what a mutant 
 
 import io
 import os
+import resource
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -16,6 +17,8 @@ import msgspec
 import pytest
 
 ARGUMENTS = ("-x", "-q", "--timeout=60", "--timeout-method=signal", "-p", "no:cacheprovider")
+CPU_SECONDS_MAX = 90
+"""A child that takes longer is in an endless loop, which a test would show as a failure."""
 SAID_MAX = 4_000
 """How many of the last characters that pytest said are kept."""
 
@@ -80,6 +83,7 @@ def _in_child(tests: Sequence[str]) -> bytes:
     child = os.fork()
     if child == 0:
         os.close(reading)
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS_MAX, CPU_SECONDS_MAX))
         with os.fdopen(writing, "wb") as answer:
             answer.write(msgspec.json.encode(_run_pytest(tests)))
         os._exit(0)
@@ -87,7 +91,9 @@ def _in_child(tests: Sequence[str]) -> bytes:
     with os.fdopen(reading, "rb") as answer:
         run = answer.read()
     os.waitpid(child, 0)
-    return run
+    return run or msgspec.json.encode(
+        Run(code=pytest.ExitCode.TESTS_FAILED, said=f"over {CPU_SECONDS_MAX} s of CPU time")
+    )
 
 
 def _run_pytest(tests: Sequence[str]) -> Run:
