@@ -57,9 +57,12 @@ NodeT = TypeVar("NodeT", bound=HostedNode)
 
 
 class NodeProcess:
-    """The nodes of this process and what joins them to the rest. Lives on one asyncio loop."""
+    """The nodes of this process and what joins them to the rest. Lives on one asyncio loop.
 
-    def __init__(self, process_id: str, settings: RunSettings) -> None:
+    A guest is no process of the run: the others learn of its nodes when it calls them.
+    """
+
+    def __init__(self, process_id: str, settings: RunSettings, *, is_guest: bool = False) -> None:
         self.process_id = process_id
         self.settings = settings
         self.failures: list[str] = []
@@ -72,6 +75,8 @@ class NodeProcess:
         self._directory: dict[NodeName, ProcessAddress] = {}
         self._homes: dict[NodeName, str] = {}
         """The process of each node that was ever in the directory: where it is, or was last."""
+        self._guests: dict[NodeName, ProcessAddress] = {}
+        """Nodes of guests that have called: where they listen."""
         self._rules: tuple[LinkRule, ...] = ()
         self._unflushed: dict[RealHost, None] = {}
         self._failed = asyncio.Event()
@@ -83,8 +88,10 @@ class NodeProcess:
                 on_peer_lost=self._process_lost,
                 on_refused=self._refused,
                 before_write=self._flush_traces,
+                on_guest=self._guest_called,
             ),
             nodes=self._own_nodes,
+            is_guest=is_guest,
         )
 
     async def listen(self, host: str) -> ProcessAddress:
@@ -263,12 +270,15 @@ class NodeProcess:
     def _own_nodes(self) -> tuple[tuple[NodeName, Incarnation], ...]:
         return tuple((name, host.incarnation) for name, host in self._hosts.items())
 
+    def _address_of(self, name: NodeName) -> ProcessAddress | None:
+        return self._directory.get(name) or self._guests.get(name)
+
     def _send_frame(self, frame: Frame) -> None:
         """Carry a frame of an own node; frames of one source and destination stay in order."""
         if frame.destination in self._hosts:
             self._loop.call_soon(self._deliver, frame)
             return
-        address = self._directory.get(frame.destination)
+        address = self._address_of(frame.destination)
         if address is None or address.process_id == self.process_id:
             self._loop.call_soon(self._undeliverable, frame)
         else:
@@ -321,12 +331,18 @@ class NodeProcess:
         if host is not None:
             host.deliver(frame)
             return
-        address = self._directory.get(frame.destination)
+        address = self._address_of(frame.destination)
         if address is not None and address.process_id != self.process_id:
             self._transport.send(address, frame)
 
+    def _guest_called(self, address: ProcessAddress, nodes: tuple[NodeName, ...]) -> None:
+        """Take where the nodes of a guest are; nobody takes the name of one of the run's."""
+        self._guests.update(dict.fromkeys(nodes, address))
+
     def _process_lost(self, process_id: str, nodes: tuple[NodeName, ...]) -> None:
         """Tell every node that a process is gone, and with it all connections to its nodes."""
+        for name in [n for n, at in self._guests.items() if at.process_id == process_id]:
+            del self._guests[name]
         for host in list(self._hosts.values()):
             for name in nodes:
                 host.peer_lost(name)

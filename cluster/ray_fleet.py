@@ -8,7 +8,7 @@ in which, and in which incarnation, is `ray_runtime`'s business.
 import asyncio
 import secrets
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +17,14 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt,
 
 from cluster import ray_nodes
 from cluster.clock import ClockOffset, RunClock, measure_offset
+from cluster.listeners_file import Listeners, remove_listeners, write_listeners
 from cluster.machine_files import ProcessStillAlive
 from cluster.ray_control import CALL_TIMEOUT_S, ControlPlane, FleetProcess, side_by_side
 from cluster.ray_layout import ProcessPlan, node_names, place
 from cluster.ray_nodes import ActorGone, AgentHandle, Machine, ProcessHandle
 from cluster.real_host import RunSettings
 from cluster.runtime import ClusterStartError
+from cluster.tcp import ProcessAddress
 from protocol.ids import NodeName
 
 START_ATTEMPTS = 3
@@ -98,6 +100,22 @@ class Fleet:
         finally:
             (self._run_dir / marker).unlink()
         self._places = place(plans, [state.machine for state in self.machines.values()])
+
+    async def publish(self, directory: Mapping[NodeName, ProcessAddress]) -> None:
+        """Tell every process where every node is, and guests of this machine (`guest`)."""
+        await self.control.set_directory(directory)
+        listeners = Listeners(
+            run_id=self._run_id,
+            seed=self._seed,
+            token=self._token,
+            clock=self._clock,
+            trace_messages=self._trace_messages,
+            directory=directory,
+        )
+        try:
+            write_listeners(self._run_dir, listeners)
+        except OSError as error:
+            self._on_failure(f"nobody is told where the nodes listen: {error}")
 
     async def start_process(self, plan: ProcessPlan) -> FleetProcess:
         """Start a process where it was before, or elsewhere if that machine is lost.
@@ -187,6 +205,13 @@ class Fleet:
         if agent is not None:
             await agent.cut_disk(node, COLLECT_TIMEOUT_S)
 
+    def _close_to_guests(self) -> None:
+        """Tell guests no longer where the nodes are: the run is about to stop."""
+        try:
+            remove_listeners(self._run_dir)
+        except OSError as error:
+            self._on_failure(f"guests are still told where the nodes listen: {error}")
+
     def _agent_with_disk(self, process_name: str) -> AgentHandle | None:
         ray_node_id = self._places[process_name].ray_node_id
         is_there = any(machine.ray_node_id == ray_node_id for machine in ray_nodes.machines())
@@ -197,6 +222,7 @@ class Fleet:
 
         Returns when the processes are gone; what does not end is reported as a failure.
         """
+        self._close_to_guests()
         for watcher in self._watchers:
             watcher.cancel()
         self._watchers.clear()

@@ -291,7 +291,7 @@ class NodeLives:
         admin = self._process_named(ADMIN_PROCESS)
         if admin is not None:
             directory[ADMIN] = admin.listening.address
-        await self._fleet.control.set_directory(directory)
+        await self._fleet.publish(directory)
 
     def _process_named(self, name: str) -> FleetProcess | None:
         """Return the live process of a plan, unless it is about to end."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from cluster import machine_files
+from cluster.admin_node import AdminNode
 from cluster.clock import ClockReading, read_clock
 from cluster.file_storage import FileStorage, cut_to_flush_marks
 from cluster.host import Host
@@ -48,23 +49,6 @@ class ControlState:
     rules: tuple[LinkRule, ...]
 
 
-class _AdminNode:
-    """Serves nobody: a client whose host asks the runtime's own questions."""
-
-    def __init__(self, host: Host) -> None:
-        self.host = host
-
-    def start(self) -> None:
-        """Do nothing until asked."""
-
-    def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Stop at once."""
-        on_done()
-
-    def report(self, status: ClusterStatus) -> None:
-        """Know nothing."""
-
-
 class NodeService:
     """The actor around a NodeProcess; it listens on `bind_address`, one of its machine's."""
 
@@ -73,7 +57,7 @@ class NodeService:
         self._settings = settings
         self._bind_address = bind_address
         self._process: NodeProcess | None = None
-        self._admin: _AdminNode | None = None
+        self._admin: AdminNode | None = None
         self._control_version = -1
         self._last_pause_order = -1
 
@@ -167,7 +151,7 @@ class NodeService:
         process = self._alive()
         if self._admin is None:
             self._admin = process.start_node(
-                name, Incarnation(0), _AdminNode, storage=MemoryStorage(), role="admin"
+                name, Incarnation(0), AdminNode, storage=MemoryStorage(), role="admin"
             )
         return await question(self._admin.host)
 

@@ -23,7 +23,7 @@ from cluster.frames import MAX_FRAME_BYTES, Frame
 from protocol.errors import SimulationError
 from protocol.ids import Incarnation, NodeName
 
-LINK_VERSION = 1
+LINK_VERSION = 2
 MAX_HELLO_BYTES = 64 * 1024
 """Whoever has not shown the token cannot make a listener hold more than this."""
 HELLO_TIMEOUT_S = 10.0
@@ -38,13 +38,18 @@ _PLACEHOLDER = bytes(_HEADER.size)
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="hello"):
-    """The first message on a link. `nodes` are the sender's at that moment."""
+    """The first message on a link.
+
+    `nodes` are the sender's at that moment. `listens_at` is where a guest (host and port) wants its
+    answers; None from a process of the run, which everybody finds in the directory.
+    """
 
     version: int
     token: str
     process_id: str
     target_process_id: str
     nodes: tuple[tuple[NodeName, Incarnation], ...]
+    listens_at: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +61,10 @@ class ProcessAddress:
     port: int
 
 
+def _no_guest(_address: ProcessAddress, _nodes: tuple[NodeName, ...]) -> None:
+    """Take no notice of a guest."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportEvents:
     """What a Transport tells its process.
@@ -63,13 +72,14 @@ class TransportEvents:
     `on_frame` gets each frame, in order per sender. `on_peer_lost` gets the process that is gone
     and all its nodes that may have a connection. `on_refused` gets who called (`host:port`) and
     why it was refused. `before_write` is called before bytes leave, so that their cause can be on
-    disk first.
+    disk first. `on_guest` gets where a guest listens, and its nodes, before its first frame.
     """
 
     on_frame: Callable[[Frame], None]
     on_peer_lost: Callable[[str, tuple[NodeName, ...]], None]
     on_refused: Callable[[str, str], None]
     before_write: Callable[[], None]
+    on_guest: Callable[[ProcessAddress, tuple[NodeName, ...]], None] = _no_guest
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,16 +99,21 @@ class _Peer:
 
 @dataclass(slots=True, kw_only=True)
 class Transport:
-    """All TCP links of one node process. Lives on one asyncio loop."""
+    """All TCP links of one node process. Lives on one asyncio loop.
+
+    `is_guest`: no directory names it, so that it must tell whom it calls where it listens.
+    """
 
     process_id: str
     token: str
     events: TransportEvents
     nodes: Callable[[], tuple[tuple[NodeName, Incarnation], ...]]
     max_frame_bytes: int = MAX_FRAME_BYTES
+    is_guest: bool = False
     _peers: dict[str, _Peer] = field(default_factory=dict)
     _callers: dict["_IncomingLink", None] = field(default_factory=dict)
     _server: asyncio.Server | None = None
+    _listens_at: tuple[str, int] | None = None
     _closed: bool = False
 
     async def listen(self, host: str) -> ProcessAddress:
@@ -109,6 +124,7 @@ class Transport:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _IncomingLink(self, loop), host, 0)
         port = self._server.sockets[0].getsockname()[1]
+        self._listens_at = (host, port)
         return ProcessAddress(process_id=self.process_id, host=host, port=port)
 
     def send(self, address: ProcessAddress, frame: Frame) -> None:
@@ -184,7 +200,12 @@ class Transport:
         if peer is None:
             peer = self._peers[hello.process_id] = _Peer(process_id=hello.process_id)
         peer.incoming = link
-        peer.nodes.update((name, None) for name, _ in hello.nodes)
+        names = tuple(name for name, _ in hello.nodes)
+        peer.nodes.update(dict.fromkeys(names))
+        if hello.listens_at is not None:
+            host, port = hello.listens_at
+            address = ProcessAddress(process_id=hello.process_id, host=host, port=port)
+            self.events.on_guest(address, names)
 
     def incoming_lost(self, link: "_IncomingLink", process_id: str | None) -> None:
         """Take the end of a link that the peer dialed."""
@@ -205,6 +226,7 @@ class Transport:
             process_id=self.process_id,
             target_process_id=target_process_id,
             nodes=self.nodes(),
+            listens_at=self._listens_at if self.is_guest else None,
         )
 
     def refusal(self, hello: Hello) -> str | None:

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from cluster.clock import RunClock
+from cluster.listeners_file import NoListeners, read_listeners
 from cluster.machine_files import ProcessRef
 from cluster.ray_control import FleetProcess
 from cluster.ray_fleet import Fleet
 from cluster.ray_layout import ProcessPlan, plan_processes
-from cluster.ray_lives import NodeLives
+from cluster.ray_lives import ADMIN, NodeLives
 from cluster.ray_nodes import ActorGone, Machine, ProcessHandle
 from cluster.ray_services import ControlState, ListeningProcess, NodeBuilder
 from cluster.runtime import ClusterStartError, NodeState, UnknownNode
@@ -189,6 +190,25 @@ def test_process_whose_node_did_not_come_up_is_ended(tmp_path: Path, end: str) -
         await lab.lives.restart(NODE, empty_disk=False)
         assert lab.state() is NodeState.UP
         assert len(lab.processes_of(NODE)) == 1
+        assert lab.failures == []
+
+    in_lab(tmp_path, body)
+
+
+def test_guests_are_told_where_the_nodes_are_until_the_run_stops(tmp_path: Path) -> None:
+    """Whoever asks from outside finds those that are up, and nobody once they are about to go."""
+
+    async def body(lab: Lab) -> None:
+        names = {*lab.lives.states(), ADMIN}
+        assert set(read_listeners(tmp_path).directory) == names
+        await lab.lives.crash(NODE)
+        assert set(read_listeners(tmp_path).directory) == names - {NODE}
+        await lab.lives.restart(NODE, empty_disk=False)
+        (process,) = lab.processes_of(NODE)
+        assert read_listeners(tmp_path).directory[NODE] == process.listening.address
+        await lab.fleet.stop_processes()
+        with pytest.raises(NoListeners):
+            read_listeners(tmp_path)
         assert lab.failures == []
 
     in_lab(tmp_path, body)
