@@ -6,6 +6,8 @@ what the log's flush mark (`flush_marks`) covers; `cut_to_flush_marks` makes one
 Batches are kept in memory too, as the page cache would.
 """
 
+from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import msgspec
@@ -21,6 +23,8 @@ from protocol.record_batch import RecordBatch
 
 _LOG_SUFFIX = ".log"
 _MARK_SUFFIX = ".flushed"
+_CLEANED_SUFFIX = ".cleaned"
+"""Of a file that is being written by a cleaning. One that a crash left is written over."""
 _CUTS = "cut-by-power-loss"
 """Name of the file in which `cut_to_flush_marks` tells the broker's next life what it cut."""
 
@@ -99,6 +103,39 @@ class FileLogStorage(LogStorage):
             del self._positions[length + 1 :]
             self._flushed_length = min(self._flushed_length, length)
             self._synced_length = length
+
+    def replace_prefix(self, length: int, batches: Sequence[RecordBatch]) -> None:
+        """Put `batches` in the place of the first `length`: a new file takes this one's name.
+
+        The new file is on the disk, whole, before it gets the name. A flush mark that is left from
+        the old one, because the process dies in between, covers no less than it did: what stands
+        before it only gets shorter.
+        Raises: SimulationError if there are fewer than `length`; OSError, before anything changed
+        or when the new file has the name.
+        """
+        if not 0 <= length <= len(self._batches):
+            raise SimulationError(f"cannot replace {length} batches of {len(self._batches)}")
+        left = [*batches, *self._batches[length:]]
+        frames = [encode_frame(batch) for batch in left]
+        temporary = self._path.with_suffix(_CLEANED_SUFFIX)
+        file = self._files.open(temporary)
+        try:
+            self._files.ftruncate(file, 0)
+            write_all(self._files, file, b"".join(frames), at=0)
+            self._files.fdatasync(file)
+            self._mark.open()
+            self._files.replace(temporary, self._path)
+        except OSError:
+            self._files.close(file)
+            raise
+        old, self._file = self._file, file
+        self._batches = left
+        self._positions = list(accumulate(map(len, frames), initial=0))
+        self._files.close(old)
+        self._files.sync_directory(self._path.parent)
+        self._is_named_on_disk = True
+        self._mark.move(self._positions[-1], sync=True)
+        self._synced_length = self._flushed_length = len(left)
 
     @property
     def flushed_length(self) -> int:

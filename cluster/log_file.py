@@ -56,7 +56,7 @@ def read_log(content: bytes) -> LogContent:
     """Return the log in a file's content: everything up to the first thing that does not belong.
 
     That is a frame that is cut short or has a wrong CRC, zeros, garbage, and also a whole batch
-    whose base offset is not the next one.
+    that begins before the one in front of it ends.
     Source: Kafka LogSegment.recover, which truncates behind the last valid batch.
     """
     batches: list[RecordBatch] = []
@@ -73,7 +73,7 @@ def read_log(content: bytes) -> LogContent:
             batch = _decoder.decode(payload)
         except msgspec.MsgspecError:
             break
-        if batches and batch.base_offset != batches[-1].next_offset:
+        if batches and batch.base_offset < batches[-1].next_offset:
             break
         batches.append(batch)
         end = payload_at + length

@@ -5,13 +5,16 @@ DefaultRecordBatch, so that a leader places a producer's batch without reading i
 """
 
 import struct
+from collections.abc import Sequence
 
 import google_crc32c
+import msgspec
 from msgspec.structs import replace
 
 from protocol.errors import ErrorCode, SimulationError
-from protocol.record_batch import Record, RecordBatch, encode_records
+from protocol.record_batch import Cleaned, Record, RecordBatch, encode_records
 
+_encode = msgspec.msgpack.Encoder().encode
 _CRC_HEADER = struct.Struct(">iqqi??")
 """Last offset delta, max timestamp, producer id, producer epoch, transactional, control."""
 
@@ -73,7 +76,10 @@ def batch_crc(batch: RecordBatch) -> int:
         batch.is_transactional,
         batch.is_control,
     )
-    return int(google_crc32c.extend(google_crc32c.value(header), batch.records))
+    crc = google_crc32c.extend(google_crc32c.value(header), batch.records)
+    if batch.cleaned is not None:
+        crc = google_crc32c.extend(crc, _encode(batch.cleaned))
+    return int(crc)
 
 
 def check_batch(batch: RecordBatch) -> ErrorCode:
@@ -82,7 +88,7 @@ def check_batch(batch: RecordBatch) -> ErrorCode:
         crc = batch_crc(batch)
     except struct.error:
         return ErrorCode.CORRUPT_MESSAGE
-    if crc != batch.crc or batch.record_count < 1:
+    if crc != batch.crc or (batch.record_count < 1 and batch.cleaned is None):
         return ErrorCode.CORRUPT_MESSAGE
     if payload_record_count(batch.records) != batch.record_count:
         return ErrorCode.CORRUPT_MESSAGE
@@ -104,6 +110,23 @@ def payload_record_count(payload: bytes) -> int:
     if marker == 0xDD:
         return int.from_bytes(payload[1:5], "big")
     return -1
+
+
+def cleaned_batch(batch: RecordBatch, cleaned: Cleaned, records: Sequence[Record]) -> RecordBatch:
+    """Return what is left of `batch` after a cleaning: its header, and `records`, perhaps none.
+
+    Shape: `cleaned` has one offset delta for each record.
+    Raises: SimulationError if it has not.
+    """
+    if len(cleaned.offset_deltas) != len(records):
+        raise SimulationError(f"{len(cleaned.offset_deltas)} offsets for {len(records)} records")
+    left = replace(
+        batch,
+        records=encode_records(tuple(records)),
+        max_timestamp_ms=max((record.timestamp_ms for record in records), default=-1),
+        cleaned=cleaned,
+    )
+    return replace(left, crc=batch_crc(left))
 
 
 def place_batch(batch: RecordBatch, *, base_offset: int, leader_epoch: int) -> RecordBatch:

@@ -6,12 +6,16 @@ from itertools import pairwise
 from partition_log.batches import check_batch
 from partition_log.log import PartitionLog
 from partition_log.replica import Partition
+from partition_log.transaction_index import TransactionIndex
 from protocol.errors import ErrorCode, InvariantViolation
 from protocol.ids import NO_LEADER_EPOCH
+from protocol.record_batch import Record, records_of
 
 
 def check_log(log: PartitionLog) -> None:
     """A log is contiguous, its epochs never fall, and its high watermark lies inside.
+
+    One that is compacted may have holes.
 
     Reads every batch: for tests, and for a log that was just opened.
     Raises: InvariantViolation.
@@ -60,19 +64,41 @@ def check_partition(partition: Partition) -> None:
 def check_agreement(logs: Sequence[PartitionLog]) -> None:
     """Any two replicas have the same batches below the smaller of their high watermarks.
 
-    Holds with clean elections only: an unclean one may leave a replica with batches that it
+    Those of a compacted log have the same last record of each key there: each is cleaned on its
+    own. Holds with clean elections only: an unclean one may leave a replica with batches that it
     believes committed and the leader does not have.
     Raises: InvariantViolation.
     """
     for position, log in enumerate(logs):
         for other in logs[position + 1 :]:
             committed = min(log.high_watermark, other.high_watermark)
-            if log.read(0, 2**62, up_to=committed) != other.read(0, 2**62, up_to=committed):
+            if _committed(log, committed) != _committed(other, committed):
                 raise InvariantViolation(
                     "logs agree below the high watermark",
                     f"{log.topic_partition}: two replicas differ below {committed}: "
                     f"epochs {log.epochs.entries()} and {other.epochs.entries()}",
                 )
+
+
+def _committed(log: PartitionLog, up_to: int) -> object:
+    """Return what two replicas must have in common below `up_to`."""
+    batches = log.read(0, 2**62, up_to=up_to)
+    return last_records(log, up_to) if log.is_compacted else batches
+
+
+def last_records(log: PartitionLog, up_to: int) -> dict[bytes, tuple[int, Record]]:
+    """Return the last record of each key below `up_to`, and its offset; not what is deleted.
+
+    What an aborted transaction wrote, or an open one, does not count.
+    """
+    transactions = TransactionIndex(log, up_to)
+    found: dict[bytes, tuple[int, Record]] = {}
+    for batch in log.read(0, 2**62, up_to=up_to):
+        if not batch.is_control and transactions.counts(batch):
+            for offset, record in records_of(batch):
+                if record.key is not None:
+                    found[record.key] = (offset, record)
+    return {key: written for key, written in found.items() if written[1].value is not None}
 
 
 def _check_offsets(log: PartitionLog) -> None:
@@ -95,7 +121,9 @@ def _check_batches(log: PartitionLog) -> None:
     epoch: int = NO_LEADER_EPOCH
     for index in range(len(log.storage)):
         batch = log.storage.batch(index)
-        if batch.base_offset != next_offset or log.storage.base_offset(index) != next_offset:
+        offset = batch.base_offset
+        in_order = offset >= next_offset if log.is_compacted else offset == next_offset
+        if not in_order or log.storage.base_offset(index) != offset:
             raise InvariantViolation(
                 "contiguous log",
                 f"{log.topic_partition}: batch {index} begins at {batch.base_offset}, "
@@ -113,7 +141,9 @@ def _check_batches(log: PartitionLog) -> None:
             )
         next_offset = batch.next_offset
         epoch = batch.partition_leader_epoch
-    if next_offset != log.log_end_offset:
+    if next_offset != log.log_end_offset and not (
+        log.is_compacted and next_offset < log.log_end_offset
+    ):
         raise InvariantViolation(
             "contiguous log",
             f"{log.topic_partition}: batches end at {next_offset}, the log at {log.log_end_offset}",

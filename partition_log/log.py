@@ -20,12 +20,14 @@ class PartitionLog:
     """A partition's batches on their storage. Opening it is the recovery after a restart.
 
     Invariant: log_start_offset <= high_watermark <= log_end_offset; batches are contiguous from
-    one to the other, and their leader epochs never fall.
+    one to the other, but for the holes that the log cleaner of a replica made, and their leader
+    epochs never fall.
     Invariant: log_start_offset <= recovery_point <= log_end_offset.
     Attributes, to read only: `topic_partition`, `storage`, `log_start_offset`, `log_end_offset`,
     `high_watermark`, `recovery_point` (what this broker itself flushed), `epochs`
-    (LeaderEpochCache), `producers` (ProducerStates; another object after a truncation). To set:
-    `flush_interval_messages`, Kafka's flush.messages, None for never.
+    (LeaderEpochCache), `producers` (ProducerStates; another object after a truncation),
+    `truncations` (how many there were). To set: `flush_interval_messages`, Kafka's flush.messages,
+    None for never; `is_compacted`, whether a leader's log may have holes.
     """
 
     __slots__ = (
@@ -33,12 +35,14 @@ class PartitionLog:
         "epochs",
         "flush_interval_messages",
         "high_watermark",
+        "is_compacted",
         "log_end_offset",
         "log_start_offset",
         "producers",
         "recovery_point",
         "storage",
         "topic_partition",
+        "truncations",
     )
 
     def __init__(
@@ -51,11 +55,13 @@ class PartitionLog:
     ) -> None:
         """Open the log; `high_watermark` is the checkpointed one, cut to what the log has.
 
-        Raises: InvariantViolation if the stored batches are not contiguous.
+        Raises: InvariantViolation if a stored batch begins before the one in front of it ends.
         """
         self.topic_partition = topic_partition
         self.storage = storage
         self.flush_interval_messages = flush_interval_messages
+        self.is_compacted = False
+        self.truncations = 0
         self.epochs = LeaderEpochCache()
         self.producers = ProducerStates()
         # The storage's base offsets again, for bisect, which wants a list.
@@ -64,9 +70,9 @@ class PartitionLog:
         self.log_end_offset = self.log_start_offset
         for index in range(len(storage)):
             batch = storage.batch(index)
-            if batch.base_offset != self.log_end_offset:
+            if batch.base_offset < self.log_end_offset:
                 raise InvariantViolation(
-                    "contiguous log",
+                    "batches in order",
                     f"{topic_partition}: stored batch {index} begins at {batch.base_offset}, "
                     f"the one before ends at {self.log_end_offset}",
                 )
@@ -141,7 +147,11 @@ class PartitionLog:
             error = check_batch(batch)
             if error is not ErrorCode.NONE:
                 return error
-            if batch.base_offset != expected_offset or batch.partition_leader_epoch < epoch:
+            if batch.base_offset != expected_offset and (
+                batch.base_offset < expected_offset or not self.is_compacted
+            ):
+                return ErrorCode.UNKNOWN_SERVER_ERROR
+            if batch.partition_leader_epoch < epoch:
                 return ErrorCode.UNKNOWN_SERVER_ERROR
             expected_offset = batch.next_offset
             epoch = batch.partition_leader_epoch
@@ -165,8 +175,8 @@ class PartitionLog:
         """Return the batches from the one that holds `offset` on, all of them below `up_to`.
 
         Shape: `up_to` is `high_watermark` or `log_end_offset`; the first batch may begin before
-        `offset`; at most `max_bytes`, but one batch at least if `min_one_batch`; empty when
-        nothing lies between `offset` and `up_to`.
+        `offset`, or after it if nothing is left there; at most `max_bytes`, but one batch at least
+        if `min_one_batch`; empty when nothing lies between `offset` and `up_to`.
         Raises: SimulationError if `offset` is outside the log: the caller answers that with
         OFFSET_OUT_OF_RANGE.
         """
@@ -181,6 +191,8 @@ class PartitionLog:
         found: list[RecordBatch] = []
         bytes_left = max_bytes
         first = bisect_right(self._base_offsets, offset) - 1
+        if self._base_offsets[first] != offset and read_batch(first).next_offset <= offset:
+            first += 1
         for index in range(first, bisect_left(self._base_offsets, up_to)):
             batch = read_batch(index)
             bytes_left -= batch.size_in_bytes
@@ -200,8 +212,9 @@ class PartitionLog:
     def truncate_to(self, offset: int) -> Offset:
         """Forget everything from `offset` on and return the new log end.
 
-        A batch that holds `offset` goes as a whole. The high watermark follows down, if need be:
-        that is data loss, and allowed (unclean election).
+        A batch that holds `offset` goes as a whole; where none is left there, the log ends at
+        `offset`. The high watermark follows down, if need be: that is data loss, and allowed
+        (unclean election).
         Raises: SimulationError if `offset` is before the log start.
         Source: Kafka UnifiedLog.truncateTo.
         """
@@ -213,6 +226,9 @@ class PartitionLog:
         if offset < self.log_end_offset:
             length = bisect_right(self._base_offsets, offset) - 1
             new_end = self._base_offsets[length]
+            if new_end != offset and self.storage.batch(length).next_offset <= offset:
+                length, new_end = length + 1, offset
+            self.truncations += 1
             self.storage.truncate(length)
             del self._base_offsets[length:]
             self.log_end_offset = Offset(new_end)
@@ -223,6 +239,23 @@ class PartitionLog:
         # it would clash with what the next leader wrote there.
         self.epochs.truncate_from_end(self.log_end_offset)
         return self.log_end_offset
+
+    def replace_prefix(self, length: int, batches: Sequence[RecordBatch]) -> None:
+        """Put `batches`, what a cleaning left of the first `length`, in their place, on the disk.
+
+        Raises: SimulationError if the log would begin elsewhere; OSError.
+        Source: Kafka UnifiedLog.replaceSegments.
+        """
+        if not batches or batches[0].base_offset != self._base_offsets[0]:
+            raise SimulationError(f"{self.topic_partition}: a cleaning moved the log's beginning")
+        end = (
+            Offset(self._base_offsets[length])
+            if length < len(self._base_offsets)
+            else self.log_end_offset
+        )
+        self.storage.replace_prefix(length, batches)
+        self._base_offsets[:length] = [batch.base_offset for batch in batches]
+        self.recovery_point = max(self.recovery_point, end)
 
     def update_high_watermark(self, offset: int) -> bool:
         """Set the high watermark to `offset`, cut to the log; return whether it changed.

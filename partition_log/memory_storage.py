@@ -5,6 +5,8 @@ where the dead one could still write to it, and it can lose power: everything th
 is then gone, as a page cache is.
 """
 
+from collections.abc import Sequence
+
 from partition_log.storage import LogRecovery, LogStorage, RecoveryCause, Storage
 from protocol.errors import SimulationError
 from protocol.ids import Offset, TopicPartition
@@ -44,6 +46,16 @@ class MemoryLogStorage(LogStorage):
             raise SimulationError(f"cannot keep {length} batches of {len(self._batches)}")
         del self._batches[length:]
         self._flushed_length = min(self._flushed_length, length)
+
+    def replace_prefix(self, length: int, batches: Sequence[RecordBatch]) -> None:
+        """Put `batches` in the place of the first `length`.
+
+        Raises: SimulationError if there are fewer than `length`.
+        """
+        if not 0 <= length <= len(self._batches):
+            raise SimulationError(f"cannot replace {length} batches of {len(self._batches)}")
+        self._batches[:length] = batches
+        self._flushed_length = len(batches) + max(0, self._flushed_length - length)
 
     @property
     def flushed_length(self) -> int:

@@ -26,6 +26,7 @@ class ReplicaConfig:
     min_insync_replicas: int = 1
     replica_lag_time_max_ms: int = 30_000
     message_max_bytes: int = 1_048_588
+    segment_bytes: int = 1_073_741_824
     min_insync_check: bool = True
     """Off: acks=all is taken, and the high watermark advances, below min.insync.replicas."""
 

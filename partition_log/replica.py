@@ -529,8 +529,11 @@ class Partition:
         return ErrorCode.NONE
 
     def _append(self, batch: RecordBatch, now_us: int) -> AppendInfo:
-        if batch.size_in_bytes > self._config.message_max_bytes:
+        size = batch.size_in_bytes
+        if size > self._config.message_max_bytes:
             return AppendInfo(error=ErrorCode.MESSAGE_TOO_LARGE)
+        if size > self._config.segment_bytes:
+            return AppendInfo(error=ErrorCode.RECORD_LIST_TOO_LARGE)
         placed = self.log.append_batch_as_leader(batch, leader_epoch=self.leader_epoch)
         # In an ISR of one the leader's own log end is the high watermark.
         moved = self._in_sync.maybe_increment_high_watermark(now_us)

@@ -7,6 +7,7 @@ syncs those files.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
@@ -42,7 +43,7 @@ class LogRecovery(msgspec.Struct, frozen=True, kw_only=True):
 class LogStorage(ABC):
     """The batches of one partition, in offset order, and a mark up to where they are flushed.
 
-    Invariant: batches are contiguous: each base offset is the next offset of the one before.
+    Invariant: batches are in order: none begins before the one in front of it ends.
     Invariant: 0 <= flushed_length <= len(self).
     """
 
@@ -67,6 +68,15 @@ class LogStorage(ABC):
         """Keep the first `length` batches; the cut itself survives a power loss.
 
         The flush mark falls with the cut, and never rises by it.
+        Raises: SimulationError if there are fewer than `length`.
+        """
+
+    @abstractmethod
+    def replace_prefix(self, length: int, batches: Sequence[RecordBatch]) -> None:
+        """Put `batches` in the place of the first `length`, all at once.
+
+        They survive a power loss; the flush mark covers them, and of what stands behind them what
+        it covered before, at least.
         Raises: SimulationError if there are fewer than `length`.
         """
 

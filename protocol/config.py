@@ -65,6 +65,8 @@ class BrokerConfig(
     """Partitions of `__consumer_offsets`; a group's is its id's hash modulo this."""
     offsets_topic_replication_factor: Annotated[int, Meta(ge=1)] = 3
     """Replicas of each partition of `__consumer_offsets`."""
+    offsets_topic_segment_bytes: Annotated[int, Meta(ge=1)] = 104_857_600
+    """Bytes of a segment of `__consumer_offsets`; the cleaner leaves the last one alone."""
     offsets_commit_timeout_ms: PositiveMs = 5_000
     """How long a commit, or a group's assignment, waits for its replicas before it fails."""
     transaction_state_log_num_partitions: Annotated[int, Meta(ge=1)] = 50
@@ -117,6 +119,22 @@ class BrokerConfig(
     """A log is flushed when a check finds its last flush so long ago; not set: the next one."""
     log_flush_scheduler_interval_ms: PositiveMs = LONG_MAX
     """How often the logs are checked for that; by default never: the operating system flushes."""
+    log_segment_bytes: Annotated[int, Meta(ge=14)] = 1_073_741_824
+    """Bytes of a segment of any other log; a larger batch is not taken."""
+    log_roll_hours: Annotated[int, Meta(ge=1)] = 168
+    """A segment ends with the first append so long after its first record."""
+    log_roll_ms: PositiveMs | None = None
+    """The same in milliseconds; not set: log.roll.hours."""
+    log_cleaner_enable: bool = True
+    """Whether Kafka's own topics are compacted: of each key only the last record stays."""
+    log_cleaner_backoff_ms: PositiveMs = 15_000
+    """How often the cleaner looks for a log to clean when there was none."""
+    log_cleaner_min_cleanable_ratio: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    """A log is cleaned when more than this share of it, without its last segment, is dirty."""
+    log_cleaner_delete_retention_ms: Ms = 86_400_000
+    """How long the cleaner leaves tombstones, and markers of transactions that left nothing."""
+    log_cleaner_min_compaction_lag_ms: Ms = 0
+    """Records that are younger are not cleaned."""
 
 
 class TopicConfig(
@@ -129,7 +147,8 @@ class TopicConfig(
     unclean_leader_election_enable: bool | None = None
     """The topic's own unclean.leader.election.enable."""
     cleanup_policy: Literal["delete", "compact"] = "delete"
-    """Whether old records are deleted, or all but the last of each key."""
+    """Whether old records are deleted, or all but the last of each key; the lab does neither with
+    data topics."""
     flush_messages: Annotated[int, Meta(ge=1)] | None = None
     """The topic's own log.flush.interval.messages."""
     flush_ms: Ms | None = None

@@ -16,10 +16,23 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     timestamp_ms: int = -1
 
 
+class Cleaned(msgspec.Struct, frozen=True, array_like=True):
+    """What the log cleaner did to a batch: some of its offsets have no record any more.
+
+    Shape: `offset_deltas` are those that have one, from the base offset, in order.
+    Units: `delete_horizon_ms` is the time, since the epoch, from which on a cleaning drops the
+    batch's tombstones, or its marker; -1 where there is none of either (KIP-534).
+    """
+
+    offset_deltas: tuple[int, ...]
+    delete_horizon_ms: int = -1
+
+
 class RecordBatch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A batch: contiguous offsets `base_offset .. base_offset + last_offset_delta`.
 
-    Invariant: `records` is the MessagePack form of `last_offset_delta + 1` Records.
+    Invariant: `records` is the MessagePack form of one Record for each offset, or, of a batch that
+    was `cleaned`, for each offset that is left.
     Source: Kafka `DefaultRecordBatch`.
     """
 
@@ -33,6 +46,7 @@ class RecordBatch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     producer_epoch: int = -1
     is_transactional: bool = False
     is_control: bool = False
+    cleaned: Cleaned | None = None
 
     @property
     def last_offset(self) -> int:
@@ -47,6 +61,8 @@ class RecordBatch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     @property
     def record_count(self) -> int:
         """Number of records in the batch."""
+        if self.cleaned is not None:
+            return len(self.cleaned.offset_deltas)
         return self.last_offset_delta + 1
 
     @property
@@ -70,3 +86,16 @@ def decode_records(payload: bytes) -> tuple[Record, ...]:
     Raises: msgspec.MsgspecError if the payload is no array of records.
     """
     return _decoder.decode(payload)
+
+
+def records_of(batch: RecordBatch) -> list[tuple[int, Record]]:
+    """Return the records of a batch, each with its offset.
+
+    Raises: msgspec.MsgspecError if the payload is no array of records; ValueError if a cleaning
+        left another number of them than the header says.
+    """
+    records = decode_records(batch.records)
+    deltas = range(len(records)) if batch.cleaned is None else batch.cleaned.offset_deltas
+    return [
+        (batch.base_offset + delta, record) for delta, record in zip(deltas, records, strict=True)
+    ]

@@ -15,6 +15,7 @@ from cluster.broker.delayed_fetches import DelayedFetches
 from cluster.broker.fetch_reader import FetchReader, PartitionKey
 from cluster.broker.identity import BrokerIdentity
 from cluster.broker.isr_changes import IsrChanges
+from cluster.broker.log_cleaner import LogCleaner
 from cluster.broker.log_flusher import LogFlusher
 from cluster.broker.metadata_cache import MetadataCache
 from cluster.broker.replica_fetcher import ReplicaFetchers
@@ -39,7 +40,13 @@ from protocol.config import TopicConfig
 from protocol.control_records import EndTransactionMarker
 from protocol.effects import Append
 from protocol.errors import ErrorCode
-from protocol.ids import METADATA_PARTITION, NO_BROKER, RequestId, TopicPartition
+from protocol.ids import (
+    CONSUMER_OFFSETS,
+    METADATA_PARTITION,
+    NO_BROKER,
+    RequestId,
+    TopicPartition,
+)
 from protocol.log_messages import FetchRequest
 from protocol.record_batch import RecordBatch
 from protocol.trace import TraceEvent
@@ -78,6 +85,9 @@ class ReplicaManager:
         """Logs found on the disk whose partitions metadata has not named yet."""
         self._checkpointed: bytes | None = None
         self._flusher = LogFlusher(host, cluster, self._all_logs, self._topic_config)
+        self._cleaner = LogCleaner(
+            host, cluster.broker_config, self._partition_logs, self._topic_config
+        )
         self._appends = DelayedAppends()
         self._reader = FetchReader(self._partitions, self.absence, self._fetched)
         self._fetches = DelayedFetches(host, self._reader)
@@ -105,6 +115,7 @@ class ReplicaManager:
         self._checkpoint_later()
         self._shrink_isrs_later()
         self._flusher.start()
+        self._cleaner.start()
 
     def begin_controlled_shutdown(self) -> None:
         """Stop to replicate, from now on, what this broker is taken out of the ISR of."""
@@ -173,6 +184,7 @@ class ReplicaManager:
         if partition is not None:
             self._fetchers.stop(name)
             self._flusher.forget(name)
+            self._cleaner.forget(name)
             partition.delete()
             self._advanced[name] = partition
             self._grown[name] = None
@@ -225,7 +237,9 @@ class ReplicaManager:
         if partition is None:
             log = self._logs.pop(name, None) or PartitionLog(name, self._host.storage.log(name))
             self._flusher.configure(log)
-            min_insync_replicas = self._topic_config(name.topic).min_insync_replicas
+            settings = self._topic_config(name.topic)
+            log.is_compacted = settings.cleanup_policy == "compact"
+            min_insync_replicas = settings.min_insync_replicas
             partition = Partition(
                 name,
                 self._identity.broker_id,
@@ -234,6 +248,11 @@ class ReplicaManager:
                     min_insync_replicas=min_insync_replicas or self._config.min_insync_replicas,
                     replica_lag_time_max_ms=self._config.replica_lag_time_max_ms,
                     message_max_bytes=self._config.message_max_bytes,
+                    segment_bytes=(
+                        self._config.offsets_topic_segment_bytes
+                        if name.topic == CONSUMER_OFFSETS
+                        else self._config.log_segment_bytes
+                    ),
                     min_insync_check=self._guards.min_insync_check,
                 ),
             )
@@ -402,6 +421,10 @@ class ReplicaManager:
         meanwhile.
         """
         return [*self._logs.values(), *(p.log for p in self._partitions.values())]
+
+    def _partition_logs(self) -> list[PartitionLog]:
+        """Return the logs of the partitions whose metadata is known."""
+        return [partition.log for partition in self._partitions.values()]
 
     def _topic_config(self, topic: str) -> TopicConfig:
         return self._cache.image.topic_config(topic)

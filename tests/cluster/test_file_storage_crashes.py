@@ -1,6 +1,6 @@
 """Random crash points in the writes of a broker's disk, and that they would find its mistakes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,6 +9,7 @@ from cluster import file_storage
 from cluster.file_storage import FileLogStorage
 from cluster.flush_marks import FlushMark
 from cluster.log_file import LogContent, read_log
+from protocol.record_batch import RecordBatch
 from tests.support.crashing_files import CrashingFiles
 from tests.support.storage_crashes import End, Step, check_crash_points
 
@@ -91,6 +92,22 @@ def damaged_batches_are_skipped(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(file_storage, "read_log", read_on)
 
 
+def cleaned_file_gets_the_name_before_it_is_synced(patch: pytest.MonkeyPatch) -> None:
+    replace_prefix = FileLogStorage.replace_prefix
+
+    def replace_unsynced(log: FileLogStorage, length: int, batches: Sequence[RecordBatch]) -> None:
+        files = log._files
+        sync = files.fdatasync
+
+        def sync_later(file: int) -> None:
+            files.fdatasync = sync  # type: ignore[method-assign]  # of this object alone
+
+        files.fdatasync = sync_later  # type: ignore[method-assign]
+        replace_prefix(log, length, batches)
+
+    patch.setattr(FileLogStorage, "replace_prefix", replace_unsynced)
+
+
 def checkpoint_is_written_in_place(patch: pytest.MonkeyPatch) -> None:
     def write(path: Path, content: bytes, files: CrashingFiles) -> None:
         file = files.open(path)
@@ -116,6 +133,7 @@ def checkpoint_is_written_in_place(patch: pytest.MonkeyPatch) -> None:
         names_are_not_synced,
         torn_tail_is_kept,
         damaged_batches_are_skipped,
+        cleaned_file_gets_the_name_before_it_is_synced,
         checkpoint_is_written_in_place,
     ],
 )

@@ -54,19 +54,24 @@ def test_batch_behind_zeros_is_not_reached() -> None:
 @pytest.mark.parametrize(
     "stray",
     [
-        batch("x", base_offset=4),
         batch("x", base_offset=2),
         batch("x", base_offset=0),
     ],
-    ids=["gap", "again", "from the beginning"],
+    ids=["again", "from the beginning"],
 )
-def test_whole_batch_with_another_base_offset_than_the_next_is_not_taken(
+def test_whole_batch_that_begins_before_the_last_one_ends_is_not_taken(
     stray: RecordBatch,
 ) -> None:
     """What an older, longer log left behind has a right CRC and is not this log's all the same."""
     log = read_log(FRAMES + encode_frame(stray) + encode_frame(THIRD))
     assert log.batches == [FIRST, SECOND]
     assert log.end == len(FRAMES)
+
+
+def test_batch_behind_a_hole_is_taken() -> None:
+    """The log cleaner made it, of this replica or of its leader."""
+    behind = batch("x", base_offset=9)
+    assert read_log(FRAMES + encode_frame(behind)).batches == [FIRST, SECOND, behind]
 
 
 def test_length_that_reaches_beyond_the_file_is_a_torn_tail() -> None:

@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from partition_log.invariants import check_log
+from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
 from protocol.errors import ErrorCode, InvariantViolation, SimulationError
 from protocol.ids import LeaderEpoch
@@ -175,10 +176,97 @@ def test_opening_a_log_cuts_the_checkpointed_high_watermark_to_what_is_there() -
     assert log(storage, high_watermark=9).high_watermark == 1
 
 
-def test_opening_a_log_with_a_hole_is_reported() -> None:
-    """Storage promises contiguous batches; reading on would shift every record."""
+def test_opening_a_log_whose_batches_overlap_is_reported() -> None:
+    """Storage promises batches in order; one offset cannot have two records."""
     storage = MemoryLogStorage()
-    storage.append(batch(base_offset=0))
-    storage.append(batch(base_offset=2))
-    with pytest.raises(InvariantViolation, match="contiguous log"):
+    storage.append(batch("a", "b", base_offset=0))
+    storage.append(batch(base_offset=1))
+    with pytest.raises(InvariantViolation, match="batches in order"):
         log(storage)
+
+
+# -- holes, which the cleaner makes --
+
+
+def holed() -> PartitionLog:
+    """Return a compacted log with batches at 0 and 1, 4 to 5, and 9."""
+    storage = MemoryLogStorage()
+    for each in (
+        batch("a", base_offset=0),
+        batch("b", base_offset=1),
+        batch("e", "f", base_offset=4),
+        batch("j", base_offset=9, leader_epoch=2),
+    ):
+        storage.append(each)
+    made = log(storage, high_watermark=10)
+    made.is_compacted = True
+    check_log(made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("offset", "found"), [(0, 0), (1, 1), (2, 4), (3, 4), (4, 4), (5, 4), (6, 9), (8, 9), (9, 9)]
+)
+def test_read_in_a_hole_begins_with_the_next_batch(offset: int, found: int) -> None:
+    """What is asked for is gone; the reader learns it from the base offset."""
+    made = holed()
+    first = made.read(offset, 1, up_to=10)[0]
+    assert first.base_offset == found
+    assert [b.base_offset for b in made.read(offset, 2**20, up_to=10)] == [
+        base for base in (0, 1, 4, 9) if base >= found
+    ]
+
+
+def test_read_that_ends_in_a_hole_returns_nothing_behind_it() -> None:
+    """As a consumer whose high watermark stands there."""
+    made = holed()
+    assert made.read(6, 2**20, up_to=8) == ()
+    assert [b.base_offset for b in made.read(4, 2**20, up_to=8)] == [4]
+
+
+@pytest.mark.parametrize(
+    ("offset", "end", "left"),
+    [(9, 9, 3), (7, 7, 3), (6, 6, 3), (5, 4, 2), (4, 4, 2), (3, 3, 2), (2, 2, 2), (1, 1, 1)],
+)
+def test_truncate_in_a_hole_ends_the_log_there(offset: int, end: int, left: int) -> None:
+    """The batches before it stay whole."""
+    made = holed()
+    assert made.truncate_to(offset) == end
+    assert (len(made.storage), made.log_end_offset, made.truncations) == (left, end, 1)
+    check_log(made)
+    made.append_as_leader(records("new"), leader_epoch=3)
+    assert made.read(end, 1, up_to=end + 1)[0].base_offset == end
+
+
+def test_follower_of_a_compacted_log_takes_over_its_holes() -> None:
+    """Its leader has nothing else to send."""
+    source = holed()
+    copy = log()
+    copy.is_compacted = True
+    assert copy.append_as_follower(source.read(0, 2**20, up_to=5)) is ErrorCode.NONE
+    assert copy.append_as_follower(source.read(2, 2**20, up_to=10)) is ErrorCode.NONE
+    assert copy.log_end_offset == 10
+    assert copy.epochs.entries() == source.epochs.entries()
+    check_log(copy)
+    again = log()
+    again.is_compacted = True
+    overlapping = (batch("a", "b"), batch("b", base_offset=1))
+    assert again.append_as_follower(overlapping) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_prefix_is_replaced_by_what_a_cleaning_left() -> None:
+    """Offsets, epochs and the end stay; what was put in is on the disk."""
+    made = log_of_epochs(0, 0, 0, 1, 1)
+    made.is_compacted = True
+    made.flush()
+    left = [made.storage.batch(0), made.storage.batch(3)]
+    made.replace_prefix(4, left)
+    assert [made.storage.batch(i).base_offset for i in range(3)] == [0, 3, 4]
+    assert (made.log_start_offset, made.log_end_offset, made.recovery_point) == (0, 5, 5)
+    assert made.storage.flushed_length == 3
+    check_log(made)
+    assert [b.base_offset for b in made.read(1, 2**20, up_to=5)] == [3, 4]
+    with pytest.raises(SimulationError, match="beginning"):
+        made.replace_prefix(2, left[1:])
+    with pytest.raises(SimulationError, match="beginning"):
+        made.replace_prefix(3, [])

@@ -324,3 +324,43 @@ def test_deleted_log_is_gone_in_this_life_and_in_the_next(disk: Disk) -> None:
     assert reopened.partitions() == (OTHER,)
     assert len(reopened.log(OTHER)) == 3
     assert len(reopened.log(PARTITION)) == 0
+
+
+def test_replaced_prefix_stands_before_what_was_behind_it(disk: Disk) -> None:
+    """A cleaning's result is there in the next life, whatever ended this one."""
+    storage = disk.boot()
+    log = storage.log(PARTITION)
+    append(log, up_to=5)
+    kept = batches(log)
+    left = [kept[0], kept[2]]
+    log.replace_prefix(4, left)
+    assert batches(log) == [*left, kept[4]]
+    assert log.flushed_length >= 2
+    append_at = batch("5", base_offset=5)
+    log.append(append_at)
+    reopened = disk.boot().log(PARTITION)
+    assert batches(reopened) == [*left, kept[4], append_at]
+    disk.lose_power()
+    assert batches(disk.boot().log(PARTITION))[:2] == left
+
+
+def test_replaced_prefix_leaves_flushed_what_was(disk: Disk) -> None:
+    """What stands behind it may be covered too, never less than before."""
+    storage = disk.boot()
+    log = storage.log(PARTITION)
+    append(log, up_to=5)
+    log.flush()
+    kept = batches(log)
+    log.replace_prefix(3, [kept[0]])
+    assert log.flushed_length == 3
+    disk.lose_power()
+    assert batches(disk.boot().log(PARTITION)) == [kept[0], kept[3], kept[4]]
+
+
+def test_replace_prefix_that_is_longer_than_the_log_is_refused(storage: Storage) -> None:
+    """As a truncation is."""
+    log = storage.log(PARTITION)
+    append(log, up_to=2)
+    with pytest.raises(SimulationError, match="cannot replace 3"):
+        log.replace_prefix(3, [])
+    assert len(log) == 2

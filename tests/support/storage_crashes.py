@@ -25,7 +25,7 @@ CHECKPOINT = "replication-offset-checkpoint"
 LIVES = 3
 NEVER = 2**62
 STEPS_MAX = 25
-CALLS_MAX = 7
+CALLS_MAX = 11
 """No step makes more system calls than that; one that makes fewer is killed right behind it."""
 
 
@@ -46,6 +46,7 @@ class Step(StrEnum):
     APPEND = "append"
     FAILED_APPEND = "append to a full disk"
     TRUNCATE = "truncate"
+    CLEAN = "replace what a cleaning read"
     FLUSH = "flush"
     WRITE_BACK = "write back"
     CHECKPOINT = "checkpoint"
@@ -56,6 +57,7 @@ STEP_WEIGHTS = {
     Step.APPEND: 12,
     Step.FAILED_APPEND: 1,
     Step.TRUNCATE: 2,
+    Step.CLEAN: 2,
     Step.FLUSH: 3,
     Step.WRITE_BACK: 1,
     Step.CHECKPOINT: 2,
@@ -78,6 +80,8 @@ class ExpectedLog:
     """Batches that lie below the flush mark after any power loss."""
     mark_is_torn: bool = False
     """Whether the process was killed while it wrote, but not a batch."""
+    is_cleaning: bool = False
+    """Whether the step that is going on puts a new file in the place of the log's."""
 
     @property
     def next_offset(self) -> int:
@@ -87,6 +91,7 @@ class ExpectedLog:
     def settle(self) -> None:
         """The step that was going on has ended."""
         self.batches, self.mark = list(self.batches_after), self.mark_after
+        self.is_cleaning = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -219,6 +224,18 @@ class CrashingDisk:
                 expected.durable = min(expected.durable, length)
                 expected.durable_mark = min(expected.durable_mark, length)
                 log.truncate(length)
+            case Step.CLEAN:
+                length = self._rng.randint(0, len(expected.batches))
+                left = [
+                    each
+                    for index, each in enumerate(expected.batches[:length])
+                    if index == 0 or self._rng.random() < 0.5
+                ]
+                expected.batches_after = [*left, *expected.batches[length:]]
+                expected.mark_after = len(expected.batches_after)
+                expected.is_cleaning = True
+                log.replace_prefix(length, left)
+                expected.durable = expected.durable_mark = len(expected.batches_after)
             case Step.FLUSH:
                 expected.mark_after = len(expected.batches)
                 log.flush()
@@ -306,17 +323,21 @@ def _check_log(
     """Check one log against what was written to it, and what is said of it."""
     batches = _batches_of(found)
     before, after = expected.batches, expected.batches_after
+    if expected.is_cleaning and batches == after:
+        # The new file has the name, whole; the mark may still be the old one's.
+        assert found.flushed_length <= len(batches), f"{hit}: mark"
+        return
     match end:
         case End.KILL:
             assert batches in (before, after), f"{hit}: not what was written"
             _check_marked(found, expected, hit)
         case End.CUT_TO_MARKS:
-            written = before if len(before) >= len(after) else after
+            written = _written(batches, expected)
             assert batches == written[: len(batches)], f"{hit}: no prefix"
             assert found.flushed_length == len(batches), f"{hit}: not cut to the mark"
             _check_marked(found, expected, hit)
         case End.POWER_LOSS:
-            written = before if len(before) >= len(after) else after
+            written = _written(batches, expected)
             assert batches == written[: len(batches)], f"{hit}: no prefix"
             assert len(batches) >= expected.durable, f"{hit}: flushed batches are gone"
             assert expected.durable_mark <= found.flushed_length, f"{hit}: mark"
@@ -328,11 +349,21 @@ def _check_log(
         assert recovery.cut_batches is None, hit
 
 
+def _written(batches: list[RecordBatch], expected: ExpectedLog) -> list[RecordBatch]:
+    """Return what was written of which a log may be a prefix: of a cleaning its old or new file."""
+    before, after = expected.batches, expected.batches_after
+    if expected.is_cleaning:
+        return after if batches == after[: len(batches)] else before
+    return before if len(before) >= len(after) else after
+
+
 def _check_cut(cut: LogRecovery, found: FileLogStorage, expected: ExpectedLog, hit: str) -> None:
     """Check what `cut_to_flush_marks` says of one log."""
     batches = _batches_of(found)
     assert cut.cause is RecoveryCause.POWER_LOSS, hit
     assert cut.log_end_offset == _end_offset(batches), hit
+    if expected.is_cleaning:
+        return  # of the old file or of the new one, with either's mark
     written = (len(expected.batches), len(expected.batches_after))
     assert cut.cut_bytes > 0, hit
     assert cut.cut_batches in [length - len(batches) for length in written], hit
@@ -344,7 +375,9 @@ def _check_marked(found: FileLogStorage, expected: ExpectedLog, hit: str) -> Non
     A kill in the middle of the mark's own write takes it back to where it was last synced.
     """
     marks = (expected.mark, expected.mark_after)
-    if expected.mark_is_torn:
+    if expected.is_cleaning:
+        assert found.flushed_length <= len(found), f"{hit}: mark"
+    elif expected.mark_is_torn:
         assert expected.durable_mark <= found.flushed_length <= max(marks), f"{hit}: mark"
     else:
         assert found.flushed_length in marks, f"{hit}: mark"

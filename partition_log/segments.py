@@ -1,0 +1,110 @@
+"""The segments of a log since its last cleaning: of what a cleaning takes, and of what it does not.
+
+Kafka's log is a row of files, of which only the last, the active one, is written to; the cleaner
+takes whole files and never that one. Here a log is one row of batches: where a file would have
+ended is worked out from them when a cleaning is considered, so that appends pay nothing for it.
+Source: Kafka `LogSegment.shouldRoll`, `LogCleanerManager.cleanableOffsets`, `LogToClean`.
+DEVIATION: segments below the first dirty offset are one, and a restart counts anew from there; no
+segment ends because its index is full.
+"""
+
+from dataclasses import dataclass
+
+from partition_log.log import PartitionLog
+
+
+@dataclass(slots=True)
+class _Segment:
+    base_offset: int
+    first_timestamp_ms: int = 0
+    """0 before the first batch that says when it was written."""
+    size_in_bytes: int = 0
+    max_timestamp_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleanable:
+    """What a cleaning would take: up to `end_offset`, so many bytes of it not clean yet."""
+
+    end_offset: int
+    clean_bytes: int
+    cleanable_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        """The dirty share of what the cleaning would read; 0 for nothing."""
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
+
+
+class Segments:
+    """The segments of one log from `first_dirty_offset` on. Made anew after each cleaning.
+
+    Units: `segment_bytes` is Kafka's segment.bytes, `roll_ms` its segment.ms.
+    Attribute, to read only: `first_dirty_offset`.
+    """
+
+    def __init__(
+        self, log: PartitionLog, *, first_dirty_offset: int, segment_bytes: int, roll_ms: int
+    ) -> None:
+        self.first_dirty_offset = min(first_dirty_offset, log.log_end_offset)
+        self._log = log
+        self._segment_bytes = segment_bytes
+        self._roll_ms = roll_ms
+        self._truncations = log.truncations
+        self._clean_bytes = 0
+        self._segments: list[_Segment] = []
+        self._next_index = 0
+        self._update()
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the log was truncated since this was made: make it anew."""
+        return self._truncations != self._log.truncations
+
+    def cleanable(self, uncleanable_offset: int, *, min_lag_ms: int, now_ms: int) -> Cleanable:
+        """Return what a cleaning would take now.
+
+        Nothing from the segment on that holds `uncleanable_offset`, that is the active one, or
+        that has a record younger than `min_lag_ms`.
+        """
+        self._update()
+        end_offset, cleanable_bytes = self.first_dirty_offset, 0
+        for segment, successor in zip(self._segments, self._segments[1:], strict=False):
+            if successor.base_offset > uncleanable_offset:
+                break
+            if min_lag_ms > 0 and segment.max_timestamp_ms > now_ms - min_lag_ms:
+                break
+            end_offset = successor.base_offset
+            cleanable_bytes += segment.size_in_bytes
+        return Cleanable(
+            end_offset=end_offset,
+            clean_bytes=self._clean_bytes,
+            cleanable_bytes=cleanable_bytes,
+        )
+
+    def _update(self) -> None:
+        """Count what was appended since this was last asked."""
+        storage = self._log.storage
+        for index in range(self._next_index, len(storage)):
+            batch = storage.batch(index)
+            size = batch.size_in_bytes
+            if batch.base_offset < self.first_dirty_offset:
+                self._clean_bytes += size
+                continue
+            timestamp_ms = batch.max_timestamp_ms
+            if not self._segments or self._is_full(self._segments[-1], size, timestamp_ms):
+                self._segments.append(_Segment(batch.base_offset))
+            active = self._segments[-1]
+            if active.first_timestamp_ms <= 0:
+                active.first_timestamp_ms = timestamp_ms
+            active.size_in_bytes += size
+            active.max_timestamp_ms = max(active.max_timestamp_ms, timestamp_ms)
+        self._next_index = len(storage)
+
+    def _is_full(self, active: _Segment, size: int, timestamp_ms: int) -> bool:
+        """Return whether a batch of this size and time begins the next segment."""
+        if active.size_in_bytes > self._segment_bytes - size:
+            return True
+        first_ms = active.first_timestamp_ms
+        return first_ms > 0 and timestamp_ms - first_ms > self._roll_ms

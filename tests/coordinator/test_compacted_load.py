@@ -1,0 +1,181 @@
+"""A load of a compacted log gives the groups that a load of the whole log gives."""
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from coordinator.group import Group
+from coordinator.load import Load
+from partition_log.compaction import Compaction
+from partition_log.invariants import check_log
+from partition_log.log import PartitionLog
+from partition_log.memory_storage import MemoryLogStorage
+from partition_log.transaction_index import TransactionIndex
+from protocol.control_records import EndTransactionMarker, encode_marker
+from protocol.ids import TopicPartition, offsets_partition
+from protocol.offsets_records import (
+    GroupMetadataValue,
+    OffsetCommitValue,
+    encode_group_metadata_key,
+    encode_group_metadata_value,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+)
+from protocol.record_batch import Record
+
+NOW_MS = 1_700_000_000_000
+DAY_MS = 86_400_000
+KINDS = ("commit", "commit", "commit", "delete", "group", "transaction", "end", "clean", "clean")
+PRODUCERS = (7, 8)
+GROUPS = ("g", "h")
+KEYS = tuple((group, partition) for group in GROUPS for partition in range(3))
+
+Key = tuple[str, int]
+
+
+def commit(key: Key, offset: int | None) -> Record:
+    """Return a committed offset, or its tombstone."""
+    group, partition = key
+    value = None
+    if offset is not None:
+        value = encode_offset_commit_value(
+            OffsetCommitValue(offset=offset, commit_timestamp_ms=NOW_MS)
+        )
+    return Record(encode_offset_commit_key(group, TopicPartition("t", partition)), value, NOW_MS)
+
+
+def group_record(group_id: str, generation: int | None) -> Record:
+    """Return the record of an Empty group, or its tombstone."""
+    value = None
+    if generation is not None:
+        value = encode_group_metadata_value(
+            GroupMetadataValue(
+                protocol_type="consumer", generation=generation, protocol=None, leader=None
+            )
+        )
+    return Record(encode_group_metadata_key(group_id), value, NOW_MS)
+
+
+class Logs:
+    """What coordinators wrote, twice: one log is cleaned at times."""
+
+    def __init__(self, data: st.DataObject) -> None:
+        self.whole = PartitionLog(offsets_partition(0), MemoryLogStorage())
+        self.cleaned = PartitionLog(offsets_partition(0), MemoryLogStorage())
+        self.cleaned.is_compacted = True
+        self._draw = data.draw
+        self._first_dirty = 0
+        self._now_ms = NOW_MS
+        self._open: dict[int, dict[Key, None]] = {}
+        self._number = 0
+
+    def step(self) -> None:
+        """Write something, or clean."""
+        self._number += 1
+        match self._draw(st.sampled_from(KINDS)):
+            case "commit":
+                keys = self._draw(st.lists(st.sampled_from(KEYS), min_size=1, max_size=3))
+                self._append(tuple(commit(key, self._number) for key in keys))
+            case "delete":
+                self._delete(self._draw(st.sampled_from(KEYS)))
+            case "group":
+                group_id = self._draw(st.sampled_from(GROUPS))
+                generation = self._draw(st.sampled_from((None, self._number, self._number)))
+                self._append((group_record(group_id, generation),))
+            case "transaction":
+                producer = self._draw(st.sampled_from(PRODUCERS))
+                key = self._draw(st.sampled_from(KEYS))
+                self._open.setdefault(producer, {})[key] = None
+                self._append((commit(key, self._number),), producer=producer)
+            case "end":
+                self._end(self._draw(st.sampled_from(PRODUCERS)))
+            case _:
+                self._clean()
+
+    def _delete(self, key: Key) -> None:
+        # A tombstone behind a transactional commit whose marker is still to come is undone by the
+        # marker, for whoever replays the whole log; the cleaner knows the last record only.
+        if all(key not in keys for keys in self._open.values()):
+            self._append((commit(key, None),))
+
+    def _end(self, producer: int) -> None:
+        if self._open.pop(producer, None) is not None:
+            marker = EndTransactionMarker(is_commit=self._draw(st.booleans()), coordinator_epoch=0)
+            self._append((encode_marker(marker, NOW_MS),), producer=producer, is_control=True)
+
+    def _append(
+        self, records: tuple[Record, ...], *, producer: int = -1, is_control: bool = False
+    ) -> None:
+        is_new_epoch = self._draw(st.integers(0, 9)) == 0
+        behind = self._draw(st.sampled_from((0, 0, 1, 4)))
+        for log in (self.whole, self.cleaned):
+            log.append_as_leader(
+                records,
+                leader_epoch=max(log.latest_epoch, 0) + is_new_epoch,
+                producer_id=producer,
+                producer_epoch=0 if producer >= 0 else -1,
+                is_transactional=producer >= 0,
+                is_control=is_control,
+            )
+            log.update_high_watermark(max(log.high_watermark, log.log_end_offset - behind))
+
+    def _clean(self) -> None:
+        self._now_ms += self._draw(st.sampled_from((0, DAY_MS // 2, 2 * DAY_MS)))
+        log = self.cleaned
+        transactions = TransactionIndex(log)
+        stable = transactions.last_stable_offset
+        compaction = Compaction(
+            log,
+            transactions,
+            first_dirty_offset=self._first_dirty,
+            end_offset=self._draw(st.integers(min(self._first_dirty, stable), stable)),
+            now_ms=self._now_ms,
+            delete_retention_ms=DAY_MS,
+        )
+        while not compaction.step(200):
+            pass
+        result = compaction.apply()
+        assert result is not None
+        self._first_dirty = result.end_offset
+        check_log(log)
+
+
+def groups_of(log: PartitionLog) -> dict[str, object]:
+    """Return what a load makes of a log."""
+    load = Load(0, 1)
+    load.read(log.read(log.log_start_offset, 2**62, up_to=log.log_end_offset))
+    groups = load.finish(0)
+    assert load.error is None
+    return {group.group_id: seen(group) for group in groups}
+
+
+def seen(group: Group) -> object:
+    return (
+        group.state,
+        group.generation_id,
+        group.protocol_type,
+        group.offsets.committed(),
+        {name: group.offsets.is_unstable(name) for name in _names()},
+    )
+
+
+def _names() -> list[TopicPartition]:
+    return [TopicPartition("t", partition) for partition in range(3)]
+
+
+@settings(
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(st.data())
+def test_load_of_a_compacted_log_gives_the_groups_of_the_whole_one(data: st.DataObject) -> None:
+    """In whatever order commits, deletions, transactions and cleanings come."""
+    logs = Logs(data)
+    for _ in range(data.draw(st.integers(1, 40))):
+        logs.step()
+        assert groups_of(logs.cleaned) == groups_of(logs.whole)
+        assert logs.cleaned.log_end_offset == logs.whole.log_end_offset
+        assert logs.cleaned.epochs.entries() == logs.whole.epochs.entries()
+    reopened = PartitionLog(offsets_partition(0), logs.cleaned.storage)
+    assert reopened.epochs.entries() == logs.whole.epochs.entries()
+    assert reopened.log_end_offset == logs.whole.log_end_offset

@@ -1,0 +1,366 @@
+"""Compaction: what a cleaning leaves of a log, of its tombstones and of its transactions."""
+
+import pytest
+
+from partition_log.batches import check_batch
+from partition_log.compaction import Compaction, CompactionResult
+from partition_log.invariants import check_agreement, check_log, last_records
+from partition_log.log import PartitionLog
+from partition_log.memory_storage import MemoryLogStorage
+from partition_log.transaction_index import TransactionIndex
+from protocol.control_records import EndTransactionMarker, encode_marker
+from protocol.errors import ErrorCode
+from protocol.record_batch import Record, records_of
+from tests.partition_log.builders import PARTITION
+
+DAY_MS = 86_400_000
+NOW_MS = 1_700_000_000_000
+PRODUCER = 7
+OTHER = 8
+
+
+class Story:
+    """A log that is written to, and cleaned at times."""
+
+    def __init__(self) -> None:
+        self.log = PartitionLog(PARTITION, MemoryLogStorage())
+        self.log.is_compacted = True
+        self.now_ms = NOW_MS
+        self.first_dirty = 0
+        self.epoch = 0
+
+    def write(self, *written: str, producer: int = -1) -> None:
+        """Append a batch of `key=value` records; `key=` is a tombstone."""
+        records = []
+        for each in written:
+            key, _, value = each.partition("=")
+            records.append(Record(key.encode(), value.encode() or None, self.now_ms))
+        self.log.append_as_leader(
+            tuple(records),
+            leader_epoch=self.epoch,
+            producer_id=producer,
+            producer_epoch=0 if producer >= 0 else -1,
+            is_transactional=producer >= 0,
+        )
+        self.commit_all()
+
+    def end(self, *, commit: bool, producer: int = PRODUCER) -> None:
+        """Append the marker of a producer's transaction."""
+        marker = EndTransactionMarker(is_commit=commit, coordinator_epoch=0)
+        self.log.append_as_leader(
+            (encode_marker(marker, self.now_ms),),
+            leader_epoch=self.epoch,
+            producer_id=producer,
+            producer_epoch=0,
+            is_transactional=True,
+            is_control=True,
+        )
+        self.commit_all()
+
+    def commit_all(self) -> None:
+        """Let the high watermark reach the end."""
+        self.log.update_high_watermark(self.log.log_end_offset)
+
+    def clean(self, end: int | None = None, *, step_bytes: int = 2**40) -> CompactionResult:
+        """Clean everything that is decided, or up to `end`; nothing that counts is lost by it."""
+        before = last_records(self.log, self.log.log_end_offset)
+        transactions = TransactionIndex(self.log)
+        compaction = Compaction(
+            self.log,
+            transactions,
+            first_dirty_offset=self.first_dirty,
+            end_offset=transactions.last_stable_offset if end is None else end,
+            now_ms=self.now_ms,
+            delete_retention_ms=DAY_MS,
+        )
+        while not compaction.step(step_bytes):
+            pass
+        result = compaction.apply()
+        assert result is not None
+        self.first_dirty = result.end_offset
+        check_log(self.log)
+        assert last_records(self.log, self.log.log_end_offset) == before
+        return result
+
+    def left(self) -> list[str]:
+        """Return `offset key=value` of each record that is left; of a marker its kind."""
+        found = []
+        for index in range(len(self.log.storage)):
+            batch = self.log.storage.batch(index)
+            assert check_batch(batch) is ErrorCode.NONE
+            for offset, record in records_of(batch):
+                key = "marker" if batch.is_control else (record.key or b"").decode()
+                value = "" if batch.is_control else (record.value or b"").decode()
+                found.append(f"{offset} {key}={value}")
+        return found
+
+    def reopened(self) -> PartitionLog:
+        """Return the log as a restarted broker opens it."""
+        return PartitionLog(PARTITION, self.log.storage, high_watermark=self.log.high_watermark)
+
+
+def test_last_record_of_each_key_stays_where_it_was() -> None:
+    """Offsets do not move: the rest are holes."""
+    story = Story()
+    story.write("a=1", "b=1")
+    story.write("a=2", "c=1", "a=3")
+    story.write("b=2")
+    end = story.log.log_end_offset
+    result = story.clean()
+    assert story.left() == ["3 c=1", "4 a=3", "5 b=2"]
+    assert (story.log.log_start_offset, story.log.log_end_offset) == (0, end)
+    assert (result.records_before, result.records_after, result.end_offset) == (6, 3, 6)
+    assert result.bytes_after < result.bytes_before
+
+
+def test_cleaning_up_to_an_offset_leaves_what_stands_behind_it() -> None:
+    """The active segment: its records replace nothing yet."""
+    story = Story()
+    story.write("a=1")
+    story.write("a=2")
+    story.write("a=3")
+    story.clean(end=2)
+    assert story.left() == ["1 a=2", "2 a=3"]
+    story.clean(end=3)
+    assert story.left() == ["2 a=3"]
+
+
+def test_later_cleaning_reads_the_clean_part_too() -> None:
+    """What was the last of its key may have been replaced since."""
+    story = Story()
+    story.write("a=1", "b=1", "c=1")
+    story.clean()
+    story.write("b=2")
+    story.write("a=2", "d=1")
+    story.clean()
+    assert story.left() == ["2 c=1", "3 b=2", "4 a=2", "5 d=1"]
+    story.clean()
+    assert story.left() == ["2 c=1", "3 b=2", "4 a=2", "5 d=1"]
+
+
+def test_tombstone_stays_for_the_retention_after_the_first_cleaning() -> None:
+    """KIP-534: whoever reads the log meanwhile hears of the deletion."""
+    story = Story()
+    story.write("a=1", "b=1")
+    story.write("a=")
+    story.clean()
+    assert story.left() == ["1 b=1", "2 a="]
+    story.now_ms += DAY_MS - 1
+    story.write("c=1")
+    story.clean()
+    assert story.left() == ["1 b=1", "2 a=", "3 c=1"]
+    story.now_ms += 1
+    story.write("d=1")
+    story.clean()
+    assert story.left() == ["1 b=1", "3 c=1", "4 d=1"]
+
+
+def test_key_that_was_deleted_and_written_again_is_there() -> None:
+    """The tombstone goes at once: the record replaces it."""
+    story = Story()
+    story.write("a=1")
+    story.write("a=")
+    story.write("a=2")
+    story.clean()
+    assert story.left() == ["2 a=2"]
+
+
+def test_record_without_key_goes() -> None:
+    """A compacted topic has none; Kafka's cleaner drops what it finds."""
+    story = Story()
+    story.log.append_as_leader((Record(None, b"v", NOW_MS),), leader_epoch=0)
+    story.write("a=1")
+    story.clean()
+    assert story.left() == ["1 a=1"]
+
+
+def test_first_batch_of_each_leader_epoch_stays_without_records() -> None:
+    """A restarted replica reads epochs, and where the log begins, from the batches."""
+    story = Story()
+    for epoch in (0, 2, 5):
+        story.epoch = epoch
+        story.write("a=1")
+        story.write("a=2")
+    epochs = story.log.epochs.entries()
+    story.clean()
+    assert story.left() == ["5 a=2"]
+    storage = story.log.storage
+    kept = [storage.batch(index) for index in range(len(storage))]
+    assert [(b.base_offset, b.record_count) for b in kept] == [(0, 0), (2, 0), (4, 0), (5, 1)]
+    again = story.reopened()
+    assert again.epochs.entries() == epochs
+    assert (again.log_start_offset, again.log_end_offset) == (0, 6)
+    story.write("b=1")
+    story.clean()
+    assert story.left() == ["5 a=2", "6 b=1"]
+
+
+def test_aborted_transaction_goes_and_replaces_nothing() -> None:
+    """Its marker stays as long as a tombstone would."""
+    story = Story()
+    story.write("a=1")
+    story.write("a=aborted", "b=aborted", producer=PRODUCER)
+    story.end(commit=False)
+    story.write("c=1")
+    story.clean()
+    assert story.left() == ["0 a=1", "3 marker=", "4 c=1"]
+    # The empty batch from which the producer's epoch is known keeps its marker; then it wrote more.
+    story.now_ms += 10 * DAY_MS
+    story.write("d=txn", producer=PRODUCER)
+    story.end(commit=True)
+    story.write("c=2")
+    story.clean()
+    assert story.left() == ["0 a=1", "3 marker=", "5 d=txn", "6 marker=", "7 c=2"]
+    story.write("c=3")
+    story.clean()
+    assert "3 marker=" in story.left()
+    story.now_ms += DAY_MS
+    story.write("c=4")
+    story.clean()
+    assert story.left() == ["0 a=1", "5 d=txn", "6 marker=", "9 c=4"]
+
+
+def test_committed_transaction_counts_by_the_offset_of_its_records() -> None:
+    """Not by its marker's: a plain commit behind it, before the marker, stays (MM-10)."""
+    story = Story()
+    story.write("a=txn", "b=txn", producer=PRODUCER)
+    story.write("a=plain")
+    story.end(commit=True)
+    story.write("d=1")
+    story.clean()
+    assert story.left() == ["1 b=txn", "2 a=plain", "3 marker=", "4 d=1"]
+
+
+def test_marker_stays_while_its_transaction_has_data() -> None:
+    """Without it a load would take the transaction for an open one."""
+    story = Story()
+    story.write("a=txn", producer=PRODUCER)
+    story.end(commit=True)
+    story.write("b=1")
+    story.clean()
+    story.now_ms += 10 * DAY_MS
+    story.write("c=1")
+    story.clean()
+    assert story.left() == ["0 a=txn", "1 marker=", "2 b=1", "3 c=1"]
+
+
+def test_marker_of_a_transaction_that_left_nothing_goes_after_the_retention() -> None:
+    """The producer's last batch stays, empty: its epoch is known from there."""
+    story = Story()
+    story.write("first=1")
+    story.write("a=txn", producer=PRODUCER)
+    story.end(commit=True)
+    story.write("a=plain")
+    story.clean()
+    assert story.left() == ["0 first=1", "2 marker=", "3 a=plain"]
+    assert len(story.reopened().producers) == 1
+    for _ in range(3):
+        story.now_ms += DAY_MS
+        story.write("b=1")
+        story.clean()
+    assert len(story.reopened().producers) == 1
+
+
+def test_open_transaction_holds_cleaning_up() -> None:
+    """Nobody knows yet whether it counts; nor is the one behind it touched."""
+    story = Story()
+    story.write("a=1")
+    story.write("a=2")
+    story.write("a=open", producer=PRODUCER)
+    story.write("a=other", producer=OTHER)
+    story.end(commit=False, producer=OTHER)
+    story.write("a=3")
+    assert TransactionIndex(story.log).last_stable_offset == 2
+    story.clean()
+    assert story.left() == ["1 a=2", "2 a=open", "3 a=other", "4 marker=", "5 a=3"]
+    story.end(commit=True)
+    story.write("z=1")
+    assert TransactionIndex(story.log).last_stable_offset == story.log.log_end_offset
+    story.clean()
+    assert story.left() == ["4 marker=", "5 a=3", "6 marker=", "7 z=1"]
+
+
+def test_transaction_whose_marker_is_not_committed_is_open() -> None:
+    """A marker above the high watermark may be gone tomorrow."""
+    story = Story()
+    story.write("a=1")
+    story.write("a=txn", producer=PRODUCER)
+    story.end(commit=False)
+    story.log.update_high_watermark(2)
+    index = TransactionIndex(story.log)
+    assert index.last_stable_offset == 1
+    assert index.counts(story.log.storage.batch(1)) is None
+    story.commit_all()
+    index = TransactionIndex(story.log)
+    assert (index.last_stable_offset, index.is_aborted(story.log.storage.batch(1))) == (3, True)
+
+
+def test_transaction_that_ends_behind_the_cleaned_part_is_known_all_the_same() -> None:
+    """Its data is below the last stable offset, its marker above it."""
+    story = Story()
+    story.write("a=1")
+    story.write("a=aborted", producer=PRODUCER)
+    story.write("b=open", producer=OTHER)
+    story.end(commit=False)
+    assert TransactionIndex(story.log).last_stable_offset == 2
+    story.clean()
+    assert story.left() == ["0 a=1", "2 b=open", "3 marker="]
+
+
+@pytest.mark.parametrize("step_bytes", [1, 100, 1_000])
+def test_cleaning_in_steps_leaves_the_same(step_bytes: int) -> None:
+    """The host goes on between them."""
+    stories = (Story(), Story())
+    for story in stories:
+        for number in range(30):
+            story.write(f"k{number % 7}={number}", f"x{number % 3}=")
+        story.write("a=aborted", producer=PRODUCER)
+        story.end(commit=False)
+    results = (stories[0].clean(), stories[1].clean(step_bytes=step_bytes))
+    assert results[0] == results[1]
+    assert stories[0].left() == stories[1].left()
+
+
+def test_cleaning_of_a_log_that_was_cut_meanwhile_changes_nothing() -> None:
+    """Kafka gives it up too: what was read is not what is there."""
+    story = Story()
+    story.write("a=1")
+    story.write("a=2")
+    compaction = Compaction(
+        story.log,
+        TransactionIndex(story.log),
+        first_dirty_offset=0,
+        end_offset=2,
+        now_ms=NOW_MS,
+        delete_retention_ms=DAY_MS,
+    )
+    assert compaction.step(2**40)
+    story.log.truncate_to(1)
+    assert compaction.apply() is None
+    story.write("a=other")
+    assert compaction.apply() is None
+    assert story.left() == ["0 a=1", "1 a=other"]
+
+
+def test_cleaning_of_nothing_changes_nothing() -> None:
+    """A log whose active segment is its only one."""
+    story = Story()
+    story.write("a=1")
+    result = story.clean(end=0)
+    assert (result.records_before, result.end_offset) == (0, 0)
+    assert story.left() == ["0 a=1"]
+
+
+def test_replicas_that_were_cleaned_at_other_times_agree() -> None:
+    """Each broker cleans its own; what counts is the same."""
+    one, other = Story(), Story()
+    for story in (one, other):
+        story.write("a=1", "b=1")
+        story.write("a=2", "c=")
+        story.write("a=aborted", producer=PRODUCER)
+        story.end(commit=False)
+        story.write("b=3")
+    one.clean()
+    other.clean(end=1)
+    check_agreement((one.log, other.log))
+    assert one.left() != other.left()

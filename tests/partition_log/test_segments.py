@@ -1,0 +1,108 @@
+"""Where a log's segments would end, and what of them a cleaning may take."""
+
+import pytest
+
+from partition_log.log import PartitionLog
+from partition_log.memory_storage import MemoryLogStorage
+from partition_log.segments import Cleanable, Segments
+from protocol.record_batch import Record
+from tests.partition_log.builders import PARTITION
+
+NOW_MS = 1_700_000_000_000
+HOUR_MS = 3_600_000
+
+
+def written(*times_ms: int) -> PartitionLog:
+    """Return a log with one batch of one record for each time; all batches are of one size."""
+    log = PartitionLog(PARTITION, MemoryLogStorage())
+    for number, time_ms in enumerate(times_ms):
+        record = Record(b"key", f"{number:03}".encode(), time_ms)
+        log.append_as_leader((record,), leader_epoch=0)
+    return log
+
+
+def size_of(log: PartitionLog) -> int:
+    return log.storage.batch(0).size_in_bytes
+
+
+def cleanable(
+    log: PartitionLog,
+    *,
+    batches_per_segment: int = 3,
+    first_dirty: int = 0,
+    uncleanable: int = 2**40,
+    min_lag_ms: int = 0,
+    roll_ms: int = HOUR_MS,
+) -> Cleanable:
+    """Return what a cleaning would take of `log`."""
+    segments = Segments(
+        log,
+        first_dirty_offset=first_dirty,
+        segment_bytes=batches_per_segment * size_of(log),
+        roll_ms=roll_ms,
+    )
+    return segments.cleanable(uncleanable, min_lag_ms=min_lag_ms, now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize(("batches", "end"), [(1, 0), (3, 0), (4, 3), (6, 3), (7, 6), (9, 6)])
+def test_active_segment_is_never_taken(batches: int, end: int) -> None:
+    """A segment ends when the next batch does not fit."""
+    found = cleanable(written(*[NOW_MS] * batches))
+    assert found.end_offset == end
+    assert found.cleanable_bytes == end * size_of(written(NOW_MS))
+
+
+@pytest.mark.parametrize(("uncleanable", "end"), [(0, 0), (2, 0), (3, 3), (5, 3), (6, 6), (8, 6)])
+def test_segment_that_holds_the_last_stable_offset_is_not_taken(uncleanable: int, end: int) -> None:
+    """Nor is anything behind it: the high watermark, or an open transaction."""
+    assert cleanable(written(*[NOW_MS] * 9), uncleanable=uncleanable).end_offset == end
+
+
+def test_segment_ends_with_the_first_append_after_its_time() -> None:
+    """log.roll.ms: however small it is."""
+    log = written(NOW_MS, NOW_MS + HOUR_MS, NOW_MS + HOUR_MS + 1, NOW_MS + HOUR_MS + 2)
+    assert cleanable(log, batches_per_segment=100).end_offset == 2
+
+
+def test_batch_without_a_time_ends_no_segment() -> None:
+    """As those that stood there before the run."""
+    log = written(0, 0, NOW_MS, NOW_MS + HOUR_MS, NOW_MS + 2 * HOUR_MS)
+    assert cleanable(log, batches_per_segment=100).end_offset == 4
+
+
+def test_young_segments_are_not_taken() -> None:
+    """log.cleaner.min.compaction.lag.ms."""
+    log = written(*[NOW_MS - HOUR_MS] * 3, *[NOW_MS - 10] * 3, NOW_MS)
+    assert cleanable(log, min_lag_ms=1_000, roll_ms=10 * HOUR_MS).end_offset == 3
+    assert cleanable(log, min_lag_ms=5, roll_ms=10 * HOUR_MS).end_offset == 6
+
+
+def test_ratio_is_the_dirty_share_of_what_would_be_read() -> None:
+    """min.cleanable.dirty.ratio; the active segment does not count."""
+    log = written(*[NOW_MS] * 10)
+    found = cleanable(log, first_dirty=6)
+    size = size_of(log)
+    assert (found.clean_bytes, found.cleanable_bytes, found.end_offset) == (6 * size, 3 * size, 9)
+    assert found.ratio == pytest.approx(1 / 3)
+    assert cleanable(log, first_dirty=9).ratio == 0
+    assert cleanable(written(NOW_MS)).ratio == 0
+
+
+def test_what_is_appended_later_is_counted_and_a_truncation_outdates_it() -> None:
+    """Appends pay nothing; each look reads what is new."""
+    log = written(*[NOW_MS] * 3)
+    size = size_of(log)
+    segments = Segments(log, first_dirty_offset=0, segment_bytes=3 * size, roll_ms=HOUR_MS)
+    assert segments.cleanable(100, min_lag_ms=0, now_ms=NOW_MS).end_offset == 0
+    for _ in range(4):
+        log.append_as_leader((Record(b"key", b"999", NOW_MS),), leader_epoch=0)
+    assert segments.cleanable(100, min_lag_ms=0, now_ms=NOW_MS).end_offset == 6
+    assert not segments.is_outdated
+    log.truncate_to(5)
+    assert segments.is_outdated
+
+
+def test_checkpoint_beyond_the_log_counts_as_its_end() -> None:
+    """A power loss may take records that were clean."""
+    segments = Segments(written(NOW_MS), first_dirty_offset=50, segment_bytes=10, roll_ms=HOUR_MS)
+    assert segments.first_dirty_offset == 1
