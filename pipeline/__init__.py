@@ -3,7 +3,7 @@
 Public: `java.find_java`; `tables.analyze(run_dirs, master=...)`, which writes `<run>/tables/*` and
 returns `figures.RunSummary`s; `summary_file`, which reads them back and says whether a run's tables
 are current. It knows of the lab only the protocol. `java`, `figures`, `outcomes`, `story`,
-`summary_file`, `comparison` and `report` do not import Spark, all others do.
+`summary_file`, `comparison`, `rebalance_reasons` and `report` do not import Spark, all others do.
 
 Reading order: `events` and `run_documents` (run directories to rows), `runs`, `groups`, `members`
 (names behind member ids), `faults`, `lives` (deaths, pauses, cuts), `group_states`,

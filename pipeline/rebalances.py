@@ -9,29 +9,17 @@ from pyspark.sql import functions as F
 
 from pipeline.events import detail, of_kind
 from pipeline.faults import with_latest_fault
-from protocol.trace import TraceKind
-
-REASONS = (
-    (r" expired: ", "session expiry"),
-    (r"^static member ", "static member back"),
-    (r" joined(;|$)", "join"),
-    (r" left(;|$)", "leave"),
-    (r" changed its metadata", "changed metadata"),
-    (r" rejoined", "rejoin"),
-    (r"^no SyncGroup from ", "no SyncGroup"),
-    (r"^the assignment could not be stored", "assignment not stored"),
-    (r"group\.max\.size", "group too large"),
+from pipeline.rebalance_reasons import (
+    CLIENT_REASON,
+    OTHER_REASON,
+    REASONS,
+    REPLACED,
+    STORE_ERROR,
 )
-"""Patterns of REBALANCE_STARTED's cause, the first that fits wins, and what they are called."""
-OTHER_REASON = "other"
+from protocol.trace import TraceKind
 
 _GROUP = ("run", "node", "incarnation", "group")
 _REBALANCE = (*_GROUP, "part", "nth")
-_CLIENT_REASON = r"client reason: (?!not provided$)(.*)$"
-"""A client that gave no reason has Kafka's coordinator write "not provided"."""
-_STORE_ERROR = r"^the assignment could not be stored: (.*)$"
-_REPLACED = "static member "
-"""Begins the cause of a static member's change of ids: nobody came, nobody went."""
 
 
 def rebalances(
@@ -68,7 +56,7 @@ def rebalances(
     steps = _steps(events)
     started = _started(steps).join(_changes(steps, names), list(_REBALANCE), "left")
     joined_us, stable_us = F.col("joined.time_us"), F.col("stable.time_us")
-    failed = F.regexp_extract("restarted.cause", _STORE_ERROR, 1)
+    failed = F.regexp_extract("restarted.cause", STORE_ERROR, 1)
     none = F.array().cast("array<string>")
     return (
         with_latest_fault(_with_epoch(started, groups, tenures), faults, "time_us")
@@ -84,9 +72,7 @@ def rebalances(
             "member",
             F.coalesce("consumer", F.nullif("member", F.lit(""))).alias("consumer"),
             "cause",
-            F.nullif(F.regexp_extract("cause", _CLIENT_REASON, 1), F.lit("")).alias(
-                "client_reason"
-            ),
+            F.nullif(F.regexp_extract("cause", CLIENT_REASON, 1), F.lit("")).alias("client_reason"),
             F.coalesce("removed", none).alias("removed"),
             F.coalesce("removed_because", none).alias("removed_because"),
             F.coalesce("added", none).alias("added"),
@@ -162,7 +148,7 @@ def _started(steps: DataFrame) -> DataFrame:
 def _changes(steps: DataFrame, names: DataFrame) -> DataFrame:
     """One row per rebalance with members that came or went."""
     removed, added = _is(TraceKind.MEMBER_REMOVED), _is(TraceKind.MEMBER_ADDED)
-    replaced = F.coalesce(F.col("cause").startswith(_REPLACED), F.lit(False))
+    replaced = F.coalesce(F.col("cause").startswith(REPLACED), F.lit(False))
     who = F.coalesce("consumer", "member")
     return (
         steps.where((removed | added) & ~replaced)
