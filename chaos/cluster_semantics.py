@@ -84,6 +84,13 @@ def topic_warnings(
                 expected=f"at most {topic.replication_factor - 1}",
                 found=str(min_insync),
             )
+    if topic.config.cleanup_policy == "compact":
+        yield problem(
+            f"{path}.config.cleanup.policy",
+            "the lab counts on every record of a topic and compacts none of them",
+            expected="delete",
+            found="compact",
+        )
     if topic.config.unclean_leader_election_enable:
         yield problem(
             f"{path}.config.unclean.leader.election.enable",

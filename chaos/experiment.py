@@ -17,6 +17,7 @@ from cluster.spec import (
     ClusterSpec,
     ConsumerSpec,
     ControllerSpec,
+    CostModel,
     LinkModel,
     PreloadSpec,
     ProducerSpec,
@@ -32,7 +33,7 @@ from protocol.config import (
     TopicConfig,
     kafka_name,
 )
-from protocol.ids import CONSUMER_OFFSETS, NodeName
+from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, NodeName
 from protocol.partitioner import partition_for
 
 FORMAT_VERSION = 1
@@ -102,10 +103,12 @@ class ClusterDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Kafka's settings of brokers and controllers."""
     guards: Guards = Guards()
     """Kafka's safety checks as switches, all on: off shows what each prevents."""
-    java: JavaSwitches = JavaSwitches()
+    java_coordinator: JavaSwitches = JavaSwitches()
     """What the coordinator does as Kafka's Java one does, switch by switch; all off."""
     links: LinkModel = LinkModel()
     """The latency of the network in virtual time."""
+    costs: CostModel = CostModel()
+    """What loading a coordinator's log, and acting on metadata, takes in virtual time."""
     storage: StorageModel = StorageModel()
     """What a power loss leaves of the disks."""
     late_notices: Duration = "0s"
@@ -154,6 +157,11 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """What the application takes for each record, in microseconds."""
     commit_interval_ms: Count | None = None
     """How often the application commits (commitAsync), in milliseconds; not set: it never does."""
+    transactional: bool = False
+    """Whether members commit in transactions, each with a producer of its own (KIP-447)."""
+    transaction_timeout_ms: Count = 60_000
+    """transaction.timeout.ms of these producers: a transaction left open is aborted after it, and
+    until then nobody may read the offsets that it committed."""
     isolate: bool = False
     """Whether every member has a process of its own on Ray."""
 
@@ -298,16 +306,35 @@ def group_partition(experiment: Experiment, group_id: str) -> int:
     return partition_for(group_id, experiment.cluster.config.offsets_topic_num_partitions)
 
 
+def internal_topics(experiment: Experiment) -> dict[str, tuple[int, int]]:
+    """Return Kafka's own topics that the experiment needs: partitions and replication factor."""
+    config = experiment.cluster.config
+    topics = {
+        CONSUMER_OFFSETS: (
+            config.offsets_topic_num_partitions,
+            config.offsets_topic_replication_factor,
+        )
+    }
+    if any(group.transactional for group in experiment.groups.values()):
+        topics[TRANSACTION_STATE] = (
+            config.transaction_state_log_num_partitions,
+            config.transaction_state_log_replication_factor,
+        )
+    return topics
+
+
 def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
     """Return the cluster that `experiment` describes, as both runtimes build it."""
     cluster = experiment.cluster
     config = cluster.config
-    offsets = TopicSpec(
-        name=CONSUMER_OFFSETS,
-        partitions=config.offsets_topic_num_partitions,
-        replication_factor=config.offsets_topic_replication_factor,
-        config=TopicConfig(cleanup_policy="compact"),
-    )
+    settings = {
+        CONSUMER_OFFSETS: TopicConfig(cleanup_policy="compact"),
+        TRANSACTION_STATE: TopicConfig(
+            cleanup_policy="compact",
+            min_insync_replicas=config.transaction_state_log_min_isr,
+            unclean_leader_election_enable=False,
+        ),
+    }
     return ClusterSpec(
         controllers=tuple(
             ControllerSpec(node_id=FIRST_CONTROLLER_ID + index)
@@ -315,7 +342,15 @@ def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
         ),
         brokers=tuple(BrokerSpec(broker_id=index) for index in range(cluster.brokers)),
         topics=(
-            offsets,
+            *(
+                TopicSpec(
+                    name=name,
+                    partitions=partitions,
+                    replication_factor=replication_factor,
+                    config=settings[name],
+                )
+                for name, (partitions, replication_factor) in internal_topics(experiment).items()
+            ),
             *(
                 TopicSpec(
                     name=name,
@@ -342,7 +377,7 @@ def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
         ),
         broker_config=config,
         guards=cluster.guards,
-        java=cluster.java,
+        java=cluster.java_coordinator,
         preload=tuple(
             PreloadSpec(
                 partition=group_partition(experiment, preload.group),
@@ -352,6 +387,7 @@ def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
             for preload in experiment.offsets_log
         ),
         links=cluster.links,
+        costs=cluster.costs,
         storage=cluster.storage,
         late_notices_us=microseconds(cluster.late_notices),
     )
@@ -383,6 +419,8 @@ def _consumer(
         poll_timeout_ms=group.poll_timeout_ms,
         process_us=group.process_us,
         commit_interval_ms=group.commit_interval_ms,
+        transactional=group.transactional,
+        transaction_timeout_ms=group.transaction_timeout_ms,
         isolate=group.isolate,
         starts_later=starts_later,
     )

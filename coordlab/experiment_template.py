@@ -14,7 +14,7 @@ from msgspec.structs import FieldInfo, fields
 from chaos.checkers.registry import CHECKERS
 from chaos.experiment import GroupDefinition, RunDefinition
 from chaos.field_docs import field_docs
-from cluster.spec import LinkModel
+from cluster.spec import CostModel, LinkModel
 from coordlab.markdown import shown
 from protocol.config import BrokerConfig, ConsumerConfig, Guards, ProducerConfig
 
@@ -210,6 +210,9 @@ def _cluster() -> Iterator[str]:
     yield from _comment("The latency of the network in virtual time, one way.", 2)
     yield "  #links:"
     yield from _settings(LinkModel).unset("base_us", "jitter_us")
+    yield from _comment("What a new coordinator's load takes in virtual time.", 2)
+    yield "  #costs:"
+    yield from _settings(CostModel).unset("load_ns_per_record", "load_ns_per_byte")
     yield ""
     yield from _comment("The topics, by name; __consumer_offsets is there anyway.")
     yield "topics:"

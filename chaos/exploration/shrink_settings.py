@@ -100,9 +100,10 @@ def put(value: Any, place: Place, new: object) -> Any:  # noqa: ANN401 - likewis
 def _structs(experiment: Experiment) -> Iterator[tuple[Place, msgspec.Struct]]:
     cluster = experiment.cluster
     yield ("cluster", "guards"), cluster.guards
-    yield ("cluster", "java"), cluster.java
+    yield ("cluster", "java_coordinator"), cluster.java_coordinator
     yield ("cluster", "config"), cluster.config
     yield ("cluster", "links"), cluster.links
+    yield ("cluster", "costs"), cluster.costs
     yield ("cluster", "storage"), cluster.storage
     yield ("run",), experiment.run
     for name, topic in experiment.topics.items():

@@ -56,6 +56,11 @@ class _Completion:
     is_commit: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Expiry:
+    """Look for offsets that have been kept for long enough."""
+
+
 class CoordinatorTasks:
     """The queue of one broker, and the coroutine that works it off."""
 
@@ -72,8 +77,17 @@ class CoordinatorTasks:
         self._coordination = coordination
         self._turn_bytes = min(LOAD_TURN_BYTES, cluster.broker_config.offsets_load_buffer_size)
         self._late_notices_us = cluster.late_notices_us
-        self._queue: deque[_Load | _Unload | _Completion] = deque()
+        self._check_interval_us = cluster.broker_config.offsets_retention_check_interval_ms * 1_000
+        self._queue: deque[_Load | _Unload | _Completion | _Expiry] = deque()
         self._wakeup: Future[None] | None = None
+
+    def start(self) -> None:
+        """Begin to work, and to look for expired offsets periodically.
+
+        Not at once, as in Kafka: at the start nothing is loaded.
+        """
+        self._host.after(self._check_interval_us, self._expire_later)
+        self._host.spawn(self.run(), name="coordinator-tasks")
 
     def leadership_changed(self, leadership: LocalLeadership) -> None:
         """Schedule a load for each offsets partition gained, an unload for each one lost."""
@@ -120,7 +134,11 @@ class CoordinatorTasks:
             for percent in LATE_PERCENT:
                 self._host.after(self._late_notices_us * percent // 100, self._enqueue, task)
 
-    def _enqueue(self, task: _Load | _Unload | _Completion) -> None:
+    def _expire_later(self) -> None:
+        self._enqueue(_Expiry())
+        self._host.after(self._check_interval_us, self._expire_later)
+
+    def _enqueue(self, task: _Load | _Unload | _Completion | _Expiry) -> None:
         self._queue.append(task)
         if self._wakeup is not None and not self._wakeup.done():
             self._wakeup.set_result(None)
@@ -140,6 +158,8 @@ class CoordinatorTasks:
                     self._unload(unload)
                 case _Completion() as completion:
                     self._complete(completion)
+                case _Expiry():
+                    self._coordination.expire_offsets()
 
     async def _load(self, load: _Load) -> None:
         host = self._host

@@ -36,17 +36,12 @@ class GroupCoordination:
     ) -> None:
         self.coordinator = coordinator
         self._host = host
-        self._check_interval_us = cluster.broker_config.offsets_retention_check_interval_ms * 1_000
         self._appends = CoordinatorAppends(host, cluster, replicas, self._ended)
         self._verifier = TransactionVerifier(host, replicas, cache, self._ended)
         self._timers = KeyedTimers(host, self._timer_fired)
         self._completed: deque[AppendCompleted | TransactionVerified] = deque()
         self._is_busy = False
         self._unknown: dict[RequestId, UnknownPartitions] = {}
-
-    def start(self) -> None:
-        """Begin to look for expired offsets periodically; at the start nothing is loaded."""
-        self._host.after(self._check_interval_us, self._expire_offsets)
 
     def handle(
         self,
@@ -65,6 +60,14 @@ class GroupCoordination:
     def partitions_deleted(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Tell the coordinator which partitions of topics there are no more."""
         self.carry_out(self.coordinator.partitions_deleted(partitions, self._host.wall_us()))
+
+    def expire_offsets(self) -> None:
+        """Look for offsets that offsets.retention.minutes no longer keeps, and tell of those."""
+        result = self.coordinator.expire_offsets(self._host.wall_us())
+        removed = sum(event.kind is TraceKind.OFFSET_REMOVED for event in result.trace)
+        if removed:
+            self._host.log(f"removed {removed} expired offsets")
+        self.carry_out(result)
 
     def carry_out(self, result: Result) -> None:
         """Do what the coordinator asks for, and then what that brings about."""
@@ -105,14 +108,6 @@ class GroupCoordination:
         self._completed.append(outcome)
         if not self._is_busy:
             self.carry_out(_NOTHING)
-
-    def _expire_offsets(self) -> None:
-        result = self.coordinator.expire_offsets(self._host.wall_us())
-        removed = sum(event.kind is TraceKind.OFFSET_REMOVED for event in result.trace)
-        if removed:
-            self._host.log(f"removed {removed} expired offsets")
-        self.carry_out(result)
-        self._host.after(self._check_interval_us, self._expire_offsets)
 
     def _timer_fired(self, key: str) -> None:
         self.carry_out(self.coordinator.timer_fired(key, self._host.wall_us()))

@@ -120,8 +120,7 @@ class BrokerNode:
         if host.incarnation == 0:
             preload(host.storage, self._identity.broker_id, self._cluster)
         self._replicas.start()
-        self._coordination.start()
-        host.spawn(self._tasks.run(), name="coordinator-tasks")
+        self._tasks.start()
         if any(topic.name == TRANSACTION_STATE for topic in self._cluster.topics):
             # Nobody else pays for what a cluster without transactions would do in vain.
             self._transactions.start()

@@ -111,8 +111,8 @@ def test_file_that_cannot_be_run_is_refused_before_anything_starts(
         (
             ("run", "coordinator_crash", "--var", "cluster.brokrs=5"),
             "--var: cluster.brokrs: unknown key `brokrs`; expected one of `brokers`, "
-            "`controllers`, `config`, `guards`, `links`, `storage`, `late_notices`; did you mean "
-            "`brokers`?",
+            "`controllers`, `config`, `guards`, `java_coordinator`, `links`, `costs`, `storage`, "
+            "`late_notices`; did you mean `brokers`?",
         ),
         (
             ("run", "coordinator_crash", "--var", "cluster.brokers=many"),

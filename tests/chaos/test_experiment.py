@@ -4,6 +4,8 @@ import pytest
 
 from chaos.experiment import microseconds, to_cluster_spec
 from chaos.plan import acts_of, plan_of
+from cluster.spec import CostModel
+from protocol.config import JavaSwitches
 from protocol.partitioner import partition_for
 from tests.support.experiments import experiment
 
@@ -41,6 +43,23 @@ def test_cluster_has_the_offsets_topic_and_alike_members() -> None:
         "consumer-readers-1",
     ]
     assert spec.controllers[0].name == "controller-100"
+
+
+def test_costs_and_what_java_does_are_the_clusters() -> None:
+    """What a load takes in virtual time; switch by switch what the Java coordinator does."""
+    spec = to_cluster_spec(
+        experiment(
+            cluster={
+                "brokers": 3,
+                "config": {"offsets.topic.num.partitions": 2},
+                "costs": {"load_ns_per_record": 1_200},
+                "java_coordinator": {"failed_load_refuses": True},
+            }
+        )
+    )
+    assert spec.costs == CostModel(load_ns_per_record=1_200)
+    assert spec.java == JavaSwitches(failed_load_refuses=True)
+    assert to_cluster_spec(experiment()).costs == CostModel()
 
 
 def test_preloaded_log_stands_in_the_groups_own_partition() -> None:

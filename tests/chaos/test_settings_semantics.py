@@ -59,6 +59,11 @@ def _kafka(config: dict[str, object]) -> dict[str, object]:
             "2",
         ),
         (
+            {"topics": topics(cleanup_policy="compact")},
+            "topics.orders.config.cleanup.policy",
+            "delete",
+        ),
+        (
             {
                 "cluster": cluster(min_insync_replicas=3),
                 "faults": [{**CUT, "from": "broker(0)", "to": "controller"}],

@@ -53,7 +53,12 @@ _TENURE = (
     Tip("c", "commits acknowledged"),
     Tip("x", "ended by"),
 )
-_LOAD = (Tip("l", "new coordinator"), Tip("n", "records read"), Tip("k", "bytes read"))
+_LOAD = (
+    Tip("l", "new coordinator"),
+    Tip("n", "records read"),
+    Tip("k", "bytes read"),
+    Tip("g", "waited for the loads before it"),
+)
 
 
 def lane(run: ReportInput) -> Chart | None:
@@ -222,6 +227,7 @@ def _load(load: Row, row: str) -> list[Datum]:
             s="load",
             n=load["records"],
             k=load["bytes"],
+            g=duration_text(load["load_wait_us"] or 0),
         )
     ]
 

@@ -19,6 +19,7 @@ from partition_log.memory_storage import MemoryLogStorage
 from partition_log.outcomes import ReplicaConfig
 from partition_log.replica import Partition
 from protocol.config import JavaSwitches
+from protocol.effects import Result
 from protocol.ids import BrokerId, offsets_partition
 from protocol.record_batch import Record
 from protocol.trace import TraceKind, TraceRow
@@ -47,13 +48,20 @@ class TaskLab:
         late_notices_us: int = 0,
         java: JavaSwitches | None = None,
         load_buffer: int = 65_536,
+        costs: CostModel | None = None,
+        check_interval_ms: int = 600_000,
     ) -> None:
         self.lab = HostLab()
-        config = msgspec.structs.replace(NO_BALANCING, offsets_load_buffer_size=load_buffer)
+        config = msgspec.structs.replace(
+            NO_BALANCING,
+            offsets_load_buffer_size=load_buffer,
+            offsets_retention_check_interval_ms=check_interval_ms,
+        )
         self.cluster = msgspec.structs.replace(
             broker_cluster(config=config),
             late_notices_us=late_notices_us,
             java=java or JavaSwitches(),
+            costs=costs or CostModel(),
         )
         host = self.lab.host("broker-0")
         identity = BrokerIdentity(broker_id=ME)
@@ -75,7 +83,7 @@ class TaskLab:
         coordination = GroupCoordination(host, self.cluster, replicas, cache, self.coordinator)
         self.tasks = CoordinatorTasks(host, self.cluster, replicas, coordination)
         self.partitions: dict[int, Partition] = {}
-        host.spawn(self.tasks.run(), name="coordinator-tasks")
+        self.tasks.start()
         self.lab.run_for(1_000)
 
     def partition(
@@ -185,6 +193,48 @@ def test_load_costs_what_the_model_says_and_reads_everything() -> None:
     took_us = completed.time_us - lab.row(TraceKind.LOAD_STARTED).time_us
     turns = detail["bytes"] / LOAD_TURN_BYTES
     assert expected_us - turns - 2 <= took_us <= expected_us
+
+
+def test_load_makes_the_next_one_wait_for_what_it_costs() -> None:
+    """One thread (6.3): ten times the cost, ten times the wait, whatever the next one has to read.
+
+    Here of the Java coordinator's measured rate (MEASURED_FAILOVER), and of a tenth of it.
+    """
+    waits = []
+    for load_ns_per_record in (1_200, 12_000):
+        costs = CostModel(
+            load_ns_per_record=load_ns_per_record, load_ns_per_byte=0, load_fixed_us=0
+        )
+        lab = TaskLab(costs=costs)
+        lab.partition(1, commit_records=20_000)
+        lab.lead(1, 2, 0, epoch=1)
+        lab.lab.run_for(1_000_000)
+        started = [row for row in lab.lab.rows if row.kind == TraceKind.LOAD_STARTED]
+        assert [row.partition for row in started] == [
+            f"__consumer_offsets-{index}" for index in (1, 2, 0)
+        ]
+        waits.append([json.loads(row.detail or "{}")["wait_us"] for row in started])
+    assert waits == [[0, 24_000, 24_000], [0, 240_000, 240_000]]
+
+
+def test_expiry_waits_for_the_loads_before_it() -> None:
+    """The same thread looks for expired offsets."""
+    costs = CostModel(load_ns_per_record=10_000, load_ns_per_byte=0, load_fixed_us=0)
+    lab = TaskLab(costs=costs, check_interval_ms=100)
+    looked: list[int] = []
+    expire = lab.coordinator.expire_offsets
+
+    def expire_offsets(now_us: int) -> Result:
+        looked.append(lab.lab.loop.now_us())
+        return expire(now_us)
+
+    lab.coordinator.expire_offsets = expire_offsets  # type: ignore[method-assign]  # watched
+    lab.partition(0, commit_records=20_000)
+    lab.lead(0, epoch=1)
+    lab.lab.run_for(450_000)
+    completed_us = lab.row(TraceKind.LOAD_COMPLETED).time_us
+    assert 200_000 <= completed_us < 210_000
+    assert looked == [completed_us, completed_us, 300_000, 400_000]
 
 
 def test_groups_are_loading_until_everything_is_read() -> None:

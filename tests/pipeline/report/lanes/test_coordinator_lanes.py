@@ -97,6 +97,7 @@ def test_coordinator_lane_of_a_crash_shows_nobody_in_office_and_the_load() -> No
     ]
     assert cells(chart, "nobody", "a", "b", "d") == [(11.25, 19.08, "7.83 s")]
     assert cells(chart, "loads", "r", "a", "b", "n") == [(OFFSETS_2, 19.075, 19.08, 265)]
+    assert cells(chart, "loads", "g") == [("1.2 ms",)]
     assert cells(chart, "twice", "r") == []
 
 
