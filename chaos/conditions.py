@@ -4,9 +4,9 @@ Each function says what is missing, in words, and nothing when the condition hol
 is the progress of a wait and the reason of a wait in vain.
 """
 
-from chaos.experiment import Experiment, consumer_name, group_partition
+from chaos.experiment import Experiment, consumer_name, group_partition, internal_topics
 from cluster.runtime import ClusterStatus
-from protocol.ids import CONSUMER_OFFSETS, TopicPartition, offsets_partition
+from protocol.ids import TopicPartition, offsets_partition
 
 STABLE = "Stable"
 _MEMBER_STABLE = "STABLE"
@@ -45,8 +45,7 @@ def missing_partitions(
 ) -> list[str]:
     """Return the partitions without a leader or, if asked for, with replicas out of sync."""
     missing = []
-    config = experiment.cluster.config
-    sizes = {CONSUMER_OFFSETS: config.offsets_topic_num_partitions}
+    sizes = {name: partitions for name, (partitions, _) in internal_topics(experiment).items()}
     sizes.update((name, topic.partitions) for name, topic in experiment.topics.items())
     for topic, partitions in sizes.items():
         for index in range(partitions):

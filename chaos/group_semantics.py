@@ -22,6 +22,7 @@ def group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> I
     """Yield everything for which a group's members could not do what the file asks."""
     yield from named_once("topic", group.topics, experiment.topics, f"{path}.topics")
     yield from _consumer_errors(experiment, group.config, f"{path}.config")
+    yield from _transaction_errors(experiment, group, path)
     for index, late in enumerate(group.late_members):
         here = f"{path}.late_members[{index}]"
         yield from too_long(late.at, f"{here}.at")
@@ -32,6 +33,37 @@ def group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> I
                 if error in own - inherited:  # what the group has wrong is said of the group
                     yield replace(error, path=f"{here}.config{error.path}")
     yield from _instance_errors(group, path)
+
+
+def _transaction_errors(
+    experiment: Experiment, group: GroupDefinition, path: str
+) -> Iterator[Problem]:
+    """Yield what keeps members from committing in transactions, if they are to."""
+    if not group.transactional:
+        return
+    if group.commit_interval_ms is None:
+        yield problem(
+            f"{path}.commit_interval_ms",
+            "is missing: a transaction begins and ends with every commit",
+            expected="a number of milliseconds beside `transactional: true`",
+        )
+    late = ((f"late_members[{n}].", each.config) for n, each in enumerate(group.late_members))
+    for place, config in (("", group.config), *late):
+        if config is not None and config.enable_auto_commit:
+            yield problem(
+                f"{path}.{place}config.enable.auto.commit",
+                "Kafka's auto-commit would commit outside of the transactions",
+                expected="false beside `transactional: true`",
+                found="true",
+            )
+    most_ms = experiment.cluster.config.transaction_max_timeout_ms
+    if group.transaction_timeout_ms > most_ms:
+        yield problem(
+            f"{path}.transaction_timeout_ms",
+            "the brokers answer every InitProducerId with INVALID_TRANSACTION_TIMEOUT",
+            expected=f"at most {most_ms} (transaction.max.timeout.ms)",
+            found=str(group.transaction_timeout_ms),
+        )
 
 
 def _consumer_errors(

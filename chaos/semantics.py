@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from chaos.checkers.registry import CHECKERS
 from chaos.client_semantics import producer_errors, producer_warnings
 from chaos.cluster_semantics import broker_errors, cluster_warnings, topic_warnings
-from chaos.experiment import MAX_PARTITIONS, Experiment
+from chaos.experiment import MAX_PARTITIONS, Experiment, internal_topics
 from chaos.fault_semantics import fault_errors, fault_warnings
 from chaos.group_semantics import group_errors, group_warnings
 from chaos.problems import Problem
 from chaos.sense import named, named_once, problem, too_long
-from protocol.ids import CLUSTER_METADATA, CONSUMER_OFFSETS
+from protocol.ids import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
 
 
 def errors(experiment: Experiment) -> Iterator[Problem]:
@@ -68,8 +68,17 @@ def _topic_errors(experiment: Experiment) -> Iterator[Problem]:
         f"cluster.config.{replication}",
         "cluster.config.min.insync.replicas",
     )
+    if TRANSACTION_STATE in internal_topics(experiment):
+        prefix = "cluster.config.transaction.state.log"
+        yield from _replication_errors(
+            config.transaction_state_log_replication_factor,
+            config.transaction_state_log_min_isr,
+            brokers,
+            f"{prefix}.replication.factor",
+            f"{prefix}.min.isr",
+        )
     for name, topic in experiment.topics.items():
-        if name in {CONSUMER_OFFSETS, CLUSTER_METADATA}:
+        if name in {CONSUMER_OFFSETS, TRANSACTION_STATE, CLUSTER_METADATA}:
             yield problem(
                 f"topics.{name}",
                 "is Kafka's own topic",

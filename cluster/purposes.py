@@ -13,7 +13,7 @@ REPLICA_FETCHER = "replica-fetcher"
 PRODUCER_IDS = "producer-ids"
 TRANSACTION_VERIFICATION = "transaction-verification"
 TRANSACTION_MARKERS = "transaction-markers"
-TRANSACTION_COORDINATOR = "transaction-coordinator"
+TRANSACTIONAL_PRODUCER = "transactional-producer"
 ADMIN = "admin"
 
 PURPOSES: dict[str, str] = {
@@ -24,7 +24,7 @@ PURPOSES: dict[str, str] = {
     METADATA: "broker to controller: Fetch of the metadata log",
     ALTER_PARTITION: "broker to controller: changes of in-sync replicas",
     REPLICA_FETCHER: "broker to broker: Fetch of a follower",
-    TRANSACTION_COORDINATOR: "member that commits in transactions to its transaction coordinator",
+    TRANSACTIONAL_PRODUCER: "member that commits in transactions: to both its coordinators",
     TRANSACTION_VERIFICATION: "broker to transaction coordinator: is this part of a transaction?",
     TRANSACTION_MARKERS: "transaction coordinator to brokers: markers that end transactions",
     PRODUCER_IDS: "broker to controller: blocks of producer ids",

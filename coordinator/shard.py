@@ -7,6 +7,7 @@ Source: Kafka `GroupMetadataManager` (`ownedPartitions`, `loadingPartitions`,
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from coordinator.group import Group
 from coordinator.load import Load, LoadReport
@@ -15,6 +16,16 @@ from protocol.partitioner import partition_for
 
 PARTITIONS_REMEMBERED_MAX = 65_536
 """How many group ids keep their computed partition: the hash reads every letter of an id."""
+
+
+class Committer(NamedTuple):
+    """Who committed last in a transaction, for the trace; nobody knows after a load."""
+
+    member_id: str | None = None
+    generation_id: int | None = None
+
+
+NOBODY_KNOWN = Committer()
 
 
 class Shard:
@@ -29,7 +40,7 @@ class Shard:
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.groups: dict[str, Group] = {}
-        self._groups_of_producers: dict[int, dict[str, None]] = {}
+        self._groups_of_producers: dict[int, dict[str, Committer]] = {}
 
     def create_group(self, group_id: str, now_us: int) -> Group:
         """Return a new Empty group, which is now one of the shard's; or the one that is there."""
@@ -52,22 +63,27 @@ class Shard:
         del self.groups[group.group_id]
         return True
 
-
-    def add_producer(self, producer_id: int, group: Group) -> None:
+    def add_producer(
+        self, producer_id: int, group: Group, committer: Committer = NOBODY_KNOWN
+    ) -> None:
         """Remember that a producer's open transaction commits offsets of a group.
 
         Source: Kafka `GroupMetadataManager.openGroupsForProducer`.
         """
-        self._groups_of_producers.setdefault(producer_id, {})[group.group_id] = None
+        self._groups_of_producers.setdefault(producer_id, {})[group.group_id] = committer
 
     def knows_producer(self, producer_id: int, group: Group) -> bool:
         """Return whether a marker of the producer would reach the group."""
         return group.group_id in self._groups_of_producers.get(producer_id, {})
 
-    def take_groups_of(self, producer_id: int) -> tuple[Group, ...]:
+    def take_groups_of(self, producer_id: int) -> tuple[tuple[Group, Committer], ...]:
         """Return the groups here in which a producer's transaction committed, and forget which."""
-        group_ids = self._groups_of_producers.pop(producer_id, {})
-        return tuple(self.groups[each] for each in group_ids if each in self.groups)
+        taken = self._groups_of_producers.pop(producer_id, {})
+        return tuple(
+            (self.groups[group_id], committer)
+            for group_id, committer in taken.items()
+            if group_id in self.groups
+        )
 
 
 class Shards:

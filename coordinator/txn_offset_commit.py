@@ -10,7 +10,7 @@ Source: Kafka `GroupCoordinator.handleTxnCommitOffsets`, `doTxnCommitOffsets`,
 from coordinator.commit_values import partitions_of, values_to_store
 from coordinator.errors import offset_append_error
 from coordinator.offsets import CommittedOffset
-from coordinator.shard import Shard
+from coordinator.shard import Committer, Shard
 from coordinator.states import GroupState
 from coordinator.store import offset_record
 from coordinator.turn import PendingVerification, TransactionalOffsetsAppend, Turn
@@ -128,7 +128,7 @@ def complete_transaction(turn: Turn, shard: Shard, producer_id: int, *, is_commi
 
     A marker of a producer without anything pending here changes nothing.
     """
-    for group in shard.take_groups_of(producer_id):
+    for group, committer in shard.take_groups_of(producer_id):
         if not group.offsets.has_transaction_of(producer_id):
             continue
         counted = group.offsets.complete(producer_id, is_commit=is_commit)
@@ -148,7 +148,9 @@ def complete_transaction(turn: Turn, shard: Shard, producer_id: int, *, is_commi
                 TraceEvent(
                     kind=TraceKind.COMMIT_STORED,
                     group=group.group_id,
+                    member=committer.member_id,
                     partition=str(partition),
+                    generation=committer.generation_id,
                     offset=value.offset,
                     cause=f"transaction of producer {producer_id}",
                 )
@@ -162,7 +164,8 @@ def _append(turn: Turn, pending: PendingVerification, verified: TransactionVerif
         errors = dict.fromkeys(too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE)
         turn.reply(pending.request_id, _response(errors))
         return
-    pending.shard.add_producer(request.producer_id, group)
+    committer = Committer(request.member_id, request.generation_id)
+    pending.shard.add_producer(request.producer_id, group, committer)
     records = []
     for partition, value in values.items():
         group.offsets.prepare_transactional(request.producer_id, partition, value)

@@ -86,8 +86,8 @@ class TraceKind(StrEnum):
     #   generation, leader_epoch of the offsets partition is in APPEND_*; correlation_id: append id
     OFFSET_REMOVED = "offset_removed"  # group, partition (the consumed one), cause: expired|deleted
     #   by an administrator|its topic was deleted
-    #   for an offset that a transaction committed it comes with the marker: no member, no
-    #   generation, no correlation_id; cause: the producer
+    #   for an offset that a transaction committed it comes with the marker: cause: the producer;
+    #   no correlation_id; member and generation unless the group was loaded meanwhile
     TXN_COMMIT_PENDING = "txn_commit_pending"  # the columns of COMMIT_STORED; the log has what a
     #   transaction commits, and it waits for its marker; detail: producer_id
     TRANSACTION_COMPLETED = "transaction_completed"  # group; its offsets count, or are forgotten,

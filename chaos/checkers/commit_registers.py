@@ -76,6 +76,25 @@ class Register:
                 del self.commits[index]
                 return
 
+    def has_answer(self, row: TraceRow, offset: int) -> bool:
+        """Whether the broker's word is for a commit whose member has its answer already.
+
+        So it is with transactions, whose markers come after the answer. A coordinator that loaded
+        the commit does not know whose it is.
+        """
+        if row.correlation_id is not None:
+            return False
+        for known in reversed(self.commits):
+            if (
+                known.acknowledged
+                and known.offset == offset
+                and (row.member is None or known.row.member == row.member)
+                and (row.generation is None or known.row.generation == row.generation)
+            ):
+                self.stored.append(row)
+                return True
+        return False
+
 
 def replaces(newer: Commit, older: Commit, margin: int) -> bool:
     """Whether `newer` certainly took effect after `older` did, if it did at all."""

@@ -17,6 +17,10 @@ one may still take effect depends on who gave it up:
   effect at any time.
 * DISCONNECTED from a process that was killed: the request died with it.
 
+A transaction's commit is acknowledged when its end is decided, and stored when its marker comes.
+Until then nobody reads it, nor anything older: members ask for stable offsets only. One that was
+aborted was never written.
+
 A commit that was lost with the last replica in sync (`lost_data`) is one that may have been
 written: nothing is promised of it any more. That is why no append may be acknowledged while fewer
 than min.insync.replicas are in sync (`enough_replicas`), whether or not anything is lost then.
@@ -52,8 +56,12 @@ VERIFYING_STAGE = "verifying"
 
 _LEADERSHIP = frozenset({TraceKind.BECAME_LEADER, TraceKind.LOAD_COMPLETED})
 _NEVER_SENT = "COMMIT_FAILED"  # the client's own: it was in no generation to commit in
+_ABORTED = "TRANSACTION_ABORTED"  # the client's own too: what was committed never counts
 # A failure without a peer is definite too: no coordinator was known to send it to.
-_DEFINITE_NAMES = frozenset(code.name for code in ErrorCode if code.definite) | {_NEVER_SENT}
+_DEFINITE_NAMES = frozenset(code.name for code in ErrorCode if code.definite) | {
+    _NEVER_SENT,
+    _ABORTED,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +197,8 @@ class DurableCommits(Checker):
                     self._seen["commits_indefinite"] += 1
                     self._answered(register, row, group, offset, acknowledged=False)
                 register.answered_us[row.node] = row.time_us
+            case TraceKind.COMMIT_STORED if register.has_answer(row, offset):
+                pass
             case TraceKind.COMMIT_STORED:
                 self._remember(
                     register,

@@ -92,6 +92,7 @@ class Generations(Checker):
             TraceKind.MEMBER_REMOVED,
             TraceKind.APPEND_STARTED,
             TraceKind.COMMIT_STORED,
+            TraceKind.TXN_COMMIT_PENDING,
             TraceKind.PARTITIONS_ASSIGNED,
         }
     )
@@ -121,7 +122,9 @@ class Generations(Checker):
         match row.kind:
             case TraceKind.APPEND_STARTED:
                 self._append_started(row)
-            case TraceKind.COMMIT_STORED:
+            case TraceKind.COMMIT_STORED if row.correlation_id is None:
+                pass  # a transaction's: it was judged when the log had it
+            case TraceKind.COMMIT_STORED | TraceKind.TXN_COMMIT_PENDING:
                 self._commit_stored(row)
             case TraceKind.LOAD_STARTED:
                 self._load_started(row)
@@ -242,7 +245,7 @@ class Generations(Checker):
     # -- commits ------------------------------------------------------------------------------
 
     def _append_started(self, row: TraceRow) -> None:
-        """Remember when a commit was accepted: its COMMIT_STORED comes up to 5 s later."""
+        """Remember when a commit was accepted: the log has it up to 5 s later."""
         if row.correlation_id is None or not (row.partition or "").startswith(CONSUMER_OFFSETS):
             return
         started = self._appends.setdefault((row.node, row.incarnation), {})

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from chaos.experiment import Experiment, FaultDefinition, microseconds
+from chaos.experiment import Experiment, FaultDefinition, internal_topics, microseconds
 from chaos.exploration.space_definition import FaultSpace
 from chaos.exploration.timeouts import timeout_ms
 from cluster.randomness import stream
-from protocol.ids import CONSUMER_OFFSETS
+from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 MS = 1_000
 _ROLES = {
@@ -74,7 +74,10 @@ class Hand:
         """Draw a partition, half of them of `__consumer_offsets`."""
         rng = self.rng("partition")
         sizes = {name: topic.partitions for name, topic in self.experiment.topics.items()}
-        offsets = self.experiment.cluster.config.offsets_topic_num_partitions
+        internal = internal_topics(self.experiment)
+        if TRANSACTION_STATE in internal:
+            sizes[TRANSACTION_STATE] = internal[TRANSACTION_STATE][0]
+        offsets = internal[CONSUMER_OFFSETS][0]
         drawn = CONSUMER_OFFSETS if rng.random() < 0.5 or not sizes else rng.choice(list(sizes))
         return f"{drawn}-{rng.randrange(sizes.get(drawn, offsets))}"
 
@@ -108,8 +111,9 @@ class Hand:
     def replicas_of(self, partition: str) -> int:
         """Return the replication factor of a partition."""
         topic = partition.rpartition("-")[0]
-        if topic == CONSUMER_OFFSETS:
-            return self.experiment.cluster.config.offsets_topic_replication_factor
+        internal = internal_topics(self.experiment).get(topic)
+        if internal is not None:
+            return internal[1]
         return self.experiment.topics[topic].replication_factor
 
     # -- how long --

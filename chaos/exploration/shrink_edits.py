@@ -114,12 +114,16 @@ def fitted(experiment: Experiment) -> Experiment:
         for name, topic in experiment.topics.items()
         if name in read or any(each.topic == name for each in producers)
     }
-    factor = min(config.offsets_topic_replication_factor, brokers)
+    state_factor = min(config.transaction_state_log_replication_factor, brokers)
+    fitting = replace(
+        config,
+        offsets_topic_replication_factor=min(config.offsets_topic_replication_factor, brokers),
+        transaction_state_log_replication_factor=state_factor,
+        transaction_state_log_min_isr=min(config.transaction_state_log_min_isr, state_factor),
+    )
     smaller = replace(
         experiment,
-        cluster=replace(
-            experiment.cluster, config=replace(config, offsets_topic_replication_factor=factor)
-        ),
+        cluster=replace(experiment.cluster, config=fitting),
         topics=topics,
         groups=groups,
         producers=producers,

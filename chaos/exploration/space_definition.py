@@ -54,8 +54,8 @@ class FaultSpace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class Minimum(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a run must have done to count as one: less work would make the search look fast.
 
-    `fetches` and `commits` are requests (Fetch, OffsetCommit) that reached a live node, `faults`
-    those that hit. Of each run on its own.
+    `fetches` and `commits` are requests (Fetch; OffsetCommit, TxnOffsetCommit) that reached a live
+    node, `faults` those that hit. Of each run on its own.
     """
 
     fetches: int = 0

@@ -1,6 +1,6 @@
 """Partitions as targets need them: `topic-3` as Kafka prints it, its leader and its followers."""
 
-from chaos.experiment import Experiment
+from chaos.experiment import Experiment, internal_topics
 from chaos.problems import near_miss, one_of
 from chaos.targets.base import Hit, Miss, Situation, TargetKind, Unknown, check_no_argument, written
 from cluster.runtime import PartitionStatus
@@ -43,9 +43,9 @@ def parse_partition(text: str) -> TopicPartition | None:
 
 
 def check_partition(role: str, argument: str, experiment: Experiment) -> Unknown | None:
-    """Refuse what is no partition of the file's topics or of `__consumer_offsets`."""
+    """Refuse what is no partition of the file's topics or of Kafka's own."""
     sizes = {name: topic.partitions for name, topic in experiment.topics.items()}
-    sizes[CONSUMER_OFFSETS] = experiment.cluster.config.offsets_topic_num_partitions
+    sizes.update((name, size) for name, (size, _) in internal_topics(experiment).items())
     partition = parse_partition(argument)
     if partition is None:
         close = near_miss(argument, sizes)
@@ -104,9 +104,8 @@ def replicas_at_start(partition: TopicPartition, experiment: Experiment) -> tupl
     Source: `cluster.spec.TopicSpec`, partition p gets brokers (p + k) mod n.
     """
     brokers = experiment.cluster.brokers
+    internal = internal_topics(experiment).get(partition.topic)
     factor = (
-        experiment.cluster.config.offsets_topic_replication_factor
-        if partition.topic == CONSUMER_OFFSETS
-        else experiment.topics[partition.topic].replication_factor
+        experiment.topics[partition.topic].replication_factor if internal is None else internal[1]
     )
     return tuple((partition.partition + k) % brokers for k in range(factor))

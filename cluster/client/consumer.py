@@ -28,7 +28,13 @@ class ConsumerNode:
         self._host = host
         self._spec = spec
         self._consumer = GroupConsumer(
-            host, cluster, spec.config, GroupId(spec.group_id), spec.topics, self
+            host,
+            cluster,
+            spec.config,
+            GroupId(spec.group_id),
+            spec.topics,
+            self,
+            transaction_timeout_ms=spec.transaction_timeout_ms if spec.transactional else None,
         )
         self._records_consumed = 0
         self._poll_timeout_us = max(1, spec.poll_timeout_ms) * MS

@@ -16,7 +16,7 @@ from cluster.client.generation import Generation, MemberState
 from cluster.client.heartbeat import Heartbeat
 from cluster.client.membership import REJOIN_AT_ONCE, Assignments, Membership
 from cluster.client.metadata import Metadata
-from cluster.client.offset_commits import AutoCommit, OffsetCommits
+from cluster.client.offset_commits import AutoCommit, Commits
 from cluster.client.offset_fetches import partitions_by_topic
 from cluster.client.retries import MS
 from cluster.client.subscription import Subscription
@@ -148,7 +148,7 @@ class ConsumerCoordinator:
         subscription: Subscription,
         subscriber: GroupSubscriber,
         fetcher: Fetcher,
-        commits: OffsetCommits,
+        commits: Commits,
         auto_commit: AutoCommit | None,
         listener: RebalanceListener,
     ) -> None:

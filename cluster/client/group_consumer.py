@@ -22,10 +22,12 @@ from cluster.client.heartbeat import Heartbeat
 from cluster.client.membership import Membership
 from cluster.client.metadata import Metadata
 from cluster.client.network_client import NetworkClient
-from cluster.client.offset_commits import AutoCommit, OffsetCommits
+from cluster.client.offset_commits import AutoCommit, Commits, OffsetCommits
 from cluster.client.positions import Positions
 from cluster.client.retries import MS, retry_backoff
 from cluster.client.subscription import Subscription
+from cluster.client.transactional_commits import TransactionalCommits
+from cluster.client.transactional_producer import TransactionalProducer
 from cluster.host import Host
 from cluster.spec import ClusterSpec
 from protocol.config import ConsumerConfig
@@ -46,8 +48,14 @@ class GroupConsumer:
         group_id: GroupId,
         topics: tuple[str, ...],
         listener: RebalanceListener,
+        *,
+        transaction_timeout_ms: int | None = None,
     ) -> None:
-        """Connect to nobody yet. `listener` is told before partitions are revoked."""
+        """Connect to nobody yet. `listener` is told before partitions are revoked.
+
+        With `transaction_timeout_ms` commits are transactions of a producer of its own, whose
+        transactional id is the node's name.
+        """
         self.wakeup = Wakeup(host)
         """Ends a wait in poll."""
         self.member = Member(host, group_id)
@@ -89,14 +97,7 @@ class GroupConsumer:
             retry_backoff(host, config),
             application=self.wakeup,
         )
-        self.commits = OffsetCommits(
-            host,
-            config,
-            self._membership,
-            self._discovery,
-            retry_backoff(host, config),
-            wakeup=self.wakeup,
-        )
+        self.commits = self._make_commits(transaction_timeout_ms)
         self._positions = Positions(
             host,
             config,
@@ -135,6 +136,24 @@ class GroupConsumer:
             self._auto_commit,
             listener,
         )
+
+    def _make_commits(self, transaction_timeout_ms: int | None) -> Commits:
+        host, config = self._host, self._config
+        backoff = retry_backoff(host, config)
+        if transaction_timeout_ms is None:
+            return OffsetCommits(
+                host, config, self._membership, self._discovery, backoff, wakeup=self.wakeup
+            )
+        producer = TransactionalProducer(
+            host,
+            self._network,
+            self._discovery,
+            backoff,
+            transactional_id=host.name,
+            transaction_timeout_ms=transaction_timeout_ms,
+            request_timeout_us=config.request_timeout_ms * MS,
+        )
+        return TransactionalCommits(host, config, self._membership, producer, wakeup=self.wakeup)
 
     def start(self) -> None:
         """Begin to keep metadata and to heartbeat once joined."""
@@ -197,6 +216,7 @@ class GroupConsumer:
         if leave is not None:
             leave.add_listener(lambda _leave: self.wakeup.set())
             await self.wakeup.wait_for(leave, deadline_us)
+        self.commits.close()
         self._metadata.close()
         self._network.close()
 

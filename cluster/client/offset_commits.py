@@ -5,6 +5,7 @@ never left the client is a COMMIT_FAILED too. Source: Kafka ConsumerCoordinator;
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 from cluster.client.coordinator_discovery import CoordinatorDiscovery
 from cluster.client.errors import (
@@ -33,6 +34,22 @@ from protocol.offset_messages import (
 from protocol.trace import TraceEvent, TraceKind
 
 Offsets = dict[TopicPartition, Position]
+
+
+class Commits(Protocol):
+    """What commits a member's offsets, one way or the other."""
+
+    acknowledged: int
+    """Counts the commits that were acknowledged for all of their partitions."""
+
+    def commit_async(self, offsets: Offsets) -> RequestFuture[None]:
+        """Commit once."""
+
+    async def commit_sync(self, offsets: Offsets, deadline_us: int) -> None:
+        """Commit, and wait until `deadline_us`. Raises: ClientError with the reason."""
+
+    def close(self) -> None:
+        """Commit nothing more."""
 
 
 class OffsetCommits:
@@ -87,6 +104,9 @@ class OffsetCommits:
                 self._host, self._backoff, deadline_us, self._commit_once, offsets, deadline_us
             )
 
+    def close(self) -> None:
+        """Commit nothing more: what is in flight ends with its connection."""
+
     async def _commit_once(self, offsets: Offsets, deadline_us: int) -> None:
         if not await self._discovery.ensure_known(deadline_us):
             raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -121,7 +141,7 @@ class OffsetCommits:
             generation_id_or_member_epoch=sent.generation_id,
             member_id=sent.member_id,
             group_instance_id=self._config.group_instance_id,
-            topics=_commit_topics(offsets),
+            topics=commit_topics(offsets),
         )
         self._discovery.send(request, OffsetCommitResponse).add_listener(
             lambda answer: self._answered(answer, offsets, sent, node.name, result)
@@ -248,7 +268,7 @@ class AutoCommit:
         self,
         host: Host,
         config: ConsumerConfig,
-        commits: OffsetCommits,
+        commits: Commits,
         consumed: Callable[[], Offsets],
     ) -> None:
         self._host = host
@@ -277,7 +297,8 @@ class AutoCommit:
         self._commits.commit_async(self._consumed()).add_listener(answered)
 
 
-def _commit_topics(offsets: Offsets) -> tuple[OffsetCommitRequestTopic, ...]:
+def commit_topics(offsets: Offsets) -> tuple[OffsetCommitRequestTopic, ...]:
+    """Return positions as a commit has them, by topic."""
     by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
     for partition, position in offsets.items():
         by_topic.setdefault(partition.topic, []).append(
