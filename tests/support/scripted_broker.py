@@ -66,6 +66,18 @@ from protocol.offset_messages import (
 )
 from protocol.record_batch import Record
 from protocol.trace import TraceRow
+from protocol.transaction_messages import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from tests.support.virtual_hosts import HostLab
 
 MS = 1_000
@@ -92,6 +104,7 @@ class ScriptedBroker:
         self._lab = lab
         self._members = 0
         self._generation = 0
+        self._producers = -1
         self.restart()
 
     def restart(self) -> None:
@@ -152,6 +165,21 @@ class ScriptedBroker:
                     for entry in topic.partitions:
                         lab.committed[entry.partition_index] = entry.committed_offset
                 return committed(body, ErrorCode.NONE)
+            case InitProducerIdRequest():
+                self._producers += 1
+                return InitProducerIdResponse(producer_id=7, producer_epoch=self._producers)
+            case AddOffsetsToTxnRequest():
+                return AddOffsetsToTxnResponse()
+            case TxnOffsetCommitRequest():
+                for topic in body.topics:
+                    for entry in topic.partitions:
+                        lab.pending[entry.partition_index] = entry.committed_offset
+                return txn_commit_error(ErrorCode.NONE)
+            case EndTxnRequest():
+                if body.committed:
+                    lab.committed.update(lab.pending)
+                lab.pending.clear()
+                return EndTxnResponse()
             case OffsetFetchRequest():
                 return lab.fetched_offsets(range(lab.partitions))
             case FetchRequest():
@@ -218,6 +246,8 @@ class ClientLab:
         self.leader_epoch = 0
         self.high_watermark = 0
         self.committed: dict[int, int] = {}
+        self.pending: dict[int, int] = {}
+        """What the open transaction committed."""
         self.live = tuple(range(brokers))
         """Brokers that Metadata names."""
         self._incarnations = 0
@@ -266,8 +296,9 @@ class ClientLab:
         *,
         commit_interval_ms: int | None = 200,
         process_us: int = 0,
+        transaction_timeout_ms: int | None = None,
     ) -> ConsumerNode:
-        """Start a consumer of the topic and return it."""
+        """Start a consumer of the topic and return it; with a timeout it has transactions."""
         spec = ConsumerSpec(
             name=NodeName("consumer-g-0"),
             group_id=GROUP,
@@ -276,6 +307,8 @@ class ClientLab:
             config=config or ConsumerConfig(enable_auto_commit=False, auto_offset_reset="earliest"),
             commit_interval_ms=commit_interval_ms,
             process_us=process_us,
+            transactional=transaction_timeout_ms is not None,
+            transaction_timeout_ms=transaction_timeout_ms or 60_000,
         )
         node = ConsumerNode(self.client_host(spec.name), self.cluster, spec)
         node.start()
@@ -403,6 +436,21 @@ def commit_error(error: ErrorCode, partitions: int = 2) -> OffsetCommitResponse:
                 name=TOPIC,
                 partitions=tuple(
                     OffsetCommitResponsePartition(partition_index=index, error_code=error)
+                    for index in range(partitions)
+                ),
+            ),
+        )
+    )
+
+
+def txn_commit_error(error: ErrorCode, partitions: int = 2) -> TxnOffsetCommitResponse:
+    """Return `error` for the first partitions of the topic."""
+    return TxnOffsetCommitResponse(
+        topics=(
+            TxnOffsetCommitResponseTopic(
+                name=TOPIC,
+                partitions=tuple(
+                    TxnOffsetCommitResponsePartition(partition_index=index, error_code=error)
                     for index in range(partitions)
                 ),
             ),
