@@ -105,6 +105,16 @@ class PastRun:
             return not _is_alive(self.manifest.pid, self.manifest.host)
         return self.manifest.status is not RunStatus.COMPLETED
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the run goes on, as far as this machine can tell."""
+        return self.manifest.status is RunStatus.RUNNING and not self.incomplete
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it was driven from this machine."""
+        return self.manifest.host == socket.gethostname()
+
     def journal(self) -> tuple[JournalEntry, ...]:
         """Return what was injected; nothing if no journal was written."""
         try:

@@ -25,6 +25,7 @@ from coordlab.commands.conform import conform_command
 from coordlab.commands.diff import diff_command
 from coordlab.commands.doctor import doctor_command
 from coordlab.commands.explore import explore_command
+from coordlab.commands.groups import groups_command
 from coordlab.commands.init import init_command
 from coordlab.commands.listing import list_command
 from coordlab.commands.options import EXIT_CODES_HELP, PROGRAM
@@ -89,6 +90,7 @@ for command in (
     replay_command,
     diff_command,
     shrink_command,
+    groups_command,
     analyze_command,
     report_command,
     list_command,

@@ -197,11 +197,21 @@ def command_line_page() -> str:
     )
     parts.append(f"\n```\n{app.get_help(root)}\n```\n")
     for name, command in app.commands.items():
-        context = click.Context(
-            command, info_name=name, parent=root, terminal_width=HELP_WIDTH, color=False
-        )
+        context = _help_context(name, command, root)
         parts.append(f"\n## {name}\n\n```\n{command.get_help(context)}\n```\n")
+        if isinstance(command, click.Group):
+            parts += [
+                f"\n### {name} {inner}\n\n```\n"
+                f"{each.get_help(_help_context(inner, each, context))}\n```\n"
+                for inner, each in command.commands.items()
+            ]
     return "".join(parts)
+
+
+def _help_context(name: str, command: click.Command, parent: click.Context) -> click.Context:
+    return click.Context(
+        command, info_name=name, parent=parent, terminal_width=HELP_WIDTH, color=False
+    )
 
 
 def _yes(value: bool) -> str:

@@ -45,12 +45,30 @@ def with_examples(*examples: str) -> type[click.Command]:
 
         def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
             """Write the examples, unwrapped, and then what else stands at the end."""
-            with formatter.section("Examples"):
-                for example in examples:
-                    formatter.write(f"{' ' * formatter.current_indent}{PROGRAM} {example}\n")
+            _write_examples(formatter, examples)
             super().format_epilog(ctx, formatter)
 
     return CommandWithExamples
+
+
+def group_with_examples(*examples: str) -> type[click.Group]:
+    """Return the same for a command that has commands of its own."""
+
+    class GroupWithExamples(click.Group):
+        """A group of commands whose help ends with examples."""
+
+        def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+            """Write the examples, unwrapped, and then what else stands at the end."""
+            _write_examples(formatter, examples)
+            super().format_epilog(ctx, formatter)
+
+    return GroupWithExamples
+
+
+def _write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
+    with formatter.section("Examples"):
+        for example in examples:
+            formatter.write(f"{' ' * formatter.current_indent}{PROGRAM} {example}\n")
 
 
 def json_option(what: str) -> Callable[[Command], Command]:

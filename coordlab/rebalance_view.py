@@ -1,0 +1,78 @@
+"""How rebalances are told on a terminal: when, where, why, who came and went, how long it took."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+from rich.console import Console
+
+from coordlab.lines import print_lines, seconds
+from coordlab.rebalance_log import Rebalance, RebalanceLog
+from coordlab.row_view import clock
+from pipeline.outcomes import listed
+
+
+def print_rebalances(console: Console, log: RebalanceLog, groups: Sequence[str]) -> None:
+    """Print the rebalances so far of each group."""
+    for group in groups:
+        found = log.of_group(group)
+        count = f"{len(found)} rebalance" + ("s" if len(found) != 1 else "")
+        print_lines(console, [f"{group}: {count} so far"], style="bold")
+        for rebalance in found:
+            print_lines(console, (f"  {line}" for line in rebalance_lines(rebalance, log)))
+
+
+def rebalances_document(log: RebalanceLog, groups: Sequence[str]) -> dict[str, list[object]]:
+    """Return the rebalances so far of each group, with their lengths, as plain data."""
+    return {
+        group: [
+            msgspec.structs.asdict(each)
+            | {"join_us": each.join_us, "sync_us": each.sync_us, "length_us": each.length_us}
+            for each in log.of_group(group)
+        ]
+        for group in groups
+    }
+
+
+def rebalance_lines(rebalance: Rebalance, log: RebalanceLog) -> Iterator[str]:
+    """Yield a rebalance as lines: when and where, why, what changed."""
+    yield f"{clock(rebalance.started_us)} on {rebalance.coordinator}: {_course(rebalance)}"
+    names = log.client_ids
+    who = "" if rebalance.member is None else f" of {_name(rebalance.member, names)}"
+    yield f"  because: {rebalance.reason}{who} ({rebalance.cause})"
+    changes = [
+        f"{word} {listed(_name(member, names) for member in members)}{why}"
+        for word, members, why in (
+            ("came:", rebalance.added, ""),
+            ("went:", rebalance.removed, _because(rebalance.removed_because)),
+        )
+        if members
+    ]
+    if changes:
+        yield f"  {'; '.join(changes)}"
+    if rebalance.store_error is not None:
+        yield f"  its assignment was not stored: {rebalance.store_error}"
+
+
+def _course(rebalance: Rebalance) -> str:
+    """Return from which generation to which, and how long that took."""
+    begun = f"generation {rebalance.generation}"
+    if rebalance.new_generation is not None:
+        begun = f"{begun} to {rebalance.new_generation}"
+    if rebalance.length_us is not None:
+        return (
+            f"{begun} in {seconds(rebalance.length_us)} "
+            f"(join {seconds(rebalance.join_us)}, sync {seconds(rebalance.sync_us)})"
+        )
+    if rebalance.cut_short_us is not None:
+        after_us = rebalance.cut_short_us - rebalance.started_us
+        return f"{begun}, cut short after {seconds(after_us)}: {rebalance.cut_short_by}"
+    return f"{begun}, not over yet"
+
+
+def _name(member: str, names: Mapping[str, str]) -> str:
+    """Return the client behind a member id, where the trace tells it."""
+    return names.get(member, member)
+
+
+def _because(causes: Sequence[str]) -> str:
+    return f" ({', '.join(causes)})" if causes else ""
