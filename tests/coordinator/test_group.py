@@ -88,6 +88,12 @@ def test_scala_order_puts_names_that_share_a_place_behind_the_others() -> None:
     ]
 
 
+def test_scala_order_is_by_hashes_of_32_bits() -> None:
+    """These two share a place; the next five bits of 0x23f2b8d9 and 0x5423dd79 are 6 and 11."""
+    names = ["assignor-27", "assignor-4"]
+    assert scala_order(names, among=names) == ["assignor-4", "assignor-27"]
+
+
 def test_select_protocol_takes_only_what_all_support() -> None:
     """GM-24: also where most would rather have another."""
     group = preparing(member("a", "range", "roundrobin"), member("b", "roundrobin", "blah"))

@@ -300,6 +300,7 @@ def test_join_beyond_max_size_is_refused_and_its_pending_id_forgotten() -> None:
     joins = [h.submit(join_group(member_id)) for member_id in ids]
     assert refused(h.join_response(joins[2]), ErrorCode.GROUP_MAX_SIZE_REACHED, "")
     assert not h.group().pending_members
+    assert not any(ids[2] in key for key in h.timer_keys())
     h.advance(0)
     assert [h.join_response(j).error_code for j in joins[:2]] == [ErrorCode.NONE] * 2
     assert refused(h.join(join_group()), ErrorCode.GROUP_MAX_SIZE_REACHED, "")

@@ -1,5 +1,6 @@
 """OffsetCommit over every state, and what becomes of its append (BEHAVIOUR 2.6, 4.10)."""
 
+import msgspec
 import pytest
 
 from coordinator.states import GroupState
@@ -36,6 +37,16 @@ def test_commit_of_nothing_is_answered_with_nothing_before_the_gate() -> None:
     h = CoordinatorHarness(owned=())
     request_id = h.submit(offset_commit({}))
     assert h.response(request_id) == OffsetCommitResponse()
+
+
+def test_commit_with_a_topic_that_names_no_partition_stores_the_others() -> None:
+    """Only a commit of nothing at all is answered without asking."""
+    h = CoordinatorHarness()
+    empty = OffsetCommitRequestTopic(name="bar", partitions=())
+    body = offset_commit(ONE)
+    body = msgspec.structs.replace(body, topics=(empty, *body.topics))
+    assert h.commit(body) == [ErrorCode.NONE]
+    assert h.offset("foo", 0) == 5
 
 
 def test_commit_of_a_simple_consumer_creates_its_group() -> None:

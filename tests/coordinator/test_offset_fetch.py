@@ -77,8 +77,9 @@ def test_fetch_below_version_7_cannot_ask_for_stable_offsets() -> None:
     h = CoordinatorHarness()
     h.holds_appends = True
     h.submit(offset_commit({("foo", 0): 6}))
-    response = h.fetch(offset_fetch(("foo", 0), require_stable=True), version=6)
-    assert response.groups[0].topics[0].partitions[0].error_code is ErrorCode.NONE
+    for version, error in ((6, ErrorCode.NONE), (7, ErrorCode.UNSTABLE_OFFSET_COMMIT)):
+        response = h.fetch(offset_fetch(("foo", 0), require_stable=True), version=version)
+        assert response.groups[0].topics[0].partitions[0].error_code is error
 
 
 def test_fetch_of_several_groups_answers_each() -> None:

@@ -129,7 +129,9 @@ def test_commit_to_a_dead_group() -> None:
 def test_commit_to_a_missing_group() -> None:
     """GC-096, GC-097: a member's is refused and makes no group, a simple consumer's makes one."""
     h = KafkaBench()
-    assert h.commit(offset_commit({FOO: 1}, "m", 1)) == [ErrorCode.ILLEGAL_GENERATION]
+    for generation_id in (0, 1):
+        commit = offset_commit({FOO: 1}, "m", generation_id)
+        assert h.commit(commit) == [ErrorCode.ILLEGAL_GENERATION]
     assert h.coordinator.groups() == ()
     assert h.commit(offset_commit({FOO: 1})) == [NONE]
     assert (h.state(), h.generation(), h.offset(*FOO)) == (GroupState.EMPTY, 0, 1)

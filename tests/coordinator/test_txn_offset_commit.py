@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from coordinator.states import GroupState
+from coordinator.store import offset_tombstone
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
@@ -117,6 +118,7 @@ def test_transactional_commit_of_a_member_is_fenced_by_its_generation() -> None:
     for member_id, generation, error in (
         ("nobody", 1, ErrorCode.UNKNOWN_MEMBER_ID),
         ("", 1, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", 0, ErrorCode.UNKNOWN_MEMBER_ID),
         (leader, 6, ErrorCode.ILLEGAL_GENERATION),
         (leader, -1, ErrorCode.ILLEGAL_GENERATION),
         (leader, 1, NONE),
@@ -182,6 +184,17 @@ def test_transactional_commit_stores_what_is_not_too_large() -> None:
     assert unstable(h, FOO, BAR) == [ErrorCode.UNSTABLE_OFFSET_COMMIT, NONE]
     h.end_transaction(P, is_commit=True)
     assert (h.offset(*FOO), h.offset(*BAR)) == (1, -1)
+
+
+def test_transactional_commit_with_a_topic_that_names_no_partition_stores_the_others() -> None:
+    """As a plain one does."""
+    h = CoordinatorHarness()
+    request = txn_offset_commit({FOO: 1})
+    empty = msgspec.structs.replace(request.topics[0], name="bar", partitions=())
+    request = msgspec.structs.replace(request, topics=(empty, *request.topics))
+    assert h.txn_commit(request) == [NONE]
+    h.end_transaction(P, is_commit=True)
+    assert h.offset(*FOO) == 1
 
 
 def test_guard_of_the_verification_goes_into_the_append() -> None:
@@ -450,6 +463,21 @@ def test_load_counts_a_transactional_commit_behind_a_plain_one() -> None:
     h.end_transaction(P, is_commit=True)
     (stored,) = h.failover().group().offsets.committed().values()
     assert (stored.value.offset, stored.appended_batch_offset) == (10, 1)
+
+
+def test_load_of_a_tombstone_in_a_transaction_takes_what_it_had_committed() -> None:
+    """BEHAVIOUR 5.4: of that producer, and of what is pending; what counts already stays."""
+    h = CoordinatorHarness()
+    h.commit(offset_commit({BAR: 1}))
+    h.txn_commit(txn_offset_commit({FOO: 10, BAR: 20}, producer=P))
+    h.txn_commit(txn_offset_commit({FOO: 30}, producer=Q))
+    for partition in (FOO, BAR):
+        tombstone = offset_tombstone("group", TopicPartition(*partition), 1)
+        h.write_records(tombstone, producer_id=P, is_transactional=True)
+    other = h.failover()
+    for producer in (P, Q):
+        other.end_transaction(producer, is_commit=True)
+    assert (other.offset(*FOO), other.offset(*BAR)) == (30, 1)
 
 
 def test_load_skips_a_control_batch_without_records() -> None:
