@@ -103,6 +103,7 @@ def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCod
     group, member, parked = append.group, append.member, append.parked
     if member.awaiting_join is not parked:
         return  # answered meanwhile: by a rebalance, a removal, or the next replacement
+    # Whoever takes a parked member out of its group answers it, so it still is a member.
     skips = parked.api_version >= SKIP_ASSIGNMENT_VERSION
     is_leader = skips and group.is_leader(append.new_member_id)
     if is_leader and group.state is GroupState.DEAD:
@@ -120,12 +121,8 @@ def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCod
         members=group.current_member_metadata() if is_leader else (),
         skip_assignment=is_leader,
     )
-    if group.members.get(append.new_member_id) is member:
-        answer_parked_join(turn, group, member, response)
-        ensure_session_timer(turn, group, member)
-    else:
-        member.awaiting_join = None
-        turn.reply(parked.request_id, response)
+    answer_parked_join(turn, group, member, response)
+    ensure_session_timer(turn, group, member)
 
 
 def _revert(turn: Turn, append: StaticMemberAppend, error: ErrorCode) -> None:
@@ -137,18 +134,15 @@ def _revert(turn: Turn, append: StaticMemberAppend, error: ErrorCode) -> None:
     group, member = append.group, append.member
     if member.awaiting_join is not append.parked:
         return
-    if group.members.get(append.new_member_id) is member:
-        group.update_member(
-            member,
-            member.supported_protocols,
-            rebalance_timeout_ms=append.old_rebalance_timeout_ms,
-            session_timeout_ms=append.old_session_timeout_ms,
-            parked=None,
-        )
-        _rename(turn, group, append.group_instance_id, append.new_member_id, append.old_member_id)
-        restart_session_timer(turn, group, member)
-    else:
-        member.awaiting_join = None
+    group.update_member(
+        member,
+        member.supported_protocols,
+        rebalance_timeout_ms=append.old_rebalance_timeout_ms,
+        session_timeout_ms=append.old_session_timeout_ms,
+        parked=None,
+    )
+    _rename(turn, group, append.group_instance_id, append.new_member_id, append.old_member_id)
+    restart_session_timer(turn, group, member)
     turn.reply(
         append.parked.request_id,
         JoinGroupResponse(
