@@ -49,6 +49,7 @@ class AdminCalls:
             self._timeout_ms = timeout_ms
             request_timeout_ms = min(request_timeout_ms, -(-timeout_ms // _TRIES_MIN))
         self._request_timeout_us = request_timeout_ms * MS
+        self._longest_request_us = config.request_timeout_ms * MS
         self._deadline_us = host.now_us() + self._timeout_ms * MS
         self._backoff = retry_backoff(host, config)
         self._wakeup = Wakeup(host)
@@ -99,14 +100,20 @@ class AdminCalls:
         keys: Mapping[K, BrokerId | None] | Sequence[K],
         ask: Ask[K, V, R],
         lookup: Lookup[K, F] | None = None,
+        *,
+        waits: bool = False,
     ) -> dict[K, V | ClientError]:
-        """Return what came of each key, each looked up, asked and repeated on its own."""
+        """Return what came of each key, each looked up, asked and repeated on its own.
+
+        `waits`: the answer may take its time, as one does that waits for a log: then a request may
+        take all the time that is left, up to `request.timeout.ms`.
+        """
         driver: AdminDriver[K, V] = AdminDriver(
             self._host,
             self._network,
             self._wakeup,
             self._backoff,
-            request_timeout_us=self._request_timeout_us,
+            request_timeout_us=self._longest_request_us if waits else self._request_timeout_us,
             deadline_us=self._deadline_us,
         )
         return await driver.run(keys, ask, lookup)

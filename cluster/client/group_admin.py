@@ -185,7 +185,7 @@ class GroupAdmin:
             response_type=OffsetCommitResponse,
             outcomes=committed,
         )
-        outcomes = await self._calls.ask_each((group_id,), ask, _COORDINATORS)
+        outcomes = await self._calls.ask_each((group_id,), ask, _COORDINATORS, waits=True)
         return _only(outcomes)
 
     async def delete_offsets(

@@ -115,7 +115,7 @@ _WHERE = (
         show_default=True,
         metavar="TIME",
         help="How long to ask, on the cluster's clock: as Kafka's AdminClient, it asks again while "
-        "a coordinator loads, moves or does not answer. One request takes a third of it at most.",
+        "a coordinator loads, moves or does not answer. One question takes a third of it at most.",
     ),
 )
 _why = click.option(
