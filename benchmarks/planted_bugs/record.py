@@ -25,8 +25,8 @@ planted in the real code. Seeds 0 to {SEEDS - 1} of the space `standard` are pla
 one fails with the bug and passes without it: "seeds needed". If it has more than {FEW_FAULTS}
 faults, up to {SCHEDULES} such seeds are looked for. The one with the fewest faults is shrunk, from
 its earliest finding, for at most {SHRINK_CPU_S:g} s of CPU. What is left has to pass without the
-bug. A group that never comes back is waited for less long then, where the sound code needs no
-longer.
+bug. While it is shrunk, groups that do not come back are waited for less long, where that shows the
+same; if that they do not is the finding, where the sound code needs no longer, too.
 Robustness is under how many other network seeds the shrunk plan fails. Rules are sections of
 BEHAVIOUR.md.
 """

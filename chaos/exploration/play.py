@@ -76,18 +76,19 @@ def play(
     *,
     observers: Sequence[RowObserver] = (),
     stop_at: Signature | None = None,
+    time_limit_us: int | None = None,
     tell: FindingSink | None = None,
     plan: Plan | None = None,
 ) -> PlayedRun:
     """Run `experiment` in virtual time, messages left out of the trace, and say how it went.
 
     `observers` see every row too; `tell` gets every finding of the verdict, with its rows. A run
-    with `stop_at` ends soon after the first finding that claims the same. `plan` stands in for the
-    experiment's own.
+    with `stop_at` ends soon after the first finding that claims the same, any at `time_limit_us` of
+    its clock, and UNKNOWN if nothing was found by then. `plan` stands in for the experiment's own.
     Raises: nothing that the run raises: it is BROKEN then, and its reasons say why.
     """
     with collecting_afterwards():
-        return _play(experiment, seed, observers, stop_at, tell, plan)
+        return _play(experiment, seed, observers, stop_at, time_limit_us, tell, plan)
 
 
 def _play(
@@ -95,6 +96,7 @@ def _play(
     seed: int,
     observers: Sequence[RowObserver],
     stop_at: Signature | None,
+    time_limit_us: int | None,
     tell: FindingSink | None,
     plan: Plan | None,
 ) -> PlayedRun:
@@ -115,6 +117,7 @@ def _play(
         runtime,
         suite,
         seed=seed,
+        time_limit_us=time_limit_us,
         stop_when=None
         if stop_at is None
         else lambda finding: signature_of(finding).claims_as(stop_at),

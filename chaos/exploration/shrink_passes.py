@@ -110,6 +110,12 @@ def _fewer_groups(current: Experiment) -> Steps:
     yield from fewer(current, current.offsets_log, lambda now, kept: replace(now, offsets_log=kept))
 
 
+def _fewer_members_of_many(current: Experiment) -> Steps:
+    """Leave out members before single faults of a plan that is still long."""
+    if len(current.faults) > 2 * PARTS:
+        yield from _fewer_members(current)
+
+
 def _fewer_members(current: Experiment) -> Steps:
     for name in current.groups:
         late_members = current.groups[name].late_members
@@ -315,23 +321,22 @@ def _roundings(time_us: int) -> Iterator[str]:
 
 
 _GROUPS = Pass(does="leaving out groups and producers", steps=_fewer_groups)
-_MEMBERS = Pass(does="leaving out members", steps=_fewer_members)
 FAULTS = Pass(does="leaving out faults", steps=_fewer_faults)
 STRUCTURE = (
     _GROUPS,
     Pass(does="leaving out large parts of the plan", steps=_far_fewer_faults),
     _GROUPS,
-    _MEMBERS,
+    Pass(does="leaving out members", steps=_fewer_members_of_many),
     FAULTS,
-    _MEMBERS,
+    Pass(does="leaving out members", steps=_fewer_members),
     Pass(does="leaving out brokers", steps=_fewer_brokers),
     Pass(does="leaving out partitions", steps=_fewer_partitions),
 )
 """Passes that leave things out. They may change which race it is: any network seed will do.
 
-Groups and producers go first, and members before single faults: a few runs, and all that follow are
-shorter. They are tried again when there are fewer faults to hit them: what was tried is not run
-twice.
+Groups and producers go first, and members before many single faults: a few runs, and all that
+follow are shorter. They are tried again when there are fewer faults to hit them: what was tried is
+not run twice.
 """
 
 
