@@ -12,6 +12,7 @@ from chaos.plan import ends_of
 from chaos.problems import Problem
 from chaos.sense import problem
 from chaos.targets.registry import split_target
+from cluster.compression import is_supported, supported_codecs
 from protocol.config import BrokerConfig
 
 _CONFIG = "cluster.config"
@@ -20,6 +21,15 @@ _ACKS_ALL = "all"
 
 def broker_errors(config: BrokerConfig) -> Iterator[Problem]:
     """Yield the settings with which a broker does not start."""
+    codec = config.offsets_topic_compression_codec
+    if not is_supported(codec):
+        supported = ", ".join(f"{each.value} ({each.name.lower()})" for each in supported_codecs())
+        yield problem(
+            f"{_CONFIG}.offsets.topic.compression.codec",
+            "there is no library for this codec here",
+            expected=f"one of {supported}",
+            found=str(codec),
+        )
     wait_ms = config.replica_fetch_wait_max_ms
     for name, limit_ms in (
         ("replica.lag.time.max.ms", config.replica_lag_time_max_ms),

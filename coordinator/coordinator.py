@@ -48,6 +48,7 @@ from coordinator.txn_offset_commit import (
     transactional_offsets_stored,
 )
 from coordinator.validation import check_group_status
+from protocol.compression import NO_CODECS, Codecs
 from protocol.config import BrokerConfig, Guards, JavaSwitches
 from protocol.effects import AppendCompleted, Result, TransactionVerified
 from protocol.envelope import GroupRequest, GroupResponse, RequestEnvelope
@@ -118,7 +119,10 @@ class GroupCoordinator:
         num_offsets_partitions: int,
         new_uuid: Callable[[], str],
         java: JavaSwitches = SCALA,
+        codecs: Codecs = NO_CODECS,
     ) -> None:
+        """`codecs` decompress what a load reads."""
+        self._codecs = codecs
         self._shared = Shared(
             config=config,
             guards=guards,
@@ -255,7 +259,7 @@ class GroupCoordinator:
         if leader_epoch <= shards.failed.get(partition, NO_LEADER_EPOCH):
             return self._ignored(partition, "the load failed in this leader epoch")
         shards.failed.pop(partition, None)
-        shards.loading[partition] = Load(partition, leader_epoch)
+        shards.loading[partition] = Load(partition, leader_epoch, self._codecs)
         return Turn(self._shared, now_us).result
 
     def load_batches(self, partition: int, batches: tuple[RecordBatch, ...]) -> Result:

@@ -16,6 +16,7 @@ from coordinator.group import Group
 from coordinator.member import Member
 from coordinator.offsets import CommittedOffset
 from coordinator.states import GroupState
+from protocol.compression import NO_CODECS, Codecs
 from protocol.control_records import decode_marker
 from protocol.group_messages import JoinGroupRequestProtocol
 from protocol.ids import TopicPartition
@@ -29,7 +30,7 @@ from protocol.offsets_records import (
     decode_key,
     decode_offset_commit_value,
 )
-from protocol.record_batch import RecordBatch, decode_records
+from protocol.record_batch import RecordBatch, decode_records, payload_of
 
 _OFFSET_KEY_PREFIX = OFFSET_COMMIT_KEY_VERSION.to_bytes(2, "big")
 
@@ -46,7 +47,8 @@ class LoadReport:
 class Load:
     """A load of one partition under way."""
 
-    def __init__(self, partition: int, leader_epoch: int) -> None:
+    def __init__(self, partition: int, leader_epoch: int, codecs: Codecs = NO_CODECS) -> None:
+        self._codecs = codecs
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.error: str | None = None  # why reading stopped early
@@ -110,7 +112,7 @@ class Load:
             return
         offsets = self._offsets
         base_offset = batch.base_offset
-        for record in decode_records(batch.records):
+        for record in decode_records(payload_of(batch, self._codecs)):
             key = record.key
             if key is None or len(key) < 2:
                 raise CorruptOffsetsRecord(f"record without key in batch {base_offset}")
@@ -134,7 +136,7 @@ class Load:
         """
         if not batch.is_control:
             pending = self._transactional.setdefault(batch.producer_id, {})
-            for record in decode_records(batch.records):
+            for record in decode_records(payload_of(batch, self._codecs)):
                 key = _offset_key(record.key, batch.base_offset)
                 if key is None:
                     self._read_other(record.key or b"", record.value)

@@ -11,12 +11,13 @@ import google_crc32c
 import msgspec
 from msgspec.structs import replace
 
+from protocol.compression import NO_CODECS, Codecs
 from protocol.errors import ErrorCode, SimulationError
 from protocol.record_batch import Cleaned, Record, RecordBatch, encode_records
 
 _encode = msgspec.msgpack.Encoder().encode
-_CRC_HEADER = struct.Struct(">iqqi??")
-"""Last offset delta, max timestamp, producer id, producer epoch, transactional, control."""
+_CRC_HEADER = struct.Struct(">iqqi??B")
+"""Last offset delta, max timestamp, producer id and epoch, transactional, control, compression."""
 
 
 def build_batch(
@@ -28,8 +29,10 @@ def build_batch(
     producer_epoch: int = -1,
     is_transactional: bool = False,
     is_control: bool = False,
+    compression: int = 0,
+    codecs: Codecs = NO_CODECS,
 ) -> RecordBatch:
-    """Return a batch of `records` with its CRC.
+    """Return a batch of `records` with its CRC, compressed with one of `codecs` by its id.
 
     Shape: `records` is non-empty. A producer leaves base offset and epoch to the leader.
     Raises: SimulationError if there are no records.
@@ -40,6 +43,8 @@ def build_batch(
     for record in records:
         max_timestamp_ms = max(max_timestamp_ms, record.timestamp_ms)
     payload = encode_records(records)
+    if compression:
+        payload = codecs.compress(compression, payload)
     last_offset_delta = len(records) - 1
     header = _CRC_HEADER.pack(
         last_offset_delta,
@@ -48,6 +53,7 @@ def build_batch(
         producer_epoch,
         is_transactional,
         is_control,
+        compression,
     )
     return RecordBatch(
         base_offset=base_offset,
@@ -60,6 +66,7 @@ def build_batch(
         producer_epoch=producer_epoch,
         is_transactional=is_transactional,
         is_control=is_control,
+        compression=compression,
     )
 
 
@@ -75,6 +82,7 @@ def batch_crc(batch: RecordBatch) -> int:
         batch.producer_epoch,
         batch.is_transactional,
         batch.is_control,
+        batch.compression,
     )
     crc = google_crc32c.extend(google_crc32c.value(header), batch.records)
     if batch.cleaned is not None:
@@ -90,7 +98,7 @@ def check_batch(batch: RecordBatch) -> ErrorCode:
         return ErrorCode.CORRUPT_MESSAGE
     if crc != batch.crc or (batch.record_count < 1 and batch.cleaned is None):
         return ErrorCode.CORRUPT_MESSAGE
-    if payload_record_count(batch.records) != batch.record_count:
+    if not batch.compression and payload_record_count(batch.records) != batch.record_count:
         return ErrorCode.CORRUPT_MESSAGE
     return ErrorCode.NONE
 
@@ -112,17 +120,22 @@ def payload_record_count(payload: bytes) -> int:
     return -1
 
 
-def cleaned_batch(batch: RecordBatch, cleaned: Cleaned, records: Sequence[Record]) -> RecordBatch:
+def cleaned_batch(
+    batch: RecordBatch, cleaned: Cleaned, records: Sequence[Record], codecs: Codecs = NO_CODECS
+) -> RecordBatch:
     """Return what is left of `batch` after a cleaning: its header, and `records`, perhaps none.
 
-    Shape: `cleaned` has one offset delta for each record.
+    Shape: `cleaned` has one offset delta for each record. The compression stays.
     Raises: SimulationError if it has not.
     """
     if len(cleaned.offset_deltas) != len(records):
         raise SimulationError(f"{len(cleaned.offset_deltas)} offsets for {len(records)} records")
+    payload = encode_records(tuple(records))
+    if batch.compression:
+        payload = codecs.compress(batch.compression, payload)
     left = replace(
         batch,
-        records=encode_records(tuple(records)),
+        records=payload,
         max_timestamp_ms=max((record.timestamp_ms for record in records), default=-1),
         cleaned=cleaned,
     )

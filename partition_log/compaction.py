@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from partition_log.batches import cleaned_batch
 from partition_log.log import PartitionLog
 from partition_log.transaction_index import TransactionIndex
+from protocol.compression import NO_CODECS, Codecs
 from protocol.control_records import decode_marker
 from protocol.ids import Offset
 from protocol.record_batch import Cleaned, Record, RecordBatch, records_of
@@ -42,7 +43,8 @@ class Compaction:
     """One cleaning of `log`, of everything below `end_offset`.
 
     `first_dirty_offset` is where the last one ended; `end_offset` must not be above the log's last
-    stable offset. `now_ms` is the time since the epoch by which tombstones go.
+    stable offset. `now_ms` is the time since the epoch by which tombstones go; `codecs` are those
+    that its batches may be compressed with.
     """
 
     def __init__(
@@ -54,8 +56,10 @@ class Compaction:
         end_offset: int,
         now_ms: int,
         delete_retention_ms: int,
+        codecs: Codecs = NO_CODECS,
     ) -> None:
         self._log = log
+        self._codecs = codecs
         self._transactions = transactions
         self._now_ms = now_ms
         self._horizon_ms = now_ms + delete_retention_ms
@@ -117,7 +121,7 @@ class Compaction:
         if batch.is_control or self._transactions.is_aborted(batch):
             return
         latest = self._latest
-        for offset, record in records_of(batch):
+        for offset, record in records_of(batch, self._codecs):
             if record.key is not None:
                 latest[record.key] = offset
 
@@ -146,7 +150,7 @@ class Compaction:
         latest = self._latest
         return [
             (offset, record)
-            for offset, record in records_of(batch)
+            for offset, record in records_of(batch, self._codecs)
             if record.key is not None
             and latest.get(record.key, -1) <= offset
             and not (expired and record.value is None)
@@ -173,4 +177,5 @@ class Compaction:
                 return
             horizon_ms = NO_HORIZON
         cleaned = Cleaned(tuple(offset - batch.base_offset for offset, _ in kept), horizon_ms)
-        self._left.append(cleaned_batch(batch, cleaned, [record for _, record in kept]))
+        records = [record for _, record in kept]
+        self._left.append(cleaned_batch(batch, cleaned, records, self._codecs))

@@ -7,6 +7,7 @@ from partition_log.batches import check_batch
 from partition_log.log import PartitionLog
 from partition_log.replica import Partition
 from partition_log.transaction_index import TransactionIndex
+from protocol.compression import NO_CODECS, Codecs
 from protocol.errors import ErrorCode, InvariantViolation
 from protocol.ids import NO_LEADER_EPOCH
 from protocol.record_batch import Record, records_of
@@ -86,7 +87,9 @@ def _committed(log: PartitionLog, up_to: int) -> object:
     return last_records(log, up_to) if log.is_compacted else batches
 
 
-def last_records(log: PartitionLog, up_to: int) -> dict[bytes, tuple[int, Record]]:
+def last_records(
+    log: PartitionLog, up_to: int, codecs: Codecs = NO_CODECS
+) -> dict[bytes, tuple[int, Record]]:
     """Return the last record of each key below `up_to`, and its offset; not what is deleted.
 
     What an aborted transaction wrote, or an open one, does not count.
@@ -95,7 +98,7 @@ def last_records(log: PartitionLog, up_to: int) -> dict[bytes, tuple[int, Record
     found: dict[bytes, tuple[int, Record]] = {}
     for batch in log.read(0, 2**62, up_to=up_to):
         if not batch.is_control and transactions.counts(batch):
-            for offset, record in records_of(batch):
+            for offset, record in records_of(batch, codecs):
                 if record.key is not None:
                     found[record.key] = (offset, record)
     return {key: written for key, written in found.items() if written[1].value is not None}

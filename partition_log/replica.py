@@ -23,6 +23,7 @@ from partition_log.outcomes import (
     ReplicaConfig,
 )
 from partition_log.traces import became_follower, became_leader, high_watermark_moved
+from protocol.compression import NO_CODECS, Codecs
 from protocol.control_records import EndTransactionMarker, encode_marker
 from protocol.controller_messages import AlterPartitionPartitionResponse
 from protocol.errors import ErrorCode, SimulationError
@@ -273,11 +274,13 @@ class Partition:
         producer_epoch: int = NO_PRODUCER_EPOCH,
         is_transactional: bool = False,
         verification_guard: int | None = None,
+        compression: int = 0,
+        codecs: Codecs = NO_CODECS,
     ) -> AppendInfo:
         """Append `records` as one batch; with an error nothing is appended.
 
         Shape: `records` is non-empty; `required_acks` is -1 (all), 0 or 1; `verification_guard`
-        is what `log.producers.begin_verification` gave.
+        is what `log.producers.begin_verification` gave; `compression` is one of `codecs`.
         Errors: NOT_LEADER_OR_FOLLOWER; NOT_ENOUGH_REPLICAS (acks=all with too small an ISR);
         MESSAGE_TOO_LARGE; of a transactional batch INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE.
         Source: Kafka Partition.appendRecordsToLeader.
@@ -294,6 +297,8 @@ class Partition:
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             is_transactional=is_transactional,
+            compression=compression,
+            codecs=codecs,
         )
         return self._append(batch, now_us)
 

@@ -65,6 +65,15 @@ class BrokerConfig(
     """Partitions of `__consumer_offsets`; a group's is its id's hash modulo this."""
     offsets_topic_replication_factor: Annotated[int, Meta(ge=1)] = 3
     """Replicas of each partition of `__consumer_offsets`."""
+    offsets_topic_compression_codec: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=4,
+            description="Kafka's id of a codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd",
+        ),
+    ] = 0
+    """What coordinators compress their batches with: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
     offsets_topic_segment_bytes: Annotated[int, Meta(ge=1)] = 104_857_600
     """Bytes of a segment of `__consumer_offsets`; the cleaner leaves the last one alone."""
     offsets_commit_timeout_ms: PositiveMs = 5_000

@@ -7,6 +7,8 @@ Owns the shapes and their MessagePack form. Offsets, epochs and CRCs are given b
 
 import msgspec
 
+from protocol.compression import NO_CODECS, Codecs
+
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One record. `value` None is a tombstone; `timestamp_ms` is CreateTime since the epoch."""
@@ -32,7 +34,8 @@ class RecordBatch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A batch: contiguous offsets `base_offset .. base_offset + last_offset_delta`.
 
     Invariant: `records` is the MessagePack form of one Record for each offset, or, of a batch that
-    was `cleaned`, for each offset that is left.
+    was `cleaned`, for each offset that is left. With a `compression`, one of CompressionType, it is
+    that form compressed.
     Source: Kafka `DefaultRecordBatch`.
     """
 
@@ -47,6 +50,7 @@ class RecordBatch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     is_transactional: bool = False
     is_control: bool = False
     cleaned: Cleaned | None = None
+    compression: int = 0
 
     @property
     def last_offset(self) -> int:
@@ -88,13 +92,23 @@ def decode_records(payload: bytes) -> tuple[Record, ...]:
     return _decoder.decode(payload)
 
 
-def records_of(batch: RecordBatch) -> list[tuple[int, Record]]:
+def payload_of(batch: RecordBatch, codecs: Codecs) -> bytes:
+    """Return the payload of a batch as `decode_records` reads it.
+
+    Raises: ValueError if it cannot be decompressed.
+    """
+    if not batch.compression:
+        return batch.records
+    return codecs.decompress(batch.compression, batch.records)
+
+
+def records_of(batch: RecordBatch, codecs: Codecs = NO_CODECS) -> list[tuple[int, Record]]:
     """Return the records of a batch, each with its offset.
 
-    Raises: msgspec.MsgspecError if the payload is no array of records; ValueError if a cleaning
-        left another number of them than the header says.
+    Raises: msgspec.MsgspecError if the payload is no array of records; ValueError if it cannot be
+        decompressed, or a cleaning left another number of them than the header says.
     """
-    records = decode_records(batch.records)
+    records = decode_records(payload_of(batch, codecs))
     deltas = range(len(records)) if batch.cleaned is None else batch.cleaned.offset_deltas
     return [
         (batch.base_offset + delta, record) for delta, record in zip(deltas, records, strict=True)

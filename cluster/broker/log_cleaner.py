@@ -9,6 +9,7 @@ every one of their records.
 
 from collections.abc import Callable, Iterable
 
+from cluster.compression import CODECS
 from cluster.host import Host
 from partition_log.checkpoints import decode_offset_checkpoint, encode_offset_checkpoint
 from partition_log.compaction import Compaction, CompactionResult
@@ -125,6 +126,7 @@ class LogCleaner:
             end_offset=cleanable.end_offset,
             now_ms=self._host.wall_us() // 1_000,
             delete_retention_ms=self._config.log_cleaner_delete_retention_ms,
+            codecs=CODECS,
         )
         while not compaction.step(CLEAN_TURN_BYTES):
             await self._host.sleep(0)

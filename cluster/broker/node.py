@@ -16,6 +16,7 @@ from cluster.broker.replica_manager import ReplicaManager
 from cluster.broker.transaction_coordination import TransactionCoordination
 from cluster.broker.transaction_tasks import TransactionTasks
 from cluster.broker.txn_marker_writer import TxnMarkerWriter
+from cluster.compression import CODECS, require_codec
 from cluster.host import Host, Timer
 from cluster.log_recoveries import report_recoveries
 from cluster.purposes import ALTER_PARTITION, HEARTBEAT, METADATA, PRODUCER_IDS
@@ -38,6 +39,7 @@ class BrokerNode:
     """
 
     def __init__(self, host: Host, cluster: ClusterSpec, spec: BrokerSpec) -> None:
+        require_codec(cluster.broker_config.offsets_topic_compression_codec)
         self._host = host
         self._cluster = cluster
         self._identity = BrokerIdentity(broker_id=BrokerId(spec.broker_id))
@@ -63,6 +65,7 @@ class BrokerNode:
             config=cluster.broker_config,
             guards=cluster.guards,
             java=cluster.java,
+            codecs=CODECS,
             num_offsets_partitions=num_offsets_partitions,
             new_uuid=self._new_uuid,
         )

@@ -6,6 +6,7 @@ Written to an empty disk in the broker's first life, equal on every replica, in 
 from functools import lru_cache
 from itertools import count
 
+from cluster.compression import CODECS
 from cluster.controller.topic_creation import replica_assignment
 from cluster.spec import ClusterSpec, PreloadSpec
 from partition_log.batches import build_batch, place_batch
@@ -29,19 +30,22 @@ def preload(storage: Storage, broker_id: BrokerId, cluster: ClusterSpec) -> None
 
     A log that is not empty stays as it is.
     """
+    compression = cluster.broker_config.offsets_topic_compression_codec
     for spec in cluster.preload:
         for topic in cluster.topics:
             if topic.name == CONSUMER_OFFSETS:
                 log = storage.log(offsets_partition(spec.partition))
                 replicas = replica_assignment(topic, spec.partition, cluster.brokers)
                 if broker_id in replicas and len(log) == 0:
-                    for batch in preloaded_batches(spec, topic.partitions):
+                    for batch in preloaded_batches(spec, topic.partitions, compression):
                         log.append(batch)
                     log.write_back()  # long ago, by the system
 
 
 @lru_cache(maxsize=4)
-def preloaded_batches(spec: PreloadSpec, num_partitions: int) -> tuple[RecordBatch, ...]:
+def preloaded_batches(
+    spec: PreloadSpec, num_partitions: int, compression: int = 0
+) -> tuple[RecordBatch, ...]:
     """Return the batches of `spec`: its groups commit in turn, with rising offsets.
 
     Cached: in virtual time the brokers of one process share the same immutable batches.
@@ -58,9 +62,12 @@ def preloaded_batches(spec: PreloadSpec, num_partitions: int) -> tuple[RecordBat
             )
             for index in range(base_offset, end)
         )
-        batches.append(place_batch(build_batch(records), base_offset=base_offset, leader_epoch=0))
+        batch = build_batch(records, compression=compression, codecs=CODECS)
+        batches.append(place_batch(batch, base_offset=base_offset, leader_epoch=0))
     if spec.deleted:
-        tombstones = build_batch(tuple(Record(key, None, 0) for key in keys))
+        tombstones = build_batch(
+            tuple(Record(key, None, 0) for key in keys), compression=compression, codecs=CODECS
+        )
         batches.append(place_batch(tombstones, base_offset=spec.commit_records, leader_epoch=0))
     return tuple(batches)
 

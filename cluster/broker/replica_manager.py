@@ -19,6 +19,7 @@ from cluster.broker.log_cleaner import LogCleaner
 from cluster.broker.log_flusher import LogFlusher
 from cluster.broker.metadata_cache import MetadataCache
 from cluster.broker.replica_fetcher import ReplicaFetchers
+from cluster.compression import CODECS
 from cluster.controller.metadata_image import PartitionRegistration
 from cluster.host import Host
 from cluster.spec import ClusterSpec
@@ -36,6 +37,7 @@ from partition_log.outcomes import (
     ReplicaConfig,
 )
 from partition_log.replica import Partition
+from protocol.compression import CompressionType
 from protocol.config import TopicConfig
 from protocol.control_records import EndTransactionMarker
 from protocol.effects import Append
@@ -272,9 +274,17 @@ class ReplicaManager:
             producer_epoch=append.producer_epoch,
             is_transactional=append.is_transactional,
             verification_guard=append.verification_guard,
+            compression=self._compression_of(partition),
+            codecs=CODECS,
         )
         self._appended(partition, info)
         return info
+
+    def _compression_of(self, partition: Partition) -> int:
+        """Return the codec of a coordinator's batches; transactions are never compressed."""
+        if partition.topic_partition.topic != CONSUMER_OFFSETS:
+            return CompressionType.NONE
+        return self._config.offsets_topic_compression_codec
 
     def append_marker(
         self,
