@@ -51,6 +51,8 @@ RESIGNING_US = 5_000_000
 KILL_SEEN_US = 1_000_000
 """A client may see its connection end before the driver has written down the kill."""
 VERIFICATION = "verification"
+HEALED_STAGE = "liveness"
+"""The stage from which on every broker can be reached again."""
 VERIFYING_STAGE = "verifying"
 """The stage from which on every fetch is a verification: what was acknowledged before it counts."""
 
@@ -107,6 +109,7 @@ class DurableCommits(Checker):
         self._registers: dict[tuple[str, str], Register] = {}
         self._assigned_us: dict[tuple[str, str], int] = {}  # (node, group)
         self._fetch_sent_us: dict[tuple[str, str], int] = {}  # (node, group)
+        self._healed_us = 0
         self._verifying_us: int | None = None
         self._leaders: dict[str, list[TraceRow]] = {}  # offsets partition -> leadership rows
         self._silenced: dict[str, bool] = {}  # groups of which a consumer was killed
@@ -144,7 +147,10 @@ class DurableCommits(Checker):
             self._count_replicas(row, row.partition or "")
         match row.kind:
             case TraceKind.RUN_STAGE:
-                if detail_of(row).get("stage") == VERIFYING_STAGE:
+                stage = detail_of(row).get("stage")
+                if stage == HEALED_STAGE:
+                    self._healed_us = row.time_us
+                elif stage == VERIFYING_STAGE:
                     self._verifying_us = row.time_us
             case TraceKind.REQUEST_SENT:
                 if row.api == ApiKey.OFFSET_FETCH.label and row.group is not None:
@@ -354,7 +360,8 @@ class DurableCommits(Checker):
     def _was_replaced(self, row: TraceRow, group: str) -> bool:
         """Whether a coordinator answered that another had replaced when the answer came.
 
-        After healing this excuses only a coordinator replaced a moment ago: by then it has learnt.
+        A verification excuses it only for a moment after the replacing and the healing: then it has
+        learnt.
         """
         expected = self.context.groups.get(group)
         rows = [] if expected is None else self._leaders.get(expected.offsets_partition, [])
@@ -367,7 +374,8 @@ class DurableCommits(Checker):
         newest = max(known, key=lambda other: other.leader_epoch or 0, default=None)
         if newest is None or newest.node == row.peer:
             return False
-        if row.cause == VERIFICATION and newest.time_us < row.time_us - RESIGNING_US:
+        learning_since_us = max(newest.time_us, self._healed_us)
+        if row.cause == VERIFICATION and learning_since_us < row.time_us - RESIGNING_US:
             return False
         return any(other.node == row.peer for other in known)
 

@@ -350,6 +350,74 @@ def test_stale_answer_of_a_replaced_coordinator_is_counted_and_excused() -> None
     assert report.seen["fetches_from_a_replaced_coordinator"] == 1
 
 
+@pytest.mark.parametrize(
+    ("healed_s", "outcome"), [(59, CheckOutcome.PASS), (50, CheckOutcome.VIOLATED)]
+)
+def test_replaced_coordinator_may_answer_a_verification_for_a_moment_after_the_healing(
+    healed_s: float, outcome: CheckOutcome
+) -> None:
+    """It was paused while another took its place, long ago: it has to learn that first."""
+    rows = two_commits()
+    rows.leads(4, "broker-1", 1, 2)
+    rows.committed(5, C0, 300, peer="broker-1")
+    rows.stage(healed_s, "liveness")
+    verify(rows, 60, 200, peer="broker-0")
+
+    assert check(rows).outcome is outcome
+
+
+def aborted(rows: Rows, time_s: float, offset: int) -> None:
+    """C0's transaction with `offset` was aborted, and C0 knows."""
+    rows.commit_failed(time_s, C0, offset, "TRANSACTION_ABORTED")
+
+
+def test_offset_of_an_aborted_transaction_returned_is_found() -> None:
+    """Planted bug: an abort marker that makes what was pending the group's offset."""
+    rows = two_commits()
+    aborted(rows, 4, 300)
+    verify(rows, 10, 300)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "nobody is known to have committed" in report.findings[0].summary
+
+
+def test_aborted_transaction_leaves_what_was_committed_before() -> None:
+    """Nothing of it was ever written."""
+    rows = two_commits()
+    aborted(rows, 4, 300)
+    verify(rows, 10, 200)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["commits_indefinite"] == 0
+
+
+def test_marker_stored_behind_its_answer_is_the_same_commit() -> None:
+    """The end of a transaction is acknowledged when it is decided; its marker comes later.
+
+    Were it another commit, unanswered, it would excuse a fetch that lost the next one.
+    """
+    rows = two_commits()
+    rows.add(
+        3.5,
+        "broker-0",
+        TraceKind.COMMIT_STORED,
+        group="g",
+        partition="t-0",
+        offset=200,
+        member=f"{C0}-id",
+        generation=1,
+        cause="transaction of producer 0",
+    )
+    rows.committed(4, C0, 250)
+    verify(rows, 10, 200)
+
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
 def test_commit_stored_while_its_member_died_may_be_returned() -> None:
     """The coordinator stored it, the answer never reached anybody."""
     rows = two_commits()

@@ -45,6 +45,38 @@ def test_cluster_has_the_offsets_topic_and_alike_members() -> None:
     assert spec.controllers[0].name == "controller-100"
 
 
+def test_cluster_with_transactions_has_their_topic_too() -> None:
+    """Each member has a transactional id; the topic comes from the brokers' settings."""
+    spec = to_cluster_spec(
+        experiment(
+            cluster={
+                "brokers": 3,
+                "config": {
+                    "offsets.topic.num.partitions": 2,
+                    "transaction.state.log.num.partitions": 5,
+                    "transaction.state.log.min.isr": 1,
+                },
+            },
+            groups={
+                "readers": {
+                    "members": 1,
+                    "topics": ["orders"],
+                    "commit_interval_ms": 200,
+                    "transactional": True,
+                    "transaction_timeout_ms": 9_000,
+                    "config": {"enable.auto.commit": False},
+                }
+            },
+        )
+    )
+
+    (topic,) = (topic for topic in spec.topics if topic.name == "__transaction_state")
+    assert (topic.partitions, topic.replication_factor) == (5, 3)
+    assert (topic.config.cleanup_policy, topic.config.min_insync_replicas) == ("compact", 1)
+    (consumer,) = spec.consumers
+    assert (consumer.transactional, consumer.transaction_timeout_ms) == (True, 9_000)
+
+
 def test_costs_and_what_java_does_are_the_clusters() -> None:
     """What a load takes in virtual time; switch by switch what the Java coordinator does."""
     spec = to_cluster_spec(

@@ -106,6 +106,56 @@ def test_member_of_the_old_generation_that_rejoins_may_still_commit() -> None:
     assert check(rows).outcome is CheckOutcome.PASS
 
 
+def pending(rows: Rows, time_s: float, member: str, generation: int) -> None:
+    """The coordinator takes an offset into a transaction."""
+    rows.add(
+        time_s + 0.002,
+        "broker-0",
+        TraceKind.TXN_COMMIT_PENDING,
+        correlation_id=rows.append_started(time_s, "broker-0", 0, 5),
+        group="g",
+        member=member,
+        partition="t-0",
+        offset=100,
+        generation=generation,
+    )
+
+
+def test_commit_in_a_transaction_is_judged_when_it_is_taken() -> None:
+    """The group may have gone on by the time its marker comes, and the transaction stands."""
+    rows = stable_group()
+    pending(rows, 5, M0, 1)
+    rows.member_removed(6, "broker-0", M0)
+    rows.generation_started(6.1, "broker-0", 2, (M1,))
+    rows.add(
+        7,
+        "broker-0",
+        TraceKind.COMMIT_STORED,
+        group="g",
+        member=M0,
+        partition="t-0",
+        offset=100,
+        generation=1,
+    )
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["commits_judged"] == 1
+
+
+def test_commit_in_a_transaction_of_an_older_generation_is_found() -> None:
+    """Planted bug: TxnOffsetCommit of a member that missed a rebalance (KIP-447)."""
+    rows = stable_group()
+    rows.generation_started(10, "broker-0", 2, (M0, M1))
+    pending(rows, 11, M0, 1)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "in generation 1 while the group was in generation 2" in report.findings[0].summary
+
+
 def test_simple_consumer_may_commit_to_an_empty_group_only() -> None:
     """An administrator resets offsets of a group that is Empty; to a Stable one he may not."""
     rows = stable_group()

@@ -277,3 +277,81 @@ def test_settings_with_which_kafka_does_not_start_are_errors(
     (error,) = errors(experiment(**changes))
 
     assert (error.path, error.message) == (path, message)
+
+
+TRANSACTIONAL = {"transactional": True}
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "expected"),
+    [
+        (
+            {"groups": readers({**TRANSACTIONAL, "commit_interval_ms": None})},
+            "groups.readers.commit_interval_ms",
+            "a number of milliseconds beside `transactional: true`",
+        ),
+        (
+            {"groups": readers(TRANSACTIONAL, enable_auto_commit=True)},
+            "groups.readers.config.enable.auto.commit",
+            "false beside `transactional: true`",
+        ),
+        (
+            {
+                "groups": readers(
+                    {
+                        **TRANSACTIONAL,
+                        "late_members": [
+                            {"at": "1s", "members": 1, "config": {"enable.auto.commit": True}}
+                        ],
+                    }
+                )
+            },
+            "groups.readers.late_members[0].config.enable.auto.commit",
+            "false beside `transactional: true`",
+        ),
+        (
+            {
+                "groups": readers({**TRANSACTIONAL, "transaction_timeout_ms": 60_001}),
+                "cluster": cluster(transaction_max_timeout_ms=60_000),
+            },
+            "groups.readers.transaction_timeout_ms",
+            "at most 60000 (transaction.max.timeout.ms)",
+        ),
+        (
+            {
+                "groups": readers(TRANSACTIONAL),
+                "cluster": cluster(transaction_state_log_replication_factor=4),
+            },
+            "cluster.config.transaction.state.log.replication.factor",
+            "at most 3 (cluster.brokers)",
+        ),
+        (
+            {
+                "groups": readers(TRANSACTIONAL),
+                "cluster": cluster(transaction_state_log_min_isr=4),
+            },
+            "cluster.config.transaction.state.log.min.isr",
+            "at most 3",
+        ),
+    ],
+)
+def test_setting_with_which_no_transaction_could_be_is_an_error(
+    changes: dict[str, Any], path: str, expected: str
+) -> None:
+    """A group whose members could not commit in transactions is refused before it starts."""
+    told = {error.path: error.expected for error in errors(experiment(**changes))}
+
+    assert path in told
+    assert (told[path] or "").startswith(expected)
+
+
+def test_what_transactions_need_is_asked_of_no_other_group() -> None:
+    """The topic of transactions is only where there are transactions."""
+    changes = {
+        "groups": readers({"transaction_timeout_ms": 60_001}),
+        "cluster": cluster(
+            transaction_max_timeout_ms=60_000, transaction_state_log_replication_factor=4
+        ),
+    }
+
+    assert not list(errors(experiment(**changes)))

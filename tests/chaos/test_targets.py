@@ -274,6 +274,20 @@ def test_follower_of_a_partition_with_one_replica_can_never_exist() -> None:
     assert "a single replica" in unknown.message
 
 
+def test_topic_of_transactions_is_a_target_where_there_are_transactions() -> None:
+    """`leader-of(__transaction_state-0)` is the coordinator of some transactional ids."""
+    target = "leader-of(__transaction_state-0)"
+    group = {
+        "members": 1,
+        "topics": ["orders"],
+        "commit_interval_ms": 200,
+        "transactional": True,
+    }
+
+    assert check_target(target, experiment(groups={"readers": group})) is None
+    assert check_target(target, experiment()) is not None
+
+
 def test_every_target_kind_is_read_back_from_its_own_syntax() -> None:
     """The documentation shows the syntax: it must be one that is read."""
     for kind in TARGET_KINDS.values():
