@@ -1,7 +1,5 @@
 """The list of scenarios is whole, and no test claims one that does not exist."""
 
-from collections import Counter
-
 import pytest
 
 from coordlab.conformance_page import (
@@ -86,7 +84,9 @@ def test_status_of_a_repeated_scenario_follows_what_it_repeats() -> None:
     }
 
 
-def test_every_family_has_a_covered_scenario_or_is_on_its_way() -> None:
-    """A family whose prefix nobody writes as the page reads it would show as wholly missing."""
-    families = Counter(scenario.partition("-")[0] for scenario in named())
-    assert {"GC", "GM", "MM", "JC"} <= set(families) <= set(FAMILIES)
+def test_nearly_every_scenario_is_covered() -> None:
+    """The bound that the project has set itself; no family is left out."""
+    status = statuses(read_scenarios())
+    covered = [scenario for scenario, each in status.items() if each == "covered"]
+    assert len(covered) >= 0.97 * len(status)
+    assert {scenario.partition("-")[0] for scenario in covered} == set(FAMILIES)
