@@ -1,0 +1,120 @@
+"""`groups` against a cluster that runs on Ray: asked, changed, and asked over a failover."""
+
+import json
+import os
+import signal
+import stat
+from typing import Any
+
+import pytest
+
+from chaos.checkers.base import CheckOutcome
+from cluster.listeners_file import FILE_NAME
+from protocol.trace import TraceKind
+from tests.acceptance.test_ray_run import (
+    ENDLESS,
+    GROUP,
+    PATIENCE_S,
+    SCALED_DOWN,
+    check_no_process_is_left,
+    in_force,
+    wait_until,
+)
+from tests.support.acceptance import rows_of_run
+from tests.support.command_line import CommandLine
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
+
+TOOL = "tool"
+TOPICS = ("--topic", "orders:0,1")
+
+
+def ask(command_line: CommandLine, *words: str) -> tuple[int, Any]:
+    """Ask; return the exit code and the document, None if there was none."""
+    done = command_line.run("groups", *words, "--json", "--timeout", "60s")
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, json.loads(done.stdout) if done.stdout else None
+
+
+def test_groups_of_a_running_cluster_are_asked_and_changed_though_a_broker_dies(
+    command_line: CommandLine,
+) -> None:
+    """From other processes, by what the run's directory says; its trace tells of every visit."""
+    with command_line.started("run", "coordinator_crash", *SCALED_DOWN, *ENDLESS) as run:
+        wait_until(lambda: run.poll() is not None or in_force(command_line), "the fault")
+        assert run.poll() is None, run.communicate()
+        # The coordinator is dead, and nobody may have noticed yet: this one waits for the next.
+        code, described = ask(command_line, "describe", "--group", GROUP, "--why")
+        (past,) = command_line.runs()
+        check_described(code, described, coordinator_before(past.journal()[0].node))
+        assert stat.S_IMODE((past.path / FILE_NAME).stat().st_mode) == 0o600
+        check_refused(command_line)
+        check_changed(command_line)
+        code, listed = ask(command_line, "list", "--run", str(past.path))
+        assert code == 0
+        assert [(each["group"], each["state"]) for each in listed["groups"]] == [(GROUP, "Stable")]
+        os.killpg(run.pid, signal.SIGINT)
+        output, errors = run.communicate(timeout=PATIENCE_S)
+
+    assert run.returncode == 130, output + errors
+    assert not (past.path / FILE_NAME).exists()
+    assert ask(command_line, "list") == (254, None)
+    results = past.results()
+    assert results is not None
+    assert not [check for check in results.checks if check.outcome is CheckOutcome.VIOLATED]
+    rows = rows_of_run(past.path)
+    visits = {row.node for row in rows if row.node.startswith("admin-") and row.node != "admin-0"}
+    assert len(visits) == 8
+    removed = [row for row in rows if row.kind == TraceKind.OFFSET_REMOVED]
+    assert [row.partition for row in removed] == ["orders-1", "orders-0"]
+    assert {(row.group, row.cause) for row in removed} == {(TOOL, "deleted by an administrator")}
+    check_no_process_is_left(command_line)
+
+
+def coordinator_before(node: str | None) -> int:
+    """The id of the broker that was killed."""
+    assert node is not None
+    return int(node.removeprefix("broker-"))
+
+
+def check_described(code: int, described: Any, killed: int) -> None:  # noqa: ANN401 - JSON
+    """The group is as it was, on another broker; and one rebalance formed it, with its reason."""
+    assert code == 0
+    (group,) = described["groups"]
+    assert (group["state"], group["error"], len(group["members"])) == ("Stable", None, 4)
+    assert group["coordinator"] != killed
+    assert [offset["partition"] for offset in group["offsets"]] == [0, 1, 2, 3]
+    assert all(offset["lag"] >= 0 for offset in group["offsets"])
+    assert {offset["client_id"] for offset in group["offsets"]} == {
+        f"consumer-{GROUP}-{index}" for index in range(4)
+    }
+    (rebalance,) = described["rebalances"][GROUP]
+    assert (rebalance["reason"], rebalance["new_generation"]) == ("join", 1)
+    assert rebalance["length_us"] > 0
+    assert described["unseen"] is None
+
+
+def check_refused(command_line: CommandLine) -> None:
+    """What a group with members does not allow, with who they are."""
+    code, refused = ask(command_line, "delete", "--group", GROUP)
+    assert (code, refused["groups"][0]["error"]) == (1, "NON_EMPTY_GROUP")
+    assert len(refused["groups"][0]["held_by"]) == 4
+    code, refused = ask(
+        command_line, "reset-offsets", "--group", GROUP, "--all-topics", "--to-latest", "--execute"
+    )
+    assert (code, refused["executed"], refused["state"]) == (1, False, "Stable")
+
+
+def check_changed(command_line: CommandLine) -> None:
+    """A group without members is made, described, loses an offset, and goes."""
+    reset = ("reset-offsets", "--group", TOOL, *TOPICS, "--to-earliest", "--execute")
+    code, done = ask(command_line, *reset)
+    assert (code, done["executed"]) == (0, True)
+    code, done = ask(command_line, "delete-offsets", "--group", TOOL, "--topic", "orders:1")
+    assert (code, done["error"]) == (0, None)
+    code, described = ask(command_line, "describe", "--group", TOOL)
+    (group,) = described["groups"]
+    assert (code, group["state"]) == (0, "Empty")
+    assert [(each["partition"], each["current_offset"]) for each in group["offsets"]] == [(0, 0)]
+    code, deleted = ask(command_line, "delete", "--group", TOOL)
+    assert (code, deleted["groups"]) == (0, [{"group": TOOL, "error": None, "held_by": []}])
