@@ -16,7 +16,14 @@ from benchmarks.recorded_page import replace_section
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "BENCHMARKS.md"
-PARTS = ("virtual_loop", "virtual_seconds", "exploration", "ray_link", "report")
+PARTS = (
+    "virtual_loop",
+    "virtual_seconds",
+    "exploration",
+    "coordinator_core",
+    "ray_link",
+    "report",
+)
 MARKER = "measurements: "
 HEAD = """# Benchmarks
 

@@ -30,7 +30,7 @@ from protocol.offsets_records import (
     decode_key,
     decode_offset_commit_value,
 )
-from protocol.record_batch import RecordBatch, decode_records, payload_of
+from protocol.record_batch import RecordBatch, decode_fields, decode_records, payload_of
 
 _OFFSET_KEY_PREFIX = OFFSET_COMMIT_KEY_VERSION.to_bytes(2, "big")
 
@@ -112,17 +112,14 @@ class Load:
             return
         offsets = self._offsets
         base_offset = batch.base_offset
-        for record in decode_records(payload_of(batch, self._codecs)):
-            key = record.key
-            if key is None or len(key) < 2:
-                raise CorruptOffsetsRecord(f"record without key in batch {base_offset}")
-            # The version, by its bytes: this loop is what a load of many commits costs.
-            if key[0] or key[1] > OFFSET_COMMIT_KEY_VERSION:
-                self._read_other(key, record.value)
-                continue
-            if key[1] != OFFSET_COMMIT_KEY_VERSION:
-                key = _OFFSET_KEY_PREFIX + key[2:]
-            value = record.value
+        # This loop is what a load of many commits costs.
+        for key_bytes, value, _ in decode_fields(payload_of(batch, self._codecs)):
+            key: bytes | None = key_bytes
+            if key is None or key[:2] != _OFFSET_KEY_PREFIX:
+                key = _offset_key(key_bytes, base_offset)
+                if key is None:
+                    self._read_other(key_bytes or b"", value)
+                    continue
             if value is None:
                 offsets.pop(key, None)
             else:

@@ -77,6 +77,7 @@ class RecordBatch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[Record, ...])
+_fields_decoder = msgspec.msgpack.Decoder(list[tuple[bytes | None, bytes | None, int]])
 
 
 def encode_records(records: tuple[Record, ...]) -> bytes:
@@ -90,6 +91,14 @@ def decode_records(payload: bytes) -> tuple[Record, ...]:
     Raises: msgspec.MsgspecError if the payload is no array of records.
     """
     return _decoder.decode(payload)
+
+
+def decode_fields(payload: bytes) -> list[tuple[bytes | None, bytes | None, int]]:
+    """Return key, value and timestamp of a batch's records: cheaper to go through than Records.
+
+    Raises: msgspec.MsgspecError if the payload is no array of records.
+    """
+    return _fields_decoder.decode(payload)
 
 
 def payload_of(batch: RecordBatch, codecs: Codecs) -> bytes:

@@ -1,0 +1,388 @@
+"""The coordinator's core alone: requests a second, loads, and what its state weighs.
+
+No network, no loop, no log: requests are made beforehand and handed to `handle`; what a Result asks
+for is carried out by the least that can (timers in a dict, appends acknowledged at once). The
+baseline of requests is a handler that does nothing, called the same way; that of a load is msgpack
+decoding of the same batches, keys and values into lists. Time is CPU time; runs are interleaved.
+"""
+
+import gc
+import statistics
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+
+import msgspec
+
+from benchmarks.measurement import Measurement, median_ratio
+from coordinator.coordinator import GroupCoordinator
+from protocol.config import BrokerConfig, Guards
+from protocol.effects import AppendCompleted, Result, SetTimer
+from protocol.envelope import GroupRequest, RequestEnvelope
+from protocol.group_messages import JoinGroupResponse
+from protocol.ids import RequestId, TopicPartition
+from protocol.offsets_records import (
+    OffsetCommitValue,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+)
+from protocol.record_batch import Record, RecordBatch, encode_records
+from tests.support.builders import envelope, heartbeat, join_group, offset_commit, sync_group
+
+MEMBERS = 1_000
+ROUNDS = 5
+HEARTBEATS = 20
+"""Of each member, in one round."""
+COMMITS = 5
+SMALL, LARGE = 250, 2_000
+"""Sizes of the groups whose join phases are compared."""
+LOADED = 1_000_000
+LOADED_GROUPS = 1_000
+PARTITIONS = 50
+RECORDS_PER_BATCH = 10
+BATCHES_PER_CHUNK = 1_000
+NOW_US = 1_700_000_000_000_000
+
+Handle = Callable[[RequestId, RequestEnvelope, int], Result]
+_NOTHING = Result()
+
+
+class Core:
+    """A coordinator that owns one partition, and the least of a broker around it."""
+
+    def __init__(self, *, loads: tuple[RecordBatch, ...] | None = None) -> None:
+        uuids = count()
+        self.coordinator = GroupCoordinator(
+            config=BrokerConfig(group_initial_rebalance_delay_ms=0),
+            guards=Guards(),
+            num_offsets_partitions=1,
+            new_uuid=lambda: f"00000000-0000-0000-0000-{next(uuids):012d}",
+        )
+        self.timers: dict[str, int] = {}
+        self.appended: list[Record] = []
+        self._ids = count(1)
+        self._offsets = count()
+        self.coordinator.begin_load(0, 0, NOW_US)
+        for start in range(0, len(loads or ()), BATCHES_PER_CHUNK):
+            chunk = (loads or ())[start : start + BATCHES_PER_CHUNK]
+            self.coordinator.load_batches(0, chunk)
+        self.carry_out(self.coordinator.finish_load(0, NOW_US))
+
+    def send(self, requests: list[RequestEnvelope], handle: Handle | None = None) -> list[Result]:
+        """Hand over every request; return what each asked for."""
+        handle = self.coordinator.handle if handle is None else handle
+        results = []
+        for request in requests:
+            result = handle(RequestId(next(self._ids)), request, NOW_US)
+            self.carry_out(result)
+            results.append(result)
+        return results
+
+    def carry_out(self, result: Result) -> None:
+        """Do what a Result asks for."""
+        for timer in result.timers:
+            if isinstance(timer, SetTimer):
+                self.timers[timer.key] = timer.delay_us
+            else:
+                self.timers.pop(timer.key, None)
+        for append in result.appends:
+            self.appended += append.records
+            completed = AppendCompleted(append_id=append.append_id, base_offset=next(self._offsets))
+            answered = self.coordinator.append_completed(completed, NOW_US)
+            result.replies += answered.replies
+            self.carry_out(answered)
+
+    # -- groups --
+
+    def stable_group(self, size: int) -> list[str]:
+        """Make a Stable group of `size` dynamic members; return their ids, the leader's first."""
+        asked = self.send([joining("") for _ in range(size)])
+        ids = [_join_answer(result).member_id for result in asked]
+        self.send([joining(member) for member in ids])
+        while join_timers := [key for key in self.timers if key.startswith("join-")]:
+            del self.timers[join_timers[0]]
+            self.carry_out(self.coordinator.timer_fired(join_timers[0], NOW_US))
+        self.send(syncing(ids, self.generation()))
+        return ids
+
+    def generation(self) -> int:
+        """Return the generation of the only group."""
+        return self.coordinator.groups()[0].generation
+
+
+def joining(member: str) -> RequestEnvelope:
+    """Return a JoinGroup."""
+    return _request(join_group(member))
+
+
+def syncing(ids: list[str], generation: int) -> list[RequestEnvelope]:
+    """Return the SyncGroups of one generation; the first brings everybody's assignment."""
+    assignments = {member: b"\0\1\0\0\0\1\0\2t0\0\0\0\1\0\0\0\0\xff\xff\xff\xff" for member in ids}
+    return [
+        _request(sync_group(member, generation, assignments if member == ids[0] else None))
+        for member in ids
+    ]
+
+
+def _request(body: GroupRequest) -> RequestEnvelope:
+    return envelope(body)
+
+
+def _join_answer(result: Result) -> JoinGroupResponse:
+    response = result.replies[0].response
+    if not isinstance(response, JoinGroupResponse):
+        raise TypeError(f"expected an answer to a JoinGroup, not {response}")
+    return response
+
+
+def do_nothing(request_id: RequestId, request: RequestEnvelope, now_us: int) -> Result:
+    """Take a request as the coordinator does, and ask for nothing."""
+    return _NOTHING
+
+
+@contextmanager
+def cpu_time(times: list[float]) -> Iterator[None]:
+    """Add the seconds of CPU of a block; the cyclic collector runs before it, not in it."""
+    gc.collect()
+    gc.disable()
+    began = time.process_time()
+    try:
+        yield
+    finally:
+        times.append(time.process_time() - began)
+        gc.enable()
+
+
+# -- requests ---------------------------------------------------------------------------------
+
+
+def requests_per_second() -> list[Measurement]:
+    """Measure the four requests of a group of 1,000 members."""
+    rates: dict[str, list[float]] = {}
+    empty: dict[str, list[float]] = {}
+    for _ in range(ROUNDS):
+        core = Core()
+        ids = core.stable_group(MEMBERS)
+
+        def measured(
+            name: str,
+            requests: list[RequestEnvelope],
+            core: Core = core,
+        ) -> None:
+            times: list[float] = []
+            with cpu_time(times):
+                core.send(requests)
+            with cpu_time(times):
+                core.send(requests, do_nothing)
+            rates.setdefault(name, []).append(len(requests) / times[0])
+            empty.setdefault(name, []).append(len(requests) / times[1])
+
+        measured("join", [joining(member) for member in ids])
+        generation = core.generation()
+        measured("sync", syncing(ids, generation))
+        beats = [_request(heartbeat(member, generation)) for member in ids] * HEARTBEATS
+        measured("heartbeat", beats)
+        measured(
+            "commit",
+            [
+                _request(
+                    offset_commit({("orders", place % PARTITIONS): number}, member, generation)
+                )
+                for number in range(COMMITS)
+                for place, member in enumerate(ids)
+            ],
+        )
+        _check(core, ids, generation)
+    return [
+        Measurement(
+            name=f"{name}, group of {MEMBERS:,} members",
+            value=statistics.median(rates[name]),
+            baseline=statistics.median(empty[name]),
+            unit="requests/s",
+            baseline_name="a handler that does nothing",
+            ratio=median_ratio(rates[name], empty[name]),
+            note={
+                "join": "of members that are known: the last one completes the join phase",
+                "commit": "of one offset, its append acknowledged at once",
+            }.get(name, ""),
+        )
+        for name in ("heartbeat", "commit", "join", "sync")
+    ]
+
+
+def _check(core: Core, ids: list[str], generation: int) -> None:
+    """Raise if the group is not where the measured requests should have brought it."""
+    (group,) = core.coordinator.groups()
+    found = (group.state.value, group.generation, len(group.members))
+    if found != ("Stable", generation, len(ids)):
+        raise RuntimeError(f"the benchmark left the group as {found}")
+
+
+def join_phases() -> Measurement:
+    """Measure what a member costs in the join phase of a large group and in that of a small one."""
+    costs: dict[int, list[float]] = {SMALL: [], LARGE: []}
+    for _ in range(ROUNDS):
+        for size, kept in costs.items():
+            phases = LARGE // size
+            core = Core()
+            ids = core.stable_group(size)
+            times: list[float] = []
+            for _ in range(phases):
+                requests = [joining(member) for member in ids]
+                syncs = syncing(ids, core.generation() + 1)
+                with cpu_time(times):
+                    core.send(requests)
+                    core.send(syncs)
+            kept.append(sum(times) / phases / size)
+    return Measurement(
+        name=f"join and sync of a member, group of {LARGE:,}",
+        value=1e6 * statistics.median(costs[LARGE]),
+        baseline=1e6 * statistics.median(costs[SMALL]),
+        unit="us/member",
+        baseline_name=f"group of {SMALL}",
+        ratio=median_ratio(costs[LARGE], costs[SMALL]),
+        goal="at most 1.25: linear",
+        met=median_ratio(costs[LARGE], costs[SMALL]) <= 1.25,
+    )
+
+
+# -- loads ------------------------------------------------------------------------------------
+
+
+def commit_records(number: int, *, groups: int, partitions: int) -> list[Record]:
+    """Return so many commits, of each group in turn."""
+    return [
+        Record(
+            encode_offset_commit_key(
+                f"group-{place % groups}", TopicPartition("orders", place // groups % partitions)
+            ),
+            encode_offset_commit_value(
+                OffsetCommitValue(offset=place, commit_timestamp_ms=NOW_US // 1_000)
+            ),
+            NOW_US // 1_000,
+        )
+        for place in range(number)
+    ]
+
+
+def batches_of(records: list[Record], size: int = RECORDS_PER_BATCH) -> tuple[RecordBatch, ...]:
+    """Return the log that holds `records`, `size` in a batch."""
+    return tuple(
+        RecordBatch(
+            base_offset=start,
+            partition_leader_epoch=0,
+            last_offset_delta=len(records[start : start + size]) - 1,
+            max_timestamp_ms=NOW_US // 1_000,
+            records=encode_records(tuple(records[start : start + size])),
+        )
+        for start in range(0, len(records), size)
+    )
+
+
+def load() -> Measurement:
+    """Measure the load of a log of commits."""
+    batches = batches_of(commit_records(LOADED, groups=LOADED_GROUPS, partitions=PARTITIONS))
+    loaded: list[float] = []
+    decoded: list[float] = []
+    for _ in range(3):
+        with cpu_time(loaded):
+            core = Core(loads=batches)
+        if len(core.coordinator.groups()) != LOADED_GROUPS:
+            raise RuntimeError("the load has not found every group")
+        with cpu_time(decoded):
+            _decode_everything(batches)
+    rates = [LOADED / seconds for seconds in loaded]
+    baselines = [LOADED / seconds for seconds in decoded]
+    ratio = median_ratio(rates, baselines)
+    return Measurement(
+        name=f"load of {LOADED:,} commits, {RECORDS_PER_BATCH} in a batch",
+        value=statistics.median(rates),
+        baseline=statistics.median(baselines),
+        unit="records/s",
+        baseline_name="msgpack decoding of the same batches, keys and values",
+        ratio=ratio,
+        goal="at least 0.4",
+        met=ratio >= 0.4,
+        note=f"{LOADED_GROUPS:,} groups with {PARTITIONS} offsets each",
+    )
+
+
+def _decode_everything(batches: tuple[RecordBatch, ...]) -> None:
+    """Decode every batch, and what stands behind the version in each key and value."""
+    decode = msgspec.msgpack.Decoder().decode
+    for batch in batches:
+        for key, value, _ in decode(batch.records):
+            decode(key[2:])
+            decode(value[2:])
+
+
+# -- memory -----------------------------------------------------------------------------------
+
+
+def weight(make: Callable[[], object]) -> int:
+    """Return the bytes that what `make` returns keeps alive."""
+    gc.collect()
+    tracemalloc.start()
+    kept = make()
+    gc.collect()
+    size = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    del kept
+    return size
+
+
+def memory() -> list[Measurement]:
+    """Measure what an offset, a group and a member weigh, beside their records in the log."""
+    many, few = 50_000, 1_000
+
+    def offsets(number: int) -> tuple[int, int]:
+        records = commit_records(number, groups=1, partitions=number)
+        batches = batches_of(records)
+        return weight(lambda: Core(loads=batches).coordinator), _size(records)
+
+    def groups(number: int) -> tuple[int, int]:
+        records = commit_records(number, groups=number, partitions=1)
+        batches = batches_of(records)
+        return weight(lambda: Core(loads=batches).coordinator), _size(records)
+
+    def members(number: int) -> tuple[int, int]:
+        def stable() -> GroupCoordinator:
+            core = Core()
+            core.stable_group(number)
+            written.append(_size(core.appended))
+            return core.coordinator
+
+        written: list[int] = []
+        return weight(stable), written[-1]
+
+    measurements = []
+    for name, measure, (small, large) in (
+        ("committed offset", offsets, (few, many)),
+        ("group with one offset", groups, (few, many)),
+        ("member of a Stable group", members, (MEMBERS // 2, MEMBERS)),
+    ):
+        (least, least_written), (most, most_written) = measure(small), measure(large)
+        value = (most - least) / (large - small)
+        written = (most_written - least_written) / (large - small)
+        measurements.append(
+            Measurement(
+                name=f"memory of a {name}",
+                value=value,
+                baseline=written,
+                unit="bytes",
+                baseline_name="its records, uncompressed",
+                ratio=value / written,
+            )
+        )
+    return measurements
+
+
+def _size(records: list[Record]) -> int:
+    return sum(len(record.key or b"") + len(record.value or b"") for record in records)
+
+
+def run() -> tuple[Measurement, ...]:
+    """Measure all of it."""
+    return (*requests_per_second(), join_phases(), load(), *memory())
