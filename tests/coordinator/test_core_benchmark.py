@@ -1,0 +1,42 @@
+"""What the benchmark of the core measures is what it says."""
+
+from benchmarks.coordinator_core import (
+    PARTITIONS,
+    Core,
+    batches_of,
+    commit_records,
+    syncing,
+    weight,
+)
+from protocol.ids import TopicPartition
+
+
+def test_group_of_the_benchmark_is_stable_with_all_its_members() -> None:
+    core = Core()
+    ids = core.stable_group(5)
+    (group,) = core.coordinator.groups()
+    assert (group.state.value, group.generation, group.members) == ("Stable", 1, tuple(ids))
+    assert group.leader == ids[0]
+    assert sum(key.startswith("heartbeat-") for key in core.timers) == 5
+
+
+def test_every_member_is_answered_in_a_generation_of_the_benchmark() -> None:
+    core = Core()
+    ids = core.stable_group(5)
+    results = core.send(syncing(ids, 1))
+    assert [len(result.replies) for result in results] == [1] * 5
+
+
+def test_load_of_the_benchmark_finds_the_last_commit_of_each_partition() -> None:
+    records = commit_records(300, groups=2, partitions=PARTITIONS)
+    core = Core(loads=batches_of(records))
+    group = core.coordinator.group("group-1")
+    assert group is not None
+    assert len(group.offsets.committed()) == PARTITIONS
+    last = group.offsets.get(TopicPartition("orders", 0))
+    assert last is not None
+    assert last.offset == 201  # of 1, 101 and 201
+
+
+def test_weight_is_of_what_is_kept() -> None:
+    assert 1_000_000 <= weight(lambda: bytes(1_000_000)) < 1_100_000
