@@ -1,6 +1,7 @@
 """Planted bugs over many seeds: those of tests/chaos/test_planted_bugs, and those of a search.
 
-And every mutant of the coordinator, against the tests of the scenario that it changes.
+And mutants of the coordinator: those of the list, against the tests of the scenario that each
+changes, and a sample of all there can be, against every test of the coordinator.
 
 The second kind (benchmarks/planted_bugs) is found by drawing schedules, and then shrunk.
 
@@ -21,7 +22,15 @@ from benchmarks.planted_bugs.record import PAGE, is_found, page
 from chaos.exploration.space import load_space
 from tests.chaos import test_planted_bugs as planted_bugs
 from tests.support import planted
-from tests.support.mutants import read_mutants, survivors
+from tests.support.mutants import (
+    PACKAGE,
+    ROOT,
+    drawn_survivors,
+    read_mutants,
+    read_survivors,
+    survivors,
+)
+from tests.support.mutation import sample
 from tests.support.soak import remembered, say
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_000)]
@@ -138,3 +147,22 @@ def test_every_mutant_of_the_coordinator_is_killed_by_the_tests_of_its_scenario(
     killed = len(mutants) - len(alive)
     say(f"{killed} of {len(mutants)} mutants of the coordinator killed by their scenario's tests")
     assert alive == []
+
+
+SAMPLED, SAMPLE_SEED, KILLED_AT_LEAST = 300, 7, 0.85
+
+
+@pytest.mark.timeout(3_600)
+def test_nearly_every_drawn_mutant_of_the_coordinator_is_killed(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Who lives is told, with the reason if one is known."""
+    drawn = sample(ROOT / PACKAGE, SAMPLED, SAMPLE_SEED)
+    alive = drawn_survivors(tmp_path_factory.mktemp("drawn"), drawn)
+    killed = len(drawn) - len(alive)
+    say(f"{killed} of {len(drawn)} drawn mutants of the coordinator killed by its tests")
+    reasons = {(s.file, s.before, s.after): s.reason for s in read_survivors()}
+    for each in alive:
+        reason = reasons.get((each.file, each.before, each.after), "no reason known")
+        say(f"survived: {each.name}: {reason}")
+    assert killed >= KILLED_AT_LEAST * len(drawn)

@@ -6,6 +6,7 @@ A mutant is applied in a copy of the packages and their tests, never in the chec
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ import msgspec
 
 from coordlab.conformance_page import named
 from tests.support.mutant_runs import Job, Run
+from tests.support.mutation import Drawn
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "coordinator"
@@ -21,6 +23,9 @@ LIST = ROOT / "tests" / "coordinator" / "mutants.toml"
 TESTS = "tests/coordinator/"
 COPIED = ("protocol", PACKAGE, "tests/support", "tests/coordinator")
 """All that the tests of the coordinator need, beside pytest's own files."""
+SURVIVORS = ROOT / "tests" / "coordinator" / "surviving_mutants.toml"
+SLOW_TESTS = ("test_coordinator_properties.py",)
+"""Tried only on mutants that the others let live."""
 
 
 class Mutant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,6 +84,42 @@ def survivors(folder: Path, mutants: Sequence[Mutant]) -> list[Mutant]:
         if not run.is_passed and not run.is_failed:
             raise RuntimeError(f"{mutant.name}: its tests cannot be run:\n{run.said}")
     return [mutant for mutant, run in zip(mutants, runs, strict=True) if run.is_passed]
+
+
+class Survivor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A drawn mutant that no test kills, and why that is right."""
+
+    file: str
+    before: str
+    after: str
+    reason: str
+
+
+def read_survivors() -> tuple[Survivor, ...]:
+    """Return the drawn mutants that are known to live."""
+    with SURVIVORS.open("rb") as file:
+        return msgspec.convert(tomllib.load(file)["survivor"], tuple[Survivor, ...])
+
+
+def drawn_survivors(folder: Path, drawn: Sequence[Drawn]) -> list[Drawn]:
+    """Run every test of the coordinator against each mutant; return whom none noticed.
+
+    Raises: RuntimeError if the tests fail without any change.
+    """
+    ignored = (f"--ignore={TESTS}{name}" for name in ("test_mutants.py", *SLOW_TESTS))
+    quick = (TESTS, *ignored)
+    slow = tuple(f"{TESTS}{name}" for name in SLOW_TESTS)
+    alive = list(drawn)
+    for tests in (quick, slow):
+        jobs = [
+            Job(tests=tests, path=f"{PACKAGE}/{each.file}", source=each.source) for each in alive
+        ]
+        below = Path(tempfile.mkdtemp(dir=folder))
+        unchanged, *runs = run_jobs(below, [Job(tests=tests), *jobs])
+        if not unchanged.is_passed:
+            raise RuntimeError(f"tests fail without a mutant:\n{unchanged.said}")
+        alive = [each for each, run in zip(alive, runs, strict=True) if run.is_passed]
+    return alive
 
 
 def run_jobs(folder: Path, jobs: Sequence[Job]) -> list[Run]:

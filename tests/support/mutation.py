@@ -1,0 +1,164 @@
+"""Draws mutants of `coordinator` by a seed: every place of every kind of change, then a sample.
+
+A change is made in the text, where the syntax tree says that its place is. Left alone is what
+nobody outside sees: texts for people, docstrings, what is raised, and the checks of invariants.
+"""
+
+import ast
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from protocol.errors import ErrorCode
+
+LEFT_ALONE = ("invariants.py", "__init__.py")
+_COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
+    ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="),
+    ast.Lt: ("<", "<="),
+    ast.LtE: ("<=", "<"),
+    ast.Gt: (">", ">="),
+    ast.GtE: (">=", ">"),
+    ast.Is: ("is", "is not"),
+    ast.IsNot: ("is not", "is"),
+    ast.In: ("in", "not in"),
+    ast.NotIn: ("not in", "in"),
+}
+_OPERATORS: dict[type[ast.operator], tuple[str, str]] = {
+    ast.Add: ("+", "-"),
+    ast.Sub: ("-", "+"),
+    ast.Mult: ("*", "//"),
+    ast.FloorDiv: ("//", "*"),
+}
+_FUNCTIONS = {"min": "max", "max": "min", "any": "all", "all": "any"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """A file with one change, and the change as a line for people."""
+
+    file: str
+    source: str
+    line: int
+    before: str
+    after: str
+
+    @property
+    def name(self) -> str:
+        """Return where the change is, and what it is."""
+        return f"{self.file}: `{self.before}` -> `{self.after}`"
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """Characters to put in the place of others; offsets in the file's bytes."""
+
+    start: int
+    end: int
+    text: str
+
+
+def sample(package: Path, count: int, seed: int) -> list[Drawn]:
+    """Return `count` mutants of a package in the order of their places, all if there are fewer."""
+    places = [
+        (path, edit)
+        for path in sorted(package.glob("**/*.py"))
+        if path.name not in LEFT_ALONE
+        for edit in _edits(path.read_bytes())
+    ]
+    chosen = random.Random(seed).sample(range(len(places)), min(count, len(places)))
+    return [_drawn(package, *places[index]) for index in sorted(chosen)]
+
+
+def _drawn(package: Path, path: Path, edit: _Edit) -> Drawn:
+    source = path.read_bytes()
+    changed = source[: edit.start] + edit.text.encode() + source[edit.end :]
+    line = source.count(b"\n", 0, edit.start)
+    end = source.count(b"\n", 0, edit.end)
+    before = b" ".join(each.strip() for each in source.split(b"\n")[line : end + 1])
+    last = line + edit.text.count("\n")
+    after = b" ".join(each.strip() for each in changed.split(b"\n")[line : last + 1])
+    return Drawn(
+        file=path.relative_to(package).as_posix(),
+        source=changed.decode(),
+        line=line + 1,
+        before=before.decode(),
+        after=after.decode(),
+    )
+
+
+def _edits(source: bytes) -> Iterator[_Edit]:
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    for node in _told(ast.parse(source)):
+        yield from _changes(node, source, starts)
+
+
+def _told(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes that somebody outside may notice, in the order of the file."""
+    if isinstance(node, (ast.Raise, ast.JoinedStr, ast.Import, ast.ImportFrom)):
+        return
+    if isinstance(node, ast.Call) and _called(node) == "TraceEvent":
+        return
+    yield node
+    for name, value in ast.iter_fields(node):
+        if name in {"annotation", "returns", "decorator_list"}:
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield from _told(child)
+
+
+def _changes(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[_Edit]:
+    def span(of: ast.expr | ast.stmt | ast.pattern) -> tuple[int, int]:
+        assert of.end_lineno is not None
+        assert of.end_col_offset is not None
+        return starts[of.lineno - 1] + of.col_offset, starts[of.end_lineno - 1] + of.end_col_offset
+
+    def between(left: ast.expr, right: ast.expr, old: str, new: str) -> _Edit:
+        begin, end = span(left)[1], span(right)[0]
+        at = source.index(old.encode(), begin, end)
+        return _Edit(at, at + len(old), new)
+
+    match node:
+        case ast.Compare(left=left, ops=ops, comparators=rights):
+            lefts = [left, *rights[:-1]]
+            for a, op, b in zip(lefts, ops, rights, strict=True):
+                yield between(a, b, *_COMPARISONS[type(op)])
+        case ast.BoolOp(op=op, values=values):
+            old, new = ("and", "or") if isinstance(op, ast.And) else ("or", "and")
+            yield between(values[0], values[1], old, new)
+        case ast.UnaryOp(op=ast.Not()):
+            begin = span(node)[0]
+            yield _Edit(begin, begin + len("not"), "")
+        case ast.BinOp(op=op, left=a, right=b) if type(op) in _OPERATORS:
+            yield between(a, b, *_OPERATORS[type(op)])
+        case ast.Constant(value=bool(value)):
+            yield _Edit(*span(node), str(not value))
+        case ast.Constant(value=int(value)):
+            yield _Edit(*span(node), str(value + 1))
+        case ast.Attribute(value=ast.Name(id="ErrorCode"), attr=name) if (
+            name in ErrorCode.__members__
+        ):
+            other = "NONE" if name != "NONE" else "UNKNOWN_SERVER_ERROR"
+            yield _Edit(*span(node), f"ErrorCode.{other}")
+        case ast.Name(id=name) if name in _FUNCTIONS:
+            yield _Edit(*span(node), _FUNCTIONS[name])
+        case ast.Expr(value=ast.Call()):
+            yield _Edit(*span(node), "pass")
+        case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]) | ast.AugAssign():
+            yield _Edit(*span(node), "pass")
+        case ast.If(test=test) | ast.IfExp(test=test) if not isinstance(
+            test,
+            (ast.Compare, ast.UnaryOp),  # turned round as such
+        ):
+            begin, end = span(test)
+            yield _Edit(begin, end, f"not ({source[begin:end].decode()})")
+        case _:
+            pass
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.id if isinstance(node.func, ast.Name) else ""
