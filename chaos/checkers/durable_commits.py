@@ -21,6 +21,9 @@ A transaction's commit is acknowledged when its end is decided, and stored when 
 Until then nobody reads it, nor anything older: members ask for stable offsets only. One that was
 aborted was never written.
 
+What an administrator deletes, alone or with its group or topic, may be missing from then on; a load
+may bring it back, as in Kafka, because nobody waits for the log to have the tombstone.
+
 A commit that was lost with the last replica in sync (`lost_data`) is one that may have been
 written: nothing is promised of it any more. That is why no append may be acknowledged while fewer
 than min.insync.replicas are in sync (`enough_replicas`), whether or not anything is lost then.
@@ -41,6 +44,7 @@ from chaos.checkers.commit_registers import (
 )
 from chaos.checkers.enough_replicas import REPLICAS_KINDS, EnoughReplicas
 from chaos.checkers.lost_data import LOSS_KINDS, LostData
+from coordinator.cleanup import DELETED, TOPIC_DELETED
 from protocol.envelope import ApiKey
 from protocol.errors import ErrorCode
 from protocol.ids import CONSUMER_OFFSETS
@@ -57,6 +61,9 @@ VERIFYING_STAGE = "verifying"
 """The stage from which on every fetch is a verification: what was acknowledged before it counts."""
 
 _LEADERSHIP = frozenset({TraceKind.BECAME_LEADER, TraceKind.LOAD_COMPLETED})
+_DELETED = frozenset({DELETED, TOPIC_DELETED})
+"""Why an offset may be missing. One that expired is no such reason: its group must be gone."""
+_NO_OFFSET = -1
 _NEVER_SENT = "COMMIT_FAILED"  # the client's own: it was in no generation to commit in
 _ABORTED = "TRANSACTION_ABORTED"  # the client's own too: what was committed never counts
 # A failure without a peer is definite too: no coordinator was known to send it to.
@@ -93,6 +100,7 @@ class DurableCommits(Checker):
             TraceKind.OFFSETS_COMMITTED,
             TraceKind.COMMIT_FAILED,
             TraceKind.COMMIT_STORED,
+            TraceKind.OFFSET_REMOVED,
             TraceKind.OFFSETS_FETCHED,
             TraceKind.PARTITIONS_ASSIGNED,
             TraceKind.REQUEST_SENT,
@@ -171,6 +179,9 @@ class DurableCommits(Checker):
                 pass
             case TraceKind.APPEND_COMPLETED:
                 pass
+            case TraceKind.OFFSET_REMOVED:
+                if row.cause in _DELETED and row.group and row.partition:
+                    self._take_stored(row, row.group, row.partition, _NO_OFFSET)
             case _:
                 if row.group is not None and row.partition is not None and row.offset is not None:
                     self._observe_offset(row, row.group, row.partition, row.offset)
@@ -206,22 +217,27 @@ class DurableCommits(Checker):
             case TraceKind.COMMIT_STORED if register.has_answer(row, offset):
                 pass
             case TraceKind.COMMIT_STORED:
-                self._remember(
-                    register,
-                    Commit(
-                        offset=offset,
-                        node=row.node,
-                        earliest_us=row.time_us,
-                        latest_us=row.time_us,
-                        acknowledged=False,
-                        row=row,
-                    ),
-                )
+                self._take_stored(row, group, partition, offset)
             case TraceKind.OFFSETS_FETCHED:
                 if row.error in {None, "NONE"}:
                     self._judge(register, row, group, partition, offset)
             case _:
                 pass
+
+    def _take_stored(self, row: TraceRow, group: str, partition: str, offset: int) -> None:
+        """Remember what a coordinator says it has stored, or deleted: it may be returned."""
+        register = self._registers.setdefault((group, partition), Register())
+        self._remember(
+            register,
+            Commit(
+                offset=offset,
+                node=row.node,
+                earliest_us=row.time_us,
+                latest_us=row.time_us,
+                acknowledged=False,
+                row=row,
+            ),
+        )
 
     def _answered(
         self, register: Register, row: TraceRow, group: str, offset: int, *, acknowledged: bool

@@ -6,8 +6,9 @@ over and nobody came back to, so it is judged at the end. Duplicates are no viol
 at least once); they are counted, by who processed the record before.
 
 A group that finds no committed offset and starts from the latest skips records as it was told to;
-where it had committed before, the commit was lost, and the hole is a violation that says so. Where
-records or commits were lost with the last replica in sync (`lost_data`) nothing is judged.
+where it had committed before, the commit was lost, and the hole is a violation that says so. What
+an administrator skips, who commits for a group without members, is skipped as told. Where records
+or commits were lost with the last replica in sync (`lost_data`) nothing is judged.
 """
 
 from dataclasses import dataclass, field
@@ -99,6 +100,7 @@ class Processing(Checker):
         self._skipped = {
             "skipped_by_reset_to_latest": 0,
             "skipped_by_a_member_that_died": 0,
+            "skipped_by_an_administrator": 0,
             "skipped_where_data_was_lost_with_the_last_replica": 0,
         }
 
@@ -288,6 +290,9 @@ class Processing(Checker):
         elif commit is not None and self._died_before_telling(commit):
             self._skipped["skipped_by_a_member_that_died"] += end - start
             return
+        elif commit is not None and commit.offset == end and _is_administrators(commit):
+            self._skipped["skipped_by_an_administrator"] += end - start
+            return
         elif commit is not None and (jump is None or cause == COMMITTED):
             why = f"{_committer(commit)} had committed {commit.offset}"
         elif jump is not None and cause is None:
@@ -329,6 +334,11 @@ def _jump_over(jumps: list[_Jump], start: int, end: int) -> _Jump | None:
     exact = [jump for jump in jumps if jump.row.offset == end]
     beyond = [jump for jump in jumps if (jump.row.offset or 0) > start]
     return next(iter(exact or beyond), None)
+
+
+def _is_administrators(commit: TraceRow) -> bool:
+    """Whether somebody committed who is no member: a coordinator takes that of an empty group."""
+    return commit.kind == TraceKind.COMMIT_STORED and not commit.member
 
 
 def _committer(commit: TraceRow) -> str:

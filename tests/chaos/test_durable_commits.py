@@ -41,6 +41,10 @@ def verify(rows: Rows, time_s: float, offset: int, peer: str = "broker-1") -> No
     rows.fetched(time_s + 0.1, "admin-0", offset, peer=peer, cause="verification")
 
 
+def deleted(rows: Rows, time_s: float, cause: str = "deleted by an administrator") -> None:
+    rows.add(time_s, "broker-0", TraceKind.OFFSET_REMOVED, group="g", partition="t-0", cause=cause)
+
+
 def test_last_acknowledged_commit_returned_passes() -> None:
     """The ordinary run."""
     rows = two_commits()
@@ -111,6 +115,39 @@ def test_commit_that_vanished_altogether_is_found() -> None:
 
     assert report.outcome is CheckOutcome.VIOLATED
     assert "returned no offset" in report.findings[0].summary
+
+
+@pytest.mark.parametrize("cause", ["deleted by an administrator", "its topic was deleted"])
+def test_offset_that_was_deleted_may_be_missing_or_come_back(cause: str) -> None:
+    """Nobody waits for the tombstone: a load may find the commit and not that."""
+    for returned in (-1, 200):
+        rows = two_commits()
+        deleted(rows, 4, cause)
+        verify(rows, 10, returned)
+        assert check(rows).outcome is CheckOutcome.PASS, returned
+
+
+def test_offset_that_came_after_the_deletion_is_not_excused_by_it() -> None:
+    """What was acknowledged later must be there; and an older one than the deleted never is."""
+    rows = two_commits()
+    deleted(rows, 4)
+    rows.committed(5, C0, 300)
+    rows.committed(6, C0, 400)
+    verify(rows, 10, -1)
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+    rows = two_commits()
+    deleted(rows, 4)
+    verify(rows, 10, 100)
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+def test_offset_that_expired_though_its_group_lives_is_found() -> None:
+    """An expiry explains nothing: the cleanup must not touch what a live group committed."""
+    rows = two_commits()
+    deleted(rows, 4, "expired")
+    verify(rows, 10, -1)
+    assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
 def test_value_that_nobody_committed_is_found() -> None:

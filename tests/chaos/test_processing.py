@@ -224,6 +224,33 @@ def test_commit_of_a_member_that_died_before_it_wrote_its_rows_is_not_accused() 
     assert report.measured["skipped_by_a_member_that_died"] == 10
 
 
+def test_records_that_an_administrator_skipped_are_counted_and_no_violation() -> None:
+    """He sets the offsets of a group whose members are gone; and it goes on from there."""
+    rows = group_that_commits()
+    rows.given_up(4, C0)
+    rows.commit_stored(5, "broker-0", "", -1, 1, offset=50)
+    rows.assigned(6, C1, generation=2)
+    rows.position_reset(6.1, C1, 50)
+    rows.consumed(7, C1, 50, 59)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.measured["skipped_by_an_administrator"] == 30
+
+
+def test_records_skipped_beyond_what_an_administrator_said_are_found() -> None:
+    """His word excuses what lies before it, and nothing else."""
+    rows = group_that_commits()
+    rows.given_up(4, C0)
+    rows.commit_stored(5, "broker-0", "", -1, 1, offset=50)
+    rows.assigned(6, C1, generation=2)
+    rows.position_reset(6.1, C1, 55)
+    rows.consumed(7, C1, 55, 59)
+
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
 def test_group_that_reads_nothing_says_so() -> None:
     """No record was due."""
     rows = Rows()
