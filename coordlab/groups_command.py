@@ -50,6 +50,7 @@ from coordlab.group_view import (
 )
 from coordlab.rebalance_view import print_rebalances, rebalances_document
 from coordlab.schedules import schedule_of
+from protocol.ids import BrokerId
 
 T = TypeVar("T")
 
@@ -70,6 +71,7 @@ class Where:
     """Whom to ask, and how the answer is wanted.
 
     Units: `at_us` is on the run's clock, from its beginning; `timeout_ms` on that clock too.
+    `broker` None: each group's coordinator, as the brokers name it.
     """
 
     run: Path | None
@@ -79,6 +81,7 @@ class Where:
     at_us: int | None
     force: bool
     timeout_ms: int
+    broker: int | None
     json: bool
 
     def cluster(self) -> AskedCluster:
@@ -225,7 +228,8 @@ def _ask(
     """
 
     async def ask(host: Host, cluster: ClusterSpec) -> T:
-        admin = GroupAdmin(host, cluster, timeout_ms=where.timeout_ms)
+        broker = _broker(where.broker, cluster)
+        admin = GroupAdmin(host, cluster, timeout_ms=where.timeout_ms, broker=broker)
         try:
             return await question(admin)
         finally:
@@ -240,6 +244,16 @@ def _ask(
     if not where.json:
         print_asked(console, asked)
     return asked
+
+
+def _broker(broker_id: int | None, cluster: ClusterSpec) -> BrokerId | None:
+    """Return the broker of this id. Raises: click.UsageError if there is none."""
+    known = [broker.broker_id for broker in cluster.brokers]
+    if broker_id is None:
+        return None
+    if broker_id not in known:
+        raise click.UsageError(f"--broker: there is no broker {broker_id}, there are {known}")
+    return BrokerId(broker_id)
 
 
 def _print_described(

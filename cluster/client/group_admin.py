@@ -10,6 +10,7 @@ ListConsumerGroupOffsetsHandler.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from cluster.client.admin_calls import AdminCalls
 from cluster.client.admin_driver import Ask, Lookup
@@ -41,6 +42,7 @@ from protocol.discovery_messages import (
     MetadataRequest,
     MetadataResponse,
 )
+from protocol.envelope import AnyResponse
 from protocol.errors import ErrorCode
 from protocol.group_admin_messages import (
     DeleteGroupsRequest,
@@ -66,6 +68,9 @@ from protocol.offset_messages import (
     OffsetFetchResponse,
 )
 
+V = TypeVar("V")
+R = TypeVar("R", bound=AnyResponse)
+
 _COORDINATORS: Lookup[str, FindCoordinatorResponse] = Lookup(
     request=lambda keys: FindCoordinatorRequest(coordinator_keys=keys),
     response_type=FindCoordinatorResponse,
@@ -78,10 +83,15 @@ class GroupAdmin:
 
     Units: `timeout_ms` is for all of them together. A ClientError in an answer is that of its
     group or partition: a GaveUp where the time was over, else what the broker answered.
+    `broker` is asked about every group, whoever the others name: what a coordinator believes that
+    was replaced and does not know it.
     """
 
-    def __init__(self, host: Host, cluster: ClusterSpec, *, timeout_ms: int) -> None:
+    def __init__(
+        self, host: Host, cluster: ClusterSpec, *, timeout_ms: int, broker: BrokerId | None = None
+    ) -> None:
         self._calls = AdminCalls(host, cluster, timeout_ms=timeout_ms)
+        self._broker = broker
 
     def close(self) -> None:
         """Close every connection."""
@@ -92,7 +102,7 @@ class GroupAdmin:
     async def list_groups(
         self, *, states: Sequence[str] = (), types: Sequence[str] = ()
     ) -> GroupListings:
-        """Return the groups of every live broker; no filter lets every one pass.
+        """Return the groups of every live broker, or of the one; no filter lets every one pass.
 
         A broker that loads is asked again, and at the end what it listed until then counts.
         Raises: TimeoutError if no broker says which there are.
@@ -109,9 +119,8 @@ class GroupAdmin:
         ask: Ask[BrokerId, None, ListGroupsResponse] = Ask(
             request=lambda _keys: request, response_type=ListGroupsResponse, outcomes=listed
         )
-        metadata = await self._calls.ask_broker(MetadataRequest(topics=()), MetadataResponse)
-        brokers = {BrokerId(each.node_id): BrokerId(each.node_id) for each in metadata.brokers}
-        outcomes = await self._calls.ask_each(brokers, ask)
+        brokers = await self._brokers()
+        outcomes = await self._calls.ask_each(dict(zip(brokers, brokers, strict=True)), ask)
         return GroupListings(
             groups=tuple(
                 sorted(
@@ -137,7 +146,7 @@ class GroupAdmin:
             response_type=DescribeGroupsResponse,
             outcomes=described,
         )
-        return await self._calls.ask_each(group_ids, ask, _COORDINATORS)
+        return await self._ask(group_ids, ask)
 
     async def delete_groups(self, group_ids: Sequence[str]) -> dict[str, ClientError | None]:
         """Delete groups with their offsets; None for each that went."""
@@ -146,7 +155,7 @@ class GroupAdmin:
             response_type=DeleteGroupsResponse,
             outcomes=removed,
         )
-        return await self._calls.ask_each(group_ids, ask, _COORDINATORS)
+        return await self._ask(group_ids, ask)
 
     # -- offsets ---------------------------------------------------------------------------------
 
@@ -161,7 +170,7 @@ class GroupAdmin:
             response_type=OffsetFetchResponse,
             outcomes=fetched,
         )
-        return await self._calls.ask_each(group_ids, ask, _COORDINATORS)
+        return await self._ask(group_ids, ask)
 
     async def set_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
@@ -185,7 +194,7 @@ class GroupAdmin:
             response_type=OffsetCommitResponse,
             outcomes=committed,
         )
-        outcomes = await self._calls.ask_each((group_id,), ask, _COORDINATORS, waits=True)
+        outcomes = await self._ask((group_id,), ask, waits=True)
         return _only(outcomes)
 
     async def delete_offsets(
@@ -210,7 +219,7 @@ class GroupAdmin:
             response_type=OffsetDeleteResponse,
             outcomes=deleted,
         )
-        outcomes = await self._calls.ask_each((group_id,), ask, _COORDINATORS)
+        outcomes = await self._ask((group_id,), ask)
         return _only(outcomes)
 
     # -- partitions ------------------------------------------------------------------------------
@@ -230,6 +239,39 @@ class GroupAdmin:
     ) -> dict[TopicPartition, int | ClientError]:
         """Return where each partition's log ends, as consumers see it."""
         return await log_offsets(self._calls, partitions, LATEST)
+
+    async def _brokers(self) -> tuple[BrokerId, ...]:
+        """Return the brokers whose groups are wanted. Raises: TimeoutError."""
+        if self._broker is not None:
+            return (self._broker,)
+        metadata = await self._calls.ask_broker(MetadataRequest(topics=()), MetadataResponse)
+        return tuple(BrokerId(each.node_id) for each in metadata.brokers)
+
+    async def _ask(
+        self, group_ids: Sequence[str], ask: Ask[str, V, R], *, waits: bool = False
+    ) -> dict[str, V | ClientError]:
+        """Ask each group's coordinator, or the one broker."""
+        if self._broker is None:
+            return await self._calls.ask_each(group_ids, ask, _COORDINATORS, waits=waits)
+        places: dict[str, BrokerId | None] = dict.fromkeys(group_ids, self._broker)
+        return await self._calls.ask_each(places, _asked_here(ask), waits=waits)
+
+
+def _asked_here(ask: Ask[str, V, R]) -> Ask[str, V, R]:
+    """Return `ask` for a broker that is asked whatever it is: NOT_COORDINATOR is its answer."""
+
+    def outcomes(
+        response: R, broker: BrokerId, keys: tuple[str, ...]
+    ) -> Mapping[str, V | ClientError]:
+        return {key: _final(each) for key, each in ask.outcomes(response, broker, keys).items()}
+
+    return Ask(request=ask.request, response_type=ask.response_type, outcomes=outcomes)
+
+
+def _final(outcome: V | ClientError) -> V | ClientError:
+    if isinstance(outcome, ClientError) and outcome.name == ErrorCode.NOT_COORDINATOR.name:
+        return ClientError(outcome.name, retriable=False)
+    return outcome
 
 
 def _only(

@@ -109,6 +109,13 @@ _WHERE = (
         help="Play it though the code or Python is another than the file's.",
     ),
     click.option(
+        "--broker",
+        type=click.IntRange(min=0),
+        metavar="ID",
+        help="Ask this broker, whoever the others name: what a coordinator says that was replaced "
+        "and does not know it.",
+    ),
+    click.option(
         "--timeout",
         type=Duration(),
         default=DEFAULT_TIMEOUT,
@@ -148,6 +155,7 @@ def asks_a_cluster(command: Callable[..., int]) -> Callable[..., int]:
         space: str,
         force: bool,
         timeout: int,
+        broker: int | None,
         json: bool,
         **others: Any,  # noqa: ANN401 - the command's own, as click has converted them
     ) -> int:
@@ -159,6 +167,7 @@ def asks_a_cluster(command: Callable[..., int]) -> Callable[..., int]:
             at_us=at,
             force=force,
             timeout_ms=max(1, timeout // 1_000),
+            broker=broker,
             json=json,
         )
         return command(where=where, **others)
@@ -193,6 +202,7 @@ def groups_command() -> None:
     cls=with_examples(
         "groups list",
         "groups list --state Empty,Dead",
+        "groups list --broker 2",
         "groups list --replay 4711 --at 31.5s --why",
     ),
     epilog=EXIT_CODES,

@@ -52,12 +52,15 @@ def test_run_of_a_process_that_is_gone_reads_as_incomplete(tmp_path: Path) -> No
     """Its driver was killed: nobody wrote an end into the manifest."""
     run = create(tmp_path)
     assert not open_run(run.path).incomplete
+    assert open_run(run.path).is_running
+    assert open_run(run.path).is_here
 
     run.manifest.pid = pid_of_nobody()
     run.write_manifest()
 
     assert open_run(run.path).manifest.status is RunStatus.RUNNING
     assert open_run(run.path).incomplete
+    assert not open_run(run.path).is_running
 
 
 @pytest.mark.parametrize(
@@ -78,6 +81,7 @@ def test_ended_run_says_how(tmp_path: Path, status: RunStatus, *, incomplete: bo
     assert past.manifest.status is status
     assert past.manifest.ended_at is not None
     assert past.incomplete is incomplete
+    assert not past.is_running
 
 
 def test_journal_is_on_disk_after_every_change(tmp_path: Path) -> None:

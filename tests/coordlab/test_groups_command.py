@@ -133,6 +133,33 @@ def test_question_that_may_not_wait_says_what_came_last(capsys: Captured) -> Non
     assert f"Error: group {GROUP}: DISCONNECTED, still after 0.5 s" in capsys.readouterr().out
 
 
+def test_coordinator_that_was_replaced_and_does_not_know_it_can_be_asked_itself(
+    capsys: Captured,
+) -> None:
+    """Cut off from all brokers: they have given it up, and it still has its group.
+
+    Which brokers there are any of them may be asked, the one that is cut off too: then both stand
+    in the list.
+    """
+    cut = {
+        "at": "1s",
+        "fault": "cut",
+        "from": f"coordinator-of({GROUP})",
+        "to": ["controller", "brokers"],
+        "duration": "4s",
+    }
+    Path("quick.yaml").write_text(experiment_text(quick_experiment(faults=[cut])))
+    assert groups("list", "--json") == EXIT_PASS
+    (old,) = document(capsys)["groups"]
+
+    at = f"{CRASH_US + 3_000_000}us"
+    assert groups("list", "--json", at=at) == EXIT_PASS
+    claims = document(capsys)["groups"]
+    assert any(claim["coordinator"] != old["coordinator"] for claim in claims)
+    assert groups("list", "--json", "--broker", str(old["coordinator"]), at=at) == EXIT_PASS
+    assert document(capsys)["groups"] == [old]
+
+
 def test_group_that_does_not_exist_is_an_error_with_kafkas_name(capsys: Captured) -> None:
     """The group that does is described all the same."""
     code = groups("describe", "--group", "nobody", "--group", GROUP, "--state")
@@ -234,6 +261,7 @@ def test_schedule_of_other_code_is_refused_unless_forced(capsys: Captured) -> No
             "say where to, once",
         ),
         (["reset-offsets", "--group", "g", "--all-topics", "--to-offset", "-1"], "--to-offset"),
+        (["list", "--replay", "quick.yaml", "--at", "1s", "--broker", "9"], "no broker 9"),
         (["lsit"], "lsit"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

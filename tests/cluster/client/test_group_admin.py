@@ -11,7 +11,7 @@ from cluster.client.errors import ClientError
 from cluster.client.group_admin import GroupAdmin
 from cluster.client.group_answers import GroupDescription
 from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition, broker_name
+from protocol.ids import BrokerId, TopicPartition, broker_name
 from protocol.partitioner import partition_for
 from tests.support.brokers import ORDERS, BrokerLab, broker_cluster
 from tests.support.real_cluster import GROUP, TOPIC, real_spec
@@ -25,9 +25,12 @@ P0, P1, P2 = (TopicPartition(ORDERS, index) for index in range(3))
 
 
 @asynccontextmanager
-async def admin_of(lab: BrokerLab, timeout_ms: int = 15_000) -> AsyncIterator[GroupAdmin]:
+async def admin_of(
+    lab: BrokerLab, timeout_ms: int = 15_000, broker: BrokerId | None = None
+) -> AsyncIterator[GroupAdmin]:
     """An administrator whose connections end with the block."""
-    admin = GroupAdmin(lab.runtime.admin_host(), lab.cluster, timeout_ms=timeout_ms)
+    host = lab.runtime.admin_host()
+    admin = GroupAdmin(host, lab.cluster, timeout_ms=timeout_ms, broker=broker)
     try:
         yield admin
     finally:
@@ -249,5 +252,26 @@ def test_time_that_is_over_is_told_with_the_error_that_came_last() -> None:
         assert isinstance(error, GaveUp)
         assert error.name == "DISCONNECTED"
         assert error.waited_us == lab.runtime.now_us() - began_us == 2_000_000
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_broker_that_is_named_is_asked_itself_and_its_no_is_an_answer() -> None:
+    """Nobody is looked up: what it believes is wanted, also that it is not the coordinator."""
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.client.commit(COORDINATOR, SIMPLE, 5)
+        began_us = lab.runtime.now_us()
+        async with admin_of(lab, broker=BrokerId((COORDINATOR + 1) % 3)) as admin:
+            assert (await admin.list_groups()).groups == ()
+            (refused,) = (await admin.describe((SIMPLE,))).values()
+            assert isinstance(refused, ClientError)
+            assert (refused.name, refused.retriable) == ("NOT_COORDINATOR", False)
+            with pytest.raises(ClientError, match="NOT_COORDINATOR"):
+                await admin.delete_offsets(SIMPLE, (P0,))
+        async with admin_of(lab, broker=BrokerId(COORDINATOR)) as admin:
+            assert [group.group_id for group in (await admin.list_groups()).groups] == [SIMPLE]
+            assert await admin.committed_offsets((SIMPLE,)) == {SIMPLE: {P0: 5}}
+        assert lab.runtime.now_us() - began_us < 100_000
 
     BrokerLab(broker_cluster()).run(story)
