@@ -213,6 +213,9 @@ class PreloadDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     deleted: bool = False
     """Whether they are offsets of this very group, of its topics, that were deleted again: after
     them each has a tombstone."""
+    unreadable: bool = False
+    """Whether behind them stands a record that no coordinator can read: its load fails, and it
+    serves the partition without any group, or not at all (failed_load_refuses)."""
 
 
 class FaultDefinition(
@@ -383,6 +386,7 @@ def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
                 partition=group_partition(experiment, preload.group),
                 commit_records=preload.commit_records,
                 deleted=_deleted_offsets(experiment, preload.group) if preload.deleted else (),
+                unreadable=preload.unreadable,
             )
             for preload in experiment.offsets_log
         ),

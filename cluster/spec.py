@@ -61,7 +61,8 @@ class PreloadSpec(msgspec.Struct, frozen=True, kw_only=True):
     Units: `commit_records` counts records; they are written by `groups` simple groups in batches of
     `records_per_batch`, and are equal on every replica, in leader epoch 0.
     Shape: `deleted` names offsets of a group that were committed in turn, and then deleted: each
-    has a tombstone at the end. Empty: the records stay in force.
+    has a tombstone at the end. Empty: the records stay in force. With `unreadable` the last record
+    is one that no coordinator can read: whoever loads it stops there.
     """
 
     partition: int
@@ -69,6 +70,7 @@ class PreloadSpec(msgspec.Struct, frozen=True, kw_only=True):
     groups: int = 20
     records_per_batch: int = 500
     deleted: tuple[tuple[str, str, int], ...] = ()  # group, topic, partition
+    unreadable: bool = False
 
 
 class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):

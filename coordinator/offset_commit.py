@@ -147,10 +147,11 @@ def _append(
             request_id, _response(dict.fromkeys(too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE))
         )
         return
+    now_ms, versions = turn.now_ms, turn.versions
     records = []
     for partition, value in values.items():
         group.offsets.prepare(partition, value)
-        records.append(offset_record(group.group_id, partition, value, turn.now_ms, turn.versions))
+        records.append(offset_record(group.group_id, partition, value, now_ms, versions))
     turn.append(
         group,
         tuple(records),

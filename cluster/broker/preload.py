@@ -14,6 +14,7 @@ from partition_log.storage import Storage
 from protocol.ids import CONSUMER_OFFSETS, BrokerId, TopicPartition, offsets_partition
 from protocol.offsets_records import (
     OffsetCommitValue,
+    encode_group_metadata_key,
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
@@ -23,6 +24,9 @@ from protocol.record_batch import Record, RecordBatch
 TOPIC = "preloaded"
 PARTITIONS_PER_GROUP = 50
 """Each group commits to these in turn, so that most records are overwritten by later ones."""
+
+UNREADABLE = Record(encode_group_metadata_key("unreadable"), b"\x00\x63", 0)
+"""A group in version 99, which nobody knows yet."""
 
 
 def preload(storage: Storage, broker_id: BrokerId, cluster: ClusterSpec) -> None:
@@ -69,6 +73,10 @@ def preloaded_batches(
             tuple(Record(key, None, 0) for key in keys), compression=compression, codecs=CODECS
         )
         batches.append(place_batch(tombstones, base_offset=spec.commit_records, leader_epoch=0))
+    if spec.unreadable:
+        unreadable = build_batch((UNREADABLE,), compression=compression, codecs=CODECS)
+        end = batches[-1].next_offset if batches else 0
+        batches.append(place_batch(unreadable, base_offset=end, leader_epoch=0))
     return tuple(batches)
 
 

@@ -96,10 +96,11 @@ def test_costs_and_what_java_does_are_the_clusters() -> None:
 
 def test_preloaded_log_stands_in_the_groups_own_partition() -> None:
     """A large log matters to the group only where the group lives."""
-    spec = to_cluster_spec(experiment(offsets_log=[{"group": "readers", "commit_records": 1_000}]))
+    preload = {"group": "readers", "commit_records": 1_000, "unreadable": True}
+    spec = to_cluster_spec(experiment(offsets_log=[preload]))
 
     assert spec.preload[0].partition == partition_for("readers", 2)
-    assert spec.preload[0].commit_records == 1_000
+    assert (spec.preload[0].commit_records, spec.preload[0].unreadable) == (1_000, True)
 
 
 def test_plan_is_in_time_order_with_ends_before_beginnings() -> None:

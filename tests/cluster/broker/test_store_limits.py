@@ -8,15 +8,16 @@ from cluster.broker.controller_channel import ControllerChannel
 from cluster.broker.identity import BrokerIdentity
 from cluster.broker.metadata_cache import MetadataCache
 from cluster.broker.replica_manager import ReplicaManager
-from protocol.config import BrokerConfig
+from cluster.spec import PreloadSpec
+from protocol.config import BrokerConfig, JavaSwitches
 from protocol.effects import Append, AppendCompleted
 from protocol.errors import ErrorCode
 from protocol.group_messages import (
     JoinGroupResponse,
     SyncGroupResponse,
 )
-from protocol.ids import AppendId, BrokerId, TopicPartition
-from protocol.offset_messages import OffsetCommitResponse
+from protocol.ids import AppendId, BrokerId, TopicPartition, offsets_partition
+from protocol.offset_messages import OffsetCommitResponse, OffsetFetchResponse
 from protocol.offsets_records import (
     GroupMetadataValue,
     OffsetCommitValue,
@@ -29,7 +30,7 @@ from protocol.partitioner import partition_for
 from protocol.record_batch import Record
 from protocol.trace import TraceKind
 from tests.support.brokers import ORDERS, BrokerLab, broker_cluster
-from tests.support.builders import GROUP, join_group, offset_commit, sync_group
+from tests.support.builders import GROUP, join_group, offset_commit, offset_fetch, sync_group
 from tests.support.controllers import NO_BALANCING
 from tests.support.virtual_hosts import HostLab
 
@@ -134,3 +135,38 @@ def test_periodic_look_at_offsets_tells_only_of_what_has_expired() -> None:
     lab.run(story)
     expired = [line for line in told if "expired" in line]
     assert expired == [f"broker-{COORDINATOR}: removed 3 expired offsets"]
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_record_that_nobody_can_read_fails_every_load_of_its_partition(refuses: bool) -> None:
+    """Recipe f: [S] serves the partition without its groups, and takes new ones; [J] refuses it."""
+    preload = PreloadSpec(partition=COORDINATOR, commit_records=1_000, unreadable=True)
+    cluster = msgspec.structs.replace(
+        broker_cluster(preload=(preload,)), java=JavaSwitches(failed_load_refuses=refuses)
+    )
+
+    async def story(lab: BrokerLab) -> None:
+        kind = TraceKind.LOAD_FAILED if refuses else TraceKind.LOAD_COMPLETED
+        partition = str(offsets_partition(COORDINATOR))
+        (row,) = [row for row in lab.events(kind) if row.partition == partition]
+        assert row.cause == "unknown group value version 99"
+        answer = await lab.client.commit(COORDINATOR, GROUP, 7)
+        error = answer.topics[0].partitions[0].error_code
+        assert error is (ErrorCode.NOT_COORDINATOR if refuses else ErrorCode.NONE)
+        found = await lab.client.find_coordinator(0, GROUP)
+        assert found.node_id == COORDINATOR
+        await lab.runtime.move_leader(
+            offsets_partition(COORDINATOR), BrokerId((COORDINATOR + 1) % 3)
+        )
+        await lab.seconds(1)
+        fetched = await lab.client.call(
+            (COORDINATOR + 1) % 3, offset_fetch((ORDERS, 0), group_id=GROUP)
+        )
+        assert isinstance(fetched, OffsetFetchResponse)
+        (group,) = fetched.groups
+        if refuses:
+            assert group.error_code is ErrorCode.NOT_COORDINATOR
+        else:
+            assert group.topics[0].partitions[0].committed_offset == -1
+
+    BrokerLab(cluster).run(story)
