@@ -14,10 +14,12 @@ from cluster.broker.replica_manager import LocalLeadership, ReplicaManager
 from cluster.spec import CostModel, PreloadSpec
 from coordinator.coordinator import GroupCoordinator
 from partition_log.batches import build_batch
+from partition_log.compaction import Compaction
 from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
 from partition_log.outcomes import ReplicaConfig
 from partition_log.replica import Partition
+from partition_log.transaction_index import TransactionIndex
 from protocol.config import JavaSwitches
 from protocol.effects import Result
 from protocol.ids import BrokerId, offsets_partition
@@ -323,6 +325,41 @@ def test_load_that_failed_refuses_its_partition_until_a_newer_epoch_as_in_java()
     assert "without key" in (failed.cause or "")
     assert json.loads(failed.detail or "{}")["records"] == 1_001
     assert not lab.coordinator.is_owned(0)
+
+
+def test_load_goes_on_in_a_log_that_is_cleaned_meanwhile() -> None:
+    """KAFKA-19862: it reads by offset, and what a cleaning leaves has its offset still."""
+    lab = TaskLab()
+    log = lab.partition(0, commit_records=20_000).log
+    lab.lead(0, epoch=1)
+    lab.lab.run_for(6_000)
+    assert lab.coordinator.is_loading(0)
+    log.update_high_watermark(log.log_end_offset)
+    compaction = Compaction(
+        log,
+        TransactionIndex(log),
+        first_dirty_offset=0,
+        end_offset=19_500,
+        now_ms=0,
+        delete_retention_ms=0,
+    )
+    while not compaction.step(2**20):
+        pass
+    assert compaction.apply() is not None
+    lab.lab.run_for(1_000_000)
+    detail = json.loads(lab.row(TraceKind.LOAD_COMPLETED).detail or "{}")
+    assert detail["groups"] == 20
+    assert detail["records"] < 20_000
+    whole = TaskLab()
+    whole.partition(0, commit_records=20_000)
+    whole.lead(0, epoch=1)
+    whole.lab.run_for(1_000_000)
+    for group in whole.coordinator.groups():
+        loaded = lab.coordinator.group(group.group_id)
+        expected = whole.coordinator.group(group.group_id)
+        assert loaded is not None
+        assert expected is not None
+        assert loaded.offsets.committed() == expected.offsets.committed()
 
 
 def test_load_counts_the_records_that_it_does_not_know() -> None:
