@@ -9,6 +9,7 @@ from coordlab.lines import print_lines, seconds
 from coordlab.rebalance_log import Rebalance, RebalanceLog
 from coordlab.row_view import clock
 from pipeline.outcomes import listed
+from pipeline.rebalance_reasons import OTHER_REASON
 
 
 def print_rebalances(console: Console, log: RebalanceLog, groups: Sequence[str]) -> None:
@@ -37,8 +38,7 @@ def rebalance_lines(rebalance: Rebalance, log: RebalanceLog) -> Iterator[str]:
     """Yield a rebalance as lines: when and where, why, what changed."""
     yield f"{clock(rebalance.started_us)} on {rebalance.coordinator}: {_course(rebalance)}"
     names = log.client_ids
-    who = "" if rebalance.member is None else f" of {_name(rebalance.member, names)}"
-    yield f"  because: {rebalance.reason}{who} ({rebalance.cause})"
+    yield f"  because: {_why(rebalance, names)}"
     changes = [
         f"{word} {listed(_name(member, names) for member in members)}{why}"
         for word, members, why in (
@@ -67,6 +67,17 @@ def _course(rebalance: Rebalance) -> str:
         after_us = rebalance.cut_short_us - rebalance.started_us
         return f"{begun}, cut short after {seconds(after_us)}: {rebalance.cut_short_by}"
     return f"{begun}, not over yet"
+
+
+def _why(rebalance: Rebalance, names: Mapping[str, str]) -> str:
+    """Return the reason in a word, with whose it is; the coordinator's sentence if it is nobody's.
+
+    A client's own reason stands behind it.
+    """
+    if rebalance.member is None or rebalance.reason == OTHER_REASON:
+        return f"{rebalance.reason} ({rebalance.cause})"
+    said = "" if rebalance.client_reason is None else f"; it says: {rebalance.client_reason}"
+    return f"{rebalance.reason} of {_name(rebalance.member, names)}{said}"
 
 
 def _name(member: str, names: Mapping[str, str]) -> str:

@@ -193,11 +193,16 @@ def test_rebalance_is_told_with_its_course_its_reason_and_who_came_and_went() ->
         stamp(added, run="r", time_us=1, node_time_us=1, seq=0, node="broker-1", incarnation=0)
     )
     whole = rebalance(
-        new_generation=4, joined_us=3_000_000, stable_us=3_250_000, added=("n",), store_error="X"
+        new_generation=4,
+        joined_us=3_000_000,
+        stable_us=3_250_000,
+        added=("n",),
+        store_error="X",
+        client_reason="gone",
     )
     assert list(rebalance_lines(whole, log)) == [
         "1.000000s on broker-1: generation 3 to 4 in 2.250 s (join 2.000 s, sync 0.250 s)",
-        "  because: session expiry of consumer-7 (member m expired: no heartbeat)",
+        "  because: session expiry of consumer-7; it says: gone",
         "  came: n; went: consumer-7 (session expiry)",
         "  its assignment was not stored: X",
     ]
