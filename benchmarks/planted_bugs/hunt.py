@@ -29,7 +29,7 @@ from chaos.exploration.space import Space, base_experiment
 SEEDS = 500
 """Seeds 0 to 499: what a bug may take."""
 SCHEDULES = 3
-FEW_FAULTS = 10
+FEW_FAULTS = 30
 """How many schedules are looked for that fail with a bug; one with few faults is enough."""
 SHRINK_CPU_S = 28.0
 SHORTER_WAITS = ("20s", "40s")

@@ -55,8 +55,8 @@ def test_bug_of_a_consumer_is_found(space: Space) -> None:
 @pytest.mark.parametrize(
     ("faults", "first", "shrunk"),
     [
-        ({3: 40, 5: 20, 8: 30, 9: 12}, 3, 5),  # the shortest of the first three
-        ({3: 40, 5: 10, 8: 1}, 3, 5),  # short enough: the search ends with it
+        ({3: 45, 5: 35, 8: 40, 9: 12}, 3, 5),  # the shortest of the first three
+        ({3: 40, 5: 30, 8: 1}, 3, 5),  # short enough: the search ends with it
         ({3: 40}, 3, 3),
     ],
 )
