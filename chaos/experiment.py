@@ -114,6 +114,8 @@ class ClusterDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     late_notices: Duration = "0s"
     """For how long each broker is told again of every leadership that it gained or lost, as by
     ZooKeeper's controllers, whose requests could come late (KAFKA-10614); 0: it is told once."""
+    metrics_interval: Duration = "10s"
+    """How often each broker writes its coordinator's metrics into the trace; 0: never."""
 
 
 class TopicDefinition(
@@ -394,6 +396,7 @@ def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
         costs=cluster.costs,
         storage=cluster.storage,
         late_notices_us=microseconds(cluster.late_notices),
+        metrics_interval_us=microseconds(cluster.metrics_interval),
     )
 
 

@@ -35,9 +35,11 @@ from coordinator.sync_group import assignment_stored, handle_sync_group
 from coordinator.turn import (
     AssignmentAppend,
     EmptyGroupAppend,
+    JoinTimer,
     OffsetsAppend,
     Shared,
     StaticMemberAppend,
+    SyncTimer,
     TransactionalOffsetsAppend,
     Turn,
 )
@@ -106,6 +108,20 @@ class GroupSummary:
     generation: int
     members: tuple[str, ...]
     leader: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorSizes:
+    """How much there is at a coordinator: groups by state, committed offsets, delayed operations.
+
+    Shape: `rebalances` are join and sync phases that wait, `heartbeats` timers of members and
+    pending ids.
+    """
+
+    groups: dict[GroupState, int]
+    offsets: int
+    heartbeats: int
+    rebalances: int
 
 
 class GroupCoordinator:
@@ -359,6 +375,22 @@ class GroupCoordinator:
                 leader=group.leader_id,
             )
             for group in self._shards.groups()
+        )
+
+    def sizes(self) -> CoordinatorSizes:
+        """Return how much there is: what Kafka's gauges tell."""
+        groups: dict[GroupState, int] = {}
+        offsets = 0
+        for group in self._shards.groups():
+            groups[group.state] = groups.get(group.state, 0) + 1
+            offsets += len(group.offsets)
+        timers = self._shared.timers.values()
+        rebalances = sum(isinstance(timer, JoinTimer | SyncTimer) for timer in timers)
+        return CoordinatorSizes(
+            groups=groups,
+            offsets=offsets,
+            heartbeats=len(timers) - rebalances,
+            rebalances=rebalances,
         )
 
     def group(self, group_id: str) -> Group | None:

@@ -73,6 +73,7 @@ class TraceKind(StrEnum):
     UNLOAD_SCHEDULED = "unload_scheduled"  # partition, leader_epoch
     UNLOAD_COMPLETED = "unload_completed"  # partition, leader_epoch; detail: groups
     UNLOAD_IGNORED = "unload_ignored"  # partition, leader_epoch; cause: why
+    METRICS = "metrics"  # detail: what the coordinator's metrics are now, by Kafka's names
     # -- coordinator --
     GROUP_LOADED = "group_loaded"  # group, partition, generation; detail: state, members, offsets
     GROUP_STATE = "group_state"  # group, generation, cause: why; detail: from, to

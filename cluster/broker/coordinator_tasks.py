@@ -87,6 +87,7 @@ class CoordinatorTasks:
         Not at once, as in Kafka: at the start nothing is loaded.
         """
         self._host.after(self._check_interval_us, self._expire_later)
+        self._coordination.metrics.start()
         self._host.spawn(self.run(), name="coordinator-tasks")
 
     def leadership_changed(self, leadership: LocalLeadership) -> None:
@@ -202,6 +203,7 @@ class CoordinatorTasks:
         if coordinator.is_owned(name.partition):
             detail["groups"] = self._group_count(name.partition)
             kind = TraceKind.LOAD_COMPLETED
+            self._coordination.metrics.loaded(self._host.now_us() - load.scheduled_us)
         else:
             kind = TraceKind.LOAD_FAILED
         self._trace(kind, name, load.leader_epoch, offset=position, cause=error, detail=detail)

@@ -8,6 +8,7 @@ which the coordinator gave them.
 from collections import deque
 
 from cluster.broker.appends import CoordinatorAppends
+from cluster.broker.coordinator_metrics import COUNTED, CoordinatorMetrics
 from cluster.broker.metadata_cache import MetadataCache
 from cluster.broker.replica_manager import ReplicaManager
 from cluster.broker.transaction_verifier import TransactionVerifier
@@ -35,6 +36,9 @@ class GroupCoordination:
         coordinator: GroupCoordinator,
     ) -> None:
         self.coordinator = coordinator
+        self.metrics = CoordinatorMetrics(
+            host, coordinator, interval_us=cluster.metrics_interval_us
+        )
         self._host = host
         self._appends = CoordinatorAppends(host, cluster, replicas, self._ended)
         self._verifier = TransactionVerifier(host, replicas, cache, self._ended)
@@ -88,6 +92,8 @@ class GroupCoordination:
         host = self._host
         for event in result.trace:
             host.trace(event)
+            if event.kind in COUNTED:
+                self.metrics.observe(event)
         if result.timers:
             self._timers.apply(result.timers)
         for append in result.appends:

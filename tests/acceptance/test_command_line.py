@@ -49,15 +49,16 @@ def edited(command_line: CommandLine, before: str, after: str) -> str:
             "    commit_intervall_ms: 200",
             "groups.orders-readers.commit_intervall_ms: unknown key; expected one of `members`, "
             "`topics`, `config`, `late_members`, `poll_timeout_ms`, `process_us`, "
-            "`commit_interval_ms`, `isolate`; did you mean `commit_interval_ms`?",
+            "`commit_interval_ms`, `transactional`, `transaction_timeout_ms`, `isolate`; did you mean "
+            "`commit_interval_ms`?",
         ),
         (
             "    auto.leader.rebalance.enable: false",
             "    auto.leader.rebalance.enabled: false",
             "cluster.config.auto.leader.rebalance.enabled: unknown key; "
-            "expected one of 30 keys, nearest `auto.leader.rebalance.enable`, "
-            "`unclean.leader.election.enable`, `leader.imbalance.check.interval.seconds`, "
-            "`group.coordinator.new.enable`, `group.initial.rebalance.delay.ms`; "
+            "expected one of 48 keys, nearest `auto.leader.rebalance.enable`, "
+            "`unclean.leader.election.enable`, `log.cleaner.enable`, "
+            "`leader.imbalance.check.interval.seconds`, `log.cleaner.min.cleanable.ratio`; "
             "did you mean `auto.leader.rebalance.enable`?",
         ),
         (
@@ -112,7 +113,7 @@ def test_file_that_cannot_be_run_is_refused_before_anything_starts(
             ("run", "coordinator_crash", "--var", "cluster.brokrs=5"),
             "--var: cluster.brokrs: unknown key `brokrs`; expected one of `brokers`, "
             "`controllers`, `config`, `guards`, `java_coordinator`, `links`, `costs`, `storage`, "
-            "`late_notices`; did you mean `brokers`?",
+            "`late_notices`, `metrics_interval`; did you mean `brokers`?",
         ),
         (
             ("run", "coordinator_crash", "--var", "cluster.brokers=many"),

@@ -1,0 +1,109 @@
+"""Metrics of the coordinator under Kafka's names, sampled into the trace (BEHAVIOUR 8.3)."""
+
+import json
+from functools import cache
+from itertools import pairwise
+
+from msgspec.structs import replace
+
+from chaos.experiment import Experiment
+from chaos.loader import load_experiment
+from chaos.verdict import Verdict
+from protocol.trace import TraceKind, TraceRow
+from tests.support.acceptance import VirtualRun, play_virtual
+
+
+@cache
+def crash() -> VirtualRun:
+    """Play the crash of a coordinator, with its settings as they are."""
+    return play_virtual(
+        load_experiment("coordinator_crash").experiment, seed=7, trace_messages=False
+    )
+
+
+def samples(run: VirtualRun, node: str) -> list[dict[str, float]]:
+    """Return what a broker said, the earliest first."""
+    return [
+        json.loads(row.detail or "{}")
+        for row in run.rows
+        if row.kind == TraceKind.METRICS and row.node == node
+    ]
+
+
+def coordinator_of(run: VirtualRun, kind: TraceKind) -> TraceRow:
+    """Return the first row of a kind that a broker wrote about the group."""
+    return next(row for row in run.rows if row.kind == kind and row.group == "orders-readers")
+
+
+def test_every_broker_samples_every_ten_seconds() -> None:
+    rows = [row for row in crash().rows if row.kind == TraceKind.METRICS]
+    times = [row.time_us for row in rows if row.node == "broker-0" and row.incarnation == 0]
+    assert len(times) > 2
+    assert {later - before for before, later in pairwise(times)} == {10_000_000}
+    assert {row.node for row in rows} == {"broker-0", "broker-1", "broker-2"}
+
+
+def test_gauges_tell_the_group_where_it_is() -> None:
+    """And after the failover at the broker that has loaded it, with its offsets."""
+    run = crash()
+    before = coordinator_of(run, TraceKind.ASSIGNMENT_STORED).node
+    after = coordinator_of(run, TraceKind.GROUP_LOADED).node
+    assert before != after
+    first, last = samples(run, before)[0], samples(run, after)[-1]
+    for sample in (first, last):
+        assert sample["NumGroups"] == sample["NumGroupsStable"] == 1
+        assert sample["NumOffsets"] == 12
+        assert sample["Heartbeat.NumDelayedOperations"] == 12
+        assert sample["Rebalance.NumDelayedOperations"] == 0
+    assert samples(run, after)[0]["NumGroups"] == 0
+    assert sum(sample["NumGroupsDead"] for sample in samples(run, after)) == 0
+
+
+def test_counts_are_those_of_the_trace() -> None:
+    run = crash()
+    after = coordinator_of(run, TraceKind.GROUP_LOADED).node
+    last = max(
+        row.time_us for row in run.rows if row.kind == TraceKind.METRICS and row.node == after
+    )
+    appends = {
+        row.correlation_id
+        for row in run.rows
+        if row.kind == TraceKind.COMMIT_STORED and row.node == after and row.time_us <= last
+    }
+    sample = samples(run, after)[-1]
+    assert sample["offset-commit-count"] == len(appends) > 100
+    assert 0 < sample["offset-commit-rate"] < len(appends)
+    assert sample["group-completed-rebalance-count"] == 0
+    completed = [samples(run, node)[0] for node in ("broker-0", "broker-1", "broker-2")]
+    assert sum(sample["group-completed-rebalance-count"] for sample in completed) == 1
+
+
+def test_load_time_has_the_wait_in_it_and_is_missing_before_the_first_load() -> None:
+    run = crash()
+    loads = [row for row in run.rows if row.kind == TraceKind.LOAD_COMPLETED]
+    after = coordinator_of(run, TraceKind.GROUP_LOADED)
+    (load,) = [row for row in loads if row.node == after.node and row.partition == after.partition]
+    scheduled = [
+        row
+        for row in run.rows
+        if row.kind == TraceKind.LOAD_SCHEDULED
+        and (row.node, row.partition) == (load.node, load.partition)
+    ]
+    took_ms = (load.time_us - scheduled[-1].time_us) / 1_000
+    sample = next(
+        json.loads(row.detail or "{}")
+        for row in run.rows
+        if row.kind == TraceKind.METRICS and row.node == after.node and row.time_us > load.time_us
+    )
+    assert sample["partition-load-time-max"] >= took_ms > 0
+    assert sample["partition-load-time-avg"] <= sample["partition-load-time-max"]
+
+
+def test_interval_of_zero_writes_none() -> None:
+    experiment = load_experiment("coordinator_crash").experiment
+    quiet: Experiment = replace(
+        experiment, cluster=replace(experiment.cluster, metrics_interval="0s")
+    )
+    run = play_virtual(quiet, seed=7, trace_messages=False)
+    assert run.results.verdict is Verdict.PASS
+    assert not [row for row in run.rows if row.kind == TraceKind.METRICS]
