@@ -2,13 +2,14 @@
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
+from chaos.problems import near_miss, one_of
 from cluster.client.offset_reset import (
     ResetTarget,
     ShiftBy,
@@ -17,6 +18,7 @@ from cluster.client.offset_reset import (
     ToLatest,
     ToOffset,
 )
+from coordinator.states import GroupState
 from coordlab.commands.options import (
     group_with_examples,
     json_option,
@@ -68,19 +70,33 @@ class Topic(click.ParamType[ChosenTopic]):
 
 
 class Words(click.ParamType[tuple[str, ...]]):
-    """Words between commas: `Stable,Empty`."""
+    """Some of a few words, between commas, in any letter case: `Stable,Empty`."""
 
     name = "words"
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = {word.lower(): word for word in words}
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
-        """Return the words of `value`."""
+        """Return the words of `value`, as they are written."""
         if isinstance(value, tuple):
             return value
-        return tuple(word.strip() for word in str(value).split(",") if word.strip())
+        return tuple(self._word(word.strip()) for word in str(value).split(","))
+
+    def _word(self, given: str) -> str:
+        word = self._words.get(given.lower())
+        if word is None:
+            words = tuple(self._words.values())
+            near = near_miss(given, words)
+            hint = "" if near is None else f"; did you mean `{near}`?"
+            self.fail(f"expected {one_of(words)}, got `{given}`{hint}")
+        return word
 
 
+_STATES = Words(tuple(state.value for state in GroupState))
+_TYPES = Words(("classic", "consumer"))
 _WHERE = (
     click.option(
         "--run",
@@ -207,8 +223,21 @@ def groups_command() -> None:
     ),
     epilog=EXIT_CODES,
 )
-@click.option("--state", type=Words(), default=(), metavar="STATE,...", help="Only these states.")
-@click.option("--type", "types", type=Words(), default=(), metavar="TYPE,...", help="Only these.")
+@click.option(
+    "--state",
+    type=_STATES,
+    default=(),
+    metavar="STATE,...",
+    help="Only groups in these states, e.g. `Stable,Empty`.",
+)
+@click.option(
+    "--type",
+    "types",
+    type=_TYPES,
+    default=(),
+    metavar="TYPE,...",
+    help="Only groups of these types.",
+)
 @_why
 @json_option("asked, groups, failures, and with --why rebalances and unseen")
 @asks_a_cluster

@@ -71,6 +71,18 @@ def test_groups_of_a_moment_are_listed_with_the_reasons_of_their_rebalances(
     assert not Path("runs").exists(), "nothing of the run is written"
 
 
+def test_groups_are_listed_by_their_states_and_types(capsys: Captured) -> None:
+    """Letter case does not count; every group here is a classic one."""
+    for words, count in {
+        ("--state", "STABLE,empty"): 1,
+        ("--state", "Dead"): 0,
+        ("--type", "classic"): 1,
+        ("--type", "consumer"): 0,
+    }.items():
+        assert groups("list", *words, "--json") == EXIT_PASS
+        assert len(document(capsys)["groups"]) == count, words
+
+
 def test_same_question_at_the_same_moment_has_the_same_answer(capsys: Captured) -> None:
     """Virtual time: what the asking takes is part of the run."""
     documents = []
@@ -262,6 +274,8 @@ def test_schedule_of_other_code_is_refused_unless_forced(capsys: Captured) -> No
         ),
         (["reset-offsets", "--group", "g", "--all-topics", "--to-offset", "-1"], "--to-offset"),
         (["list", "--replay", "quick.yaml", "--at", "1s", "--broker", "9"], "no broker 9"),
+        (["list", "--state", "stable,Emty"], "got `Emty`; did you mean `Empty`?"),
+        (["list", "--type", "share"], "expected one of `classic`, `consumer`, got `share`"),
         (["lsit"], "lsit"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
