@@ -67,7 +67,9 @@ class GroupExpectation:
     """What a checker may expect of one group. The defaults are Kafka's.
 
     Shape: `consumers` are node names, `late` those of them that the run starts itself: they count
-    from their NODE_STARTED on. `offsets_partition` is printed as in the trace.
+    from their NODE_STARTED on. `offsets_partition` is printed as in the trace, and so are
+    `transaction_partitions`, those of its members' transactional ids, if they commit in
+    transactions.
     Units: the longest of any member, but for `max_poll_interval_us`, the shortest, and for
     `eviction_us`: the shortest time after which a coordinator may drop a silent member, of
     session.timeout.ms and max.poll.interval.ms. `application_us` is what the application takes
@@ -85,6 +87,7 @@ class GroupExpectation:
     request_timeout_us: int = 30_000_000
     retry_backoff_max_us: int = 1_000_000
     application_us: int = 50_000
+    transaction_partitions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +99,7 @@ class CheckContext:
 
     groups: dict[str, GroupExpectation] = field(default_factory=dict)
     min_insync_replicas: int = 1
+    transaction_min_isr: int = 1
     liveness_timeout_us: int = 60_000_000
     clock_error_us: int = 0
 

@@ -120,6 +120,7 @@ class DurableCommits(Checker):
         self._healed_us = 0
         self._verifying_us: int | None = None
         self._leaders: dict[str, list[TraceRow]] = {}  # offsets partition -> leadership rows
+        self._lost_us: dict[str, int] = {}  # group -> when transactions may have been lost
         self._silenced: dict[str, bool] = {}  # groups of which a consumer was killed
         self._ended_us: dict[str, list[int]] = {}  # broker -> the ends of its processes
         self._suspicions: list[_Suspicion] = []
@@ -150,7 +151,7 @@ class DurableCommits(Checker):
         ):
             self._tell_until(row.time_us)
         if row.kind in LOSS_KINDS and self._lost_data.observe(row):
-            self._forgive(row.partition or "")
+            self._forgive(row.partition or "", row.time_us)
         if row.kind in REPLICAS_KINDS:
             self._count_replicas(row, row.partition or "")
         match row.kind:
@@ -196,12 +197,19 @@ class DurableCommits(Checker):
         self._on_too_few[place] = None
         self.found(too_few.summary, too_few.evidence, partition=partition)
 
-    def _forgive(self, offsets_partition: str) -> None:
-        """Expect nothing any more of what an offsets partition held when it lost data."""
+    def _forgive(self, lost: str, time_us: int) -> None:
+        """Expect nothing any more of what a coordinator's partition held when it lost data."""
+        held = {
+            group_id: None
+            for group_id, expected in self.context.groups.items()
+            if lost in (expected.offsets_partition, *expected.transaction_partitions)
+        }
         for (group, _), register in self._registers.items():
-            expected = self.context.groups.get(group)
-            if expected is not None and expected.offsets_partition == offsets_partition:
+            if group in held:
                 self._forgiven += register.forgive()
+        for group_id in held:
+            if self.context.groups[group_id].transaction_partitions:
+                self._lost_us[group_id] = time_us
 
     def _observe_offset(self, row: TraceRow, group: str, partition: str, offset: int) -> None:
         register = self._registers.setdefault((group, partition), Register())
@@ -245,7 +253,8 @@ class DurableCommits(Checker):
         """Remember a commit that its member has an answer for.
 
         A member has one commit of a partition in flight, so it cannot have sent this one before
-        the answer to the one before, nor before it was given the partition.
+        the answer to the one before, nor before it was given the partition. Of a transaction that
+        may have been open when data was lost, the offsets may be gone although it ended well.
         """
         earliest = max(
             register.answered_us.get(row.node, 0), self._assigned_us.get((row.node, group), 0)
@@ -253,6 +262,7 @@ class DurableCommits(Checker):
         register.answered_us[row.node] = row.time_us
         if acknowledged:
             register.take_answer(row, offset)
+        acknowledged = acknowledged and earliest > self._lost_us.get(group, -1)
         commit = Commit(
             offset=offset,
             node=row.node,

@@ -4,7 +4,10 @@ Where a group is not, the partition of `__consumer_offsets` is asked first: with
 sync that may lead it, or with too few in sync, nobody promised anything, and the outcome is
 inconclusive. So it is where a partition of a member's own has no leader, where the application is
 too slow for its own settings, where the session of a dead member has not ended, and where every
-member is dead.
+member is dead. Members that commit in transactions need the partitions of `__transaction_state` as
+much; and one of those that lost data with its last replica in sync (`lost_data`), or a group's own
+partition that did, may leave a transaction that nobody ever ends: what it covers is never stable
+again, as in Kafka, until an administrator aborts it.
 
 A member that the run starts later is expected once it was started. One that was killed and not
 started again is not expected: its group must be Stable without it. Nor is a static member whose
@@ -22,6 +25,7 @@ from chaos.checkers.base import (
 )
 from chaos.checkers.coordinators import COORDINATOR_KINDS, CoordinatorView
 from chaos.checkers.fenced_members import FENCING_KINDS, FencedMembers
+from chaos.checkers.lost_data import LOSS_KINDS, LostData
 from chaos.checkers.presence import PRESENCE_KINDS, Presence
 from chaos.checkers.story import seconds
 from protocol.ids import BrokerId, broker_name
@@ -59,8 +63,7 @@ class Liveness(Checker):
             TraceKind.PARTITIONS_ASSIGNED,
             *PRESENCE_KINDS,
             *FENCING_KINDS,
-            TraceKind.LEADER_ELECTED,
-            TraceKind.ISR_CHANGED,
+            *LOSS_KINDS,
             TraceKind.BROKER_FENCED,
             TraceKind.BROKER_UNFENCED,
             TraceKind.NODE_STOPPING,
@@ -73,6 +76,7 @@ class Liveness(Checker):
         self._presence = Presence(context)
         self._coordinators = CoordinatorView(context)
         self._fenced = FencedMembers(context)
+        self._lost_data = LostData()
         self._partitions: dict[str, tuple[str, tuple[str, ...]]] = {}  # leader, ISR
         self._may_lead: dict[str, None] = {}  # brokers: unfenced, and not about to stop
         self._healed: TraceRow | None = None
@@ -88,6 +92,8 @@ class Liveness(Checker):
         self._coordinators.observe(row)
         if row.kind in FENCING_KINDS:
             self._fenced.observe(row)
+        if row.kind in LOSS_KINDS:
+            self._lost_data.observe(row)
         group = None if row.group is None else self._groups.get(row.group)
         match row.kind:
             case TraceKind.RUN_STAGE:
@@ -250,19 +256,28 @@ class Liveness(Checker):
                 + seconds(waits_until_us)
             )
         own = [name for consumer in present for name in group.assigned.get(consumer, ())]
-        for partition in (expected.offsets_partition, *own):
+        coordinators = (expected.offsets_partition, *expected.transaction_partitions)
+        for partition in (*coordinators, *own):
             known = self._partitions.get(partition)
             if known is None or known[0]:
                 continue
             if any(broker in self._may_lead for broker in known[1]):
                 return None  # the controller has only to elect it
             return f"{partition} has no leader"
-        known = self._partitions.get(expected.offsets_partition)
-        if known is not None and len(known[1]) < self.context.min_insync_replicas:
-            return (
-                f"{expected.offsets_partition} has {len(known[1])} replica(s) in sync, under "
-                f"min.insync.replicas {self.context.min_insync_replicas}"
-            )
+        for partition in coordinators:
+            needed = self.context.min_insync_replicas
+            if partition in expected.transaction_partitions:
+                needed = self.context.transaction_min_isr
+            known = self._partitions.get(partition)
+            if known is not None and len(known[1]) < needed:
+                return (
+                    f"{partition} has {len(known[1])} replica(s) in sync, under "
+                    f"min.insync.replicas {needed}"
+                )
+        if expected.transaction_partitions:
+            for partition in coordinators:
+                if self._lost_data.of(partition):
+                    return f"{partition} lost data: it may have left a transaction without its end"
         return None
 
     def _sessions_end_us(self, group_id: str) -> int:

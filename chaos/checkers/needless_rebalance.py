@@ -18,7 +18,9 @@ counted, and the note says why:
 A rebalance that was begun and not ended is owed still: the group is watched from the next
 generation on (BEHAVIOUR: what a failover loses is an unfinished rebalance). So is one whose last
 answer has not come: the coordinator is Stable, and a member that waits for its SyncGroup will ask
-again from the beginning (standard space, seed 1041).
+again from the beginning (standard space, seed 1041). And so is one in which a static member came
+back, after the generation began, before its old id had sent a SyncGroup: the coordinator waits for
+that of the old id, as Kafka's does (BEHAVIOUR 4.4: pendingSync is not re-keyed).
 """
 
 from dataclasses import dataclass, field
@@ -41,6 +43,8 @@ from protocol.trace import TraceKind, TraceRow
 STABLE = "Stable"
 MEMBER_STABLE = "STABLE"
 SESSION_EXPIRY = "session expiry"
+NO_SYNC_GROUP = "no SyncGroup from "
+STATIC_MEMBER = "static member "
 REJOINED = "rejoined"
 """Part of the cause of a REBALANCE_STARTED: a member came that was one already."""
 _OWN_DOING = frozenset({"leave", "left"})
@@ -300,6 +304,9 @@ class NeedlessRebalance(Checker):
                 f"{row.member} rejoined, because {told.node}, which was not its coordinator any "
                 f"more, had told it to at {seconds(told.time_us)}"
             )
+        cause = row.cause or ""
+        if cause.startswith(NO_SYNC_GROUP):
+            return _explain_silence(group, cause.removeprefix(NO_SYNC_GROUP).split(", "))
         last = group.trail[-1] if group.trail else None
         if last is None or last.node != row.node:
             return None
@@ -355,3 +362,12 @@ class NeedlessRebalance(Checker):
             },
             note=note if self._watched else "no fault on servers met a Stable group",
         )
+
+
+def _explain_silence(group: _Group, members: list[str]) -> str | None:
+    """Say since when members that owe a SyncGroup have other ids, None if one of them has not."""
+    replaced = [group.expelled.get(member) for member in members]
+    if not all(row is not None and (row.cause or "").startswith(STATIC_MEMBER) for row in replaced):
+        return None
+    since = ", ".join(seconds(row.time_us) for row in replaced if row is not None)
+    return f"{', '.join(members)} owed a SyncGroup, and have other ids since {since}"

@@ -22,7 +22,8 @@ from chaos.checkers.ownership import Ownership
 from chaos.checkers.processing import Processing
 from chaos.experiment import Experiment, group_partition, microseconds, to_cluster_spec
 from cluster.spec import ConsumerSpec
-from protocol.ids import offsets_partition
+from protocol.ids import offsets_partition, transaction_partition
+from protocol.partitioner import partition_for
 from protocol.trace import TraceRow
 
 MS = 1_000
@@ -112,23 +113,44 @@ def context_of(experiment: Experiment, *, clock_error_us: int = 0) -> CheckConte
                 consumers[group_id],
                 str(offsets_partition(group_partition(experiment, group_id))),
                 commits=group.commits,
+                transaction_partitions=_transaction_partitions(
+                    experiment, consumers[group_id] if group.transactional else ()
+                ),
             )
             for group_id, group in experiment.groups.items()
         },
         min_insync_replicas=experiment.cluster.config.min_insync_replicas,
+        transaction_min_isr=experiment.cluster.config.transaction_state_log_min_isr,
         liveness_timeout_us=microseconds(experiment.run.liveness_timeout),
         clock_error_us=clock_error_us,
     )
 
 
+def _transaction_partitions(
+    experiment: Experiment, consumers: Sequence[ConsumerSpec]
+) -> tuple[str, ...]:
+    """Return the partitions of the transactional ids of consumers, which are their names."""
+    count = experiment.cluster.config.transaction_state_log_num_partitions
+    indexes = sorted({partition_for(consumer.name, count) for consumer in consumers})
+    return tuple(str(transaction_partition(index)) for index in indexes)
+
+
 def _expectation(
-    consumers: Sequence[ConsumerSpec], partition: str, *, commits: bool
+    consumers: Sequence[ConsumerSpec],
+    partition: str,
+    *,
+    commits: bool,
+    transaction_partitions: tuple[str, ...],
 ) -> GroupExpectation:
     """Return what to expect of a group; one without consumers has Kafka's defaults."""
     names = tuple(consumer.name for consumer in consumers)
     late = tuple(consumer.name for consumer in consumers if consumer.starts_later)
     expected = GroupExpectation(
-        consumers=names, offsets_partition=partition, commits=commits, late=late
+        consumers=names,
+        offsets_partition=partition,
+        commits=commits,
+        late=late,
+        transaction_partitions=transaction_partitions,
     )
     if not consumers:
         return expected

@@ -36,6 +36,21 @@ def test_seven_checkers_are_in_every_suite() -> None:
     assert all(checker.promise and checker.kinds for checker in CHECKERS.values())
 
 
+def test_transactions_of_members_are_looked_for_where_their_names_belong() -> None:
+    """A member's name is its transactional id; others need nothing of `__transaction_state`."""
+    cluster = {"brokers": 3, "config": {"transaction.state.log.num.partitions": 5}}
+    readers = {"members": 3, "topics": ["orders"], "commit_interval_ms": 200}
+    transactional = {**readers, "transactional": True}
+
+    context = context_of(experiment(cluster=cluster, groups={"readers": transactional}))
+
+    names = [f"__transaction_state-{index}" for index in (0, 3, 4)]
+    assert list(context.groups["readers"].transaction_partitions) == names
+    assert context.transaction_min_isr == 2
+    context = context_of(experiment(cluster=cluster, groups={"readers": readers}))
+    assert context.groups["readers"].transaction_partitions == ()
+
+
 def test_finding_is_told_when_it_is_made() -> None:
     """The run may write it into its trace, which comes back to the suite and changes nothing."""
     told: list[Finding] = []

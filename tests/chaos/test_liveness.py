@@ -10,15 +10,29 @@ from tests.support.rows import OFFSETS_0, Rows
 C0, C1 = "consumer-g-0", "consumer-g-1"
 
 
-def check(rows: Rows, *, commits: bool = True, late: tuple[str, ...] = ()) -> CheckReport:
+TRANSACTIONS = "__transaction_state-1"
+
+
+def check(
+    rows: Rows,
+    *,
+    commits: bool = True,
+    late: tuple[str, ...] = (),
+    transactions: tuple[str, ...] = (),
+) -> CheckReport:
     checker = Liveness(
         CheckContext(
             groups={
                 "g": GroupExpectation(
-                    consumers=(C0, C1), offsets_partition=OFFSETS_0, commits=commits, late=late
+                    consumers=(C0, C1),
+                    offsets_partition=OFFSETS_0,
+                    commits=commits,
+                    late=late,
+                    transaction_partitions=transactions,
                 )
             },
             min_insync_replicas=2,
+            transaction_min_isr=3,
             liveness_timeout_us=60_000_000,
         )
     )
@@ -313,6 +327,60 @@ def test_partition_whose_last_replica_in_sync_is_stopping_need_have_no_leader() 
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE
     assert "t-0 has no leader" in report.note
+
+
+@pytest.mark.parametrize(
+    ("kind", "leader", "isr", "why"),
+    [
+        (TraceKind.LEADER_ELECTED, "", [2], "__transaction_state-1 has no leader"),
+        (TraceKind.ISR_CHANGED, None, [1, 2], "under min.insync.replicas 3"),
+    ],
+)
+def test_transactions_need_their_own_topic_to_work(
+    kind: TraceKind, leader: str | None, isr: list[int], why: str
+) -> None:
+    """A member that commits in transactions commits nothing without their coordinator."""
+    rows = healed_group()
+    rows.add(41, "controller-100", kind, partition=TRANSACTIONS, peer=leader, detail={"isr": isr})
+    finish(rows, 110)
+
+    report = check(rows, transactions=(TRANSACTIONS,))
+
+    assert report.outcome is CheckOutcome.INCONCLUSIVE
+    assert why in report.note
+    assert check(rows).outcome is CheckOutcome.VIOLATED  # of no concern to other groups
+
+
+@pytest.mark.parametrize("lost", [TRANSACTIONS, OFFSETS_0])
+def test_transaction_whose_end_was_lost_may_stay_open_for_ever(lost: str) -> None:
+    """Its coordinator has forgotten it, or the marker is gone: what it covers is never stable."""
+    rows = Rows()
+    rows.add(
+        0,
+        "controller-100",
+        TraceKind.LEADER_ELECTED,
+        partition=lost,
+        peer="broker-2",
+        detail={"isr": [2]},
+    )
+    rows.rows += healed_group().rows
+    rows.add(41, "driver", TraceKind.NODE_KILLED, peer="broker-2", cause="power loss")
+    rows.add(
+        42,
+        "controller-100",
+        TraceKind.LEADER_ELECTED,
+        partition=lost,
+        peer="broker-2",
+        detail={"isr": [2]},
+    )
+    rows.add(43, "controller-100", TraceKind.ISR_CHANGED, partition=lost, detail={"isr": [2, 1, 0]})
+    finish(rows, 110)
+
+    report = check(rows, transactions=(TRANSACTIONS,))
+
+    assert report.outcome is CheckOutcome.INCONCLUSIVE
+    assert f"{lost} lost data" in report.note
+    assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
 def test_member_that_its_coordinator_has_forgotten_is_found() -> None:

@@ -4,6 +4,9 @@ Found by the standard space, seeds 42, 54, 62, 96, 101 and 116: power losses and
 only replica in sync, which Kafka answers with a clean election of a leader that has lost its log.
 """
 
+from dataclasses import replace
+
+import msgspec
 import pytest
 
 from chaos.checkers.base import (
@@ -23,6 +26,7 @@ from protocol.trace import TraceKind
 from tests.support.rows import OFFSETS_0, Rows
 
 CONTROLLER = "controller-100"
+TRANSACTIONS = "__transaction_state-1"
 CONTEXT = CheckContext(
     groups={
         "g": GroupExpectation(
@@ -124,6 +128,37 @@ def test_commits_after_the_loss_are_promised_again() -> None:
     assert report.findings_total == 1
     assert "offset 9 was acknowledged" in report.findings[0].summary
     assert report.measured["commits_lost_with_the_last_replica"] == 1
+
+
+def transaction_over_a_loss(began_s: float, partition: str) -> Rows:
+    """A transaction with offset 9 ends well at 7 s; its partition lost data at 5 s."""
+    rows = last_replica_lost()
+    rows.rows[:] = [
+        msgspec.structs.replace(row, partition=partition) if row.partition == OFFSETS_0 else row
+        for row in rows.rows
+    ]
+    rows.committed(began_s, "consumer-0", 8, peer="broker-0")
+    rows.rows.sort(key=lambda row: row.time_us)
+    rows.committed(7, "consumer-0", 9, peer="broker-0")
+    rows.stage(9, "verifying")
+    rows.fetched(9.1, "consumer-0", -1, peer="broker-0", cause="verification")
+    return rows
+
+
+@pytest.mark.parametrize("partition", [TRANSACTIONS, OFFSETS_0])
+@pytest.mark.parametrize(("began_s", "findings"), [(4.9, 0), (5.1, 1)])
+def test_transaction_that_was_open_when_data_was_lost_may_be_lost_although_it_ended(
+    partition: str, began_s: float, findings: int
+) -> None:
+    """Its offsets were taken before the loss, and its end is acknowledged after it."""
+    (expected,) = CONTEXT.groups.values()
+    context = replace(
+        CONTEXT, groups={"g": replace(expected, transaction_partitions=(TRANSACTIONS,))}
+    )
+
+    report = check(DurableCommits(context), transaction_over_a_loss(began_s, partition))
+
+    assert report.findings_total == findings
 
 
 def test_election_that_loses_data_is_named_with_its_epoch() -> None:

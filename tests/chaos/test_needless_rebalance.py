@@ -513,3 +513,30 @@ def test_group_that_waits_for_a_member_is_not_watched() -> None:
     rebalance(rows, 12)
 
     assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
+
+
+@pytest.mark.parametrize(
+    ("replaced", "outcome"),
+    [(("old-0", "old-1"), CheckOutcome.PASS), (("old-0",), CheckOutcome.VIOLATED)],
+)
+def test_static_members_that_came_back_before_their_old_ids_had_synced_are_waited_for(
+    replaced: tuple[str, ...], outcome: CheckOutcome
+) -> None:
+    """Kafka does not put the new id in the place of the old one among those that owe a SyncGroup.
+
+    Found in a space of transactions, seed 342: their commits took the time of the rebalance.
+    """
+    rows = Rows()
+    rows.generation_started(3, "broker-0", 1, ("old-0", "old-1"))
+    for old in replaced:
+        cause = f"static member {old} replaced"
+        rows.add(3.5, "broker-0", TraceKind.MEMBER_REMOVED, group="g", member=old, cause=cause)
+        rows.add(
+            3.5, "broker-0", TraceKind.MEMBER_ADDED, group="g", member=f"new {old}", cause=cause
+        )
+    rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
+    rows.fault(10, "broker-1")
+    cause = "no SyncGroup from old-0, old-1"
+    rows.add(12, "broker-0", TraceKind.REBALANCE_STARTED, group="g", generation=1, cause=cause)
+
+    assert check(rows).outcome is outcome
