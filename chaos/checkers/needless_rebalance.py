@@ -13,7 +13,7 @@ counted, and the note says why:
 * a coordinator that was replaced began a rebalance, and told them to rejoin;
 * a coordinator expired them whose view of the group was never stored, because it was not the
   coordinator any more (BEHAVIOUR 6.6 i) or was lost before the group had rebalanced: the next one
-  loads them as members, and they come as new ones.
+  loads them as members, and they come as new ones, or what they were expires.
 
 A rebalance that was begun and not ended is owed still: the group is watched from the next
 generation on (BEHAVIOUR: what a failover loses is an unfinished rebalance). So is one whose last
@@ -244,7 +244,7 @@ class NeedlessRebalance(Checker):
             case TraceKind.MEMBER_REMOVED | TraceKind.MEMBER_ADDED:
                 group.trail.append(row)
                 if row.kind == TraceKind.MEMBER_REMOVED:
-                    group.expelled[row.member or ""] = row
+                    group.expelled.setdefault(row.member or "", row)
             case TraceKind.REBALANCE_STARTED | TraceKind.GENERATION_STARTED:
                 self._rebalance(group, row)
                 self._owes(group, row)
@@ -316,6 +316,12 @@ class NeedlessRebalance(Checker):
             return None
         expected = group.expected
         load = self._coordinators.load_of(group_id, row.node)
+        before = group.expelled.get(last.member or "", last)
+        if before.node != last.node or before.time_us < (0 if load is None else load.time_us):
+            return (
+                f"{last.member} is nobody's any more: {before.node}, which is not its coordinator "
+                f"any more, had dropped it at {seconds(before.time_us)}"
+            )
         shortest_us = expected.eviction_us - self.context.clock_error_us
         if load is not None and row.time_us < load.time_us + shortest_us:
             return None

@@ -407,6 +407,30 @@ def test_member_that_a_zombie_told_to_rejoin_does() -> None:
     assert "broker-0, which was not its coordinator any more, had told it to" in report.note
 
 
+@pytest.mark.parametrize("dropped_before", [True, False])
+def test_id_that_another_coordinator_dropped_expires_where_it_is_loaded_again(
+    *, dropped_before: bool
+) -> None:
+    """Standard space, seed 1460: its member has been somebody else since, and nobody heartbeats."""
+    rows = Rows()
+    rows.load_completed(1, "broker-0", 0)
+    rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
+    if dropped_before:
+        rows.member_removed(5, "broker-0", f"{C0}-1234")
+    rows.add(8, "broker-0", TraceKind.UNLOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=1)
+    rows.load_completed(9, "broker-1", 1)
+    rows.group_loaded(9, "broker-1", members=[f"{C0}-1234", f"{C1}-1234"])
+    rows.fault(10, "broker-2")
+    rows.member_removed(54, "broker-1", f"{C0}-1234")
+    rebalance(rows, 54, f"member {C0}-1234 expired: no heartbeat")
+
+    report = check(rows)
+
+    assert (report.outcome is CheckOutcome.PASS) is dropped_before
+    if dropped_before:
+        assert "is nobody's any more: broker-0" in report.note
+
+
 def test_member_that_the_next_coordinator_loads_again_comes_back_as_a_new_one() -> None:
     """Standard space, seed 119: dropped, but the next coordinator loads what was stored before."""
     rows = Rows()
