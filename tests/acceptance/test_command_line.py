@@ -49,8 +49,8 @@ def edited(command_line: CommandLine, before: str, after: str) -> str:
             "    commit_intervall_ms: 200",
             "groups.orders-readers.commit_intervall_ms: unknown key; expected one of `members`, "
             "`topics`, `config`, `late_members`, `poll_timeout_ms`, `process_us`, "
-            "`commit_interval_ms`, `transactional`, `transaction_timeout_ms`, `isolate`; did you mean "
-            "`commit_interval_ms`?",
+            "`commit_interval_ms`, `transactional`, `transaction_timeout_ms`, `isolate`; did you "
+            "mean `commit_interval_ms`?",
         ),
         (
             "    auto.leader.rebalance.enable: false",
