@@ -9,8 +9,11 @@ from msgspec.structs import replace
 from chaos.experiment import Experiment
 from chaos.loader import load_experiment
 from chaos.verdict import Verdict
+from cluster.broker.coordinator_metrics import CoordinatorMetrics
 from protocol.trace import TraceKind, TraceRow
 from tests.support.acceptance import VirtualRun, play_virtual
+from tests.support.coordinator_harness import CoordinatorHarness
+from tests.support.virtual_hosts import HostLab
 
 
 @cache
@@ -44,7 +47,7 @@ def test_every_broker_samples_every_ten_seconds() -> None:
 
 
 def test_gauges_tell_the_group_where_it_is() -> None:
-    """And after the failover at the broker that has loaded it, with its offsets."""
+    """MM-66: and after the failover at the broker that has loaded it, with its offsets."""
     run = crash()
     before = coordinator_of(run, TraceKind.ASSIGNMENT_STORED).node
     after = coordinator_of(run, TraceKind.GROUP_LOADED).node
@@ -79,6 +82,7 @@ def test_counts_are_those_of_the_trace() -> None:
 
 
 def test_load_time_has_the_wait_in_it_and_is_missing_before_the_first_load() -> None:
+    """MM-67: Kafka answers NaN before the first one."""
     run = crash()
     loads = [row for row in run.rows if row.kind == TraceKind.LOAD_COMPLETED]
     after = coordinator_of(run, TraceKind.GROUP_LOADED)
@@ -97,6 +101,10 @@ def test_load_time_has_the_wait_in_it_and_is_missing_before_the_first_load() -> 
     )
     assert sample["partition-load-time-max"] >= took_ms > 0
     assert sample["partition-load-time-avg"] <= sample["partition-load-time-max"]
+    before = CoordinatorMetrics(
+        HostLab().host("broker-0"), CoordinatorHarness().coordinator, interval_us=0
+    )
+    assert not [name for name in before.values() if name.startswith("partition-load-time")]
 
 
 def test_interval_of_zero_writes_none() -> None:

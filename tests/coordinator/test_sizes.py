@@ -1,0 +1,45 @@
+"""How much there is at a coordinator: what the gauges of its metrics tell."""
+
+from coordinator.states import GroupState
+from tests.support.builders import join_group, leave_group, offset_commit
+from tests.support.coordinator_harness import CoordinatorHarness
+
+
+def states(harness: CoordinatorHarness) -> dict[GroupState, int]:
+    return harness.coordinator.sizes().groups
+
+
+def test_groups_are_counted_by_state() -> None:
+    """MM-66, JC-38: four Empty groups, then one in each state."""
+    harness = CoordinatorHarness()
+    for name in ("a", "b", "c", "d"):
+        harness.commit(offset_commit({("foo", 0): 1}, group_id=name))
+    assert states(harness) == {GroupState.EMPTY: 4}
+
+    ids = harness.stable_group(2, group_id="a")
+    assert states(harness) == {GroupState.EMPTY: 3, GroupState.STABLE: 1}
+    harness.submit(join_group(harness.new_member_id(group_id="b"), group_id="b"))
+    assert states(harness)[GroupState.PREPARING_REBALANCE] == 1
+    harness.advance(10)
+    assert states(harness)[GroupState.COMPLETING_REBALANCE] == 1
+    assert GroupState.PREPARING_REBALANCE not in states(harness)
+
+    harness.leave(leave_group(*ids, group_id="a"))
+    harness.unload()
+    assert states(harness) == {}
+
+
+def test_offsets_and_delayed_operations_are_counted() -> None:
+    """Timers of members and pending ids are heartbeats; a join phase that waits is a rebalance."""
+    harness = CoordinatorHarness()
+    sizes = harness.coordinator.sizes()
+    assert (sizes.offsets, sizes.heartbeats, sizes.rebalances) == (0, 0, 0)
+
+    harness.stable_group(3, group_id="a")
+    harness.commit(offset_commit({("foo", 0): 1, ("foo", 1): 1}, group_id="b"))
+    harness.new_member_id(group_id="c")
+    sizes = harness.coordinator.sizes()
+    assert (sizes.offsets, sizes.heartbeats, sizes.rebalances) == (2, 4, 0)
+
+    harness.submit(join_group(harness.new_member_id(group_id="d"), group_id="d"))
+    assert harness.coordinator.sizes().rebalances == 1
