@@ -26,7 +26,14 @@ from coordlab.experiment_reference import experiment_file_page
 from coordlab.markdown import shown, table, values_text
 from coordlab.own_packages import package_root
 from protocol import trace
-from protocol.config import BrokerConfig, ConsumerConfig, Guards, ProducerConfig, TopicConfig
+from protocol.config import (
+    BrokerConfig,
+    ConsumerConfig,
+    Guards,
+    JavaSwitches,
+    ProducerConfig,
+    TopicConfig,
+)
 from protocol.errors import ErrorCode
 from protocol.trace import TRACE_COLUMNS
 
@@ -136,6 +143,14 @@ def settings_page() -> str:
         (f"`{name}`", text.removeprefix("Off: ")) for name, text in field_docs(Guards).items()
     ]
     parts.append(f"\n## Guards\n\n{inspect.getdoc(Guards)}\n\n" + table(("guard", "off"), guards))
+    switches = [
+        (f"`{name}`", *text.removeprefix("On: ").split(" Off: "))
+        for name, text in field_docs(JavaSwitches).items()
+    ]
+    parts.append(
+        f"\n## The Java coordinator\n\n{inspect.getdoc(JavaSwitches)} In an experiment: "
+        "`cluster.java_coordinator`.\n\n" + table(("switch", "on", "off"), switches)
+    )
     return "".join(parts)
 
 
