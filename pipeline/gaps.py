@@ -11,6 +11,11 @@ from pipeline.events import detail, of_kind
 from protocol.envelope import ApiKey
 from protocol.trace import TraceKind
 
+_ASKING = [
+    key.label for key in (ApiKey.OFFSET_COMMIT, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT)
+]
+"""The requests with which a member begins a commit, or the commit of a transaction."""
+
 
 def commit_gaps(events: DataFrame) -> DataFrame:
     """Return the time between acknowledged commits of each consumer.
@@ -29,9 +34,7 @@ def commit_gaps(events: DataFrame) -> DataFrame:
         .agg(F.max("peer").alias("peer"))
     )
     then = Window.partitionBy(*key).orderBy("before_us")
-    asked_for = (F.col("kind") != TraceKind.REQUEST_SENT.value) | (
-        F.col("api") == ApiKey.OFFSET_COMMIT.label
-    )
+    asked_for = (F.col("kind") != TraceKind.REQUEST_SENT.value) | F.col("api").isin(_ASKING)
     asked = (
         of_kind(
             events,

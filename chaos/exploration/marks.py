@@ -1,8 +1,8 @@
 """Coverage marks: rare situations that a search must have been in before its silence means much.
 
 Each is seen in the trace, by rows alone. A green exploration that never came there proves nothing.
-The marks themselves stand in `marks_of_coordinators`, `marks_of_servers` and `marks_of_members`;
-what they ask of the past is in `seen_cluster`.
+The marks themselves stand in `marks_of_coordinators`, `marks_of_servers`, `marks_of_members` and
+`marks_of_transactions`; what they ask of the past is in `seen_cluster`.
 """
 
 from chaos.checkers.base import CheckContext
@@ -10,10 +10,16 @@ from chaos.exploration.mark_base import Mark
 from chaos.exploration.marks_of_coordinators import COORDINATORS
 from chaos.exploration.marks_of_members import MEMBERS
 from chaos.exploration.marks_of_servers import SERVERS
+from chaos.exploration.marks_of_transactions import TRANSACTIONS
 from chaos.exploration.seen_cluster import SeenCluster
 from protocol.trace import TraceRow
 
-ALL_MARKS: tuple[Mark, ...] = (*COORDINATORS.marks, *SERVERS.marks, *MEMBERS.marks)
+ALL_MARKS: tuple[Mark, ...] = (
+    *COORDINATORS.marks,
+    *SERVERS.marks,
+    *MEMBERS.marks,
+    *TRANSACTIONS.marks,
+)
 MARKS: dict[str, str] = {mark.name: mark.meaning for mark in ALL_MARKS}
 """What each mark means, by its name."""
 

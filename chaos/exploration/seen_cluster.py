@@ -21,8 +21,8 @@ MAX_KEPT_APPENDS = 256
 MAX_KEPT_ELECTIONS = 3
 
 
-class _Detail(msgspec.Struct):
-    """The keys of details that are read here."""
+class _Detail(msgspec.Struct, rename={"before": "from"}):
+    """The keys of details that are read here, `from` as `before`."""
 
     isr: tuple[int, ...] = ()
     to: str = ""
@@ -30,6 +30,10 @@ class _Detail(msgspec.Struct):
     members: tuple[str, ...] = ()
     leader: str | None = None
     partitions: tuple[str, ...] = ()
+    before: str | tuple[str, ...] = ""  # a state, or one end of a cut
+    transactional_id: str = ""
+    producer_id: int = -1
+    committed: bool = False
 
 
 _decode = msgspec.json.Decoder(_Detail).decode
@@ -54,7 +58,9 @@ class SeenCluster:
     `high_watermarks`; `generations` (group -> number -> who began it first), `leaders` (group ->
     leader of its newest generation); `nodes` (member id -> consumer), `member_states` (consumer ->
     state), `owners` (group, partition -> consumers), `indefinite` (group, partition, offset of
-    commits that nobody can tell the fate of).
+    commits that nobody can tell the fate of); `decided` (transactional id -> who decided how its
+    newest transaction ends), `transactions` (group, producer id -> who took offsets of an open
+    transaction last).
     """
 
     def __init__(self, context: CheckContext) -> None:
@@ -84,6 +90,8 @@ class SeenCluster:
         self.member_states: dict[str, str] = {}
         self.owners: dict[tuple[str, str], dict[str, None]] = {}
         self.indefinite: dict[tuple[str, str, int], None] = {}
+        self.decided: dict[str, str] = {}
+        self.transactions: dict[tuple[str, int], str] = {}
         self.updates: dict[str, Callable[[TraceRow], None]] = {
             TraceKind.NODE_STARTED: self._started,
             TraceKind.NODE_KILLED: self._ended,
@@ -111,6 +119,9 @@ class SeenCluster:
             TraceKind.PARTITIONS_LOST: self._released,
             TraceKind.COMMIT_FAILED: self._commit_failed,
             TraceKind.COMMIT_STORED: self._commit_stored,
+            TraceKind.TRANSACTION_STATE: self._transaction_state,
+            TraceKind.TXN_COMMIT_PENDING: self._transaction_open,
+            TraceKind.TRANSACTION_COMPLETED: self._transaction_completed,
         }
         """What takes in a row, by its kind."""
 
@@ -288,6 +299,21 @@ class SeenCluster:
         if self.indefinite and row.offset is not None:
             # Acknowledged under the same offset: a fetch of it says nothing of the other.
             self.indefinite.pop((row.group or "", row.partition or "", row.offset), None)
+
+    # -- transactions -------------------------------------------------------------------------
+
+    def _transaction_state(self, row: TraceRow) -> None:
+        detail = detail_of(row)
+        if detail.to.startswith("Prepare"):
+            self.decided[detail.transactional_id] = row.node
+        else:
+            self.decided.pop(detail.transactional_id, None)
+
+    def _transaction_open(self, row: TraceRow) -> None:
+        self.transactions[row.group or "", detail_of(row).producer_id] = row.node
+
+    def _transaction_completed(self, row: TraceRow) -> None:
+        self.transactions.pop((row.group or "", detail_of(row).producer_id), None)
 
 
 def _forget(places: dict[tuple[str, str], V], node: str) -> None:

@@ -149,7 +149,7 @@ def _commit_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
 def _asks_for_commit(row: TraceRow) -> bool:
     """Return whether a member wanted a commit: asked, failed, or gave its coordinator up."""
     if row.kind == TraceKind.REQUEST_SENT:
-        return row.api == "OffsetCommit"
+        return row.api in ("OffsetCommit", "AddOffsetsToTxn", "TxnOffsetCommit")
     return row.kind in (TraceKind.COMMIT_FAILED, TraceKind.COORDINATOR_UNKNOWN)
 
 

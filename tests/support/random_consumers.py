@@ -408,7 +408,9 @@ class Consumers:
             if error in ("NOT_COORDINATOR", "REQUEST_TIMED_OUT", "DISCONNECTED", "TIMED_OUT"):
                 self._give_up_coordinator(consumer)
 
-        self._exchange(consumer, "OffsetCommit", peer, answer, done)
+        # Some commit in transactions, of which the coordinator of the group sees this.
+        api = "TxnOffsetCommit" if consumer.name.endswith("1") else "OffsetCommit"
+        self._exchange(consumer, api, peer, answer, done)
 
     def _outcome(
         self, consumer: Consumer, partitions: Sequence[str], error: str, peer: str | None

@@ -33,7 +33,7 @@ FINDING, MEMBERSHIP, HEARTBEAT, OFFSETS, CLUSTER = (
     "FindCoordinator",
     "JoinGroup, SyncGroup, LeaveGroup",
     "Heartbeat",
-    "OffsetCommit, OffsetFetch",
+    "OffsetCommit, OffsetFetch, transactions",
     "brokers and controller",
 )
 _FAMILIES = {
@@ -44,6 +44,10 @@ _FAMILIES = {
     "Heartbeat": HEARTBEAT,
     "OffsetCommit": OFFSETS,
     "OffsetFetch": OFFSETS,
+    "InitProducerId": OFFSETS,
+    "AddOffsetsToTxn": OFFSETS,
+    "TxnOffsetCommit": OFFSETS,
+    "EndTxn": OFFSETS,
 }
 _SERVERS = ("controller", "broker")
 _NEVER = 1e12  # pixels a second: at no zoom

@@ -97,6 +97,21 @@ def rebalance(node: str, cause: str = "a member joined") -> Told:
     return (node, TraceKind.REBALANCE_STARTED, {"group": "g", "generation": 1, "cause": cause})
 
 
+def transaction(node: str, before: str, after: str, cause: str = "the producer ended it") -> Told:
+    detail: dict[str, object] = {"transactional_id": C0, "producer_id": 0, "from": before}
+    return (node, TraceKind.TRANSACTION_STATE, {"cause": cause, "detail": {**detail, "to": after}})
+
+
+def pending(node: str, producer_id: int = 0) -> Told:
+    detail: dict[str, object] = {"producer_id": producer_id}
+    return (node, TraceKind.TXN_COMMIT_PENDING, {"group": "g", "offset": 1, "detail": detail})
+
+
+def completed(node: str, *, committed: bool = True) -> Told:
+    detail: dict[str, object] = {"producer_id": 0, "committed": committed, "offsets": 1}
+    return (node, TraceKind.TRANSACTION_COMPLETED, {"group": "g", "detail": detail})
+
+
 def append(node: str, epoch: int, base: int, append_id: int = 1) -> Told:
     return (
         node,
@@ -342,6 +357,19 @@ STORIES: dict[str, tuple[Told, ...]] = {
         commit(FAILED, C0, 5, "TIMED_OUT"),
         commit(TraceKind.OFFSETS_FETCHED, C1, 5),
     ),
+    "transaction_timed_out": (
+        transaction(B0, "Ongoing", "PrepareEpochFence", "transaction.timeout.ms passed"),
+    ),
+    "transaction_of_a_predecessor": (
+        transaction(B0, "Ongoing", "PrepareEpochFence", "a new producer began"),
+    ),
+    "transaction_ended_by_the_next": (
+        transaction(B0, "Ongoing", "PrepareCommit"),
+        transaction(B1, "PrepareCommit", "CompleteCommit", "every marker is written"),
+    ),
+    "group_loaded_with_an_open_transaction": (pending(B0), loaded(B1, 1)),
+    "marker_after_the_group_moved": (pending(B0), completed(B1)),
+    "offsets_of_a_transaction_aborted": (completed(B0, committed=False),),
     **{
         f"commit_failed_{error}": (commit(FAILED, C0, 5, error),)
         for error in (
@@ -416,6 +444,17 @@ NEARLY: dict[str, tuple[Told, ...]] = {
         controller(TraceKind.BROKER_FENCED, B0),
         (B0, TraceKind.NODE_STARTED, {}),
     ),
+    "transaction_timed_out": (transaction(B0, "Ongoing", "PrepareAbort"),),
+    "transaction_ended_by_the_next": (
+        transaction(B0, "Ongoing", "PrepareCommit"),
+        transaction(B0, "PrepareCommit", "CompleteCommit"),
+        transaction(B1, "CompleteCommit", "Ongoing"),
+        transaction(B1, "Ongoing", "PrepareCommit"),
+        transaction(B1, "PrepareCommit", "CompleteCommit"),
+    ),
+    "group_loaded_with_an_open_transaction": (pending(B0), completed(B0), loaded(B1, 1)),
+    "marker_after_the_group_moved": (pending(B0, producer_id=7), completed(B1)),
+    "offsets_of_a_transaction_aborted": (completed(B0),),
     "two_owners": (
         assigned(C0, B0, "t-0"),
         driver(KILLED, C0),
