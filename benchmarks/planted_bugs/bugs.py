@@ -39,7 +39,7 @@ from protocol.errors import ErrorCode
 from protocol.ids import NO_LEADER_EPOCH, BrokerId, NodeName, TopicPartition
 from protocol.log_messages import FetchPartition
 from protocol.metadata_records import PartitionChangeRecord
-from protocol.record_batch import Record, RecordBatch, decode_records
+from protocol.record_batch import Record, RecordBatch, decode_fields, decode_records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,10 +137,14 @@ def _timer_survives_unload(stack: ExitStack) -> None:
 
 
 def _load_drops_tombstones(stack: ExitStack) -> None:
-    def decode_with_values(content: bytes) -> tuple[Record, ...]:
-        return tuple(record for record in decode_records(content) if record.value is not None)
+    def fields_with_values(payload: bytes) -> list[tuple[bytes | None, bytes | None, int]]:
+        return [fields for fields in decode_fields(payload) if fields[1] is not None]
 
-    stack.enter_context(patch("coordinator.load.decode_records", decode_with_values))
+    def records_with_values(payload: bytes) -> tuple[Record, ...]:
+        return tuple(record for record in decode_records(payload) if record.value is not None)
+
+    stack.enter_context(patch("coordinator.load.decode_fields", fields_with_values))
+    stack.enter_context(patch("coordinator.load.decode_records", records_with_values))
 
 
 # -- log ------------------------------------------------------------------------------------------
