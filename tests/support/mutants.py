@@ -21,10 +21,14 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "coordinator"
 LIST = ROOT / "tests" / "coordinator" / "mutants.toml"
 TESTS = "tests/coordinator/"
-COPIED = ("protocol", PACKAGE, "tests/support", "tests/coordinator")
+COPIED = ("protocol", "partition_log", PACKAGE, "benchmarks", "tests/support", "tests/coordinator")
 """All that the tests of the coordinator need, beside pytest's own files."""
 SURVIVORS = ROOT / "tests" / "coordinator" / "surviving_mutants.toml"
-SLOW_TESTS = ("test_coordinator_properties.py",)
+SLOW_TESTS = (
+    "test_coordinator_properties.py",
+    "test_compacted_load.py",
+    "test_core_benchmark.py",
+)
 """Tried only on mutants that the others let live."""
 
 
@@ -76,10 +80,7 @@ def survivors(folder: Path, mutants: Sequence[Mutant]) -> list[Mutant]:
         )
         for mutant in mutants
     ]
-    everything = dict.fromkeys(test for job in changed for test in job.tests)
-    unchanged, *runs = run_jobs(folder, [Job(tests=tuple(everything)), *changed])
-    if not unchanged.is_passed:
-        raise RuntimeError(f"tests fail without a mutant:\n{unchanged.said}")
+    runs = run_jobs(folder, changed)
     for mutant, run in zip(mutants, runs, strict=True):
         if not run.is_passed and not run.is_failed:
             raise RuntimeError(f"{mutant.name}: its tests cannot be run:\n{run.said}")
@@ -111,23 +112,33 @@ def drawn_survivors(folder: Path, drawn: Sequence[Drawn]) -> list[Drawn]:
     slow = tuple(f"{TESTS}{name}" for name in SLOW_TESTS)
     alive = list(drawn)
     for tests in (quick, slow):
+        if not alive:
+            break
         jobs = [
             Job(tests=tests, path=f"{PACKAGE}/{each.file}", source=each.source) for each in alive
         ]
-        below = Path(tempfile.mkdtemp(dir=folder))
-        unchanged, *runs = run_jobs(below, [Job(tests=tests), *jobs])
-        if not unchanged.is_passed:
-            raise RuntimeError(f"tests fail without a mutant:\n{unchanged.said}")
+        runs = run_jobs(Path(tempfile.mkdtemp(dir=folder)), jobs)
         alive = [each for each, run in zip(alive, runs, strict=True) if run.is_passed]
     return alive
 
 
 def run_jobs(folder: Path, jobs: Sequence[Job]) -> list[Run]:
-    """Copy packages and tests into `folder`, and run the jobs there one after another."""
+    """Copy packages and tests into `folder`, and run the jobs there one after another.
+
+    Raises: RuntimeError if one of their tests fails without any change; no job is run then.
+    """
     for name in COPIED:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "tests/conftest.py"):
         shutil.copy(ROOT / name, folder / name)
+    everything = dict.fromkeys(test for job in jobs for test in job.tests)
+    (unchanged,) = _run_jobs(folder, [Job(tests=tuple(everything))])
+    if not unchanged.is_passed:
+        raise RuntimeError(f"tests fail without a mutant:\n{unchanged.said}")
+    return _run_jobs(folder, jobs)
+
+
+def _run_jobs(folder: Path, jobs: Sequence[Job]) -> list[Run]:
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.mutant_runs"],
         cwd=folder,
