@@ -8,9 +8,18 @@ from tests.support.experiments import experiment
 
 def test_every_purpose_that_nodes_use_is_in_the_registry_and_none_besides() -> None:
     """A fault for a purpose that nobody uses would hit nothing."""
-    run = play_virtual(
-        experiment(producers=[{"topic": "orders", "records_per_second": 20}]), seed=3
-    )
+    groups = {
+        name: {
+            "members": 2,
+            "topics": ["orders"],
+            "commit_interval_ms": 200,
+            "transactional": name == "movers",
+            "config": {"enable.auto.commit": False},
+        }
+        for name in ("readers", "movers")
+    }
+    producers = [{"topic": "orders", "records_per_second": 20}]
+    run = play_virtual(experiment(groups=groups, producers=producers), seed=3)
 
     used = {
         row.cause

@@ -73,7 +73,13 @@ def _leaves(kind: object, metas: tuple[Meta, ...]) -> st.SearchStrategy[Any]:
         low, high = bound("ge"), bound("le")
         return st.integers(-(2**60) if low is None else low, 2**60 if high is None else high)
     if kind is float:
-        return st.floats(bound("gt"), bound("le"), exclude_min=True, allow_nan=False)
+        above = bound("gt")
+        return st.floats(
+            bound("ge") if above is None else above,
+            bound("le"),
+            exclude_min=above is not None,
+            allow_nan=False,
+        )
     if kind is str:
         pattern = bound("pattern")
         if pattern is None:
