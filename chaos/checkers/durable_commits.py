@@ -19,7 +19,7 @@ one may still take effect depends on who gave it up:
 
 A transaction's commit is acknowledged when its end is decided, and stored when its marker comes.
 Until then nobody reads it, nor anything older: members ask for stable offsets only. One that was
-aborted was never written.
+aborted was never written, and its group must not count it (`transaction_ends`).
 
 What an administrator deletes, alone or with its group or topic, may be missing from then on; a load
 may bring it back, as in Kafka, because nobody waits for the log to have the tombstone.
@@ -33,6 +33,7 @@ A fetch answered by a coordinator that another had already replaced may be stale
 is held back for a request timeout: its committer may not have given up yet.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from chaos.checkers.base import CheckContext, Checker, CheckReport, detail_of
@@ -44,6 +45,7 @@ from chaos.checkers.commit_registers import (
 )
 from chaos.checkers.enough_replicas import REPLICAS_KINDS, EnoughReplicas
 from chaos.checkers.lost_data import LOSS_KINDS, LostData
+from chaos.checkers.transaction_ends import END_KINDS, TransactionEnds, WrongEnd
 from coordinator.cleanup import DELETED, TOPIC_DELETED
 from protocol.envelope import ApiKey
 from protocol.errors import ErrorCode
@@ -92,8 +94,9 @@ class DurableCommits(Checker):
     name = "durable_commits"
     promise = (
         "an acknowledged commit is what a later fetch returns, or something newer that was "
-        "acknowledged or may have been; and nothing is acknowledged to a coordinator while fewer "
-        "replicas than min.insync.replicas are in sync"
+        "acknowledged or may have been; what a transaction committed counts exactly if it was "
+        "decided so; and nothing is acknowledged to a coordinator while fewer replicas than "
+        "min.insync.replicas are in sync"
     )
     kinds = frozenset(
         {
@@ -107,6 +110,7 @@ class DurableCommits(Checker):
             TraceKind.RUN_STAGE,
             *LOSS_KINDS,
             *REPLICAS_KINDS,
+            *END_KINDS,
             TraceKind.NODE_STOPPED,
             *_LEADERSHIP,
         }
@@ -126,6 +130,7 @@ class DurableCommits(Checker):
         self._suspicions: list[_Suspicion] = []
         self._lost_data = LostData()
         self._enough_replicas = EnoughReplicas()
+        self._transaction_ends = TransactionEnds(context.clock_error_us)
         self._on_too_few: dict[tuple[str, str], None] = {}  # partition and broker, told once
         self._forgiven = 0
         self._consumers = {
@@ -154,6 +159,9 @@ class DurableCommits(Checker):
             self._forgive(row.partition or "", row.time_us)
         if row.kind in REPLICAS_KINDS:
             self._count_replicas(row, row.partition or "")
+        if row.kind in END_KINDS:
+            self._tell_of_ends(self._transaction_ends.observe(row))
+            return
         match row.kind:
             case TraceKind.RUN_STAGE:
                 stage = detail_of(row).get("stage")
@@ -186,6 +194,10 @@ class DurableCommits(Checker):
             case _:
                 if row.group is not None and row.partition is not None and row.offset is not None:
                     self._observe_offset(row, row.group, row.partition, row.offset)
+
+    def _tell_of_ends(self, ends: Iterable[WrongEnd]) -> None:
+        for end in ends:
+            self.found(end.summary, end.evidence, group=end.evidence[-1].group)
 
     def _count_replicas(self, row: TraceRow, partition: str) -> None:
         too_few = self._enough_replicas.observe(row, self.context.min_insync_replicas)
@@ -470,6 +482,7 @@ class DurableCommits(Checker):
     def finish(self) -> CheckReport:
         """Report; what was suspected and never cleared is told now."""
         self._tell_until(None)
+        self._tell_of_ends(self._transaction_ends.finish())
         judged = self._seen["fetches_judged"]
         note = ""
         if not self._seen["commits_acknowledged"]:
