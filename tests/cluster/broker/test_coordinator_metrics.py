@@ -4,6 +4,7 @@ import json
 from functools import cache
 from itertools import pairwise
 
+import pytest
 from msgspec.structs import replace
 
 from chaos.experiment import Experiment
@@ -14,6 +15,8 @@ from protocol.trace import TraceKind, TraceRow
 from tests.support.acceptance import VirtualRun, play_virtual
 from tests.support.coordinator_harness import CoordinatorHarness
 from tests.support.virtual_hosts import HostLab
+
+pytestmark = pytest.mark.slow
 
 
 @cache
