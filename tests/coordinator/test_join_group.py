@@ -132,6 +132,15 @@ def test_join_of_version_4_without_id_is_given_one_and_changes_no_state() -> Non
     assert list(h.group().pending_members) == ["cons-uuid-1"]
 
 
+@pytest.mark.parametrize(("version", "is_given_one"), [(3, False), (4, True)])
+def test_join_without_id_is_given_one_from_version_4_on(version: int, is_given_one: bool) -> None:
+    """KIP-394 came with it."""
+    h = harness()
+    request_id = h.submit(join_group(), version=version)
+    assert (h.response(request_id) is not None) == is_given_one
+    assert len(h.group().pending_members) == is_given_one
+
+
 def test_join_of_version_3_without_id_is_added_at_once() -> None:
     """GC-014, GC-157: answered after the initial delay as leader of generation 1."""
     h = harness()

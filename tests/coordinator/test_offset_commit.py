@@ -284,13 +284,16 @@ def test_commit_with_a_partition_twice_stores_the_last_and_answers_once() -> Non
     assert h.fetched("foo", 0).metadata == "2nd"
 
 
-@pytest.mark.parametrize(("version", "expires"), [(2, True), (4, True), (5, False)])
+@pytest.mark.parametrize(
+    ("version", "retention_ms", "expires"),
+    [(2, 1_000, True), (4, 1_000, True), (4, -1, False), (5, 1_000, False)],
+)
 def test_commit_with_retention_expires_where_the_version_has_the_field(
-    version: int, expires: bool
+    version: int, retention_ms: int, expires: bool
 ) -> None:
-    """MM-55: v2 to v4, counted from now."""
+    """MM-55: v2 to v4, counted from now; -1 is none."""
     h = CoordinatorHarness()
-    h.commit(offset_commit(ONE, retention_time_ms=1_000), version=version)
+    h.commit(offset_commit(ONE, retention_time_ms=retention_ms), version=version)
     (record,) = decode_records(h.log[0][0].records)
     value = decode_offset_commit_value(record.value or b"")
     assert value.expire_timestamp_ms == (EPOCH_US // 1_000 + 1_000 if expires else -1)

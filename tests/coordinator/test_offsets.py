@@ -58,6 +58,9 @@ def test_completions_out_of_order_do_not_bring_back_the_older_offset() -> None:
     offsets.prepare(TP, value(57))
     assert not offsets.append_succeeded(TP, CommittedOffset(4, value(57)))
     assert (offsets.get(TP), offsets.is_pending(TP)) == (value(90), False)
+    offsets.prepare(TP, value(58))
+    assert not offsets.append_succeeded(TP, CommittedOffset(9, value(58)))
+    assert offsets.get(TP) == value(90)
 
 
 def test_completion_without_a_pending_commit_is_ignored() -> None:

@@ -380,6 +380,8 @@ def test_delete_of_a_group_that_is_not_empty_or_not_here() -> None:
     h.add()
     assert (h.state(), delete(h)) == (GroupState.PREPARING_REBALANCE, ErrorCode.NON_EMPTY_GROUP)
     assert member_id in h.members()
+    h.force(GroupState.DEAD)
+    assert delete(h) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_delete_of_an_empty_group() -> None:

@@ -140,8 +140,10 @@ def test_leader_that_expires_before_it_syncs() -> None:
     sync = h.sync_as(ids[1], 1)
     h.tick(SESSION_MS)
     assert h.response(sync) is None
+    h.group().members[ids[1]].assignment = b"of the generation before"
     h.tick(100)
     assert h.sync_response(sync) == refused(REJOIN)
+    assert h.group().members[ids[1]].assignment == b""
     assert (h.members(), h.state()) == ({ids[1]}, GroupState.PREPARING_REBALANCE)
 
 
@@ -257,6 +259,7 @@ def test_heartbeat_of_a_member_in_a_state_that_has_none() -> None:
         h.force(*states)
         assert member_id in h.group().members
         assert h.beat(member_id, 1) is error
+        assert h.sync_response(h.sync_as(member_id, 1)) == refused(error)
 
 
 def test_newcomer_is_told_to_the_member_by_its_heartbeat() -> None:

@@ -16,6 +16,7 @@ from protocol.group_messages import JoinGroupResponse, SyncGroupResponse
 from protocol.ids import RequestId
 from protocol.offsets_records import GroupMetadataKey, decode_group_metadata_value, decode_key
 from protocol.record_batch import Record
+from protocol.trace import TraceKind
 from tests.support.builders import (
     GROUP,
     envelope,
@@ -184,10 +185,16 @@ def test_follower_comes_back_unchanged() -> None:
     """GC-044: same generation, and its assignment is the old one."""
     h = KafkaBench()
     s = h.static_members()
+    before = len(h.trace)
     new = h.join_response(h.add(instance="F"))
     assert (new.error_code, new.generation_id, new.leader) == (NONE, 1, s.leader)
     assert (new.members, new.skip_assignment) == ((), False)
     assert new.member_id != s.follower
+    told = [(e.kind, e.member, e.cause) for e in h.trace[before:] if e.member is not None]
+    assert told == [
+        (TraceKind.MEMBER_REMOVED, s.follower, "static member F replaced"),
+        (TraceKind.MEMBER_ADDED, new.member_id, "static member F replaced"),
+    ]
     assert h.sync_response(h.sync_as(new.member_id, 1)).assignment == b"follower's"
     assert (h.state(), h.members()) == (GroupState.STABLE, {s.leader, new.member_id})
 

@@ -8,6 +8,12 @@ from coordinator.store import offset_tombstone
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
+from protocol.offsets_records import (
+    GroupMetadataValue,
+    encode_group_metadata_key,
+    encode_group_metadata_value,
+)
+from protocol.record_batch import Record
 from protocol.trace import TraceKind
 from tests.support.builders import (
     join_group,
@@ -208,6 +214,18 @@ def test_guard_of_the_verification_goes_into_the_append() -> None:
     (append,) = h.held
     assert (append.producer_id, append.producer_epoch) == (P, 3)
     assert (append.is_transactional, append.verification_guard) == (True, 42)
+
+
+def test_verifications_that_wait_at_once_are_told_apart() -> None:
+    """Each outcome reaches its own request."""
+    h = CoordinatorHarness()
+    h.holds_verifications = True
+    first = h.submit(txn_offset_commit({FOO: 1}, producer=P))
+    second = h.submit(txn_offset_commit({BAR: 2}, producer=Q))
+    h.verify()
+    h.verify(ErrorCode.INVALID_TXN_STATE)
+    assert txn_commit_errors(h.response(first)) == [NONE]
+    assert txn_commit_errors(h.response(second)) == [ErrorCode.INVALID_TXN_STATE]
 
 
 def test_transactional_commit_that_fails_leaves_nothing_for_the_marker() -> None:
@@ -463,6 +481,32 @@ def test_load_counts_a_transactional_commit_behind_a_plain_one() -> None:
     h.end_transaction(P, is_commit=True)
     (stored,) = h.failover().group().offsets.committed().values()
     assert (stored.value.offset, stored.appended_batch_offset) == (10, 1)
+
+
+def test_load_that_fails_forgets_open_transactions_too() -> None:
+    """[S] serves the partition without anything then."""
+    h = CoordinatorHarness()
+    h.txn_commit(txn_offset_commit({FOO: 10}))
+    h.write_records(Record(None, b"v", 1))
+    other = h.failover()
+    assert other.coordinator.groups() == ()
+    assert other.coordinator.is_owned(0)
+
+
+def test_load_reads_what_is_no_offset_in_a_transactional_batch() -> None:
+    """A group's record counts at once, and what nobody knows is counted."""
+    h = CoordinatorHarness()
+    value = GroupMetadataValue(
+        protocol_type="consumer", generation=5, protocol=None, leader=None, members=()
+    )
+    h.write_records(
+        Record(encode_group_metadata_key("group"), encode_group_metadata_value(value), 1),
+        Record(b"\x00\x07\x91\xa1x", b"\x00\x00", 1),
+        producer_id=P,
+        is_transactional=True,
+    )
+    other = h.failover()
+    assert (other.state(), other.summary().generation) == (GroupState.EMPTY, 5)
 
 
 def test_load_of_a_tombstone_in_a_transaction_takes_what_it_had_committed() -> None:

@@ -12,7 +12,12 @@ from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode, IllegalTransition, SimulationError
 from protocol.ids import TopicPartition
 from protocol.record_batch import Record
-from protocol.transaction_messages import InitProducerIdRequest, InitProducerIdResponse
+from protocol.transaction_messages import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from protocol.transaction_records import encode_transaction_key
 from tests.support.transaction_harness import OFFSETS, TX, TransactionHarness, end_txn
 
@@ -206,6 +211,9 @@ def test_partitions_are_added_once_and_told_apart_when_verified() -> None:
     assert h.add_offsets(0) is NONE
     assert len(h.log) == appended
     assert h.add_partitions(0, 0, DATA) == {DATA: NONE}
+    another = TopicPartition("out", 3)
+    assert h.add_partitions(0, 0, DATA, another) == {DATA: NONE, another: NONE}
+    assert tuple(h.metadata().topic_partitions) == (OFFSETS, DATA, another)
     other = TopicPartition("out", 2)
     assert h.add_partitions(0, 0, OFFSETS, DATA, other, verify_only=True) == {
         OFFSETS: NONE,
@@ -214,6 +222,12 @@ def test_partitions_are_added_once_and_told_apart_when_verified() -> None:
     }
     assert h.verify(9) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert h.verify(0, transactional_id="other") is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_request_about_no_transaction_is_answered() -> None:
+    h = TransactionHarness()
+    request_id = h.submit(AddPartitionsToTxnRequest(transactions=()))
+    assert h.responses[request_id] == AddPartitionsToTxnResponse()
 
 
 def test_transaction_that_has_ended_has_no_partitions() -> None:
@@ -228,6 +242,7 @@ def test_step_that_is_not_written_is_taken_back() -> None:
     h.init()
     for failure, told in (
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
@@ -357,6 +372,15 @@ def test_fence_that_was_not_written_takes_no_further_epoch() -> None:
         assert isinstance(response, InitProducerIdResponse)
         assert response.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert (h.state(), h.metadata().producer_epoch) == (TransactionState.ONGOING, 1)
+    h.holds_appends = False
+    assert h.init().error_code is CONCURRENT
+    # One that was written is done with: the next one takes an epoch of its own again.
+    assert (h.init().producer_epoch, h.add_offsets(0, 2), h.init().error_code) == (
+        2,
+        NONE,
+        CONCURRENT,
+    )
+    assert h.metadata().producer_epoch == 3
 
 
 def test_transactional_id_that_nobody_uses_is_forgotten() -> None:

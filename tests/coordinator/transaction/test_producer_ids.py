@@ -1,0 +1,50 @@
+"""Blocks of producer ids: nobody waits for one. Mirrors Kafka's ProducerIdManagerTest."""
+
+from coordinator.transaction.producer_ids import ProducerIds
+
+
+def with_block(start: int = 0, length: int = 10) -> ProducerIds:
+    """Return ids with one block, which was asked for."""
+    ids = ProducerIds()
+    assert ids.take() is None
+    assert ids.wants_block()
+    ids.allocated(start, length)
+    return ids
+
+
+def test_block_is_given_out_whole_and_then_nothing() -> None:
+    ids = with_block(100, 3)
+    assert [ids.take() for _ in range(5)] == [100, 101, 102, None, None]
+
+
+def test_next_block_is_asked_for_once_when_nine_tenths_are_given_out() -> None:
+    ids = with_block()
+    for _ in range(8):
+        ids.take()
+        assert not ids.wants_block()
+    ids.take()
+    assert [ids.wants_block(), ids.wants_block()] == [True, False]
+    ids.allocated(50, 10)
+    assert not ids.wants_block()
+    assert [ids.take() for _ in range(3)] == [9, 50, 51]
+
+
+def test_block_that_was_refused_is_asked_for_again() -> None:
+    ids = ProducerIds()
+    assert [ids.wants_block(), ids.wants_block()] == [True, False]
+    ids.refused()
+    assert [ids.wants_block(), ids.wants_block()] == [True, False]
+
+
+def test_each_block_has_its_own_moment_at_which_the_next_one_is_asked_for() -> None:
+    ids = with_block()
+    for _ in range(9):
+        ids.take()
+    assert ids.wants_block()
+    ids.allocated(1_000, 100)
+    ids.take()
+    for _ in range(89):
+        ids.take()
+        assert not ids.wants_block()
+    ids.take()
+    assert ids.wants_block()
