@@ -44,7 +44,13 @@ def check_shard(shard: Shard) -> None:
 
 
 def check_shards(shards: Shards, timers: Mapping[str, GroupTimer]) -> None:
-    """No partition is owned and loading, and whoever must be expired some day has a timer."""
+    """A partition is owned, loading or failed; whoever must be expired some day has a timer."""
+    for partition in (*shards.owned, *shards.loading):
+        _require(
+            partition not in shards.failed,
+            "here_or_failed",
+            f"the load of partition {partition} has failed, and it is owned or loading",
+        )
     for partition, shard in shards.owned.items():
         _require(
             partition not in shards.loading,

@@ -55,7 +55,7 @@ class EndDecided:
     is_epoch_fence: bool
     request_id: RequestId | None
     api_version: int
-    is_init: bool = False
+    is_init: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -413,6 +413,9 @@ def test_requests_are_refused_where_the_partition_is_not_or_still_loads() -> Non
     assert [h.add_offsets(0), h.end(0), h.verify(0)] == [loading] * 3
     h.execute(h.coordinator.finish_load(0, h.now_us))
     assert h.init().error_code is NONE
+    # Elected once more: what is known belongs to an earlier leader epoch.
+    h.coordinator.begin_load(0, 4)
+    assert (h.coordinator.is_owned(0), h.init().error_code) == (False, loading)
 
 
 def test_next_coordinator_knows_open_transactions() -> None:
@@ -462,6 +465,19 @@ def test_step_of_a_lost_tenure_is_answered_and_changes_nothing() -> None:
     h.complete()
     assert h.end_error(ending) is ErrorCode.NOT_COORDINATOR
     assert h.state() is TransactionState.ONGOING
+
+
+def test_partition_that_has_moved_away_is_served_no_more() -> None:
+    """A step that was being written is answered so, whatever the log says of it."""
+    for outcome in (NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER):
+        h = ongoing()
+        h.holds_appends = True
+        ending = h.submit(end_txn(0))
+        h.coordinator.unload(0)
+        assert not h.coordinator.is_owned(0)
+        assert h.init().error_code is ErrorCode.NOT_COORDINATOR
+        h.complete(outcome)
+        assert h.end_error(ending) is ErrorCode.NOT_COORDINATOR
 
 
 def test_load_that_cannot_read_a_record_keeps_what_it_had_read() -> None:
