@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from chaos.experiment import Experiment
-from chaos.faults.base import SHUTDOWN_LIMIT_US, Aim, FaultTools
+from chaos.faults.base import SHUTDOWN_LIMIT_US, Aim, FaultKind, FaultTools
 from chaos.faults.registry import FAULT_KINDS
 from chaos.journal import FaultOutcome, Journal, JournalEntry, LinkEnds
 from chaos.link_table import LinkTable
@@ -67,7 +67,7 @@ class FaultInjector:
             self._missed(entry, aim)
             return
         self._aims[planned.fault_id] = aim
-        self._enter(entry, aim)
+        self._enter(entry, aim, kind)
         # The row comes first: on Ray the others see a death before the killer has its answer, and
         # every phase is measured from here. The process's id stands in the journal.
         self._trace(TraceKind.FAULT_INJECTED, entry, _injected_detail(entry, planned))
@@ -192,14 +192,14 @@ class FaultInjector:
         self._journal.changed()
         self._log(f"{entry.fault_id} hit nothing: {miss.reason}")
 
-    def _enter(self, entry: JournalEntry, aim: Aim) -> None:
+    def _enter(self, entry: JournalEntry, aim: Aim, kind: FaultKind) -> None:
         entry.node = aim.nodes[0]
         entry.nodes = aim.nodes
         if aim.to_nodes:
             entry.links = LinkEnds(from_=aim.nodes, to=aim.to_nodes)
         entry.moves = aim.moves
         entry.blast_radius = aim.blast_radius
-        entry.members_survive = not any(
+        entry.members_survive = kind.spares_members and not any(
             node in self._members for node in (*aim.nodes, *aim.to_nodes)
         )
         entry.resolved = aim.detail

@@ -269,17 +269,19 @@ class RayRuntime(Runtime):
     async def elect_preferred_leaders(self, partitions: Sequence[TopicPartition] | None) -> None:
         """Ask the controller for ElectLeaders(PREFERRED); see Runtime."""
         chosen = None if partitions is None else tuple(partitions)
-        await self._ask_as_admin(partial(_elect, cluster=self._spec, partitions=chosen))
+        await self._ask_host(partial(_elect, cluster=self._spec, partitions=chosen))
 
     async def move_leader(self, partition: TopicPartition, broker: BrokerId) -> None:
         """Make `broker` the preferred leader of `partition`, and elect it; see Runtime."""
-        await self._ask_as_admin(
-            partial(_move, cluster=self._spec, partition=partition, broker=broker)
-        )
+        await self._ask_host(partial(_move, cluster=self._spec, partition=partition, broker=broker))
 
     async def delete_topics(self, names: Sequence[str]) -> None:
         """Ask the controller for DeleteTopics; see Runtime."""
-        await self._ask_as_admin(partial(_delete_topics, cluster=self._spec, names=tuple(names)))
+        await self._ask_host(partial(_delete_topics, cluster=self._spec, names=tuple(names)))
+
+    async def ask_as_admin(self, question: Callable[[Host, ClusterSpec], Awaitable[T]]) -> T:
+        """Ask anything else as the client admin-0, in its process; see Runtime."""
+        return await self._ask_host(partial(_ask_anything, cluster=self._spec, question=question))
 
     async def committed_offsets(self, group_id: str) -> dict[TopicPartition, Offset]:
         """Ask the group's coordinator through the cluster's own network what is committed.
@@ -287,7 +289,7 @@ class RayRuntime(Runtime):
         Raises: TimeoutError after 60 s without a definite answer.
         """
         question = partial(_ask_committed, cluster=self._spec, group_id=group_id)
-        return await self._ask_as_admin(question)
+        return await self._ask_host(question)
 
     async def stop(self) -> None:
         """Stop every node, clients first, collect the traces and hand them to the observers.
@@ -307,7 +309,7 @@ class RayRuntime(Runtime):
         self._fleet.disconnect()
         self._hand_over()
 
-    async def _ask_as_admin(self, question: Callable[[Host], Awaitable[T]]) -> T:
+    async def _ask_host(self, question: Callable[[Host], Awaitable[T]]) -> T:
         """Ask the cluster something through its own network, as the client admin-0."""
         return await self._lives.admin_process().handle.ask_as_admin(ADMIN, question)
 
@@ -364,6 +366,12 @@ async def _ask_committed(
     host: Host, *, cluster: ClusterSpec, group_id: str
 ) -> dict[TopicPartition, Offset]:
     return await fetch_committed_offsets(host, cluster, group_id)
+
+
+async def _ask_anything(
+    host: Host, *, cluster: ClusterSpec, question: Callable[[Host, ClusterSpec], Awaitable[T]]
+) -> T:
+    return await question(host, cluster)
 
 
 async def _elect(

@@ -5,12 +5,14 @@ on Ray on a real one. Nothing here knows what a fault or a verdict is.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from cluster.host import Host
 from cluster.link_rules import LinkRule
+from cluster.spec import ClusterSpec
 from protocol.errors import SimulationError
 from protocol.ids import BrokerId, NodeName, Offset, TopicPartition
 from protocol.trace import TraceEvent, TraceRow
@@ -205,6 +207,13 @@ class Runtime(ABC):
         """Ask the controller for DeleteTopics; it is done when it returns, brokers learn it later.
 
         Raises: TimeoutError without an answer; TopicDeletionFailed naming Kafka's error.
+        """
+
+    @abstractmethod
+    async def ask_as_admin(self, question: Callable[[Host, ClusterSpec], Awaitable[T]]) -> T:
+        """Ask anything else, or order it, with the host of "admin-0".
+
+        Shape: `question` can be pickled; it may run in another process. Raises: what it raises.
         """
 
     @abstractmethod

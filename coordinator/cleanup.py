@@ -20,6 +20,8 @@ EXPIRED = "expired"
 TOPIC_DELETED = "its topic was deleted"
 DELETED = "deleted by an administrator"
 """Why an offset or a group went: the words in the trace."""
+DELETIONS = frozenset({DELETED, TOPIC_DELETED})
+"""Why an offset may be missing. One that expired is no such reason: its group must be gone."""
 
 
 def clean_up(

@@ -21,6 +21,7 @@ from protocol.config import BrokerConfig, ConsumerConfig, Guards, ProducerConfig
 WIDTH = 100
 _COMMENT_COLUMN = 44
 GROUP = "readers"
+MEMBERS = 6
 TOPIC = "orders"
 
 
@@ -59,6 +60,18 @@ def _momentary(name: str, *more: str, at: str = "5s") -> tuple[str, ...]:
         *more,
     )
 
+
+_AWAY = (
+    *(
+        line
+        for index in range(MEMBERS)
+        for line in _lasting(
+            "crash", "50s", "then it comes back", f"    target: member({GROUP}, {index})"
+        )
+    ),
+    *_momentary("remove_members", *_AIMED, at="6s"),
+)
+"""Every member dies, and is taken out: of a group that has some, what follows is refused."""
 
 FAULT_EXAMPLES: dict[str, FaultExample] = {
     "crash": FaultExample(
@@ -101,6 +114,37 @@ FAULT_EXAMPLES: dict[str, FaultExample] = {
                 "controlled_shutdown", "5s", "then it starts again, and leads nothing", *_AIMED
             ),
             *_momentary("preferred_leader_election", "    target: all-topic-partitions", at="20s"),
+        ),
+    ),
+    "remove_members": FaultExample(
+        question="How long does a group rebalance when an administrator takes its members out?",
+        expect="Each joins again when its next heartbeat tells it, within "
+        "heartbeat.interval.ms; what was not committed is processed twice.",
+        lines=_momentary("remove_members", *_AIMED),
+    ),
+    "delete_group": FaultExample(
+        question="What is left of a group that is deleted while its members are away?",
+        expect="Nothing: they come back to a new group, in generation 1, and start where "
+        "auto.offset.reset says.",
+        lines=(*_AWAY, *_momentary("delete_group", *_AIMED, at="8s")),
+    ),
+    "delete_offsets": FaultExample(
+        question="Where do members go on whose offsets were deleted while they were away?",
+        expect="Where auto.offset.reset says.",
+        lines=(*_AWAY, *_momentary("delete_offsets", *_AIMED, at="8s")),
+    ),
+    "reset_offsets": FaultExample(
+        question="What do members read again whose offsets were reset while they were away?",
+        expect="Everything from the first record on.",
+        lines=(
+            *_AWAY,
+            *_momentary(
+                "reset_offsets",
+                *_AIMED,
+                "    args:",
+                "      to: earliest                        # or latest; of every topic it reads",
+                at="8s",
+            ),
         ),
     ),
     "cut": FaultExample(
@@ -229,7 +273,7 @@ def _clients() -> Iterator[str]:
     )
     yield "groups:"
     yield f"  {GROUP}:"
-    yield _line(4, "members", "6", "consumers, alike; indices count from 0")
+    yield _line(4, "members", str(MEMBERS), "consumers, alike; indices count from 0")
     yield _line(4, "topics", f"[{TOPIC}]", "what they subscribe to")
     yield _line(4, "commit_interval_ms", "200", "how often the application commits (commitAsync)")
     yield from _settings(GroupDefinition, indent=4).unset(

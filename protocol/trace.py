@@ -115,6 +115,8 @@ class TraceKind(StrEnum):
     OFFSETS_COMMITTED = "offsets_committed"  # group, member, generation, partition, offset,
     #   peer: coordinator that acknowledged: one row a partition
     COMMIT_FAILED = "commit_failed"  # group, member, generation, partition, offset, error
+    ADMIN_COMMIT = "admin_commit"  # an administrator's commit: group, partition, offset, peer: who
+    #   was asked, error: Kafka's, or TIMED_OUT and DISCONNECTED: it may have been carried out
     OFFSETS_FETCHED = "offsets_fetched"  # group, member, partition, offset (-1 none), peer
     # -- producer --
     RECORDS_PRODUCED = "records_produced"  # partition, offset: base; detail: count

@@ -22,7 +22,8 @@ Until then nobody reads it, nor anything older: members ask for stable offsets o
 aborted was never written, and its group must not count it (`transaction_ends`).
 
 What an administrator deletes, alone or with its group or topic, may be missing from then on; a load
-may bring it back, as in Kafka, because nobody waits for the log to have the tombstone.
+may bring it back, as in Kafka, because nobody waits for the log to have the tombstone. With a group
+goes what its open transactions would have committed. What an administrator commits is a commit.
 
 A commit that was lost with the last replica in sync (`lost_data`) is one that may have been
 written: nothing is promised of it any more. That is why no append may be acknowledged while fewer
@@ -46,7 +47,7 @@ from chaos.checkers.commit_registers import (
 from chaos.checkers.enough_replicas import REPLICAS_KINDS, EnoughReplicas
 from chaos.checkers.lost_data import LOSS_KINDS, LostData
 from chaos.checkers.transaction_ends import END_KINDS, TransactionEnds, WrongEnd
-from coordinator.cleanup import DELETED, TOPIC_DELETED
+from coordinator.cleanup import DELETED, DELETIONS
 from protocol.envelope import ApiKey
 from protocol.errors import ErrorCode
 from protocol.ids import CONSUMER_OFFSETS
@@ -63,8 +64,6 @@ VERIFYING_STAGE = "verifying"
 """The stage from which on every fetch is a verification: what was acknowledged before it counts."""
 
 _LEADERSHIP = frozenset({TraceKind.BECAME_LEADER, TraceKind.LOAD_COMPLETED})
-_DELETED = frozenset({DELETED, TOPIC_DELETED})
-"""Why an offset may be missing. One that expired is no such reason: its group must be gone."""
 _NO_OFFSET = -1
 _NEVER_SENT = "COMMIT_FAILED"  # the client's own: it was in no generation to commit in
 _ABORTED = "TRANSACTION_ABORTED"  # the client's own too: what was committed never counts
@@ -102,6 +101,8 @@ class DurableCommits(Checker):
         {
             TraceKind.OFFSETS_COMMITTED,
             TraceKind.COMMIT_FAILED,
+            TraceKind.ADMIN_COMMIT,
+            TraceKind.GROUP_STATE,
             TraceKind.COMMIT_STORED,
             TraceKind.OFFSET_REMOVED,
             TraceKind.OFFSETS_FETCHED,
@@ -124,7 +125,7 @@ class DurableCommits(Checker):
         self._healed_us = 0
         self._verifying_us: int | None = None
         self._leaders: dict[str, list[TraceRow]] = {}  # offsets partition -> leadership rows
-        self._lost_us: dict[str, int] = {}  # group -> when transactions may have been lost
+        self._lost_us: dict[str, int] = {}  # group -> when what transactions commit may have gone
         self._silenced: dict[str, bool] = {}  # groups of which a consumer was killed
         self._ended_us: dict[str, list[int]] = {}  # broker -> the ends of its processes
         self._suspicions: list[_Suspicion] = []
@@ -188,8 +189,12 @@ class DurableCommits(Checker):
                 pass
             case TraceKind.APPEND_COMPLETED:
                 pass
+            case TraceKind.GROUP_STATE:
+                if row.cause == DELETED:
+                    self._may_lose_transactions(row.group or "", row.time_us)
             case TraceKind.OFFSET_REMOVED:
-                if row.cause in _DELETED and row.group and row.partition:
+                if row.cause in DELETIONS and row.group and row.partition:
+                    self._may_lose_transactions(row.group, row.time_us)
                     self._take_stored(row, row.group, row.partition, _NO_OFFSET)
             case _:
                 if row.group is not None and row.partition is not None and row.offset is not None:
@@ -220,8 +225,13 @@ class DurableCommits(Checker):
             if group in held:
                 self._forgiven += register.forgive()
         for group_id in held:
-            if self.context.groups[group_id].transaction_partitions:
-                self._lost_us[group_id] = time_us
+            self._may_lose_transactions(group_id, time_us)
+
+    def _may_lose_transactions(self, group_id: str, time_us: int) -> None:
+        """Expect nothing of what a transaction commits that is open now."""
+        known = self.context.groups.get(group_id)
+        if known is not None and known.transaction_partitions:
+            self._lost_us[group_id] = time_us
 
     def _observe_offset(self, row: TraceRow, group: str, partition: str, offset: int) -> None:
         register = self._registers.setdefault((group, partition), Register())
@@ -229,7 +239,10 @@ class DurableCommits(Checker):
             case TraceKind.OFFSETS_COMMITTED:
                 self._seen["commits_acknowledged"] += 1
                 self._answered(register, row, group, offset, acknowledged=True)
-            case TraceKind.COMMIT_FAILED:
+            case TraceKind.ADMIN_COMMIT if row.error == ErrorCode.NONE.name:
+                self._seen["commits_acknowledged"] += 1
+                self._answered(register, row, group, offset, acknowledged=True)
+            case TraceKind.COMMIT_FAILED | TraceKind.ADMIN_COMMIT:
                 if row.error not in _DEFINITE_NAMES and row.peer is not None:
                     self._seen["commits_indefinite"] += 1
                     self._answered(register, row, group, offset, acknowledged=False)
@@ -266,7 +279,8 @@ class DurableCommits(Checker):
 
         A member has one commit of a partition in flight, so it cannot have sent this one before
         the answer to the one before, nor before it was given the partition. Of a transaction that
-        may have been open when data was lost, the offsets may be gone although it ended well.
+        may have been open when data was lost or deleted, the offsets may be gone although it
+        ended well.
         """
         earliest = max(
             register.answered_us.get(row.node, 0), self._assigned_us.get((row.node, group), 0)

@@ -20,11 +20,14 @@ MAX_CHANGES = 64
 """What is kept of a group's members and generations in one tenure, for commits on their way."""
 KEPT_GENERATIONS = 8
 """Generations of a lineage whose owners are remembered; members are never far behind."""
+KEPT_NAMESAKES = 4
+"""Generations of one number at one broker, the last of which are remembered."""
 DEAD = "Dead"
 EMPTY = "Empty"
 
 Life = tuple[str, int]  # node, incarnation
-Lineage = tuple[str, int, int]  # node, incarnation, leader epoch: who began a generation
+Lineage = tuple[str, int, int, int]
+"""Who began a generation: node, incarnation, leader epoch; and how often the group had died."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +76,14 @@ class _Owners:
     owner_of: dict[str, tuple[str, TraceRow]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Begun:
+    """A generation with its members. A group that was deleted may have the same number again."""
+
+    lineage: Lineage
+    members: frozenset[str]
+
+
 class Generations(Checker):
     """Commits come from current members, generations grow, and nobody shares a partition."""
 
@@ -106,7 +117,8 @@ class Generations(Checker):
         self._groups: dict[Life, dict[str, _Group]] = {}
         self._appends: dict[Life, dict[int, int]] = {}  # append id -> seq of APPEND_STARTED
         self._instances: dict[str, str] = {}  # member id -> group.instance.id
-        self._lineages: dict[tuple[str, str, int], Lineage] = {}  # (node, group, generation)
+        self._begun_at: dict[tuple[str, str, int], list[_Begun]] = {}  # (node, group, generation)
+        self._deaths: dict[str, int] = {}  # group -> how often: its numbers begin anew
         self._begun: dict[tuple[str, int], dict[int, Lineage]] = {}  # (group, generation) -> epoch
         self._owners: dict[tuple[str, Lineage], dict[int, _Owners]] = {}
         self._seen = {
@@ -165,11 +177,12 @@ class Generations(Checker):
             self._partition_of.setdefault(group_id, row.partition)
         if row.kind == TraceKind.GROUP_STATE and detail_of(row).get("to") == DEAD:
             self._groups.get((row.node, row.incarnation), {}).pop(group_id, None)
+            self._deaths[group_id] = self._deaths.get(group_id, 0) + 1
             return
         group = self._group(row, group_id)
         before = group.now
         generation = row.generation or 0
-        lineage = (row.node, row.incarnation, group.epoch)
+        lineage = (row.node, row.incarnation, group.epoch, self._deaths.get(group_id, 0))
         self._check_order(row, group_id, before)
         match row.kind:
             case TraceKind.GROUP_LOADED:
@@ -182,7 +195,7 @@ class Generations(Checker):
                 members = detail_of(row).get("members")
                 known = dict.fromkeys(members) if isinstance(members, list) else None
                 self._change(group, row, generation, known)
-                self._lineages[row.node, group_id, generation] = lineage
+                self._began(row, group_id, generation, lineage)
                 self._begun.setdefault((group_id, generation), {})[group.epoch] = lineage
             case TraceKind.MEMBER_ADDED | TraceKind.MEMBER_REMOVED:
                 self._member_changed(group, row, before)
@@ -300,12 +313,25 @@ class Generations(Checker):
         """
         begun = self._begun.get((group_id, generation), {})
         older = max((epoch for epoch in begun if epoch <= lineage[2]), default=None)
-        self._lineages[row.node, group_id, generation] = lineage if older is None else begun[older]
+        self._began(row, group_id, generation, lineage if older is None else begun[older])
+
+    def _began(self, row: TraceRow, group_id: str, generation: int, lineage: Lineage) -> None:
+        members = detail_of(row).get("members")
+        known = self._begun_at.setdefault((row.node, group_id, generation), [])
+        names = members if isinstance(members, list) else ()
+        known.append(_Begun(lineage=lineage, members=frozenset(names)))
+        del known[:-KEPT_NAMESAKES]
+
+    def _lineage_of(self, row: TraceRow) -> Lineage | None:
+        """Return who began the generation that an assignment is of, None if nobody saw it."""
+        begun = self._begun_at.get((row.peer or "", row.group or "", row.generation or 0), ())
+        mine = [each for each in begun if row.member in each.members]
+        return next((each.lineage for each in reversed(mine or begun)), None)
 
     def _assigned(self, row: TraceRow) -> None:
         if row.group is None or row.generation is None or row.peer is None:
             return
-        lineage = self._lineages.get((row.peer, row.group, row.generation))
+        lineage = self._lineage_of(row)
         if lineage is None:
             return  # nobody was seen to begin it
         generations = self._owners.setdefault((row.group, lineage), {})

@@ -9,10 +9,13 @@ while member and coordinator live, and no fault of links stands between them:
   not answer, or names the one that was; or it knows dead brokers only, as a Kafka client may that
   last asked when the others were fenced (until KIP-899's rebootstrap, off by default in 3.9). It
   may find the right one just before its session ends;
+* it was told of a coordinator that was replaced, by a broker that had not heard, and a session has
+  no time for two heartbeats, each of them after a backoff;
 * the coordinator itself was stopped, and due timers fire before heartbeats are read.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from chaos.checkers.base import GroupExpectation, detail_of
@@ -39,6 +42,7 @@ MAX_LEARNT = 256
 MAX_WAITING = 4_096
 MAX_WAITED = 256
 """Appends kept of each broker: that wait, and that have waited long."""
+TRIES_OF_A_MISLED_MEMBER = 2
 LONG_US = 100_000
 """What waited for less is the ordinary course of things."""
 
@@ -155,7 +159,9 @@ class Hearing:
             return None
         in_vain = self._in_vain.get(expired.member or "")
         asks = in_vain is not None and in_vain.time_us > since_us
-        if not asks and not any(_makes_silent(fault) for fault in self._faults.since(since_us)):
+        misled = _is_short(expected) and _knew_another(steps, coordinator, since_us)
+        silent = any(_makes_silent(fault) for fault in self._faults.since(since_us))
+        if not (asks or misled or silent):
             return None
         longest_us = known_since_us = 0
         knows = False
@@ -177,7 +183,11 @@ class Hearing:
             what = f"had been told by {learnt.cause} that {learnt.peer} is its coordinator"
         else:
             what = f"had not found its coordinator since {seconds(learnt.time_us)}"
-        why = "asking brokers that are gone" if asks else "while a server was silent"
+        why = "while a server was silent"
+        if asks:
+            why = "asking brokers that are gone"
+        elif not silent:
+            why = "sent to one that had been replaced, and back to it after a backoff"
         return f"{expired.member} {what}, {why}"
 
     def _explain_pause(
@@ -208,6 +218,23 @@ def _silence_us(expected: GroupExpectation) -> int:
     """
     session_us, interval_us = expected.eviction_us, expected.heartbeat_interval_us
     return max(session_us - 2 * interval_us, (session_us - interval_us) // 2)
+
+
+def _is_short(expected: GroupExpectation) -> bool:
+    """Whether a session may end between two heartbeats, each after a heartbeat's backoff."""
+    heard_us = expected.heartbeat_interval_us + expected.retry_backoff_max_us
+    return expected.session_timeout_us < TRIES_OF_A_MISLED_MEMBER * heard_us
+
+
+def _knew_another(steps: Iterable[TraceRow], coordinator: str, since_us: int) -> bool:
+    """Whether a member took another broker for its coordinator, some time after `since_us`."""
+    ends = [*(step.time_us for step in steps), None][1:]
+    return any(
+        step.kind == TraceKind.COORDINATOR_FOUND
+        and step.peer != coordinator
+        and (ended_us is None or ended_us > since_us)
+        for step, ended_us in zip(steps, ends, strict=True)
+    )
 
 
 def _knows(step: TraceRow, coordinator: str) -> bool:

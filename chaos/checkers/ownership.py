@@ -9,7 +9,8 @@ violation beyond its bound, which has two ends:
   began at least that long ago, less the heartbeat that was due; and a coordinator that loaded the
   group gives each member a full session from its load on (BEHAVIOUR 5.4). An owner whose
   application is slower than max.poll.interval.ms may be overtaken at any time, and so may those
-  of a group that was lost with the last replica in sync (`lost_data`).
+  of a group that was lost with the last replica in sync (`lost_data`), and those whom an
+  administrator took out: they learn it by their next heartbeat.
 * It ends when the older owner hears of it: once nothing is broken any more, within the time in
   which a replaced broker learns that it is, a heartbeat interval, and a rejoin.
 
@@ -24,6 +25,7 @@ from chaos.checkers.base import CheckContext, Checker, CheckReport, GroupExpecta
 from chaos.checkers.faults_in_force import FAULT_KINDS, FaultsInForce
 from chaos.checkers.lost_data import LOSS_KINDS, LostData
 from chaos.checkers.story import seconds
+from coordinator.leave_group import LEAVE
 from protocol.trace import TraceKind, TraceRow
 
 RESIGNING_US = 5_000_000
@@ -256,7 +258,7 @@ class Ownership(Checker):
         slow = group.slow.get(other)
         if slow is not None:
             return None, [*evidence, slow]
-        if removal is not None and removal.cause == DID_NOT_REJOIN:
+        if removal is not None and removal.cause in (DID_NOT_REJOIN, LEAVE):
             return None, evidence
         losses = self._lost_data.of(expected.offsets_partition)
         if losses and losses[-1].time_us > older.time_us:

@@ -7,7 +7,8 @@ at least once); they are counted, by who processed the record before.
 
 A group that finds no committed offset and starts from the latest skips records as it was told to;
 where it had committed before, the commit was lost, and the hole is a violation that says so. What
-an administrator skips, who commits for a group without members, is skipped as told. Where records
+an administrator skips, who commits for a group without members or deletes what it had committed, is
+skipped as told. Where records
 or commits were lost with the last replica in sync (`lost_data`) nothing is judged.
 """
 
@@ -16,8 +17,11 @@ from dataclasses import dataclass, field
 import msgspec
 
 from chaos.checkers.base import CheckContext, Checker, CheckReport, detail_of
+from chaos.checkers.commit_registers import GIVEN_UP_BY_THE_CLIENT
 from chaos.checkers.intervals import IntervalSet
 from chaos.checkers.lost_data import LOSS_KINDS, LostData
+from coordinator.cleanup import DELETIONS
+from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 
 COMMITTED, LATEST = "committed", "latest"
@@ -26,6 +30,8 @@ MAX_JUMPS = 256
 """Positions beyond what was processed, kept for each partition to explain its holes."""
 MAX_KEPT_COMMITS = 4_096
 """Commits beyond what was processed, kept for each partition: there are none in a sound group."""
+
+_TIMED_OUT = ErrorCode.REQUEST_TIMED_OUT.name  # the record may stand in the log all the same
 
 Owner = tuple[str, int]  # node, incarnation
 
@@ -45,6 +51,7 @@ class _Jump:
 
     row: TraceRow  # a POSITION_RESET, or the RECORDS_CONSUMED that follows nothing
     before: TraceRow | None  # the last records processed until then
+    was_deleted: bool = False  # an administrator had deleted what was committed
 
 
 @dataclass(slots=True)
@@ -56,6 +63,7 @@ class _Partition:
     first_position: TraceRow | None = None
     first_commit: TraceRow | None = None
     last_commit: TraceRow | None = None  # the largest offset acknowledged
+    is_deleted: bool = False  # what was committed, by an administrator
     beyond: dict[int, TraceRow] = field(default_factory=dict)  # commits of what nobody processed
     positions: dict[Owner, int] = field(default_factory=dict)  # where each owner goes on
     jumps: list[_Jump] = field(default_factory=list)
@@ -76,6 +84,8 @@ class Processing(Checker):
             TraceKind.POSITION_RESET,
             TraceKind.OFFSETS_COMMITTED,
             TraceKind.COMMIT_STORED,
+            TraceKind.ADMIN_COMMIT,
+            TraceKind.OFFSET_REMOVED,
             TraceKind.PARTITIONS_ASSIGNED,
             TraceKind.PARTITIONS_REVOKED,
             TraceKind.PARTITIONS_LOST,
@@ -113,6 +123,12 @@ class Processing(Checker):
                 self._consumed(row)
             case TraceKind.COMMIT_STORED | TraceKind.OFFSETS_COMMITTED:
                 self._committed(row)
+            case TraceKind.ADMIN_COMMIT:
+                if row.error in GIVEN_UP_BY_THE_CLIENT or row.error == _TIMED_OUT:
+                    self._remember_beyond(self._partition(row), row)
+            case TraceKind.OFFSET_REMOVED:
+                if row.cause in DELETIONS:
+                    self._partition(row).is_deleted = True
             case TraceKind.POSITION_RESET:
                 self._position_reset(row)
             case TraceKind.PARTITIONS_ASSIGNED:
@@ -206,22 +222,29 @@ class Processing(Checker):
 
     @staticmethod
     def _remember_jump(known: _Partition, row: TraceRow) -> None:
-        known.jumps.append(_Jump(row=row, before=known.last_row))
+        known.jumps.append(_Jump(row=row, before=known.last_row, was_deleted=known.is_deleted))
         del known.jumps[:-MAX_JUMPS]
 
     def _committed(self, row: TraceRow) -> None:
         if row.offset is None or row.group is None or row.partition is None:
             return
         known = self._partition(row)
+        if row.kind == TraceKind.COMMIT_STORED:
+            known.is_deleted = False
         if known.first_commit is None:
             known.first_commit = row
         last = known.last_commit
         if last is None or row.offset > (last.offset or 0):
             known.last_commit = row
-        reached = known.processed.end
-        if (reached is None or row.offset > reached) and len(known.beyond) < MAX_KEPT_COMMITS:
+        self._remember_beyond(known, row)
+
+    @staticmethod
+    def _remember_beyond(known: _Partition, row: TraceRow) -> None:
+        """Keep a commit, or one that may count, of what nobody has processed."""
+        reached, offset = known.processed.end, row.offset or 0
+        if (reached is None or offset > reached) and len(known.beyond) < MAX_KEPT_COMMITS:
             # The client's own row, which comes second, says more than the broker's.
-            known.beyond[row.offset] = row
+            known.beyond[offset] = row
 
     # -- the end ------------------------------------------------------------------------------
 
@@ -283,6 +306,9 @@ class Processing(Checker):
             if known.first_commit is None:
                 self._skipped["skipped_by_reset_to_latest"] += end - start
                 return
+            if jump.was_deleted:
+                self._skipped["skipped_by_an_administrator"] += end - start
+                return
             why = (
                 f"{jump.row.node} found no committed offset it could use, although "
                 f"{known.first_commit.offset} and more had been committed, and started from the "
@@ -340,7 +366,7 @@ def _jump_over(jumps: list[_Jump], start: int, end: int) -> _Jump | None:
 
 def _is_administrators(commit: TraceRow) -> bool:
     """Whether somebody committed who is no member: a coordinator takes that of an empty group."""
-    return commit.kind == TraceKind.COMMIT_STORED and not commit.member
+    return commit.kind != TraceKind.OFFSETS_COMMITTED and not commit.member
 
 
 def _committer(commit: TraceRow) -> str:

@@ -6,19 +6,21 @@ leaves the others as they were. Whatever is drawn here is a fault that the loade
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from chaos.experiment import Experiment, FaultDefinition, microseconds
 from chaos.exploration.hand import MS, Hand
 from chaos.exploration.patterns import PATTERNS
 from chaos.exploration.space_definition import FaultSpace
 from chaos.faults.base import BROKER_TARGETS, FaultKind
+from chaos.faults.groups import ResetArgs, TopicArgs
 from chaos.faults.leadership import MoveArgs
 from chaos.faults.processes import DiskArgs
 from chaos.faults.registry import FAULT_KINDS
 from chaos.targets.partitions import parse_partition, replicas_at_start
 from chaos.targets.registry import split_target
 from cluster import purposes
+from cluster.client.group_orders import ResetTo
 from cluster.randomness import stream
 from protocol.envelope import ApiKey
 
@@ -116,7 +118,19 @@ def _args(hand: Hand, kind: FaultKind, target: str) -> dict[str, Any]:
         if partition is not None:
             replica = hand.rng("to").choice(replicas_at_start(partition, hand.experiment))
             return {"to": f"broker({replica})"}
+    if issubclass(kind.args_type, TopicArgs):
+        return _offsets_args(hand, kind, argument)
     return {}
+
+
+def _offsets_args(hand: Hand, kind: FaultKind, group: str) -> dict[str, Any]:
+    """Draw the topic, one of the group's, and where its offsets go."""
+    args: dict[str, Any] = {}
+    if hand.chance("one topic", 0.3):
+        args["topic"] = hand.rng("topic").choice(hand.experiment.groups[group].topics)
+    if kind.args_type is ResetArgs:
+        args["to"] = hand.rng("to").choice(get_args(ResetTo))
+    return args
 
 
 # -- links --

@@ -1,14 +1,15 @@
 """Coverage marks: rare situations that a search must have been in before its silence means much.
 
 Each is seen in the trace, by rows alone. A green exploration that never came there proves nothing.
-The marks themselves stand in `marks_of_coordinators`, `marks_of_servers`, `marks_of_members` and
-`marks_of_transactions`; what they ask of the past is in `seen_cluster`.
+The marks themselves stand in `marks_of_coordinators`, `marks_of_servers`, `marks_of_members`,
+`marks_of_orders` and `marks_of_transactions`; what they ask of the past is in `seen_cluster`.
 """
 
 from chaos.checkers.base import CheckContext
 from chaos.exploration.mark_base import Mark
 from chaos.exploration.marks_of_coordinators import COORDINATORS
 from chaos.exploration.marks_of_members import MEMBERS
+from chaos.exploration.marks_of_orders import ORDERS
 from chaos.exploration.marks_of_servers import SERVERS
 from chaos.exploration.marks_of_transactions import TRANSACTIONS
 from chaos.exploration.seen_cluster import SeenCluster
@@ -18,6 +19,7 @@ ALL_MARKS: tuple[Mark, ...] = (
     *COORDINATORS.marks,
     *SERVERS.marks,
     *MEMBERS.marks,
+    *ORDERS.marks,
     *TRANSACTIONS.marks,
 )
 MARKS: dict[str, str] = {mark.name: mark.meaning for mark in ALL_MARKS}

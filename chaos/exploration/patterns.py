@@ -133,6 +133,27 @@ def _members_one_by_one(hand: Hand) -> Faults:
     )
 
 
+def _orders_for_an_empty_group(hand: Hand) -> Faults:
+    """The members die, and stay in the group for a session unless they are taken out."""
+    rng = hand.rng("empty")
+    group = hand.group()
+    taken_out = rng.random() < 0.5
+    empty_ms = 1_000 if taken_out else hand.around_ms("session.timeout.ms", 1.2, group)
+    away = tuple(
+        hand.fault("crash", f"member({group}, {index})", lasts_ms=empty_ms + 3_000)
+        for index in range(hand.experiment.groups[group].members_total)
+    )
+    if taken_out:
+        away += (hand.fault("remove_members", f"coordinator-of({group})", after_ms=100),)
+    orders = tuple(
+        hand.fault(order, f"coordinator-of({group})", after_ms=empty_ms + index * 500)
+        for index, order in enumerate(
+            rng.sample(("reset_offsets", "delete_offsets", "delete_group"), rng.choice((1, 1, 2)))
+        )
+    )
+    return (*away, *orders)
+
+
 def _asleep_in_a_rebalance(hand: Hand) -> Faults:
     """A member misses a rebalance, and wakes up before its own session is over.
 
@@ -251,6 +272,11 @@ PATTERNS: dict[str, Pattern] = {
             name="members_one_by_one",
             doc="the members of a group die or pause one after the other",
             draw=_members_one_by_one,
+        ),
+        Pattern(
+            name="orders_for_an_empty_group",
+            doc="a group's members die, and an administrator resets or deletes its offsets, or it",
+            draw=_orders_for_an_empty_group,
         ),
         Pattern(
             name="asleep_in_a_rebalance",

@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from chaos.checkers.base import CheckContext
+from coordinator.cleanup import DELETED
 from protocol.trace import TraceKind, TraceRow
 
 V = TypeVar("V")
@@ -60,7 +61,7 @@ class SeenCluster:
     state), `owners` (group, partition -> consumers), `indefinite` (group, partition, offset of
     commits that nobody can tell the fate of); `decided` (transactional id -> who decided how its
     newest transaction ends), `transactions` (group, producer id -> who took offsets of an open
-    transaction last).
+    transaction last); `deleted` (groups that an administrator deleted).
     """
 
     def __init__(self, context: CheckContext) -> None:
@@ -92,6 +93,7 @@ class SeenCluster:
         self.indefinite: dict[tuple[str, str, int], None] = {}
         self.decided: dict[str, str] = {}
         self.transactions: dict[tuple[str, int], str] = {}
+        self.deleted: dict[str, None] = {}
         self.updates: dict[str, Callable[[TraceRow], None]] = {
             TraceKind.NODE_STARTED: self._started,
             TraceKind.NODE_KILLED: self._ended,
@@ -266,6 +268,8 @@ class SeenCluster:
 
     def _group_state(self, row: TraceRow) -> None:
         self.states[row.node, row.group or ""] = detail_of(row).to
+        if row.cause == DELETED:
+            self.deleted[row.group or ""] = None
 
     def _generation_started(self, row: TraceRow) -> None:
         known = self.generations.setdefault(row.group or "", {})

@@ -73,6 +73,8 @@ class FaultKind(ABC):
     args_type: type[msgspec.Struct] = NoArgs
     """Each field's string below it in the source says what it is."""
     momentary: bool = False
+    spares_members: bool = True
+    """Whether members that it does not hit stay in their groups: a rebalance would be needless."""
     has_ends: bool = False
     """Whether it is aimed with `from` and `to` instead of `target`."""
 

@@ -5,6 +5,7 @@ and the generated documentation follow from it.
 """
 
 from chaos.faults.base import FaultKind
+from chaos.faults.groups import DeleteGroup, DeleteOffsets, RemoveMembers, ResetOffsets
 from chaos.faults.leadership import LeadershipMove, PreferredLeaderElection
 from chaos.faults.links import Clog, Cut, Reset, Slow
 from chaos.faults.processes import ControlledShutdown, Crash, Pause, PowerLoss
@@ -18,6 +19,10 @@ FAULT_KINDS: dict[str, FaultKind] = {
         Pause(),
         LeadershipMove(),
         PreferredLeaderElection(),
+        RemoveMembers(),
+        DeleteGroup(),
+        DeleteOffsets(),
+        ResetOffsets(),
         Cut(),
         Clog(),
         Slow(),

@@ -69,11 +69,17 @@ class Ask(Generic[K, V, A]):
     request: Callable[[tuple[K, ...]], AnyRequest]
     response_type: type[A]
     outcomes: Callable[[A, BrokerId, tuple[K, ...]], Mapping[K, V | ClientError]]
+    on_silence: Callable[[BrokerId, str], None] | None = None
+    """Told of each request that may have been carried out although no answer came, and why."""
 
 
 @dataclass(slots=True)
 class _Progress(Generic[V]):
-    """How far one key is. `error` is the latest that was retried; times are on the host's clock."""
+    """How far one key is.
+
+    Units: times are on the host's clock. `broker` is who is asked about it, `error` the latest that
+    was retried.
+    """
 
     broker: BrokerId | None
     attempts: int = 0
@@ -131,6 +137,10 @@ class AdminDriver(Generic[K, V]):
                 break
             self._send_what_is_due(ask, lookup, now_us)
             await self._wakeup.wait(self._next_look_us())
+        if ask.on_silence is not None:
+            asked = [each.broker for each in self._keys.values() if each.is_asked]
+            for broker in dict.fromkeys(each for each in asked if each is not None):
+                ask.on_silence(broker, TIMED_OUT)
         return {key: self._outcome(progress) for key, progress in self._keys.items()}
 
     def _send_what_is_due(
@@ -179,6 +189,8 @@ class AdminDriver(Generic[K, V]):
         def on_answer(future: RequestFuture[A]) -> None:
             self._answered(keys)
             if future.error is not None:
+                if ask.on_silence is not None:
+                    ask.on_silence(broker, future.error.name)
                 outcomes: Mapping[K, V | ClientError] = dict.fromkeys(keys, future.error)
             else:
                 outcomes = ask.outcomes(future.value, broker, keys)

@@ -1,4 +1,4 @@
-"""An administrator of groups: list, describe, delete them, read, set and delete their offsets.
+"""An administrator of groups: list, describe, delete them, remove members, read and set offsets.
 
 Each group is asked of the coordinator that the brokers name, and again while that one loads or is
 not there; what else a coordinator answers is an answer. Listing asks every live broker, because
@@ -6,7 +6,7 @@ none knows the groups of another. DEVIATION: a group that two brokers claim is l
 Kafka's AdminClient keeps one of the two.
 Source: Kafka KafkaAdminClient, DescribeConsumerGroupsHandler, DeleteConsumerGroupsHandler,
 DeleteConsumerGroupOffsetsHandler, AlterConsumerGroupOffsetsHandler,
-ListConsumerGroupOffsetsHandler.
+ListConsumerGroupOffsetsHandler, RemoveMembersFromConsumerGroupHandler.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,14 @@ from cluster.client.errors import ClientError
 from cluster.client.group_answers import (
     GroupDescription,
     GroupListings,
+    commit_errors,
     committed,
     coordinators,
     deleted,
     described,
     failure,
     fetched,
+    left,
     listing,
     removed,
 )
@@ -57,7 +59,8 @@ from protocol.group_admin_messages import (
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-from protocol.ids import BrokerId, TopicPartition
+from protocol.group_messages import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from protocol.ids import BrokerId, TopicPartition, broker_name
 from protocol.offset_messages import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -67,9 +70,14 @@ from protocol.offset_messages import (
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
 )
+from protocol.trace import TraceEvent, TraceKind
 
 V = TypeVar("V")
+K = TypeVar("K")
 R = TypeVar("R", bound=AnyResponse)
+
+REMOVED_BY_AN_ADMIN = "member was removed by an admin"
+"""LeaveGroup's reason. Source: Kafka KafkaAdminClient.DEFAULT_LEAVE_GROUP_REASON."""
 
 _COORDINATORS: Lookup[str, FindCoordinatorResponse] = Lookup(
     request=lambda keys: FindCoordinatorRequest(coordinator_keys=keys),
@@ -90,6 +98,7 @@ class GroupAdmin:
     def __init__(
         self, host: Host, cluster: ClusterSpec, *, timeout_ms: int, broker: BrokerId | None = None
     ) -> None:
+        self._host = host
         self._calls = AdminCalls(host, cluster, timeout_ms=timeout_ms)
         self._broker = broker
 
@@ -157,6 +166,39 @@ class GroupAdmin:
         )
         return await self._ask(group_ids, ask)
 
+    async def remove_members(
+        self, group_id: str, *, reason: str = REMOVED_BY_AN_ADMIN
+    ) -> dict[str, ErrorCode]:
+        """Take every member out of a group, and return what became of each.
+
+        Shape: a static member goes, and is named, by its `group.instance.id`, any other by its
+        member id; empty if the group has none. One that lives learns it by UNKNOWN_MEMBER_ID, and
+        joins again.
+        Raises: ClientError if the group as a whole was refused, or nobody answered for it.
+        Source: Kafka KafkaAdminClient.removeMembersFromConsumerGroup, all members.
+        """
+        (found,) = (await self.describe((group_id,))).values()
+        if isinstance(found, ClientError):
+            raise found
+        if not found.members:
+            return {}
+        request = LeaveGroupRequest(
+            group_id=group_id,
+            members=tuple(
+                MemberIdentity(
+                    member_id="" if member.group_instance_id else member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    reason=reason,
+                )
+                for member in found.members
+            ),
+        )
+        ask: Ask[str, dict[str, ErrorCode], LeaveGroupResponse] = Ask(
+            request=lambda _keys: request, response_type=LeaveGroupResponse, outcomes=left
+        )
+        outcomes = await self._ask((group_id,), ask)
+        return _only(outcomes)
+
     # -- offsets ---------------------------------------------------------------------------------
 
     async def committed_offsets(
@@ -177,6 +219,7 @@ class GroupAdmin:
     ) -> dict[TopicPartition, ErrorCode]:
         """Commit offsets for a group without members, and return what became of each.
 
+        Effects: traces an ADMIN_COMMIT of each, also where no answer came.
         Raises: ClientError if the group as a whole was refused, or nobody answered for it.
         """
         request = OffsetCommitRequest(
@@ -189,10 +232,37 @@ class GroupAdmin:
                 ),
             ),
         )
+
+        def trace(partition: TopicPartition, broker: BrokerId, error: str) -> None:
+            self._host.trace(
+                TraceEvent(
+                    kind=TraceKind.ADMIN_COMMIT,
+                    group=group_id,
+                    member=request.member_id,
+                    generation=request.generation_id_or_member_epoch,
+                    partition=str(partition),
+                    offset=offsets[partition],
+                    peer=broker_name(broker),
+                    error=error,
+                )
+            )
+
+        def answered(
+            response: OffsetCommitResponse, broker: BrokerId, keys: tuple[str, ...]
+        ) -> Mapping[str, dict[TopicPartition, ErrorCode] | ClientError]:
+            for partition, code in commit_errors(response).items():
+                trace(partition, broker, code.name)
+            return committed(response, broker, keys)
+
+        def silent(broker: BrokerId, why: str) -> None:
+            for partition in offsets:
+                trace(partition, broker, why)
+
         ask: Ask[str, dict[TopicPartition, ErrorCode], OffsetCommitResponse] = Ask(
             request=lambda _keys: request,
             response_type=OffsetCommitResponse,
-            outcomes=committed,
+            outcomes=answered,
+            on_silence=silent,
         )
         outcomes = await self._ask((group_id,), ask, waits=True)
         return _only(outcomes)
@@ -265,7 +335,12 @@ def _asked_here(ask: Ask[str, V, R]) -> Ask[str, V, R]:
     ) -> Mapping[str, V | ClientError]:
         return {key: _final(each) for key, each in ask.outcomes(response, broker, keys).items()}
 
-    return Ask(request=ask.request, response_type=ask.response_type, outcomes=outcomes)
+    return Ask(
+        request=ask.request,
+        response_type=ask.response_type,
+        outcomes=outcomes,
+        on_silence=ask.on_silence,
+    )
 
 
 def _final(outcome: V | ClientError) -> V | ClientError:
@@ -274,9 +349,7 @@ def _final(outcome: V | ClientError) -> V | ClientError:
     return outcome
 
 
-def _only(
-    outcomes: Mapping[str, dict[TopicPartition, ErrorCode] | ClientError],
-) -> dict[TopicPartition, ErrorCode]:
+def _only(outcomes: Mapping[str, dict[K, ErrorCode] | ClientError]) -> dict[K, ErrorCode]:
     """Return the outcome of the one group. Raises: ClientError."""
     (outcome,) = outcomes.values()
     if isinstance(outcome, ClientError):

@@ -18,6 +18,7 @@ from protocol.group_admin_messages import (
     ListedGroup,
     OffsetDeleteResponse,
 )
+from protocol.group_messages import LeaveGroupResponse
 from protocol.ids import BrokerId, TopicPartition
 from protocol.offset_messages import OffsetCommitResponse, OffsetFetchResponse
 
@@ -159,15 +160,20 @@ def fetched(
     }
 
 
-def committed(
-    response: OffsetCommitResponse, _broker: BrokerId, keys: tuple[str, ...]
-) -> Mapping[str, dict[TopicPartition, ErrorCode] | ClientError]:
-    """Return what became of each partition of a commit."""
-    errors = {
+def commit_errors(response: OffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
+    """Return Kafka's error of each partition of a commit."""
+    return {
         TopicPartition(topic.name, entry.partition_index): entry.error_code
         for topic in response.topics
         for entry in topic.partitions
     }
+
+
+def committed(
+    response: OffsetCommitResponse, _broker: BrokerId, keys: tuple[str, ...]
+) -> Mapping[str, dict[TopicPartition, ErrorCode] | ClientError]:
+    """Return what became of each partition of a commit."""
+    errors = commit_errors(response)
     # There is no error of the whole: the coordinator's own stands at every partition.
     for code in errors.values():
         if code in _RETRIED_COMMITS:
@@ -186,6 +192,20 @@ def deleted(
         TopicPartition(topic.name, entry.partition_index): entry.error_code
         for topic in response.topics
         for entry in topic.partitions
+    }
+    return dict.fromkeys(keys, errors)
+
+
+def left(
+    response: LeaveGroupResponse, _broker: BrokerId, keys: tuple[str, ...]
+) -> Mapping[str, dict[str, ErrorCode] | ClientError]:
+    """Return what became of each member that was to go, by its instance id if it has one."""
+    refused = failure(response.error_code)
+    if refused is not None:
+        return dict.fromkeys(keys, refused)
+    errors = {
+        member.group_instance_id or member.member_id: member.error_code
+        for member in response.members
     }
     return dict.fromkeys(keys, errors)
 

@@ -8,7 +8,7 @@ they happen.
 import asyncio
 import signal
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -240,6 +240,10 @@ class VirtualRuntime(Runtime):
         Raises: TimeoutError without an answer; TopicDeletionFailed naming Kafka's error.
         """
         await admin.delete_topics(self._lives.admin(), self._spec, names)
+
+    async def ask_as_admin(self, question: Callable[[Host, ClusterSpec], Awaitable[T]]) -> T:
+        """Ask anything else with the administrator's host. Raises: what `question` raises."""
+        return await question(self._lives.admin(), self._spec)
 
     async def committed_offsets(self, group_id: str) -> dict[TopicPartition, Offset]:
         """Ask the group's coordinator, through the cluster's own network, what is committed.

@@ -55,6 +55,7 @@ def _happened(fault: FaultFact, injected_us: int, run: ReportInput) -> Markup:
     """Return the sentence of one fault that hit."""
     who, when = _who(fault), at(injected_us)
     lasted, for_long = between(injected_us, fault.healed_us, run.end_us), _for(fault, run)
+    groups = listed(fault.groups)
     ends = (_nodes(fault.links_from), _nodes(fault.links_to))
     match fault.kind:
         case "crash":
@@ -70,6 +71,16 @@ def _happened(fault: FaultFact, injected_us: int, run: ReportInput) -> Markup:
             return said("Leadership was moved {}, while all lived: {}.", when, _moves(fault))
         case "preferred_leader_election":
             return said("A preferred leader election {} moved {}.", when, _moves(fault))
+        case "remove_members":
+            return said("The members of {} were taken out {} by an administrator.", groups, when)
+        case "delete_group":
+            return said("{} was deleted {} by an administrator.", groups, when)
+        case "delete_offsets":
+            return said(
+                "Committed offsets of {} were deleted {} by an administrator.", groups, when
+            )
+        case "reset_offsets":
+            return said("Committed offsets of {} were reset {} by an administrator.", groups, when)
         case "cut" if "<->" in fault.hit:
             others = _but_not_clients(fault, ends[1])
             return said("{} was cut off from {} {}{}.", who, others, lasted, for_long)

@@ -127,6 +127,52 @@ def test_offset_that_was_deleted_may_be_missing_or_come_back(cause: str) -> None
         assert check(rows).outcome is CheckOutcome.PASS, returned
 
 
+def administrator(rows: Rows, time_s: float, offset: int, error: str) -> None:
+    rows.add(
+        time_s,
+        "admin-0",
+        TraceKind.ADMIN_COMMIT,
+        group="g",
+        partition="t-0",
+        member="",
+        generation=-1,
+        offset=offset,
+        peer="broker-0",
+        error=error,
+    )
+
+
+def test_commit_of_an_administrator_is_one_like_any_other() -> None:
+    """What he was told is stored is there, and what was before it is not.
+
+    When he sent it is known by the answer to his last one only.
+    """
+    for returned, outcome in ((50, CheckOutcome.PASS), (200, CheckOutcome.VIOLATED)):
+        rows = two_commits()
+        administrator(rows, 4, 0, "NONE")
+        administrator(rows, 5, 50, "NONE")
+        verify(rows, 10, returned)
+        assert check(rows).outcome is outcome, returned
+
+
+@pytest.mark.parametrize("error", ["TIMED_OUT", "DISCONNECTED", "REQUEST_TIMED_OUT"])
+def test_commit_of_an_administrator_without_an_answer_may_count(error: str) -> None:
+    """It may have been carried out, or not."""
+    for returned in (50, 200):
+        rows = two_commits()
+        administrator(rows, 4, 50, error)
+        verify(rows, 10, returned)
+        assert check(rows).outcome is CheckOutcome.PASS, returned
+
+
+def test_commit_of_an_administrator_that_was_refused_is_none() -> None:
+    """A group with members keeps its offsets."""
+    rows = two_commits()
+    administrator(rows, 4, 50, "UNKNOWN_MEMBER_ID")
+    verify(rows, 10, 50)
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
 def test_offset_that_came_after_the_deletion_is_not_excused_by_it() -> None:
     """What was acknowledged later must be there; and an older one than the deleted never is."""
     rows = two_commits()

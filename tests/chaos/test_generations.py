@@ -199,6 +199,19 @@ def test_group_that_was_deleted_counts_from_the_beginning() -> None:
     rows.group_state(8, "broker-0", "Empty", "Dead", generation=2)
     rows.member_added(9, "broker-0", M0)
     rows.generation_started(12, "broker-0", 1, (M0,))
+    rows.assigned(12.1, C0, names=["t-0", "t-1"], peer="broker-0")
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_answer_of_a_group_that_was_deleted_is_told_from_its_namesakes() -> None:
+    """A member that slept hears of a generation 1 that ended before the present one began."""
+    rows = stable_group()
+    rows.group_state(8, "broker-0", "Empty", "Dead", generation=2)
+    rows.member_added(9, "broker-0", "new")
+    rows.generation_started(12, "broker-0", 1, ("new",))
+    rows.assigned(12.1, C0, names=["t-0", "t-1"], peer="broker-0", member="new")
+    rows.assigned(13, C1, names=["t-1"], peer="broker-0", member=M1)
 
     assert check(rows).outcome is CheckOutcome.PASS
 

@@ -508,6 +508,39 @@ def test_member_that_finds_its_coordinator_too_late_for_a_heartbeat_is_explained
     assert (check(rows).outcome is CheckOutcome.PASS) is needed
 
 
+@pytest.mark.parametrize(
+    ("session_s", "misled", "needed"), [(8, True, True), (8, False, False), (9, True, False)]
+)
+def test_member_that_was_sent_to_a_replaced_coordinator_has_no_time_for_two_backoffs(
+    session_s: int, *, misled: bool, needed: bool
+) -> None:
+    """Each try comes up to a heartbeat and a backoff, 4 s here, after the one before."""
+    group = GroupExpectation(
+        consumers=(C0,),
+        offsets_partition=OFFSETS_0,
+        commits=True,
+        session_timeout_us=session_s * 1_000_000 - 1,
+        eviction_us=session_s * 1_000_000 - 1,
+        heartbeat_interval_us=3_000_000,
+    )
+    rows = Rows()
+    rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
+    rows.fault(10, "broker-0")
+    rows.load_completed(20, "broker-1", 1)
+    rows.group_loaded(20, "broker-1")
+    told = "broker-0" if misled else "broker-1"
+    rows.add(19, C0, TraceKind.COORDINATOR_FOUND, group="g", member="m", peer=told)
+    rows.add(25.9, C0, TraceKind.COORDINATOR_UNKNOWN, group="g", member="m", peer=told)
+    rows.add(25.9, C0, TraceKind.COORDINATOR_FOUND, group="g", member="m", peer="broker-1")
+    rows.member_removed(20 + session_s, "broker-1", "m")
+    rebalance(rows, 20 + session_s, "member m expired: no heartbeat")
+    checker = NeedlessRebalance(CheckContext(groups={"g": group}))
+    for row in rows.rows:
+        checker.observe(row)
+
+    assert (checker.finish().outcome is CheckOutcome.PASS) is needed
+
+
 @pytest.mark.parametrize(("asks", "needed"), [(True, True), (False, False)])
 def test_member_that_knows_dead_brokers_only_is_explained_as_long_as_it_asks(
     asks: bool, needed: bool

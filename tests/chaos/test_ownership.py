@@ -339,6 +339,20 @@ def test_owner_whose_application_is_too_slow_may_be_overtaken(cause: str) -> Non
     assert report.measured["longest_overlap_ms"] == 2_000
 
 
+def test_members_whom_an_administrator_takes_out_may_be_overtaken_at_once() -> None:
+    """They learn it by their next heartbeat; until then they go on, as in Kafka."""
+    rows = Rows()
+    rows.assigned(1, C0, names=["t-0"])
+    rows.member_removed(20, "broker-0", f"{C0}-id", "leave")
+    rows.assigned(21, C1, names=["t-0"], generation=2)
+    rows.given_up(23, C0, lost=True)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.measured["longest_overlap_ms"] == 2_000
+
+
 def test_failover_that_lasts_a_moment_excuses_nothing_later() -> None:
     """A leadership move at 0 s is no reason for two owners at 60 s."""
     rows = Rows()

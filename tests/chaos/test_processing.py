@@ -1,5 +1,7 @@
 """The processing checker counts duplicates and finds records that nobody processed."""
 
+import pytest
+
 from chaos.checkers.base import CheckContext, CheckOutcome, CheckReport, GroupExpectation
 from chaos.checkers.processing import Processing
 from protocol.trace import TraceKind
@@ -247,6 +249,100 @@ def test_records_skipped_beyond_what_an_administrator_said_are_found() -> None:
     rows.assigned(6, C1, generation=2)
     rows.position_reset(6.1, C1, 55)
     rows.consumed(7, C1, 55, 59)
+
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+def admin_commit(rows: Rows, time_s: float, offset: int, error: str) -> None:
+    """An administrator's commit, and how it ended for him."""
+    rows.add(
+        time_s,
+        "admin-0",
+        TraceKind.ADMIN_COMMIT,
+        group="g",
+        partition="t-0",
+        member="",
+        generation=-1,
+        offset=offset,
+        peer="broker-0",
+        error=error,
+    )
+
+
+@pytest.mark.parametrize("error", ["TIMED_OUT", "DISCONNECTED", "REQUEST_TIMED_OUT"])
+def test_records_that_an_administrator_may_have_skipped_are_no_violation(error: str) -> None:
+    """Nobody answered him, or the log did not in time; it was carried out all the same."""
+    rows = group_that_commits()
+    rows.given_up(4, C0)
+    admin_commit(rows, 5, 50, error)
+    rows.assigned(6, C1, generation=2)
+    rows.position_reset(6.1, C1, 50)
+    rows.consumed(7, C1, 50, 59)
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_records_skipped_to_what_a_coordinator_refused_are_found() -> None:
+    """What was refused was never committed."""
+    rows = group_that_commits()
+    rows.given_up(4, C0)
+    admin_commit(rows, 5, 50, "UNKNOWN_MEMBER_ID")
+    rows.assigned(6, C1, generation=2)
+    rows.position_reset(6.1, C1, 50)
+    rows.consumed(7, C1, 50, 59)
+
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+def test_commit_that_nobody_answered_promises_nothing() -> None:
+    """A group that never commits, but for that: it may start from the latest again."""
+    rows = Rows()
+    rows.assigned(1, C0)
+    rows.position_reset(1.1, C0, 0, "latest")
+    rows.consumed(2, C0, 0, 9)
+    admin_commit(rows, 2.5, 0, "REQUEST_TIMED_OUT")
+    hand_over(rows, 3, 80, "latest")
+    rows.consumed(5, C1, 80, 89)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.measured["skipped_by_reset_to_latest"] == 70
+
+
+def deleted(rows: Rows, time_s: float) -> None:
+    """An administrator deletes what the group has committed."""
+    rows.add(
+        time_s,
+        "broker-0",
+        TraceKind.OFFSET_REMOVED,
+        group="g",
+        partition="t-0",
+        cause="deleted by an administrator",
+    )
+
+
+def test_reset_to_latest_after_the_offsets_were_deleted_is_as_told() -> None:
+    """The group starts where auto.offset.reset says: it has no offsets any more."""
+    rows = group_that_commits()
+    deleted(rows, 3.5)
+    hand_over(rows, 4, 80, "latest")
+    rows.consumed(5, C1, 80, 89)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.measured["skipped_by_an_administrator"] == 60
+
+
+def test_reset_to_latest_after_a_commit_that_followed_a_deletion_is_found() -> None:
+    """A deletion excuses what was there, nothing that came later."""
+    rows = group_that_commits()
+    deleted(rows, 3.5)
+    rows.consumed(3.6, C0, 20, 29)
+    rows.commit_stored(3.7, "broker-0", f"{C0}-id", 1, 1, offset=30)
+    hand_over(rows, 4, 80, "latest")
+    rows.consumed(5, C1, 80, 89)
 
     assert check(rows).outcome is CheckOutcome.VIOLATED
 

@@ -3,8 +3,9 @@
 For tests of whoever drives a Runtime. Everything asked of it is kept in `acts`.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, TypeVar, cast
 
 from chaos.experiment import (
     FIRST_CONTROLLER_ID,
@@ -14,6 +15,7 @@ from chaos.experiment import (
     producer_name,
     to_cluster_spec,
 )
+from cluster.host import Host
 from cluster.link_rules import LinkRule
 from cluster.runtime import (
     ClusterStatus,
@@ -26,6 +28,7 @@ from cluster.runtime import (
     Runtime,
     UnknownNode,
 )
+from cluster.spec import ClusterSpec
 from protocol.ids import (
     CONSUMER_OFFSETS,
     BrokerId,
@@ -65,6 +68,8 @@ class FakeRuntime(Runtime):
         self.stopping_takes_us: int | None = 1_000_000
         """A controlled shutdown; None: it never ends."""
         self.election_fails_with: Exception | None = None
+        self.order_answer: dict[str, str] | Exception = {}
+        """What an order about a group is answered with."""
         self.controller: NodeName | None = controller_name(FIRST_CONTROLLER_ID)
         """None: none answers, and nobody knows who leads what."""
         self.group_leader: str | None = None
@@ -256,6 +261,16 @@ class FakeRuntime(Runtime):
     async def delete_topics(self, names: Sequence[str]) -> None:
         """Delete topics."""
         self.acts.append(f"delete {' '.join(names)}")
+
+    async def ask_as_admin(self, question: Callable[[Host, ClusterSpec], Awaitable[T]]) -> T:
+        """Remember the order of a group that is asked for, and answer as the script says."""
+        assert isinstance(question, partial), "the tests know partial functions only"
+        words = " ".join(str(value) for value in question.keywords.values())
+        self.acts.append(f"{question.func.__name__} {words}")
+        answer = self.order_answer
+        if isinstance(answer, Exception):
+            raise answer
+        return cast("T", answer)
 
     async def committed_offsets(self, group_id: str) -> dict[TopicPartition, Offset]:
         """Return what the script says is committed."""

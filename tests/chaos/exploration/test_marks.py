@@ -107,6 +107,15 @@ def pending(node: str, producer_id: int = 0) -> Told:
     return (node, TraceKind.TXN_COMMIT_PENDING, {"group": "g", "offset": 1, "detail": detail})
 
 
+def deleted_group(node: str) -> Told:
+    return state(node, "Empty", "Dead", "deleted by an administrator")
+
+
+def ordered_commit(error: str) -> Told:
+    columns: Columns = {"group": "g", "partition": "t-0", "offset": 0, "error": error}
+    return ("admin-0", TraceKind.ADMIN_COMMIT, columns)
+
+
 def completed(node: str, *, committed: bool = True) -> Told:
     detail: dict[str, object] = {"producer_id": 0, "committed": committed, "offsets": 1}
     return (node, TraceKind.TRANSACTION_COMPLETED, {"group": "g", "detail": detail})
@@ -370,6 +379,22 @@ STORIES: dict[str, tuple[Told, ...]] = {
     "group_loaded_with_an_open_transaction": (pending(B0), loaded(B1, 1)),
     "marker_after_the_group_moved": (pending(B0), completed(B1)),
     "offsets_of_a_transaction_aborted": (completed(B0, committed=False),),
+    "members_taken_out": (
+        rebalance(B0, "member m1 left; client reason: member was removed by an admin"),
+    ),
+    "group_deleted": (deleted_group(B0),),
+    "group_deleted_in_a_transaction": (pending(B0), deleted_group(B0)),
+    "deleted_group_came_back": (deleted_group(B0), generation(B0, 1)),
+    "offsets_deleted": (
+        (
+            B0,
+            TraceKind.OFFSET_REMOVED,
+            {"group": "g", "partition": "t-0", "cause": "deleted by an administrator"},
+        ),
+    ),
+    "offsets_reset": (ordered_commit("NONE"),),
+    "offsets_not_reset": (ordered_commit("UNKNOWN_MEMBER_ID"),),
+    "offsets_perhaps_reset": (ordered_commit("TIMED_OUT"),),
     **{
         f"commit_failed_{error}": (commit(FAILED, C0, 5, error),)
         for error in (
@@ -444,6 +469,9 @@ NEARLY: dict[str, tuple[Told, ...]] = {
         controller(TraceKind.BROKER_FENCED, B0),
         (B0, TraceKind.NODE_STARTED, {}),
     ),
+    "group_deleted": (state(B0, "Empty", "Dead"),),
+    "group_deleted_in_a_transaction": (pending(B0), completed(B0), deleted_group(B0)),
+    "deleted_group_came_back": (state(B0, "Empty", "Dead"), generation(B0, 1)),
     "transaction_timed_out": (transaction(B0, "Ongoing", "PrepareAbort"),),
     "transaction_ended_by_the_next": (
         transaction(B0, "Ongoing", "PrepareCommit"),

@@ -34,8 +34,8 @@ CONSUMERS = (SHARED, NodeName("consumer-1"), LATE, ISOLATED)
 PATIENCE_US = 600 * SECOND_US
 """A minute of real time, for a machine that does something else."""
 
-PAUSE_TAKES_US = 5 * SECOND_US
-"""Half a real second between the row and the signal is much, also on a loaded machine."""
+PAUSE_TAKES_US = 10 * SECOND_US
+"""A real second between the row and the signal is much, also on a loaded machine."""
 
 
 def story_spec() -> ClusterSpec:

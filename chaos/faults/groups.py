@@ -1,0 +1,170 @@
+"""Orders about groups: an administrator changes one while everybody lives. Momentary."""
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from chaos.blast_radius import BlastRadius
+from chaos.experiment import Experiment, FaultDefinition
+from chaos.faults.base import Aim, FaultKind, FaultTools, Injected
+from chaos.plan import PlannedFault
+from chaos.problems import Problem, near_miss, one_of
+from chaos.sense import problem
+from chaos.targets.base import Miss, Situation
+from chaos.targets.registry import resolve_target, split_target
+from cluster.client.group_orders import (
+    GroupOrderRefused,
+    GroupOrderUnanswered,
+    ResetTo,
+    delete_group,
+    delete_offsets,
+    remove_members,
+    reset_offsets,
+)
+from cluster.host import Host
+from cluster.spec import ClusterSpec
+from protocol.errors import ErrorCode
+
+GROUP_TARGETS = ("coordinator-of",)
+Order = Callable[[Host, ClusterSpec], Awaitable[dict[str, str]]]
+"""Gives an order; returns Kafka's error of each thing that it was about."""
+
+
+class TopicArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whose offsets it is about."""
+
+    topic: str | None = None
+    """a topic of the file; default: every topic of the group"""
+
+
+class ResetArgs(TopicArgs, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whose offsets it is about, and where they go."""
+
+    to: ResetTo = "earliest"
+    """where to: to the first record of each partition, or behind the last"""
+
+
+class GroupOrder(FaultKind):
+    """An order to a group's coordinator, refused or carried out."""
+
+    targets = GROUP_TARGETS
+    momentary = True
+
+    def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
+        """Refuse a topic that the file does not define."""
+        topic = fault.args.get("topic")
+        if isinstance(topic, str) and topic not in experiment.topics:
+            yield problem(
+                "args.topic",
+                f"no topic `{topic}` is defined",
+                expected=one_of(experiment.topics),
+                found=f"`{topic}`",
+                near_miss=near_miss(topic, experiment.topics),
+            )
+
+    def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
+        """Return the group's coordinator, as the controller has it; the order may find another."""
+        hit = resolve_target(planned.target, situation)
+        if isinstance(hit, Miss):
+            return hit
+        return Aim(
+            nodes=hit.nodes,
+            blast_radius=BlastRadius(groups=(_group_of(planned),)),
+            detail={**hit.detail, "topics": self._topics(planned, situation.experiment)},
+        )
+
+    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Injected | Miss:
+        """Give the order; one that is refused, or that nobody answers, hit nothing."""
+        topics = aim.detail.get("topics")
+        order = self.order(planned, tuple(topics) if isinstance(topics, list) else ())
+        try:
+            answers = await tools.runtime.ask_as_admin(order)
+        except GroupOrderRefused as error:
+            return Miss(reason=f"the coordinator refused: {error}")
+        except GroupOrderUnanswered as error:
+            return Miss(reason=f"it may have been carried out all the same: {error}")
+        refused = {what: code for what, code in answers.items() if code != ErrorCode.NONE.name}
+        if answers and len(refused) == len(answers):
+            codes = ", ".join(dict.fromkeys(refused.values()))
+            return Miss(reason=f"the coordinator refused: {_group_of(planned)}: {codes}")
+        return Injected(detail={"refused": refused} if refused else {})
+
+    @abstractmethod
+    def order(self, planned: PlannedFault, topics: tuple[str, ...]) -> Order:
+        """Return what is ordered. Shape: it can be pickled."""
+
+    def _topics(self, planned: PlannedFault, experiment: Experiment) -> list[str]:
+        topic = planned.args.get("topic")
+        return [topic] if topic is not None else list(experiment.groups[_group_of(planned)].topics)
+
+
+class RemoveMembers(GroupOrder):
+    """Every member is taken out of its group."""
+
+    name = "remove_members"
+    doc = (
+        "Takes every member out of a group, as AdminClient's removeMembersFromConsumerGroup does: "
+        "a static one by its `group.instance.id`. Whoever lives learns it by UNKNOWN_MEMBER_ID and "
+        "joins again. Momentary."
+    )
+    spares_members = False
+
+    def order(self, planned: PlannedFault, topics: tuple[str, ...]) -> Order:
+        """Return the LeaveGroup of all members."""
+        del topics
+        return partial(remove_members, group_id=_group_of(planned))
+
+
+class DeleteGroup(GroupOrder):
+    """A group is deleted."""
+
+    name = "delete_group"
+    doc = (
+        "Deletes a group with its offsets. Refused with NON_EMPTY_GROUP while it has members, "
+        "which the journal says. Momentary."
+    )
+
+    def order(self, planned: PlannedFault, topics: tuple[str, ...]) -> Order:
+        """Return the DeleteGroups."""
+        del topics
+        return partial(delete_group, group_id=_group_of(planned))
+
+
+class DeleteOffsets(GroupOrder):
+    """Committed offsets are deleted."""
+
+    name = "delete_offsets"
+    doc = (
+        "Deletes what a group has committed. Refused with GROUP_SUBSCRIBED_TO_TOPIC of topics "
+        "that a member reads, which the journal says. Momentary."
+    )
+    args_type = TopicArgs
+
+    def order(self, planned: PlannedFault, topics: tuple[str, ...]) -> Order:
+        """Return the OffsetDelete."""
+        return partial(delete_offsets, group_id=_group_of(planned), topics=topics)
+
+
+class ResetOffsets(GroupOrder):
+    """Committed offsets are moved."""
+
+    name = "reset_offsets"
+    doc = (
+        "Commits the first or the last offset of each partition for a group, as "
+        "`kafka-consumer-groups --reset-offsets --execute` does. Refused with UNKNOWN_MEMBER_ID "
+        "while it has members, which the journal says. Momentary."
+    )
+    args_type = ResetArgs
+
+    def order(self, planned: PlannedFault, topics: tuple[str, ...]) -> Order:
+        """Return the OffsetCommit."""
+        args = msgspec.convert(planned.args, ResetArgs)
+        return partial(reset_offsets, group_id=_group_of(planned), topics=topics, to=args.to)
+
+
+def _group_of(planned: PlannedFault) -> str:
+    role: tuple[str, Any] = split_target(planned.target) or ("", "")
+    return str(role[1])
