@@ -87,7 +87,11 @@ class Hearing:
             case TraceKind.APPEND_STARTED | TraceKind.APPEND_COMPLETED:
                 self._append(row, (row.node, row.partition or ""), row.correlation_id or 0)
             case TraceKind.NODE_PAUSED:
-                self._pauses[row.peer or ""] = _Pause(row.time_us)
+                before = self._pauses.get(row.peer or "")
+                if before is not None and row.time_us - (before.ended_us or 0) < LONG_US:
+                    before.ended_us = None  # it has done nothing in between
+                else:
+                    self._pauses[row.peer or ""] = _Pause(row.time_us)
             case TraceKind.NODE_RESUMED:
                 pause = self._pauses.get(row.peer or "")
                 if pause is not None:

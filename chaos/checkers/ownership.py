@@ -85,9 +85,15 @@ class _Group:
         self.loaded: dict[str, dict[str, None]] = {}  # broker -> members that it loaded, if known
         self.has_leader = True
         self.settled_us = 0  # since when its partition is led and loaded
-        self.removed: dict[str, TraceRow] = {}  # member -> its last removal by a coordinator
+        # member -> broker that removed it -> its last removal there, the last one of all last
+        self.removed: dict[str, dict[str, TraceRow]] = {}
         self.slow: dict[Owner, TraceRow] = {}  # owners that missed max.poll.interval.ms
         self.reported: dict[tuple[str, str, str], None] = {}
+
+    def removal_of(self, member: str | None, coordinator: str | None) -> TraceRow | None:
+        """Return the removal of a member by a coordinator; the last one if that did not do it."""
+        removals = self.removed.get(member or "", {})
+        return removals.get(coordinator or "") or next(reversed(removals.values()), None)
 
     @property
     def overstay_bound_us(self) -> int:
@@ -181,7 +187,9 @@ class Ownership(Checker):
                 if isinstance(members, list):
                     group.loaded[row.node] = dict.fromkeys(members)
             case TraceKind.MEMBER_REMOVED:
-                group.removed[row.member or ""] = row
+                removals = group.removed.setdefault(row.member or "", {})
+                removals.pop(row.node, None)
+                removals[row.node] = row
             case TraceKind.MEMBER_STATE if row.cause == MISSED_POLL:
                 group.slow[owner] = row
             case TraceKind.MEMBER_STATE if group.owned.get(owner):
@@ -253,7 +261,7 @@ class Ownership(Checker):
         """Return why `newer` might not be given what `older` has, None if it might; and rows."""
         expected = group.expected
         now_us = newer.time_us
-        removal = group.removed.get(older.member or "")
+        removal = group.removal_of(older.member, newer.peer)
         evidence = [] if removal is None else [removal]
         slow = group.slow.get(other)
         if slow is not None:

@@ -231,8 +231,8 @@ class Processing(Checker):
         known = self._partition(row)
         if row.kind == TraceKind.COMMIT_STORED:
             known.is_deleted = False
-        if known.first_commit is None:
-            known.first_commit = row
+        if known.first_commit is None and not _is_administrators(row):
+            known.first_commit = row  # what the group itself has reached
         last = known.last_commit
         if last is None or row.offset > (last.offset or 0):
             known.last_commit = row
@@ -242,8 +242,12 @@ class Processing(Checker):
     def _remember_beyond(known: _Partition, row: TraceRow) -> None:
         """Keep a commit, or one that may count, of what nobody has processed."""
         reached, offset = known.processed.end, row.offset or 0
-        if (reached is None or offset > reached) and len(known.beyond) < MAX_KEPT_COMMITS:
-            # The client's own row, which comes second, says more than the broker's.
+        if (reached is not None and offset <= reached) or len(known.beyond) >= MAX_KEPT_COMMITS:
+            return
+        before = known.beyond.get(offset)
+        if before is None or not _is_administrators(before):
+            # The client's own row, which comes second, says more than the broker's. A member that
+            # begins where an administrator said commits the same again.
             known.beyond[offset] = row
 
     # -- the end ------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from cluster.host import Host
 from cluster.spec import ClusterSpec
 from protocol.ids import TopicPartition
 
-ORDER_TIMEOUT_MS = 10_000
-"""How long an order is repeated: a plan goes on after that, where people wait for a minute."""
+ORDER_TIMEOUT_MS = 2_000
+"""How long an order is repeated: a plan waits for it, and other faults of it are due."""
 
 ResetTo = Literal["earliest", "latest"]
 

@@ -265,17 +265,24 @@ def test_expiry_long_after_the_old_coordinator_died_is_found() -> None:
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
+@pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize(("length_s", "needed"), [(44, True), (20, False)])
 def test_coordinator_that_was_stopped_for_a_session_finds_its_members_expired(
-    length_s: int, needed: bool
+    length_s: int, *, needed: bool, again: bool
 ) -> None:
-    """Due timers fire before waiting heartbeats are read; a shorter pause excuses nothing."""
+    """Due timers fire before waiting heartbeats are read; a shorter pause excuses nothing.
+
+    One that is stopped again before it does anything was stopped all the time.
+    """
     rows = Rows()
     rows.load_completed(1, "broker-1", 0)
     rows.group_state(4, "broker-1", "CompletingRebalance", "Stable")
     rows.fault(10, "broker-1", fault="pause")
     rows.add(10, "driver", TraceKind.NODE_PAUSED, peer="broker-1")
     rows.add(10 + length_s, "driver", TraceKind.NODE_RESUMED, peer="broker-1")
+    if again:
+        rows.add(10 + length_s, "driver", TraceKind.NODE_PAUSED, peer="broker-1")
+        rows.add(10 + length_s, "driver", TraceKind.NODE_RESUMED, peer="broker-1")
     rows.member_removed(10 + length_s, "broker-1", "m")
     rebalance(rows, 10 + length_s, "member m expired: no heartbeat")
 

@@ -269,6 +269,37 @@ def admin_commit(rows: Rows, time_s: float, offset: int, error: str) -> None:
     )
 
 
+def test_member_that_commits_what_an_administrator_said_did_not_skip_it() -> None:
+    """It began there, and its auto-commit says so again before anything was processed."""
+    rows = group_that_commits()
+    rows.given_up(4, C0)
+    rows.commit_stored(5, "broker-0", "", -1, 1, offset=50)
+    rows.assigned(6, C1, generation=2)
+    rows.position_reset(6.1, C1, 50)
+    rows.committed(6.2, C1, 50)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.measured["skipped_by_an_administrator"] == 30
+
+
+def test_group_is_not_held_to_what_an_administrator_committed_first() -> None:
+    """It began behind that by its own choice, and lost nothing of what it had committed itself."""
+    rows = Rows()
+    rows.assigned(1, C0)
+    rows.position_reset(1.1, C0, 50, "latest")
+    rows.consumed(2, C0, 50, 59)
+    rows.given_up(3, C0)
+    rows.commit_stored(4, "broker-0", "", -1, 1, offset=0)
+    deleted(rows, 5)
+    rows.assigned(6, C1, generation=2)
+    rows.position_reset(6.1, C1, 80, "latest")
+    rows.consumed(7, C1, 80, 89)
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
 @pytest.mark.parametrize("error", ["TIMED_OUT", "DISCONNECTED", "REQUEST_TIMED_OUT"])
 def test_records_that_an_administrator_may_have_skipped_are_no_violation(error: str) -> None:
     """Nobody answered him, or the log did not in time; it was carried out all the same."""

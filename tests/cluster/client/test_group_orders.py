@@ -116,7 +116,7 @@ def test_empty_group_loses_offsets_then_itself() -> None:
 
 
 def test_order_that_nobody_answers_is_given_up() -> None:
-    """After ten seconds: a plan goes on."""
+    """After two seconds: a plan goes on."""
 
     async def story(lab: BrokerLab) -> None:
         for broker in lab.cluster.brokers:
