@@ -61,6 +61,7 @@ def test_two_traces_are_shown_side_by_side_with_what_was_before(capsys: Captured
 
 
 @pytest.mark.usefixtures("files")
+@pytest.mark.slow
 def test_run_directory_is_read_and_equals_the_schedule_that_it_was_played_from(
     capsys: Captured,
 ) -> None:
@@ -78,6 +79,7 @@ def test_run_directory_is_read_and_equals_the_schedule_that_it_was_played_from(
 
 
 @pytest.mark.usefixtures("files")
+@pytest.mark.slow
 def test_failing_schedule_is_held_against_the_nearest_that_passes(capsys: Captured) -> None:
     """No seed helps it, nor leaving out the pause: without the cut it passes."""
     assert run_cli(["diff", "failing.yaml", "--against-passing", "--json"]) == EXIT_VIOLATED

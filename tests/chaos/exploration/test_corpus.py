@@ -19,6 +19,8 @@ from chaos.loader import load_experiment
 from chaos.replay_stamp import ReplayStamp
 from protocol.config import Guards
 
+pytestmark = pytest.mark.slow
+
 CORPUS = Path(__file__).resolve().parents[2] / "corpus"
 FILES = sorted(CORPUS.glob("*.yaml"))
 OF_GUARDS = [path for path in FILES if "guards:" in path.read_text(encoding="utf-8")]

@@ -14,7 +14,7 @@ from pipeline.report.report_input import ReportInput
 from tests.support.browser import PHONE, draw_all, shown_range, visit
 from tests.support.report_inputs import fault_fact, report_input, run_facts, small_chart
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 WHOLE = (0.0, 60.0)
 NAMES = tuple(f"member-{number}" for number in range(30))

@@ -186,6 +186,7 @@ def test_diagram_links_to_the_turns_of_its_fault() -> None:
         assert f"<a {here} {span}>{text}</a>" in chart.about
 
 
+@pytest.mark.slow
 def test_diagram_of_few_members_says_at_once_who_lost_the_coordinator() -> None:
     """Of twenty members the same words cover the whole run: they wait for a nearer zoom."""
     for number, at_once in ((2, True), (20, False)):
@@ -203,6 +204,7 @@ def test_diagram_of_few_members_says_at_once_who_lost_the_coordinator() -> None:
         assert all((zoom == 0) == at_once for zoom in zooms)
 
 
+@pytest.mark.slow
 def test_diagrams_of_many_faults_are_bounded_and_say_so() -> None:
     """Each diagram costs time and space: of many faults the first have one."""
     faults = tuple(
