@@ -1,5 +1,7 @@
 """The message diagrams: exchanges as lines, failures as crosses, repeats as one bar."""
 
+import pytest
+
 from pipeline.report.chart import Chart
 from pipeline.report.lanes import messages
 from pipeline.report.lanes.message_rows import MAX_NODES, Word, diagram, placed
