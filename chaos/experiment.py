@@ -115,7 +115,7 @@ class ClusterDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """For how long each broker is told again of every leadership that it gained or lost, as by
     ZooKeeper's controllers, whose requests could come late (KAFKA-10614); 0: it is told once."""
     metrics_interval: Duration = "10s"
-    """How often each broker writes its coordinator's metrics into the trace; 0: never."""
+    """How often brokers and controllers write their metrics into the trace; 0: never."""
 
 
 class TopicDefinition(

@@ -1,8 +1,9 @@
-"""Kafka's sensors: rates, maxima and averages over its windows of samples.
+"""Kafka's two kinds of sensors: over windows of samples, and meters of older metrics.
 
-A sensor keeps two samples of 30 s (`metrics.num.samples`, `metrics.sample.window.ms`): what it says
-covers between 30 and 60 s. Times are handed in; units: milliseconds of one clock.
-Source: Kafka `SampledStat`, `Rate`, `Max`, `Avg`, `CumulativeCount`.
+A sampled sensor keeps two samples of 30 s (`metrics.num.samples`, `metrics.sample.window.ms`): what
+it says covers between 30 and 60 s. A meter's rates fade with the age of what they count. Times are
+handed in; units: milliseconds of one clock.
+Source: Kafka `SampledStat`, `Rate`, `Max`, `Avg`, `CumulativeCount`; Yammer's `Meter`, `EWMA`.
 """
 
 import math
@@ -10,6 +11,12 @@ from dataclasses import dataclass
 
 WINDOW_MS = 30_000
 NUM_SAMPLES = 2
+TICK_MS = 5_000
+"""How often a meter takes what it counted into its rates."""
+METER_MINUTES = {"OneMinuteRate": 1, "FiveMinuteRate": 5, "FifteenMinuteRate": 15}
+"""The rates of a meter that fade: after so many minutes the e-th part of one is left."""
+DECIMALS = 6
+"""To how many decimals a rate is told."""
 
 
 @dataclass(slots=True)
@@ -66,3 +73,50 @@ class SampledSensor:
 
     def _live(self, now_ms: int) -> list[_Sample]:
         return [s for s in self._samples if now_ms - s.last_ms < NUM_SAMPLES * WINDOW_MS]
+
+
+class Meter:
+    """How many events there were since the meter was made, and how many a second of late."""
+
+    def __init__(self, start_ms: int) -> None:
+        self.count = 0
+        """Events ever marked."""
+        self._start_ms = start_ms
+        self._ticks = 0
+        """Ticks gone by since `start_ms`."""
+        self._unticked = 0
+        """Events marked since the last tick."""
+        self._rates = dict.fromkeys(METER_MINUTES, 0.0)
+
+    def mark(self, now_ms: int) -> None:
+        """Count an event."""
+        self._tick(now_ms)
+        self.count += 1
+        self._unticked += 1
+
+    def attributes(self, name: str, now_ms: int) -> dict[str, float]:
+        """Return what JMX shows of the meter, each attribute after its name and a point.
+
+        Units: `Count` in events since the start, every rate in events a second.
+        """
+        self._tick(now_ms)
+        elapsed_ms = now_ms - self._start_ms
+        mean = self.count * 1_000 / elapsed_ms if elapsed_ms > 0 else 0.0
+        rates = {"MeanRate": mean, **self._rates}
+        told = {f"{name}.{rate}": round(value, DECIMALS) for rate, value in rates.items()}
+        return {f"{name}.Count": self.count, **told}
+
+    def _tick(self, now_ms: int) -> None:
+        """Make up for the ticks that fell due. The very first one sets the rates as they are."""
+        due = (now_ms - self._start_ms) // TICK_MS
+        if due <= self._ticks:
+            return
+        rate = self._unticked * 1_000 / TICK_MS
+        idle = due - self._ticks - 1
+        for name, minutes in METER_MINUTES.items():
+            kept = math.exp(-TICK_MS / (minutes * 60_000))
+            before = self._rates[name]
+            first = rate if self._ticks == 0 else before + (1 - kept) * (rate - before)
+            self._rates[name] = first * kept**idle
+        self._ticks = due
+        self._unticked = 0

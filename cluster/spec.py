@@ -165,8 +165,8 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A whole cluster.
 
     Units: with `late_notices_us` above 0 a broker's coordinator is told again of every leadership
-    gained or lost, for the last time so many microseconds later. Every `metrics_interval_us` a
-    broker writes the metrics of its coordinator into the trace; 0: never.
+    gained or lost, for the last time so many microseconds later. Every `metrics_interval_us`
+    brokers and controllers write their metrics into the trace; 0: never.
     """
 
     controllers: tuple[ControllerSpec, ...]

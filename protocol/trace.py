@@ -47,7 +47,7 @@ class TraceKind(StrEnum):
     BROKER_FENCED = "broker_fenced"  # peer: broker; detail: reason, silent_ms
     BROKER_UNFENCED = "broker_unfenced"  # peer: broker
     LEADER_ELECTED = "leader_elected"  # partition, leader_epoch, peer: leader ("" for none);
-    #   detail: isr, reason
+    #   detail: isr, reason, unclean (true, if the leader was not in the ISR)
     ISR_CHANGED = "isr_changed"  # partition, leader_epoch; detail: isr, partition_epoch
     TOPIC_DELETED = "topic_deleted"  # detail: topic, partitions (how many it had)
     # -- broker: leadership and log --
@@ -73,7 +73,8 @@ class TraceKind(StrEnum):
     UNLOAD_SCHEDULED = "unload_scheduled"  # partition, leader_epoch
     UNLOAD_COMPLETED = "unload_completed"  # partition, leader_epoch; detail: groups
     UNLOAD_IGNORED = "unload_ignored"  # partition, leader_epoch; cause: why
-    METRICS = "metrics"  # detail: what the coordinator's metrics are now, by Kafka's names
+    METRICS = "metrics"  # detail: what metrics are now, by Kafka's names: one row of a broker's
+    #   coordinator, one of its replicas; one of a controller
     # -- coordinator --
     GROUP_LOADED = "group_loaded"  # group, partition, generation; detail: state, members, offsets
     GROUP_STATE = "group_state"  # group, generation, cause: why; detail: from, to

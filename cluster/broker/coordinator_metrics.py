@@ -1,7 +1,8 @@
 """What Kafka's broker tells of its group coordinator, under Kafka's names, sampled into the trace.
 
 Counted from what the coordinator traces; gauges are read when a sample is taken. NaN, which is what
-Kafka answers before the first load, is left out.
+Kafka answers before the first load, is left out. A purgatory has as many operations as wait, while
+Kafka's PurgatorySize also has up to 1,000 that are complete and not purged yet.
 Source: Kafka `GroupCoordinatorMetrics` (group-coordinator-metrics), `GroupMetadataManager`,
 `DelayedOperationPurgatory`; BEHAVIOUR 8.3.
 """
@@ -9,7 +10,8 @@ Source: Kafka `GroupCoordinatorMetrics` (group-coordinator-metrics), `GroupMetad
 import math
 
 from cluster.host import Host
-from cluster.sensors import SampledSensor
+from cluster.metrics_sampler import MetricsSampler
+from cluster.sensors import DECIMALS, SampledSensor
 from coordinator.coordinator import GroupCoordinator
 from coordinator.states import GroupState
 from protocol.trace import TraceEvent, TraceKind
@@ -37,15 +39,14 @@ class CoordinatorMetrics:
     def __init__(self, host: Host, coordinator: GroupCoordinator, *, interval_us: int) -> None:
         self._host = host
         self._coordinator = coordinator
-        self._interval_us = interval_us
+        self._sampler = MetricsSampler(host, self.values, interval_us=interval_us)
         self._sensors = {name: SampledSensor() for name in _SENSORS}
         self._load_time = SampledSensor()
         self._last_commit: int | None = None
 
     def start(self) -> None:
         """Take a sample every interval from now on; with an interval of 0 never."""
-        if self._interval_us:
-            self._host.after(self._interval_us, self._sample)
+        self._sampler.start()
 
     def observe(self, event: TraceEvent) -> None:
         """Count an event of COUNTED."""
@@ -75,23 +76,23 @@ class CoordinatorMetrics:
             "partition-load-time-avg": self._load_time.average(now_ms),
         }
         for name, sensor in self._sensors.items():
-            values[f"{name}-rate"] = round(sensor.rate(now_ms), 6)
+            values[f"{name}-rate"] = round(sensor.rate(now_ms), DECIMALS)
             values[f"{name}-count"] = sensor.count
         sizes = self._coordinator.sizes()
         values["NumOffsets"] = sizes.offsets
         values["NumGroups"] = sum(sizes.groups.values())
         for state in GroupState:
             values[f"NumGroups{state.value}"] = sizes.groups.get(state, 0)
-        values["Heartbeat.NumDelayedOperations"] = sizes.heartbeats
-        values["Rebalance.NumDelayedOperations"] = sizes.rebalances
+        for purgatory, waiting in (
+            ("Heartbeat", sizes.heartbeats),
+            ("Rebalance", sizes.rebalances),
+        ):
+            values[f"{purgatory}.PurgatorySize"] = waiting
+            values[f"{purgatory}.NumDelayedOperations"] = waiting
         return {name: value for name, value in values.items() if not math.isnan(value)}
 
     def _record(self, name: str) -> None:
         self._sensors[name].record(1, self._now_ms())
-
-    def _sample(self) -> None:
-        self._host.trace(TraceEvent(kind=TraceKind.METRICS, detail=dict(self.values())))
-        self._host.after(self._interval_us, self._sample)
 
     def _now_ms(self) -> int:
         return self._host.now_us() // 1_000

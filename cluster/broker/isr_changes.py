@@ -36,7 +36,7 @@ class IsrChanges:
         host: Host,
         channel: ControllerChannel,
         identity: BrokerIdentity,
-        on_result: Callable[[Partition, AlterPartitionResult], None],
+        on_result: Callable[[Partition, IsrProposal, AlterPartitionResult], None],
     ) -> None:
         self._host = host
         self._channel = channel
@@ -107,7 +107,7 @@ class IsrChanges:
             if result.retry:
                 must_wait = True
                 self._pending.setdefault(name, (partition, proposal))
-            self._on_result(partition, result)
+            self._on_result(partition, proposal, result)
         if must_wait:
             self._host.after(RETRY_BACKOFF_US, self._send_pending)
         else:

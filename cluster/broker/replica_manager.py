@@ -19,6 +19,7 @@ from cluster.broker.log_cleaner import LogCleaner
 from cluster.broker.log_flusher import LogFlusher
 from cluster.broker.metadata_cache import MetadataCache
 from cluster.broker.replica_fetcher import ReplicaFetchers
+from cluster.broker.replica_metrics import ReplicaMetrics
 from cluster.compression import CODECS
 from cluster.controller.metadata_image import PartitionRegistration
 from cluster.host import Host
@@ -34,6 +35,7 @@ from partition_log.outcomes import (
     AppendInfo,
     FetchResult,
     FollowerFetchResult,
+    IsrProposal,
     ReplicaConfig,
 )
 from partition_log.replica import Partition
@@ -97,10 +99,14 @@ class ReplicaManager:
             host, identity, cluster.broker_config, self._follower_fetched
         )
         self._isr_changes = IsrChanges(host, controller, identity, self._isr_changed)
+        self._metrics = ReplicaMetrics(
+            host, self._partitions, interval_us=cluster.metrics_interval_us
+        )
         self._grown: dict[TopicPartition, None] = {}
         """Partitions whose logs grew since the delayed fetches were last looked at."""
         self._advanced: dict[TopicPartition, Partition] = {}
         """Partitions whose high watermark or leader changed, likewise."""
+        self._log_moved: Callable[[Partition], None] | None = None
         self._is_completing = False
         self._in_controlled_shutdown = False
 
@@ -118,6 +124,7 @@ class ReplicaManager:
         self._shrink_isrs_later()
         self._flusher.start()
         self._cleaner.start()
+        self._metrics.start()
 
     def begin_controlled_shutdown(self) -> None:
         """Stop to replicate, from now on, what this broker is taken out of the ISR of."""
@@ -130,6 +137,13 @@ class ReplicaManager:
         """
         self._flusher.flush_all()
         self._write_checkpoint()
+
+    def watch_offsets_logs(self, log_moved: Callable[[Partition], None]) -> None:
+        """Call `log_moved` for partitions of `__consumer_offsets`, when an input has ended.
+
+        For those whose log end, high watermark or leadership may have changed.
+        """
+        self._log_moved = log_moved
 
     def partition(self, name: TopicPartition) -> Partition | None:
         """Return this broker's replica of a partition, None if it has none."""
@@ -341,7 +355,16 @@ class ReplicaManager:
                 self._fetches.high_watermark_advanced(name)
             if grown:
                 self._fetches.logs_grew()
+            if self._log_moved is not None:
+                self._tell_offsets_logs({**dict.fromkeys(grown), **advanced})
         self._is_completing = False
+
+    def _tell_offsets_logs(self, moved: dict[TopicPartition, Partition | None]) -> None:
+        for name, known in moved.items():
+            # A deleted partition is known by its change alone.
+            partition = known or self._partitions.get(name)
+            if name.topic == CONSUMER_OFFSETS and partition is not None and self._log_moved:
+                self._log_moved(partition)
 
     def _appended(self, partition: Partition, info: AppendInfo) -> None:
         if info.error is ErrorCode.NONE:
@@ -371,9 +394,12 @@ class ReplicaManager:
 
     # -- ISR --
 
-    def _isr_changed(self, partition: Partition, result: AlterPartitionResult) -> None:
+    def _isr_changed(
+        self, partition: Partition, proposal: IsrProposal, result: AlterPartitionResult
+    ) -> None:
         self._high_watermark_moved(partition, result.new_high_watermark, result.trace)
         if result.committed_isr is not None:
+            self._metrics.isr_changed(proposal)
             self._advanced[partition.topic_partition] = partition
         self.complete_delayed()
 

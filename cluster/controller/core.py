@@ -245,13 +245,16 @@ def _partition_events(
     partition = str(name)
     isr = list(after.isr)
     if before is None or after.leader_epoch != before.leader_epoch:
+        detail: dict[str, object] = {"isr": isr, "reason": reason}
+        if before is not None and after.leader not in (NO_LEADER, *before.isr):
+            detail["unclean"] = True
         events.append(
             TraceEvent(
                 kind=TraceKind.LEADER_ELECTED,
                 partition=partition,
                 leader_epoch=after.leader_epoch,
                 peer="" if after.leader == NO_LEADER else broker_name(after.leader),
-                detail={"isr": isr, "reason": reason},
+                detail=detail,
             )
         )
     if before is not None and after.isr != before.isr:

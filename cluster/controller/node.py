@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from cluster.controller.controller_metrics import COUNTED, ControllerMetrics
 from cluster.controller.core import ControllerCore
 from cluster.controller.quorum_state import begin_controller_epoch
 from cluster.host import Host, IncomingRequest
@@ -29,6 +30,9 @@ class ControllerNode:
             controller_epoch=begin_controller_epoch(host.storage, log, controller_id),
         )
         self._timers = KeyedTimers(host, self._timer_fired)
+        self._metrics = ControllerMetrics(
+            host, self._core.image, interval_us=cluster.metrics_interval_us
+        )
         self._partitions: dict[TopicPartition, PartitionStatus] = {}
         """Every partition, as of the metadata's end offset `_partitions_as_of`."""
         self._partitions_as_of = -1
@@ -39,6 +43,7 @@ class ControllerNode:
         self._carry_out(self._core.start(self._host.now_us()))
         self._host.log(f"active controller in epoch {self._core.controller_epoch}")
         self._host.serve(self._handle)
+        self._metrics.start()
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
         """Stop: a controller has nobody to hand its partitions to."""
@@ -76,6 +81,8 @@ class ControllerNode:
         host = self._host
         for event in result.trace:
             host.trace(event)
+            if event.kind in COUNTED:
+                self._metrics.observe(event)
         self._timers.apply(result.timers)
         if result.appends or result.sends:
             raise SimulationError("a controller writes its own log and sends nothing by itself")

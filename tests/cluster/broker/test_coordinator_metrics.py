@@ -28,11 +28,18 @@ def crash() -> VirtualRun:
 
 
 def samples(run: VirtualRun, node: str) -> list[dict[str, float]]:
-    """Return what a broker said, the earliest first."""
+    """Return what a broker said of its coordinator, the earliest first."""
+    return [json.loads(row.detail or "{}") for row in sampled(run, node)]
+
+
+def sampled(run: VirtualRun, node: str | None = None) -> list[TraceRow]:
+    """Return the rows of a broker's coordinator, or of all of them."""
     return [
-        json.loads(row.detail or "{}")
+        row
         for row in run.rows
-        if row.kind == TraceKind.METRICS and row.node == node
+        if row.kind == TraceKind.METRICS
+        and node in (None, row.node)
+        and "NumGroups" in (row.detail or "")
     ]
 
 
@@ -42,7 +49,7 @@ def coordinator_of(run: VirtualRun, kind: TraceKind) -> TraceRow:
 
 
 def test_every_broker_samples_every_ten_seconds() -> None:
-    rows = [row for row in crash().rows if row.kind == TraceKind.METRICS]
+    rows = sampled(crash())
     times = [row.time_us for row in rows if row.node == "broker-0" and row.incarnation == 0]
     assert len(times) > 2
     assert {later - before for before, later in pairwise(times)} == {10_000_000}
@@ -59,8 +66,9 @@ def test_gauges_tell_the_group_where_it_is() -> None:
     for sample in (first, last):
         assert sample["NumGroups"] == sample["NumGroupsStable"] == 1
         assert sample["NumOffsets"] == 12
-        assert sample["Heartbeat.NumDelayedOperations"] == 12
-        assert sample["Rebalance.NumDelayedOperations"] == 0
+        for size in ("NumDelayedOperations", "PurgatorySize"):
+            assert sample[f"Heartbeat.{size}"] == 12
+            assert sample[f"Rebalance.{size}"] == 0
     assert samples(run, after)[0]["NumGroups"] == 0
     assert sum(sample["NumGroupsDead"] for sample in samples(run, after)) == 0
 
@@ -68,9 +76,7 @@ def test_gauges_tell_the_group_where_it_is() -> None:
 def test_counts_are_those_of_the_trace() -> None:
     run = crash()
     after = coordinator_of(run, TraceKind.GROUP_LOADED).node
-    last = max(
-        row.time_us for row in run.rows if row.kind == TraceKind.METRICS and row.node == after
-    )
+    last = sampled(run, after)[-1].time_us
     appends = {
         row.correlation_id
         for row in run.rows
@@ -99,8 +105,8 @@ def test_load_time_has_the_wait_in_it_and_is_missing_before_the_first_load() -> 
     took_ms = (load.time_us - scheduled[-1].time_us) / 1_000
     sample = next(
         json.loads(row.detail or "{}")
-        for row in run.rows
-        if row.kind == TraceKind.METRICS and row.node == after.node and row.time_us > load.time_us
+        for row in sampled(run, after.node)
+        if row.time_us > load.time_us
     )
     assert sample["partition-load-time-max"] >= took_ms > 0
     assert sample["partition-load-time-avg"] <= sample["partition-load-time-max"]

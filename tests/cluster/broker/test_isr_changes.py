@@ -1,5 +1,9 @@
 """ISR changes go through the controller, and only through it (6.1)."""
 
+import json
+
+from msgspec.structs import replace
+
 from cluster.broker.node import BrokerNode
 from cluster.controller.node import ControllerNode
 from cluster.frames import Frame, RequestFrame, ResponseFrame
@@ -34,9 +38,9 @@ CONFIG = BrokerConfig(
 class LossyCluster:
     """A controller and three brokers on a network that loses what a test tells it to."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, metrics_interval_us: int = 0) -> None:
         self.lab = HostLab()
-        cluster = broker_cluster(config=CONFIG)
+        cluster = replace(broker_cluster(config=CONFIG), metrics_interval_us=metrics_interval_us)
         (controller,) = cluster.controllers
         self.controller = ControllerNode(self.lab.host(controller.name), cluster, controller)
         self.controller.start()
@@ -73,6 +77,18 @@ class LossyCluster:
             if isinstance(frame, RequestFrame)
             and isinstance(frame.envelope.body, AlterPartitionRequest)
         ]
+
+    def metrics(self, node: str) -> dict[str, float]:
+        """Return what a broker said last of its replicas."""
+        samples = [
+            row.detail or ""
+            for row in self.lab.rows
+            if row.kind == TraceKind.METRICS and row.node == node
+        ]
+        found: dict[str, float] = json.loads(
+            next(said for said in reversed(samples) if "PartitionCount" in said)
+        )
+        return found
 
     def produce(self, *, seconds: int, topic: str = ORDERS) -> Outcome | None:
         """Produce a record to broker 0 and return what was answered within `seconds`."""
@@ -113,6 +129,31 @@ def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> 
     cluster.lab.run_for(8_000_000)
     assert sorted(cluster.isr()) == [0, 1, 2]
     assert cluster.lab.failures == []
+
+
+def test_leader_counts_its_isr_changes_once_they_are_in_force() -> None:
+    """And tells how many of its partitions lack a replica meanwhile."""
+    cluster = LossyCluster(metrics_interval_us=1_000_000)
+    cluster.lab.lose = cluster.lose_alter_partition
+    cluster.produce(seconds=9)
+    assert cluster.alter_partition_requests()
+    assert cluster.metrics("broker-0")["IsrShrinksPerSec.Count"] == 0
+
+    cluster = LossyCluster(metrics_interval_us=1_000_000)
+    cluster.lab.lose = cluster.lose_fetches_of_broker_2
+    cluster.produce(seconds=9)
+    shrunk = cluster.metrics("broker-0")
+    assert (shrunk["PartitionCount"], shrunk["LeaderCount"]) == (6, 2)
+    assert (shrunk["UnderReplicatedPartitions"], shrunk["UnderMinIsrPartitionCount"]) == (1, 0)
+    assert (shrunk["IsrShrinksPerSec.Count"], shrunk["IsrExpandsPerSec.Count"]) == (1, 0)
+    assert shrunk["IsrShrinksPerSec.MeanRate"] > 0
+
+    cluster.lab.lose = lambda _frame: False
+    cluster.lab.run_for(8_000_000)
+    whole = cluster.metrics("broker-0")
+    assert whole["UnderReplicatedPartitions"] == 0
+    assert (whole["IsrShrinksPerSec.Count"], whole["IsrExpandsPerSec.Count"]) == (1, 1)
+    assert cluster.metrics("broker-1")["IsrShrinksPerSec.Count"] == 0
 
 
 def test_record_waits_until_the_shrink_is_confirmed_then_it_is_acknowledged() -> None:

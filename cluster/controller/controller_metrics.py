@@ -1,0 +1,61 @@
+"""What Kafka's controller tells of itself, under Kafka's names, sampled into the trace.
+
+Counted from what the controller traces; gauges are read from the image when a sample is taken.
+LeaderElectionRateAndTimeMs counts brokers that went or came, whether or not a leader changed, as
+Kafka's ZooKeeper controller does; KRaft has no such metric. It has no times: a decision takes none.
+Source: Kafka `QuorumControllerMetrics`, `ControllerMetadataMetrics`; `ControllerState.BrokerChange`
+of the ZooKeeper controller; BEHAVIOUR 8.3.
+"""
+
+from cluster.controller.metadata_image import MetadataImage
+from cluster.host import Host
+from cluster.metrics_sampler import MetricsSampler
+from cluster.sensors import Meter
+from protocol.trace import TraceEvent, TraceKind
+
+COUNTED = frozenset({TraceKind.BROKER_FENCED, TraceKind.BROKER_UNFENCED, TraceKind.LEADER_ELECTED})
+
+
+class ControllerMetrics:
+    """The metrics of one controller incarnation. `image` is read, and never changed.
+
+    Units: rates in events a second; everything else counts brokers or events.
+    """
+
+    def __init__(self, host: Host, image: MetadataImage, *, interval_us: int) -> None:
+        self._host = host
+        self._image = image
+        self._sampler = MetricsSampler(host, self.values, interval_us=interval_us)
+        self._broker_changes = Meter(self._now_ms())
+        self._unclean_elections = Meter(self._now_ms())
+
+    def start(self) -> None:
+        """Take a sample every interval from now on; with an interval of 0 never."""
+        self._sampler.start()
+
+    def observe(self, event: TraceEvent) -> None:
+        """Count an event of COUNTED."""
+        match event.kind:
+            case TraceKind.BROKER_FENCED | TraceKind.BROKER_UNFENCED:
+                self._broker_changes.mark(self._now_ms())
+            case TraceKind.LEADER_ELECTED if event.detail and event.detail.get("unclean"):
+                self._unclean_elections.mark(self._now_ms())
+            case _:
+                pass
+
+    def values(self) -> dict[str, float]:
+        """Return every metric by Kafka's name."""
+        now_ms = self._now_ms()
+        brokers = self._image.brokers.values()
+        fenced = sum(broker.fenced for broker in brokers)
+        return {
+            # Whoever runs believes that it is the active one, as after a pause of Kafka's.
+            "ActiveControllerCount": 1,
+            "FencedBrokerCount": fenced,
+            "ActiveBrokerCount": len(brokers) - fenced,
+            **self._broker_changes.attributes("LeaderElectionRateAndTimeMs", now_ms),
+            **self._unclean_elections.attributes("UncleanLeaderElectionsPerSec", now_ms),
+        }
+
+    def _now_ms(self) -> int:
+        return self._host.now_us() // 1_000

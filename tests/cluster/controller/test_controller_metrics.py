@@ -1,0 +1,62 @@
+"""Metrics of the controller under Kafka's names (BEHAVIOUR 8.3)."""
+
+import pytest
+
+from cluster.controller.controller_metrics import COUNTED, ControllerMetrics
+from protocol.config import BrokerConfig
+from protocol.ids import TopicPartition
+from tests.support.controllers import ControllerLab, cluster_of, topic
+from tests.support.virtual_hosts import HostLab
+
+SESSION_MS = 9_000
+P0 = TopicPartition("orders", 0)
+
+
+def values(lab: ControllerLab) -> dict[str, float]:
+    """Return what the metrics are after all that the controller has traced."""
+    metrics = ControllerMetrics(HostLab().host("controller-100"), lab.image, interval_us=0)
+    for event in lab.trace:
+        if event.kind in COUNTED:
+            metrics.observe(event)
+    return metrics.values()
+
+
+def silence(lab: ControllerLab, *others: int) -> None:
+    """Let a session end while only `others` heartbeat."""
+    for _ in range(SESSION_MS // 3_000):
+        lab.advance_ms(3_000)
+        for broker_id in others:
+            lab.heartbeat(broker_id)
+
+
+def test_brokers_are_counted_as_fenced_or_active() -> None:
+    """A registered broker is fenced until it has read its registration."""
+    lab = ControllerLab(cluster_of(topic()))
+    lab.start_brokers(0, 1)
+    lab.register(2)
+    said = values(lab)
+    assert said["ActiveControllerCount"] == 1
+    assert (said["FencedBrokerCount"], said["ActiveBrokerCount"]) == (1, 2)
+    lab.heartbeat(2)
+    silence(lab, 1, 2)
+    said = values(lab)
+    assert (said["FencedBrokerCount"], said["ActiveBrokerCount"]) == (1, 2)
+    # Three came, one went.
+    assert said["LeaderElectionRateAndTimeMs.Count"] == 4
+
+
+@pytest.mark.parametrize("unclean", [True, False])
+def test_election_of_a_replica_outside_the_isr_counts_as_unclean(unclean: bool) -> None:
+    """Once for each partition; neither a creation, nor a clean election, nor one of nobody is."""
+    config = BrokerConfig(
+        auto_leader_rebalance_enable=False, unclean_leader_election_enable=unclean
+    )
+    lab = ControllerLab(cluster_of(topic(), config=config))
+    lab.start_brokers(0, 1, 2)
+    silence(lab, 1, 2)
+    lab.alter_partition(P0, (1,), by=1)
+    assert lab.partition(P0).leader == 1
+    assert values(lab)["UncleanLeaderElectionsPerSec.Count"] == 0
+    silence(lab, 2)
+    assert lab.partition(P0).leader == (2 if unclean else -1)
+    assert values(lab)["UncleanLeaderElectionsPerSec.Count"] == unclean
