@@ -17,12 +17,17 @@ from coordinator.errors import UnknownServerError
 from coordinator.expiry import expire
 from coordinator.group import Group
 from coordinator.heartbeat import handle_heartbeat
+from coordinator.held_writes import fail_held, give_up, release_committed
 from coordinator.invariants import check_shards
 from coordinator.join_group import handle_join_group
 from coordinator.leave_group import for_version, handle_leave_group
 from coordinator.list_groups import handle_list_groups
 from coordinator.load import Load, LoadReport
-from coordinator.offset_commit import handle_offset_commit, offsets_stored
+from coordinator.offset_commit import (
+    handle_offset_commit,
+    late_commits_committed,
+    offsets_stored,
+)
 from coordinator.offset_delete import handle_offset_delete
 from coordinator.offset_fetch import handle_offset_fetch
 from coordinator.rebalance import prepare_rebalance
@@ -35,6 +40,7 @@ from coordinator.sync_group import assignment_stored, handle_sync_group
 from coordinator.turn import (
     AssignmentAppend,
     EmptyGroupAppend,
+    HeldWriteTimer,
     JoinTimer,
     OffsetsAppend,
     Shared,
@@ -49,6 +55,7 @@ from coordinator.txn_offset_commit import (
     transaction_verified,
     transactional_offsets_stored,
 )
+from coordinator.uncommitted import LogPosition
 from coordinator.validation import check_group_status
 from protocol.compression import NO_CODECS, Codecs
 from protocol.config import BrokerConfig, Guards, JavaSwitches
@@ -184,7 +191,8 @@ class GroupCoordinator:
             case StaticMemberAppend():
                 static_member_stored(turn, pending, completed.error)
             case OffsetsAppend():
-                offsets_stored(turn, pending, completed)
+                shard = self._shards.owned.get(pending.group.partition)
+                offsets_stored(turn, shard, pending, completed)
             case TransactionalOffsetsAppend():
                 transactional_offsets_stored(turn, pending, completed)
             case EmptyGroupAppend():
@@ -225,12 +233,40 @@ class GroupCoordinator:
         """Take a fired timer; one that means nothing any more changes nothing."""
         turn = Turn(self._shared, now_us)
         timer = self._shared.timers.pop(key, None)
-        if timer is not None:
+        if isinstance(timer, HeldWriteTimer):
+            give_up(turn, timer.shard, key)
+        elif timer is not None:
             try:
                 expire(turn, timer)
             except UnknownServerError:
                 # Kafka's timer thread logs it. The join phase it was to complete hangs.
                 return turn.result
+        return turn.result
+
+    @property
+    def follows_log(self) -> bool:
+        """Whether the broker must say how far the logs of the owned partitions go."""
+        java = self._shared.java
+        return java.heartbeats_wait_for_writes or java.commits_apply_on_append
+
+    def log_moved(self, partition: int, position: LogPosition | None, now_us: int) -> Result:
+        """Take how far the log of a partition goes, where `follows_log`.
+
+        The broker tells it after a load and whenever the log's end or its high watermark has
+        moved. `position` None: this broker does not lead the partition any more. What waited is
+        told so, and nothing counts as committed until the partition is unloaded and loaded again:
+        the log may have lost what it had. A partition that is not owned is left alone.
+        """
+        turn = Turn(self._shared, now_us)
+        shard = self._shards.owned.get(partition)
+        if shard is None or shard.uncommitted.position is None:
+            return turn.result
+        shard.uncommitted.position = position
+        if position is None:
+            fail_held(turn, shard)
+        else:
+            late_commits_committed(turn, shard, position.high_watermark)
+            release_committed(turn, shard)
         return turn.result
 
     def expire_offsets(self, now_us: int) -> Result:
@@ -334,6 +370,7 @@ class GroupCoordinator:
         if shard is not None:
             for group in shard.groups.values():
                 _group_unloaded(turn, group)
+            fail_held(turn, shard)
         return turn.result
 
     def shut_down(self) -> None:
@@ -384,7 +421,7 @@ class GroupCoordinator:
         for group in self._shards.groups():
             groups[group.state] = groups.get(group.state, 0) + 1
             offsets += len(group.offsets)
-        timers = self._shared.timers.values()
+        timers = [t for t in self._shared.timers.values() if not isinstance(t, HeldWriteTimer)]
         rebalances = sum(isinstance(timer, JoinTimer | SyncTimer) for timer in timers)
         return CoordinatorSizes(
             groups=groups,

@@ -58,5 +58,6 @@ def group_append_error(error: ErrorCode, java: JavaSwitches) -> ErrorCode:
 
 def offset_append_error(error: ErrorCode, java: JavaSwitches) -> ErrorCode:
     """Return what a client is told when the append of its commit ended with `error`."""
-    errors = _JAVA_APPEND_ERRORS if java.append_errors else _OFFSET_APPEND_ERRORS
+    as_java = java.append_errors or java.commits_apply_on_append
+    errors = _JAVA_APPEND_ERRORS if as_java else _OFFSET_APPEND_ERRORS
     return errors.get(error, error)

@@ -1,14 +1,20 @@
 """Heartbeat (12), v0 to v4: a member is alive, and learns of a rebalance.
 
-Answered from memory, without the log: an isolated old coordinator goes on answering.
-Source: Kafka `GroupCoordinator.handleHeartbeat`; BEHAVIOUR 2.4.
+Answered from memory, without the log: an isolated old coordinator goes on answering. With the
+switch `heartbeats_wait_for_writes` what is no refusal waits until the log up to now is committed.
+Source: Kafka `GroupCoordinator.handleHeartbeat`, [J] `GroupMetadataManager.classicGroupHeartbeat`;
+BEHAVIOUR 2.4.
 """
+
+from typing import TypeGuard
 
 from coordinator.delayed import restart_session_timer
 from coordinator.group import Group
+from coordinator.held_writes import hold
 from coordinator.shard import Shard
 from coordinator.states import GroupState
 from coordinator.turn import Turn
+from coordinator.uncommitted import HeldHeartbeat
 from coordinator.validation import check_current_member, check_generation
 from protocol.config import Guards
 from protocol.errors import ErrorCode
@@ -22,7 +28,17 @@ def handle_heartbeat(
     turn: Turn, shard: Shard | ErrorCode, request_id: RequestId, request: HeartbeatRequest
 ) -> None:
     """Answer a Heartbeat. `shard` is what the gate said."""
-    turn.reply(request_id, _RESPONSES[_heartbeat(turn, shard, request)])
+    error = _heartbeat(turn, shard, request)
+    if turn.java.heartbeats_wait_for_writes and _waits(shard, error):
+        hold(turn, shard, HeldHeartbeat(request_id=request_id, error_code=error))
+    else:
+        turn.reply(request_id, _RESPONSES[error])
+
+
+def _waits(shard: Shard | ErrorCode, error: ErrorCode) -> TypeGuard[Shard]:
+    """Whether an answer waits: Kafka's handler returned it, and the log has uncommitted records."""
+    is_returned = error is ErrorCode.NONE or error is ErrorCode.REBALANCE_IN_PROGRESS
+    return isinstance(shard, Shard) and is_returned and not shard.uncommitted.is_empty
 
 
 def _heartbeat(turn: Turn, shard: Shard | ErrorCode, request: HeartbeatRequest) -> ErrorCode:

@@ -9,7 +9,7 @@ from coordinator.delayed import heartbeat_key
 from coordinator.group import Group
 from coordinator.shard import Shard, Shards
 from coordinator.states import GroupState
-from coordinator.turn import GroupTimer
+from coordinator.turn import CoordinatorTimer, HeldWriteTimer
 from protocol.errors import InvariantViolation
 
 
@@ -43,8 +43,11 @@ def check_shard(shard: Shard) -> None:
         check_group(group)
 
 
-def check_shards(shards: Shards, timers: Mapping[str, GroupTimer]) -> None:
-    """A partition is owned, loading or failed; whoever must be expired some day has a timer."""
+def check_shards(shards: Shards, timers: Mapping[str, CoordinatorTimer]) -> None:
+    """A partition is owned, loading or failed; whoever must be expired some day has a timer.
+
+    An answer that waits for the high watermark has one too, and there is something to wait for.
+    """
     for partition in (*shards.owned, *shards.loading):
         _require(
             partition not in shards.failed,
@@ -60,7 +63,16 @@ def check_shards(shards: Shards, timers: Mapping[str, GroupTimer]) -> None:
         check_shard(shard)
         for group in shard.groups.values():
             _check_timers(group, timers)
+        _check_held(shard, timers)
     for key, timer in timers.items():
+        if isinstance(timer, HeldWriteTimer):
+            _require(
+                shards.owned.get(timer.shard.partition) is timer.shard
+                and key in timer.shard.uncommitted.held,
+                "timer_of_held_write",
+                f"{key} runs, and nothing waits",
+            )
+            continue
         shard_of_timer = shards.owned.get(timer.group.partition)
         _require(
             shard_of_timer is not None
@@ -162,7 +174,22 @@ def _check_parked(group: Group) -> None:
         )
 
 
-def _check_timers(group: Group, timers: Mapping[str, GroupTimer]) -> None:
+def _check_held(shard: Shard, timers: Mapping[str, CoordinatorTimer]) -> None:
+    uncommitted = shard.uncommitted
+    for key in uncommitted.held:
+        _require(
+            key in timers,
+            "held_write_timer",
+            f"partition {shard.partition}: nothing bounds the wait of {key}",
+        )
+    _require(
+        not uncommitted.committed_keys(),
+        "held_write_waits",
+        f"partition {shard.partition}: {uncommitted.committed_keys()} wait for nothing",
+    )
+
+
+def _check_timers(group: Group, timers: Mapping[str, CoordinatorTimer]) -> None:
     waiting = [m.member_id for m in group.members.values() if not m.outlives_session_timeout]
     for member_id in (*waiting, *group.pending_members):
         _require(

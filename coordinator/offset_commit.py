@@ -2,8 +2,14 @@
 
 Fencing is by generation only: nobody checks that the member owns the partition, and an offset
 may go backwards. v2 to v4 may carry a retention.
+
+With the switch `commits_apply_on_append` a commit is written to memory as it is appended, whoever
+is in sync. It is answered when it is committed, or with an error after offsets.commit.timeout.ms,
+and is committed then whenever the high watermark passes it, before the next load. What deletions
+and expiry find is what was written; a group's own records are stored as ever.
 Source: Kafka `GroupCoordinator.handleCommitOffsets`, `doCommitOffsets`,
-`GroupMetadataManager.storeOffsets`; BEHAVIOUR 2.6, 4.10.
+`GroupMetadataManager.storeOffsets`, [J] `CoordinatorContext.append`, `OffsetMetadataManager`;
+BEHAVIOUR 2.6, 4.10, 5.3.
 """
 
 from coordinator.commit_values import NO_EXPIRE_TIMESTAMP, partitions_of, values_to_store
@@ -15,6 +21,7 @@ from coordinator.shard import Shard
 from coordinator.states import GroupState
 from coordinator.store import offset_record
 from coordinator.turn import OffsetsAppend, Turn
+from coordinator.uncommitted import WrittenCommit
 from coordinator.validation import check_offset_commit
 from protocol.effects import AppendCompleted
 from protocol.errors import ErrorCode, SimulationError
@@ -50,37 +57,39 @@ def handle_offset_commit(
         turn.reply(request_id, _response(dict.fromkeys(partitions_of(request.topics), error)))
 
 
-def offsets_stored(turn: Turn, append: OffsetsAppend, completed: AppendCompleted) -> None:
+def offsets_stored(
+    turn: Turn, shard: Shard | None, append: OffsetsAppend, completed: AppendCompleted
+) -> None:
     """Make the commit visible, or drop it, and answer its request.
 
-    The answer goes out even if the group was unloaded meanwhile: the log has the commit.
+    The answer goes out even if the group was unloaded meanwhile: the log has the commit. `shard`
+    is what there is of the group's partition here.
 
     Raises: SimulationError if an append is acknowledged without an offset.
     """
-    group = append.group
-    is_dead = group.state is GroupState.DEAD
     error = offset_append_error(completed.error, turn.java)
-    for partition, value in append.values.items():
+    if completed.base_offset is None:
         if error is ErrorCode.NONE:
-            if completed.base_offset is None:
-                raise SimulationError(f"append {completed.append_id} acknowledged without offset")
-            if not is_dead:
-                group.offsets.append_succeeded(
-                    partition, CommittedOffset(completed.base_offset, value)
-                )
-            turn.trace(
-                TraceEvent(
-                    kind=TraceKind.COMMIT_STORED,
-                    group=group.group_id,
-                    member=append.member_id,
-                    partition=str(partition),
-                    generation=append.generation_id,
-                    offset=value.offset,
-                    correlation_id=completed.append_id,
-                )
-            )
-        elif not is_dead:
-            group.offsets.append_failed(partition, value)
+            raise SimulationError(f"append {completed.append_id} acknowledged without offset")
+        _drop(turn, append, completed)
+    else:
+        commit = WrittenCommit(
+            group=append.group,
+            member_id=append.member_id,
+            generation_id=append.generation_id,
+            append_id=completed.append_id,
+            base_offset=completed.base_offset,
+            values=append.values,
+        )
+        if error is ErrorCode.NONE:
+            if shard is not None:
+                # The high watermark has passed what stands before it, and may not be told yet.
+                late_commits_committed(turn, shard, completed.base_offset)
+            _committed(turn, commit)
+        elif shard is not None and turn.java.commits_apply_on_append:
+            shard.uncommitted.keep_late(commit)
+        else:
+            _drop(turn, append, completed)
     turn.reply(
         append.request_id,
         _response(
@@ -90,6 +99,43 @@ def offsets_stored(turn: Turn, append: OffsetsAppend, completed: AppendCompleted
             }
         ),
     )
+
+
+def late_commits_committed(turn: Turn, shard: Shard, high_watermark: int) -> None:
+    """Let commits count that stand below `high_watermark` and were answered with an error."""
+    for commit in shard.uncommitted.take_late(high_watermark):
+        _committed(turn, commit)
+
+
+def _committed(turn: Turn, commit: WrittenCommit) -> None:
+    group, offsets = commit.group, commit.group.offsets
+    for partition, value in commit.values.items():
+        if group.state is not GroupState.DEAD:
+            if turn.java.commits_apply_on_append:
+                offsets.write_committed(partition, commit.append_id, commit.base_offset)
+            else:
+                offsets.append_succeeded(partition, CommittedOffset(commit.base_offset, value))
+        turn.trace(
+            TraceEvent(
+                kind=TraceKind.COMMIT_STORED,
+                group=group.group_id,
+                member=commit.member_id,
+                partition=str(partition),
+                generation=commit.generation_id,
+                offset=value.offset,
+                correlation_id=commit.append_id,
+            )
+        )
+
+
+def _drop(turn: Turn, append: OffsetsAppend, completed: AppendCompleted) -> None:
+    if append.group.state is GroupState.DEAD:
+        return
+    for partition, value in append.values.items():
+        if turn.java.commits_apply_on_append:
+            append.group.offsets.write_failed(partition, completed.append_id)
+        else:
+            append.group.offsets.append_failed(partition, value)
 
 
 def _store(
@@ -148,11 +194,13 @@ def _append(
         )
         return
     now_ms, versions = turn.now_ms, turn.versions
+    applies_at_once = turn.java.commits_apply_on_append
     records = []
     for partition, value in values.items():
-        group.offsets.prepare(partition, value)
+        if not applies_at_once:
+            group.offsets.prepare(partition, value)
         records.append(offset_record(group.group_id, partition, value, now_ms, versions))
-    turn.append(
+    append_id = turn.append(
         group,
         tuple(records),
         OffsetsAppend(
@@ -163,7 +211,11 @@ def _append(
             values=values,
             is_too_large=too_large,
         ),
+        required_acks=turn.acks_of_commits,
     )
+    if applies_at_once:
+        for partition, value in values.items():
+            group.offsets.write(partition, append_id, value)
 
 
 def _expire_timestamp_ms(turn: Turn, request: OffsetCommitRequest, api_version: int) -> int:

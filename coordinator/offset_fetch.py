@@ -1,17 +1,21 @@
 """OffsetFetch (9), v1 to v9: anybody reads the committed offsets of groups.
 
 v7 may ask for stable offsets only; v8 asks for several groups.
-Answered from memory, without the log: an isolated old coordinator answers with stale offsets.
-Source: Kafka `GroupCoordinator.handleFetchOffsets`, `GroupMetadataManager.getOffsets`;
-BEHAVIOUR 2.7.
+Answered from memory, without the log: an isolated old coordinator answers with stale offsets. With
+the switch `commits_apply_on_append` stable offsets are those written last, and each group's part
+of the answer waits until they are committed; only a transaction makes an offset unstable.
+Source: Kafka `GroupCoordinator.handleFetchOffsets`, `GroupMetadataManager.getOffsets`, [J]
+`GroupCoordinatorService.fetchOffsets`, `OffsetMetadataManager.fetchOffsets`; BEHAVIOUR 2.7.
 """
 
 from collections.abc import Callable
 
 from coordinator.group import Group
+from coordinator.held_writes import answer_if_complete, hold
 from coordinator.shard import Shard
 from coordinator.states import GroupState
 from coordinator.turn import Turn
+from coordinator.uncommitted import HeldFetch, ParkedFetch
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId, TopicPartition
 from protocol.offset_messages import (
@@ -40,6 +44,9 @@ def handle_offset_fetch(
     if not request.groups:
         return
     require_stable = request.require_stable and api_version >= REQUIRE_STABLE_VERSION
+    if require_stable and turn.java.commits_apply_on_append:
+        _fetch_when_committed(turn, gate, request_id, request)
+        return
     turn.reply(
         request_id,
         OffsetFetchResponse(
@@ -51,6 +58,25 @@ def handle_offset_fetch(
     )
 
 
+def _fetch_when_committed(
+    turn: Turn,
+    gate: Callable[[str], Shard | ErrorCode],
+    request_id: RequestId,
+    request: OffsetFetchRequest,
+) -> None:
+    """Read every group now, and answer once nothing that was read can be lost."""
+    fetch = ParkedFetch(request_id=request_id, groups=[])
+    for index, asked in enumerate(request.groups):
+        shard = gate(asked.group_id)
+        group = _fetch(shard, asked, require_stable=True)
+        if isinstance(shard, ErrorCode) or shard.uncommitted.is_empty:
+            fetch.groups.append(group)
+        else:
+            fetch.groups.append(None)
+            hold(turn, shard, HeldFetch(fetch=fetch, index=index, group=group))
+    answer_if_complete(turn, fetch)
+
+
 def _fetch(
     shard: Shard | ErrorCode, asked: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:
@@ -60,7 +86,7 @@ def _fetch(
     if group is not None and group.state is GroupState.DEAD:
         group = None
     topics: dict[str, list[OffsetFetchResponsePartition]] = {}
-    for partition in _partitions(group, asked):
+    for partition in _partitions(group, asked, require_stable=require_stable):
         topics.setdefault(partition.topic, []).append(
             _fetch_partition(group, partition, require_stable=require_stable)
         )
@@ -73,10 +99,15 @@ def _fetch(
     )
 
 
-def _partitions(group: Group | None, asked: OffsetFetchRequestGroup) -> tuple[TopicPartition, ...]:
+def _partitions(
+    group: Group | None, asked: OffsetFetchRequestGroup, *, require_stable: bool
+) -> tuple[TopicPartition, ...]:
     """Return the partitions to answer, each once; None asked means all with an offset."""
     if asked.topics is None:
-        return () if group is None else group.offsets.partitions()
+        if group is None:
+            return ()
+        offsets = group.offsets
+        return offsets.latest_partitions() if require_stable else offsets.partitions()
     return tuple(
         dict.fromkeys(
             TopicPartition(topic.name, index)
@@ -96,7 +127,8 @@ def _fetch_partition(
         return OffsetFetchResponsePartition(
             partition_index=index, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
         )
-    value = group.offsets.get(partition)
+    offsets = group.offsets
+    value = offsets.latest(partition) if require_stable else offsets.get(partition)
     if value is None:
         return OffsetFetchResponsePartition(partition_index=index)
     return OffsetFetchResponsePartition(

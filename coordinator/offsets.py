@@ -2,7 +2,9 @@
 
 All of it is hard state: it changes when an append is acknowledged or a load replays the log; only
 what waits for the log is soft. What a transaction committed waits until its marker says whether it
-counts. Must not know groups, members or requests.
+counts. With the switch `commits_apply_on_append` a commit is not prepared but written: seen from
+there by whoever reads what was written last, and committed when the high watermark passes it.
+Must not know groups, members or requests.
 Source: Kafka `GroupMetadata` (scala), offsets part; BEHAVIOUR 4.10, 2.8.
 """
 
@@ -11,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from protocol.ids import TopicPartition
+from protocol.ids import AppendId, TopicPartition
 from protocol.offsets_records import OffsetCommitValue
 
 
@@ -37,6 +39,13 @@ class _TransactionalOffset(NamedTuple):
     value: OffsetCommitValue
 
 
+class _Written(NamedTuple):
+    """An offset that is above the high watermark, and the append that wrote it."""
+
+    append_id: AppendId
+    value: OffsetCommitValue
+
+
 class GroupOffsets:
     """Committed and pending offsets of one group, by partition."""
 
@@ -44,6 +53,8 @@ class GroupOffsets:
         self._committed: dict[TopicPartition, CommittedOffset] = {}
         # One slot a partition: a second commit in flight overwrites the first, as in Kafka.
         self._pending: dict[TopicPartition, OffsetCommitValue] = {}
+        # [J]: what is above the high watermark, oldest first; nothing pending then.
+        self._written: dict[TopicPartition, list[_Written]] = {}
         # By producer id: what its open transaction committed, one slot a partition again.
         self._transactional: dict[int, dict[TopicPartition, _TransactionalOffset]] = {}
 
@@ -54,6 +65,8 @@ class GroupOffsets:
     @property
     def has_offsets(self) -> bool:
         """Whether anything is committed or pending: such a group is not reaped."""
+        if self._written:
+            return True
         return bool(self._committed) or bool(self._pending) or bool(self._transactional)
 
     def committed(self) -> dict[TopicPartition, CommittedOffset]:
@@ -65,13 +78,22 @@ class GroupOffsets:
         stored = self._committed.get(partition)
         return None if stored is None else stored.value
 
+    def latest(self, partition: TopicPartition) -> OffsetCommitValue | None:
+        """Return the offset of `partition` that was written last, committed or not."""
+        written = self._written.get(partition)
+        return written[-1].value if written else self.get(partition)
+
     def partitions(self) -> tuple[TopicPartition, ...]:
         """Return the partitions with a committed offset."""
         return tuple(self._committed)
 
+    def latest_partitions(self) -> tuple[TopicPartition, ...]:
+        """Return the partitions with an offset that is committed or written."""
+        return tuple(dict.fromkeys((*self._committed, *self._written)))
+
     def is_pending(self, partition: TopicPartition) -> bool:
         """Return whether a commit of `partition` outside of transactions waits for the log."""
-        return partition in self._pending
+        return partition in self._pending or partition in self._written
 
     def is_unstable(self, partition: TopicPartition) -> bool:
         """Return whether a commit of `partition` waits, for the log or for a marker."""
@@ -105,6 +127,42 @@ class GroupOffsets:
         """Forget the pending commit of `value`, unless a later one took its slot."""
         if self._pending.get(partition) == value:
             del self._pending[partition]
+
+    # -- applied when appended --
+
+    def write(
+        self, partition: TopicPartition, append_id: AppendId, value: OffsetCommitValue
+    ) -> None:
+        """Take what an append writes: the newest, and not committed."""
+        self._written.setdefault(partition, []).append(_Written(append_id, value))
+
+    def write_committed(
+        self, partition: TopicPartition, append_id: AppendId, base_offset: int
+    ) -> None:
+        """Commit what an append wrote at `base_offset`, unless something newer is committed.
+
+        Nothing happens if it was deleted meanwhile.
+        """
+        value = self.write_failed(partition, append_id)
+        if value is None:
+            return
+        stored = CommittedOffset(base_offset, value)
+        current = self._committed.get(partition)
+        if current is None or current.is_older_than(stored):
+            self._committed[partition] = stored
+
+    def write_failed(
+        self, partition: TopicPartition, append_id: AppendId
+    ) -> OffsetCommitValue | None:
+        """Forget what an append was to write; return it, None if it is not there."""
+        written = self._written.get(partition, [])
+        for index, each in enumerate(written):
+            if each.append_id == append_id:
+                del written[index]
+                if not written:
+                    del self._written[partition]
+                return each.value
+        return None
 
     # -- of transactions --
 
@@ -171,9 +229,10 @@ class GroupOffsets:
     # -- removal and loading --
 
     def all_partitions(self) -> tuple[TopicPartition, ...]:
-        """Return the partitions with an offset that is committed or pending."""
+        """Return the partitions with an offset that is committed, written or pending."""
         pending = (name for each in self._transactional.values() for name in each)
-        return tuple(dict.fromkeys((*self._committed, *self._pending, *pending)))
+        names = (*self._committed, *self._pending, *self._written, *pending)
+        return tuple(dict.fromkeys(names))
 
     def expire(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
         """Forget what is committed of `partitions`, and nothing that is pending; return which."""
@@ -182,14 +241,16 @@ class GroupOffsets:
     def remove(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
         """Forget what is committed and pending of `partitions`; return which had been committed.
 
+        What is written counts as committed: a deletion stands behind it in the log.
         A transaction of which nothing is left stays open until its marker, as in Kafka.
         """
         removed = []
         for partition in partitions:
             self._pending.pop(partition, None)
+            was_written = self._written.pop(partition, None) is not None
             for pending in self._transactional.values():
                 pending.pop(partition, None)
-            if self._committed.pop(partition, None) is not None:
+            if self._committed.pop(partition, None) is not None or was_written:
                 removed.append(partition)
         return tuple(removed)
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from coordinator.group import Group
 from coordinator.load import Load, LoadReport
 from coordinator.states import GroupState
+from coordinator.uncommitted import Uncommitted
 from protocol.partitioner import partition_for
 
 PARTITIONS_REMEMBERED_MAX = 65_536
@@ -35,11 +36,12 @@ class Shard:
     Invariant: a group in which a producer's open transaction committed is known of the producer.
     """
 
-    __slots__ = ("_groups_of_producers", "groups", "partition")
+    __slots__ = ("_groups_of_producers", "groups", "partition", "uncommitted")
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.groups: dict[str, Group] = {}
+        self.uncommitted = Uncommitted()
         self._groups_of_producers: dict[int, dict[str, Committer]] = {}
 
     def create_group(self, group_id: str, now_us: int) -> Group:

@@ -12,6 +12,9 @@ from coordinator.member import Member, ParkedJoin
 from coordinator.shard import Shard
 from protocol.config import BrokerConfig, Guards, JavaSwitches
 from protocol.effects import (
+    ACKS_ALL,
+    ACKS_LEADER,
+    ACKS_NONE,
     Append,
     CancelTimer,
     Reply,
@@ -60,6 +63,16 @@ class PendingMemberTimer:
 
 
 GroupTimer = JoinTimer | SyncTimer | SessionTimer | PendingMemberTimer
+
+
+@dataclass(frozen=True, slots=True)
+class HeldWriteTimer:
+    """An answer has waited long enough for the high watermark of its partition ([J])."""
+
+    shard: Shard
+
+
+CoordinatorTimer = GroupTimer | HeldWriteTimer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +167,7 @@ class Shared:
     new_uuid: Callable[[], str]
     java: JavaSwitches
     versions: ValueVersions
-    timers: dict[str, GroupTimer] = field(default_factory=dict)
+    timers: dict[str, CoordinatorTimer] = field(default_factory=dict)
     appends: dict[AppendId, PendingAppend] = field(default_factory=dict)
     last_append_id: int = 0
     verifications: dict[int, PendingVerification] = field(default_factory=dict)
@@ -184,6 +197,11 @@ class Turn:
         return self._shared.java
 
     @property
+    def acks_of_commits(self) -> int:
+        """Which acks a commit is appended with."""
+        return ACKS_LEADER if self._shared.java.commits_apply_on_append else ACKS_ALL
+
+    @property
     def versions(self) -> ValueVersions:
         """In which versions values are written to the log."""
         return self._shared.versions
@@ -200,7 +218,7 @@ class Turn:
         """Let the trace see something."""
         self.result.trace.append(event)
 
-    def set_timer(self, key: str, timer: GroupTimer, delay_ms: int) -> None:
+    def set_timer(self, key: str, timer: CoordinatorTimer, delay_ms: int) -> None:
         """Start a timer, replacing the one with the same key; a negative delay is none."""
         self._shared.timers[key] = timer
         self.result.timers.append(SetTimer(key=key, delay_us=max(delay_ms, 0) * 1_000))
@@ -223,15 +241,27 @@ class Turn:
                 append_id=AppendId(shared.last_append_id),
                 partition=group.partition,
                 records=records,
-                required_acks=0,
+                required_acks=ACKS_NONE,
             )
         )
 
-    def append(self, group: Group, records: tuple[Record, ...], pending: PendingAppend) -> AppendId:
+    def append(
+        self,
+        group: Group,
+        records: tuple[Record, ...],
+        pending: PendingAppend,
+        *,
+        required_acks: int = ACKS_ALL,
+    ) -> AppendId:
         """Append a batch to the group's partition; `pending` says what its outcome is about."""
         append_id = self._new_append_id(pending)
         self.result.appends.append(
-            Append(append_id=append_id, partition=group.partition, records=records)
+            Append(
+                append_id=append_id,
+                partition=group.partition,
+                records=records,
+                required_acks=required_acks,
+            )
         )
         return append_id
 
@@ -249,6 +279,7 @@ class Turn:
                 append_id=self._new_append_id(pending),
                 partition=pending.group.partition,
                 records=records,
+                required_acks=self.acks_of_commits,
                 producer_id=pending.producer_id,
                 producer_epoch=producer_epoch,
                 is_transactional=True,

@@ -91,15 +91,17 @@ def transactional_offsets_stored(
     error = offset_append_error(completed.error, turn.java)
     if error is ErrorCode.NONE and completed.base_offset is None:
         raise SimulationError(f"append {completed.append_id} acknowledged without offset")
+    # With the switch it waits for its marker as soon as the log has it, acknowledged or not.
+    waits = error is ErrorCode.NONE or turn.java.commits_apply_on_append
     for partition, value in append.values.items():
-        if completed.base_offset is None or error is not ErrorCode.NONE:
-            if not is_dead:
-                group.offsets.transactional_append_failed(append.producer_id, partition)
-            continue
-        if not is_dead:
+        if not is_dead and completed.base_offset is not None and waits:
             group.offsets.transactional_append_succeeded(
                 append.producer_id, partition, CommittedOffset(completed.base_offset, value)
             )
+        elif not is_dead:
+            group.offsets.transactional_append_failed(append.producer_id, partition)
+        if error is not ErrorCode.NONE:
+            continue
         turn.trace(
             TraceEvent(
                 kind=TraceKind.TXN_COMMIT_PENDING,

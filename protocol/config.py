@@ -264,6 +264,18 @@ class JavaSwitches(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     COORDINATOR_NOT_AVAILABLE after offsets.commit.timeout.ms, UNKNOWN_SERVER_ERROR for what is too
     large. Off: REQUEST_TIMED_OUT and INVALID_COMMIT_OFFSET_SIZE to a commit,
     REBALANCE_IN_PROGRESS to a SyncGroup that timed out."""
+    heartbeats_wait_for_writes: bool = False
+    """On: a heartbeat is answered when all is committed that its partition of `__consumer_offsets`
+    had in the log when it came; COORDINATOR_NOT_AVAILABLE after offsets.commit.timeout.ms,
+    NOT_COORDINATOR if the leadership is lost meanwhile. The session is kept alive at once, and an
+    error is told at once. Off: it is answered from memory, also by a leader that is cut off."""
+    commits_apply_on_append: bool = False
+    """On: a commit is appended also below min.insync.replicas, and counts as soon as the high
+    watermark passes it, even if that is after its timeout (COORDINATOR_NOT_AVAILABLE; other errors
+    as with `append_errors`); a fetch of stable offsets reads what was written last and waits until
+    it is committed, or is answered NOT_COORDINATOR after offsets.commit.timeout.ms; other fetches
+    read what is committed. Off: a commit that timed out is forgotten until the next load, and a
+    fetch of stable offsets is answered UNSTABLE_OFFSET_COMMIT while one is on its way."""
 
 
 class Guards(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

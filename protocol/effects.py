@@ -13,6 +13,11 @@ from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, AppendId, NodeName, 
 from protocol.record_batch import Record
 from protocol.trace import TraceEvent
 
+ACKS_ALL = -1
+ACKS_NONE = 0
+ACKS_LEADER = 1
+"""How Kafka's Java coordinator appends: into the local log, whoever is in sync."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Append:
@@ -21,13 +26,14 @@ class Append:
     Shape: `partition` is the index in `__consumer_offsets`, or in `__transaction_state` for the
     transaction coordinator; `records` is non-empty.
     `required_acks` -1 asks for an AppendCompleted once the high watermark passed the batch, after
-    `timeout_ms` (None: `offsets.commit.timeout.ms`), or when leadership was lost; 0 asks for none.
+    `timeout_ms` (None: `offsets.commit.timeout.ms`), or when leadership was lost; 1 asks for the
+    same, and min.insync.replicas does not matter; 0 asks for none.
     """
 
     append_id: AppendId
     partition: int
     records: tuple[Record, ...]
-    required_acks: int = -1
+    required_acks: int = ACKS_ALL
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
     is_transactional: bool = False

@@ -2,7 +2,7 @@
 
 An append is acknowledged when the high watermark passed it; after offsets.commit.timeout.ms it is
 given up, although its record stays and may still be committed. Source: BEHAVIOUR 5.3, Kafka
-`GroupMetadataManager.appendForGroup`, `DelayedProduce`.
+`GroupMetadataManager.appendForGroup`, `DelayedProduce`; with acks=1 [J] `CoordinatorRuntime`.
 """
 
 from collections.abc import Callable
@@ -12,19 +12,17 @@ from cluster.host import Host
 from cluster.spec import ClusterSpec
 from partition_log.outcomes import AppendInfo
 from partition_log.replica import Partition
-from protocol.effects import Append, AppendCompleted
+from protocol.effects import ACKS_NONE, Append, AppendCompleted
 from protocol.errors import ErrorCode
 from protocol.ids import CONSUMER_OFFSETS, AppendId, TopicPartition, offsets_partition
 from protocol.trace import TraceEvent, TraceKind
-
-ACKS_ALL = -1
 
 
 class CoordinatorAppends:
     """The appends of the coordinator that are on their way.
 
-    `on_completed` gets the outcome of each with acks=all; for one that ends at once it is called
-    before `append` returns.
+    `on_completed` gets the outcome of each but those with acks=0; for one that ends at once it is
+    called before `append` returns.
     """
 
     def __init__(
@@ -59,7 +57,7 @@ class CoordinatorAppends:
             "epoch_start_offset": partition.leader_epoch_start_offset,
         }
         self._trace(TraceKind.APPEND_STARTED, append, info, detail, error=None)
-        if append.required_acks != ACKS_ALL:
+        if append.required_acks == ACKS_NONE:
             pass
         elif self._waits_for_high_watermark:
             self._await(append, partition, info, detail)
@@ -87,7 +85,7 @@ class CoordinatorAppends:
         info: AppendInfo | None,
         detail: dict[str, object] | None,
     ) -> None:
-        if append.required_acks != ACKS_ALL:
+        if append.required_acks == ACKS_NONE:
             return
         self._trace(TraceKind.APPEND_COMPLETED, append, info, detail, error=error)
         self._on_completed(

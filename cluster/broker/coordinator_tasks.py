@@ -186,6 +186,7 @@ class CoordinatorTasks:
         self._coordination.carry_out(
             coordinator.finish_load(name.partition, host.wall_us(), stopped=stopped)
         )
+        self._coordination.loaded(load.partition)
         detail: dict[str, object] = {"records": read.records, "bytes": read.size_in_bytes}
         self._finished(load, read.position, detail)
 

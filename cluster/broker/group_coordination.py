@@ -2,10 +2,12 @@
 
 An append may end while the Result that asked for it is still being carried out, and so may the
 verification of a transaction: the outcome waits its turn, so that replies go out in the order in
-which the coordinator gave them.
+which the coordinator gave them. So does news of a log, which only a coordinator gets that has
+switches for it.
 """
 
 from collections import deque
+from dataclasses import dataclass
 
 from cluster.broker.appends import CoordinatorAppends
 from cluster.broker.coordinator_metrics import COUNTED, CoordinatorMetrics
@@ -17,11 +19,22 @@ from cluster.host import Host
 from cluster.keyed_timers import KeyedTimers
 from cluster.spec import ClusterSpec
 from coordinator.coordinator import GroupCoordinator
+from coordinator.uncommitted import LogPosition
+from partition_log.replica import Partition
 from protocol.effects import AppendCompleted, Result, TransactionVerified
 from protocol.envelope import RequestEnvelope
 from protocol.errors import SimulationError
 from protocol.ids import RequestId, TopicPartition
 from protocol.trace import TraceKind
+
+
+@dataclass(frozen=True, slots=True)
+class _LogMoved:
+    partition: int
+    position: LogPosition | None
+
+
+_Outcome = AppendCompleted | TransactionVerified | _LogMoved
 
 
 class GroupCoordination:
@@ -43,9 +56,12 @@ class GroupCoordination:
         self._appends = CoordinatorAppends(host, cluster, replicas, self._ended)
         self._verifier = TransactionVerifier(host, replicas, cache, self._ended)
         self._timers = KeyedTimers(host, self._timer_fired)
-        self._completed: deque[AppendCompleted | TransactionVerified] = deque()
+        self._has_gate = cluster.guards.high_watermark_gate
+        self._completed: deque[_Outcome] = deque()
         self._is_busy = False
         self._unknown: dict[RequestId, UnknownPartitions] = {}
+        if coordinator.follows_log:
+            replicas.watch_offsets_logs(self._log_moved)
 
     def handle(
         self,
@@ -60,6 +76,11 @@ class GroupCoordination:
         if unknown:
             self._unknown[request_id] = unknown
         self.carry_out(self.coordinator.handle(request_id, envelope, self._host.wall_us()))
+
+    def loaded(self, partition: Partition) -> None:
+        """Tell the coordinator, if it follows logs, how far that of a loaded partition goes."""
+        if self.coordinator.follows_log:
+            self._log_moved(partition)
 
     def partitions_deleted(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Tell the coordinator which partitions of topics there are no more."""
@@ -82,10 +103,16 @@ class GroupCoordination:
         while self._completed:
             completed = self._completed.popleft()
             now_us = self._host.wall_us()
-            if isinstance(completed, AppendCompleted):
-                self._carry_out_one(self.coordinator.append_completed(completed, now_us))
-            else:
-                self._carry_out_one(self.coordinator.transaction_verified(completed, now_us))
+            match completed:
+                case AppendCompleted():
+                    result = self.coordinator.append_completed(completed, now_us)
+                case TransactionVerified():
+                    result = self.coordinator.transaction_verified(completed, now_us)
+                case _LogMoved():
+                    result = self.coordinator.log_moved(
+                        completed.partition, completed.position, now_us
+                    )
+            self._carry_out_one(result)
         self._is_busy = False
 
     def _carry_out_one(self, result: Result) -> None:
@@ -109,7 +136,15 @@ class GroupCoordination:
                 response = response if unknown is None else with_unknown(response, unknown)
             host.reply(reply.request_id, response)
 
-    def _ended(self, outcome: AppendCompleted | TransactionVerified) -> None:
+    def _log_moved(self, partition: Partition) -> None:
+        log = partition.log
+        position = None
+        if partition.is_leader:
+            end = log.log_end_offset
+            position = LogPosition(end, log.high_watermark if self._has_gate else end)
+        self._ended(_LogMoved(partition.topic_partition.partition, position))
+
+    def _ended(self, outcome: _Outcome) -> None:
         """Take what an earlier Result asked for, now or when the one at hand is carried out."""
         self._completed.append(outcome)
         if not self._is_busy:
