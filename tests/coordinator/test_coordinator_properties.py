@@ -9,7 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from coordinator.group import Group
 from coordinator.states import GroupState
-from protocol.config import BrokerConfig
+from protocol.config import BrokerConfig, JavaSwitches
+from protocol.effects import ACKS_LEADER
 from protocol.envelope import AnyResponse, GroupRequest, error_of
 from protocol.errors import ErrorCode
 from protocol.group_messages import LeaveGroupResponse, MemberIdentity
@@ -80,7 +81,7 @@ def snapshot(h: CoordinatorHarness) -> object:
             for summary in h.coordinator.groups()
             if _holds_anything(h.group(summary.group_id))
         ],
-        sorted(h.timer_keys()),
+        sorted(key for key in h.timer_keys() if not key.startswith("write-")),
         len(h.held),
         [len(batches) for batches in h.log.values()],
     )
@@ -132,6 +133,8 @@ def refused(response: AnyResponse | None) -> bool:
 class Coordinator(RuleBasedStateMachine):
     """Two groups on one partition, some clients, a log that may hold appends, timers, tasks."""
 
+    java = JavaSwitches()
+
     def __init__(self) -> None:
         super().__init__()
         self.h = CoordinatorHarness(owned=())
@@ -142,7 +145,7 @@ class Coordinator(RuleBasedStateMachine):
     @initialize(delay_ms=st.sampled_from([0, 3_000]), max_size=st.sampled_from([2, 100]))
     def start(self, delay_ms: int, max_size: int) -> None:
         config = BrokerConfig(group_initial_rebalance_delay_ms=delay_ms, group_max_size=max_size)
-        self.h = CoordinatorHarness(config=config)
+        self.h = CoordinatorHarness(config=config, java=self.java)
         for instance in ("i", "j", None):
             body = join_group(group_id="b", instance=instance, offers=COMMON)
             self.submit(body, 5 if instance else 3)
@@ -354,7 +357,11 @@ class Coordinator(RuleBasedStateMachine):
     @precondition(lambda self: self.h.held)
     @rule(error=append_errors)
     def complete_append(self, error: ErrorCode) -> None:
-        self.log_diverged |= error is not ErrorCode.NONE
+        # [J]: a commit that timed out stays in the log and in memory.
+        is_kept = error is ErrorCode.REQUEST_TIMED_OUT and (
+            self.h.held[0].required_acks == ACKS_LEADER
+        )
+        self.log_diverged |= error is not ErrorCode.NONE and not is_kept
         self.h.complete(error)
 
     @rule(
@@ -377,8 +384,7 @@ class Coordinator(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Let the log acknowledge everything; another broker must load the same state."""
         self.h.holds_appends = False
-        while self.h.held:
-            self.h.complete()
+        self.h.commit_everything()
         if self.log_diverged:
             return
         other = self.h.failover()
@@ -402,6 +408,27 @@ class Coordinator(RuleBasedStateMachine):
                 }
 
 
+class JavaCoordinator(Coordinator):
+    """The same, with heartbeats, commits and fetches as in Kafka's Java coordinator."""
+
+    java = JavaSwitches(
+        append_errors=True, heartbeats_wait_for_writes=True, commits_apply_on_append=True
+    )
+
+    @rule()
+    def lose_leadership(self) -> None:
+        self.h.lose_leadership()
+        self.log_diverged = True
+
+
+TestJavaCoordinator = JavaCoordinator.TestCase
+TestJavaCoordinator.settings = settings(
+    max_examples=40,
+    stateful_step_count=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 TestCoordinator = Coordinator.TestCase
 TestCoordinator.settings = settings(
     max_examples=80,

@@ -1,8 +1,9 @@
 """Executes the Results of a GroupCoordinator: a log, virtual timers, and the answers.
 
 The log is a list of batches for each partition. It acknowledges appends at once, or holds them,
-and what comes behind them, until a test says what became of each. After every input the
-coordinator's invariants are checked.
+and what comes behind them, until a test says what became of each. For a coordinator that follows
+its logs (`JavaSwitches`) what is held stands in the log already, above the high watermark. After
+every input the coordinator's invariants are checked.
 """
 
 import heapq
@@ -12,6 +13,7 @@ from itertools import count
 from coordinator.coordinator import GroupCoordinator, GroupSummary, LoadIgnored
 from coordinator.group import Group
 from coordinator.states import GroupState
+from coordinator.uncommitted import LogPosition
 from protocol.config import BrokerConfig, Guards, JavaSwitches
 from protocol.control_records import EndTransactionMarker, encode_marker
 from protocol.effects import (
@@ -30,7 +32,7 @@ from protocol.group_messages import (
     LeaveGroupResponse,
     SyncGroupResponse,
 )
-from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, RequestId
+from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, AppendId, RequestId
 from protocol.offset_messages import (
     OffsetCommitResponse,
     OffsetFetchResponse,
@@ -98,6 +100,9 @@ class CoordinatorHarness:
         self._timer_heap: list[tuple[int, int, str]] = []
         self._timer_sequence = count()
         self._to_acknowledge: list[tuple[Append, int]] = []
+        self._base_offsets: dict[AppendId, int] = {}  # of what is held, where it is in the log
+        self._high_watermarks: dict[int, int] = {}
+        self._told: dict[int, LogPosition] = {}
         for partition in owned:
             self.load(partition)
 
@@ -140,8 +145,27 @@ class CoordinatorHarness:
     def complete(self, error: ErrorCode = ErrorCode.NONE, *, index: int = 0) -> None:
         """Let one held append succeed, or fail with `error`."""
         append = self.held.pop(index)
-        base_offset = self._write(append) if error is ErrorCode.NONE else None
+        base_offset = self._base_offsets.pop(append.append_id, None)
+        if error is ErrorCode.NONE:
+            if base_offset is None:
+                base_offset = self._write(append)
+            reached = base_offset + len(append.records)
+            known = self._high_watermarks.get(append.partition, 0)
+            self._high_watermarks[append.partition] = max(reached, known)
+        elif error is not ErrorCode.REQUEST_TIMED_OUT:
+            base_offset = None
         self._complete(append, error, base_offset)
+
+    def commit_everything(self, partition: int = 0) -> None:
+        """Let the high watermark reach the log's end: what is held succeeds, what timed out too."""
+        while self.held:
+            self.complete()
+        self._high_watermarks[partition] = self._end_of(partition)
+        self._tell_logs()
+
+    def lose_leadership(self, partition: int = 0) -> None:
+        """Tell the coordinator that another broker leads the partition; nothing is unloaded."""
+        self.execute(self.coordinator.log_moved(partition, None, self.now_us))
 
     def verify(self, error: ErrorCode = ErrorCode.NONE, *, guard: int | None = 1) -> None:
         """Let the oldest verification that is held succeed with `guard`, or fail with `error`."""
@@ -172,6 +196,7 @@ class CoordinatorHarness:
         for start in range(0, len(batches), batches_per_chunk):
             chunk = tuple(batches[start : start + batches_per_chunk])
             self.execute(self.coordinator.load_batches(partition, chunk))
+        self._told.pop(partition, None)
         self.execute(self.coordinator.finish_load(partition, self.now_us))
         return None
 
@@ -331,6 +356,7 @@ class CoordinatorHarness:
             self._complete(append, ErrorCode.NONE, base_offset)
         while self.verifying and not self.holds_verifications:
             self.verify()
+        self._tell_logs()
 
     def write_records(
         self,
@@ -382,6 +408,8 @@ class CoordinatorHarness:
             if append.required_acks == 0:
                 self._write(append)  # nobody is told what became of it
             elif self.holds_appends or self.held:
+                if self.coordinator.follows_log:
+                    self._base_offsets[append.append_id] = self._write(append)
                 self.held.append(append)
             else:
                 self._to_acknowledge.append((append, self._write(append)))
@@ -394,6 +422,22 @@ class CoordinatorHarness:
         self.trace.extend(result.trace)
         if self.checks_invariants:
             self.coordinator.check_invariants()
+
+    def _tell_logs(self) -> None:
+        """Say how far the logs go, if that is new. What is not held is replicated at once."""
+        for partition in self.log if self.coordinator.follows_log else ():
+            end_offset = self._end_of(partition)
+            if not self.holds_appends and not self.held:
+                self._high_watermarks[partition] = end_offset
+            high_watermark = self._high_watermarks.get(partition, 0)
+            position = LogPosition(end_offset, high_watermark)
+            if self._told.get(partition) != position and self.coordinator.is_owned(partition):
+                self._told[partition] = position
+                self.execute(self.coordinator.log_moved(partition, position, self.now_us))
+
+    def _end_of(self, partition: int) -> int:
+        batches = self.log.get(partition)
+        return batches[-1].next_offset if batches else 0
 
     def _write(self, append: Append) -> int:
         return self.write_records(
