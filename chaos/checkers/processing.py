@@ -63,7 +63,7 @@ class _Partition:
     first_position: TraceRow | None = None
     first_commit: TraceRow | None = None
     last_commit: TraceRow | None = None  # the largest offset acknowledged
-    is_deleted: bool = False  # what was committed, by an administrator
+    deleted_us: int | None = None  # when an administrator deleted what was committed
     beyond: dict[int, TraceRow] = field(default_factory=dict)  # commits of what nobody processed
     positions: dict[Owner, int] = field(default_factory=dict)  # where each owner goes on
     jumps: list[_Jump] = field(default_factory=list)
@@ -100,6 +100,7 @@ class Processing(Checker):
         self._owners: dict[tuple[str, str], dict[Owner, None]] = {}  # (group, partition)
         self._owned: dict[tuple[str, Owner], tuple[str, ...]] = {}
         self._members: dict[str, Owner] = {}  # member id -> who has it
+        self._assigned_us: dict[str, int] = {}  # member id -> its last assignment
         self._killed: dict[str, TraceRow] = {}  # node -> its last death
         self._duplicates = {
             "processed_again_by_the_same_member": 0,
@@ -128,7 +129,7 @@ class Processing(Checker):
                     self._remember_beyond(self._partition(row), row)
             case TraceKind.OFFSET_REMOVED:
                 if row.cause in DELETIONS:
-                    self._partition(row).is_deleted = True
+                    self._partition(row).deleted_us = row.time_us
             case TraceKind.POSITION_RESET:
                 self._position_reset(row)
             case TraceKind.PARTITIONS_ASSIGNED:
@@ -150,10 +151,15 @@ class Processing(Checker):
         self._released(group, owner)
         if row.member is not None:
             self._members[row.member] = owner
+            self._assigned_us[row.member] = row.time_us
         partitions = tuple(detail_of(row).get("partitions", ()))
         self._owned[group, owner] = partitions
         for partition in partitions:
             self._owners.setdefault((group, partition), {})[owner] = None
+
+    def _since_us(self, member: str | None) -> int:
+        """Return since when a member has what it has; -1 for who has nothing."""
+        return self._assigned_us.get(member or "", -1)
 
     def _released(self, group: str, owner: Owner) -> None:
         for partition in self._owned.pop((group, owner), ()):
@@ -222,15 +228,17 @@ class Processing(Checker):
 
     @staticmethod
     def _remember_jump(known: _Partition, row: TraceRow) -> None:
-        known.jumps.append(_Jump(row=row, before=known.last_row, was_deleted=known.is_deleted))
+        known.jumps.append(
+            _Jump(row=row, before=known.last_row, was_deleted=known.deleted_us is not None)
+        )
         del known.jumps[:-MAX_JUMPS]
 
     def _committed(self, row: TraceRow) -> None:
         if row.offset is None or row.group is None or row.partition is None:
             return
         known = self._partition(row)
-        if row.kind == TraceKind.COMMIT_STORED:
-            known.is_deleted = False
+        if known.deleted_us is not None and self._since_us(row.member) > known.deleted_us:
+            known.deleted_us = None  # what members commit who came later is there
         if known.first_commit is None and not _is_administrators(row):
             known.first_commit = row  # what the group itself has reached
         last = known.last_commit
