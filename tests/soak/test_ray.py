@@ -1,8 +1,5 @@
 """Every experiment with Kafka's real default timeouts on a local Ray, five runs each.
 
-And three plans of the corpus that the search found in virtual time and shrank: each shows its split
-brain on real processes as it is, and with its guard on it does not.
-
 Each is told as milestones and held against five runs of the same file in virtual time; the figures
 of its failover are those of MEASURED_FAILOVER.md's table, in its order, so that the two can be read
 side by side. A run that is done is remembered: an interrupted soak goes on where it was.
@@ -13,13 +10,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from chaos.checkers.base import CheckOutcome
-from chaos.experiment import Experiment
-from chaos.loader import load_experiment
 from chaos.verdict import Results, Verdict
-from protocol.config import Guards
 from protocol.trace import TraceRow
 from tests.support.acceptance import play_ray, play_virtual, shifted
 from tests.support.failover import Failover, failover_of
@@ -33,7 +26,6 @@ pytestmark = [
     pytest.mark.usefixtures("local_ray"),
 ]
 
-CORPUS = Path(__file__).resolve().parents[1] / "corpus"
 GROUP = "orders-readers"
 RUNS = 5
 SHIFT_MS = 600
@@ -52,26 +44,6 @@ EXPERIMENTS = (
 )
 MOVING_FAULT = {"rolling_restart": 2}
 """The fault that hits the group's coordinator, where it is not the first."""
-
-
-SPLIT_BRAINS = (
-    "paused_coordinator_goes_on_in_its_old_epoch",
-    "two_coordinators_after_a_cut_from_the_controller",
-    "commit_of_a_member_that_slept_through_a_rebalance",
-)
-"""Shrunk plans of tests/corpus that need no luck: they fail under nearly every network seed."""
-MUST_FAIL = 4
-"""Of RUNS runs on Ray without the guard; with it, none may."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShrunkRun:
-    """What is kept of one run of a shrunk plan. `violated` are the checks with a finding."""
-
-    outcome: str
-    reasons: tuple[str, ...]
-    violated: tuple[str, ...]
-    summary: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,52 +91,6 @@ def test_five_runs_tell_the_story_that_virtual_time_tells(name: str, tmp_path: P
         assert run.verdict == Verdict.PASS
         assert run.undecided == ()
     assert parted == []
-
-
-@pytest.mark.parametrize("name", SPLIT_BRAINS)
-def test_a_shrunk_split_brain_shows_on_real_processes_unless_its_guard_is_on(
-    name: str, tmp_path: Path
-) -> None:
-    """The file unchanged: its violation in at least 4 of 5 runs, in none with all guards on."""
-    experiment = load_experiment(str(CORPUS / f"{name}.yaml")).experiment
-    check = experiment.expect.split()[0]
-    guarded = replace(experiment, cluster=replace(experiment.cluster, guards=Guards()))
-
-    def runs(of: Experiment, kind: str) -> list[ShrunkRun]:
-        return [
-            remembered(
-                "ray",
-                f"{name}-{kind}-{n}",
-                ShrunkRun,
-                partial(run_shrunk, of, n, tmp_path / f"{kind}-{n}"),
-            )
-            for n in range(RUNS)
-        ]
-
-    without, with_guard = runs(experiment, "unguarded"), runs(guarded, "guarded")
-    failed = [run for run in without if check in run.violated]
-
-    say(f"**{name}**: {check} violated in {len(failed)} of {RUNS} runs")
-    say(f"with the guard on: in {sum(bool(run.violated) for run in with_guard)} of {RUNS}")
-    if failed:
-        say(f"for example: {failed[0].summary}")
-
-    assert len(failed) >= MUST_FAIL, [(run.outcome, run.reasons) for run in without]
-    assert [run.violated for run in with_guard] == [()] * RUNS
-    assert [run.outcome for run in with_guard] == ["completed"] * RUNS
-
-
-def run_shrunk(experiment: Experiment, number: int, run_dir: Path) -> ShrunkRun:
-    """Run a shrunk plan on Ray as it stands."""
-    run_dir.mkdir()
-    results = play_ray(experiment, run_dir, seed=number, observers=[])
-    findings = results.findings
-    return ShrunkRun(
-        outcome=results.outcome,
-        reasons=results.reasons,
-        violated=tuple(dict.fromkeys(finding.check for finding in findings)),
-        summary=findings[0].summary if findings else "",
-    )
 
 
 def run_on_ray(name: str, number: int, run_dir: Path) -> ToldRun:
