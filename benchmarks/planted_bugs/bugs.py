@@ -126,7 +126,7 @@ def _timer_survives_unload(stack: ExitStack) -> None:
 
     def fire_by_name(self: GroupCoordinator, key: str, now_us: int) -> Result:
         timer = self._shared.timers.get(key)
-        if timer is not None and timer.group.state is GroupState.DEAD:
+        if isinstance(timer, SessionTimer) and timer.group.state is GroupState.DEAD:
             present = self.group(timer.group.group_id)
             if present is not None:
                 self._shared.timers[key] = replace(timer, group=present)
