@@ -13,7 +13,7 @@ class MetricsSampler:
     """Asks for the values of a set of metrics every `interval_us`; 0: never."""
 
     def __init__(
-        self, host: Host, values: Callable[[], Mapping[str, float]], *, interval_us: int
+        self, host: Host, values: Callable[[], Mapping[str, float | None]], *, interval_us: int
     ) -> None:
         self._host = host
         self._values = values

@@ -10,8 +10,8 @@ Reading order: `events` and `run_documents` (run directories to rows), `runs`, `
 `coordinator_tenures`, `broker_phases`, `tenure_overlaps`, `failovers` (a fault as each group meets
 it), `exchanges`, `client_phases`, `gaps`, `availability`, `figure_table`, `rebalances`, `messages`,
 `ownership`, `repeats` (records processed again), `ownership_overlaps`, `processing`, `commits`,
-`verdicts` (one module a transform). How they are computed: `step`, `table_list` (what from what),
-`table_graph` (in what order, several at once), `table_store` (where to), `tables` (all of it). Then
-`summary` and `figures` (phases), `outcome_summary` and `outcomes` (all else), `summary_file`;
-`session` and `java` stand beside, and `report` after all.
+`metrics`, `verdicts` (one module a transform). How they are computed: `step`, `table_list` (what
+from what), `table_graph` (in what order, several at once), `table_store` (where to), `tables` (all
+of it). Then `summary` and `figures` (phases), `outcome_summary` and `outcomes` (all else),
+`summary_file`; `session` and `java` stand beside, and `report` after all.
 """

@@ -18,6 +18,7 @@ from pipeline.groups import groups
 from pipeline.lives import impairments
 from pipeline.members import member_names
 from pipeline.messages import messages
+from pipeline.metrics import metrics
 from pipeline.ownership import ownership, ownership_intervals, ownership_spans
 from pipeline.ownership_overlaps import ownership_overlaps
 from pipeline.processing import processing
@@ -39,6 +40,7 @@ STEPS = (
     table(verdicts, DOCUMENTS),
     table(runs, "events"),
     table(groups, "events"),
+    table(metrics, "events"),
     table(faults, "events", "runs"),
     shared("impairments", impairments, "events", "faults", "runs"),
     table(group_states, "events", "groups", "runs"),

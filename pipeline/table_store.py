@@ -147,6 +147,7 @@ def _arrow_type(kind: DataType) -> pa.DataType:
         "string": pa.string(),
         "int": pa.int32(),
         "bigint": pa.int64(),
+        "double": pa.float64(),
         "boolean": pa.bool_(),
         "array<string>": pa.list_(pa.string()),
     }[kind.simpleString()]

@@ -1,7 +1,7 @@
 """What Kafka's broker tells of its group coordinator, under Kafka's names, sampled into the trace.
 
 Counted from what the coordinator traces; gauges are read when a sample is taken. NaN, which is what
-Kafka answers before the first load, is left out. A purgatory has as many operations as wait, while
+Kafka answers before the first load, is None. A purgatory has as many operations as wait, while
 Kafka's PurgatorySize also has up to 1,000 that are complete and not purged yet.
 Source: Kafka `GroupCoordinatorMetrics` (group-coordinator-metrics), `GroupMetadataManager`,
 `DelayedOperationPurgatory`; BEHAVIOUR 8.3.
@@ -68,12 +68,12 @@ class CoordinatorMetrics:
         """Count a load: how long it took since it was scheduled, its wait included."""
         self._load_time.record(waited_and_loaded_us / 1_000, self._now_ms())
 
-    def values(self) -> dict[str, float]:
-        """Return every metric by Kafka's name."""
+    def values(self) -> dict[str, float | None]:
+        """Return every metric by Kafka's name, None for NaN."""
         now_ms = self._now_ms()
-        values: dict[str, float] = {
-            "partition-load-time-max": self._load_time.max(now_ms),
-            "partition-load-time-avg": self._load_time.average(now_ms),
+        values: dict[str, float | None] = {
+            "partition-load-time-max": _or_none(self._load_time.max(now_ms)),
+            "partition-load-time-avg": _or_none(self._load_time.average(now_ms)),
         }
         for name, sensor in self._sensors.items():
             values[f"{name}-rate"] = round(sensor.rate(now_ms), DECIMALS)
@@ -89,10 +89,14 @@ class CoordinatorMetrics:
         ):
             values[f"{purgatory}.PurgatorySize"] = waiting
             values[f"{purgatory}.NumDelayedOperations"] = waiting
-        return {name: value for name, value in values.items() if not math.isnan(value)}
+        return values
 
     def _record(self, name: str) -> None:
         self._sensors[name].record(1, self._now_ms())
 
     def _now_ms(self) -> int:
         return self._host.now_us() // 1_000
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value

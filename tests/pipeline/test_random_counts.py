@@ -1,4 +1,4 @@
-"""The tables runs, groups, bad_rows, commits and processing of random runs against plain Python."""
+"""The tables runs, groups, bad_rows, commits, processing and metrics against plain Python."""
 
 import pyarrow.parquet as pq
 import pytest
@@ -6,6 +6,7 @@ import pytest
 from tests.support.analysed_runs import AnalysedRuns
 from tests.support.oracle_commits import commits_of
 from tests.support.oracle_comparison import check_table, differences
+from tests.support.oracle_metrics import metrics_of
 from tests.support.oracle_processing import processing_of
 from tests.support.oracle_runs import bad_rows_of, groups_of, runs_of
 from tests.support.random_runs import AnalysedRun
@@ -43,6 +44,21 @@ def test_processing_of_random_traces_is_the_oracles(random_runs: tuple[AnalysedR
     rows = check_table(random_runs, "processing", processing_of, ("group", "partition", "consumer"))
     assert sum(row["repeated"] > 0 for row in rows) > 20
     assert any(row["shared"] for row in rows)
+
+
+def test_metrics_of_random_and_real_runs_are_the_oracles(
+    random_runs: tuple[AnalysedRun, ...],
+) -> None:
+    """Empty samples, nulls, two lives; of the real runs all that controller and brokers told."""
+    rows = check_table(
+        random_runs, "metrics", metrics_of, ("node", "incarnation", "sampled_us", "metric")
+    )
+    assert sum(row["value"] is None for row in rows) > 50
+    assert any(row["incarnation"] for row in rows)
+    real = [row for run in random_runs if not run.is_random for row in run.table("metrics")]
+    told = {row["metric"] for row in real}
+    assert told > {"NumGroups", "IsrShrinksPerSec.Count", "FencedBrokerCount"}
+    assert any(row["value"] is None for row in real)
 
 
 def test_bad_rows_of_a_spoiled_trace_are_the_oracles(analysed: AnalysedRuns) -> None:

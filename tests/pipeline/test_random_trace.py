@@ -21,7 +21,7 @@ _NEVER_RANDOM = {
     TraceKind.LOG_CLEANED,
     TraceKind.TOPIC_DELETED,
     TraceKind.OFFSET_REMOVED,
-    TraceKind.METRICS,
+    TraceKind.ADMIN_COMMIT,
     TraceKind.TXN_COMMIT_PENDING,
     TraceKind.TRANSACTION_COMPLETED,
     TraceKind.TRANSACTIONS_LOADED,

@@ -300,3 +300,20 @@ def test_summary_of_two_faults_keeps_them_apart(analysed: AnalysedRuns) -> None:
     assert [fault.fault for fault in summary.faults] == ["f1", "f2"]
     assert [fault.members_kept for fault in summary.faults] == [1, 0]
     assert summary.clock_error_us == 0
+
+
+def test_metrics_are_one_row_a_value_with_nulls_for_nan(analysed: AnalysedRuns) -> None:
+    """Two samples of one moment are told apart by their names, two lives by the incarnation."""
+    rows = analysed.table("crash", "metrics", "node", "incarnation", "sampled_us", "metric")
+    assert {key: row["value"] for key, row in rows.items()} == {
+        ("broker-0", 0, 5_000_000, "NumGroups"): 0,
+        ("broker-0", 0, 5_000_000, "offset-commit-rate"): 0,
+        ("broker-0", 0, 5_000_000, "partition-load-time-max"): None,
+        ("broker-0", 0, 5_000_000, "PartitionCount"): 6,
+        ("broker-0", 0, 5_000_000, "IsrShrinksPerSec.OneMinuteRate"): 0.016667,
+        ("broker-0", 0, 25_000_000, "NumGroups"): 1,
+        ("broker-0", 0, 25_000_000, "offset-commit-rate"): 0.25,
+        ("broker-0", 0, 25_000_000, "partition-load-time-max"): 20,
+        ("broker-2", 1, 31_000_000, "NumGroups"): 0,
+        ("controller-100", 0, 31_000_000, "FencedBrokerCount"): 1,
+    }

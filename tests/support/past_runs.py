@@ -23,6 +23,7 @@ _TYPES: Mapping[str, pa.DataType] = {
     "string": pa.string(),
     "int": pa.int32(),
     "bigint": pa.int64(),
+    "double": pa.float64(),
     "boolean": pa.bool_(),
     "array<string>": pa.list_(pa.string()),
 }

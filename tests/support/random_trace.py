@@ -13,6 +13,7 @@ from protocol.trace import TraceRow
 from tests.support.random_brokers import BROKERS, CONTROLLER, GROUPS, Brokers, offsets_partition
 from tests.support.random_consumers import ADMIN, CONSUMERS, PRODUCER, Consumers
 from tests.support.random_faults import Faults, spontaneous_election
+from tests.support.random_metrics import sample_metrics
 from tests.support.random_world import Life, World
 
 _STEPS_US = (0, 1, 900, 15_000, 15_000, 120_000, 400_000)
@@ -39,6 +40,7 @@ def random_run(seed: int) -> list[TraceRow]:
     brokers = Brokers(world)
     consumers = Consumers(world, brokers)
     faults = Faults(world, brokers, consumers)
+    sample_metrics(world, seed)
     for index in range(len(brokers.epochs)):
         world.advance(rng.choice(_STEPS_US))
         brokers.elect(offsets_partition(index), leader=BROKERS[index])

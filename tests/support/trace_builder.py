@@ -1,11 +1,12 @@
 """Hand-written traces as run directories, and tables read back without Spark: for the pipeline.
 
 A trace is a text file, one event a line, in any order of time: seconds, node (`broker-2/1` is its
-incarnation 1), kind, then `name=value`s, where names that are no columns go into `detail` and
-`a,b,` is a list. `#` begins a comment.
+incarnation 1), kind, then `name=value`s, where names that are no columns go into `detail`; there
+`a,b,` is a list, and `null` null. `#` begins a comment.
 """
 
 import json
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,6 +59,10 @@ def _cells(assignments: Sequence[str]) -> TableRow:
             cells[name] = value if _COLUMN_TYPES[name] == "string" else int(value)
         elif "," in value:
             detail[name] = [item for item in value.split(",") if item]
+        elif value == "null":
+            detail[name] = None
+        elif re.fullmatch(r"\d+\.\d+", value):
+            detail[name] = float(value)
         else:
             detail[name] = int(value) if value.isdigit() else value
     return cells | ({"detail": json.dumps(detail)} if detail else {})
