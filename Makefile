@@ -24,10 +24,9 @@ demo: $(STAMP) ## run coordinator_crash on a local Ray (about a minute), analyse
 	$(RUN) run coordinator_crash --runtime ray --seed $(SEED)
 	@$(RUN) doctor --only java
 
-# Three processes on two cores: the tests on Ray, one after the other, wait most of their time.
 test: $(STAMP) ## every test, layers and types included (needs Java 17 or newer)
 	@$(RUN) doctor --only java
-	$(BIN)/pytest -n 3 --dist loadgroup -m "not soak" --durations=10
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not soak" --durations=10
 
 test-fast: $(STAMP) ## the tests over in a second, without Ray and Spark: under a minute in all
 	$(BIN)/pytest -n 2 --dist loadgroup -m "not soak and not ray and not spark and not slow"

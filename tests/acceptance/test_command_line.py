@@ -66,6 +66,7 @@ def edited(command_line: CommandLine, before: str, after: str) -> str:
             "    fault: crahs",
             "faults[0].fault: unknown fault `crahs`; expected one of `crash`, `power_loss`, "
             "`controlled_shutdown`, `pause`, `leadership_move`, `preferred_leader_election`, "
+            "`remove_members`, `delete_group`, `delete_offsets`, `reset_offsets`, "
             "`cut`, `clog`, `slow`, `reset`; did you mean `crash`?",
         ),
         (

@@ -8,5 +8,5 @@ def test_group_is_known_to_xdist_where_tests_run_side_by_side(
 ) -> None:
     """Versions of pytest and xdist that do not fit lose the groups without a word."""
     if not hasattr(request.config, "workerinput"):
-        pytest.skip("not one of several processes: pytest -n 3 --dist loadgroup")
+        pytest.skip("not one of several processes: pytest -n 2 --dist loadgroup")
     assert request.node.nodeid.endswith("@test_test_groups.py")

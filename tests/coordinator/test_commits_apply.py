@@ -165,6 +165,7 @@ def test_commit_is_appended_whoever_is_in_sync_and_a_group_is_not() -> None:
     assert [append.required_acks for append in h.held] == [ACKS_LEADER] * 2
     h.commit_everything()
     join = h.submit(join_group(h.new_member_id()))
+    h.advance(0)
     member_id = h.join_response(join).member_id
     h.submit(sync_group(member_id, 1, {member_id: b"a"}))
     assert [append.required_acks for append in h.held] == [ACKS_ALL]

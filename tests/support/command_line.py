@@ -17,7 +17,7 @@ from cluster.machine_files import start_ticks
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "COORDLAB_TEST_MARK"
-COMMAND_TIMEOUT_S = 100.0
+COMMAND_TIMEOUT_S = 200.0
 
 
 class CommandLine:
