@@ -16,7 +16,8 @@ Who uses it, and how:
    in which it came. It does not call the node back before it returns.
 5. When the incarnation is over, forget the gate: what it holds dies with it, as the send buffers
    of a killed process do, and `transmit` and `deliver` do nothing any more. `unheard_peers` are
-   told of the death even if the endpoint has no connection with them.
+   told of the death even if the endpoint has no connection with them, and `half_open` connections
+   end one by one: their clients do not know yet which life of the process accepted them.
 
 A connection is a TCP stream: behind a frame that waits, everything on the same connection and in
 the same direction waits, also what no rule selects. A connection that is closed while a cut holds
@@ -33,7 +34,14 @@ from functools import partial
 from typing import Protocol
 
 from cluster.connections import ConnectionEnd
-from cluster.frames import CloseFrame, Frame, OpenFrame, RequestFrame, ResetFrame
+from cluster.frames import (
+    CloseFrame,
+    Frame,
+    OpenedFrame,
+    OpenFrame,
+    RequestFrame,
+    ResetFrame,
+)
 from cluster.link_rules import LinkRule
 from cluster.link_verdicts import (
     Deliver,
@@ -182,6 +190,10 @@ class _Direction:
         """Return every node with which a connection has something waiting here."""
         return tuple(dict.fromkeys(end.peer for end in self._streams))
 
+    def waiting_first(self) -> tuple[Frame, ...]:
+        """Return the first frame that waits on each connection that has any."""
+        return tuple(stream[0].frame for stream in self._streams.values())
+
     def holds_open_of(self, end: ConnectionEnd) -> bool:
         """Whether a connection's OpenFrame itself waits here."""
         stream = self._streams.get(end)
@@ -310,6 +322,24 @@ class LinkGate:
         those peers too.
         """
         return self._sent.peers()
+
+    def half_open(self) -> tuple[CloseFrame, ...]:
+        """Return the end of each connection that this node accepted and whose client has not heard.
+
+        A client takes the death of a process for its own connection's only if it knows that this
+        process accepted it; a kernel resets what it had accepted all the same.
+        """
+        return tuple(
+            CloseFrame(
+                source=frame.source,
+                destination=frame.destination,
+                connection_id=frame.connection_id,
+                by_client=False,
+                reason="its process is gone",
+            )
+            for frame in self._sent.waiting_first()
+            if isinstance(frame, OpenedFrame)
+        )
 
     def _becomes_idle(self) -> bool:
         self.is_idle = self._sent.is_idle and self._received.is_idle

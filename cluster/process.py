@@ -180,12 +180,15 @@ class NodeProcess:
         """
         host = self._host(name)
         peers = host.peers()
+        half_open = host.half_open()
         unread = host.unread_frames()
         self._remove(host, is_orderly=False)
         for peer in peers:
             self._send_frame(
                 ResetFrame(source=name, destination=peer, source_incarnation=host.incarnation)
             )
+        for close in half_open:
+            self._send_frame(close)
         for frame in unread:
             # Connections that nobody accepted: a dead process's kernel resets those too.
             self._undeliverable(frame)

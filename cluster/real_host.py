@@ -305,6 +305,10 @@ class RealHost(Host):
         unheard = () if self._gate is None else self._gate.unheard_peers()
         return tuple(dict.fromkeys((*self.endpoint.peers(), *unheard)))
 
+    def half_open(self) -> tuple[CloseFrame, ...]:
+        """Return the end of each connection that was accepted and whose client has not heard."""
+        return () if self._gate is None else self._gate.half_open()
+
     def unread_frames(self) -> tuple[Frame, ...]:
         """Return the frames that arrived during a pause and were not delivered."""
         arrived = (item for item in self._arrivals or () if not isinstance(item, str))

@@ -20,6 +20,7 @@ FAULT_KINDS = frozenset(
         TraceKind.NODE_STARTED,
         TraceKind.NODE_PAUSED,
         TraceKind.NODE_RESUMED,
+        TraceKind.BROKER_REGISTERED,
         TraceKind.BROKER_UNFENCED,
     }
 )
@@ -45,6 +46,7 @@ class FaultsInForce:
         self._active: dict[tuple[str, str], TraceRow] = {}
         self._past: list[PastFault] = []
         self._brokers: dict[str, None] = {}  # those whose unfencing is traced
+        self._unregistered: dict[str, None] = {}  # brokers whose new life has not registered yet
         self.changed_us = 0
         """When a fault last began or ended."""
 
@@ -76,6 +78,12 @@ class FaultsInForce:
                 return self._end(("down", row.node), row)
             case TraceKind.NODE_STARTED:
                 key = ("down", row.node)
+                self._unregistered[row.node] = None
+            case TraceKind.BROKER_REGISTERED:
+                self._unregistered.pop(peer, None)
+                return False
+            case TraceKind.BROKER_UNFENCED if peer in self._unregistered:
+                return False
             case TraceKind.BROKER_UNFENCED:
                 self._brokers[peer] = None
                 return self._end(("down", peer), row)

@@ -73,6 +73,14 @@ class MeasuredOverlap:
         return self.ended_us - self.began_us
 
 
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """What a coordinator found of a group in the log; of one that was deleted, nobody."""
+
+    members: tuple[str, ...] = ()
+    generation: int = -1
+
+
 class _Group:
     """Who owns which partition of one group."""
 
@@ -82,7 +90,8 @@ class _Group:
         self.owned: dict[Owner, tuple[str, ...]] = {}
         self.open: dict[tuple[str, Owner, Owner], _Overlap] = {}
         self.loads: dict[str, TraceRow] = {}  # broker -> its last load of the group's partition
-        self.loaded: dict[str, dict[str, None]] = {}  # broker -> members that it loaded, if known
+        self.loaded: dict[str, _Loaded] = {}  # broker -> the group in its last load, if known
+        self.loading: dict[str, _Loaded] = {}  # the same, of a load that is not over
         self.has_leader = True
         self.settled_us = 0  # since when its partition is led and loaded
         # member -> broker that removed it -> its last removal there, the last one of all last
@@ -94,6 +103,15 @@ class _Group:
         """Return the removal of a member by a coordinator; the last one if that did not do it."""
         removals = self.removed.get(member or "", {})
         return removals.get(coordinator or "") or next(reversed(removals.values()), None)
+
+    def load_completed(self, row: TraceRow) -> None:
+        """Take in the end of a load, which tells of each group of the partition before."""
+        self.loads[row.node] = row
+        loaded = self.loading.pop(row.node, None)
+        if loaded is None and "groups" in detail_of(row):
+            loaded = _Loaded()
+        if loaded is not None:
+            self.loaded[row.node] = loaded
 
     @property
     def overstay_bound_us(self) -> int:
@@ -185,7 +203,7 @@ class Ownership(Checker):
             case TraceKind.GROUP_LOADED:
                 members = detail_of(row).get("members")
                 if isinstance(members, list):
-                    group.loaded[row.node] = dict.fromkeys(members)
+                    group.loading[row.node] = _Loaded(tuple(members), row.generation or 0)
             case TraceKind.MEMBER_REMOVED:
                 removals = group.removed.setdefault(row.member or "", {})
                 removals.pop(row.node, None)
@@ -221,7 +239,7 @@ class Ownership(Checker):
                 continue
             self._judge_overstays(group, row.time_us)
             if row.kind == TraceKind.LOAD_COMPLETED:
-                group.loads[row.node] = row
+                group.load_completed(row)
             else:
                 group.has_leader = bool(row.peer)
             group.settled_us = row.time_us
@@ -294,8 +312,12 @@ class Ownership(Checker):
         if load is None or (older.peer == load.node and older.time_us > load.time_us):
             return None, evidence
         loaded = group.loaded.get(load.node)
-        if loaded is not None and older.member not in loaded:
-            return None, evidence  # it was no member any more when the coordinator took over
+        if loaded is not None and (
+            older.member not in loaded.members or newer.generation == loaded.generation
+        ):
+            # It was no member any more when the coordinator took over, or was overtaken already:
+            # a static member that did not rejoin in time stays in, beside what others were given.
+            return None, evidence
         evidence.append(load)
         if now_us < load.time_us + expected.eviction_us - self.context.clock_error_us:
             return (

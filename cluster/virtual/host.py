@@ -358,8 +358,10 @@ class VirtualHost(Host):
         if not self.alive:
             return
         peers = dict.fromkeys(self._endpoint.peers())
+        half_open: tuple[CloseFrame, ...] = ()
         if self._gate is not None:
             peers.update((peer, None) for peer in self._gate.unheard_peers())
+            half_open = self._gate.half_open()
         backlog = self._backlog
         unread = () if backlog is None else (*backlog.released, *backlog.frames)
         self.retire()
@@ -367,6 +369,8 @@ class VirtualHost(Host):
             self._network.transmit(
                 ResetFrame(source=self.name, destination=peer, source_incarnation=self.incarnation)
             )
+        for close in half_open:
+            self._network.transmit(close)
         for frame in unread:
             # Nobody will read it: the kernel answers as it does for what comes from now on.
             self._network.arrive(frame)

@@ -31,6 +31,7 @@ def split(rows: Rows, *, loaded_s: float = 7.1) -> None:
     rows.load_completed(-20, "broker-0", 0)
     rows.assigned(-15, C0, names=["t-0"], peer="broker-0")
     rows.fault(0, "broker-0", fault="cut")
+    rows.group_loaded(loaded_s, "broker-1", members=[f"{C0}-id"])
     rows.load_completed(loaded_s, "broker-1", 1)
 
 
@@ -258,11 +259,16 @@ def test_member_that_a_zombie_assigned_has_its_session_from_the_load_on(
     assert (check(rows).outcome is CheckOutcome.PASS) is allowed
 
 
-@pytest.mark.parametrize(("unfenced_s", "allowed"), [(110, True), (70.5, False)])
+@pytest.mark.parametrize(
+    ("unfenced_s", "ghost", "allowed"), [(110, False, True), (110, True, True), (70.5, False, False)]
+)
 def test_broker_that_waits_for_its_old_session_is_still_down(
-    unfenced_s: float, allowed: bool
+    unfenced_s: float, ghost: bool, allowed: bool
 ) -> None:
-    """Standard space, seed 778: a member that knows this broker alone cannot hear before."""
+    """Standard space, seed 778: a member that knows this broker alone cannot hear before.
+
+    Seed 2621: a controller that wakes up unfences the broker for heartbeats of its old life.
+    """
     rows = Rows()
     rows.add(0.1, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
     rows.load_completed(0.5, "broker-0", 0)
@@ -270,7 +276,13 @@ def test_broker_that_waits_for_its_old_session_is_still_down(
     rows.add(10, "driver", TraceKind.NODE_KILLED, peer="broker-1")
     rows.member_removed(60, "broker-0", f"{C0}-id")
     rows.add(70, "broker-1", TraceKind.NODE_STARTED, incarnation=1)
-    rows.assigned(71, C1, names=["t-0"], generation=2, peer="broker-0")
+    if ghost:
+        rows.add(70.2, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
+        rows.assigned(71, C1, names=["t-0"], generation=2, peer="broker-0")
+        rows.add(unfenced_s, "controller-100", TraceKind.BROKER_REGISTERED, peer="broker-1")
+    else:
+        rows.add(70.4, "controller-100", TraceKind.BROKER_REGISTERED, peer="broker-1")
+        rows.assigned(71, C1, names=["t-0"], generation=2, peer="broker-0")
     rows.add(unfenced_s, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
     rows.given_up(112, C0, lost=True)
 
@@ -395,3 +407,28 @@ def test_member_that_was_dropped_before_the_load_has_no_session_at_the_new_coord
     rows.given_up(70, C0, lost=True)
 
     assert check(rows).outcome is CheckOutcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("groups", "generation", "allowed"), [(0, 1, True), (1, 3, True), (1, 2, False)]
+)
+def test_overlap_that_the_log_held_already_may_begin_at_the_load(
+    groups: int, generation: int, allowed: bool
+) -> None:
+    """A group that was deleted has no members to wait for; one generation is one assignment.
+
+    Standard space, seeds 6249 and 6601: the second had a static member that did not rejoin.
+    """
+    rows = Rows()
+    rows.load_completed(-20, "broker-0", 0)
+    rows.assigned(-15, C0, names=["t-0"], generation=1, peer="broker-0")
+    rows.fault(-10, "broker-0")
+    rows.group_loaded(0, "broker-1", members=[f"{C0}-id"])
+    rows.load_completed(0, "broker-1", 1)
+    if groups:
+        rows.group_loaded(54, "broker-1", generation=3, members=[f"{C0}-id", f"{C1}-id"])
+    rows.load_completed(54, "broker-1", 2)
+    rows.assigned(54.1, C1, names=["t-0"], generation=generation, peer="broker-1")
+    rows.given_up(54.2, C0, lost=True)
+
+    assert (check(rows).outcome is CheckOutcome.PASS) is allowed

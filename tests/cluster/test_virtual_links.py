@@ -348,6 +348,26 @@ def test_a_host_that_dies_takes_along_what_its_gate_held(effect: LinkEffect) -> 
     assert lab.failures == []
 
 
+@pytest.mark.parametrize("effect", [Cut(), Clog()])
+def test_a_death_ends_what_was_accepted_and_not_heard_of(effect: LinkEffect) -> None:
+    """The server accepts, its answer is held, it dies: the client hears of it once it heals.
+
+    Standard space, seed 6753: it waited for the end of its connection setup timeout.
+    """
+    world = World()
+    lab, client = world.lab, world.client
+    lab.set_rules(to_client(effect))
+    half_open = client.connect("other")
+    lab.run_for(2 * LATENCY_US)
+    world.server.host.crash()
+    lab.run_for(2 * LATENCY_US)
+    assert not half_open.is_closed
+    lab.set_rules()
+    lab.run_for(0)
+    assert half_open.is_closed
+    assert world.connection.is_closed
+
+
 def test_a_failure_behind_a_gate_is_reported_once() -> None:
     """A callback that dies in what healing delivers is the node's failure, as anywhere else."""
     world = World()
