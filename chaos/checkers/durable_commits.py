@@ -131,7 +131,7 @@ class DurableCommits(Checker):
         self._suspicions: list[_Suspicion] = []
         self._lost_data = LostData()
         self._enough_replicas = EnoughReplicas()
-        self._transaction_ends = TransactionEnds(context.clock_error_us)
+        self._transaction_ends = TransactionEnds(context.clock_error_us, self._lost_data)
         self._on_too_few: dict[tuple[str, str], None] = {}  # partition and broker, told once
         self._forgiven = 0
         self._consumers = {

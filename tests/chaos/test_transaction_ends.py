@@ -63,6 +63,18 @@ def completed(
     )
 
 
+def elected(rows: Rows, time_s: float) -> None:
+    """Broker 2, alone in sync, leads the log of transactions."""
+    rows.add(
+        time_s,
+        "controller-100",
+        TraceKind.LEADER_ELECTED,
+        partition="__transaction_state-0",
+        peer="broker-2",
+        detail={"isr": [2]},
+    )
+
+
 @pytest.mark.parametrize(("to", "committed"), [(COMMIT, True), (ABORT, False)])
 def test_end_as_it_was_decided_passes_also_at_the_next_coordinator(
     to: str, *, committed: bool
@@ -148,3 +160,34 @@ def test_decision_by_a_clock_that_is_late_is_waited_for(clock_error_us: int, fin
     decided(rows, 3, COMMIT)
 
     assert check(rows, clock_error_us).findings_total == findings
+
+
+@pytest.mark.parametrize(("carried_out_s", "findings"), [(None, 1), (2.5, 0)])
+def test_marker_after_the_transaction_was_carried_out_is_the_next_ones(
+    carried_out_s: float | None, findings: int
+) -> None:
+    """A group that was loaded with the marker leaves no row (standard space, seed 4446)."""
+    rows = Rows()
+    pending(rows, 1)
+    decided(rows, 2, COMMIT)
+    if carried_out_s is not None:
+        decided(rows, carried_out_s, "CompleteCommit")
+    completed(rows, 60, committed=False)
+
+    assert check(rows).findings_total == findings
+
+
+@pytest.mark.parametrize(("cause", "findings"), [("power loss", 0), (None, 1)])
+def test_decision_that_was_lost_with_the_last_replica_in_sync_binds_nobody(
+    cause: str | None, findings: int
+) -> None:
+    """The coordinator of transactions is back at an older one (standard space, seed 9203)."""
+    rows = Rows()
+    elected(rows, 0.1)
+    pending(rows, 1)
+    decided(rows, 2, ABORT)
+    rows.add(3, "driver", TraceKind.NODE_KILLED, peer="broker-2", cause=cause)
+    elected(rows, 9)
+    completed(rows, 10, committed=True)
+
+    assert check(rows).findings_total == findings
