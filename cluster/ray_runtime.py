@@ -283,12 +283,16 @@ class RayRuntime(Runtime):
         """Ask anything else as the client admin-0, in its process; see Runtime."""
         return await self._ask_host(partial(_ask_anything, cluster=self._spec, question=question))
 
-    async def committed_offsets(self, group_id: str) -> dict[TopicPartition, Offset]:
+    async def committed_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Offset]:
         """Ask the group's coordinator through the cluster's own network what is committed.
 
         Raises: TimeoutError after 60 s without a definite answer.
         """
-        question = partial(_ask_committed, cluster=self._spec, group_id=group_id)
+        question = partial(
+            _ask_committed, cluster=self._spec, group_id=group_id, partitions=partitions
+        )
         return await self._ask_host(question)
 
     async def stop(self) -> None:
@@ -363,9 +367,13 @@ class RayRuntime(Runtime):
 
 
 async def _ask_committed(
-    host: Host, *, cluster: ClusterSpec, group_id: str
+    host: Host,
+    *,
+    cluster: ClusterSpec,
+    group_id: str,
+    partitions: Sequence[TopicPartition] | None,
 ) -> dict[TopicPartition, Offset]:
-    return await fetch_committed_offsets(host, cluster, group_id)
+    return await fetch_committed_offsets(host, cluster, group_id, partitions)
 
 
 async def _ask_anything(

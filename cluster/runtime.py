@@ -217,9 +217,12 @@ class Runtime(ABC):
         """
 
     @abstractmethod
-    async def committed_offsets(self, group_id: str) -> dict[TopicPartition, Offset]:
+    async def committed_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Offset]:
         """Ask the group's coordinator, through the cluster's own network, what is committed.
 
+        Shape: of `partitions`, or of every one that has an offset; those without are left out.
         It is done by a client node of its own ("admin-0") that finds the coordinator and retries
         as clients do, and traced as OFFSETS_FETCHED with cause "verification".
         Raises: TimeoutError after 60 s without a definite answer.

@@ -97,6 +97,11 @@ SCALA = JavaSwitches()
 """The Scala coordinator: nothing is done as by the Java one."""
 
 
+STALE_LEADER_EPOCH = "stale leader epoch"
+ALREADY_LOADED = "already loaded or loading"
+"""Reasons of LoadIgnored."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadIgnored:
     """A load or unload that was not carried out, and the epoch that is known instead."""
@@ -305,9 +310,9 @@ class GroupCoordinator:
         """
         shards = self._shards
         if not self._accepts_epoch(partition, leader_epoch):
-            return self._ignored(partition, "stale leader epoch")
+            return self._ignored(partition, STALE_LEADER_EPOCH)
         if partition in shards.owned or partition in shards.loading:
-            return self._ignored(partition, "already loaded or loading")
+            return self._ignored(partition, ALREADY_LOADED)
         if leader_epoch <= shards.failed.get(partition, NO_LEADER_EPOCH):
             return self._ignored(partition, "the load failed in this leader epoch")
         shards.failed.pop(partition, None)
@@ -362,7 +367,7 @@ class GroupCoordinator:
         stays. Appends in flight are still answered when they complete.
         """
         if leader_epoch is not None and not self._accepts_epoch(partition, leader_epoch):
-            return self._ignored(partition, "stale leader epoch")
+            return self._ignored(partition, STALE_LEADER_EPOCH)
         turn = Turn(self._shared, now_us)
         shard = self._shards.owned.pop(partition, None)
         self._shards.loading.pop(partition, None)

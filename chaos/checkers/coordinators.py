@@ -1,18 +1,21 @@
 """Which broker is a group's coordinator, by leader epoch, and what state it has the group in.
 
 In a failover two brokers write states of one group: the old one unloads it, or goes on as a zombie,
-after the new one has loaded it. What counts is the coordinator of the newest epoch.
+after the new one has loaded it. What counts is the coordinator of the newest epoch; a broker that is
+elected again before it has heard that it was replaced is one without a load (BEHAVIOUR 5.5).
 """
 
 from dataclasses import dataclass
 
 from chaos.checkers.base import CheckContext, detail_of
+from coordinator.coordinator import ALREADY_LOADED
 from protocol.trace import TraceKind, TraceRow
 
 COORDINATOR_KINDS = frozenset(
     {
         TraceKind.LOAD_STARTED,
         TraceKind.LOAD_COMPLETED,
+        TraceKind.LOAD_IGNORED,
         TraceKind.UNLOAD_COMPLETED,
         TraceKind.GROUP_LOADED,
         TraceKind.GROUP_STATE,
@@ -65,11 +68,10 @@ class CoordinatorView:
                 for group_id in self._groups_in.get(row.partition or "", ()):
                     self._states.pop((row.node, group_id), None)
                     self._members.pop((row.node, group_id), None)
+            case TraceKind.LOAD_IGNORED if row.cause == ALREADY_LOADED:
+                self._took_over(row)
             case TraceKind.LOAD_COMPLETED:
-                epoch = row.leader_epoch or 0
-                for group_id in self._groups_in.get(row.partition or "", ()):
-                    if epoch >= self._newest.get(group_id, (-1, ""))[0]:
-                        self._newest[group_id] = (epoch, row.node)
+                self._took_over(row)
                 if row.partition in self._groups_in:
                     self._tenures.setdefault(row.partition, {})[row.node] = _Tenure(row)
             case TraceKind.UNLOAD_COMPLETED:
@@ -94,6 +96,12 @@ class CoordinatorView:
                 self._seen(row, detail_of(row).get("to"))
             case _:
                 pass
+
+    def _took_over(self, row: TraceRow) -> None:
+        epoch = row.leader_epoch or 0
+        for group_id in self._groups_in.get(row.partition or "", ()):
+            if epoch >= self._newest.get(group_id, (-1, ""))[0]:
+                self._newest[group_id] = (epoch, row.node)
 
     def _seen(self, row: TraceRow, state: str | None) -> None:
         if row.group is not None and state is not None:

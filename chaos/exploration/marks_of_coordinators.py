@@ -4,10 +4,9 @@ import msgspec
 
 from chaos.exploration.mark_base import MarkList
 from chaos.exploration.seen_cluster import SUCCEEDED, SeenCluster, detail_of
+from coordinator.coordinator import ALREADY_LOADED, STALE_LEADER_EPOCH
 from protocol.trace import TraceKind, TraceRow
 
-STALE = "stale leader epoch"
-HERE = "already loaded or loading"
 SESSION_EXPIRY = "session expiry"
 A_WAIT_US = 1_000
 
@@ -139,13 +138,13 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 @mark("stale_load_refused", "a load of an older epoch was refused", TraceKind.LOAD_IGNORED)
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     del seen
-    return row.cause == STALE
+    return row.cause == STALE_LEADER_EPOCH
 
 
 @mark("stale_unload_refused", "an unload of an older epoch was refused", TraceKind.UNLOAD_IGNORED)
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     del seen
-    return row.cause == STALE
+    return row.cause == STALE_LEADER_EPOCH
 
 
 @mark(
@@ -156,7 +155,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     owned = seen.owned.get((row.node, row.partition or ""))
     return (
-        row.cause == HERE
+        row.cause == ALREADY_LOADED
         and owned is not None
         and (row.leader_epoch or 0) > (owned.leader_epoch or 0)
     )

@@ -39,12 +39,16 @@ VERIFICATION = "verification"
 
 
 async def fetch_committed_offsets(
-    host: Host, cluster: ClusterSpec, group_id: str
+    host: Host,
+    cluster: ClusterSpec,
+    group_id: str,
+    partitions: Sequence[TopicPartition] | None = None,
 ) -> dict[TopicPartition, Offset]:
-    """Return every offset that the group has committed, as its coordinator says.
+    """Return what the group has committed, as its coordinator says: for `partitions`, or for all.
 
     Retries as clients do, for `default.api.timeout.ms` (60 s). Partitions without an offset are
-    left out. Effects: opens connections and closes them; traces OFFSETS_FETCHED per partition.
+    left out. Effects: opens connections and closes them; traces OFFSETS_FETCHED for each partition
+    of the answer, with -1 for one of `partitions` that has no offset.
     Raises: TimeoutError after 60 s without a definite answer; ClientError that no retry can help.
     """
     config = ConsumerConfig()
@@ -75,7 +79,7 @@ async def fetch_committed_offsets(
     async def fetch_once() -> CommittedOffsets:
         if not await discovery.ensure_known(deadline_us):
             raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        fetch = fetches.fetch(None)
+        fetch = fetches.fetch(None if partitions is None else tuple(partitions))
         fetch.add_listener(lambda _fetch: wakeup.set())
         if not await wakeup.wait_for(fetch, deadline_us):
             raise error_from_code(ErrorCode.REQUEST_TIMED_OUT)

@@ -245,12 +245,16 @@ class VirtualRuntime(Runtime):
         """Ask anything else with the administrator's host. Raises: what `question` raises."""
         return await question(self._lives.admin(), self._spec)
 
-    async def committed_offsets(self, group_id: str) -> dict[TopicPartition, Offset]:
+    async def committed_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Offset]:
         """Ask the group's coordinator, through the cluster's own network, what is committed.
 
         Raises: TimeoutError after 60 s without a definite answer.
         """
-        return await admin.fetch_committed_offsets(self._lives.admin(), self._spec, group_id)
+        return await admin.fetch_committed_offsets(
+            self._lives.admin(), self._spec, group_id, partitions
+        )
 
     def admin_host(self) -> Host:
         """Return the administrator's host, to ask with beside what runs; also from a callback."""

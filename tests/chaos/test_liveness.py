@@ -139,6 +139,30 @@ def test_old_coordinator_that_unloads_late_does_not_matter() -> None:
     assert check(finish(rows, 41)).outcome is CheckOutcome.PASS
 
 
+@pytest.mark.parametrize("cause", ["already loaded or loading", "stale leader epoch"])
+def test_broker_that_is_elected_again_before_it_heard_of_another_coordinates_as_it_is(
+    cause: str,
+) -> None:
+    """Its load is ignored, and what it has is the group (standard space, seed 7304)."""
+    rows = healed_group()
+    rows.load_completed(40.05, "broker-1", 1)
+    rows.add(
+        40.1,
+        "broker-0",
+        TraceKind.LOAD_IGNORED,
+        partition=OFFSETS_0,
+        leader_epoch=2,
+        cause=cause,
+        detail={"known_epoch": 2},
+    )
+    rows.group_state(40.15, "broker-1", "PreparingRebalance", "Dead")
+    rows.committed(40.2, C0, 1)
+    rows.committed(40.3, C1, 1)
+
+    passed = check(finish(rows, 101)).outcome is CheckOutcome.PASS
+    assert passed is (cause == "already loaded or loading")
+
+
 def test_group_that_its_newest_coordinator_does_not_know_is_found() -> None:
     """Planted bug: the group's records were not loaded; the old broker's state is no excuse."""
     rows = healed_group()

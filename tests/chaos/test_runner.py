@@ -213,7 +213,7 @@ def test_member_that_never_commits_keeps_the_run_from_its_steady_state() -> None
 
 
 def test_offset_that_vanished_is_a_violation() -> None:
-    """The coordinator lists no offset: the run says so in the trace, and the checker finds it."""
+    """The coordinator has no offset: the trace says so of each that was asked for."""
     run = Run()
     run.runtime.committed = {TopicPartition("orders", 1): Offset(7)}
 

@@ -15,6 +15,7 @@ from chaos.experiment import (
     producer_name,
     to_cluster_spec,
 )
+from cluster.client.admin import VERIFICATION
 from cluster.host import Host
 from cluster.link_rules import LinkRule
 from cluster.runtime import (
@@ -272,10 +273,23 @@ class FakeRuntime(Runtime):
             raise answer
         return cast("T", answer)
 
-    async def committed_offsets(self, group_id: str) -> dict[TopicPartition, Offset]:
+    async def committed_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Offset]:
         """Return what the script says is committed."""
         self.acts.append(f"read offsets of {group_id}")
         if self.committed is not None:
+            for partition in partitions or ():
+                if partition not in self.committed:
+                    self.trace(
+                        TraceEvent(
+                            kind=TraceKind.OFFSETS_FETCHED,
+                            group=group_id,
+                            partition=str(partition),
+                            offset=-1,
+                            cause=VERIFICATION,
+                        )
+                    )
             return self.committed
         return {
             TopicPartition(topic, index): Offset(7)

@@ -8,6 +8,7 @@ from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.offset_messages import (
     OffsetFetchRequest,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
@@ -39,6 +40,20 @@ def test_committed_offsets_are_read_stable_and_traced_as_verification(make_lab: 
         ("t-0", 11, "verification", "broker-1"),
         ("t-1", -1, "verification", "broker-1"),
     ]
+
+
+def test_partitions_that_are_named_are_asked_for_by_name(make_lab: LabMaker) -> None:
+    """So that whoever answers "no offset" is known; a zombie's answer proves nothing (seed 7370)."""
+    lab = make_lab(2)
+    lab.coordinator = 1
+    host = lab.client_host("admin-0")
+    asked = [TopicPartition("t", 0), TopicPartition("t", 1)]
+    lab.committed = {0: 11}
+    answer = lab.hosts.run(fetch_committed_offsets(host, lab.cluster, GROUP, asked))
+    assert answer == {TopicPartition("t", 0): 11}
+    (request,) = lab.brokers[1].of_type(OffsetFetchRequest)
+    assert isinstance(request, OffsetFetchRequest)
+    assert request.groups[0].topics == (OffsetFetchRequestTopics(name="t", partition_indexes=(0, 1)),)
 
 
 def test_committed_offsets_are_asked_for_until_the_coordinator_has_loaded(
