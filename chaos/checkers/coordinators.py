@@ -53,6 +53,7 @@ class CoordinatorView:
         for group_id, expected in context.groups.items():
             self._groups_in.setdefault(expected.offsets_partition, []).append(group_id)
         self._newest: dict[str, tuple[int, str]] = {}  # group -> epoch, node that has loaded it
+        self._in_office: dict[str, int] = {}  # group -> since when it is that node
         self._states: dict[tuple[str, str], SeenState] = {}  # (node, group)
         self._members: dict[tuple[str, str], dict[str, None]] = {}  # (node, group), where known
         self._last_writer: dict[str, str] = {}  # group -> node, where no load was seen
@@ -100,8 +101,11 @@ class CoordinatorView:
     def _took_over(self, row: TraceRow) -> None:
         epoch = row.leader_epoch or 0
         for group_id in self._groups_in.get(row.partition or "", ()):
-            if epoch >= self._newest.get(group_id, (-1, ""))[0]:
+            newest, before = self._newest.get(group_id, (-1, ""))
+            if epoch >= newest:
                 self._newest[group_id] = (epoch, row.node)
+                if row.node != before or row.kind == TraceKind.LOAD_COMPLETED:
+                    self._in_office[group_id] = row.time_us
 
     def _seen(self, row: TraceRow, state: str | None) -> None:
         if row.group is not None and state is not None:
@@ -132,6 +136,13 @@ class CoordinatorView:
         """Return the last load of the group's partition by `node`, None if none was seen."""
         tenure = self._tenures.get(self._partition_of[group_id], {}).get(node)
         return None if tenure is None else tenure.load
+
+    def in_office_since_us(self, group_id: str) -> int:
+        """Return when its coordinator's time began, 0 if that was not seen.
+
+        With its load, or with the election of one that had been replaced and never knew it.
+        """
+        return self._in_office.get(group_id, 0)
 
     def other_coordinator(self, group_id: str, since_us: int) -> TraceRow | None:
         """Return the load of a replaced coordinator that lived and served at `since_us` or later.

@@ -317,10 +317,11 @@ class NeedlessRebalance(Checker):
         expected = group.expected
         load = self._coordinators.load_of(group_id, row.node)
         before = group.expelled.get(last.member or "", last)
-        if before.node != last.node or before.time_us < (0 if load is None else load.time_us):
+        in_office_us = self._coordinators.in_office_since_us(group_id)
+        if before.node != last.node or before.time_us < in_office_us:
             return (
-                f"{last.member} is nobody's any more: {before.node}, which is not its coordinator "
-                f"any more, had dropped it at {seconds(before.time_us)}"
+                f"{last.member} is nobody's any more: {before.node}, which was not its coordinator "
+                f"then, had dropped it at {seconds(before.time_us)}"
             )
         shortest_us = expected.eviction_us - self.context.clock_error_us
         if load is not None and row.time_us < load.time_us + shortest_us:
@@ -336,16 +337,16 @@ class NeedlessRebalance(Checker):
 
     def _explain_newcomer(self, group: _Group, group_id: str, added: TraceRow) -> str | None:
         """The member was dropped by another coordinator than the one that has loaded it since."""
-        client = detail_of(added).get("client_id")
-        load = self._coordinators.load_of(group_id, added.node)
-        loaded_us = 0 if load is None else load.time_us
+        detail = detail_of(added)
+        begin = f"{detail.get('instance') or detail.get('client_id')}-"  # of its member ids
+        in_office_us = self._coordinators.in_office_since_us(group_id)
         for member, expelled in group.expelled.items():
-            if not member.startswith(f"{client}-"):
+            if not member.startswith(begin):
                 continue
-            if expelled.node != added.node or expelled.time_us < loaded_us:
+            if expelled.node != added.node or expelled.time_us < in_office_us:
                 return (
-                    f"{member} came as a new member, because {expelled.node}, which is not its "
-                    f"coordinator any more, had dropped it at {seconds(expelled.time_us)}"
+                    f"{member} came as a new member, because {expelled.node}, which was not its "
+                    f"coordinator then, had dropped it at {seconds(expelled.time_us)}"
                 )
         return None
 

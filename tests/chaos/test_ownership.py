@@ -260,7 +260,8 @@ def test_member_that_a_zombie_assigned_has_its_session_from_the_load_on(
 
 
 @pytest.mark.parametrize(
-    ("unfenced_s", "ghost", "allowed"), [(110, False, True), (110, True, True), (70.5, False, False)]
+    ("unfenced_s", "ghost", "allowed"),
+    [(110, False, True), (110, True, True), (70.5, False, False)],
 )
 def test_broker_that_waits_for_its_old_session_is_still_down(
     unfenced_s: float, ghost: bool, allowed: bool

@@ -53,7 +53,9 @@ def test_partitions_that_are_named_are_asked_for_by_name(make_lab: LabMaker) -> 
     assert answer == {TopicPartition("t", 0): 11}
     (request,) = lab.brokers[1].of_type(OffsetFetchRequest)
     assert isinstance(request, OffsetFetchRequest)
-    assert request.groups[0].topics == (OffsetFetchRequestTopics(name="t", partition_indexes=(0, 1)),)
+    assert request.groups[0].topics == (
+        OffsetFetchRequestTopics(name="t", partition_indexes=(0, 1)),
+    )
 
 
 def test_committed_offsets_are_asked_for_until_the_coordinator_has_loaded(
