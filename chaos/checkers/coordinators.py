@@ -1,8 +1,8 @@
 """Which broker is a group's coordinator, by leader epoch, and what state it has the group in.
 
 In a failover two brokers write states of one group: the old one unloads it, or goes on as a zombie,
-after the new one has loaded it. What counts is the coordinator of the newest epoch; a broker that is
-elected again before it has heard that it was replaced is one without a load (BEHAVIOUR 5.5).
+after the new one has loaded it. What counts is the coordinator of the newest epoch; a broker that
+is elected again before it has heard that it was replaced is one without a load (BEHAVIOUR 5.4).
 """
 
 from dataclasses import dataclass
