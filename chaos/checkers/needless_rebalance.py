@@ -10,7 +10,8 @@ counted, and the note says why:
 * the old coordinator lives on behind a cut, and they stay with it;
 * what `hearing` knows: heartbeats behind commits, a long search, a coordinator that was stopped;
 * the group was lost with the last replica in sync (`lost_data`), or what it had become;
-* a coordinator that was replaced began a rebalance, and told them to rejoin;
+* a coordinator that was replaced began a rebalance, and told them to rejoin; or it did not know
+  them, and took them in as new members (standard space, seed 16282);
 * a coordinator expired them whose view of the group was never stored, because it was not the
   coordinator any more (BEHAVIOUR 6.6 i) or was lost before the group had rebalanced: the next one
   loads them as members, and they come as new ones, or what they were expires.
@@ -64,6 +65,7 @@ class _Group:
     unsettled_until_us: int = 0  # until then their sessions may end
     told: TraceRow | None = None  # a rebalance that another coordinator began since
     expelled: dict[str, TraceRow] = field(default_factory=dict)  # since the last generation
+    elsewhere: dict[str, TraceRow] = field(default_factory=dict)  # how ids begin: who took them in
     lost_at_us: int = -1  # what was known of it before is gone with the data of its partition
 
 
@@ -245,6 +247,8 @@ class NeedlessRebalance(Checker):
                 group.trail.append(row)
                 if row.kind == TraceKind.MEMBER_REMOVED:
                     group.expelled.setdefault(row.member or "", row)
+                elif row.node != self._coordinators.coordinator(row.group or ""):
+                    group.elsewhere[_begin_of_ids(row)] = row
             case TraceKind.REBALANCE_STARTED | TraceKind.GENERATION_STARTED:
                 self._rebalance(group, row)
                 self._owes(group, row)
@@ -261,6 +265,7 @@ class NeedlessRebalance(Checker):
                 group.told = row
         elif is_coordinator:
             group.expelled = {}
+            group.elsewhere = {}
             group.told = None
 
     def _rebalance(self, group: _Group, row: TraceRow) -> None:
@@ -336,9 +341,11 @@ class NeedlessRebalance(Checker):
         return self._hearing.explain(last, row.node, expected, self.context.clock_error_us)
 
     def _explain_newcomer(self, group: _Group, group_id: str, added: TraceRow) -> str | None:
-        """The member was dropped by another coordinator than the one that has loaded it since."""
-        detail = detail_of(added)
-        begin = f"{detail.get('instance') or detail.get('client_id')}-"  # of its member ids
+        """The member was dropped by another coordinator than the one that has loaded it since.
+
+        Or another did not know it.
+        """
+        begin = _begin_of_ids(added)
         in_office_us = self._coordinators.in_office_since_us(group_id)
         for member, expelled in group.expelled.items():
             if not member.startswith(begin):
@@ -348,6 +355,12 @@ class NeedlessRebalance(Checker):
                     f"{member} came as a new member, because {expelled.node}, which was not its "
                     f"coordinator then, had dropped it at {seconds(expelled.time_us)}"
                 )
+        other = group.elsewhere.get(begin)
+        if other is not None:
+            return (
+                f"{added.member} came as a new member, because {other.node}, which was not its "
+                f"coordinator, had taken it for {other.member} since {seconds(other.time_us)}"
+            )
         return None
 
     def measured(self) -> dict[str, int]:
@@ -369,6 +382,12 @@ class NeedlessRebalance(Checker):
             },
             note=note if self._watched else "no fault on servers met a Stable group",
         )
+
+
+def _begin_of_ids(added: TraceRow) -> str:
+    """Return how every id begins that the member of a MEMBER_ADDED may have had."""
+    detail = detail_of(added)
+    return f"{detail.get('instance') or detail.get('client_id')}-"
 
 
 def _explain_silence(group: _Group, members: list[str]) -> str | None:

@@ -634,3 +634,25 @@ def test_member_that_a_broker_dropped_before_it_was_elected_again_comes_back_as_
     rows.generation_started(53, "broker-0", generation=2, members=["member-0-5678", f"{C1}-1234"])
 
     assert (check(rows).outcome is CheckOutcome.PASS) is elected_again
+
+
+@pytest.mark.parametrize("taken_in", [True, False])
+def test_member_that_a_zombie_does_not_know_comes_back_as_a_new_one(taken_in: bool) -> None:
+    """It had joined the zombie with another id meanwhile (standard space, seed 16282)."""
+    rows = Rows()
+    rows.load_completed(1, "broker-0", 0)
+    rows.group_loaded(1, "broker-0", members=["c-1234", f"{C1}-1234"])
+    rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
+    rows.fault(6, "broker-0")
+    if taken_in:
+        rows.member_added(7, "broker-2", "c-5678", generation=1)
+    rows.load_completed(9, "broker-1", 1)
+    rows.group_loaded(9, "broker-1", members=["c-1234", f"{C1}-1234"])
+    rows.member_added(10, "broker-1", "c-9999", generation=1)
+    rebalance(rows, 10, "member c-9999 joined")
+
+    report = check(rows)
+
+    assert (report.outcome is CheckOutcome.PASS) is taken_in
+    if taken_in:
+        assert "because broker-2, which was not its coordinator, had taken it" in report.note
