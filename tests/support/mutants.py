@@ -33,17 +33,22 @@ SLOW_TESTS = (
 
 
 class Mutant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One change of one file of the package, and the scenario whose tests notice it."""
+    """One change of one file of the package, and the scenario whose tests notice it.
 
-    scenario: str
+    What no scenario of the list is about (a switch of the Java coordinator) names a file of
+    `tests`.
+    """
+
     file: str
+    scenario: str = ""
+    tests: str = ""
     old: str  # stands in the file exactly once
     new: str
 
     @property
     def name(self) -> str:
-        """Return scenario, file and the first line that goes, for people."""
-        return f"{self.scenario} {self.file}: {self.old.strip().splitlines()[0].strip()}"
+        """Return scenario or tests, file and the first line that goes, for people."""
+        return f"{self.scenario or self.tests} {self.file}: {self.old.strip().splitlines()[0].strip()}"
 
     def applied_to(self, source: str) -> str:
         """Return the source with the change.
@@ -62,7 +67,12 @@ def read_mutants() -> tuple[Mutant, ...]:
 
 
 def scenario_tests(mutant: Mutant) -> tuple[str, ...]:
-    """Return the tests of the coordinator that name the mutant's scenario, as pytest knows them."""
+    """Return the tests of the coordinator that name the mutant's scenario, as pytest knows them.
+
+    Or the file of tests that the mutant names.
+    """
+    if mutant.tests:
+        return (f"{TESTS}{mutant.tests}",)
     places = named().get(mutant.scenario, ())
     return tuple(f"{p.path}::{p.name}" for p in places if p.path.startswith(TESTS))
 
