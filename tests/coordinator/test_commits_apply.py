@@ -108,6 +108,8 @@ def test_commit_that_timed_out_counts_only_with_all_of_its_records() -> None:
     later = h.submit(offset_commit({FOO: 7, ("foo", 1): 8}))
     h.complete(TIMED_OUT)
     assert commit_errors(h.response(later)) == [NOT_AVAILABLE] * 2
+    h.tell_high_watermark(2)
+    assert h.stored() == [5, 6]
     third = h.submit(offset_commit({("foo", 2): 9}))
     h.complete()
     assert commit_errors(h.response(third)) == [ErrorCode.NONE]

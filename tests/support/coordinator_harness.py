@@ -163,6 +163,11 @@ class CoordinatorHarness:
         self._high_watermarks[partition] = self._end_of(partition)
         self._tell_logs()
 
+    def tell_high_watermark(self, offset: int, partition: int = 0) -> None:
+        """Tell the coordinator that the log is committed up to `offset`, and how long it is."""
+        position = LogPosition(self._end_of(partition), offset)
+        self.execute(self.coordinator.log_moved(partition, position, self.now_us))
+
     def lose_leadership(self, partition: int = 0) -> None:
         """Tell the coordinator that another broker leads the partition; nothing is unloaded."""
         self.execute(self.coordinator.log_moved(partition, None, self.now_us))

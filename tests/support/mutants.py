@@ -48,7 +48,8 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def name(self) -> str:
         """Return scenario or tests, file and the first line that goes, for people."""
-        return f"{self.scenario or self.tests} {self.file}: {self.old.strip().splitlines()[0].strip()}"
+        line = self.old.strip().splitlines()[0].strip()
+        return f"{self.scenario or self.tests} {self.file}: {line}"
 
     def applied_to(self, source: str) -> str:
         """Return the source with the change.
