@@ -26,7 +26,7 @@ demo: $(STAMP) ## run coordinator_crash on a local Ray (about a minute), analyse
 
 test: $(STAMP) ## every test, layers and types included (needs Java 17 or newer)
 	@$(RUN) doctor --only java
-	$(BIN)/pytest -n 2 --dist loadgroup -m "not soak" --durations=10
+	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not soak" --durations=10
 
 test-fast: $(STAMP) ## the tests over in a second, without Ray and Spark: under a minute in all
 	$(BIN)/pytest -n 2 --dist loadgroup -m "not soak and not ray and not spark and not slow"

@@ -24,13 +24,24 @@ if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep in one process of `-n` what shares a Ray, a Spark or the fixtures of a module.
 
-    A test that says its group itself shares none of them.
+    A test that says its group itself shares none of them. What takes long comes first, the chain of
+    the tests on Ray before all: with a short one at the end no process waits for another.
     """
+    slow_modules = {item.path for item in items if item.get_closest_marker("slow")}
     for item in items:
         if item.get_closest_marker("xdist_group"):
             continue
         shared = next((name for name in ("ray", "spark") if item.get_closest_marker(name)), None)
         item.add_marker(pytest.mark.xdist_group(shared or item.path.name))
+    ranks = {"ray": 0, "standard space": 1, "spark": 2}
+    items.sort(
+        key=lambda item: ranks.get(_group_of(item), 3 if item.path in slow_modules else 4),
+    )
+
+
+def _group_of(item: pytest.Item) -> str:
+    marker = item.get_closest_marker("xdist_group")
+    return "" if marker is None else str(marker.args[0])
 
 
 @pytest.fixture(scope="session")

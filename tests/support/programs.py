@@ -12,9 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from cluster.machine_files import start_ticks
+from cluster.machine_files import ProcessRef, is_alive, start_ticks
 
 ROOT = Path(__file__).resolve().parents[2]
+LEAVES_WITHIN_S = 10.0
+"""A laptop's user kills a run and starts the next one."""
 PATIENCE_S = 60.0
 
 
@@ -77,6 +79,37 @@ def wait_gone(pids: Sequence[int]) -> None:
     while any(start_ticks(pid) is not None for pid in pids):
         assert time.monotonic() < deadline, f"still there: {pids}"
         time.sleep(0.05)
+
+
+def processes(pids: Sequence[int]) -> list[ProcessRef]:
+    """Return what tells these processes from later ones of their numbers."""
+    return [ProcessRef(pid=pid, start_ticks=start_ticks(pid) or 0) for pid in pids]
+
+
+def rays_own(session: int) -> list[ProcessRef]:
+    """Return the gcs_server and the raylet of a driver that leads a session.
+
+    Source: proc(5), fields 2 (comm) and 6 (session) of /proc/<pid>/stat.
+    """
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = path.read_text().partition("(")[2].rpartition(")")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(rest.split()[3]) == session and name in ("gcs_server", "raylet"):
+            found.append(int(path.parent.name))
+    return processes(found)
+
+
+def left_after(refs: Sequence[ProcessRef]) -> list[ProcessRef]:
+    """Wait until all are gone, for LEAVES_WITHIN_S at most; return who is not."""
+    deadline = time.monotonic() + LEAVES_WITHIN_S
+    while time.monotonic() < deadline:
+        if not any(is_alive(ref) for ref in refs):
+            return []
+        time.sleep(0.05)
+    return [ref for ref in refs if is_alive(ref)]
 
 
 @contextmanager

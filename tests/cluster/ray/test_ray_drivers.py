@@ -6,33 +6,47 @@ from pathlib import Path
 
 import pytest
 
-from cluster.machine_files import start_ticks
+from cluster.machine_files import is_stopped, start_ticks
 from cluster.ray_environment import TOKEN_FILE
 from cluster.trace_files import frames_path, read_frames
-from tests.support.programs import PATIENCE_S, driver_arguments, event, program, ray_head, wait_gone
+from protocol.trace import TraceKind
+from tests.support.programs import (
+    PATIENCE_S,
+    driver_arguments,
+    event,
+    left_after,
+    processes,
+    program,
+    ray_head,
+    rays_own,
+    wait_gone,
+)
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+PAUSED = "broker-0"
 
 
 def test_two_runs_side_by_side_do_not_touch_each_other(tmp_path: Path) -> None:
     """Each has a Ray of its own; one driver is killed, the other interrupted by Ctrl-C.
 
-    The killed driver's node processes must end by themselves, and its own trace must be there;
-    the interrupted one stops its nodes, hands over its trace and leaves nothing behind, although
-    one of its nodes was paused.
+    The killed driver's node processes and its Ray must end by themselves, also the broker that it
+    had stopped, which can see no connection end; its own trace must be there. The interrupted one
+    stops its nodes, hands over its trace and leaves nothing behind, although one was paused.
     """
     first, second = tmp_path / "first", tmp_path / "second"
     with (
-        program(*driver_arguments(first, "local", 100_000), cwd=tmp_path) as killed,
-        program(
-            *driver_arguments(second, "local", 100_000, "broker-0"), cwd=tmp_path
-        ) as interrupted,
+        program(*driver_arguments(first, "local", 100_000, PAUSED), cwd=tmp_path) as killed,
+        program(*driver_arguments(second, "local", 100_000, PAUSED), cwd=tmp_path) as interrupted,
     ):
-        killed_pids = event(killed, "up")["pids"]
+        nodes = processes(event(killed, "up")["pids"])
         interrupted_pids = event(interrupted, "up")["pids"]
-        assert len(killed_pids) == len(interrupted_pids) == 3
+        assert len(nodes) == len(interrupted_pids) == 3
+        assert [is_stopped(ref) for ref in nodes] == [True, False, False]
+        ray = rays_own(killed.pid)
+        assert len(ray) == 2
         killed.kill()
-        wait_gone(killed_pids)
+        assert left_after([*nodes, *ray]) == []
         assert all(start_ticks(pid) is not None for pid in interrupted_pids)
         os.killpg(interrupted.pid, signal.SIGINT)
         event(interrupted, "interrupted")
@@ -42,9 +56,11 @@ def test_two_runs_side_by_side_do_not_touch_each_other(tmp_path: Path) -> None:
     assert end["failures"] == []
     assert end["runs"] == ["second"]
     assert end["acknowledged"] > 0
-    assert {row.run for row in read_frames(frames_path(first / "trace", "broker-0", 0)).rows} == {
+    assert {row.run for row in read_frames(frames_path(first / "trace", PAUSED, 0)).rows} == {
         "first"
     }
+    kinds = [row.kind for row in read_frames(frames_path(first / "trace", "driver", 0)).rows]
+    assert kinds[-1] == TraceKind.NODE_PAUSED
 
 
 @pytest.mark.parametrize("auth_mode", ["token", "disabled"])
