@@ -10,8 +10,8 @@ counted, and the note says why:
 * the old coordinator lives on behind a cut, and they stay with it;
 * what `hearing` knows: heartbeats behind commits, a long search, a coordinator that was stopped;
 * the group was lost with the last replica in sync (`lost_data`), or what it had become;
-* a coordinator that was replaced began a rebalance, and told them to rejoin; or it did not know
-  them, and took them in as new members (standard space, seed 16282);
+* a coordinator that was replaced began a rebalance, and told them to rejoin; or it told them that
+  it does not know them (standard space, seeds 16282 and 19542);
 * a coordinator expired them whose view of the group was never stored, because it was not the
   coordinator any more (BEHAVIOUR 6.6 i) or was lost before the group had rebalanced: the next one
   loads them as members, and they come as new ones, or what they were expires.
@@ -46,6 +46,8 @@ MEMBER_STABLE = "STABLE"
 SESSION_EXPIRY = "session expiry"
 NO_SYNC_GROUP = "no SyncGroup from "
 STATIC_MEMBER = "static member "
+UNKNOWN_MEMBER_ID = ": UNKNOWN_MEMBER_ID"
+"""How the cause of a MEMBER_STATE ends, behind the API that was answered so."""
 REJOINED = "rejoined"
 """Part of the cause of a REBALANCE_STARTED: a member came that was one already."""
 _OWN_DOING = frozenset({"leave", "left"})
@@ -65,7 +67,9 @@ class _Group:
     unsettled_until_us: int = 0  # until then their sessions may end
     told: TraceRow | None = None  # a rebalance that another coordinator began since
     expelled: dict[str, TraceRow] = field(default_factory=dict)  # since the last generation
-    elsewhere: dict[str, TraceRow] = field(default_factory=dict)  # how ids begin: who took them in
+    sent_away: dict[str, TraceRow] = field(
+        default_factory=dict
+    )  # consumers, by another coordinator
     lost_at_us: int = -1  # what was known of it before is gone with the data of its partition
 
 
@@ -87,6 +91,7 @@ class NeedlessRebalance(Checker):
             TraceKind.RUN_STAGE,
             TraceKind.REBALANCE_STARTED,
             TraceKind.MEMBER_STATE,
+            TraceKind.COORDINATOR_FOUND,
         }
     )
 
@@ -99,6 +104,7 @@ class NeedlessRebalance(Checker):
         self._lost_data = LostData()
         self._hearing = Hearing(self._faults)
         self._member_states: dict[str, str] = {}  # consumer -> what it says of itself
+        self._believed: dict[str, str] = {}  # consumer -> whom it takes for its coordinator
         self._over = False
         self._watched = 0
         self._rebalances = 0
@@ -127,8 +133,11 @@ class NeedlessRebalance(Checker):
             case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED | TraceKind.NODE_STARTED:
                 self._member_states.pop(row.peer or row.node, None)
                 self._node_changed(row)
+            case TraceKind.COORDINATOR_FOUND:
+                self._believed[row.node] = row.peer or ""
             case TraceKind.MEMBER_STATE:
                 self._member_states[row.node] = str(detail_of(row).get("to"))
+                self._sent_away(row)
             case _:
                 group = self._groups.get(row.group or "")
                 if group is not None:
@@ -222,6 +231,14 @@ class NeedlessRebalance(Checker):
         else:
             self._members_recover(f"paused {node}", row)
 
+    def _sent_away(self, row: TraceRow) -> None:
+        """Note a member that another broker than its coordinator told that it is none."""
+        group_id = self._presence.group_of(row.node)
+        if group_id is None or not (row.cause or "").endswith(UNKNOWN_MEMBER_ID):
+            return
+        if self._believed.get(row.node) != self._coordinators.coordinator(group_id):
+            self._groups[group_id].sent_away[row.node] = row
+
     def _node_changed(self, row: TraceRow) -> None:
         """Stop watching a group when one of its members dies, stops or is started.
 
@@ -247,8 +264,6 @@ class NeedlessRebalance(Checker):
                 group.trail.append(row)
                 if row.kind == TraceKind.MEMBER_REMOVED:
                     group.expelled.setdefault(row.member or "", row)
-                elif row.node != self._coordinators.coordinator(row.group or ""):
-                    group.elsewhere[_begin_of_ids(row)] = row
             case TraceKind.REBALANCE_STARTED | TraceKind.GENERATION_STARTED:
                 self._rebalance(group, row)
                 self._owes(group, row)
@@ -265,7 +280,7 @@ class NeedlessRebalance(Checker):
                 group.told = row
         elif is_coordinator:
             group.expelled = {}
-            group.elsewhere = {}
+            group.sent_away = {}
             group.told = None
 
     def _rebalance(self, group: _Group, row: TraceRow) -> None:
@@ -345,7 +360,8 @@ class NeedlessRebalance(Checker):
 
         Or another did not know it.
         """
-        begin = _begin_of_ids(added)
+        detail = detail_of(added)
+        begin = f"{detail.get('instance') or detail.get('client_id')}-"  # of its member ids
         in_office_us = self._coordinators.in_office_since_us(group_id)
         for member, expelled in group.expelled.items():
             if not member.startswith(begin):
@@ -355,11 +371,11 @@ class NeedlessRebalance(Checker):
                     f"{member} came as a new member, because {expelled.node}, which was not its "
                     f"coordinator then, had dropped it at {seconds(expelled.time_us)}"
                 )
-        other = group.elsewhere.get(begin)
-        if other is not None:
+        refusal = group.sent_away.get(str(detail.get("client_id")))
+        if refusal is not None:
             return (
-                f"{added.member} came as a new member, because {other.node}, which was not its "
-                f"coordinator, had taken it for {other.member} since {seconds(other.time_us)}"
+                f"{added.member} came as a new member, because a broker that was not its "
+                f"coordinator had told it at {seconds(refusal.time_us)}: {refusal.cause}"
             )
         return None
 
@@ -382,12 +398,6 @@ class NeedlessRebalance(Checker):
             },
             note=note if self._watched else "no fault on servers met a Stable group",
         )
-
-
-def _begin_of_ids(added: TraceRow) -> str:
-    """Return how every id begins that the member of a MEMBER_ADDED may have had."""
-    detail = detail_of(added)
-    return f"{detail.get('instance') or detail.get('client_id')}-"
 
 
 def _explain_silence(group: _Group, members: list[str]) -> str | None:

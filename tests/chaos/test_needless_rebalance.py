@@ -636,23 +636,38 @@ def test_member_that_a_broker_dropped_before_it_was_elected_again_comes_back_as_
     assert (check(rows).outcome is CheckOutcome.PASS) is elected_again
 
 
-@pytest.mark.parametrize("taken_in", [True, False])
-def test_member_that_a_zombie_does_not_know_comes_back_as_a_new_one(taken_in: bool) -> None:
-    """It had joined the zombie with another id meanwhile (standard space, seed 16282)."""
+@pytest.mark.parametrize("asked", ["broker-2", "broker-1"])
+@pytest.mark.parametrize("api", ["Heartbeat", "OffsetCommit"])
+def test_member_that_a_zombie_does_not_know_comes_back_as_a_new_one(asked: str, api: str) -> None:
+    """As its coordinator has not forgotten it (standard space, seeds 16282 and 19542)."""
     rows = Rows()
-    rows.load_completed(1, "broker-0", 0)
-    rows.group_loaded(1, "broker-0", members=["c-1234", f"{C1}-1234"])
-    rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
+    rows.load_completed(1, "broker-1", 1)
+    rows.group_loaded(1, "broker-1", members=["c-1234", f"{C1}-1234"])
+    rows.group_state(4, "broker-1", "CompletingRebalance", "Stable")
     rows.fault(6, "broker-0")
-    if taken_in:
-        rows.member_added(7, "broker-2", "c-5678", generation=1)
-    rows.load_completed(9, "broker-1", 1)
-    rows.group_loaded(9, "broker-1", members=["c-1234", f"{C1}-1234"])
-    rows.member_added(10, "broker-1", "c-9999", generation=1)
-    rebalance(rows, 10, "member c-9999 joined")
+    rows.add(7, C0, TraceKind.COORDINATOR_FOUND, group="g", peer=asked)
+    rows.add(
+        8,
+        C0,
+        TraceKind.MEMBER_STATE,
+        group="g",
+        cause=f"{api}: UNKNOWN_MEMBER_ID",
+        detail={"from": "STABLE", "to": "UNJOINED"},
+    )
+    rows.add(
+        10,
+        "broker-1",
+        TraceKind.MEMBER_ADDED,
+        group="g",
+        member=f"{C0}-9999",
+        generation=1,
+        detail={"client_id": C0, "instance": None},
+    )
+    rebalance(rows, 10, f"member {C0}-9999 joined")
 
     report = check(rows)
 
-    assert (report.outcome is CheckOutcome.PASS) is taken_in
-    if taken_in:
-        assert "because broker-2, which was not its coordinator, had taken it" in report.note
+    is_zombie = asked == "broker-2"
+    assert (report.outcome is CheckOutcome.PASS) is is_zombie
+    if is_zombie:
+        assert f"had told it at 8 s: {api}: UNKNOWN_MEMBER_ID" in report.note
