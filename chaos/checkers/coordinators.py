@@ -58,6 +58,7 @@ class CoordinatorView:
         self._members: dict[tuple[str, str], dict[str, None]] = {}  # (node, group), where known
         self._last_writer: dict[str, str] = {}  # group -> node, where no load was seen
         self._tenures: dict[str, dict[str, _Tenure]] = {}  # offsets partition -> node -> its last
+        self._unloaded: dict[tuple[str, str], int] = {}  # (node, partition) -> its newest unload
         self._partition_of = {
             group_id: expected.offsets_partition for group_id, expected in context.groups.items()
         }
@@ -76,12 +77,16 @@ class CoordinatorView:
                 if row.partition in self._groups_in:
                     self._tenures.setdefault(row.partition, {})[row.node] = _Tenure(row)
             case TraceKind.UNLOAD_COMPLETED:
+                key = (row.node, row.partition or "")
+                self._unloaded[key] = max(self._unloaded.get(key, -1), row.leader_epoch or 0)
                 tenure = self._tenures.get(row.partition or "", {}).get(row.node)
                 if tenure is not None and tenure.ended_us is None:
                     tenure.ended_us = row.time_us
             case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
-                for tenures in self._tenures.values():  # nobody is attached to the dead
-                    tenures.pop(row.peer or row.node, None)
+                died = row.peer or row.node
+                for partition, tenures in self._tenures.items():  # nobody is attached to the dead
+                    tenures.pop(died, None)
+                    self._unloaded.pop((died, partition), None)
             case TraceKind.GROUP_LOADED:
                 self._seen(row, detail_of(row).get("state"))
                 self._has_members(row)
@@ -143,6 +148,17 @@ class CoordinatorView:
         With its load, or with the election of one that had been replaced and never knew it.
         """
         return self._in_office.get(group_id, 0)
+
+    def is_zombie(self, group_id: str, node: str) -> bool:
+        """Whether `node` was its coordinator, and has not heard yet that another is.
+
+        One that had heard and loaded the group again is none: that is a mistake.
+        """
+        partition = self._partition_of[group_id]
+        tenure = self._tenures.get(partition, {}).get(node)
+        if tenure is None or tenure.ended_us is not None or node == self.coordinator(group_id):
+            return False
+        return (tenure.load.leader_epoch or 0) >= self._unloaded.get((node, partition), -1)
 
     def other_coordinator(self, group_id: str, since_us: int) -> TraceRow | None:
         """Return the load of a replaced coordinator that lived and served at `since_us` or later.

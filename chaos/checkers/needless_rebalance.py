@@ -67,9 +67,7 @@ class _Group:
     unsettled_until_us: int = 0  # until then their sessions may end
     told: TraceRow | None = None  # a rebalance that another coordinator began since
     expelled: dict[str, TraceRow] = field(default_factory=dict)  # since the last generation
-    sent_away: dict[str, TraceRow] = field(
-        default_factory=dict
-    )  # consumers, by another coordinator
+    sent_away: dict[str, TraceRow] = field(default_factory=dict)  # consumers, by a zombie
     lost_at_us: int = -1  # what was known of it before is gone with the data of its partition
 
 
@@ -232,11 +230,11 @@ class NeedlessRebalance(Checker):
             self._members_recover(f"paused {node}", row)
 
     def _sent_away(self, row: TraceRow) -> None:
-        """Note a member that another broker than its coordinator told that it is none."""
+        """Note a member whom a zombie told that it is none."""
         group_id = self._presence.group_of(row.node)
         if group_id is None or not (row.cause or "").endswith(UNKNOWN_MEMBER_ID):
             return
-        if self._believed.get(row.node) != self._coordinators.coordinator(group_id):
+        if self._coordinators.is_zombie(group_id, self._believed.get(row.node, "")):
             self._groups[group_id].sent_away[row.node] = row
 
     def _node_changed(self, row: TraceRow) -> None:
@@ -375,7 +373,7 @@ class NeedlessRebalance(Checker):
         if refusal is not None:
             return (
                 f"{added.member} came as a new member, because a broker that was not its "
-                f"coordinator had told it at {seconds(refusal.time_us)}: {refusal.cause}"
+                f"coordinator any more had told it at {seconds(refusal.time_us)}: {refusal.cause}"
             )
         return None
 

@@ -636,16 +636,20 @@ def test_member_that_a_broker_dropped_before_it_was_elected_again_comes_back_as_
     assert (check(rows).outcome is CheckOutcome.PASS) is elected_again
 
 
-@pytest.mark.parametrize("asked", ["broker-2", "broker-1"])
+@pytest.mark.parametrize("asked", ["a zombie", "one that had heard", "its coordinator"])
 @pytest.mark.parametrize("api", ["Heartbeat", "OffsetCommit"])
 def test_member_that_a_zombie_does_not_know_comes_back_as_a_new_one(asked: str, api: str) -> None:
     """As its coordinator has not forgotten it (standard space, seeds 16282 and 19542)."""
     rows = Rows()
+    if asked == "one that had heard":
+        rows.unloaded(0.5, "broker-2", 1)
+    rows.load_completed(0.6, "broker-2", 0)
     rows.load_completed(1, "broker-1", 1)
     rows.group_loaded(1, "broker-1", members=["c-1234", f"{C1}-1234"])
     rows.group_state(4, "broker-1", "CompletingRebalance", "Stable")
     rows.fault(6, "broker-0")
-    rows.add(7, C0, TraceKind.COORDINATOR_FOUND, group="g", peer=asked)
+    peer = "broker-1" if asked == "its coordinator" else "broker-2"
+    rows.add(7, C0, TraceKind.COORDINATOR_FOUND, group="g", peer=peer)
     rows.add(
         8,
         C0,
@@ -667,7 +671,7 @@ def test_member_that_a_zombie_does_not_know_comes_back_as_a_new_one(asked: str, 
 
     report = check(rows)
 
-    is_zombie = asked == "broker-2"
+    is_zombie = asked == "a zombie"
     assert (report.outcome is CheckOutcome.PASS) is is_zombie
     if is_zombie:
         assert f"had told it at 8 s: {api}: UNKNOWN_MEMBER_ID" in report.note
