@@ -1,77 +1,74 @@
-"""The command line: which commands there are, and how every error of theirs ends."""
+"""The command line: which commands there are, and how every error of theirs ends.
 
-import traceback
+A command's module is imported when the command is asked for: what one needs, others need not wait
+for.
+"""
+
 from collections.abc import Sequence
+from importlib import import_module
 
 import click
-from rich.console import Console
-from rich.markup import escape
 
-from chaos.conformance.transcript import TranscriptError
-from chaos.exploration.store import CannotResume, NotAnExploration
-from chaos.problems import ExperimentError
-from chaos.run_directory import NotARun
-from chaos.verdict import (
-    EXIT_BAD_ARGUMENTS,
-    EXIT_INTERNAL_ERROR,
-    EXIT_INTERRUPTED,
-    EXIT_PASS,
-)
-from cluster.fan_out import WorkersFailed
-from cluster.runtime import ClusterStartError
-from coordlab.analysis import NoJava
-from coordlab.commands.analyze import analyze_command
-from coordlab.commands.conform import conform_command
-from coordlab.commands.diff import diff_command
-from coordlab.commands.doctor import doctor_command
-from coordlab.commands.explore import explore_command
-from coordlab.commands.groups import groups_command
-from coordlab.commands.init import init_command
-from coordlab.commands.listing import list_command
+from chaos.verdict import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PASS
 from coordlab.commands.options import EXIT_CODES_HELP, PROGRAM
-from coordlab.commands.replay import replay_command
-from coordlab.commands.report import report_command
-from coordlab.commands.run import run_command
-from coordlab.commands.schema import schema_command
-from coordlab.commands.shrink import shrink_command
-from coordlab.commands.validate import validate_command
-from coordlab.junit import JunitNotWritable
 
 HELP_WIDTH = 100
+COMMANDS = {
+    "run": "run",
+    "explore": "explore",
+    "replay": "replay",
+    "diff": "diff",
+    "shrink": "shrink",
+    "groups": "groups",
+    "analyze": "analyze",
+    "report": "report",
+    "list": "listing",
+    "init": "init",
+    "validate": "validate",
+    "schema": "schema",
+    "conform": "conform",
+    "doctor": "doctor",
+}
+"""Every command in the order of the help, and the module of coordlab.commands that has it."""
+
+
+class Commands(click.Group):
+    """The commands of COMMANDS, each imported when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, None if there is none of that name."""
+        return load_command(cmd_name) if cmd_name in COMMANDS else None
+
+
+def load_command(name: str) -> click.Command:
+    """Import one of COMMANDS."""
+    module = import_module(f"coordlab.commands.{COMMANDS[name]}")
+    command: click.Command = getattr(module, f"{name}_command")
+    return command
 
 
 def run_cli(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; every error ends here, told once."""
-    errors = Console(stderr=True)
     try:
         code = app.main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
-    except (ExperimentError, TranscriptError) as error:
-        for problem in error.problems:
-            errors.print(escape(str(problem)), highlight=False, soft_wrap=True)
-        return EXIT_BAD_ARGUMENTS
-    except (NotARun, NotAnExploration, CannotResume, JunitNotWritable, NoJava) as error:
-        errors.print(escape(str(error)), highlight=False, soft_wrap=True)
-        return EXIT_BAD_ARGUMENTS
     except click.ClickException as error:
         error.show()
         return EXIT_BAD_ARGUMENTS
     except (click.Abort, KeyboardInterrupt):
-        errors.print("interrupted")
+        click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
-    except ClusterStartError as error:
-        errors.print(f"the cluster could not be started: {escape(str(error))}", soft_wrap=True)
-        return EXIT_INTERNAL_ERROR
-    except WorkersFailed as error:
-        errors.print(f"no worker could be kept alive: {escape(str(error))}", soft_wrap=True)
-        return EXIT_INTERNAL_ERROR
-    except Exception:
-        errors.print("coordlab itself failed; this says nothing about Kafka:")
-        errors.print(escape(traceback.format_exc()), highlight=False)
-        return EXIT_INTERNAL_ERROR
+    except Exception as error:
+        failed_with: int = import_module("coordlab.failures").told(error)
+        return failed_with
     return code if isinstance(code, int) else EXIT_PASS
 
 
 @click.group(
+    cls=Commands,
     epilog=EXIT_CODES_HELP,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": HELP_WIDTH},
 )
@@ -82,22 +79,3 @@ def app() -> None:
     A chaos lab for group coordination: an experiment file goes in, a cluster runs on Ray or in
     virtual time, faults hit it, and every phase of the failover is measured.
     """
-
-
-for command in (
-    run_command,
-    explore_command,
-    replay_command,
-    diff_command,
-    shrink_command,
-    groups_command,
-    analyze_command,
-    report_command,
-    list_command,
-    init_command,
-    validate_command,
-    schema_command,
-    conform_command,
-    doctor_command,
-):
-    app.add_command(command)

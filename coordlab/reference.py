@@ -20,7 +20,7 @@ from chaos.shape import describe
 from chaos.targets.registry import TARGET_KINDS
 from cluster.purposes import PURPOSES
 from coordinator.states import VALID_PREVIOUS_STATES, GroupState
-from coordlab.cli import HELP_WIDTH, app
+from coordlab.cli import COMMANDS, HELP_WIDTH, app, load_command
 from coordlab.conformance_page import conformance_page
 from coordlab.experiment_reference import experiment_file_page
 from coordlab.markdown import shown, table, values_text
@@ -211,7 +211,8 @@ def command_line_page() -> str:
         app, info_name="python -m coordlab", terminal_width=HELP_WIDTH, color=False
     )
     parts.append(f"\n```\n{app.get_help(root)}\n```\n")
-    for name, command in app.commands.items():
+    for name in COMMANDS:
+        command = load_command(name)
         context = _help_context(name, command, root)
         parts.append(f"\n## {name}\n\n```\n{command.get_help(context)}\n```\n")
         if isinstance(command, click.Group):

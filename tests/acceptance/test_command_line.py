@@ -18,7 +18,7 @@ from chaos.checkers.registry import CHECKERS
 from chaos.loader import find_experiment
 from chaos.manifest import RunStatus
 from chaos.verdict import RunOutcome, Verdict
-from coordlab.cli import app
+from coordlab.cli import COMMANDS
 from protocol.trace import TraceKind
 from tests.support.acceptance import rows_of_run
 from tests.support.command_line import COMMAND_TIMEOUT_S, ROOT, CommandLine
@@ -34,9 +34,9 @@ SMALL = (
 )
 EVERY_HELP = """
 import contextlib, io, json, sys
-from coordlab.cli import app, run_cli
+from coordlab.cli import COMMANDS, run_cli
 helps = {}
-for command in app.commands:
+for command in COMMANDS:
     with contextlib.redirect_stdout(io.StringIO()) as said:
         assert run_cli([command, "--help"]) == 0
     helps[command] = said.getvalue()
@@ -411,7 +411,7 @@ def test_help_of_every_command_is_there_and_needs_no_ray(
         check=True,
     )
     told = json.loads(done.stdout)
-    assert sorted(told["helps"]) == sorted(app.commands)
+    assert sorted(told["helps"]) == sorted(COMMANDS)
     for command, said in told["helps"].items():
         assert said.startswith(f"Usage: python -m coordlab {command}")
     assert told["imported"] is False

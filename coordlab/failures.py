@@ -1,0 +1,43 @@
+"""How a command's errors end: what is told of each, and its exit code.
+
+It knows the errors of every layer, so only a command that failed imports it.
+"""
+
+import traceback
+
+from rich.console import Console
+from rich.markup import escape
+
+from chaos.conformance.transcript import TranscriptError
+from chaos.exploration.store import CannotResume, NotAnExploration
+from chaos.problems import ExperimentError
+from chaos.run_directory import NotARun
+from chaos.verdict import EXIT_BAD_ARGUMENTS, EXIT_INTERNAL_ERROR
+from cluster.fan_out import WorkersFailed
+from cluster.runtime import ClusterStartError
+from coordlab.analysis import NoJava
+from coordlab.junit import JunitNotWritable
+
+
+def told(error: Exception) -> int:
+    """Tell of an error that ended a command, on standard error, and return the exit code.
+
+    To be called while it is handled: of what is nobody's fault but ours the traceback is told.
+    """
+    errors = Console(stderr=True)
+    match error:
+        case ExperimentError() | TranscriptError():
+            for problem in error.problems:
+                errors.print(escape(str(problem)), highlight=False, soft_wrap=True)
+            return EXIT_BAD_ARGUMENTS
+        case NotARun() | NotAnExploration() | CannotResume() | JunitNotWritable() | NoJava():
+            errors.print(escape(str(error)), highlight=False, soft_wrap=True)
+            return EXIT_BAD_ARGUMENTS
+        case ClusterStartError():
+            errors.print(f"the cluster could not be started: {escape(str(error))}", soft_wrap=True)
+        case WorkersFailed():
+            errors.print(f"no worker could be kept alive: {escape(str(error))}", soft_wrap=True)
+        case _:
+            errors.print("coordlab itself failed; this says nothing about Kafka:")
+            errors.print(escape(traceback.format_exc()), highlight=False)
+    return EXIT_INTERNAL_ERROR
