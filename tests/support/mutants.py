@@ -3,6 +3,7 @@
 A mutant is applied in a copy of the packages and their tests, never in the checkout.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -150,9 +151,11 @@ def run_jobs(folder: Path, jobs: Sequence[Job]) -> list[Run]:
 
 
 def _run_jobs(folder: Path, jobs: Sequence[Job]) -> list[Run]:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.mutant_runs"],
         cwd=folder,
+        env=environment,  # nothing may come before the copy
         input=msgspec.json.encode(jobs),
         stdout=subprocess.PIPE,
         check=True,
