@@ -1,14 +1,13 @@
 """`groups` against a cluster that runs on Ray: asked, changed, and asked over a failover."""
 
 import json
-import os
-import signal
 import stat
 from typing import Any
 
 import pytest
 
 from chaos.checkers.base import CheckOutcome
+from chaos.manifest import RunStatus
 from cluster.listeners_file import FILE_NAME
 from protocol.trace import TraceKind
 from tests.acceptance.test_ray_run import (
@@ -39,7 +38,11 @@ def ask(command_line: CommandLine, *words: str) -> tuple[int, Any]:
 def test_groups_of_a_running_cluster_are_asked_and_changed_though_a_broker_dies(
     command_line: CommandLine,
 ) -> None:
-    """From other processes, by what the run's directory says; its trace tells of every visit."""
+    """From other processes, by what the run's directory says; its trace tells of every visit.
+
+    SIGTERM, a service manager's stop and `timeout`'s, ends the run as Ctrl-C does: Ray's own
+    handler would exit on the spot.
+    """
     with command_line.started("run", "coordinator_crash", *SCALED_DOWN, *ENDLESS) as run:
         wait_until(lambda: run.poll() is not None or in_force(command_line), "the fault")
         assert run.poll() is None, run.communicate()
@@ -53,10 +56,14 @@ def test_groups_of_a_running_cluster_are_asked_and_changed_though_a_broker_dies(
         code, listed = ask(command_line, "list", "--run", str(past.path))
         assert code == 0
         assert [(each["group"], each["state"]) for each in listed["groups"]] == [(GROUP, "Stable")]
-        os.killpg(run.pid, signal.SIGINT)
+        run.terminate()
         output, errors = run.communicate(timeout=PATIENCE_S)
 
     assert run.returncode == 130, output + errors
+    assert "SIGTERM" not in output + errors
+    (past,) = command_line.runs()
+    assert past.manifest.status is RunStatus.INTERRUPTED
+    assert [fault.healed_by for fault in past.journal()] == ["end"]
     assert not (past.path / FILE_NAME).exists()
     assert ask(command_line, "list") == (254, None)
     results = past.results()

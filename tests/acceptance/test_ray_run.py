@@ -179,20 +179,6 @@ def test_ctrl_c_leaves_no_process(interrupted: CommandLine) -> None:
     assert [name for name, pid in pids.items() if start_ticks(pid) is not None] == []
 
 
-def test_sigterm_ends_a_run_as_ctrl_c_does(command_line: CommandLine) -> None:
-    """A service manager's stop, and `timeout`'s: Ray's own handler would exit on the spot."""
-    with command_line.started("run", "coordinator_crash", *SCALED_DOWN, *ENDLESS) as process:
-        wait_until(lambda: process.poll() is not None or in_force(command_line), "the fault")
-        process.terminate()
-        output, errors = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130, output + errors
-    assert "SIGTERM" not in output + errors
-    (past,) = command_line.runs()
-    assert past.manifest.status is RunStatus.INTERRUPTED
-    assert [fault.healed_by for fault in past.journal()] == ["end"]
-    check_no_process_is_left(command_line)
-
-
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
     """A run whose driver got SIGKILL while its fault was in force."""

@@ -61,7 +61,7 @@ def test_tables_of_large_runs_are_those_of_small_ones(
     The first run, which lends its folder to the tables of all, has a name that reads as a pattern.
     """
     monkeypatch.setattr(tables, "SHORT_WORK_ROWS", 0)
-    copies = _copied(analysed, ("pause", "split", "empty"), tmp_path)
+    copies = _copied(analysed, ("pause", "empty"), tmp_path)
 
     with _shuffle_partitions(spark, PARTITIONS):
         summaries = analyze(list(copies.values()), spark=spark)
