@@ -56,6 +56,10 @@ def machine() -> str:
     return f"{model}, {cores} cores{memory}, Python {platform.python_version()}"
 
 
+PAGES = ("docs/SOAK.md", "docs/BENCHMARKS.md", "docs/PLANTED_BUGS.md")
+"""What is written with the figures is no change of what was measured."""
+
+
 def commit() -> str:
     """Return the commit that is checked out, with "+changes" if the tree differs from it."""
     root = Path(__file__).resolve().parent.parent
@@ -68,7 +72,10 @@ def commit() -> str:
             check=True,
         ).stdout.strip()
         changed = subprocess.run(
-            ["git", "status", "--porcelain", "--untracked-files=no"],
+            [
+                *("git", "status", "--porcelain", "--untracked-files=no", "--", "."),
+                *(f":(exclude){page}" for page in PAGES),
+            ],
             cwd=root,
             capture_output=True,
             text=True,
