@@ -8,6 +8,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-stamp
 RUN := $(BIN)/python -m coordlab
 SEED ?= 7
+# Every node on Ray, every command that a test runs is a process that imports the lab: what it would
+# compile anew each time is a third of `make test`.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test test-fast check bench soak docs pictures clean
 
