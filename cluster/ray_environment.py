@@ -18,7 +18,8 @@ def prepare_environment() -> None:
     A local Ray leaves a token file in the home folder, and a later `ray start --head` on that
     machine demands the token, while whoever joins it does not show it by default.
     Ray prints a paragraph for each process that dies, which is what this program does to them, and
-    advice about a default that it will change some day.
+    advice about a default that it will change some day. It starts a worker for each processor
+    before anybody asks for one, none of which may become a node.
     """
     if "ray" in sys.modules:
         return
@@ -26,6 +27,7 @@ def prepare_environment() -> None:
         os.environ.setdefault("RAY_AUTH_MODE", "token")
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^A worker died or was killed")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
 
 
 prepare_environment()

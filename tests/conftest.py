@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
     from pyspark.sql import SparkSession
 
+    from tests.support.analysed_runs import Analysis
+
 if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
     # A shell starts what it puts in the background with SIGINT ignored, and children inherit that:
     # Ctrl-C would then reach none of the runs that the tests interrupt.
@@ -67,6 +69,14 @@ def spark() -> "Iterator[SparkSession]":
         _skip_unless_in_ci(f"no suitable Java: {java.found}. {java.advice}")
     with spark_session(short_work=True, name="coordlab-tests") as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def analysis(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> "Analysis":
+    """Analyse all runs whose tables and reports are tested, once: Spark costs more than they."""
+    from tests.support.analysed_runs import analyse_together
+
+    return analyse_together(spark, tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture(scope="module")

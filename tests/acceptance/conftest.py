@@ -8,8 +8,7 @@ import pytest
 from tests.support.command_line import CommandLine
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
+    from tests.support.analysed_runs import Analysis
     from tests.support.reports import Reports
 
 
@@ -20,8 +19,8 @@ def command_line(tmp_path: Path) -> CommandLine:
 
 
 @pytest.fixture(scope="session")
-def reports(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> "Reports":
-    """Make the runs whose reports are tested, and their reports, once."""
+def reports(analysis: "Analysis") -> "Reports":
+    """Make the reports that are tested, once."""
     from tests.support.reports import make_reports
 
-    return make_reports(spark, tmp_path_factory.mktemp("reports"))
+    return make_reports(analysis.played)

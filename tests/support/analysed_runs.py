@@ -1,5 +1,9 @@
-"""The hand-written runs of tests/pipeline/traces, analysed together by Spark."""
+"""All runs whose tables and reports are tested, analysed together by Spark.
 
+Hand-written ones (tests/pipeline/traces), random traces, and what `report_runs` plays.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +17,7 @@ from tests.support.crowd import crowd
 from tests.support.random_files import spoiled_rows
 from tests.support.random_runs import AnalysedRun, write_random_runs
 from tests.support.random_trace import random_run
+from tests.support.report_runs import make_runs
 from tests.support.trace_builder import (
     TableRow,
     parse_trace,
@@ -54,20 +59,36 @@ class AnalysedRuns:
         return next(fault for fault in self.summaries[run].faults if fault.fault == name)
 
 
-def analyse_together(
-    spark: SparkSession, base: Path
-) -> tuple[AnalysedRuns, tuple[AnalysedRun, ...]]:
-    """Write the stories, random traces and small real runs, and analyse all of them in one call.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis:
+    """What one analysis left: hand-written runs, random ones, and those of the reports."""
+
+    told: AnalysedRuns
+    random: tuple[AnalysedRun, ...]
+    played: AnalysedRuns
+
+
+def analyse_together(spark: SparkSession, base: Path) -> Analysis:
+    """Write the stories and random traces, play the runs of the reports, and analyse all in a call.
 
     Planning takes Spark longer than the rows of any of them.
     """
-    directories = _write_stories(base / "stories")
+    told = _write_stories(base / "stories")
     random_runs = write_random_runs(base / "random_runs")
-    again = directories["crash"] / "events" / ".."  # named twice, analysed once
+    played = make_runs(base / "played")
+    again = told["crash"] / "events" / ".."  # named twice, analysed once
     others = [run.directory for run in random_runs]
-    summaries = analyze([*directories.values(), again, *others], spark=spark)
-    told = dict(zip(directories, summaries[: len(directories)], strict=True))
-    return AnalysedRuns(directories=directories, summaries=told), random_runs
+    summaries = analyze([*told.values(), again, *others, *played.values()], spark=spark)
+    return Analysis(
+        told=_with_summaries(told, summaries[: len(told)]),
+        random=random_runs,
+        played=_with_summaries(played, summaries[-len(played) :]),
+    )
+
+
+def _with_summaries(directories: dict[str, Path], summaries: Sequence[RunSummary]) -> AnalysedRuns:
+    told = dict(zip(directories, summaries, strict=True))
+    return AnalysedRuns(directories=directories, summaries=told)
 
 
 def _write_stories(base: Path) -> dict[str, Path]:

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -81,7 +81,7 @@ def wait_gone(pids: Sequence[int]) -> None:
         time.sleep(0.05)
 
 
-def processes(pids: Sequence[int]) -> list[ProcessRef]:
+def processes(pids: Iterable[int]) -> list[ProcessRef]:
     """Return what tells these processes from later ones of their numbers."""
     return [ProcessRef(pid=pid, start_ticks=start_ticks(pid) or 0) for pid in pids]
 

@@ -2,7 +2,7 @@
 
 Usage: python -m tests.support.ray_driver RUN_DIR ADDRESS MILLISECONDS [NODE_TO_PAUSE]. Prints one
 JSON object a line: `up` with the pids of the node processes, the paused one first and really
-stopped, `interrupted` on Ctrl-C, and `stopped` at the end.
+stopped, and `stopped` at the end.
 """
 
 import json
@@ -46,17 +46,10 @@ def main(run_dir: Path, ray_address: str, run_ms: int, paused: str | None = None
 
     try:
         runtime.run(experiment())
-    except KeyboardInterrupt:
-        say("interrupted")
     finally:
         runtime.run(runtime.stop())
         acknowledged = sum(row.kind == "response_received" for row in rows)
-        say(
-            "stopped",
-            failures=runtime.failures(),
-            runs=sorted({row.run for row in rows}),
-            acknowledged=acknowledged,
-        )
+        say("stopped", failures=runtime.failures(), acknowledged=acknowledged)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,15 @@
-"""The reports of `report_runs`: analysed by Spark in one call, then built as `report` does it."""
+"""The reports of `report_runs`, built as `report` does it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-from pyspark.sql import SparkSession
 
 from chaos.run_directory import PastRun
 from coordlab.report_facts import facts_of
 from pipeline.report.build import build_report
 from pipeline.report.facts import RunFacts
 from pipeline.summary_file import write_summary
-from pipeline.tables import analyze
-from tests.support.report_runs import make_runs
+from tests.support.analysed_runs import AnalysedRuns
 from tests.support.trace_builder import TableRow, read_table
 
 
@@ -30,11 +27,11 @@ class Reports:
         return tuple(sorted(found, key=lambda row: int(row["from_us"])))
 
 
-def make_reports(spark: SparkSession, root: Path) -> Reports:
-    """Play every recipe below `root`, analyse all runs at once, and write their reports."""
-    runs = make_runs(root)
-    for summary in analyze(list(runs.values()), spark=spark):
+def make_reports(analysed: AnalysedRuns) -> Reports:
+    """Write the reports of runs that are analysed, as `report` does it."""
+    for summary in analysed.summaries.values():
         write_summary(summary)
+    runs = analysed.directories
     facts = {name: facts_of(PastRun(directory)) for name, directory in runs.items()}
     pages = {name: build_report(directory, facts[name]) for name, directory in runs.items()}
     return Reports(pages=pages, facts=facts)
