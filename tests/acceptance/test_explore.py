@@ -236,28 +236,6 @@ def test_exploration_is_not_gone_on_with_when_its_space_changed(command_line: Co
     assert list(played(path)) == [0]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("explore", "refrence"), "did you mean `reference`?"),
-        (("explore", "reference", "--count", "0"), "--count"),
-        (("explore", "reference", "--recheck", "101"), "--recheck"),
-        (("explore", "reference", "--time-limit", "5"), "such as `90s` or `5m`, got `5`"),
-        (("explore", "--resume", "nowhere"), "nowhere holds no exploration"),
-        (("explore", "reference", "more"), "more"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
-)
-def test_bad_arguments_exit_254_and_leave_nothing(
-    command_line: CommandLine, arguments: tuple[str, ...], told: str
-) -> None:
-    done = command_line.run(*arguments)
-    assert done.returncode == 254
-    assert told in done.stderr
-    assert "Traceback" not in done.stderr
-    assert list(command_line.folder.iterdir()) == []
-
-
 @pytest.mark.ray
 def test_search_on_ray_is_stopped_by_ctrl_c_and_leaves_no_process(
     command_line: CommandLine,
