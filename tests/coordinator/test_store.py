@@ -5,10 +5,12 @@ import pytest
 from coordinator.group import Group
 from coordinator.shard import Shard
 from coordinator.states import GroupState
+from coordinator.store import group_record
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
 from protocol.group_admin_messages import DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.ids import TopicPartition
+from protocol.metadata_version import ValueVersions
 from protocol.offset_messages import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -65,6 +67,15 @@ def test_group_that_became_empty_is_stored_with_one_record() -> None:
         members=(),
     )
     assert record.timestamp_ms == EPOCH_US // 1_000
+
+
+def test_group_of_an_old_record_has_no_time_of_its_state() -> None:
+    """-1, as Kafka writes it again."""
+    group = Group("g", 0, GroupState.EMPTY, 1)
+    group.current_state_timestamp_ms = None
+    record = group_record(group, {}, 7, ValueVersions(group=3, offset=3))
+    value = decode_group_metadata_value(value_of(record))
+    assert (value.current_state_timestamp_ms, record.timestamp_ms) == (-1, 7)
 
 
 def test_simple_group_is_stored_as_its_offsets_alone() -> None:

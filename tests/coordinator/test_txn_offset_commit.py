@@ -46,6 +46,22 @@ def test_transactional_commit_counts_from_its_commit_marker_on() -> None:
     assert completed.detail == {"producer_id": P, "committed": True, "offsets": 1}
 
 
+def test_transactional_commit_of_nothing_is_answered() -> None:
+    h = CoordinatorHarness()
+    assert h.txn_commit(txn_offset_commit({})) == []
+
+
+def test_transactional_commit_pends_once_it_is_acknowledged() -> None:
+    """What the log does not have waits for no marker."""
+    h = CoordinatorHarness()
+    h.holds_appends = True
+    for error in (ErrorCode.NOT_ENOUGH_REPLICAS, NONE):
+        h.submit(txn_offset_commit({FOO: 10}), version=4)
+        h.complete(error)
+    (pending,) = h.events(TraceKind.TXN_COMMIT_PENDING)
+    assert (pending.partition, pending.offset, pending.detail) == ("foo-0", 10, {"producer_id": P})
+
+
 def test_aborted_transactional_commit_never_counts() -> None:
     """GC-102, MM-40."""
     h = CoordinatorHarness()

@@ -18,7 +18,11 @@ from protocol.transaction_messages import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from protocol.transaction_records import encode_transaction_key
+from protocol.transaction_records import (
+    TransactionLogValue,
+    encode_transaction_key,
+    encode_transaction_value,
+)
 from tests.support.transaction_harness import OFFSETS, TX, TransactionHarness, end_txn
 
 NONE = ErrorCode.NONE
@@ -241,11 +245,14 @@ def test_step_that_is_not_written_is_taken_back() -> None:
     h = TransactionHarness()
     h.init()
     for failure, told in (
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
     ):
         h.holds_appends = True
         request_id = h.submit(
@@ -443,6 +450,21 @@ def test_next_coordinator_finishes_what_was_decided(is_commit: bool) -> None:
     other.answer_markers()
     expected = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
     assert other.state() is expected
+
+
+def test_next_coordinator_completes_at_once_what_needs_no_markers() -> None:
+    """A transaction that was decided before any partition was part of it."""
+    h = TransactionHarness()
+    decided = TransactionLogValue(
+        producer_id=3,
+        producer_epoch=1,
+        transaction_timeout_ms=60_000,
+        transaction_status=STATE_IDS[TransactionState.PREPARE_ABORT],
+    )
+    h.write(Record(encode_transaction_key(TX), encode_transaction_value(decided), 0))
+    other = h.failover()
+    assert other.markers == []
+    assert other.state() is TransactionState.COMPLETE_ABORT
 
 
 def test_next_coordinator_goes_on_with_epochs_and_ids() -> None:
