@@ -1,13 +1,15 @@
 """The search for one planted bug: seeds in order, until one fails with the bug and not without it.
 
-Then a schedule is shrunk, with the bug, and must pass without it: the shortest of the first few, as
-a person would choose who has several. All in this process, where the bug is. Data flow:
-(PlantedBug, Space) -> draw -> play -> Hunted.
+Then a schedule is shrunk, with the bug, and must pass without it: of the first few the one that
+failed after the fewest faults, as a person would choose who has several; if too much is left of it,
+another one. All in this process, where the bug is. Data flow: (PlantedBug, Space) -> draw -> play
+-> Hunted.
 """
 
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 
 import msgspec
 from msgspec.structs import replace
@@ -18,7 +20,7 @@ from chaos.checkers.generations import Generations
 from chaos.checkers.liveness import Liveness
 from chaos.checkers.needless_rebalance import NeedlessRebalance
 from chaos.checkers.ownership import Ownership
-from chaos.experiment import Experiment, FaultDefinition
+from chaos.experiment import Experiment, FaultDefinition, microseconds
 from chaos.exploration.draw import draw
 from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult, play
 from chaos.exploration.shrink import Play, Shrinker
@@ -28,9 +30,13 @@ from chaos.exploration.space import Space, base_experiment
 
 SEEDS = 500
 """Seeds 0 to 499: what a bug may take."""
-SCHEDULES = 3
-FEW_FAULTS = 30
-"""How many schedules are looked for that fail with a bug; one with few faults is enough."""
+SCHEDULES = 6
+FEW_FAULTS = 10
+"""How many schedules are looked for that fail with a bug; one in which few faults had come before
+the violation is enough: what came later is left out at once."""
+TRIES = 3
+FAULTS_MAX = 3
+"""How many schedules are shrunk, until one has so few faults left."""
 SHRINK_CPU_S = 28.0
 SHORTER_WAITS = ("20s", "40s")
 TOLD_AT_ONCE = frozenset({Fencing.name, Generations.name, NeedlessRebalance.name, Ownership.name})
@@ -63,8 +69,8 @@ class Hunted(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the search for one bug.
 
     Shape: `seed` is the first that fails, None: none of `seeds_tried`; `checks` and `summary` say
-    how. `shrunk_seed` is the one whose schedule became `shrunk`. `tainted` counts seeds before it
-    that failed without the bug, too: they prove nothing.
+    how. `shrunk_seed` is the one whose schedule became `shrunk`, the last of so many `tries`.
+    `tainted` counts seeds before it that failed without the bug, too: they prove nothing.
     Units: seconds of CPU until `seed` had failed.
     """
 
@@ -76,15 +82,20 @@ class Hunted(msgspec.Struct, frozen=True, kw_only=True):
     checks: tuple[str, ...] = ()
     summary: str = ""
     shrunk_seed: int | None = None
+    tries: int = 0
     shrunk: ShrunkBug | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Caught:
-    """A schedule that fails with the bug and passes without it; the rest as in Hunted."""
+    """A schedule that fails with the bug and passes without it; the rest as in Hunted.
+
+    `faults_before`: how many had been injected when it first failed.
+    """
 
     seed: int
     experiment: Experiment
+    faults_before: int
     findings: tuple[PlayedFinding, ...]
     tainted: int
     cpu_s: float
@@ -109,15 +120,11 @@ def hunt(
     `soundly` plays a schedule without the bug; the shrunk one is tried under `other_seeds` seeds.
     """
     began_s = time.process_time()
-    caught: list[_Caught] = []
-    for each in _catch(bug, space, seeds, soundly, began_s):
-        caught.append(each)
-        if not shrinks or len(caught) == SCHEDULES or len(each.experiment.faults) <= FEW_FAULTS:
-            break
-    if not caught:
+    caught = _catch(bug, space, seeds, soundly, began_s)
+    first = next(caught, None)
+    if first is None:
         cpu_s = time.process_time() - began_s
         return Hunted(bug=bug.name, seed=None, seeds_tried=seeds, cpu_s=cpu_s)
-    first = caught[0]
     hunted = Hunted(
         bug=bug.name,
         seed=first.seed,
@@ -129,11 +136,31 @@ def hunt(
     )
     if not shrinks:
         return hunted
-    least = min(caught, key=lambda each: len(each.experiment.faults))
-    shrunk = shrink_bug(
-        bug, space, least.experiment, least.seed, least.first, other_seeds=other_seeds
-    )
-    return replace(hunted, shrunk_seed=least.seed, shrunk=shrunk)
+    for tries, each in enumerate(islice(_promising(chain([first], caught)), TRIES), 1):
+        shrunk = shrink_bug(
+            bug, space, each.experiment, each.seed, each.first, other_seeds=other_seeds
+        )
+        hunted = replace(hunted, shrunk_seed=each.seed, tries=tries, shrunk=shrunk)
+        if shrunk.after.faults <= FAULTS_MAX and shrunk.passes_without_bug:
+            break
+    return hunted
+
+
+def _promising(caught: Iterator[_Caught]) -> Iterator[_Caught]:
+    """Yield of a few schedules those first that failed after the fewest faults."""
+    caught = islice(caught, SCHEDULES)
+    waiting: list[_Caught] = []
+    while True:
+        while not any(each.faults_before <= FEW_FAULTS for each in waiting):
+            another = next(caught, None)
+            if another is None:
+                break
+            waiting.append(another)
+        if not waiting:
+            return
+        least = min(waiting, key=lambda each: each.faults_before)
+        waiting.remove(least)
+        yield least
 
 
 def _catch(
@@ -154,9 +181,11 @@ def _catch(
         if soundly(experiment, seed).result is not PlayResult.PASS:
             tainted += 1
             continue
+        first_us = min(each.time_us for each in played.findings) - (played.steady_us or 0)
         yield _Caught(
             seed=seed,
             experiment=experiment,
+            faults_before=sum(microseconds(fault.at) <= first_us for fault in experiment.faults),
             findings=played.findings,
             tainted=tainted,
             cpu_s=time.process_time() - began_s,

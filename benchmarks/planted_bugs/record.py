@@ -6,27 +6,28 @@ from pathlib import Path
 from benchmarks.measurement import commit, machine
 from benchmarks.planted_bugs.bugs import BUGS
 from benchmarks.planted_bugs.hunt import (
+    FAULTS_MAX,
     FEW_FAULTS,
     SCHEDULES,
     SEEDS,
     SHRINK_CPU_S,
+    TRIES,
     Hunted,
 )
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "PLANTED_BUGS.md"
 SHRINK_CPU_MAX_S = 30.0
-FAULTS_MAX = 3
-"""How many faults a shrunk plan may have left."""
 HEAD = f"""# Planted bugs
 
 Written by `make soak PART=mutants` (`python -m benchmarks.planted_bugs` alone); do not edit.
 Twelve bugs, [written down](../benchmarks/planted_bugs/README.md) before the search was tuned, each
 planted in the real code. Seeds 0 to {SEEDS - 1} of the space `standard` are played in order until
-one fails with the bug and passes without it: "seeds needed". If it has more than {FEW_FAULTS}
-faults, up to {SCHEDULES} such seeds are looked for. The one with the fewest faults is shrunk, from
-its earliest finding, for at most {SHRINK_CPU_S:g} s of CPU. What is left has to pass without the
-bug. While it is shrunk, groups that do not come back are waited for less long, where that shows the
-same; if that they do not is the finding, where the sound code needs no longer, too.
+one fails with the bug and passes without it: "seeds needed". If more than {FEW_FAULTS} faults had
+come before it failed, up to {SCHEDULES} such seeds are looked for. The one that failed after the
+fewest faults is shrunk, from its earliest finding, for at most {SHRINK_CPU_S:g} s of CPU; if it has
+more than {FAULTS_MAX} faults left, another one, {TRIES} in all. What is left has to pass without
+the bug. While it is shrunk, groups that do not come back are waited for less long, where that shows
+the same; if that they do not is the finding, where the sound code needs no longer, too.
 Robustness is under how many other network seeds the shrunk plan fails. Rules are sections of
 BEHAVIOUR.md.
 """
@@ -68,10 +69,11 @@ def _row(hunted: Hunted) -> str:
     if shrunk is None:
         checks = ", ".join(hunted.checks)
         return f"| {bug.name} | {bug.where} | {hunted.seeds_tried} | {checks} | not shrunk | | |"
+    nth = "" if hunted.tries == 1 else f", of schedule {hunted.tries}"
     return (
         f"| {bug.name} | {bug.where} | {hunted.seeds_tried} | {', '.join(hunted.checks)} | "
         f"{shrunk.before.faults} to {shrunk.after.faults} | {shrunk.cpu_s:.1f} s, "
-        f"{shrunk.runs} runs | {shrunk.robust_fails} of {shrunk.robust_tried} |"
+        f"{shrunk.runs} runs{nth} | {shrunk.robust_fails} of {shrunk.robust_tried} |"
     )
 
 

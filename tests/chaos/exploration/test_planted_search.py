@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from benchmarks.planted_bugs import hunt as hunting
 from benchmarks.planted_bugs.bugs import BUGS, PlantedBug
-from benchmarks.planted_bugs.hunt import ShrunkBug, hunt
-from benchmarks.planted_bugs.record import FAULTS_MAX, PAGE, is_found, page
+from benchmarks.planted_bugs.hunt import FAULTS_MAX, ShrunkBug, hunt
+from benchmarks.planted_bugs.record import PAGE, is_found, page
 from chaos.experiment import Experiment
 from chaos.exploration.draw import draw
 from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult, play
@@ -61,22 +61,27 @@ def test_bug_is_found(space: Space, bug: str, check: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("faults", "first", "shrunk"),
+    ("faults", "long", "shrunk", "tries"),
     [
-        ({3: 45, 5: 35, 8: 40, 9: 12}, 3, 5),  # the shortest of the first three
-        ({3: 40, 5: 30, 8: 1}, 3, 5),  # short enough: the search ends with it
-        ({3: 40}, 3, 3),
+        ({3: 45, 5: 35, 8: 40, 9: 12}, set(), 9, 1),  # the shortest of the first few
+        ({3: 40, 5: 8, 8: 1}, set(), 5, 1),  # short enough: the search ends with it
+        ({3: 40, 5: 8, 8: 1}, {5}, 8, 2),  # and goes on if it cannot be shrunk
+        ({3: 40, 5: 8, 8: 1}, {3, 5, 8}, 3, 3),
+        ({3: 40}, {3}, 3, 1),
     ],
 )
-def test_shortest_schedule_of_the_first_few_is_shrunk(
+def test_shortest_schedules_of_the_first_few_are_shrunk(
     monkeypatch: pytest.MonkeyPatch,
     space: Space,
     faults: dict[int, int],
-    first: int,
+    long: set[int],
     shrunk: int,
+    tries: int,
 ) -> None:
-    """`faults`: how many the plans of the seeds have that fail with the bug."""
-    finding = PlayedFinding(signature=Signature(check="fencing", claim="?"), summary="", time_us=1)
+    """`faults`: how many the plans of the seeds have that fail with the bug; `long` stay so."""
+    finding = PlayedFinding(
+        signature=Signature(check="fencing", claim="?"), summary="", time_us=10**9
+    )
     drawn = draw(space, 0)
     planted: list[bool] = []
 
@@ -96,7 +101,7 @@ def test_shortest_schedule_of_the_first_few_is_shrunk(
         sizes = sizes_of(drawn)
         return ShrunkBug(
             before=sizes,
-            after=sizes,
+            after=replace(sizes, faults=4 if arguments[3] in long else 3),
             faults=(str(arguments[3]),),
             runs=1,
             cpu_s=1.0,
@@ -111,7 +116,8 @@ def test_shortest_schedule_of_the_first_few_is_shrunk(
     monkeypatch.setattr(hunting, "shrink_bug", shrunk_of)
     hunted = hunt(replace_bug(BUGS[CANARY], plant=plant), space, seeds=20, soundly=played)
 
-    assert (hunted.seed, hunted.seeds_tried, hunted.shrunk_seed) == (first, first + 1, shrunk)
+    assert (hunted.seed, hunted.seeds_tried) == (3, 4)
+    assert (hunted.shrunk_seed, hunted.tries) == (shrunk, tries)
     assert hunted.shrunk is not None
     assert hunted.shrunk.faults == (str(shrunk),)
 
