@@ -82,6 +82,7 @@ def replay_command(
     time_limit_us: int | None = None,
     time_scale: float = 1.0,
     trace: bool = True,
+    ray_address: str = "local",
 ) -> str:
     """Return the command that runs the same again, to the same digest in virtual time."""
     words = ["python", "-m", "coordlab", "run", experiment, "--runtime", runtime]
@@ -94,6 +95,8 @@ def replay_command(
         words += ["--time-scale", f"{time_scale:g}"]
     if not trace:
         words.append("--no-trace")
+    if ray_address != "local":
+        words += ["--ray-address", ray_address]
     return shlex.join(words)
 
 

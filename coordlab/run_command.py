@@ -108,6 +108,7 @@ def _run(options: RunOptions, console: Console) -> int:
             time_limit_us=options.time_limit_us,
             time_scale=options.time_scale,
             trace=options.trace,
+            ray_address=options.ray_address,
         ),
         experiment_file=str(loaded.path),
         time_scale=options.time_scale,

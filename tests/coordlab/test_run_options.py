@@ -49,3 +49,11 @@ def test_time_scale_stands_in_the_replay_command_where_it_is_not_one() -> None:
 
     assert shlex.split(scaled)[-2:] == ["--time-scale", "10"]
     assert "--time-scale" not in plain
+
+
+def test_ray_that_is_joined_stands_in_the_replay_command() -> None:
+    """Who ran it on a cluster runs it there again."""
+    joined = replay_command("x", runtime="ray", seed=1, ray_address="192.0.2.7:6379")
+
+    assert shlex.split(joined)[-2:] == ["--ray-address", "192.0.2.7:6379"]
+    assert "--ray-address" not in replay_command("x", runtime="ray", seed=1)
