@@ -139,25 +139,48 @@ def run_jobs(folder: Path, jobs: Sequence[Job]) -> list[Run]:
 
     Raises: RuntimeError if one of their tests fails without any change; no job is run then.
     """
-    for name in COPIED:
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "tests/conftest.py"):
-        shutil.copy(ROOT / name, folder / name)
-    everything = dict.fromkeys(test for job in jobs for test in job.tests)
-    (unchanged,) = _run_jobs(folder, [Job(tests=tuple(everything))])
-    if not unchanged.is_passed:
-        raise RuntimeError(f"tests fail without a mutant:\n{unchanged.said}")
-    return _run_jobs(folder, jobs)
+    return JobFolder(folder, copied=(*COPIED, "pyproject.toml", "tests/conftest.py")).run(jobs)
 
 
-def _run_jobs(folder: Path, jobs: Sequence[Job]) -> list[Run]:
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.support.mutant_runs"],
-        cwd=folder,
-        env=environment,  # nothing may come before the copy
-        input=msgspec.json.encode(jobs),
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    return [msgspec.json.decode(line, type=Run) for line in done.stdout.splitlines()]
+class JobFolder:
+    """A copy of packages and their tests, in which a job changes one file at a time."""
+
+    def __init__(self, folder: Path, copied: Sequence[str] = ("",)) -> None:
+        """Copy the tracked files below these paths into `folder`; by default all of them."""
+        self._folder = folder
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *copied]
+            if any(copied)
+            else ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for name in listed.stdout.split("\0"):
+            if name and (ROOT / name).is_file():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / name, folder / name)
+
+    def run(self, jobs: Sequence[Job]) -> list[Run]:
+        """Run the jobs one after another.
+
+        Raises: RuntimeError if one of their tests fails without any change; no job is run then.
+        """
+        everything = dict.fromkeys(test for job in jobs for test in job.tests)
+        (unchanged,) = self._run([Job(tests=tuple(everything))])
+        if not unchanged.is_passed:
+            raise RuntimeError(f"tests fail without a mutant:\n{unchanged.said}")
+        return self._run(jobs)
+
+    def _run(self, jobs: Sequence[Job]) -> list[Run]:
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.support.mutant_runs"],
+            cwd=self._folder,
+            env=environment,  # nothing may come before the copy
+            input=msgspec.json.encode(jobs),
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+        return [msgspec.json.decode(line, type=Run) for line in done.stdout.splitlines()]

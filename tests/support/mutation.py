@@ -1,4 +1,4 @@
-"""Draws mutants of `coordinator` by a seed: every place of every kind of change, then a sample.
+"""Draws mutants of a package by a seed: every place of every kind of change, then a sample.
 
 A change is made in the text, where the syntax tree says that its place is. Left alone is what
 nobody outside sees: texts for people, docstrings, what is raised, and the checks of invariants.
@@ -7,7 +7,7 @@ nobody outside sees: texts for people, docstrings, what is raised, and the check
 import ast
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from protocol.errors import ErrorCode
@@ -41,6 +41,7 @@ class Drawn:
     file: str
     source: str
     line: int
+    scope: str  # qualified name of the function or class around the change, "" for the module
     before: str
     after: str
 
@@ -57,6 +58,7 @@ class _Edit:
     start: int
     end: int
     text: str
+    scope: str = ""
 
 
 def sample(package: Path, count: int, seed: int) -> list[Drawn]:
@@ -71,6 +73,12 @@ def sample(package: Path, count: int, seed: int) -> list[Drawn]:
     return [_drawn(package, *places[index]) for index in sorted(chosen)]
 
 
+def every_mutant(package: Path, path: Path) -> Iterator[Drawn]:
+    """Yield all mutants of one file, in the order of their places."""
+    for edit in _edits(path.read_bytes()):
+        yield _drawn(package, path, edit)
+
+
 def _drawn(package: Path, path: Path, edit: _Edit) -> Drawn:
     source = path.read_bytes()
     changed = source[: edit.start] + edit.text.encode() + source[edit.end :]
@@ -83,6 +91,7 @@ def _drawn(package: Path, path: Path, edit: _Edit) -> Drawn:
         file=path.relative_to(package).as_posix(),
         source=changed.decode(),
         line=line + 1,
+        scope=edit.scope,
         before=before.decode(),
         after=after.decode(),
     )
@@ -92,23 +101,26 @@ def _edits(source: bytes) -> Iterator[_Edit]:
     starts = [0]
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
-    for node in _told(ast.parse(source)):
-        yield from _changes(node, source, starts)
+    for node, scope in _visible(ast.parse(source), ""):
+        for edit in _changes(node, source, starts):
+            yield replace(edit, scope=scope)
 
 
-def _told(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes that somebody outside may notice, in the order of the file."""
+def _visible(node: ast.AST, scope: str) -> Iterator[tuple[ast.AST, str]]:
+    """Yield the nodes whose change can be seen from outside, with their scope, in file order."""
     if isinstance(node, (ast.Raise, ast.JoinedStr, ast.Import, ast.ImportFrom)):
         return
     if isinstance(node, ast.Call) and _called(node) == "TraceEvent":
         return
-    yield node
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        scope = f"{scope}.{node.name}" if scope else node.name
+    yield node, scope
     for name, value in ast.iter_fields(node):
         if name in {"annotation", "returns", "decorator_list"}:
             continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
-                yield from _told(child)
+                yield from _visible(child, scope)
 
 
 def _changes(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[_Edit]:
