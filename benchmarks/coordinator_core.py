@@ -21,14 +21,14 @@ from coordinator.coordinator import GroupCoordinator
 from protocol.config import BrokerConfig, Guards
 from protocol.effects import AppendCompleted, Result, SetTimer
 from protocol.envelope import GroupRequest, RequestEnvelope
-from protocol.group_messages import JoinGroupResponse
 from protocol.ids import RequestId, TopicPartition
-from protocol.offsets_records import (
+from protocol.messages.group import JoinGroupResponse
+from protocol.records.batch import Record, RecordBatch, encode_records
+from protocol.records.offsets import (
     OffsetCommitValue,
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
-from protocol.record_batch import Record, RecordBatch, encode_records
 from tests.support.builders import envelope, heartbeat, join_group, offset_commit, sync_group
 
 MEMBERS = 1_000

@@ -26,8 +26,8 @@ from cluster.runtime import ClusterStatus
 from cluster.tcp import ProcessAddress
 from partition_log.memory_storage import MemoryStorage
 from protocol.envelope import AnyResponse
-from protocol.group_messages import HeartbeatRequest, HeartbeatResponse
 from protocol.ids import Incarnation, NodeName
+from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 
 ROUNDS = 5
 SEQUENTIAL_REQUESTS = 300

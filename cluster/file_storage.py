@@ -19,7 +19,7 @@ from cluster.log_file import encode_frame, read_log
 from partition_log.storage import LogRecovery, LogStorage, RecoveryCause, Storage
 from protocol.errors import SimulationError
 from protocol.ids import TopicPartition
-from protocol.record_batch import RecordBatch
+from protocol.records.batch import RecordBatch
 
 _LOG_SUFFIX = ".log"
 _MARK_SUFFIX = ".flushed"

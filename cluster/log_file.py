@@ -13,7 +13,7 @@ import google_crc32c
 import msgspec
 
 from protocol.ids import Offset
-from protocol.record_batch import RecordBatch
+from protocol.records.batch import RecordBatch
 
 _LENGTH = struct.Struct(">I")
 _HEADER = struct.Struct(">II")

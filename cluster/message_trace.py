@@ -1,18 +1,18 @@
 """What the trace says of a message: its API, and the group, member and generation it names."""
 
-from protocol.discovery_messages import FindCoordinatorRequest
 from protocol.envelope import AnyRequest, ApiKey, RequestEnvelope
-from protocol.group_messages import (
+from protocol.ids import NodeName
+from protocol.messages.discovery import FindCoordinatorRequest
+from protocol.messages.group import (
     HeartbeatRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
     SyncGroupRequest,
 )
-from protocol.ids import NodeName
-from protocol.log_messages import FetchRequest, ProduceRequest
-from protocol.offset_messages import OffsetCommitRequest, OffsetFetchRequest
+from protocol.messages.log import FetchRequest, ProduceRequest
+from protocol.messages.offset import OffsetCommitRequest, OffsetFetchRequest
+from protocol.messages.transaction import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
 from protocol.trace import TraceEvent, TraceKind
-from protocol.transaction_messages import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
 
 API_LABELS = {key: key.label for key in ApiKey}
 """ApiKey.label of each API, looked up once."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from protocol.compression import NO_CODECS, Codecs
 from protocol.errors import ErrorCode, SimulationError
-from protocol.record_batch import Cleaned, Record, RecordBatch, encode_records
+from protocol.records.batch import Cleaned, Record, RecordBatch, encode_records
 
 _encode = msgspec.msgpack.Encoder().encode
 _CRC_HEADER = struct.Struct(">iqqi??B")

@@ -18,9 +18,9 @@ from partition_log.batches import cleaned_batch
 from partition_log.log import PartitionLog
 from partition_log.transaction_index import TransactionIndex
 from protocol.compression import NO_CODECS, Codecs
-from protocol.control_records import decode_marker
 from protocol.ids import Offset
-from protocol.record_batch import Cleaned, Record, RecordBatch, records_of
+from protocol.records.batch import Cleaned, Record, RecordBatch, records_of
+from protocol.records.control import decode_marker
 
 NO_HORIZON = -1
 

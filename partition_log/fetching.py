@@ -10,8 +10,8 @@ from partition_log.outcomes import FollowerFetchResult
 from partition_log.traces import high_watermark_moved, log_truncated
 from protocol.errors import ErrorCode
 from protocol.ids import NO_LEADER_EPOCH, LeaderEpoch
-from protocol.log_messages import EpochEndOffset, FetchPartition, PartitionData
-from protocol.record_batch import RecordBatch
+from protocol.messages.log import EpochEndOffset, FetchPartition, PartitionData
+from protocol.records.batch import RecordBatch
 
 
 def find_divergence(

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from partition_log.follower_state import FollowerState
 from partition_log.log import PartitionLog
 from partition_log.outcomes import IsrProposal, ReplicaConfig
-from protocol.controller_messages import AlterPartitionPartitionData, BrokerState
 from protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from protocol.messages.controller import AlterPartitionPartitionData, BrokerState
 
 _US_PER_MS = 1_000
 

@@ -10,7 +10,7 @@ from partition_log.transaction_index import TransactionIndex
 from protocol.compression import NO_CODECS, Codecs
 from protocol.errors import ErrorCode, InvariantViolation
 from protocol.ids import NO_LEADER_EPOCH
-from protocol.record_batch import Record, records_of
+from protocol.records.batch import Record, records_of
 
 
 def check_log(log: PartitionLog) -> None:

@@ -13,7 +13,7 @@ from partition_log.producer_states import ProducerStates
 from partition_log.storage import LogStorage
 from protocol.errors import ErrorCode, InvariantViolation, SimulationError
 from protocol.ids import NO_PRODUCER_ID, LeaderEpoch, Offset, TopicPartition
-from protocol.record_batch import Record, RecordBatch
+from protocol.records.batch import Record, RecordBatch
 
 
 class PartitionLog:

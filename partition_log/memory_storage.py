@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from partition_log.storage import LogRecovery, LogStorage, RecoveryCause, Storage
 from protocol.errors import SimulationError
 from protocol.ids import Offset, TopicPartition
-from protocol.record_batch import RecordBatch
+from protocol.records.batch import RecordBatch
 
 
 class MemoryLogStorage(LogStorage):

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from protocol.controller_messages import AlterPartitionPartitionData
 from protocol.errors import ErrorCode
 from protocol.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, PartitionEpoch
-from protocol.log_messages import PartitionData
+from protocol.messages.controller import AlterPartitionPartitionData
+from protocol.messages.log import PartitionData
 from protocol.trace import TraceEvent
 
 NO_OFFSET = Offset(-1)

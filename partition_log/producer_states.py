@@ -8,10 +8,10 @@ Source: Kafka `ProducerStateManager`, `ProducerAppendInfo`, `VerificationGuard`;
 DEVIATION: no sequence numbers (producers here are not idempotent), and producers never expire.
 """
 
-from protocol.control_records import EndTransactionMarker, decode_marker
 from protocol.errors import ErrorCode
 from protocol.ids import NO_PRODUCER_ID
-from protocol.record_batch import RecordBatch
+from protocol.records.batch import RecordBatch
+from protocol.records.control import EndTransactionMarker, decode_marker
 
 _NO_EPOCH = -1
 

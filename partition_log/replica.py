@@ -24,8 +24,6 @@ from partition_log.outcomes import (
 )
 from partition_log.traces import became_follower, became_leader, high_watermark_moved
 from protocol.compression import NO_CODECS, Codecs
-from protocol.control_records import EndTransactionMarker, encode_marker
-from protocol.controller_messages import AlterPartitionPartitionResponse
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import (
     NO_BROKER,
@@ -39,8 +37,10 @@ from protocol.ids import (
     PartitionEpoch,
     TopicPartition,
 )
-from protocol.log_messages import EpochEndOffset, FetchPartition, PartitionData
-from protocol.record_batch import Record, RecordBatch
+from protocol.messages.controller import AlterPartitionPartitionResponse
+from protocol.messages.log import EpochEndOffset, FetchPartition, PartitionData
+from protocol.records.batch import Record, RecordBatch
+from protocol.records.control import EndTransactionMarker, encode_marker
 from protocol.trace import TraceEvent
 
 ACKS_ALL = -1

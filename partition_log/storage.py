@@ -13,7 +13,7 @@ from enum import StrEnum
 import msgspec
 
 from protocol.ids import Offset, TopicPartition
-from protocol.record_batch import RecordBatch
+from protocol.records.batch import RecordBatch
 
 
 class RecoveryCause(StrEnum):

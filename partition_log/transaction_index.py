@@ -8,9 +8,9 @@ DEVIATION: made anew from the batches where it is needed; Kafka keeps it beside 
 from bisect import bisect_right
 
 from partition_log.log import PartitionLog
-from protocol.control_records import decode_marker
 from protocol.ids import NO_PRODUCER_ID
-from protocol.record_batch import RecordBatch
+from protocol.records.batch import RecordBatch
+from protocol.records.control import decode_marker
 
 
 class TransactionIndex:

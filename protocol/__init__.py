@@ -1,7 +1,5 @@
-"""Kafka's vocabulary: what nodes say to each other, what they persist, what they trace.
+"""Kafka's vocabulary: ids, errors, messages, persisted records, and the schema of traces.
 
-Owns names and shapes only. Must not know who sends, stores or waits. Reading order: `ids`,
-`errors`, `partitioner`, `config`, `record_batch`, the messages (`group_messages`,
-`offset_messages`, `discovery_messages`, `log_messages`, `controller_messages`), `envelope`,
-`consumer_protocol`, `offsets_records`, `metadata_records`, `effects`, `trace`.
+Reading order: `ids`, `errors`, `config`, `messages` (the APIs), `envelope`, `records` (what logs
+persist), `wire` (Kafka's fields by version), `effects` (what a core asks its host for), `trace`.
 """

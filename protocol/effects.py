@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from protocol.envelope import AnyRequest, AnyResponse
 from protocol.errors import ErrorCode
 from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, AppendId, NodeName, RequestId
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from protocol.trace import TraceEvent
 
 ACKS_ALL = -1

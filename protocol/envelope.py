@@ -8,7 +8,8 @@ from enum import IntEnum
 
 import msgspec
 
-from protocol.admin_messages import (
+from protocol.errors import ErrorCode
+from protocol.messages.admin import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     DeleteTopicsRequest,
@@ -16,11 +17,11 @@ from protocol.admin_messages import (
     ElectLeadersRequest,
     ElectLeadersResponse,
 )
-from protocol.consumer_group_messages import (
+from protocol.messages.consumer_group import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from protocol.controller_messages import (
+from protocol.messages.controller import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     AlterPartitionRequest,
@@ -30,24 +31,13 @@ from protocol.controller_messages import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
-from protocol.discovery_messages import (
+from protocol.messages.discovery import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
 )
-from protocol.errors import ErrorCode
-from protocol.group_admin_messages import (
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    ListGroupsRequest,
-    ListGroupsResponse,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-)
-from protocol.group_messages import (
+from protocol.messages.group import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -57,7 +47,17 @@ from protocol.group_messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from protocol.log_messages import (
+from protocol.messages.group_admin import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+)
+from protocol.messages.log import (
     FetchRequest,
     FetchResponse,
     ListOffsetsRequest,
@@ -65,13 +65,13 @@ from protocol.log_messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from protocol.offset_messages import (
+from protocol.messages.offset import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from protocol.transaction_messages import (
+from protocol.messages.transaction import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnRequest,

@@ -32,14 +32,14 @@ from partition_log.in_sync_replicas import InSyncReplicas
 from partition_log.outcomes import AppendInfo
 from partition_log.replica import Partition
 from protocol.config import Guards
-from protocol.controller_messages import BrokerHeartbeatResponse
-from protocol.discovery_messages import FindCoordinatorResponse
 from protocol.effects import Append, Result
 from protocol.errors import ErrorCode
 from protocol.ids import NO_LEADER_EPOCH, BrokerId, NodeName, TopicPartition
-from protocol.log_messages import FetchPartition
-from protocol.metadata_records import PartitionChangeRecord
-from protocol.record_batch import Record, RecordBatch, decode_fields, decode_records
+from protocol.messages.controller import BrokerHeartbeatResponse
+from protocol.messages.discovery import FindCoordinatorResponse
+from protocol.messages.log import FetchPartition
+from protocol.records.batch import Record, RecordBatch, decode_fields, decode_records
+from protocol.records.metadata import PartitionChangeRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,18 +15,18 @@ from protocol.ids import (
     broker_name,
     offsets_partition,
 )
-from protocol.offset_messages import (
+from protocol.messages.offset import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
 )
-from protocol.partitioner import partition_for
-from protocol.transaction_messages import (
+from protocol.messages.transaction import (
     EndTxnRequest,
     EndTxnResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from protocol.partitioner import partition_for
 
 LOOK_EVERY_US = 2_000
 WAIT_MAX_US = 60_000_000

@@ -13,7 +13,7 @@ import msgspec
 
 from chaos.conformance.transcript import SYMBOL, ComparisonRules, RequestStep, symbols_in
 from protocol.errors import ErrorCode
-from protocol.schema_fields import PlainMessage, PlainValue
+from protocol.wire.fields import PlainMessage, PlainValue
 
 REFUSED = "connection refused"
 DISCONNECTED = "disconnected"

@@ -13,9 +13,9 @@ from cluster.spec import (
     TopicSpec,
 )
 from protocol.config import BrokerConfig
-from protocol.discovery_messages import CoordinatorType
 from protocol.errors import ErrorCode
 from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, NodeName
+from protocol.messages.discovery import CoordinatorType
 from protocol.partitioner import partition_for
 
 CLIENT_MACHINE = NodeName("/127.0.0.1")

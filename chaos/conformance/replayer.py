@@ -32,8 +32,8 @@ from cluster.nodes import Node, build_node
 from cluster.spec import ClusterSpec, NodeSpec, ProducerSpec
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.envelope import AnyResponse
-from protocol.plain_messages import NotAMessage, is_known, request_from_plain, response_to_plain
-from protocol.schema_fields import PlainMessage, PlainValue
+from protocol.plain import NotAMessage, is_known, request_from_plain, response_to_plain
+from protocol.wire.fields import PlainMessage, PlainValue
 
 SETTLE_US = 1_000_000
 """How long the cluster is left alone between its first coordinator and the scenario's start."""

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from chaos.problems import Problem
-from protocol.plain_messages import NotAMessage, check_request, is_known
-from protocol.schema_fields import PlainMessage, PlainValue
+from protocol.plain import NotAMessage, check_request, is_known
+from protocol.wire.fields import PlainMessage, PlainValue
 
 INDEX = "index.json"
 SYMBOL = re.compile(r"<(?:member|producer):\d+>")

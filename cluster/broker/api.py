@@ -16,7 +16,11 @@ from cluster.broker.transaction_coordination import TransactionCoordination
 from cluster.broker.txn_marker_writer import TxnMarkerWriter
 from cluster.broker.unknown_partitions import with_unknown, without_unknown
 from cluster.host import Host, IncomingRequest
-from protocol.admin_messages import (
+from protocol.config import BrokerConfig
+from protocol.envelope import RequestEnvelope
+from protocol.errors import ErrorCode
+from protocol.ids import RequestId
+from protocol.messages.admin import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     DeleteTopicsRequest,
@@ -24,12 +28,11 @@ from protocol.admin_messages import (
     ElectLeadersResponse,
     refused_deletion,
 )
-from protocol.config import BrokerConfig
-from protocol.consumer_group_messages import (
+from protocol.messages.consumer_group import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from protocol.controller_messages import (
+from protocol.messages.controller import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     AlterPartitionRequest,
@@ -39,32 +42,28 @@ from protocol.controller_messages import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
-from protocol.discovery_messages import FindCoordinatorRequest, MetadataRequest
-from protocol.envelope import RequestEnvelope
-from protocol.errors import ErrorCode
-from protocol.group_admin_messages import (
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-    ListGroupsRequest,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-)
-from protocol.group_messages import (
+from protocol.messages.discovery import FindCoordinatorRequest, MetadataRequest
+from protocol.messages.group import (
     HeartbeatRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from protocol.ids import RequestId
-from protocol.log_messages import FetchRequest, ListOffsetsRequest, ProduceRequest
-from protocol.metadata_version import has_static_members, metadata_version
-from protocol.offset_messages import (
+from protocol.messages.group_admin import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+)
+from protocol.messages.log import FetchRequest, ListOffsetsRequest, ProduceRequest
+from protocol.messages.offset import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetFetchRequest,
 )
-from protocol.transaction_messages import (
+from protocol.messages.transaction import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     EndTxnRequest,
@@ -73,6 +72,7 @@ from protocol.transaction_messages import (
     TxnOffsetCommitResponse,
     WriteTxnMarkersRequest,
 )
+from protocol.metadata_version import has_static_members, metadata_version
 
 SYNC_GROUP_NAMES_PROTOCOL_SINCE_VERSION = 5
 

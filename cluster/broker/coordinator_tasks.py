@@ -18,7 +18,7 @@ from cluster.spec import ClusterSpec
 from coordinator.coordinator import LoadIgnored
 from partition_log.replica import Partition
 from protocol.ids import CONSUMER_OFFSETS, TopicPartition
-from protocol.record_batch import RecordBatch
+from protocol.records.batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind
 
 LOAD_TURN_BYTES = 65_536

@@ -7,7 +7,7 @@ when a partition of theirs changes its leader, and after max_wait_ms.
 from cluster.broker.fetch_reader import FetchRead, FetchReader, PartitionKey
 from cluster.host import Host, Timer
 from protocol.ids import RequestId, TopicPartition
-from protocol.log_messages import FetchRequest
+from protocol.messages.log import FetchRequest
 
 
 class _DelayedFetch:

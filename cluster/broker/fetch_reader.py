@@ -10,7 +10,7 @@ import msgspec
 from partition_log.outcomes import FetchResult
 from partition_log.replica import Partition
 from protocol.errors import ErrorCode
-from protocol.log_messages import (
+from protocol.messages.log import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,

@@ -17,15 +17,15 @@ from cluster.broker.identity import BrokerIdentity
 from cluster.host import Disconnected, Host, RequestTimedOut
 from cluster.spec import BrokerSpec
 from protocol.config import BrokerConfig
-from protocol.controller_messages import (
+from protocol.envelope import AnyRequest, AnyResponse
+from protocol.errors import ErrorCode, SimulationError
+from protocol.ids import BrokerEpoch
+from protocol.messages.controller import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
-from protocol.envelope import AnyRequest, AnyResponse
-from protocol.errors import ErrorCode, SimulationError
-from protocol.ids import BrokerEpoch
 
 T = TypeVar("T")
 

@@ -11,16 +11,16 @@ from cluster.broker.identity import BrokerIdentity
 from cluster.host import Disconnected, Host, RequestTimedOut
 from partition_log.outcomes import AlterPartitionResult, IsrProposal
 from partition_log.replica import Partition
-from protocol.controller_messages import (
+from protocol.envelope import AnyResponse
+from protocol.errors import ErrorCode, SimulationError
+from protocol.ids import TopicPartition
+from protocol.messages.controller import (
     AlterPartitionPartitionData,
     AlterPartitionPartitionResponse,
     AlterPartitionRequest,
     AlterPartitionResponse,
     AlterPartitionTopicData,
 )
-from protocol.envelope import AnyResponse
-from protocol.errors import ErrorCode, SimulationError
-from protocol.ids import TopicPartition
 
 REQUEST_TIMEOUT_US = 30_000_000
 """request.timeout.ms of the broker's channel to the controller."""

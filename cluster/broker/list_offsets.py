@@ -7,7 +7,7 @@ from cluster.broker.replica_manager import ReplicaManager
 from partition_log.replica import Partition
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
-from protocol.log_messages import (
+from protocol.messages.log import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,

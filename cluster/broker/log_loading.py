@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from cluster.host import Host
 from cluster.spec import CostModel
 from partition_log.replica import Partition
-from protocol.record_batch import RecordBatch
+from protocol.records.batch import RecordBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

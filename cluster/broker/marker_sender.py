@@ -17,7 +17,7 @@ from coordinator.transaction.effects import SendMarkers
 from protocol.envelope import AnyResponse
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import BrokerId, TopicPartition
-from protocol.transaction_messages import (
+from protocol.messages.transaction import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

@@ -7,17 +7,6 @@ not. Source: Kafka `KRaftMetadataCache`, `KafkaApis.getCoordinator`.
 from collections.abc import Sequence
 
 from cluster.controller.metadata_image import MetadataImage, PartitionRegistration
-from protocol.discovery_messages import (
-    Coordinator,
-    CoordinatorType,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    MetadataRequest,
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
 from protocol.errors import ErrorCode
 from protocol.ids import (
     CONSUMER_OFFSETS,
@@ -28,8 +17,19 @@ from protocol.ids import (
     offsets_partition,
     transaction_partition,
 )
-from protocol.metadata_records import NO_LEADER, MetadataRecord, RemoveTopicRecord
+from protocol.messages.discovery import (
+    Coordinator,
+    CoordinatorType,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from protocol.partitioner import partition_for
+from protocol.records.metadata import NO_LEADER, MetadataRecord, RemoveTopicRecord
 
 SHARE_SINCE_VERSION = 6
 BATCHES_SINCE_VERSION = 4

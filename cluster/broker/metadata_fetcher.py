@@ -14,9 +14,9 @@ from cluster.host import Disconnected, Host, RequestTimedOut
 from cluster.spec import ClusterSpec
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import METADATA_PARTITION, TopicPartition
-from protocol.log_messages import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.metadata_records import decode_metadata_record
-from protocol.record_batch import RecordBatch, decode_records
+from protocol.messages.log import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from protocol.records.batch import RecordBatch, decode_records
+from protocol.records.metadata import decode_metadata_record
 
 MAX_WAIT_MS = 500
 """KRaft's MAX_FETCH_WAIT_MS."""

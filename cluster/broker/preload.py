@@ -12,14 +12,14 @@ from cluster.spec import ClusterSpec, PreloadSpec
 from partition_log.batches import build_batch, place_batch
 from partition_log.storage import Storage
 from protocol.ids import CONSUMER_OFFSETS, BrokerId, TopicPartition, offsets_partition
-from protocol.offsets_records import (
+from protocol.partitioner import partition_for
+from protocol.records.batch import Record, RecordBatch
+from protocol.records.offsets import (
     OffsetCommitValue,
     encode_group_metadata_key,
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
-from protocol.partitioner import partition_for
-from protocol.record_batch import Record, RecordBatch
 
 TOPIC = "preloaded"
 PARTITIONS_PER_GROUP = 50

@@ -12,13 +12,13 @@ from cluster.host import Host, Timer
 from partition_log.replica import Partition
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId, TopicPartition
-from protocol.log_messages import (
+from protocol.messages.log import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.record_batch import RecordBatch
+from protocol.records.batch import RecordBatch
 
 ACKS_ALL = -1
 VALID_ACKS = (ACKS_ALL, 0, 1)

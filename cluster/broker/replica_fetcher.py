@@ -16,7 +16,7 @@ from partition_log.replica import Partition
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import BrokerId, TopicPartition, broker_name
-from protocol.log_messages import (
+from protocol.messages.log import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,

@@ -41,7 +41,6 @@ from partition_log.outcomes import (
 from partition_log.replica import Partition
 from protocol.compression import CompressionType
 from protocol.config import TopicConfig
-from protocol.control_records import EndTransactionMarker
 from protocol.effects import Append
 from protocol.errors import ErrorCode
 from protocol.ids import (
@@ -51,8 +50,9 @@ from protocol.ids import (
     RequestId,
     TopicPartition,
 )
-from protocol.log_messages import FetchRequest
-from protocol.record_batch import RecordBatch
+from protocol.messages.log import FetchRequest
+from protocol.records.batch import RecordBatch
+from protocol.records.control import EndTransactionMarker
 from protocol.trace import TraceEvent
 
 AppendCallback = Callable[[ErrorCode], None]

@@ -6,14 +6,14 @@ Source: Kafka `KafkaApis`: each handler checks this before anything else; BEHAVI
 from coordinator.replies import join_error
 from protocol.envelope import AnyResponse, RequestEnvelope
 from protocol.errors import ErrorCode
-from protocol.group_messages import (
+from protocol.messages.group import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from protocol.offset_messages import (
+from protocol.messages.offset import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,

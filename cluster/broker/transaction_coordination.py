@@ -17,11 +17,11 @@ from cluster.keyed_timers import KeyedTimers
 from cluster.spec import ClusterSpec
 from coordinator.transaction.effects import SendMarkers, TransactionResult
 from coordinator.transaction.transaction_coordinator import TransactionCoordinator
-from protocol.controller_messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.effects import AppendCompleted
 from protocol.envelope import AnyResponse, RequestEnvelope
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import TRANSACTION_STATE, RequestId
+from protocol.messages.controller import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 ALLOCATE_TIMEOUT_US = 30_000_000
 """request.timeout.ms of a broker."""

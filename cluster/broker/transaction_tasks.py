@@ -16,7 +16,7 @@ from cluster.host import Host
 from cluster.spec import ClusterSpec
 from partition_log.replica import Partition
 from protocol.ids import TRANSACTION_STATE
-from protocol.record_batch import RecordBatch
+from protocol.records.batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind
 
 LOAD_TURN_BYTES = 65_536

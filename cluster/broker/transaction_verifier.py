@@ -18,7 +18,7 @@ from protocol.effects import TransactionVerified, VerifyTransaction
 from protocol.envelope import AnyResponse
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import TopicPartition, offsets_partition
-from protocol.transaction_messages import (
+from protocol.messages.transaction import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,

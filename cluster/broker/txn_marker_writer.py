@@ -13,10 +13,9 @@ from cluster.broker.replica_manager import ReplicaManager
 from cluster.host import Host
 from partition_log.outcomes import AppendInfo
 from partition_log.replica import Partition
-from protocol.control_records import EndTransactionMarker
 from protocol.errors import ErrorCode
 from protocol.ids import CONSUMER_OFFSETS, RequestId, TopicPartition
-from protocol.transaction_messages import (
+from protocol.messages.transaction import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -24,6 +23,7 @@ from protocol.transaction_messages import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from protocol.records.control import EndTransactionMarker
 
 OnCompleted = Callable[[int, tuple[int, ...], bool], None]
 """Gets the producer, the offsets partitions that have its marker, and whether it commits."""

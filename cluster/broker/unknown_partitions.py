@@ -12,21 +12,21 @@ import msgspec
 
 from protocol.envelope import AnyResponse
 from protocol.errors import ErrorCode
-from protocol.group_admin_messages import (
+from protocol.messages.group_admin import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from protocol.offset_messages import (
+from protocol.messages.offset import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.transaction_messages import (
+from protocol.messages.transaction import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,

@@ -17,7 +17,10 @@ from cluster.client.retries import MS, retry_backoff, with_retries
 from cluster.host import Host
 from cluster.runtime import ElectionFailed, TopicDeletionFailed
 from cluster.spec import ClusterSpec
-from protocol.admin_messages import (
+from protocol.config import ConsumerConfig
+from protocol.errors import ErrorCode
+from protocol.ids import UNKNOWN_MEMBER, BrokerId, GroupId, Offset, TopicPartition
+from protocol.messages.admin import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     DeleteTopicsRequest,
@@ -29,10 +32,7 @@ from protocol.admin_messages import (
     ReassignableTopic,
     TopicPartitions,
 )
-from protocol.config import ConsumerConfig
-from protocol.discovery_messages import MetadataRequest, MetadataResponse
-from protocol.errors import ErrorCode
-from protocol.ids import UNKNOWN_MEMBER, BrokerId, GroupId, Offset, TopicPartition
+from protocol.messages.discovery import MetadataRequest, MetadataResponse
 
 VERIFICATION = "verification"
 """The cause under which OFFSETS_FETCHED is traced here."""

@@ -22,7 +22,14 @@ from cluster.client.retries import MS
 from cluster.client.subscription import Subscription
 from cluster.host import Host
 from protocol.config import ConsumerConfig
-from protocol.consumer_protocol import (
+from protocol.ids import MemberId, TopicPartition
+from protocol.messages.group import (
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    SyncGroupRequestAssignment,
+)
+from protocol.trace import TraceEvent, TraceKind
+from protocol.wire.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartitions,
@@ -31,13 +38,6 @@ from protocol.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from protocol.group_messages import (
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-    SyncGroupRequestAssignment,
-)
-from protocol.ids import MemberId, TopicPartition
-from protocol.trace import TraceEvent, TraceKind
 
 INSUFFICIENT_ASSIGNMENT = "INSUFFICIENT_ASSIGNMENT"
 """Kafka's IllegalStateException for assignment bytes without even a version."""

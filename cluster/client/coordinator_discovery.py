@@ -22,14 +22,14 @@ from cluster.client.network_client import NetworkClient
 from cluster.client.retries import ExponentialBackoff, with_retries
 from cluster.host import Host
 from cluster.purposes import COORDINATOR
-from protocol.discovery_messages import (
+from protocol.envelope import AnyRequest, AnyResponse
+from protocol.errors import ErrorCode
+from protocol.ids import BrokerId, GroupId, MemberId, NodeName, broker_name
+from protocol.messages.discovery import (
     CoordinatorType,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from protocol.envelope import AnyRequest, AnyResponse
-from protocol.errors import ErrorCode
-from protocol.ids import BrokerId, GroupId, MemberId, NodeName, broker_name
 from protocol.trace import TraceEvent, TraceKind
 
 R = TypeVar("R", bound=AnyResponse)

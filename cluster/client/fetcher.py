@@ -21,14 +21,14 @@ from cluster.purposes import GENERAL
 from protocol.config import ConsumerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import NO_BROKER, BrokerId, LeaderEpoch, NodeName, TopicPartition, broker_name
-from protocol.log_messages import (
+from protocol.messages.log import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     PartitionData,
 )
-from protocol.record_batch import RecordBatch
+from protocol.records.batch import RecordBatch
 
 
 @dataclass(frozen=True, slots=True)

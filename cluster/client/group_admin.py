@@ -38,15 +38,17 @@ from cluster.client.partition_offsets import (
 )
 from cluster.host import Host
 from cluster.spec import ClusterSpec
-from protocol.discovery_messages import (
+from protocol.envelope import AnyResponse
+from protocol.errors import ErrorCode
+from protocol.ids import BrokerId, TopicPartition, broker_name
+from protocol.messages.discovery import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
 )
-from protocol.envelope import AnyResponse
-from protocol.errors import ErrorCode
-from protocol.group_admin_messages import (
+from protocol.messages.group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from protocol.messages.group_admin import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribeGroupsRequest,
@@ -59,9 +61,7 @@ from protocol.group_admin_messages import (
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-from protocol.group_messages import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from protocol.ids import BrokerId, TopicPartition, broker_name
-from protocol.offset_messages import (
+from protocol.messages.offset import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

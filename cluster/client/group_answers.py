@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cluster.client.errors import ClientError
-from protocol.consumer_protocol import ConsumerProtocolError, decode_assignment
-from protocol.discovery_messages import FindCoordinatorResponse
 from protocol.errors import ErrorCode
-from protocol.group_admin_messages import (
+from protocol.ids import BrokerId, TopicPartition
+from protocol.messages.discovery import FindCoordinatorResponse
+from protocol.messages.group import LeaveGroupResponse
+from protocol.messages.group_admin import (
     DeleteGroupsResponse,
     DescribedGroup,
     DescribedGroupMember,
@@ -18,9 +19,8 @@ from protocol.group_admin_messages import (
     ListedGroup,
     OffsetDeleteResponse,
 )
-from protocol.group_messages import LeaveGroupResponse
-from protocol.ids import BrokerId, TopicPartition
-from protocol.offset_messages import OffsetCommitResponse, OffsetFetchResponse
+from protocol.messages.offset import OffsetCommitResponse, OffsetFetchResponse
+from protocol.wire.consumer_protocol import ConsumerProtocolError, decode_assignment
 
 _RETRIED = frozenset(
     {

@@ -14,7 +14,7 @@ from cluster.client.retries import MS, ExponentialBackoff
 from cluster.host import Host
 from protocol.config import ConsumerConfig
 from protocol.errors import ErrorCode
-from protocol.group_messages import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 
 
 class Heartbeat:

@@ -21,7 +21,8 @@ from cluster.client.generation import Generation, Member, MemberState
 from cluster.client.retries import MS
 from protocol.config import ConsumerConfig
 from protocol.errors import ErrorCode
-from protocol.group_messages import (
+from protocol.ids import GenerationId, MemberId
+from protocol.messages.group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
@@ -32,7 +33,6 @@ from protocol.group_messages import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from protocol.ids import GenerationId, MemberId
 
 PROTOCOL_TYPE = "consumer"
 

@@ -15,12 +15,6 @@ from cluster.host import Host, Timer
 from cluster.purposes import BOOTSTRAP, GENERAL
 from cluster.spec import ClusterSpec
 from protocol.config import ConsumerConfig, ProducerConfig
-from protocol.discovery_messages import (
-    MetadataRequest,
-    MetadataResponse,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
 from protocol.errors import ErrorCode
 from protocol.ids import (
     NO_BROKER,
@@ -30,6 +24,12 @@ from protocol.ids import (
     NodeName,
     TopicPartition,
     broker_name,
+)
+from protocol.messages.discovery import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
 )
 
 

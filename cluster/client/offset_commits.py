@@ -25,7 +25,7 @@ from cluster.host import Host
 from protocol.config import ConsumerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
-from protocol.offset_messages import (
+from protocol.messages.offset import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

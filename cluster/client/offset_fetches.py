@@ -13,7 +13,7 @@ from cluster.client.subscription import Position
 from cluster.host import Host
 from protocol.errors import ErrorCode
 from protocol.ids import GroupId, MemberId, TopicPartition
-from protocol.offset_messages import (
+from protocol.messages.offset import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,

@@ -11,10 +11,10 @@ from typing import TypeVar
 from cluster.client.admin_calls import AdminCalls
 from cluster.client.admin_driver import Ask, Lookup
 from cluster.client.errors import ClientError
-from protocol.discovery_messages import MetadataRequest, MetadataResponse
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, TopicPartition
-from protocol.log_messages import (
+from protocol.messages.discovery import MetadataRequest, MetadataResponse
+from protocol.messages.log import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,

@@ -19,7 +19,7 @@ from cluster.purposes import GENERAL
 from protocol.config import ConsumerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import NO_BROKER, NodeName, TopicPartition, broker_name
-from protocol.log_messages import (
+from protocol.messages.log import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,

@@ -22,14 +22,14 @@ from cluster.spec import ClusterSpec, ProducerSpec
 from partition_log.batches import build_batch
 from protocol.errors import ErrorCode
 from protocol.ids import NO_BROKER, NodeName, TopicPartition, broker_name
-from protocol.log_messages import (
+from protocol.messages.log import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from protocol.trace import TraceEvent, TraceKind
 
 BATCH_RECORDS_MAX = 500

@@ -27,11 +27,6 @@ from cluster.client.offset_commits import Offsets, commit_topics
 from cluster.client.retries import MS, ExponentialBackoff, with_retries
 from cluster.host import Host
 from cluster.purposes import TRANSACTIONAL_PRODUCER
-from protocol.discovery_messages import (
-    CoordinatorType,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
 from protocol.envelope import AnyRequest, AnyResponse
 from protocol.errors import ErrorCode
 from protocol.ids import (
@@ -41,7 +36,12 @@ from protocol.ids import (
     NodeName,
     broker_name,
 )
-from protocol.transaction_messages import (
+from protocol.messages.discovery import (
+    CoordinatorType,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from protocol.messages.transaction import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
     EndTxnRequest,

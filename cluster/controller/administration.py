@@ -6,7 +6,9 @@ Source: Kafka `ReplicationControlManager.electLeaders`, `alterPartitionReassignm
 from cluster.controller.decision import Decision
 from cluster.controller.election import elect_preferred_leader
 from cluster.controller.metadata_image import MetadataImage, PartitionRegistration
-from protocol.admin_messages import (
+from protocol.errors import ErrorCode
+from protocol.ids import BrokerId, TopicPartition
+from protocol.messages.admin import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ElectionType,
@@ -19,9 +21,7 @@ from protocol.admin_messages import (
     ReplicaElectionResult,
     TopicPartitions,
 )
-from protocol.errors import ErrorCode
-from protocol.ids import BrokerId, TopicPartition
-from protocol.metadata_records import PartitionChangeRecord
+from protocol.records.metadata import PartitionChangeRecord
 
 PREFERRED_LEADER_REQUESTED = "preferred leader requested"
 """The reason, in the trace, of an election that an administrator asked for."""

@@ -6,7 +6,9 @@ order of checks. NEW_LEADER_ELECTED comes only with the end of a reassignment.
 
 from cluster.controller.decision import Decision
 from cluster.controller.metadata_image import MetadataImage, PartitionRegistration
-from protocol.controller_messages import (
+from protocol.errors import ErrorCode
+from protocol.ids import BrokerId, TopicPartition
+from protocol.messages.controller import (
     AlterPartitionPartitionData,
     AlterPartitionPartitionResponse,
     AlterPartitionRequest,
@@ -14,9 +16,7 @@ from protocol.controller_messages import (
     AlterPartitionTopicResponse,
     BrokerState,
 )
-from protocol.errors import ErrorCode
-from protocol.ids import BrokerId, TopicPartition
-from protocol.metadata_records import PartitionChangeRecord
+from protocol.records.metadata import PartitionChangeRecord
 
 
 def alter_partition(

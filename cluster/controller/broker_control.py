@@ -16,15 +16,15 @@ from cluster.controller.metadata_image import (
     MetadataImage,
     PartitionRegistration,
 )
-from protocol.controller_messages import (
+from protocol.errors import ErrorCode
+from protocol.ids import BrokerId, TopicPartition, broker_name
+from protocol.messages.controller import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
-from protocol.errors import ErrorCode
-from protocol.ids import BrokerId, TopicPartition, broker_name
-from protocol.metadata_records import (
+from protocol.records.metadata import (
     NO_LEADER,
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from cluster.controller.metadata_image import BrokerRegistration
-from protocol.controller_messages import BrokerHeartbeatRequest
 from protocol.ids import BrokerId
+from protocol.messages.controller import BrokerHeartbeatRequest
 
 UNKNOWN_OFFSET = -1
 """The metadata offset of a broker that this controller has not heard of."""

@@ -23,23 +23,24 @@ from cluster.controller.topic_creation import create_missing_topics
 from cluster.controller.topic_deletion import delete_topics
 from cluster.spec import ClusterSpec
 from partition_log.log import PartitionLog
-from protocol.admin_messages import (
+from protocol.effects import Reply, Result, SetTimer
+from protocol.envelope import AnyResponse, RequestEnvelope
+from protocol.errors import SimulationError
+from protocol.ids import BrokerId, LeaderEpoch, RequestId, TopicPartition, broker_name
+from protocol.messages.admin import (
     AlterPartitionReassignmentsRequest,
     DeleteTopicsRequest,
     ElectLeadersRequest,
 )
-from protocol.controller_messages import (
+from protocol.messages.controller import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
 )
-from protocol.effects import Reply, Result, SetTimer
-from protocol.envelope import AnyResponse, RequestEnvelope
-from protocol.errors import SimulationError
-from protocol.ids import BrokerId, LeaderEpoch, RequestId, TopicPartition, broker_name
-from protocol.log_messages import FetchRequest
-from protocol.metadata_records import (
+from protocol.messages.log import FetchRequest
+from protocol.records.batch import decode_records
+from protocol.records.metadata import (
     NO_LEADER,
     MetadataRecord,
     PartitionChangeRecord,
@@ -47,7 +48,6 @@ from protocol.metadata_records import (
     decode_metadata_record,
     encode_metadata_record,
 )
-from protocol.record_batch import decode_records
 from protocol.trace import TraceEvent, TraceKind
 
 T = TypeVar("T")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from protocol.metadata_records import MetadataRecord
+from protocol.records.metadata import MetadataRecord
 from protocol.trace import TraceEvent
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from cluster.controller.metadata_image import PartitionRegistration
 from protocol.ids import BrokerId, TopicPartition
-from protocol.metadata_records import NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord
+from protocol.records.metadata import NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord
 
 
 def change_partition(

@@ -9,7 +9,7 @@ from partition_log.log import PartitionLog
 from protocol.effects import CancelTimer, Reply, Result, SetTimer
 from protocol.errors import ErrorCode
 from protocol.ids import METADATA_PARTITION, BrokerId, LeaderEpoch, RequestId
-from protocol.log_messages import (
+from protocol.messages.log import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,

@@ -12,7 +12,7 @@ import msgspec
 from protocol.config import TopicConfig
 from protocol.errors import SimulationError
 from protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicPartition
-from protocol.metadata_records import (
+from protocol.records.metadata import (
     NO_LEADER_CHANGE,
     BrokerRegistrationChangeRecord,
     ConfigRecord,

@@ -5,10 +5,10 @@ Source: Kafka `ProducerIdControlManager`.
 
 from cluster.controller.decision import Decision
 from cluster.controller.metadata_image import MetadataImage
-from protocol.controller_messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId
-from protocol.metadata_records import ProducerIdsRecord
+from protocol.messages.controller import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.records.metadata import ProducerIdsRecord
 
 BLOCK_SIZE = 1_000
 """How many ids a broker gets at once. Source: Kafka ProducerIdsBlock."""

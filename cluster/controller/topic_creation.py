@@ -8,7 +8,7 @@ a random start; here the plan's topics are created together, and partition p beg
 from cluster.controller.metadata_image import MetadataImage, topic_config_records
 from cluster.spec import BrokerSpec, TopicSpec
 from protocol.ids import BrokerId
-from protocol.metadata_records import MetadataRecord, PartitionRecord, TopicRecord
+from protocol.records.metadata import MetadataRecord, PartitionRecord, TopicRecord
 
 
 def replica_assignment(

@@ -6,13 +6,13 @@ DEVIATION: by name alone, topics have no id; delete.topic.enable is always true.
 
 from cluster.controller.decision import Decision
 from cluster.controller.metadata_image import MetadataImage
-from protocol.admin_messages import (
+from protocol.errors import ErrorCode
+from protocol.messages.admin import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from protocol.errors import ErrorCode
-from protocol.metadata_records import RemoveTopicRecord
+from protocol.records.metadata import RemoveTopicRecord
 from protocol.trace import TraceEvent, TraceKind
 
 

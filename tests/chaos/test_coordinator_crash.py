@@ -17,7 +17,7 @@ from coordinator.coordinator import GroupCoordinator
 from coordinator.offsets import CommittedOffset, GroupOffsets
 from protocol.effects import Result
 from protocol.ids import NodeName, TopicPartition
-from protocol.record_batch import RecordBatch
+from protocol.records.batch import RecordBatch
 from protocol.trace import TraceKind, TraceRow
 
 SMALL = (

@@ -28,9 +28,9 @@ from coordinator.member import Member
 from coordinator.turn import SessionTimer, Turn
 from protocol.effects import Result
 from protocol.errors import ErrorCode
-from protocol.group_messages import HeartbeatResponse
 from protocol.ids import NodeName
-from protocol.record_batch import RecordBatch
+from protocol.messages.group import HeartbeatResponse
+from protocol.records.batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind, TraceRow
 from tests.support.planted import CUT, play, readers, small
 

@@ -13,7 +13,7 @@ from partition_log.batches import build_batch, check_batch
 from protocol.compression import NO_CODECS, CompressionType
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode, SimulationError
-from protocol.record_batch import Record, records_of
+from protocol.records.batch import Record, records_of
 from tests.support.experiments import experiment
 
 CODEC_IDS = [each for each in CompressionType if each is not CompressionType.NONE]

@@ -6,11 +6,11 @@ from cluster.client_connection import ClientConnection
 from cluster.frames import CloseFrame, OpenFrame, ResponseFrame
 from cluster.host import Connection, Disconnected, RequestTimedOut
 from cluster.virtual.host import VirtualHost
-from protocol.discovery_messages import FindCoordinatorRequest
 from protocol.envelope import AnyResponse
 from protocol.errors import SimulationError
-from protocol.group_messages import HeartbeatResponse
 from protocol.ids import NodeName, RequestId
+from protocol.messages.discovery import FindCoordinatorRequest
+from protocol.messages.group import HeartbeatResponse
 from tests.support.virtual_hosts import LATENCY_US, EchoServer, HostLab, heartbeat
 
 SERVER = NodeName("broker-0")

@@ -9,7 +9,7 @@ from cluster import file_storage
 from cluster.file_storage import FileLogStorage
 from cluster.flush_marks import FlushMark
 from cluster.log_file import LogContent, read_log
-from protocol.record_batch import RecordBatch
+from protocol.records.batch import RecordBatch
 from tests.support.crashing_files import CrashingFiles
 from tests.support.storage_crashes import End, Step, check_crash_points
 

@@ -24,8 +24,8 @@ from cluster.tcp import LINK_VERSION, ProcessAddress
 from cluster.trace_files import read_frames
 from protocol.envelope import AnyResponse
 from protocol.errors import SimulationError
-from protocol.group_messages import HeartbeatRequest, HeartbeatResponse
 from protocol.ids import NodeName
+from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 from tests.support.process_lab import (
     CLIENT,
     SECOND_US,

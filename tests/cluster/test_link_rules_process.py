@@ -9,7 +9,7 @@ from cluster.host import Disconnected
 from cluster.link_reset import LinkReset
 from cluster.link_rules import Clog, Cut, LinkRule, Selector, Slow
 from cluster.real_host import RealHost
-from protocol.group_messages import HeartbeatResponse
+from protocol.messages.group import HeartbeatResponse
 from tests.support.process_lab import (
     CLIENT,
     OTHER,

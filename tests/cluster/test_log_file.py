@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.log_file import encode_frame, read_log
-from protocol.record_batch import RecordBatch
+from protocol.records.batch import RecordBatch
 from tests.partition_log.builders import batch
 
 FIRST, SECOND, THIRD = (

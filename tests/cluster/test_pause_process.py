@@ -8,7 +8,7 @@ import pytest
 from cluster.host import Disconnected
 from cluster.link_rules import Cut, LinkRule, Selector
 from protocol.errors import SimulationError
-from protocol.group_messages import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 from protocol.trace import TraceKind
 from tests.support.process_lab import (
     CLIENT,

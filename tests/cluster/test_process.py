@@ -10,8 +10,8 @@ from cluster.host import Connection, Disconnected, HostDead, IncomingRequest
 from cluster.trace_files import frames_path, read_frames
 from partition_log.memory_storage import MemoryStorage
 from protocol.errors import SimulationError
-from protocol.group_messages import HeartbeatRequest, HeartbeatResponse
 from protocol.ids import Incarnation
+from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 from protocol.trace import TraceEvent, TraceKind
 from tests.support.process_lab import (
     CLIENT,

@@ -16,7 +16,9 @@ from cluster.host import Connection, Disconnected, IncomingRequest, RequestTimed
 from cluster.link_rules import Clog, Cut, LinkRule, Slow
 from cluster.spec import LinkModel
 from cluster.virtual.host import VirtualHost
-from protocol.discovery_messages import (
+from protocol.envelope import AnyRequest, AnyResponse
+from protocol.ids import NodeName
+from protocol.messages.discovery import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -24,8 +26,6 @@ from protocol.discovery_messages import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from protocol.envelope import AnyRequest, AnyResponse
-from protocol.ids import NodeName
 from tests.support.link_frames import A, B, C, rule
 from tests.support.virtual_hosts import HostLab
 

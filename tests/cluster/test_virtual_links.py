@@ -5,9 +5,9 @@ import pytest
 from cluster.frames import ResetFrame
 from cluster.host import Connection, Disconnected, RequestTimedOut
 from cluster.link_rules import Clog, Cut, LinkEffect, LinkRule, Slow
-from protocol.discovery_messages import FindCoordinatorRequest
 from protocol.envelope import AnyRequest, AnyResponse
 from protocol.ids import NodeName
+from protocol.messages.discovery import FindCoordinatorRequest
 from protocol.trace import TraceKind
 from tests.support.link_frames import rule
 from tests.support.virtual_hosts import LATENCY_US, EchoServer, HostLab, heartbeat

@@ -17,7 +17,7 @@ from cluster.virtual.network import Link
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.errors import SimulationError
 from protocol.ids import BrokerId, NodeName, offsets_partition
-from protocol.record_batch import RecordBatch
+from protocol.records.batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind, TraceRow
 from tests.support.fake_cluster import MS, FakeConsumer, fake_builder, fake_spec
 from tests.support.virtual_hosts import LATENCY_US, EchoServer, HostLab, forever, heartbeat

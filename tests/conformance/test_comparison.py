@@ -10,7 +10,7 @@ from chaos.conformance.comparison import (
     compare,
 )
 from chaos.conformance.transcript import ComparisonRules, RequestStep
-from protocol.schema_fields import PlainMessage
+from protocol.wire.fields import PlainMessage
 
 RULES = ComparisonRules(
     ignore=frozenset({"throttle_time_ms"}),

@@ -6,7 +6,7 @@ from coordinator.errors import group_append_error, offset_append_error
 from coordinator.states import GroupState
 from protocol.config import JavaSwitches
 from protocol.errors import ErrorCode
-from protocol.group_messages import SyncGroupResponse
+from protocol.messages.group import SyncGroupResponse
 from tests.support.builders import join_group, offset_commit, sync_group
 from tests.support.coordinator_harness import CoordinatorHarness, commit_errors
 

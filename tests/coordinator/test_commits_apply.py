@@ -8,9 +8,9 @@ import pytest
 from protocol.config import BrokerConfig, JavaSwitches
 from protocol.effects import ACKS_ALL, ACKS_LEADER
 from protocol.errors import ErrorCode
-from protocol.group_admin_messages import DeleteGroupsRequest
 from protocol.ids import RequestId, TopicPartition
-from protocol.offset_messages import (
+from protocol.messages.group_admin import DeleteGroupsRequest
+from protocol.messages.offset import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,

@@ -10,9 +10,10 @@ from partition_log.invariants import check_log
 from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
 from partition_log.transaction_index import TransactionIndex
-from protocol.control_records import EndTransactionMarker, encode_marker
 from protocol.ids import TopicPartition, offsets_partition
-from protocol.offsets_records import (
+from protocol.records.batch import Record
+from protocol.records.control import EndTransactionMarker, encode_marker
+from protocol.records.offsets import (
     GroupMetadataValue,
     OffsetCommitValue,
     encode_group_metadata_key,
@@ -20,7 +21,6 @@ from protocol.offsets_records import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
-from protocol.record_batch import Record
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000

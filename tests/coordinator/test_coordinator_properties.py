@@ -13,9 +13,9 @@ from protocol.config import BrokerConfig, JavaSwitches
 from protocol.effects import ACKS_LEADER
 from protocol.envelope import AnyResponse, GroupRequest, error_of
 from protocol.errors import ErrorCode
-from protocol.group_messages import LeaveGroupResponse, MemberIdentity
 from protocol.ids import RequestId, TopicPartition
-from protocol.offsets_records import OffsetCommitValue
+from protocol.messages.group import LeaveGroupResponse, MemberIdentity
+from protocol.records.offsets import OffsetCommitValue
 from tests.support.builders import (
     heartbeat,
     join_group,

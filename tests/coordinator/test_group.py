@@ -13,9 +13,9 @@ from coordinator.states import GroupState
 from coordinator.turn import Turn
 from coordinator.vote import scala_order
 from protocol.errors import ErrorCode, IllegalTransition
-from protocol.group_messages import JoinGroupResponse, SyncGroupResponse
 from protocol.ids import RequestId, TopicPartition
-from protocol.offsets_records import OffsetCommitValue
+from protocol.messages.group import JoinGroupResponse, SyncGroupResponse
+from protocol.records.offsets import OffsetCommitValue
 from tests.support.builders import protocols, subscription
 from tests.support.coordinator_harness import CoordinatorHarness
 

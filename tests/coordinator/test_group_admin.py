@@ -9,7 +9,9 @@ import pytest
 from coordinator.states import GroupState
 from protocol.envelope import AnyResponse, GroupRequest
 from protocol.errors import ErrorCode
-from protocol.group_admin_messages import (
+from protocol.ids import RequestId
+from protocol.messages.group import SyncGroupRequest, SyncGroupRequestAssignment
+from protocol.messages.group_admin import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribedGroup,
@@ -23,8 +25,6 @@ from protocol.group_admin_messages import (
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-from protocol.group_messages import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.ids import RequestId
 from protocol.trace import TraceKind
 from tests.support.builders import (
     GROUP,

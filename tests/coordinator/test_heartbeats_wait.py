@@ -8,8 +8,8 @@ import pytest
 from coordinator.states import GroupState
 from protocol.config import BrokerConfig, JavaSwitches
 from protocol.errors import ErrorCode
-from protocol.group_messages import HeartbeatResponse
 from protocol.ids import RequestId
+from protocol.messages.group import HeartbeatResponse
 from tests.support.builders import heartbeat, join_group, offset_commit
 from tests.support.coordinator_harness import CoordinatorHarness, commit_errors
 

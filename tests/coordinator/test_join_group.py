@@ -5,8 +5,8 @@ import pytest
 from coordinator.states import GroupState
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
-from protocol.group_messages import JoinGroupRequest, JoinGroupResponse
 from protocol.ids import RequestId
+from protocol.messages.group import JoinGroupRequest, JoinGroupResponse
 from protocol.trace import TraceKind
 from tests.support.builders import (
     envelope,

@@ -8,7 +8,8 @@ from coordinator.states import GroupState
 from protocol.config import BrokerConfig, Guards, JavaSwitches
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import TopicPartition
-from protocol.offsets_records import (
+from protocol.records.batch import Record
+from protocol.records.offsets import (
     GroupMetadataValue,
     MemberMetadataValue,
     OffsetCommitValue,
@@ -17,7 +18,6 @@ from protocol.offsets_records import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
-from protocol.record_batch import Record
 from protocol.trace import TraceKind
 from tests.support.builders import (
     GROUP,

@@ -7,14 +7,14 @@ from coordinator.states import GroupState
 from protocol.config import BrokerConfig, Guards
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
-from protocol.offset_messages import (
+from protocol.messages.offset import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.offsets_records import OffsetCommitKey, decode_key, decode_offset_commit_value
-from protocol.record_batch import decode_records
+from protocol.records.batch import decode_records
+from protocol.records.offsets import OffsetCommitKey, decode_key, decode_offset_commit_value
 from protocol.trace import TraceKind
 from tests.support.builders import join_group, leave_group, offset_commit
 from tests.support.coordinator_harness import EPOCH_US, CoordinatorHarness, commit_errors

@@ -1,7 +1,7 @@
 """OffsetFetch: from memory, for anybody, in any state (BEHAVIOUR 2.7)."""
 
 from protocol.errors import ErrorCode
-from protocol.offset_messages import (
+from protocol.messages.offset import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponse,

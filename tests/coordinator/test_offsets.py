@@ -2,7 +2,7 @@
 
 from coordinator.offsets import CommittedOffset, GroupOffsets
 from protocol.ids import TopicPartition
-from protocol.offsets_records import OffsetCommitValue
+from protocol.records.offsets import OffsetCommitValue
 
 TP = TopicPartition("foo", 0)
 

@@ -10,7 +10,8 @@ from coordinator.states import GroupState
 from protocol.config import BrokerConfig
 from protocol.envelope import AnyResponse, GroupRequest
 from protocol.errors import ErrorCode
-from protocol.group_admin_messages import (
+from protocol.messages.group import LeaveGroupResponse, MemberIdentity
+from protocol.messages.group_admin import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribedGroup,
@@ -23,10 +24,9 @@ from protocol.group_admin_messages import (
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-from protocol.group_messages import LeaveGroupResponse, MemberIdentity
-from protocol.offset_messages import OffsetFetchResponse, OffsetFetchResponseGroup
-from protocol.offsets_records import GroupMetadataKey, decode_key
-from protocol.record_batch import decode_records
+from protocol.messages.offset import OffsetFetchResponse, OffsetFetchResponseGroup
+from protocol.records.batch import decode_records
+from protocol.records.offsets import GroupMetadataKey, decode_key
 from protocol.trace import TraceKind
 from tests.support.builders import (
     GROUP,

@@ -9,9 +9,10 @@ import pytest
 from coordinator.states import GroupState
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
-from protocol.group_messages import JoinGroupResponse, SyncGroupResponse
 from protocol.ids import TopicPartition
-from protocol.offsets_records import (
+from protocol.messages.group import JoinGroupResponse, SyncGroupResponse
+from protocol.records.batch import Record
+from protocol.records.offsets import (
     GroupMetadataValue,
     MemberMetadataValue,
     OffsetCommitValue,
@@ -20,7 +21,6 @@ from protocol.offsets_records import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
-from protocol.record_batch import Record
 from tests.support.builders import GROUP, leave_group, protocols, subscription
 from tests.support.coordinator_harness import CoordinatorHarness
 from tests.support.kafka_bench import DELAY_MS, PARTITION, KafkaBench

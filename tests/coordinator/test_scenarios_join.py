@@ -8,7 +8,9 @@ import pytest
 
 from coordinator.states import GroupState
 from protocol.errors import ErrorCode
-from protocol.group_admin_messages import (
+from protocol.ids import RequestId
+from protocol.messages.group import JoinGroupResponse, SyncGroupResponse
+from protocol.messages.group_admin import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -18,8 +20,6 @@ from protocol.group_admin_messages import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from protocol.group_messages import JoinGroupResponse, SyncGroupResponse
-from protocol.ids import RequestId
 from protocol.trace import TraceKind
 from tests.support.builders import (
     GROUP,

@@ -9,10 +9,10 @@ import pytest
 from coordinator.states import GroupState
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
-from protocol.group_messages import SyncGroupResponse
 from protocol.ids import RequestId
-from protocol.offsets_records import decode_group_metadata_value
-from protocol.record_batch import decode_records
+from protocol.messages.group import SyncGroupResponse
+from protocol.records.batch import decode_records
+from protocol.records.offsets import decode_group_metadata_value
 from protocol.trace import TraceKind
 from tests.support.builders import (
     heartbeat,

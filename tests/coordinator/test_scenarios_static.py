@@ -12,10 +12,10 @@ from coordinator.shard import Shard
 from coordinator.states import GroupState
 from coordinator.turn import Turn
 from protocol.errors import ErrorCode
-from protocol.group_messages import JoinGroupResponse, SyncGroupResponse
 from protocol.ids import RequestId
-from protocol.offsets_records import GroupMetadataKey, decode_group_metadata_value, decode_key
-from protocol.record_batch import Record
+from protocol.messages.group import JoinGroupResponse, SyncGroupResponse
+from protocol.records.batch import Record
+from protocol.records.offsets import GroupMetadataKey, decode_group_metadata_value, decode_key
 from protocol.trace import TraceKind
 from tests.support.builders import (
     GROUP,

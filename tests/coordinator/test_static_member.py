@@ -4,8 +4,8 @@ import pytest
 
 from coordinator.states import GroupState
 from protocol.errors import ErrorCode
-from protocol.group_messages import JoinGroupRequestProtocol, JoinGroupResponse
 from protocol.ids import RequestId
+from protocol.messages.group import JoinGroupRequestProtocol, JoinGroupResponse
 from tests.support.builders import join_group, leave_group, offset_commit, protocols, sync_group
 from tests.support.coordinator_harness import CoordinatorHarness
 

@@ -8,15 +8,16 @@ from coordinator.states import GroupState
 from coordinator.store import group_record
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
-from protocol.group_admin_messages import DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.ids import TopicPartition
-from protocol.metadata_version import ValueVersions
-from protocol.offset_messages import (
+from protocol.messages.group_admin import DeleteGroupsRequest, DeleteGroupsResponse
+from protocol.messages.offset import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.offsets_records import (
+from protocol.metadata_version import ValueVersions
+from protocol.records.batch import Record, decode_records
+from protocol.records.offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
@@ -26,7 +27,6 @@ from protocol.offsets_records import (
     decode_offset_commit_value,
     record_version,
 )
-from protocol.record_batch import Record, decode_records
 from tests.support.builders import GROUP, leave_group, offset_commit
 from tests.support.coordinator_harness import EPOCH_US, CoordinatorHarness
 

@@ -4,7 +4,7 @@ import pytest
 
 from coordinator.states import GroupState
 from protocol.errors import ErrorCode
-from protocol.group_messages import SyncGroupResponse
+from protocol.messages.group import SyncGroupResponse
 from protocol.trace import TraceKind
 from tests.support.builders import join_group, leave_group, sync_group
 from tests.support.coordinator_harness import CoordinatorHarness

@@ -2,7 +2,7 @@
 
 from coordinator.states import GroupState
 from protocol.ids import TopicPartition
-from protocol.record_batch import decode_records
+from protocol.records.batch import decode_records
 from protocol.trace import TraceKind
 from tests.support.builders import GROUP, join_group, leave_group, offset_commit
 from tests.support.coordinator_harness import CoordinatorHarness

@@ -8,12 +8,12 @@ from coordinator.store import offset_tombstone
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
-from protocol.offsets_records import (
+from protocol.records.batch import Record
+from protocol.records.offsets import (
     GroupMetadataValue,
     encode_group_metadata_key,
     encode_group_metadata_value,
 )
-from protocol.record_batch import Record
 from protocol.trace import TraceKind
 from tests.support.builders import (
     join_group,

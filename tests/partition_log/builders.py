@@ -8,8 +8,8 @@ from partition_log.outcomes import FetchResult, FollowerFetchResult, ReplicaConf
 from partition_log.replica import Partition
 from partition_log.storage import LogStorage
 from protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, offsets_partition
-from protocol.log_messages import FetchPartition
-from protocol.record_batch import Record, RecordBatch, decode_records
+from protocol.messages.log import FetchPartition
+from protocol.records.batch import Record, RecordBatch, decode_records
 
 PARTITION = offsets_partition(3)
 MS = 1_000

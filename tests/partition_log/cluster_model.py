@@ -12,11 +12,11 @@ from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
 from partition_log.outcomes import FetchResult, IsrProposal, ReplicaConfig
 from partition_log.replica import Partition
-from protocol.controller_messages import AlterPartitionPartitionResponse
 from protocol.errors import ErrorCode, InvariantViolation
 from protocol.ids import NO_BROKER, BrokerEpoch, BrokerId
-from protocol.log_messages import FetchPartition, PartitionData
-from protocol.record_batch import RecordBatch
+from protocol.messages.controller import AlterPartitionPartitionResponse
+from protocol.messages.log import FetchPartition, PartitionData
+from protocol.records.batch import RecordBatch
 from tests.partition_log.builders import PARTITION, REPLICAS, records
 
 CONFIG = ReplicaConfig(min_insync_replicas=2, replica_lag_time_max_ms=10_000)

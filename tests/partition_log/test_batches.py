@@ -12,7 +12,7 @@ from partition_log.batches import (
     place_batch,
 )
 from protocol.errors import ErrorCode, SimulationError
-from protocol.record_batch import Record, RecordBatch, decode_records, encode_records
+from protocol.records.batch import Record, RecordBatch, decode_records, encode_records
 from tests.partition_log.builders import records
 
 

@@ -8,9 +8,9 @@ from partition_log.invariants import check_agreement, check_log, last_records
 from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
 from partition_log.transaction_index import TransactionIndex
-from protocol.control_records import EndTransactionMarker, encode_marker
 from protocol.errors import ErrorCode
-from protocol.record_batch import Record, records_of
+from protocol.records.batch import Record, records_of
+from protocol.records.control import EndTransactionMarker, encode_marker
 from tests.partition_log.builders import PARTITION
 
 DAY_MS = 86_400_000

@@ -8,7 +8,7 @@ from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
 from protocol.errors import ErrorCode, InvariantViolation, SimulationError
 from protocol.ids import LeaderEpoch
-from protocol.record_batch import RecordBatch
+from protocol.records.batch import RecordBatch
 from tests.partition_log.builders import batch, entries, log, log_of_epochs, records, values
 
 

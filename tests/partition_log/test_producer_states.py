@@ -3,9 +3,9 @@
 from partition_log.batches import build_batch
 from partition_log.log import PartitionLog
 from partition_log.producer_states import ProducerStates
-from protocol.control_records import EndTransactionMarker, decode_marker, encode_marker
 from protocol.errors import ErrorCode
-from protocol.record_batch import RecordBatch, encode_records
+from protocol.records.batch import RecordBatch, encode_records
+from protocol.records.control import EndTransactionMarker, decode_marker, encode_marker
 from tests.partition_log.builders import B, C, follower, leader, log, records, replicate
 
 PRODUCER = 7

@@ -4,7 +4,7 @@ import pytest
 
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerEpoch
-from protocol.log_messages import EpochEndOffset
+from protocol.messages.log import EpochEndOffset
 from tests.partition_log.builders import (
     EVERYBODY,
     LAG_MAX_US,

@@ -7,7 +7,7 @@ from partition_log.fetching import truncation_offset
 from partition_log.invariants import check_agreement
 from protocol.errors import ErrorCode
 from protocol.ids import NO_BROKER
-from protocol.log_messages import EpochEndOffset, PartitionData
+from protocol.messages.log import EpochEndOffset, PartitionData
 from protocol.trace import TraceKind
 from tests.partition_log.builders import (
     PARTITION,

@@ -5,9 +5,9 @@ import pytest
 from partition_log.invariants import check_partition
 from partition_log.outcomes import IsrProposal
 from partition_log.replica import Partition
-from protocol.controller_messages import AlterPartitionPartitionResponse, BrokerState
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerEpoch, BrokerId
+from protocol.messages.controller import AlterPartitionPartitionResponse, BrokerState
 from tests.partition_log.builders import (
     EVERYBODY,
     LAG_MAX_US,

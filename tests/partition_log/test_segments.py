@@ -5,7 +5,7 @@ import pytest
 from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
 from partition_log.segments import Cleanable, Segments
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from tests.partition_log.builders import PARTITION
 
 NOW_MS = 1_700_000_000_000

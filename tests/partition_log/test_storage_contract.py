@@ -11,7 +11,7 @@ from partition_log.memory_storage import MemoryStorage
 from partition_log.storage import LogStorage, RecoveryCause, Storage
 from protocol.errors import SimulationError
 from protocol.ids import TopicPartition
-from protocol.record_batch import RecordBatch
+from protocol.records.batch import RecordBatch
 from tests.partition_log.builders import PARTITION, batch
 
 OTHER = TopicPartition("orders", 0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.consumer_protocol import (
+from protocol.wire.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolError,
     ConsumerProtocolSubscription,

@@ -5,7 +5,18 @@ import typing
 import msgspec
 import pytest
 
-from protocol.admin_messages import (
+from protocol.envelope import (
+    API_KEYS,
+    LATEST_VERSIONS,
+    AnyRequest,
+    AnyResponse,
+    ApiKey,
+    RequestEnvelope,
+    ResponseEnvelope,
+    error_of,
+)
+from protocol.errors import ErrorCode
+from protocol.messages.admin import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ElectLeadersRequest,
@@ -18,28 +29,17 @@ from protocol.admin_messages import (
     ReplicaElectionResult,
     TopicPartitions,
 )
-from protocol.controller_messages import AlterPartitionResponse
-from protocol.discovery_messages import Coordinator, FindCoordinatorResponse
-from protocol.envelope import (
-    API_KEYS,
-    LATEST_VERSIONS,
-    AnyRequest,
-    AnyResponse,
-    ApiKey,
-    RequestEnvelope,
-    ResponseEnvelope,
-    error_of,
-)
-from protocol.errors import ErrorCode
-from protocol.group_messages import (
+from protocol.messages.controller import AlterPartitionResponse
+from protocol.messages.discovery import Coordinator, FindCoordinatorResponse
+from protocol.messages.group import (
     HeartbeatResponse,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     LeaveGroupResponse,
     MemberResponse,
 )
-from protocol.log_messages import FetchResponse
-from protocol.offset_messages import (
+from protocol.messages.log import FetchResponse
+from protocol.messages.offset import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,

@@ -5,7 +5,7 @@ import pytest
 
 from protocol.errors import SimulationError
 from protocol.ids import TopicPartition
-from protocol.offsets_records import (
+from protocol.records.offsets import (
     CorruptOffsetsRecord,
     GroupMetadataKey,
     GroupMetadataValue,

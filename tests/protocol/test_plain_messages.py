@@ -5,10 +5,10 @@ import typing
 import msgspec
 import pytest
 
-from protocol.discovery_messages import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.envelope import API_KEYS, LATEST_VERSIONS, AnyResponse
 from protocol.errors import ErrorCode, SimulationError
-from protocol.group_messages import (
+from protocol.messages.discovery import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.group import (
     HeartbeatResponse,
     JoinGroupRequest,
     JoinGroupResponse,
@@ -17,28 +17,28 @@ from protocol.group_messages import (
     LeaveGroupResponse,
     MemberIdentity,
 )
-from protocol.message_schemas import SCHEMAS
-from protocol.offset_messages import (
+from protocol.messages.offset import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
-from protocol.plain_messages import (
-    NotAMessage,
-    is_known,
-    request_from_plain,
-    response_to_plain,
-)
-from protocol.schema_fields import ApiSchema, Field, Kind, PlainMessage
-from protocol.transaction_messages import (
+from protocol.messages.transaction import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from protocol.plain import (
+    NotAMessage,
+    is_known,
+    request_from_plain,
+    response_to_plain,
+)
+from protocol.wire.fields import ApiSchema, Field, Kind, PlainMessage
+from protocol.wire.message_schemas import SCHEMAS
 
 ALL = [pytest.param(name, schema, id=name) for name, schema in SCHEMAS.items()]
 

@@ -12,14 +12,14 @@ from cluster.virtual.runtime import VirtualRuntime
 from partition_log.batches import build_batch
 from partition_log.storage import Storage
 from protocol.config import BrokerConfig, Guards, TopicConfig
-from protocol.discovery_messages import (
+from protocol.envelope import AnyRequest, AnyResponse
+from protocol.ids import CONSUMER_OFFSETS, NodeName, broker_name, controller_name
+from protocol.messages.discovery import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from protocol.envelope import AnyRequest, AnyResponse
-from protocol.ids import CONSUMER_OFFSETS, NodeName, broker_name, controller_name
-from protocol.log_messages import (
+from protocol.messages.log import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -31,13 +31,13 @@ from protocol.log_messages import (
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.offset_messages import (
+from protocol.messages.offset import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.record_batch import Record, decode_records
+from protocol.records.batch import Record, decode_records
 from protocol.trace import TraceKind, TraceRow
 from tests.support.controllers import CONTROLLER, NO_BALANCING, cluster_of
 

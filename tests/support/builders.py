@@ -1,8 +1,7 @@
 """Builders of requests with sensible defaults: tests name only what they are about."""
 
-from protocol.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
 from protocol.envelope import API_KEYS, LATEST_VERSIONS, GroupRequest, RequestEnvelope
-from protocol.group_messages import (
+from protocol.messages.group import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -11,7 +10,7 @@ from protocol.group_messages import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from protocol.offset_messages import (
+from protocol.messages.offset import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -19,7 +18,8 @@ from protocol.offset_messages import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from protocol.transaction_messages import TxnOffsetCommitRequest
+from protocol.messages.transaction import TxnOffsetCommitRequest
+from protocol.wire.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
 
 GROUP = "group"
 SESSION_TIMEOUT_MS = 10_000

@@ -17,21 +17,20 @@ from cluster.virtual.runtime import VirtualRuntime
 from protocol.config import BrokerConfig
 from protocol.envelope import AnyRequest, AnyResponse
 from protocol.errors import ErrorCode
-from protocol.group_admin_messages import (
-    DescribedGroup,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
-from protocol.group_messages import (
+from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, NodeName
+from protocol.messages.group import (
     HeartbeatResponse,
     JoinGroupResponse,
     LeaveGroupResponse,
     SyncGroupResponse,
 )
-from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, NodeName
-from protocol.offset_messages import OffsetCommitResponse, OffsetFetchResponse
-from protocol.partitioner import partition_for
-from protocol.transaction_messages import (
+from protocol.messages.group_admin import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from protocol.messages.offset import OffsetCommitResponse, OffsetFetchResponse
+from protocol.messages.transaction import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
     EndTxnRequest,
@@ -41,6 +40,7 @@ from protocol.transaction_messages import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
+from protocol.partitioner import partition_for
 from tests.support.builders import (
     heartbeat,
     join_group,

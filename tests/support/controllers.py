@@ -9,7 +9,11 @@ from cluster.controller.metadata_image import (
 from cluster.spec import BrokerSpec, ClusterSpec, ControllerSpec, TopicSpec
 from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
-from protocol.admin_messages import (
+from protocol.config import BrokerConfig
+from protocol.effects import CancelTimer, Result, SetTimer
+from protocol.envelope import API_KEYS, AnyRequest, AnyResponse, RequestEnvelope
+from protocol.ids import METADATA_PARTITION, BrokerId, RequestId, TopicPartition
+from protocol.messages.admin import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ElectLeadersRequest,
@@ -19,8 +23,7 @@ from protocol.admin_messages import (
     ReassignableTopic,
     TopicPartitions,
 )
-from protocol.config import BrokerConfig
-from protocol.controller_messages import (
+from protocol.messages.controller import (
     AlterPartitionPartitionData,
     AlterPartitionPartitionResponse,
     AlterPartitionRequest,
@@ -32,12 +35,9 @@ from protocol.controller_messages import (
     BrokerRegistrationResponse,
     BrokerState,
 )
-from protocol.effects import CancelTimer, Result, SetTimer
-from protocol.envelope import API_KEYS, AnyRequest, AnyResponse, RequestEnvelope
-from protocol.ids import METADATA_PARTITION, BrokerId, RequestId, TopicPartition
-from protocol.log_messages import FetchPartition, FetchRequest, FetchTopic
-from protocol.metadata_records import MetadataRecord, decode_metadata_record
-from protocol.record_batch import decode_records
+from protocol.messages.log import FetchPartition, FetchRequest, FetchTopic
+from protocol.records.batch import decode_records
+from protocol.records.metadata import MetadataRecord, decode_metadata_record
 from protocol.trace import TraceEvent, TraceKind
 
 CONTROLLER = BrokerId(100)

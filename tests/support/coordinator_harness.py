@@ -15,7 +15,6 @@ from coordinator.group import Group
 from coordinator.states import GroupState
 from coordinator.uncommitted import LogPosition
 from protocol.config import BrokerConfig, Guards, JavaSwitches
-from protocol.control_records import EndTransactionMarker, encode_marker
 from protocol.effects import (
     Append,
     AppendCompleted,
@@ -26,21 +25,22 @@ from protocol.effects import (
 )
 from protocol.envelope import AnyResponse, GroupRequest
 from protocol.errors import ErrorCode
-from protocol.group_messages import (
+from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, AppendId, RequestId
+from protocol.messages.group import (
     HeartbeatResponse,
     JoinGroupResponse,
     LeaveGroupResponse,
     SyncGroupResponse,
 )
-from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, AppendId, RequestId
-from protocol.offset_messages import (
+from protocol.messages.offset import (
     OffsetCommitResponse,
     OffsetFetchResponse,
     OffsetFetchResponsePartition,
 )
-from protocol.record_batch import Record, RecordBatch, encode_records
+from protocol.messages.transaction import TxnOffsetCommitResponse
+from protocol.records.batch import Record, RecordBatch, encode_records
+from protocol.records.control import EndTransactionMarker, encode_marker
 from protocol.trace import TraceEvent, TraceKind
-from protocol.transaction_messages import TxnOffsetCommitResponse
 from tests.support.builders import (
     GROUP,
     envelope,

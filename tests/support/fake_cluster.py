@@ -10,9 +10,9 @@ from cluster.host import Disconnected, Host, IncomingRequest, RequestTimedOut
 from cluster.nodes import Node
 from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus
 from cluster.spec import BrokerSpec, ClusterSpec, ConsumerSpec, ControllerSpec, NodeSpec
-from protocol.group_messages import HeartbeatRequest, HeartbeatResponse
 from protocol.ids import BrokerId, NodeName, offsets_partition
-from protocol.record_batch import RecordBatch
+from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
+from protocol.records.batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind
 
 MS = 1_000

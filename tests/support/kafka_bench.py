@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from coordinator.states import GroupState
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
-from protocol.group_messages import JoinGroupRequestProtocol
 from protocol.ids import RequestId
+from protocol.messages.group import JoinGroupRequestProtocol
 from tests.support.builders import GROUP, join_group, protocols, sync_group
 from tests.support.coordinator_harness import CoordinatorHarness
 

@@ -2,10 +2,10 @@
 
 from cluster.frames import CloseFrame, OpenFrame, RequestFrame, ResponseFrame
 from cluster.link_rules import LinkEffect, LinkRule, Selector
-from protocol.discovery_messages import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.envelope import AnyRequest, AnyResponse, ApiKey, RequestEnvelope, ResponseEnvelope
-from protocol.group_messages import HeartbeatRequest, HeartbeatResponse
 from protocol.ids import Incarnation, NodeName
+from protocol.messages.discovery import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 
 A, B, C = NodeName("a"), NodeName("b"), NodeName("c")
 

@@ -10,6 +10,7 @@ import resource
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from importlib import import_module
 from pathlib import Path
 
 import hypothesis  # noqa: F401  # imported here for the children
@@ -51,8 +52,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 def main() -> None:
     """Run the jobs of stdin one after another."""
     jobs = msgspec.json.decode(sys.stdin.buffer.read(), type=list[Job])
-    for path in sorted(Path("protocol").glob("*.py")):
-        __import__(f"protocol.{path.stem}")
+    if not any(job.path.startswith("protocol/") for job in jobs):
+        for path in sorted(Path("protocol").rglob("*.py")):
+            import_module(".".join(path.with_suffix("").parts).removesuffix(".__init__"))
     for number, job in enumerate(jobs):
         with _changed(job, number):
             sys.stdout.buffer.write(_in_child(job.tests) + b"\n")

@@ -15,8 +15,8 @@ from cluster.tcp import ProcessAddress
 from cluster.trace_files import frames_path, read_frames
 from partition_log.memory_storage import MemoryStorage
 from protocol.envelope import AnyResponse
-from protocol.group_messages import HeartbeatRequest, HeartbeatResponse
 from protocol.ids import Incarnation, NodeName
+from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 from protocol.trace import TraceRow
 
 SERVER, CLIENT, OTHER = NodeName("broker-0"), NodeName("consumer-0"), NodeName("consumer-1")

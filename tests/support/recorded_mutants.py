@@ -129,9 +129,7 @@ def read_record() -> list[Recorded]:
 def find(recorded: Recorded, known: Sequence[Drawn]) -> Drawn | None:
     """Return the mutant in the code as it is, or None if its line or its scope is gone."""
     alike = [
-        each
-        for each in known
-        if _key(each) == (recorded.scope, recorded.before, recorded.after)
+        each for each in known if _key(each) == (recorded.scope, recorded.before, recorded.after)
     ]
     if not alike:
         return None

@@ -15,7 +15,10 @@ from cluster.spec import BrokerSpec, ClusterSpec, ConsumerSpec, ControllerSpec, 
 from cluster.virtual.host import VirtualHost
 from partition_log.batches import build_batch
 from protocol.config import ConsumerConfig, ProducerConfig
-from protocol.discovery_messages import (
+from protocol.envelope import AnyRequest, AnyResponse
+from protocol.errors import ErrorCode
+from protocol.ids import NodeName, RequestId, broker_name
+from protocol.messages.discovery import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -25,9 +28,7 @@ from protocol.discovery_messages import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.envelope import AnyRequest, AnyResponse
-from protocol.errors import ErrorCode
-from protocol.group_messages import (
+from protocol.messages.group import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -38,8 +39,7 @@ from protocol.group_messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from protocol.ids import NodeName, RequestId, broker_name
-from protocol.log_messages import (
+from protocol.messages.log import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -53,7 +53,7 @@ from protocol.log_messages import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.offset_messages import (
+from protocol.messages.offset import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -64,9 +64,7 @@ from protocol.offset_messages import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopics,
 )
-from protocol.record_batch import Record
-from protocol.trace import TraceRow
-from protocol.transaction_messages import (
+from protocol.messages.transaction import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
     EndTxnRequest,
@@ -78,6 +76,8 @@ from protocol.transaction_messages import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from protocol.records.batch import Record
+from protocol.trace import TraceRow
 from tests.support.virtual_hosts import HostLab
 
 MS = 1_000

@@ -17,7 +17,7 @@ from cluster.file_storage import FileLogStorage, FileStorage, cut_to_flush_marks
 from partition_log.batches import build_batch
 from partition_log.storage import LogRecovery, RecoveryCause
 from protocol.ids import TopicPartition
-from protocol.record_batch import Record, RecordBatch
+from protocol.records.batch import Record, RecordBatch
 from tests.support.crashing_files import CrashingFiles, Killed
 
 PARTITIONS = (TopicPartition("__consumer_offsets", 3), TopicPartition("orders", 0))

@@ -22,9 +22,7 @@ from protocol.envelope import (
 )
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId, TopicPartition, offsets_partition
-from protocol.record_batch import Record, RecordBatch, encode_records
-from protocol.trace import TraceEvent
-from protocol.transaction_messages import (
+from protocol.messages.transaction import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnRequest,
@@ -36,6 +34,8 @@ from protocol.transaction_messages import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from protocol.records.batch import Record, RecordBatch, encode_records
+from protocol.trace import TraceEvent
 
 EPOCH_US = 1_700_000_000_000_000
 BLOCK = 10

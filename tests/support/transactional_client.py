@@ -6,15 +6,15 @@ import msgspec
 
 from cluster.spec import ClusterSpec, TopicSpec
 from protocol.config import BrokerConfig, TopicConfig
-from protocol.discovery_messages import (
+from protocol.errors import ErrorCode
+from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TRANSACTION_STATE
+from protocol.messages.discovery import (
     Coordinator,
     CoordinatorType,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from protocol.errors import ErrorCode
-from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TRANSACTION_STATE
-from protocol.offset_messages import (
+from protocol.messages.offset import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetFetchRequest,
@@ -23,7 +23,7 @@ from protocol.offset_messages import (
     OffsetFetchResponse,
     OffsetFetchResponsePartition,
 )
-from protocol.transaction_messages import (
+from protocol.messages.transaction import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
     EndTxnRequest,

@@ -15,8 +15,8 @@ from cluster.virtual.host import VirtualHost
 from cluster.virtual.network import VirtualNetwork
 from partition_log.memory_storage import MemoryStorage
 from protocol.envelope import AnyRequest
-from protocol.group_messages import HeartbeatRequest, HeartbeatResponse
 from protocol.ids import Incarnation, NodeName
+from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 from protocol.trace import TraceRow
 
 T = TypeVar("T")

@@ -6,13 +6,13 @@ import pytest
 from cluster.broker.static_membership import static_member_refusal
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
-from protocol.group_messages import (
+from protocol.messages.group import (
     HeartbeatResponse,
     JoinGroupResponse,
     MemberIdentity,
     SyncGroupResponse,
 )
-from protocol.offset_messages import OffsetCommitResponse
+from protocol.messages.offset import OffsetCommitResponse
 from protocol.partitioner import partition_for
 from tests.support.brokers import BrokerLab, broker_cluster
 from tests.support.builders import (

@@ -4,12 +4,12 @@ import json
 
 from cluster.runtime import ClusterStatus, NodeState
 from protocol.errors import ErrorCode
-from protocol.group_messages import (
+from protocol.ids import BrokerId, broker_name, offsets_partition
+from protocol.messages.group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from protocol.ids import BrokerId, broker_name, offsets_partition
 from protocol.partitioner import partition_for
 from protocol.trace import TraceKind, TraceRow
 from tests.support.brokers import ORDERS, BrokerLab, broker_cluster

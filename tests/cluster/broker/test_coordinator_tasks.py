@@ -23,7 +23,7 @@ from partition_log.transaction_index import TransactionIndex
 from protocol.config import JavaSwitches
 from protocol.effects import Result
 from protocol.ids import BrokerId, offsets_partition
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from protocol.trace import TraceKind, TraceRow
 from tests.support.brokers import broker_cluster
 from tests.support.controllers import NO_BALANCING

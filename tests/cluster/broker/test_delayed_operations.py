@@ -9,8 +9,8 @@ from partition_log.replica import Partition
 from protocol.effects import CancelTimer, SetTimer
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, TopicPartition
-from protocol.log_messages import FetchPartition
-from protocol.record_batch import Record
+from protocol.messages.log import FetchPartition
+from protocol.records.batch import Record
 from tests.support.virtual_hosts import HostLab
 
 ME, FOLLOWER = BrokerId(0), BrokerId(1)

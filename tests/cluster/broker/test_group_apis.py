@@ -4,26 +4,26 @@ import msgspec
 
 from cluster.broker.metadata_cache import ERROR_MESSAGES
 from protocol.config import Guards
-from protocol.consumer_group_messages import (
+from protocol.errors import ErrorCode
+from protocol.ids import CONSUMER_OFFSETS
+from protocol.messages.consumer_group import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from protocol.controller_messages import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from protocol.discovery_messages import (
+from protocol.messages.controller import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from protocol.messages.discovery import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
 )
-from protocol.errors import ErrorCode
-from protocol.group_admin_messages import (
+from protocol.messages.group import SyncGroupRequest, SyncGroupResponse
+from protocol.messages.group_admin import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-from protocol.group_messages import SyncGroupRequest, SyncGroupResponse
-from protocol.ids import CONSUMER_OFFSETS
 from protocol.partitioner import partition_for
 from protocol.trace import TraceKind
 from tests.support.brokers import ORDERS, BrokerLab, broker_cluster

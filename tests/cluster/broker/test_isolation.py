@@ -8,7 +8,7 @@ from cluster.runtime import ClusterStatus
 from cluster.spec import CostModel
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, TopicPartition, broker_name, offsets_partition
-from protocol.offset_messages import OffsetCommitResponse
+from protocol.messages.offset import OffsetCommitResponse
 from protocol.partitioner import partition_for
 from protocol.trace import TraceKind, TraceRow
 from tests.support.brokers import ORDERS, BrokerLab, broker_cluster, values_of

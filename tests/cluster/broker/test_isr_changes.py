@@ -11,17 +11,17 @@ from cluster.host import Disconnected, RequestTimedOut
 from cluster.runtime import ClusterStatus
 from partition_log.batches import build_batch
 from protocol.config import BrokerConfig
-from protocol.controller_messages import AlterPartitionRequest, AlterPartitionResponse
 from protocol.envelope import AnyResponse
 from protocol.ids import CONSUMER_OFFSETS, NodeName, TopicPartition
-from protocol.log_messages import (
+from protocol.messages.controller import AlterPartitionRequest, AlterPartitionResponse
+from protocol.messages.log import (
     FetchRequest,
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 from protocol.trace import TraceKind
 from tests.support.brokers import ORDERS, broker_cluster
 from tests.support.virtual_hosts import HostLab

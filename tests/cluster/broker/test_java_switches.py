@@ -7,7 +7,7 @@ from cluster.link_rules import Cut, LinkRule, Selector
 from protocol.config import Guards, JavaSwitches
 from protocol.errors import ErrorCode
 from protocol.ids import broker_name
-from protocol.offset_messages import (
+from protocol.messages.offset import (
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,

@@ -18,7 +18,7 @@ from protocol.ids import (
     broker_name,
     offsets_partition,
 )
-from protocol.offset_messages import OffsetCommitResponse, OffsetFetchResponse
+from protocol.messages.offset import OffsetCommitResponse, OffsetFetchResponse
 from protocol.partitioner import partition_for
 from protocol.trace import TraceKind, TraceRow
 from tests.support.brokers import ORDERS, BrokerLab, broker_cluster

@@ -8,9 +8,9 @@ import pytest
 from cluster.spec import PreloadSpec
 from protocol.compression import CompressionType
 from protocol.errors import ErrorCode
-from protocol.group_messages import JoinGroupResponse, SyncGroupResponse
 from protocol.ids import CONSUMER_OFFSETS, BrokerId, broker_name, offsets_partition
-from protocol.offset_messages import OffsetFetchResponse
+from protocol.messages.group import JoinGroupResponse, SyncGroupResponse
+from protocol.messages.offset import OffsetFetchResponse
 from protocol.partitioner import partition_for
 from protocol.trace import TraceKind
 from tests.support.brokers import ORDERS, BrokerLab, broker_cluster

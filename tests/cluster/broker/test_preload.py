@@ -7,9 +7,9 @@ from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryStorage
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, offsets_partition
-from protocol.offsets_records import OffsetCommitKey, decode_key, decode_offset_commit_value
 from protocol.partitioner import partition_for
-from protocol.record_batch import decode_records
+from protocol.records.batch import decode_records
+from protocol.records.offsets import OffsetCommitKey, decode_key, decode_offset_commit_value
 from tests.support.brokers import broker_cluster
 
 SPEC = PreloadSpec(partition=1, commit_records=1_234, groups=3, records_per_batch=100)

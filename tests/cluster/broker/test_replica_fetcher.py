@@ -21,7 +21,7 @@ from protocol.ids import (
     TopicPartition,
     broker_name,
 )
-from protocol.log_messages import (
+from protocol.messages.log import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,

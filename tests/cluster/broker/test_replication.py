@@ -3,14 +3,14 @@
 from partition_log.checkpoints import REPLICATION_OFFSET_CHECKPOINT, decode_offset_checkpoint
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, TopicPartition, broker_name
-from protocol.log_messages import (
+from protocol.messages.log import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.record_batch import RecordBatch
+from protocol.records.batch import RecordBatch
 from protocol.trace import TraceKind
 from tests.support.brokers import ORDERS, BrokerLab, broker_cluster, values_of
 

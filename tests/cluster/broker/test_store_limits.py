@@ -12,13 +12,15 @@ from cluster.spec import PreloadSpec
 from protocol.config import BrokerConfig, JavaSwitches
 from protocol.effects import Append, AppendCompleted
 from protocol.errors import ErrorCode
-from protocol.group_messages import (
+from protocol.ids import AppendId, BrokerId, TopicPartition, offsets_partition
+from protocol.messages.group import (
     JoinGroupResponse,
     SyncGroupResponse,
 )
-from protocol.ids import AppendId, BrokerId, TopicPartition, offsets_partition
-from protocol.offset_messages import OffsetCommitResponse, OffsetFetchResponse
-from protocol.offsets_records import (
+from protocol.messages.offset import OffsetCommitResponse, OffsetFetchResponse
+from protocol.partitioner import partition_for
+from protocol.records.batch import Record
+from protocol.records.offsets import (
     GroupMetadataValue,
     OffsetCommitValue,
     encode_group_metadata_key,
@@ -26,8 +28,6 @@ from protocol.offsets_records import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
-from protocol.partitioner import partition_for
-from protocol.record_batch import Record
 from protocol.trace import TraceKind
 from tests.support.brokers import ORDERS, BrokerLab, broker_cluster
 from tests.support.builders import GROUP, join_group, offset_commit, offset_fetch, sync_group

@@ -3,11 +3,11 @@
 import pytest
 
 from cluster.runtime import TopicDeletionFailed
-from protocol.admin_messages import DeleteTopicsRequest, DeleteTopicsResponse
-from protocol.discovery_messages import MetadataRequest, MetadataResponse
 from protocol.errors import ErrorCode
 from protocol.ids import CONSUMER_OFFSETS, BrokerId, TopicPartition, broker_name
-from protocol.offset_messages import OffsetFetchResponse
+from protocol.messages.admin import DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.messages.discovery import MetadataRequest, MetadataResponse
+from protocol.messages.offset import OffsetFetchResponse
 from protocol.partitioner import partition_for
 from protocol.trace import TraceKind
 from tests.support.brokers import ORDERS, BrokerLab, broker_cluster

@@ -6,7 +6,7 @@ from cluster.client.admin import fetch_committed_offsets
 from cluster.client.errors import ClientError
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
-from protocol.offset_messages import (
+from protocol.messages.offset import (
     OffsetFetchRequest,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,

@@ -6,13 +6,14 @@ from cluster.client.admin_driver import GaveUp
 from cluster.client.errors import ClientError
 from cluster.client.group_admin import GroupAdmin
 from cluster.client.group_answers import GroupDescription
-from protocol.discovery_messages import (
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition, broker_name
+from protocol.messages.discovery import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from protocol.errors import ErrorCode
-from protocol.group_admin_messages import (
+from protocol.messages.group_admin import (
     DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
@@ -20,8 +21,7 @@ from protocol.group_admin_messages import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from protocol.ids import TopicPartition, broker_name
-from protocol.offset_messages import OffsetCommitRequest
+from protocol.messages.offset import OffsetCommitRequest
 from tests.support.scripted_broker import (
     GROUP,
     SECOND,

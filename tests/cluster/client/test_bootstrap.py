@@ -5,9 +5,9 @@ import pytest
 from cluster.frames import OpenFrame
 from cluster.purposes import GENERAL
 from protocol.config import ConsumerConfig
-from protocol.discovery_messages import FindCoordinatorRequest, MetadataRequest
 from protocol.errors import ErrorCode
-from protocol.group_messages import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
+from protocol.messages.discovery import FindCoordinatorRequest, MetadataRequest
+from protocol.messages.group import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
 from tests.support.scripted_broker import MS, SECOND, LabMaker, member_status
 
 

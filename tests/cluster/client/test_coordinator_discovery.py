@@ -2,10 +2,10 @@
 
 import pytest
 
-from protocol.discovery_messages import FindCoordinatorRequest, MetadataRequest
 from protocol.errors import ErrorCode
-from protocol.group_messages import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
-from protocol.log_messages import FetchRequest
+from protocol.messages.discovery import FindCoordinatorRequest, MetadataRequest
+from protocol.messages.group import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
+from protocol.messages.log import FetchRequest
 from tests.support.scripted_broker import (
     MS,
     SECOND,

@@ -3,12 +3,12 @@
 import pytest
 
 from cluster.runtime import ClusterStatus, ElectionFailed
-from protocol.admin_messages import (
+from protocol.errors import ErrorCode
+from protocol.ids import BrokerId, TopicPartition, broker_name, offsets_partition
+from protocol.messages.admin import (
     ElectLeadersRequest,
     ElectLeadersResponse,
 )
-from protocol.errors import ErrorCode
-from protocol.ids import BrokerId, TopicPartition, broker_name, offsets_partition
 from protocol.trace import TraceKind
 from tests.support.brokers import ORDERS, BrokerLab, broker_cluster
 

@@ -3,9 +3,9 @@
 import pytest
 
 from protocol.config import ConsumerConfig
-from protocol.discovery_messages import MetadataRequest
 from protocol.errors import ErrorCode
-from protocol.log_messages import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
+from protocol.messages.discovery import MetadataRequest
+from protocol.messages.log import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
 from tests.support.scripted_broker import (
     MS,
     SECOND,

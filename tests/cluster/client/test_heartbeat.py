@@ -4,7 +4,7 @@ import pytest
 
 from protocol.config import ConsumerConfig
 from protocol.errors import ErrorCode
-from protocol.group_messages import (
+from protocol.messages.group import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,

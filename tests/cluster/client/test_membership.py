@@ -4,9 +4,9 @@ import pytest
 
 from cluster.client.membership import truncated_reason
 from protocol.config import ConsumerConfig
-from protocol.discovery_messages import FindCoordinatorRequest, MetadataRequest, MetadataResponse
 from protocol.errors import ErrorCode
-from protocol.group_messages import (
+from protocol.messages.discovery import FindCoordinatorRequest, MetadataRequest, MetadataResponse
+from protocol.messages.group import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -15,7 +15,7 @@ from protocol.group_messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from protocol.offset_messages import OffsetCommitRequest
+from protocol.messages.offset import OffsetCommitRequest
 from tests.support.scripted_broker import MS, SECOND, LabMaker, member_status
 
 JOIN_FATAL = [

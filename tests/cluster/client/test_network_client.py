@@ -8,8 +8,8 @@ from cluster.client.futures import RequestFuture
 from cluster.client.network_client import KnownNode, NetworkClient
 from cluster.purposes import GENERAL
 from protocol.config import ConsumerConfig
-from protocol.group_messages import HeartbeatResponse
 from protocol.ids import NodeName
+from protocol.messages.group import HeartbeatResponse
 from tests.support.virtual_hosts import EchoServer, HostLab, heartbeat
 
 SERVERS = tuple(NodeName(f"s{i}") for i in range(3))

@@ -3,10 +3,10 @@
 import pytest
 
 from protocol.config import ConsumerConfig
-from protocol.discovery_messages import FindCoordinatorRequest
 from protocol.errors import ErrorCode
-from protocol.group_messages import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
-from protocol.offset_messages import (
+from protocol.messages.discovery import FindCoordinatorRequest
+from protocol.messages.group import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
+from protocol.messages.offset import (
     OffsetCommitRequest,
     OffsetFetchRequest,
     OffsetFetchResponse,

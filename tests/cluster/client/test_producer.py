@@ -5,15 +5,15 @@ import pytest
 from cluster.client.producer import ProducerNode
 from cluster.runtime import ClusterStatus
 from protocol.config import ProducerConfig
-from protocol.discovery_messages import MetadataRequest, MetadataResponse
 from protocol.errors import ErrorCode
-from protocol.log_messages import (
+from protocol.messages.discovery import MetadataRequest, MetadataResponse
+from protocol.messages.log import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.record_batch import decode_records
+from protocol.records.batch import decode_records
 from tests.support.scripted_broker import MS, SECOND, TOPIC, ClientLab, LabMaker
 
 

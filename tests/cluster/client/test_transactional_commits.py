@@ -3,12 +3,11 @@
 import pytest
 
 from cluster.client.consumer import ConsumerNode
-from protocol.discovery_messages import CoordinatorType, FindCoordinatorRequest
 from protocol.envelope import AnyResponse
 from protocol.errors import ErrorCode
-from protocol.offset_messages import OffsetCommitRequest
-from protocol.trace import TraceRow
-from protocol.transaction_messages import (
+from protocol.messages.discovery import CoordinatorType, FindCoordinatorRequest
+from protocol.messages.offset import OffsetCommitRequest
+from protocol.messages.transaction import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
     EndTxnRequest,
@@ -17,6 +16,7 @@ from protocol.transaction_messages import (
     InitProducerIdResponse,
     TxnOffsetCommitRequest,
 )
+from protocol.trace import TraceRow
 from tests.support.scripted_broker import (
     GROUP,
     SECOND,

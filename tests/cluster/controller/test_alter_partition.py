@@ -2,9 +2,9 @@
 
 import pytest
 
-from protocol.controller_messages import AlterPartitionRequest, AlterPartitionResponse
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
+from protocol.messages.controller import AlterPartitionRequest, AlterPartitionResponse
 from protocol.trace import TraceKind
 from tests.support.controllers import ControllerLab, cluster_of, topic
 

@@ -3,7 +3,7 @@
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
-from protocol.metadata_records import NO_LEADER, RegisterBrokerRecord
+from protocol.records.metadata import NO_LEADER, RegisterBrokerRecord
 from protocol.trace import TraceKind
 from tests.support.controllers import ControllerLab, cluster_of, topic
 

@@ -2,7 +2,7 @@
 
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
-from protocol.metadata_records import (
+from protocol.records.metadata import (
     NO_LEADER,
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,

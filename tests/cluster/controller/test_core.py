@@ -5,17 +5,17 @@ import pytest
 from cluster.controller.metadata_image import MetadataImage
 from protocol.config import BrokerConfig, TopicConfig
 from protocol.errors import ErrorCode, SimulationError
-from protocol.group_messages import HeartbeatRequest
 from protocol.ids import RequestId, TopicPartition
-from protocol.log_messages import (
+from protocol.messages.group import HeartbeatRequest
+from protocol.messages.log import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     PartitionData,
 )
-from protocol.metadata_records import TopicRecord, decode_metadata_record
-from protocol.record_batch import Record
+from protocol.records.batch import Record
+from protocol.records.metadata import TopicRecord, decode_metadata_record
 from protocol.trace import TraceKind
 from tests.support.controllers import ControllerLab, cluster_of, topic
 

@@ -4,7 +4,7 @@ from cluster.controller.quorum_state import begin_controller_epoch
 from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage, MemoryStorage
 from protocol.ids import METADATA_PARTITION
-from protocol.log_messages import FetchResponse
+from protocol.messages.log import FetchResponse
 from tests.support.controllers import CONTROLLER, ControllerLab, cluster_of, topic
 
 

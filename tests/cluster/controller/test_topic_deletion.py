@@ -3,11 +3,11 @@
 import pytest
 
 from cluster.broker.metadata_cache import MetadataCache
-from protocol.admin_messages import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from protocol.config import TopicConfig
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import TopicPartition
-from protocol.metadata_records import RemoveTopicRecord
+from protocol.messages.admin import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.records.metadata import RemoveTopicRecord
 from protocol.trace import TraceKind
 from tests.support.controllers import ControllerLab, cluster_of, topic
 

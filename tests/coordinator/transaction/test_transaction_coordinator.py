@@ -11,14 +11,14 @@ from coordinator.transaction.states import STATE_IDS, VALID_PREVIOUS_STATES, Tra
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode, IllegalTransition, SimulationError
 from protocol.ids import TopicPartition
-from protocol.record_batch import Record
-from protocol.transaction_messages import (
+from protocol.messages.transaction import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from protocol.transaction_records import (
+from protocol.records.batch import Record
+from protocol.records.transaction import (
     TransactionLogValue,
     encode_transaction_key,
     encode_transaction_value,

@@ -7,7 +7,7 @@ then the fetcher's node id (-1 for consumers). Source: Kafka's message schemas.
 import msgspec
 
 from protocol.errors import ErrorCode
-from protocol.record_batch import RecordBatch
+from protocol.records.batch import RecordBatch
 
 
 class PartitionProduceData(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

@@ -7,7 +7,7 @@ Source: Kafka's metadata record schemas; DEVIATION: topics are named, they have 
 
 import msgspec
 
-from protocol.record_batch import Record
+from protocol.records.batch import Record
 
 NO_LEADER = -1
 """`leader` of a partition that nobody leads."""

@@ -6,22 +6,12 @@ in SCHEMAS. Those of transactions are `transaction_schemas`'.
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
 """
 
-from protocol.consumer_group_messages import (
+from protocol.messages.consumer_group import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from protocol.discovery_messages import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.group_admin_messages import (
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    ListGroupsRequest,
-    ListGroupsResponse,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-)
-from protocol.group_messages import (
+from protocol.messages.discovery import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.group import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -31,13 +21,23 @@ from protocol.group_messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from protocol.offset_messages import (
+from protocol.messages.group_admin import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+)
+from protocol.messages.offset import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from protocol.schema_fields import (
+from protocol.wire.fields import (
     ERROR,
     GROUP_ID,
     MEMBER_ID,
@@ -54,7 +54,7 @@ from protocol.schema_fields import (
     struct_array,
     throttle_time,
 )
-from protocol.transaction_schemas import TRANSACTION_SCHEMAS
+from protocol.wire.transaction_schemas import TRANSACTION_SCHEMAS
 
 # -- membership --
 

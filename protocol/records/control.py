@@ -7,7 +7,7 @@ A control batch holds one record, whose key says what kind of end it is. Source:
 import struct
 from dataclasses import dataclass
 
-from protocol.record_batch import Record, RecordBatch, decode_records
+from protocol.records.batch import Record, RecordBatch, decode_records
 
 _KEY = struct.Struct(">hh")
 """Version, type."""

@@ -3,21 +3,7 @@
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
 """
 
-from protocol.schema_fields import (
-    ERROR,
-    GROUP_ID,
-    ApiSchema,
-    Kind,
-    PlainMessage,
-    array_field,
-    bool_field,
-    group_instance,
-    int_field,
-    str_field,
-    struct_array,
-    throttle_time,
-)
-from protocol.transaction_messages import (
+from protocol.messages.transaction import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnRequest,
@@ -30,6 +16,20 @@ from protocol.transaction_messages import (
     TxnOffsetCommitResponse,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
+)
+from protocol.wire.fields import (
+    ERROR,
+    GROUP_ID,
+    ApiSchema,
+    Kind,
+    PlainMessage,
+    array_field,
+    bool_field,
+    group_instance,
+    int_field,
+    str_field,
+    struct_array,
+    throttle_time,
 )
 
 _TRANSACTIONAL_ID = str_field("transactional_id")

@@ -12,8 +12,8 @@ import msgspec
 
 from protocol.envelope import AnyRequest, AnyResponse
 from protocol.errors import SimulationError
-from protocol.message_schemas import SCHEMAS
-from protocol.schema_fields import ApiSchema, Field, Kind, PlainMessage, PlainValue
+from protocol.wire.fields import ApiSchema, Field, Kind, PlainMessage, PlainValue
+from protocol.wire.message_schemas import SCHEMAS
 
 _PYTHON_TYPES: dict[Kind, type] = {
     Kind.INT: int,

@@ -11,7 +11,7 @@ import msgspec
 
 from protocol.errors import ErrorCode
 from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from protocol.offset_messages import OffsetCommitRequestTopic
+from protocol.messages.offset import OffsetCommitRequestTopic
 
 
 class InitProducerIdRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):

@@ -1,0 +1,5 @@
+"""API messages: one frozen struct for each request and response, grouped by what they serve.
+
+Reading order: `group` (join, sync, heartbeat, leave), `offset`, `transaction`, `group_admin`,
+`discovery`, `log` (produce, fetch), `admin`, `controller`. No message knows its bytes: see `wire`.
+"""
