@@ -9,34 +9,41 @@ Source: Kafka `GroupCoordinator`, `GroupMetadataManager` (scala); BEHAVIOUR [S].
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from coordinator.cleanup import EXPIRED, TOPIC_DELETED, clean_up
-from coordinator.delayed import cancel_all, restart_session_timer
-from coordinator.delete_groups import handle_delete_groups
-from coordinator.describe_groups import handle_describe_groups
-from coordinator.errors import UnknownServerError
-from coordinator.expiry import expire
-from coordinator.group import Group
-from coordinator.heartbeat import handle_heartbeat
-from coordinator.held_writes import fail_held, give_up, release_committed
-from coordinator.invariants import check_shards
-from coordinator.join_group import handle_join_group
-from coordinator.leave_group import for_version, handle_leave_group
-from coordinator.list_groups import handle_list_groups
-from coordinator.load import Load, LoadReport
-from coordinator.offset_commit import (
+from coordinator.apis.delete_groups import handle_delete_groups
+from coordinator.apis.describe_groups import handle_describe_groups
+from coordinator.apis.heartbeat import handle_heartbeat
+from coordinator.apis.join_group import handle_join_group
+from coordinator.apis.leave_group import for_version, handle_leave_group
+from coordinator.apis.list_groups import handle_list_groups
+from coordinator.apis.offset_commit import (
     handle_offset_commit,
     late_commits_committed,
     offsets_stored,
 )
-from coordinator.offset_delete import handle_offset_delete
-from coordinator.offset_fetch import handle_offset_fetch
+from coordinator.apis.offset_delete import handle_offset_delete
+from coordinator.apis.offset_fetch import handle_offset_fetch
+from coordinator.apis.sync_group import assignment_stored, handle_sync_group
+from coordinator.apis.txn_offset_commit import (
+    complete_transaction,
+    handle_txn_offset_commit,
+    transaction_verified,
+    transactional_offsets_stored,
+)
+from coordinator.delayed import cancel_all, restart_session_timer
+from coordinator.errors import UnknownServerError
+from coordinator.group import Group
+from coordinator.invariants import check_shards
 from coordinator.rebalance import prepare_rebalance
 from coordinator.replies import answer_parked_sync, fail_parked_join, join_error
-from coordinator.retention import MS_PER_MINUTE, expired_offsets
 from coordinator.shard import Shard, Shards
 from coordinator.states import GroupState
 from coordinator.static_member import static_member_stored
-from coordinator.sync_group import assignment_stored, handle_sync_group
+from coordinator.storage.above_high_watermark import LogPosition
+from coordinator.storage.held_writes import fail_held, give_up, release_committed
+from coordinator.storage.load import Load, LoadReport
+from coordinator.storage.offset_retention import MS_PER_MINUTE, expired_offsets
+from coordinator.storage.tombstones import EXPIRED, TOPIC_DELETED, clean_up
+from coordinator.timer_handlers import expire
 from coordinator.turn import (
     AssignmentAppend,
     EmptyGroupAppend,
@@ -49,20 +56,23 @@ from coordinator.turn import (
     TransactionalOffsetsAppend,
     Turn,
 )
-from coordinator.txn_offset_commit import (
-    complete_transaction,
-    handle_txn_offset_commit,
-    transaction_verified,
-    transactional_offsets_stored,
-)
-from coordinator.uncommitted import LogPosition
 from coordinator.validation import check_group_status
 from protocol.compression import NO_CODECS, Codecs
 from protocol.config import BrokerConfig, Guards, JavaSwitches
 from protocol.effects import AppendCompleted, Result, TransactionVerified
 from protocol.envelope import GroupRequest, GroupResponse, RequestEnvelope
 from protocol.errors import ErrorCode, SimulationError
-from protocol.group_admin_messages import (
+from protocol.ids import NO_LEADER_EPOCH, RequestId, TopicPartition, offsets_partition
+from protocol.messages.group import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from protocol.messages.group_admin import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribeGroupsRequest,
@@ -72,26 +82,16 @@ from protocol.group_admin_messages import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
 )
-from protocol.group_messages import (
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
-from protocol.ids import NO_LEADER_EPOCH, RequestId, TopicPartition, offsets_partition
-from protocol.metadata_version import metadata_version, value_versions
-from protocol.offset_messages import (
+from protocol.messages.offset import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from protocol.record_batch import RecordBatch
+from protocol.messages.transaction import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from protocol.metadata_version import metadata_version, value_versions
+from protocol.records.batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind
-from protocol.transaction_messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 SCALA = JavaSwitches()
 """The Scala coordinator: nothing is done as by the Java one."""

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 
 from coordinator.errors import UnknownServerError
 from coordinator.member import Member, ParkedJoin
-from coordinator.offsets import GroupOffsets
 from coordinator.states import REBALANCE_FROM, VALID_PREVIOUS_STATES, GroupState
+from coordinator.storage.offsets import GroupOffsets
 from coordinator.vote import most_votes
-from protocol.consumer_protocol import (
+from protocol.errors import IllegalTransition
+from protocol.ids import RequestId
+from protocol.messages.group import JoinGroupRequestProtocol, JoinGroupResponseMember
+from protocol.trace import TraceEvent, TraceKind
+from protocol.wire.consumer_protocol import (
     ConsumerProtocolError,
     TruncatedConsumerProtocol,
     decode_subscribed_topics,
 )
-from protocol.errors import IllegalTransition
-from protocol.group_messages import JoinGroupRequestProtocol, JoinGroupResponseMember
-from protocol.ids import RequestId
-from protocol.trace import TraceEvent, TraceKind
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 STORY_LENGTH_MAX = 16

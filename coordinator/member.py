@@ -7,8 +7,8 @@ Source: Kafka `MemberMetadata` (scala); BEHAVIOUR 4.1.
 from dataclasses import dataclass, field
 
 from protocol.errors import IllegalTransition
-from protocol.group_messages import JoinGroupRequestProtocol
 from protocol.ids import RequestId
+from protocol.messages.group import JoinGroupRequestProtocol
 
 
 @dataclass(slots=True, kw_only=True)

@@ -23,10 +23,10 @@ from coordinator.replies import (
     fail_parked_join,
 )
 from coordinator.states import GroupState
-from coordinator.store import group_record
+from coordinator.storage.store import group_record
 from coordinator.turn import EmptyGroupAppend, Turn
 from protocol.errors import ErrorCode
-from protocol.group_messages import SyncGroupResponse
+from protocol.messages.group import SyncGroupResponse
 from protocol.trace import TraceEvent, TraceKind
 
 

@@ -8,12 +8,12 @@ from coordinator.group import Group
 from coordinator.member import Member, ParkedJoin
 from coordinator.turn import Turn
 from protocol.errors import ErrorCode
-from protocol.group_messages import (
+from protocol.ids import RequestId
+from protocol.messages.group import (
     JoinGroupResponse,
     JoinGroupResponseMember,
     SyncGroupResponse,
 )
-from protocol.ids import RequestId
 
 NULLABLE_PROTOCOL_NAME_VERSION = 7
 """Below this version of JoinGroup a missing protocol name is sent as an empty string."""

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from coordinator.group import Group
-from coordinator.load import Load, LoadReport
 from coordinator.states import GroupState
-from coordinator.uncommitted import Uncommitted
+from coordinator.storage.above_high_watermark import Uncommitted
+from coordinator.storage.load import Load, LoadReport
 from protocol.partitioner import partition_for
 
 PARTITIONS_REMEMBERED_MAX = 65_536

@@ -16,10 +16,10 @@ from coordinator.replies import (
     reply_join_error,
 )
 from coordinator.states import GroupState
-from coordinator.store import group_record
+from coordinator.storage.store import group_record
 from coordinator.turn import StaticMemberAppend, Turn
 from protocol.errors import ErrorCode
-from protocol.group_messages import JoinGroupRequestProtocol, JoinGroupResponse, SyncGroupResponse
+from protocol.messages.group import JoinGroupRequestProtocol, JoinGroupResponse, SyncGroupResponse
 from protocol.trace import TraceEvent, TraceKind
 
 SKIP_ASSIGNMENT_VERSION = 9

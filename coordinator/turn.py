@@ -24,11 +24,11 @@ from protocol.effects import (
 )
 from protocol.envelope import GroupResponse
 from protocol.ids import AppendId, RequestId, TopicPartition
+from protocol.messages.transaction import TxnOffsetCommitRequest
 from protocol.metadata_version import ValueVersions
-from protocol.offsets_records import OffsetCommitValue
-from protocol.record_batch import Record
+from protocol.records.batch import Record
+from protocol.records.offsets import OffsetCommitValue
 from protocol.trace import TraceEvent
-from protocol.transaction_messages import TxnOffsetCommitRequest
 
 
 @dataclass(frozen=True, slots=True)

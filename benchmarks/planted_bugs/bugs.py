@@ -111,7 +111,7 @@ def _commit_of_any_generation(stack: ExitStack) -> None:
         )
 
     stack.enter_context(
-        patch("coordinator.offset_commit.check_offset_commit", check_but_the_generation)
+        patch("coordinator.apis.offset_commit.check_offset_commit", check_but_the_generation)
     )
 
 
@@ -143,8 +143,8 @@ def _load_drops_tombstones(stack: ExitStack) -> None:
     def records_with_values(payload: bytes) -> tuple[Record, ...]:
         return tuple(record for record in decode_records(payload) if record.value is not None)
 
-    stack.enter_context(patch("coordinator.load.decode_fields", fields_with_values))
-    stack.enter_context(patch("coordinator.load.decode_records", records_with_values))
+    stack.enter_context(patch("coordinator.storage.load.decode_fields", fields_with_values))
+    stack.enter_context(patch("coordinator.storage.load.decode_records", records_with_values))
 
 
 # -- log ------------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ from chaos.checkers.commit_registers import (
 from chaos.checkers.enough_replicas import REPLICAS_KINDS, EnoughReplicas
 from chaos.checkers.lost_data import LOSS_KINDS, LostData
 from chaos.checkers.transaction_ends import END_KINDS, TransactionEnds, WrongEnd
-from coordinator.cleanup import DELETED, DELETIONS
+from coordinator.storage.tombstones import DELETED, DELETIONS
 from protocol.envelope import ApiKey
 from protocol.errors import ErrorCode
 from protocol.ids import CONSUMER_OFFSETS

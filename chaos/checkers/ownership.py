@@ -25,7 +25,7 @@ from chaos.checkers.base import CheckContext, Checker, CheckReport, GroupExpecta
 from chaos.checkers.faults_in_force import FAULT_KINDS, FaultsInForce
 from chaos.checkers.lost_data import LOSS_KINDS, LostData
 from chaos.checkers.story import seconds
-from coordinator.leave_group import LEAVE
+from coordinator.apis.leave_group import LEAVE
 from protocol.trace import TraceKind, TraceRow
 
 RESIGNING_US = 5_000_000

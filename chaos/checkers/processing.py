@@ -20,7 +20,7 @@ from chaos.checkers.base import CheckContext, Checker, CheckReport, detail_of
 from chaos.checkers.commit_registers import GIVEN_UP_BY_THE_CLIENT
 from chaos.checkers.intervals import IntervalSet
 from chaos.checkers.lost_data import LOSS_KINDS, LostData
-from coordinator.cleanup import DELETIONS
+from coordinator.storage.tombstones import DELETIONS
 from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from chaos.checkers.base import CheckContext
-from coordinator.cleanup import DELETED
+from coordinator.storage.tombstones import DELETED
 from protocol.trace import TraceKind, TraceRow
 
 V = TypeVar("V")

@@ -19,7 +19,7 @@ from cluster.host import Host
 from cluster.keyed_timers import KeyedTimers
 from cluster.spec import ClusterSpec
 from coordinator.coordinator import GroupCoordinator
-from coordinator.uncommitted import LogPosition
+from coordinator.storage.above_high_watermark import LogPosition
 from partition_log.replica import Partition
 from protocol.effects import AppendCompleted, Result, TransactionVerified
 from protocol.envelope import RequestEnvelope

@@ -14,8 +14,7 @@ from coordinator.transaction.turn import CollectedAnswer, OwnedPartition, Partit
 from coordinator.transaction.versions import add_offsets_answer, told
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId, TopicPartition, offsets_partition
-from protocol.partitioner import partition_for
-from protocol.transaction_messages import (
+from protocol.messages.transaction import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -24,6 +23,7 @@ from protocol.transaction_messages import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from protocol.partitioner import partition_for
 
 
 def handle_add_partitions(

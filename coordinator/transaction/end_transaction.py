@@ -13,7 +13,7 @@ from coordinator.transaction.turn import EndDecided, OwnedPartition, PendingStep
 from coordinator.transaction.versions import end_txn_answer, init_producer_id_error
 from protocol.errors import ErrorCode, IllegalTransition
 from protocol.ids import RequestId
-from protocol.transaction_messages import EndTxnRequest
+from protocol.messages.transaction import EndTxnRequest
 
 
 def handle_end_txn(

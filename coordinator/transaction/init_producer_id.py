@@ -12,7 +12,7 @@ from coordinator.transaction.turn import NewProducerEpoch, OwnedPartition, Pendi
 from coordinator.transaction.versions import init_producer_id_error
 from protocol.errors import ErrorCode
 from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, RequestId
-from protocol.transaction_messages import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.transaction import InitProducerIdRequest, InitProducerIdResponse
 
 
 def handle_init_producer_id(

@@ -8,8 +8,8 @@ Source: Kafka `TransactionStateManager.loadTransactionMetadata`.
 from coordinator.transaction.metadata import TransactionMetadata
 from coordinator.transaction.states import STATES_BY_ID
 from protocol.ids import TopicPartition
-from protocol.record_batch import RecordBatch, decode_records
-from protocol.transaction_records import (
+from protocol.records.batch import RecordBatch, decode_records
+from protocol.records.transaction import (
     CorruptTransactionRecord,
     TransactionLogValue,
     decode_transaction_key,

@@ -41,14 +41,14 @@ from protocol.effects import AppendCompleted
 from protocol.envelope import RequestEnvelope, TransactionRequest
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import RequestId, TopicPartition
-from protocol.partitioner import partition_for
-from protocol.record_batch import RecordBatch
-from protocol.transaction_messages import (
+from protocol.messages.transaction import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     InitProducerIdRequest,
 )
+from protocol.partitioner import partition_for
+from protocol.records.batch import RecordBatch
 
 ABORT_TIMER = "transaction-abort"
 EXPIRATION_TIMER = "transactional-id-expiration"

@@ -17,14 +17,14 @@ from protocol.envelope import TransactionResponse
 from protocol.errors import ErrorCode
 from protocol.ids import AppendId, RequestId, TopicPartition, transaction_partition
 from protocol.partitioner import partition_for
-from protocol.record_batch import Record
-from protocol.trace import TraceEvent, TraceKind
-from protocol.transaction_records import (
+from protocol.records.batch import Record
+from protocol.records.transaction import (
     TransactionLogValue,
     TransactionPartitions,
     encode_transaction_key,
     encode_transaction_value,
 )
+from protocol.trace import TraceEvent, TraceKind
 
 
 @dataclass(frozen=True, slots=True)

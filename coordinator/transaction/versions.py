@@ -6,7 +6,7 @@ Older clients do not know PRODUCER_FENCED: they are told INVALID_PRODUCER_EPOCH.
 
 from protocol.errors import ErrorCode
 from protocol.ids import NO_PRODUCER_EPOCH
-from protocol.transaction_messages import (
+from protocol.messages.transaction import (
     AddOffsetsToTxnResponse,
     EndTxnResponse,
     InitProducerIdResponse,

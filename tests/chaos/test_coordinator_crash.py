@@ -14,7 +14,7 @@ from chaos.runner import ExperimentRun
 from chaos.verdict import Results, Verdict
 from cluster.virtual.runtime import VirtualRuntime
 from coordinator.coordinator import GroupCoordinator
-from coordinator.offsets import CommittedOffset, GroupOffsets
+from coordinator.storage.offsets import CommittedOffset, GroupOffsets
 from protocol.effects import Result
 from protocol.ids import NodeName, TopicPartition
 from protocol.records.batch import RecordBatch

@@ -8,7 +8,7 @@ import pytest
 from chaos.semantics import errors
 from cluster import compression
 from cluster.compression import CODECS, is_supported, require_codec, supported_codecs
-from coordinator.load import Load
+from coordinator.storage.load import Load
 from partition_log.batches import build_batch, check_batch
 from protocol.compression import NO_CODECS, CompressionType
 from protocol.config import BrokerConfig

@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coordinator.group import Group
-from coordinator.load import Load
+from coordinator.storage.load import Load
 from partition_log.compaction import Compaction
 from partition_log.invariants import check_log
 from partition_log.log import PartitionLog

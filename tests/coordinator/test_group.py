@@ -6,10 +6,10 @@ from coordinator.errors import UnknownServerError
 from coordinator.group import Group
 from coordinator.invariants import check_group
 from coordinator.member import Member, ParkedJoin
-from coordinator.offsets import CommittedOffset
 from coordinator.replies import answer_parked_join, answer_parked_sync, fail_parked_join
-from coordinator.retention import expired_offsets
 from coordinator.states import GroupState
+from coordinator.storage.offset_retention import expired_offsets
+from coordinator.storage.offsets import CommittedOffset
 from coordinator.turn import Turn
 from coordinator.vote import scala_order
 from protocol.errors import ErrorCode, IllegalTransition

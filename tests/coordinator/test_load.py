@@ -3,8 +3,8 @@
 import pytest
 
 from coordinator.coordinator import LoadIgnored
-from coordinator.load import LoadReport
 from coordinator.states import GroupState
+from coordinator.storage.load import LoadReport
 from protocol.config import BrokerConfig, Guards, JavaSwitches
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import TopicPartition

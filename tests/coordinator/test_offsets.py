@@ -1,6 +1,6 @@
 """Committed and pending offsets of a group. Mirrors the offsets part of GroupMetadataTest."""
 
-from coordinator.offsets import CommittedOffset, GroupOffsets
+from coordinator.storage.offsets import CommittedOffset, GroupOffsets
 from protocol.ids import TopicPartition
 from protocol.records.offsets import OffsetCommitValue
 

@@ -6,8 +6,8 @@ rules one by one. L and F are the static members of the bench, L leads.
 
 import pytest
 
+from coordinator.apis.join_group import handle_join_group
 from coordinator.errors import UnknownServerError
-from coordinator.join_group import handle_join_group
 from coordinator.shard import Shard
 from coordinator.states import GroupState
 from coordinator.turn import Turn

@@ -5,7 +5,7 @@ import pytest
 from coordinator.group import Group
 from coordinator.shard import Shard
 from coordinator.states import GroupState
-from coordinator.store import group_record
+from coordinator.storage.store import group_record
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition

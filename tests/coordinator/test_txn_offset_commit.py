@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from coordinator.states import GroupState
-from coordinator.store import offset_tombstone
+from coordinator.storage.store import offset_tombstone
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition

@@ -13,7 +13,7 @@ from itertools import count
 from coordinator.coordinator import GroupCoordinator, GroupSummary, LoadIgnored
 from coordinator.group import Group
 from coordinator.states import GroupState
-from coordinator.uncommitted import LogPosition
+from coordinator.storage.above_high_watermark import LogPosition
 from protocol.config import BrokerConfig, Guards, JavaSwitches
 from protocol.effects import (
     Append,

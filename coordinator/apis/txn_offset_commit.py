@@ -7,24 +7,24 @@ Source: Kafka `GroupCoordinator.handleTxnCommitOffsets`, `doTxnCommitOffsets`,
 `GroupMetadataManager.storeOffsets`, `handleTxnCompletion`; BEHAVIOUR 2.8.
 """
 
-from coordinator.commit_values import partitions_of, values_to_store
 from coordinator.errors import offset_append_error
-from coordinator.offsets import CommittedOffset
 from coordinator.shard import Committer, Shard
 from coordinator.states import GroupState
-from coordinator.store import offset_record
+from coordinator.storage.commit_values import partitions_of, values_to_store
+from coordinator.storage.offsets import CommittedOffset
+from coordinator.storage.store import offset_record
 from coordinator.turn import PendingVerification, TransactionalOffsetsAppend, Turn
 from coordinator.validation import check_offset_commit
 from protocol.effects import AppendCompleted, TransactionVerified
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import RequestId, TopicPartition
-from protocol.trace import TraceEvent, TraceKind
-from protocol.transaction_messages import (
+from protocol.messages.transaction import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from protocol.trace import TraceEvent, TraceKind
 
 LOAD_IN_PROGRESS_SINCE_VERSION = 2
 """Clients of an older version do not know COORDINATOR_LOAD_IN_PROGRESS here."""

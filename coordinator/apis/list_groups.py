@@ -8,8 +8,8 @@ from coordinator.group import Group
 from coordinator.shard import Shards
 from coordinator.turn import Turn
 from protocol.errors import ErrorCode
-from protocol.group_admin_messages import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from protocol.ids import RequestId
+from protocol.messages.group_admin import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC = "classic"
 """The type of every group here: those of KIP-848 would be `consumer`."""

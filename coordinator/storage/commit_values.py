@@ -6,8 +6,8 @@ Source: Kafka `GroupCoordinatorAdapter.createOffsetAndMetadata`,
 
 from coordinator.turn import Turn
 from protocol.ids import TopicPartition
-from protocol.offset_messages import OffsetCommitRequestTopic
-from protocol.offsets_records import OffsetCommitValue
+from protocol.messages.offset import OffsetCommitRequestTopic
+from protocol.records.offsets import OffsetCommitValue
 
 NO_EXPIRE_TIMESTAMP = -1
 

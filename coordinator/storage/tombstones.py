@@ -11,7 +11,7 @@ from coordinator.delayed import cancel_all
 from coordinator.group import Group
 from coordinator.shard import Shard
 from coordinator.states import GroupState
-from coordinator.store import group_tombstone, offset_tombstone
+from coordinator.storage.store import group_tombstone, offset_tombstone
 from coordinator.turn import Turn
 from protocol.ids import TopicPartition
 from protocol.trace import TraceEvent, TraceKind

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from coordinator.group import Group
 from protocol.errors import ErrorCode
 from protocol.ids import AppendId, RequestId, TopicPartition
-from protocol.offset_messages import OffsetFetchResponseGroup
-from protocol.offsets_records import OffsetCommitValue
+from protocol.messages.offset import OffsetFetchResponseGroup
+from protocol.records.offsets import OffsetCommitValue
 
 
 class LogPosition(NamedTuple):

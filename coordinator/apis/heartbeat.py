@@ -10,16 +10,16 @@ from typing import TypeGuard
 
 from coordinator.delayed import restart_session_timer
 from coordinator.group import Group
-from coordinator.held_writes import hold
 from coordinator.shard import Shard
 from coordinator.states import GroupState
+from coordinator.storage.above_high_watermark import HeldHeartbeat
+from coordinator.storage.held_writes import hold
 from coordinator.turn import Turn
-from coordinator.uncommitted import HeldHeartbeat
 from coordinator.validation import check_current_member, check_generation
 from protocol.config import Guards
 from protocol.errors import ErrorCode
-from protocol.group_messages import HeartbeatRequest, HeartbeatResponse
 from protocol.ids import RequestId
+from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 
 _RESPONSES = {error: HeartbeatResponse(error_code=error) for error in ErrorCode}
 

@@ -6,8 +6,8 @@ Source: Kafka `GroupMetadata.removeExpiredOffsets`; KIP-211; BEHAVIOUR 4.11.
 """
 
 from coordinator.group import CONSUMER_PROTOCOL_TYPE, Group
-from coordinator.offsets import CommittedOffset
 from coordinator.states import GroupState
+from coordinator.storage.offsets import CommittedOffset
 from protocol.ids import TopicPartition
 
 MS_PER_MINUTE = 60_000

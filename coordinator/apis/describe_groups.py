@@ -11,13 +11,13 @@ from coordinator.shard import Shard
 from coordinator.states import GroupState
 from coordinator.turn import Turn
 from protocol.errors import ErrorCode
-from protocol.group_admin_messages import (
+from protocol.ids import RequestId
+from protocol.messages.group_admin import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from protocol.ids import RequestId
 
 
 def handle_describe_groups(

@@ -12,21 +12,21 @@ Source: Kafka `GroupCoordinator.handleCommitOffsets`, `doCommitOffsets`,
 BEHAVIOUR 2.6, 4.10, 5.3.
 """
 
-from coordinator.commit_values import NO_EXPIRE_TIMESTAMP, partitions_of, values_to_store
 from coordinator.delayed import restart_session_timer
 from coordinator.errors import offset_append_error
 from coordinator.group import Group
-from coordinator.offsets import CommittedOffset
 from coordinator.shard import Shard
 from coordinator.states import GroupState
-from coordinator.store import offset_record
+from coordinator.storage.above_high_watermark import WrittenCommit
+from coordinator.storage.commit_values import NO_EXPIRE_TIMESTAMP, partitions_of, values_to_store
+from coordinator.storage.offsets import CommittedOffset
+from coordinator.storage.store import offset_record
 from coordinator.turn import OffsetsAppend, Turn
-from coordinator.uncommitted import WrittenCommit
 from coordinator.validation import check_offset_commit
 from protocol.effects import AppendCompleted
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import RequestId, TopicPartition
-from protocol.offset_messages import (
+from protocol.messages.offset import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,

@@ -11,14 +11,14 @@ Source: Kafka `GroupCoordinator.handleFetchOffsets`, `GroupMetadataManager.getOf
 from collections.abc import Callable
 
 from coordinator.group import Group
-from coordinator.held_writes import answer_if_complete, hold
 from coordinator.shard import Shard
 from coordinator.states import GroupState
+from coordinator.storage.above_high_watermark import HeldFetch, ParkedFetch
+from coordinator.storage.held_writes import answer_if_complete, hold
 from coordinator.turn import Turn
-from coordinator.uncommitted import HeldFetch, ParkedFetch
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId, TopicPartition
-from protocol.offset_messages import (
+from protocol.messages.offset import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponse,

@@ -11,13 +11,13 @@ from coordinator.states import GroupState
 from coordinator.turn import Turn
 from coordinator.validation import check_current_member
 from protocol.errors import ErrorCode
-from protocol.group_messages import (
+from protocol.ids import RequestId
+from protocol.messages.group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
     MemberResponse,
 )
-from protocol.ids import RequestId
 
 BATCH_VERSION = 3
 """Below this version the error of the one member is the answer's."""

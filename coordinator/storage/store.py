@@ -7,7 +7,8 @@ from coordinator.group import Group
 from protocol.errors import SimulationError
 from protocol.ids import TopicPartition
 from protocol.metadata_version import ValueVersions
-from protocol.offsets_records import (
+from protocol.records.batch import Record
+from protocol.records.offsets import (
     GroupMetadataValue,
     MemberMetadataValue,
     OffsetCommitValue,
@@ -16,7 +17,6 @@ from protocol.offsets_records import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
-from protocol.record_batch import Record
 
 
 def group_record(

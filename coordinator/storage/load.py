@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from coordinator.errors import UnknownServerError
 from coordinator.group import Group
 from coordinator.member import Member
-from coordinator.offsets import CommittedOffset
 from coordinator.states import GroupState
+from coordinator.storage.offsets import CommittedOffset
 from protocol.compression import NO_CODECS, Codecs
-from protocol.control_records import decode_marker
-from protocol.group_messages import JoinGroupRequestProtocol
 from protocol.ids import TopicPartition
-from protocol.offsets_records import (
+from protocol.messages.group import JoinGroupRequestProtocol
+from protocol.records.batch import RecordBatch, decode_fields, decode_records, payload_of
+from protocol.records.control import decode_marker
+from protocol.records.offsets import (
     OFFSET_COMMIT_KEY_VERSION,
     CorruptOffsetsRecord,
     GroupMetadataKey,
@@ -30,7 +31,6 @@ from protocol.offsets_records import (
     decode_key,
     decode_offset_commit_value,
 )
-from protocol.record_batch import RecordBatch, decode_fields, decode_records, payload_of
 
 _OFFSET_KEY_PREFIX = OFFSET_COMMIT_KEY_VERSION.to_bytes(2, "big")
 

@@ -3,19 +3,19 @@
 Source: Kafka `GroupCoordinator.handleDeleteOffsets`; BEHAVIOUR 2.9.
 """
 
-from coordinator.cleanup import DELETED, clean_up
 from coordinator.group import CONSUMER_PROTOCOL_TYPE, Group
 from coordinator.shard import Shard
 from coordinator.states import GroupState
+from coordinator.storage.tombstones import DELETED, clean_up
 from coordinator.turn import Turn
 from protocol.errors import ErrorCode
-from protocol.group_admin_messages import (
+from protocol.ids import RequestId, TopicPartition
+from protocol.messages.group_admin import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from protocol.ids import RequestId, TopicPartition
 
 
 def handle_offset_delete(

@@ -15,12 +15,12 @@ from coordinator.rebalance import (
 from coordinator.replies import sync_response
 from coordinator.shard import Shard
 from coordinator.states import GroupState
-from coordinator.store import group_record
+from coordinator.storage.store import group_record
 from coordinator.turn import AssignmentAppend, Turn
 from coordinator.validation import check_current_member
 from protocol.errors import ErrorCode
-from protocol.group_messages import SyncGroupRequest, SyncGroupResponse
 from protocol.ids import AppendId, RequestId
+from protocol.messages.group import SyncGroupRequest, SyncGroupResponse
 from protocol.trace import TraceEvent, TraceKind
 
 MANDATORY_PROTOCOL_VERSION = 5

@@ -26,8 +26,8 @@ from coordinator.turn import Turn
 from coordinator.validation import check_current_member
 from protocol.envelope import RequestEnvelope
 from protocol.errors import ErrorCode
-from protocol.group_messages import JoinGroupRequest
 from protocol.ids import RequestId
+from protocol.messages.group import JoinGroupRequest
 from protocol.trace import TraceEvent, TraceKind
 
 MEMBER_ID_REQUIRED_VERSION = 4

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from protocol.ids import AppendId, TopicPartition
-from protocol.offsets_records import OffsetCommitValue
+from protocol.records.offsets import OffsetCommitValue
 
 
 class CommittedOffset(msgspec.Struct, frozen=True, gc=False):

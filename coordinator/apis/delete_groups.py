@@ -5,17 +5,17 @@ Source: Kafka `GroupCoordinator.handleDeleteGroups`; BEHAVIOUR 2.10.
 
 from collections.abc import Callable
 
-from coordinator.cleanup import DELETED, clean_up, kill_group
 from coordinator.shard import Shard
 from coordinator.states import GroupState
+from coordinator.storage.tombstones import DELETED, clean_up, kill_group
 from coordinator.turn import Turn
 from protocol.errors import ErrorCode
-from protocol.group_admin_messages import (
+from protocol.ids import RequestId
+from protocol.messages.group_admin import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
-from protocol.ids import RequestId
 
 
 def handle_delete_groups(

@@ -8,11 +8,16 @@ BEHAVIOUR 2.4, 2.7, 5.3, 6.4, RT-3.
 """
 
 from coordinator.shard import Shard
+from coordinator.storage.above_high_watermark import (
+    HeldFetch,
+    HeldHeartbeat,
+    HeldWrite,
+    ParkedFetch,
+)
 from coordinator.turn import HeldWriteTimer, Turn
-from coordinator.uncommitted import HeldFetch, HeldHeartbeat, HeldWrite, ParkedFetch
 from protocol.errors import ErrorCode
-from protocol.group_messages import HeartbeatResponse
-from protocol.offset_messages import OffsetFetchResponse, OffsetFetchResponseGroup
+from protocol.messages.group import HeartbeatResponse
+from protocol.messages.offset import OffsetFetchResponse, OffsetFetchResponseGroup
 
 
 def hold(turn: Turn, shard: Shard, write: HeldWrite) -> None:
