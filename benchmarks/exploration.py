@@ -17,9 +17,9 @@ from chaos.exploration.batches import decode_runs, play_seed, play_seeds
 from chaos.exploration.minimum import missing_of
 from chaos.exploration.play import PlayedRun, PlayResult
 from chaos.exploration.space import Space, load_space
-from cluster.fan_out import Died, WorkerName
-from cluster.ray_nodes import LOCAL
-from cluster.ray_tasks import RayWorkers
+from cluster.ray.actors import LOCAL
+from cluster.ray.fan_out import Died, WorkerName
+from cluster.ray.tasks import RayWorkers
 
 RUNS = 20
 """Seeds 0 to 19 in every round: few enough for a minute, and their mix is that of hundreds."""

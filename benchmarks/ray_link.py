@@ -17,13 +17,13 @@ from typing import Any
 import ray
 
 from benchmarks.measurement import Measurement, machine, median_ratio
-from cluster.clock import RunClock
-from cluster.host import Disconnected, Host, IncomingRequest, RequestTimedOut
-from cluster.process import NodeProcess
-from cluster.ray_nodes import LOCAL, LOOPBACK, connect_ray, disconnect_ray
-from cluster.real_host import RunSettings
+from cluster.host.host import Disconnected, Host, IncomingRequest, RequestTimedOut
+from cluster.ray.actors import LOCAL, LOOPBACK, connect_ray, disconnect_ray
+from cluster.realtime.clock import RunClock
+from cluster.realtime.host import RunSettings
+from cluster.realtime.process import NodeProcess
+from cluster.realtime.tcp import ProcessAddress
 from cluster.runtime import ClusterStatus
-from cluster.tcp import ProcessAddress
 from partition_log.memory_storage import MemoryStorage
 from protocol.envelope import AnyResponse
 from protocol.ids import Incarnation, NodeName

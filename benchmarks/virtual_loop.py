@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from benchmarks.measurement import Measurement, machine, median_ratio
-from cluster.loop import LoopTimer, VirtualLoop
+from cluster.virtual.loop import LoopTimer, VirtualLoop
 
 CLIENTS = 100
 EVENTS = 60_000

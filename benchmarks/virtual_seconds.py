@@ -17,7 +17,7 @@ from chaos.experiment import to_cluster_spec
 from chaos.loader import load_experiment
 from cluster.runtime import RowObserver
 from cluster.spec import ClusterSpec
-from cluster.trace_digest import TraceDigest
+from cluster.trace.digest import TraceDigest
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.trace import TraceRow
 

@@ -12,7 +12,7 @@ from chaos.plan import ends_of
 from chaos.problems import Problem
 from chaos.sense import problem
 from chaos.targets.registry import split_target
-from cluster.compression import is_supported, supported_codecs
+from cluster.storage.compression import is_supported, supported_codecs
 from protocol.config import BrokerConfig
 
 _CONFIG = "cluster.config"

@@ -15,7 +15,7 @@ from chaos.link_table import LinkTable
 from chaos.plan import Plan, PlannedFault
 from chaos.targets.base import Miss, Situation
 from chaos.targets.members import all_members
-from cluster.randomness import stream
+from cluster.host.randomness import stream
 from cluster.runtime import ClusterStatus, Runtime
 from protocol.trace import TraceEvent, TraceKind
 

@@ -18,7 +18,7 @@ from chaos.faults.links import API_NAMES
 from chaos.faults.registry import FAULT_KINDS
 from chaos.field_docs import field_docs, summary_of
 from chaos.targets.registry import TARGET_KINDS
-from cluster.purposes import PURPOSES
+from cluster.host.connection_purposes import PURPOSES
 from protocol.config import ConsumerConfig
 
 Schema = dict[str, Any]  # Any: JSON, as msgspec makes it

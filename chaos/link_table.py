@@ -6,7 +6,7 @@ out.
 
 from collections.abc import Sequence
 
-from cluster.link_rules import Cut, LinkEffect, LinkRule, Selector
+from cluster.links.rules import Cut, LinkEffect, LinkRule, Selector
 from cluster.runtime import Runtime
 from protocol.ids import NodeName
 

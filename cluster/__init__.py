@@ -1,10 +1,8 @@
-"""Nodes and what joins them: host, connections, controller, broker, clients, files, two runtimes.
+"""Nodes and what joins them: hosts, links, controller, brokers, clients, and two runtimes.
 
-Reading order: `host` (the only thing a node may touch), `frames`, `client_connection` and
-`connections`, `keyed_timers`; the nodes `controller`, `broker`, `client`; `spec`, `nodes` and
-`runtime` (what an experiment sees); virtual time: `loop`, `randomness`, `virtual`; Ray: `clock`,
-`tcp`, `real_host`, `process`, `ray_layout`, `ray_services`, `ray_nodes` (the only module that
-imports ray), `ray_fleet`, `ray_runtime`, and `listeners_file` and `guest` (who asks a running
-cluster from outside); files: `file_storage`, `trace_files`, `trace_parquet`,
-`trace_digest`, `machine_files`.
+Reading order: `host` (the only thing a node may touch, and its connections), `links` (what faults
+make of frames), the nodes `controller`, `broker` and `client`; `spec`, `node_factory` and `runtime`
+(what an experiment sees). Two runtimes: `virtual` (one process, a clock that jumps), and `ray`
+(real processes) on `realtime`, which serves any runtime in real time. Beside them `storage` (a
+broker's disk as files), `trace` (files of events) and `metrics`.
 """

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from cluster.host import Host
-from cluster.link_rules import LinkRule
+from cluster.host.host import Host
+from cluster.links.rules import LinkRule
 from cluster.spec import ClusterSpec
 from protocol.errors import SimulationError
 from protocol.ids import BrokerId, NodeName, Offset, TopicPartition

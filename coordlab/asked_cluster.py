@@ -23,10 +23,10 @@ from chaos.replay_stamp import differences
 from chaos.run_directory import TRACE_FOLDER, NotARun, PastRun, list_runs, open_run
 from chaos.runner import ExperimentRun
 from chaos.verdict import Results, RunOutcome
-from cluster.guest import NotReachable, ask_as_guest
-from cluster.host import Host, HostDead
+from cluster.host.host import Host, HostDead
+from cluster.realtime.outside_client import NotReachable, ask_as_guest
 from cluster.spec import ClusterSpec
-from cluster.trace_files import FrameReader, merge_rows
+from cluster.trace.files import FrameReader, merge_rows
 from cluster.virtual.runtime import VirtualRuntime
 from coordlab.rebalance_log import RebalanceLog
 from coordlab.row_view import clock

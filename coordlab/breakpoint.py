@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from cluster.nodes import Node
+from cluster.node_factory import Node
 from coordlab.recording import Moment
 from coordlab.row_view import clock, row_line
 from coordlab.state_view import group_lines, print_state

@@ -21,7 +21,7 @@ from chaos.trace_diff import (
     story_partings,
 )
 from chaos.verdict import EXIT_PASS, EXIT_UNKNOWN, EXIT_VIOLATED
-from cluster.trace_parquet import read_parquet
+from cluster.trace.parquet import read_parquet
 from coordlab.diff_view import print_difference
 from coordlab.schedules import Schedule, schedule_of
 from coordlab.signals import terminate_as_ctrl_c

@@ -235,7 +235,7 @@ def check_other_ray(machine: Machine) -> Check:
 def check_ray_token(machine: Machine) -> Check:
     """Look for the token that a local Ray leaves, which a later head demands.
 
-    Source: `cluster.ray_environment`.
+    Source: `cluster.ray.environment`.
     """
     token = machine.home / ".ray" / "auth_token"
     mode = machine.environ.get("RAY_AUTH_MODE")

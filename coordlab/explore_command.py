@@ -27,7 +27,7 @@ from chaos.exploration.store import (
     open_exploration,
 )
 from chaos.exploration.tally import FindingGroup, Tally
-from cluster.fan_out import ThisProcess, Workers, WorkersFailed
+from cluster.ray.fan_out import ThisProcess, Workers, WorkersFailed
 from coordlab.commands.options import PROGRAM
 from coordlab.explore_summary import print_exploration
 from coordlab.explore_view import ExploreView
@@ -205,7 +205,7 @@ def _workers(options: ExploreOptions, space: Space, code: str) -> Workers:
         size = size or os.cpu_count() or 1
         if size == 1:
             return ThisProcess(work)
-    from cluster.ray_tasks import RayWorkers  # noqa: PLC0415 - importing Ray takes a second
+    from cluster.ray.tasks import RayWorkers  # noqa: PLC0415 - importing Ray takes a second
 
     return RayWorkers(options.ray_address, work, size=size, check=partial(check_code, code))
 

@@ -13,7 +13,7 @@ from chaos.exploration.store import CannotResume, NotAnExploration
 from chaos.problems import ExperimentError
 from chaos.run_directory import NotARun
 from chaos.verdict import EXIT_BAD_ARGUMENTS, EXIT_INTERNAL_ERROR
-from cluster.fan_out import WorkersFailed
+from cluster.ray.fan_out import WorkersFailed
 from cluster.runtime import ClusterStartError
 from coordlab.analysis import NoJava
 from coordlab.junit import JunitNotWritable

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 import msgspec
 
-from cluster.client.admin_driver import GaveUp
-from cluster.client.errors import ClientError
-from cluster.client.group_admin import GroupAdmin
-from cluster.client.group_answers import GroupDescription, MemberDescription
-from cluster.client.offset_reset import (
+from cluster.client.admin.admin_driver import GaveUp
+from cluster.client.admin.group_admin import GroupAdmin
+from cluster.client.admin.group_descriptions import GroupDescription, MemberDescription
+from cluster.client.admin.offset_reset import (
     CannotShift,
     LogBounds,
     ResetTarget,
     plan_reset,
 )
+from cluster.client.net.errors import ClientError
 from coordlab.group_facts import (
     DEAD,
     EMPTY,

@@ -14,10 +14,10 @@ import msgspec
 from rich.console import Console
 
 from chaos.verdict import EXIT_PASS, EXIT_VIOLATED
-from cluster.client.errors import ClientError
-from cluster.client.group_admin import GroupAdmin
-from cluster.client.offset_reset import ResetTarget
-from cluster.host import Host
+from cluster.client.admin.group_admin import GroupAdmin
+from cluster.client.admin.offset_reset import ResetTarget
+from cluster.client.net.errors import ClientError
+from cluster.host.host import Host
 from cluster.spec import ClusterSpec
 from coordlab.asked_cluster import (
     Asked,

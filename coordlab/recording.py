@@ -16,8 +16,8 @@ from chaos.run_directory import EVENTS_FILE, RunDirectory
 from chaos.runner import ExperimentRun, Progress
 from chaos.verdict import Results
 from cluster.runtime import ClusterStatus
-from cluster.trace_digest import EventsOnly, TraceDigest
-from cluster.trace_parquet import ParquetTraceWriter
+from cluster.trace.digest import EventsOnly, TraceDigest
+from cluster.trace.parquet import ParquetTraceWriter
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.trace import TraceRow
 

@@ -18,7 +18,7 @@ from chaos.field_docs import field_docs, summary_of
 from chaos.json_schema import FILE_NAME, encoded_schema
 from chaos.shape import describe
 from chaos.targets.registry import TARGET_KINDS
-from cluster.purposes import PURPOSES
+from cluster.host.connection_purposes import PURPOSES
 from coordinator.states import VALID_PREVIOUS_STATES, GroupState
 from coordlab.cli import COMMANDS, HELP_WIDTH, app, load_command
 from coordlab.conformance_page import conformance_page

@@ -25,7 +25,7 @@ from chaos.verdict import (
     EXIT_VIOLATED,
     RunOutcome,
 )
-from cluster.trace_digest import parted_between
+from cluster.trace.digest import parted_between
 from coordlab.analysis import analyze_runs, java_notice
 from coordlab.breakpoint import debug
 from coordlab.lines import print_lines, print_path

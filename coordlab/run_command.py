@@ -28,9 +28,9 @@ from chaos.run_directory import (
 from chaos.runner import ExperimentRun
 from chaos.verdict import Results, RunOutcome
 from cluster.runtime import RowObserver, Runtime
-from cluster.trace_digest import TraceDigest
-from cluster.trace_parquet import ParquetTraceWriter
-from cluster.trace_tail import WATERMARK_LAG_US, TraceTail
+from cluster.trace.digest import TraceDigest
+from cluster.trace.parquet import ParquetTraceWriter
+from cluster.trace.tail import WATERMARK_LAG_US, TraceTail
 from coordlab.analysis import analyze_runs, java_notice
 from coordlab.junit import begin_junit, junit_of_failure, junit_of_run, write_junit
 from coordlab.lines import print_path
@@ -222,7 +222,7 @@ def _runtime(
             observers=observers,
             trace_messages=options.trace,
         )
-    from cluster.ray_runtime import RayRuntime  # noqa: PLC0415 - importing Ray takes a second
+    from cluster.ray.runtime import RayRuntime  # noqa: PLC0415 - importing Ray takes a second
 
     return RayRuntime(
         spec,

@@ -49,7 +49,7 @@ def _group_of(item: pytest.Item) -> str:
 @pytest.fixture(scope="session")
 def local_ray() -> Iterator[None]:
     """A Ray of the session's own; a RayRuntime made in this process goes on with it."""
-    from cluster.ray_nodes import LOCAL, connect_ray, disconnect_ray
+    from cluster.ray.actors import LOCAL, connect_ray, disconnect_ray
 
     connect_ray(LOCAL)
     try:

@@ -12,12 +12,12 @@ from unittest.mock import patch
 
 import msgspec
 
-from cluster.broker.appends import CoordinatorAppends
-from cluster.client.consumer_coordinator import ConsumerCoordinator
-from cluster.client.coordinator_discovery import CoordinatorDiscovery
-from cluster.client.fetcher import Fetcher
-from cluster.client.futures import RequestFuture
-from cluster.client.subscription import AssignedPartition, Position
+from cluster.broker.coordination.appends import CoordinatorAppends
+from cluster.client.consumer.consumer_coordinator import ConsumerCoordinator
+from cluster.client.consumer.fetcher import Fetcher
+from cluster.client.consumer.subscription import AssignedPartition, Position
+from cluster.client.net.coordinator_discovery import CoordinatorDiscovery
+from cluster.client.net.futures import RequestFuture
 from cluster.controller.broker_control import BrokerControl
 from cluster.controller.decision import Decision
 from cluster.controller.election import change_partition

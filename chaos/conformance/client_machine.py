@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from chaos.conformance.comparison import CLIENT_CLOSED, DISCONNECTED, REFUSED
-from cluster.host import Connection, Disconnected, Host, RequestTimedOut
+from cluster.host.host import Connection, Disconnected, Host, RequestTimedOut
 from cluster.runtime import ClusterStatus
 from protocol.envelope import AnyRequest, AnyResponse
 from protocol.ids import broker_name

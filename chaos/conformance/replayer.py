@@ -27,8 +27,8 @@ from chaos.conformance.transcript import (
     ComparisonRules,
     Transcript,
 )
-from cluster.host import Host
-from cluster.nodes import Node, build_node
+from cluster.host.host import Host
+from cluster.node_factory import Node, build_node
 from cluster.spec import ClusterSpec, NodeSpec, ProducerSpec
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.envelope import AnyResponse

@@ -14,7 +14,7 @@ from chaos.exploration.space import Space
 from chaos.loader import inherit_settings
 from chaos.problems import ExperimentError, Problem
 from chaos.semantics import errors
-from cluster.randomness import stream
+from cluster.host.randomness import stream
 
 
 def draw(space: Space, seed: int) -> Experiment:

@@ -10,7 +10,7 @@ from random import Random
 from chaos.experiment import Experiment, FaultDefinition, internal_topics, microseconds
 from chaos.exploration.space_definition import FaultSpace
 from chaos.exploration.timeouts import timeout_ms
-from cluster.randomness import stream
+from cluster.host.randomness import stream
 from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 MS = 1_000

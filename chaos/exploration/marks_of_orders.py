@@ -3,7 +3,7 @@
 from chaos.checkers.commit_registers import GIVEN_UP_BY_THE_CLIENT
 from chaos.exploration.mark_base import MarkList
 from chaos.exploration.seen_cluster import SeenCluster
-from cluster.client.group_admin import REMOVED_BY_AN_ADMIN
+from cluster.client.admin.group_admin import REMOVED_BY_AN_ADMIN
 from coordinator.storage.tombstones import DELETED
 from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow

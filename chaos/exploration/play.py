@@ -21,7 +21,7 @@ from chaos.plan import Plan, plan_of
 from chaos.runner import ExperimentRun
 from chaos.verdict import Results, RunOutcome
 from cluster.runtime import RowObserver
-from cluster.trace_digest import TraceDigest
+from cluster.trace.digest import TraceDigest
 from cluster.virtual.runtime import VirtualRuntime
 
 

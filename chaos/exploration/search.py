@@ -14,7 +14,7 @@ from chaos.exploration.batches import decode_runs
 from chaos.exploration.play import PlayedRun, PlayResult
 from chaos.exploration.store import ExplorationRecord, Lost, Played, PlayedAgain
 from chaos.exploration.tally import FindingGroup, Tally
-from cluster.fan_out import Died, Finished, WorkerName, Workers
+from cluster.ray.fan_out import Died, Finished, WorkerName, Workers
 
 POLL_S = 0.25
 """How long a worker is waited for before clock, display and Ctrl-C get their turn."""

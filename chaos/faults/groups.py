@@ -15,7 +15,7 @@ from chaos.problems import Problem, near_miss, one_of
 from chaos.sense import problem
 from chaos.targets.base import Miss, Situation
 from chaos.targets.registry import resolve_target, split_target
-from cluster.client.group_orders import (
+from cluster.client.admin.group_changes import (
     GroupOrderRefused,
     GroupOrderUnanswered,
     ResetTo,
@@ -24,7 +24,7 @@ from cluster.client.group_orders import (
     remove_members,
     reset_offsets,
 )
-from cluster.host import Host
+from cluster.host.host import Host
 from cluster.spec import ClusterSpec
 from protocol.errors import ErrorCode
 

@@ -36,9 +36,9 @@ from chaos.problems import Problem, near_miss, one_of
 from chaos.sense import problem, too_long
 from chaos.targets.base import Miss, Situation
 from chaos.targets.registry import resolve_target, split_target
-from cluster import link_rules
-from cluster.link_rules import LinkEffect, Selector
-from cluster.purposes import PURPOSES
+from cluster.host.connection_purposes import PURPOSES
+from cluster.links import rules as link_rules
+from cluster.links.rules import LinkEffect, Selector
 from cluster.runtime import NodeState
 from protocol.envelope import ApiKey
 from protocol.ids import NodeName, controller_name

@@ -6,16 +6,16 @@ BEHAVIOUR 2.0.
 
 import msgspec
 
-from cluster.broker.group_coordination import GroupCoordination
-from cluster.broker.list_offsets import list_offsets
-from cluster.broker.metadata_cache import MetadataCache
-from cluster.broker.produce import ProduceApi
-from cluster.broker.replica_manager import ReplicaManager
-from cluster.broker.static_membership import static_member_refusal
-from cluster.broker.transaction_coordination import TransactionCoordination
-from cluster.broker.txn_marker_writer import TxnMarkerWriter
-from cluster.broker.unknown_partitions import with_unknown, without_unknown
-from cluster.host import Host, IncomingRequest
+from cluster.broker.control.metadata_cache import MetadataCache
+from cluster.broker.coordination.group_coordination import GroupCoordination
+from cluster.broker.coordination.static_membership import static_member_refusal
+from cluster.broker.coordination.unknown_partitions import with_unknown, without_unknown
+from cluster.broker.replication.list_offsets import list_offsets
+from cluster.broker.replication.produce import ProduceApi
+from cluster.broker.replication.replica_manager import ReplicaManager
+from cluster.broker.transactions.transaction_coordination import TransactionCoordination
+from cluster.broker.transactions.txn_marker_writer import TxnMarkerWriter
+from cluster.host.host import Host, IncomingRequest
 from protocol.config import BrokerConfig
 from protocol.envelope import RequestEnvelope
 from protocol.errors import ErrorCode

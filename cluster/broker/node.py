@@ -4,24 +4,24 @@ import uuid
 from collections.abc import Callable
 
 from cluster.broker.api import BrokerApi
-from cluster.broker.controller_channel import ControllerChannel
-from cluster.broker.coordinator_tasks import CoordinatorTasks
-from cluster.broker.group_coordination import GroupCoordination
-from cluster.broker.heartbeats import BrokerHeartbeats
-from cluster.broker.identity import BrokerIdentity
-from cluster.broker.metadata_cache import MetadataCache
-from cluster.broker.metadata_fetcher import MetadataFetcher
-from cluster.broker.preload import preload
-from cluster.broker.replica_manager import ReplicaManager
-from cluster.broker.transaction_coordination import TransactionCoordination
-from cluster.broker.transaction_tasks import TransactionTasks
-from cluster.broker.txn_marker_writer import TxnMarkerWriter
-from cluster.compression import CODECS, require_codec
-from cluster.host import Host, Timer
-from cluster.log_recoveries import report_recoveries
-from cluster.purposes import ALTER_PARTITION, HEARTBEAT, METADATA, PRODUCER_IDS
+from cluster.broker.control.controller_channel import ControllerChannel
+from cluster.broker.control.identity import BrokerIdentity
+from cluster.broker.control.metadata_cache import MetadataCache
+from cluster.broker.control.metadata_fetcher import MetadataFetcher
+from cluster.broker.control.registration import BrokerHeartbeats
+from cluster.broker.coordination.coordinator_tasks import CoordinatorTasks
+from cluster.broker.coordination.group_coordination import GroupCoordination
+from cluster.broker.coordination.preload import preload
+from cluster.broker.replication.replica_manager import ReplicaManager
+from cluster.broker.transactions.transaction_coordination import TransactionCoordination
+from cluster.broker.transactions.transaction_tasks import TransactionTasks
+from cluster.broker.transactions.txn_marker_writer import TxnMarkerWriter
+from cluster.host.connection_purposes import ALTER_PARTITION, HEARTBEAT, METADATA, PRODUCER_IDS
+from cluster.host.host import Host, Timer
 from cluster.runtime import ClusterStatus, GroupStatus
 from cluster.spec import BrokerSpec, ClusterSpec
+from cluster.storage.compression import CODECS, require_codec
+from cluster.storage.recovery_report import report_recoveries
 from coordinator.coordinator import GroupCoordinator
 from coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from protocol.errors import SimulationError

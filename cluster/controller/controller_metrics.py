@@ -8,9 +8,9 @@ of the ZooKeeper controller; BEHAVIOUR 8.3.
 """
 
 from cluster.controller.metadata_image import MetadataImage
-from cluster.host import Host
-from cluster.metrics_sampler import MetricsSampler
-from cluster.sensors import Meter
+from cluster.host.host import Host
+from cluster.metrics.sampler import MetricsSampler
+from cluster.metrics.sensors import Meter
 from protocol.trace import TraceEvent, TraceKind
 
 COUNTED = frozenset({TraceKind.BROKER_FENCED, TraceKind.BROKER_UNFENCED, TraceKind.LEADER_ELECTED})

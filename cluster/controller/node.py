@@ -5,11 +5,11 @@ from collections.abc import Callable
 from cluster.controller.controller_metrics import COUNTED, ControllerMetrics
 from cluster.controller.core import ControllerCore
 from cluster.controller.quorum_state import begin_controller_epoch
-from cluster.host import Host, IncomingRequest
-from cluster.keyed_timers import KeyedTimers
-from cluster.log_recoveries import report_recoveries
+from cluster.host.host import Host, IncomingRequest
+from cluster.host.keyed_timers import KeyedTimers
 from cluster.runtime import ClusterStatus, PartitionStatus
 from cluster.spec import ClusterSpec, ControllerSpec
+from cluster.storage.recovery_report import report_recoveries
 from partition_log.log import PartitionLog
 from protocol.effects import Result
 from protocol.errors import SimulationError

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from cluster.frames import CloseFrame, Frame
-from cluster.link_rules import LinkRule
-from cluster.loop import LoopHandle, LoopTimer
+from cluster.host.frames import CloseFrame, Frame
+from cluster.links.rules import LinkRule
+from cluster.virtual.loop import LoopHandle, LoopTimer
 
 
 class TimerOwner(Protocol):

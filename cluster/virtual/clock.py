@@ -1,6 +1,6 @@
 """A node's clocks in virtual time: the loop's clock, seen through a quartz that may be off."""
 
-from cluster.loop import VirtualLoop
+from cluster.virtual.loop import VirtualLoop
 
 WALL_EPOCH_US = 1_735_689_600_000_000
 """What wall clocks show when a run begins: 2025-01-01T00:00:00Z, in microseconds."""

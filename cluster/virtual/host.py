@@ -12,16 +12,16 @@ import random
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVarTuple
 
-from cluster.connections import Endpoint
-from cluster.frames import CloseFrame, Frame, ResetFrame
-from cluster.host import Connection, Host, HostDead, IncomingRequest
-from cluster.link_gate import LinkGate
-from cluster.link_rules import LinkRule
-from cluster.link_verdicts import RngFor
-from cluster.loop import VirtualLoop
+from cluster.host.connections import Endpoint
+from cluster.host.frames import CloseFrame, Frame, ResetFrame
+from cluster.host.host import Connection, Host, HostDead, IncomingRequest
+from cluster.links.decisions import RngFor
+from cluster.links.gate import LinkGate
+from cluster.links.rules import LinkRule
 from cluster.runtime import NodeTaskFailed, RowObserver
 from cluster.virtual.backlog import Backlog, HostTimer
 from cluster.virtual.clock import NodeClock
+from cluster.virtual.loop import VirtualLoop
 from cluster.virtual.network import VirtualNetwork
 from partition_log.storage import Storage
 from protocol.envelope import AnyResponse

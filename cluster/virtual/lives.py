@@ -6,15 +6,15 @@ through. It must not know what a fault is; what the cluster believes is the node
 
 from collections.abc import Callable, Iterator, Sequence
 
-from cluster.connections import connection_named_by
-from cluster.host import Host
-from cluster.link_rules import LinkRule
-from cluster.loop import VirtualLoop
-from cluster.nodes import Node, node_specs
+from cluster.host.connections import connection_named_by
+from cluster.host.host import Host
+from cluster.links.rules import LinkRule
+from cluster.node_factory import Node, node_specs
 from cluster.runtime import ClusterStatus, HitNode, NodeState, UnknownNode
 from cluster.spec import BrokerSpec, ClusterSpec, ConsumerSpec, NodeSpec, role_of
 from cluster.virtual.clock import NodeClock
 from cluster.virtual.host import VirtualHost
+from cluster.virtual.loop import VirtualLoop
 from partition_log.memory_storage import MemoryStorage
 from protocol.ids import BrokerId, Incarnation, NodeName
 from protocol.trace import TraceEvent, TraceKind

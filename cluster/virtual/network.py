@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from cluster.frames import (
+from cluster.host.frames import (
     CloseFrame,
     Frame,
     OpenedFrame,
@@ -21,9 +21,9 @@ from cluster.frames import (
     ResetFrame,
     ResponseFrame,
 )
-from cluster.loop import VirtualLoop
-from cluster.randomness import stream
+from cluster.host.randomness import stream
 from cluster.spec import LinkModel
+from cluster.virtual.loop import VirtualLoop
 from protocol.envelope import ApiKey
 from protocol.ids import NodeName
 

@@ -12,12 +12,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from cluster.client import admin
-from cluster.host import Host
-from cluster.link_rules import LinkRule
-from cluster.loop import Deadlock, VirtualLoop
-from cluster.nodes import Node, build_node
-from cluster.randomness import stream
+from cluster.client.admin import admin
+from cluster.host.host import Host
+from cluster.host.randomness import stream
+from cluster.links.rules import LinkRule
+from cluster.node_factory import Node, build_node
 from cluster.runtime import (
     ClusterStartError,
     ClusterStatus,
@@ -29,6 +28,7 @@ from cluster.runtime import (
 from cluster.spec import ClusterSpec
 from cluster.virtual.host import LogSink, VirtualHost
 from cluster.virtual.lives import Machine, NodeBuilder, NodeLives
+from cluster.virtual.loop import Deadlock, VirtualLoop
 from cluster.virtual.network import VirtualNetwork
 from cluster.virtual.tripwires import tripwires
 from protocol.ids import BrokerId, Incarnation, NodeName, Offset, TopicPartition

@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 
 from chaos.problems import near_miss, one_of
-from cluster.client.offset_reset import (
+from cluster.client.admin.offset_reset import (
     ResetTarget,
     ShiftBy,
     ToCurrent,

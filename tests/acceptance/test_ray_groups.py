@@ -8,7 +8,7 @@ import pytest
 
 from chaos.checkers.base import CheckOutcome
 from chaos.manifest import RunStatus
-from cluster.listeners_file import FILE_NAME
+from cluster.realtime.listeners_file import FILE_NAME
 from protocol.trace import TraceKind
 from tests.acceptance.test_ray_run import (
     ENDLESS,

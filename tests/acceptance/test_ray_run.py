@@ -15,8 +15,8 @@ from chaos.experiment import Experiment
 from chaos.manifest import RunStatus, experiment_of
 from chaos.run_directory import PastRun
 from chaos.verdict import RunOutcome, Verdict
-from cluster.machine_files import is_stopped, start_ticks
-from cluster.trace_files import FrameReader
+from cluster.ray.machine_files import is_stopped, start_ticks
+from cluster.trace.files import FrameReader
 from pipeline.java import JavaProblem, find_java
 from protocol.trace import TraceKind, TraceRow
 from tests.support.acceptance import (

@@ -14,8 +14,8 @@ from chaos.exploration.search import Limits, Search, Stop
 from chaos.exploration.space import load_space
 from chaos.exploration.tally import Tally
 from chaos.replay_stamp import code_version
-from cluster.ray_nodes import LOCAL
-from cluster.ray_tasks import RayWorkers
+from cluster.ray.actors import LOCAL
+from cluster.ray.tasks import RayWorkers
 
 pytestmark = [
     pytest.mark.ray,

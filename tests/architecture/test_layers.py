@@ -68,7 +68,7 @@ def test_exactly_one_module_imports_ray_for_nodes_and_one_for_fan_out() -> None:
         if path.parts[len(ROOT.parts)] in {"protocol", "cluster", "chaos", "pipeline", "coordlab"}
         and re.search(r"^\s*(import ray|from ray)\b", path.read_text(), re.MULTILINE)
     ]
-    assert sorted(importers) == ["cluster/ray_nodes.py", "cluster/ray_tasks.py"]
+    assert sorted(importers) == ["cluster/ray/actors.py", "cluster/ray/tasks.py"]
 
 
 def test_our_packages_are_imported_from_here() -> None:

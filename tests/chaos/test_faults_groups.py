@@ -6,7 +6,7 @@ import pytest
 
 from chaos.journal import FaultOutcome
 from chaos.semantics import errors
-from cluster.client.group_orders import GroupOrderRefused, GroupOrderUnanswered
+from cluster.client.admin.group_changes import GroupOrderRefused, GroupOrderUnanswered
 from protocol.trace import TraceKind
 from tests.support.experiments import experiment
 from tests.support.injecting import Injecting

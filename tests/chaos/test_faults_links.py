@@ -6,7 +6,7 @@ import pytest
 
 from chaos.blast_radius import BlastRadius
 from chaos.journal import FaultOutcome, LinkEnds
-from cluster.link_rules import Clog, Cut, LinkEffect, LinkRule, Selector, Slow
+from cluster.links.rules import Clog, Cut, LinkEffect, LinkRule, Selector, Slow
 from cluster.runtime import NodeState
 from protocol.ids import NodeName, broker_name
 from protocol.trace import TraceKind

@@ -4,7 +4,7 @@ import pytest
 
 from chaos.injection import ToolFailed
 from chaos.journal import FaultOutcome
-from cluster.link_rules import Cut, Selector
+from cluster.links.rules import Cut, Selector
 from cluster.runtime import NodeState
 from protocol.ids import NodeName, broker_name
 from protocol.trace import TraceKind

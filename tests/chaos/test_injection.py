@@ -6,7 +6,7 @@ import pytest
 
 from chaos.injection import ToolFailed
 from chaos.journal import FaultOutcome, decode_journal, encode_journal
-from cluster.link_rules import LinkRule
+from cluster.links.rules import LinkRule
 from cluster.runtime import HitNode, NodeState
 from protocol.ids import NodeName, broker_name
 from protocol.trace import TraceKind

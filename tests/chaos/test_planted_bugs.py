@@ -11,15 +11,20 @@ import pytest
 import coordinator.coordinator
 from chaos.checkers.base import detail_of
 from chaos.verdict import Verdict
-from cluster.client.assignors import ASSIGNORS, Assignment, MemberSubscription, RangeAssignor
-from cluster.client.consumer import ConsumerNode
-from cluster.client.coordinator_discovery import CoordinatorDiscovery
-from cluster.client.fetcher import ConsumedRange, Fetcher
-from cluster.client.futures import RequestFuture
-from cluster.client.generation import Generation
-from cluster.client.heartbeat import Heartbeat
-from cluster.host import Host
-from cluster.nodes import Node, build_node
+from cluster.client.consumer.assignors import (
+    ASSIGNORS,
+    Assignment,
+    MemberSubscription,
+    RangeAssignor,
+)
+from cluster.client.consumer.fetcher import ConsumedRange, Fetcher
+from cluster.client.consumer.generation import Generation
+from cluster.client.consumer.heartbeat import Heartbeat
+from cluster.client.consumer.node import ConsumerNode
+from cluster.client.net.coordinator_discovery import CoordinatorDiscovery
+from cluster.client.net.futures import RequestFuture
+from cluster.host.host import Host
+from cluster.node_factory import Node, build_node
 from cluster.spec import ClusterSpec, ConsumerSpec, NodeSpec
 from cluster.virtual.runtime import VirtualRuntime
 from coordinator.coordinator import GroupCoordinator

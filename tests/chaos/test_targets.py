@@ -8,7 +8,7 @@ from chaos.blast_radius import BlastRadius, blast_radius_of
 from chaos.experiment import Experiment
 from chaos.targets.base import Hit, Miss, Situation
 from chaos.targets.registry import TARGET_KINDS, check_target, resolve_target
-from cluster.randomness import stream
+from cluster.host.randomness import stream
 from cluster.runtime import ClusterStatus, NodeState, PartitionStatus
 from protocol.ids import BrokerId, NodeName, TopicPartition, broker_name
 from tests.support.experiments import experiment

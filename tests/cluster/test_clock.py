@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from cluster.clock import ClockReading, RunClock, measure_offset, read_clock
+from cluster.realtime.clock import ClockReading, RunClock, measure_offset, read_clock
 
 
 def test_run_clock_starts_at_zero_and_never_goes_back() -> None:

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from chaos.semantics import errors
-from cluster import compression
-from cluster.compression import CODECS, is_supported, require_codec, supported_codecs
+from cluster.storage import compression
+from cluster.storage.compression import CODECS, is_supported, require_codec, supported_codecs
 from coordinator.storage.load import Load
 from partition_log.batches import build_batch, check_batch
 from protocol.compression import NO_CODECS, CompressionType
@@ -107,7 +107,7 @@ def test_codec_without_a_library_is_refused_with_those_that_there_are(
 def test_pyarrow_is_imported_only_for_its_codecs() -> None:
     """It takes longer than a short run."""
     program = (
-        "import sys; from cluster.compression import require_codec; "
+        "import sys; from cluster.storage.compression import require_codec; "
         "require_codec(0); require_codec(1); print('pyarrow' in sys.modules); "
         "require_codec(3); print('pyarrow' in sys.modules)"
     )

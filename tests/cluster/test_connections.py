@@ -2,9 +2,9 @@
 
 import pytest
 
-from cluster.client_connection import ClientConnection
-from cluster.frames import CloseFrame, OpenFrame, ResponseFrame
-from cluster.host import Connection, Disconnected, RequestTimedOut
+from cluster.host.client_connection import ClientConnection
+from cluster.host.frames import CloseFrame, OpenFrame, ResponseFrame
+from cluster.host.host import Connection, Disconnected, RequestTimedOut
 from cluster.virtual.host import VirtualHost
 from protocol.envelope import AnyResponse
 from protocol.errors import SimulationError

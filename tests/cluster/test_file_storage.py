@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster.file_storage import FileStorage, cut_to_flush_marks
-from cluster.files import Files
+from cluster.storage.file_storage import FileStorage, cut_to_flush_marks
+from cluster.storage.files import Files
 from partition_log.memory_storage import MemoryLogStorage
 from partition_log.storage import LogRecovery, RecoveryCause
 from protocol.errors import SimulationError

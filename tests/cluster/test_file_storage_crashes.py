@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster import file_storage
-from cluster.file_storage import FileLogStorage
-from cluster.flush_marks import FlushMark
-from cluster.log_file import LogContent, read_log
+from cluster.storage import file_storage
+from cluster.storage.file_storage import FileLogStorage
+from cluster.storage.flush_marks import FlushMark
+from cluster.storage.log_file import LogContent, read_log
 from protocol.records.batch import RecordBatch
 from tests.support.crashing_files import CrashingFiles
 from tests.support.storage_crashes import End, Step, check_crash_points

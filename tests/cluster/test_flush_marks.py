@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from cluster.files import Files
-from cluster.flush_marks import FlushMark, read_flush_mark
+from cluster.storage.files import Files
+from cluster.storage.flush_marks import FlushMark, read_flush_mark
 
 
 class CountingFiles(Files):

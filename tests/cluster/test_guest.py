@@ -9,10 +9,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from cluster.clock import RunClock
-from cluster.guest import NotReachable, ask_as_guest
-from cluster.host import Disconnected, Host
-from cluster.listeners_file import (
+from cluster.host.host import Disconnected, Host
+from cluster.realtime.clock import RunClock
+from cluster.realtime.listeners_file import (
     FILE_NAME,
     Listeners,
     NoListeners,
@@ -20,8 +19,9 @@ from cluster.listeners_file import (
     remove_listeners,
     write_listeners,
 )
-from cluster.tcp import LINK_VERSION, ProcessAddress
-from cluster.trace_files import read_frames
+from cluster.realtime.outside_client import NotReachable, ask_as_guest
+from cluster.realtime.tcp import LINK_VERSION, ProcessAddress
+from cluster.trace.files import read_frames
 from protocol.envelope import AnyResponse
 from protocol.errors import SimulationError
 from protocol.ids import NodeName

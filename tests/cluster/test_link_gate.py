@@ -2,13 +2,13 @@
 
 import pytest
 
-from cluster.connections import ConnectionEnd
-from cluster.frames import CloseFrame, Frame, OpenedFrame, ResetFrame
-from cluster.link_gate import MAX_HELD_PER_CONNECTION, LinkGate
-from cluster.link_rules import Clog, Cut, LinkEffect, LinkRule, Slow
-from cluster.link_verdicts import api_of
-from cluster.loop import VirtualLoop
-from cluster.randomness import stream
+from cluster.host.connections import ConnectionEnd
+from cluster.host.frames import CloseFrame, Frame, OpenedFrame, ResetFrame
+from cluster.host.randomness import stream
+from cluster.links.decisions import api_of
+from cluster.links.gate import MAX_HELD_PER_CONNECTION, LinkGate
+from cluster.links.rules import Clog, Cut, LinkEffect, LinkRule, Slow
+from cluster.virtual.loop import VirtualLoop
 from protocol.errors import SimulationError
 from protocol.ids import Incarnation, NodeName
 from tests.support.link_frames import A, B, C, both_ways, close, open_frame, request, response, rule

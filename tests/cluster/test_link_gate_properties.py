@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.connections import ConnectionEnd
-from cluster.frames import CloseFrame, Frame, ResetFrame
-from cluster.link_gate import LinkGate
-from cluster.link_rules import Clog, Cut, LinkRule, Slow
-from cluster.loop import VirtualLoop
+from cluster.host.connections import ConnectionEnd
+from cluster.host.frames import CloseFrame, Frame, ResetFrame
+from cluster.links.gate import LinkGate
+from cluster.links.rules import Clog, Cut, LinkRule, Slow
+from cluster.virtual.loop import VirtualLoop
 from protocol.ids import Incarnation, NodeName
 from tests.support.link_frames import A, B, close, request, response, rule
 

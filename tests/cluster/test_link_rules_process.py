@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.host import Disconnected
-from cluster.link_reset import LinkReset
-from cluster.link_rules import Clog, Cut, LinkRule, Selector, Slow
-from cluster.real_host import RealHost
+from cluster.host.host import Disconnected
+from cluster.links.reset import LinkReset
+from cluster.links.rules import Clog, Cut, LinkRule, Selector, Slow
+from cluster.realtime.host import RealHost
 from protocol.messages.group import HeartbeatResponse
 from tests.support.process_lab import (
     CLIENT,

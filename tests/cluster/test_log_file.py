@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.log_file import encode_frame, read_log
+from cluster.storage.log_file import encode_frame, read_log
 from protocol.records.batch import RecordBatch
 from tests.partition_log.builders import batch
 

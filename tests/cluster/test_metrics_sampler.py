@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from chaos.loader import load_experiment
-from cluster.metrics_sampler import MetricsSampler
+from cluster.metrics.sampler import MetricsSampler
 from protocol.trace import TraceKind
 from tests.support.acceptance import VirtualRun, play_virtual
 from tests.support.virtual_hosts import HostLab

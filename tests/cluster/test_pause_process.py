@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.host import Disconnected
-from cluster.link_rules import Cut, LinkRule, Selector
+from cluster.host.host import Disconnected
+from cluster.links.rules import Cut, LinkRule, Selector
 from protocol.errors import SimulationError
 from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 from protocol.trace import TraceKind

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.host import Connection, Disconnected, HostDead, IncomingRequest
-from cluster.trace_files import frames_path, read_frames
+from cluster.host.host import Connection, Disconnected, HostDead, IncomingRequest
+from cluster.trace.files import frames_path, read_frames
 from partition_log.memory_storage import MemoryStorage
 from protocol.errors import SimulationError
 from protocol.ids import Incarnation

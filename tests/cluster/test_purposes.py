@@ -1,6 +1,6 @@
 """The purposes of connections: the registry names those that nodes really use."""
 
-from cluster.purposes import PURPOSES
+from cluster.host.connection_purposes import PURPOSES
 from protocol.trace import TraceKind
 from tests.support.acceptance import play_virtual
 from tests.support.experiments import experiment

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.ray_layout import (
+from cluster.ray.layout import (
     CONSUMERS_PER_PROCESS,
     node_names,
     place,

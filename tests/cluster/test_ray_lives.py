@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from cluster.clock import RunClock
-from cluster.listeners_file import NoListeners, read_listeners
-from cluster.machine_files import ProcessRef
-from cluster.ray_control import FleetProcess
-from cluster.ray_fleet import Fleet
-from cluster.ray_layout import ProcessPlan, plan_processes
-from cluster.ray_lives import ADMIN, NodeLives
-from cluster.ray_nodes import ActorGone, Machine, ProcessHandle
-from cluster.ray_services import ControlState, ListeningProcess, NodeBuilder
+from cluster.ray.actors import ActorGone, Machine, ProcessHandle
+from cluster.ray.control import FleetProcess
+from cluster.ray.fleet import Fleet
+from cluster.ray.layout import ProcessPlan, plan_processes
+from cluster.ray.lives import ADMIN, NodeLives
+from cluster.ray.machine_files import ProcessRef
+from cluster.ray.services import ControlState, ListeningProcess, NodeBuilder
+from cluster.realtime.clock import RunClock
+from cluster.realtime.listeners_file import NoListeners, read_listeners
+from cluster.realtime.tcp import ProcessAddress
 from cluster.runtime import ClusterStartError, NodeState, UnknownNode
-from cluster.tcp import ProcessAddress
 from protocol.ids import Incarnation, NodeName, broker_name
 from protocol.trace import TraceEvent
 from tests.support.fake_cluster import fake_builder, fake_spec

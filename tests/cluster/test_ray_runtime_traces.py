@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from cluster.ray_runtime import RayRuntime
-from cluster.trace_files import FrameTraceWriter, frames_path
+from cluster.ray.runtime import RayRuntime
+from cluster.trace.files import FrameTraceWriter, frames_path
 from protocol.ids import NodeName
 from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
 from tests.support.fake_cluster import fake_builder, fake_spec

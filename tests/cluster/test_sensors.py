@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from cluster.sensors import Meter, SampledSensor
+from cluster.metrics.sensors import Meter, SampledSensor
 
 
 def test_sensor_that_recorded_nothing_has_no_values() -> None:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import pytest
 
-from cluster import tcp
-from cluster.frames import CloseFrame, Frame
-from cluster.tcp import LINK_VERSION, Hello, ProcessAddress, Transport, TransportEvents
+from cluster.host.frames import CloseFrame, Frame
+from cluster.realtime import tcp
+from cluster.realtime.tcp import LINK_VERSION, Hello, ProcessAddress, Transport, TransportEvents
 from protocol.errors import SimulationError
 from protocol.ids import Incarnation, NodeName
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.trace_digest import MAX_MARKS, EventsOnly, TraceDigest, parted_between
+from cluster.trace.digest import MAX_MARKS, EventsOnly, TraceDigest, parted_between
 from protocol.trace import TraceKind, TraceRow
 
 SECOND = 1_000_000

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from cluster.trace_files import (
+from cluster.trace.files import (
     FrameReader,
     FrameTraceWriter,
     TraceFileCorrupt,
@@ -14,7 +14,7 @@ from cluster.trace_files import (
     merge_rows,
     read_frames,
 )
-from cluster.trace_parquet import ParquetTraceWriter, read_parquet, write_parquet
+from cluster.trace.parquet import ParquetTraceWriter, read_parquet, write_parquet
 from protocol.trace import TRACE_COLUMNS, TraceEvent, TraceKind, TraceRow, stamp
 
 

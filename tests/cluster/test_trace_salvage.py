@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from cluster.trace_files import FrameTraceWriter, frames_path
-from cluster.trace_parquet import read_parquet
-from cluster.trace_salvage import Salvage, salvage_trace
+from cluster.trace.files import FrameTraceWriter, frames_path
+from cluster.trace.parquet import read_parquet
+from cluster.trace.salvage import Salvage, salvage_trace
 from protocol.ids import NodeName
 from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from cluster.trace_files import (
+from cluster.trace.files import (
     FrameTraceWriter,
     TraceFileCorrupt,
     frames_path,
     merge_rows,
     read_frames,
 )
-from cluster.trace_tail import WATERMARK_LAG_US, TraceTail
+from cluster.trace.tail import WATERMARK_LAG_US, TraceTail
 from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
 
 SECOND_US = 1_000_000

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.host import Disconnected, RequestTimedOut
-from cluster.link_rules import Cut, LinkEffect, Slow
+from cluster.host.host import Disconnected, RequestTimedOut
+from cluster.links.rules import Cut, LinkEffect, Slow
 from cluster.runtime import ClusterStatus, NodeState, NodeTaskFailed, UnknownNode
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.envelope import AnyResponse

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cluster.client_connection import ClientConnection
-from cluster.connections import ConnectionEnd
-from cluster.host import Connection, Disconnected, IncomingRequest, RequestTimedOut
-from cluster.link_rules import Clog, Cut, LinkRule, Slow
+from cluster.host.client_connection import ClientConnection
+from cluster.host.connections import ConnectionEnd
+from cluster.host.host import Connection, Disconnected, IncomingRequest, RequestTimedOut
+from cluster.links.rules import Clog, Cut, LinkRule, Slow
 from cluster.spec import LinkModel
 from cluster.virtual.host import VirtualHost
 from protocol.envelope import AnyRequest, AnyResponse

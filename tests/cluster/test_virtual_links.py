@@ -2,9 +2,9 @@
 
 import pytest
 
-from cluster.frames import ResetFrame
-from cluster.host import Connection, Disconnected, RequestTimedOut
-from cluster.link_rules import Clog, Cut, LinkEffect, LinkRule, Slow
+from cluster.host.frames import ResetFrame
+from cluster.host.host import Connection, Disconnected, RequestTimedOut
+from cluster.links.rules import Clog, Cut, LinkEffect, LinkRule, Slow
 from protocol.envelope import AnyRequest, AnyResponse
 from protocol.ids import NodeName
 from protocol.messages.discovery import FindCoordinatorRequest

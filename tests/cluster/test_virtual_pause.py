@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from cluster.host import Connection, Disconnected, RequestTimedOut
-from cluster.link_rules import Cut
+from cluster.host.host import Connection, Disconnected, RequestTimedOut
+from cluster.links.rules import Cut
 from cluster.virtual.host import VirtualHost
 from protocol.envelope import AnyResponse
 from protocol.ids import NodeName

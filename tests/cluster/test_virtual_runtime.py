@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster.host import Connection, Disconnected, HostDead
-from cluster.loop import Deadlock
-from cluster.randomness import stream
+from cluster.host.host import Connection, Disconnected, HostDead
+from cluster.host.randomness import stream
 from cluster.runtime import ClusterStartError, ClusterStatus, NodeTaskFailed, UnknownNode
 from cluster.spec import LinkModel
 from cluster.virtual.clock import WALL_EPOCH_US, NodeClock
+from cluster.virtual.loop import Deadlock
 from cluster.virtual.network import Link
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.errors import SimulationError

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from cluster.client.group_admin import GroupAdmin
-from cluster.client.offset_reset import ShiftBy, ToEarliest, ToLatest, ToOffset
+from cluster.client.admin.group_admin import GroupAdmin
+from cluster.client.admin.offset_reset import ShiftBy, ToEarliest, ToLatest, ToOffset
 from coordlab.group_facts import WHOLE_TOPIC, OffsetReset
 from coordlab.group_questions import (
     ChosenTopic,

@@ -19,7 +19,7 @@ from chaos.verdict import (
     EXIT_PASS,
     EXIT_VIOLATED,
 )
-from cluster.trace_parquet import read_parquet
+from cluster.trace.parquet import read_parquet
 from coordlab.cli import run_cli
 from protocol.trace import MESSAGE_KINDS
 from tests.support.quick_experiment import quick_experiment

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import pytest
 
-from cluster.file_storage import FileStorage, cut_to_flush_marks
+from cluster.storage.file_storage import FileStorage, cut_to_flush_marks
 from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryStorage
 from partition_log.storage import LogStorage, RecoveryCause, Storage

@@ -26,8 +26,8 @@ from chaos.runner import ExperimentRun
 from chaos.verdict import Results
 from cluster.runtime import RowObserver
 from cluster.spec import ClusterSpec
-from cluster.trace_digest import TraceDigest
-from cluster.trace_parquet import read_parquet
+from cluster.trace.digest import TraceDigest
+from cluster.trace.parquet import read_parquet
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.ids import offsets_partition
 from protocol.trace import TraceKind, TraceRow
@@ -342,7 +342,7 @@ def play_ray(
     time_scale: float = 1.0,
 ) -> Results:
     """Run an experiment by its own runner on a local Ray, or on the one that a fixture started."""
-    from cluster.ray_runtime import RayRuntime  # importing Ray takes a second
+    from cluster.ray.runtime import RayRuntime  # importing Ray takes a second
 
     suite = CheckSuite(context_of(experiment), experiment.checks)
     runtime = RayRuntime(

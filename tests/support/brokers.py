@@ -3,8 +3,8 @@
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from cluster.host import Connection, Host
-from cluster.nodes import Node, build_node
+from cluster.host.host import Connection, Host
+from cluster.node_factory import Node, build_node
 from cluster.runtime import ClusterStatus
 from cluster.spec import ClusterSpec, NodeSpec, PreloadSpec, ProducerSpec, TopicSpec
 from cluster.virtual.host import LogSink

@@ -13,7 +13,7 @@ from pathlib import Path
 from signal import SIGKILL
 
 from chaos.run_directory import PastRun, list_runs
-from cluster.machine_files import start_ticks
+from cluster.ray.machine_files import start_ticks
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "COORDLAB_TEST_MARK"

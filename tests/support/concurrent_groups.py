@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from chaos.conformance.client_machine import Address, ClientMachine
-from cluster.host import Host
-from cluster.nodes import Node, build_node
+from cluster.host.host import Host
+from cluster.node_factory import Node, build_node
 from cluster.spec import BrokerSpec, ClusterSpec, ControllerSpec, NodeSpec, ProducerSpec, TopicSpec
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.config import BrokerConfig

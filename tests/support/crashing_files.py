@@ -9,7 +9,7 @@ any mixture of old bytes, new ones and zeros.
 import random
 from pathlib import Path
 
-from cluster.files import Files
+from cluster.storage.files import Files
 
 PAGES = (1, 16, 512, 4096)
 """Bytes that a disk writes as one: bigger ones lose more at once, smaller ones mix more."""

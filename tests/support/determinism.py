@@ -19,11 +19,11 @@ from chaos.exploration.play import play
 from chaos.exploration.space import Space, load_space
 from chaos.plan import plan_of
 from chaos.runner import ExperimentRun
-from cluster.host import Host
-from cluster.nodes import Node, build_node
+from cluster.host.host import Host
+from cluster.node_factory import Node, build_node
 from cluster.runtime import ClusterStatus
 from cluster.spec import ClusterSpec, ConsumerSpec, NodeSpec
-from cluster.trace_digest import EventsOnly, TraceDigest
+from cluster.trace.digest import EventsOnly, TraceDigest
 from cluster.virtual.lives import NodeBuilder
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.ids import broker_name

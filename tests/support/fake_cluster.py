@@ -6,8 +6,8 @@ For tests of the runtime itself; the brokers keep what they were asked on their 
 import random
 from collections.abc import Callable
 
-from cluster.host import Disconnected, Host, IncomingRequest, RequestTimedOut
-from cluster.nodes import Node
+from cluster.host.host import Disconnected, Host, IncomingRequest, RequestTimedOut
+from cluster.node_factory import Node
 from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus
 from cluster.spec import BrokerSpec, ClusterSpec, ConsumerSpec, ControllerSpec, NodeSpec
 from protocol.ids import BrokerId, NodeName, offsets_partition

@@ -15,9 +15,9 @@ from chaos.experiment import (
     producer_name,
     to_cluster_spec,
 )
-from cluster.client.admin import VERIFICATION
-from cluster.host import Host
-from cluster.link_rules import LinkRule
+from cluster.client.admin.admin import VERIFICATION
+from cluster.host.host import Host
+from cluster.links.rules import LinkRule
 from cluster.runtime import (
     ClusterStatus,
     GroupStatus,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from cluster.link_rules import Clog, Cut, LinkRule, Selector, Slow
+from cluster.links.rules import Clog, Cut, LinkRule, Selector, Slow
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.ids import NodeName
 from tests.support.fake_cluster import MS, FakeBroker

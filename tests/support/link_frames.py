@@ -1,7 +1,7 @@
 """Builders of frames between nodes `a` and `b`, and of link rules about them."""
 
-from cluster.frames import CloseFrame, OpenFrame, RequestFrame, ResponseFrame
-from cluster.link_rules import LinkEffect, LinkRule, Selector
+from cluster.host.frames import CloseFrame, OpenFrame, RequestFrame, ResponseFrame
+from cluster.links.rules import LinkEffect, LinkRule, Selector
 from protocol.envelope import AnyRequest, AnyResponse, ApiKey, RequestEnvelope, ResponseEnvelope
 from protocol.ids import Incarnation, NodeName
 from protocol.messages.discovery import FindCoordinatorRequest, FindCoordinatorResponse

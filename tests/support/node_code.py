@@ -11,7 +11,8 @@ from pathlib import Path
 
 NODE_PACKAGES = ("protocol", "partition_log", "coordinator", "cluster")
 NOT_NODES = (
-    *("cluster/ray_", "cluster/trace_", "cluster/fan_out", "cluster/machine_files"),
+    "cluster/ray/",
+    "cluster/trace/",
     "cluster/virtual/tripwires",
 )
 """Real processes, the tool's files and tests of threads: no part of a run in virtual time."""

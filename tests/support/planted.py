@@ -9,7 +9,7 @@ from chaos.experiment import Experiment, to_cluster_spec
 from chaos.plan import plan_of
 from chaos.runner import ExperimentRun
 from chaos.verdict import Results
-from cluster.nodes import build_node
+from cluster.node_factory import build_node
 from cluster.virtual.lives import NodeBuilder
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.trace import TraceRow

@@ -5,14 +5,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cluster.clock import RunClock
-from cluster.host import Connection, Host, IncomingRequest
-from cluster.link_rules import LinkRule
-from cluster.process import NodeProcess
-from cluster.real_host import RunSettings
+from cluster.host.host import Connection, Host, IncomingRequest
+from cluster.links.rules import LinkRule
+from cluster.realtime.clock import RunClock
+from cluster.realtime.host import RunSettings
+from cluster.realtime.process import NodeProcess
+from cluster.realtime.tcp import ProcessAddress
 from cluster.runtime import ClusterStatus
-from cluster.tcp import ProcessAddress
-from cluster.trace_files import frames_path, read_frames
+from cluster.trace.files import frames_path, read_frames
 from partition_log.memory_storage import MemoryStorage
 from protocol.envelope import AnyResponse
 from protocol.ids import Incarnation, NodeName

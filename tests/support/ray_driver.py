@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from cluster.ray_runtime import RayRuntime
+from cluster.ray.runtime import RayRuntime
 from protocol.ids import NodeName
 from protocol.trace import TraceRow
 from tests.support.fake_cluster import fake_builder, fake_spec

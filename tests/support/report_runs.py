@@ -15,8 +15,8 @@ from chaos.manifest import replay_command
 from chaos.plan import plan_of
 from chaos.run_directory import EVENTS_FILE, create_run_directory
 from chaos.runner import ExperimentRun, Progress
-from cluster.trace_digest import TraceDigest
-from cluster.trace_parquet import ParquetTraceWriter
+from cluster.trace.digest import TraceDigest
+from cluster.trace.parquet import ParquetTraceWriter
 from cluster.virtual.runtime import VirtualRuntime
 
 SEED = 7

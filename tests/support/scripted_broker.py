@@ -7,9 +7,9 @@ coordinates a group of one member, leads every partition and has `high_watermark
 from collections import deque
 from typing import Protocol
 
-from cluster.client.consumer import ConsumerNode
-from cluster.client.producer import ProducerNode
-from cluster.host import IncomingRequest
+from cluster.client.consumer.node import ConsumerNode
+from cluster.client.producer.node import ProducerNode
+from cluster.host.host import IncomingRequest
 from cluster.runtime import ClusterStatus, MemberStatus
 from cluster.spec import BrokerSpec, ClusterSpec, ConsumerSpec, ControllerSpec, ProducerSpec
 from cluster.virtual.host import VirtualHost

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from cluster.file_storage import FileLogStorage, FileStorage, cut_to_flush_marks
+from cluster.storage.file_storage import FileLogStorage, FileStorage, cut_to_flush_marks
 from partition_log.batches import build_batch
 from partition_log.storage import LogRecovery, RecoveryCause
 from protocol.ids import TopicPartition

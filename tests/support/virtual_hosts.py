@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from cluster.frames import Frame
-from cluster.host import IncomingRequest
-from cluster.link_rules import LinkRule
-from cluster.loop import VirtualLoop
-from cluster.randomness import stream
+from cluster.host.frames import Frame
+from cluster.host.host import IncomingRequest
+from cluster.host.randomness import stream
+from cluster.links.rules import LinkRule
 from cluster.spec import LinkModel
 from cluster.virtual.clock import NodeClock
 from cluster.virtual.host import VirtualHost
+from cluster.virtual.loop import VirtualLoop
 from cluster.virtual.network import VirtualNetwork
 from partition_log.memory_storage import MemoryStorage
 from protocol.envelope import AnyRequest

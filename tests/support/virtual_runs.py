@@ -3,10 +3,10 @@
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from cluster.host import Host
-from cluster.nodes import Node
+from cluster.host.host import Host
+from cluster.node_factory import Node
 from cluster.spec import BrokerSpec, ClusterSpec, ConsumerSpec
-from cluster.trace_digest import TraceDigest
+from cluster.trace.digest import TraceDigest
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.ids import NodeName
 from protocol.trace import TraceKind, TraceRow

@@ -16,7 +16,7 @@ from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult, play
 from chaos.exploration.shrink_edits import sizes_of
 from chaos.exploration.signature import Signature
 from chaos.exploration.space import Space, load_space
-from cluster.broker.appends import CoordinatorAppends
+from cluster.broker.coordination.appends import CoordinatorAppends
 from coordinator.coordinator import GroupCoordinator
 
 CANARY = "reply_before_high_watermark"

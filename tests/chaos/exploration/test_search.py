@@ -8,7 +8,7 @@ from chaos.exploration.play import PlayedRun, PlayResult
 from chaos.exploration.search import MAX_BROKEN, Limits, Search, Stop
 from chaos.exploration.store import ExplorationRecord, Lost, Played, PlayedAgain
 from chaos.exploration.tally import FindingGroup, Tally, is_chosen
-from cluster.fan_out import Workers
+from cluster.ray.fan_out import Workers
 from tests.support.fan_out import (
     ScriptedClock,
     ScriptedWorkers,

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from cluster.broker.static_membership import static_member_refusal
+from cluster.broker.coordination.static_membership import static_member_refusal
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
 from protocol.messages.group import (

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from chaos.experiment import Experiment
 from chaos.loader import load_experiment
 from chaos.verdict import Verdict
-from cluster.broker.coordinator_metrics import CoordinatorMetrics
+from cluster.broker.coordination.coordinator_metrics import CoordinatorMetrics
 from protocol.trace import TraceKind, TraceRow
 from tests.support.acceptance import VirtualRun, play_virtual
 from tests.support.coordinator_harness import CoordinatorHarness

@@ -4,13 +4,13 @@ import json
 
 import msgspec
 
-from cluster.broker.controller_channel import ControllerChannel
-from cluster.broker.coordinator_tasks import LOAD_TURN_BYTES, CoordinatorTasks
-from cluster.broker.group_coordination import GroupCoordination
-from cluster.broker.identity import BrokerIdentity
-from cluster.broker.metadata_cache import MetadataCache
-from cluster.broker.preload import preloaded_batches
-from cluster.broker.replica_manager import LocalLeadership, ReplicaManager
+from cluster.broker.control.controller_channel import ControllerChannel
+from cluster.broker.control.identity import BrokerIdentity
+from cluster.broker.control.metadata_cache import MetadataCache
+from cluster.broker.coordination.coordinator_tasks import LOAD_TURN_BYTES, CoordinatorTasks
+from cluster.broker.coordination.group_coordination import GroupCoordination
+from cluster.broker.coordination.preload import preloaded_batches
+from cluster.broker.replication.replica_manager import LocalLeadership, ReplicaManager
 from cluster.spec import CostModel, PreloadSpec
 from coordinator.coordinator import GroupCoordinator
 from partition_log.batches import build_batch

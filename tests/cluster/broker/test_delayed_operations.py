@@ -1,7 +1,7 @@
 """What waits for the high watermark, for bytes, or for a timer."""
 
-from cluster.broker.delayed_appends import DelayedAppends
-from cluster.keyed_timers import KeyedTimers
+from cluster.broker.replication.delayed_appends import DelayedAppends
+from cluster.host.keyed_timers import KeyedTimers
 from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
 from partition_log.outcomes import ReplicaConfig

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.broker.preload import group_ids
+from cluster.broker.coordination.preload import group_ids
 from cluster.runtime import ClusterStatus
 from cluster.spec import PreloadSpec
 from protocol.errors import ErrorCode

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from cluster.broker.metadata_cache import ERROR_MESSAGES
+from cluster.broker.control.metadata_cache import ERROR_MESSAGES
 from protocol.config import Guards
 from protocol.errors import ErrorCode
 from protocol.ids import CONSUMER_OFFSETS

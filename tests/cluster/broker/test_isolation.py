@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from cluster.link_rules import Cut, LinkRule, Selector
+from cluster.links.rules import Cut, LinkRule, Selector
 from cluster.runtime import ClusterStatus
 from cluster.spec import CostModel
 from protocol.errors import ErrorCode

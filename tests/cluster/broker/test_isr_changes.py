@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from cluster.broker.node import BrokerNode
 from cluster.controller.node import ControllerNode
-from cluster.frames import Frame, RequestFrame, ResponseFrame
-from cluster.host import Disconnected, RequestTimedOut
+from cluster.host.frames import Frame, RequestFrame, ResponseFrame
+from cluster.host.host import Disconnected, RequestTimedOut
 from cluster.runtime import ClusterStatus
 from partition_log.batches import build_batch
 from protocol.config import BrokerConfig

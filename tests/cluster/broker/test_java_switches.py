@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from cluster.link_rules import Cut, LinkRule, Selector
+from cluster.links.rules import Cut, LinkRule, Selector
 from protocol.config import Guards, JavaSwitches
 from protocol.errors import ErrorCode
 from protocol.ids import broker_name

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from cluster.broker.log_cleaner import CLEANER_OFFSET_CHECKPOINT
+from cluster.broker.replication.log_cleaner import CLEANER_OFFSET_CHECKPOINT
 from cluster.spec import ClusterSpec, PreloadSpec
 from partition_log.checkpoints import decode_offset_checkpoint
 from protocol.config import BrokerConfig

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker.log_flusher import LogFlusher
+from cluster.broker.replication.log_flusher import LogFlusher
 from cluster.spec import StorageModel
 from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage

@@ -1,6 +1,6 @@
 """Preloaded commit records: the same on every replica, written once."""
 
-from cluster.broker.preload import group_ids, preload, preloaded_batches
+from cluster.broker.coordination.preload import group_ids, preload, preloaded_batches
 from cluster.spec import PreloadSpec
 from partition_log.batches import check_batch
 from partition_log.log import PartitionLog

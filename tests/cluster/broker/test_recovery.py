@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from cluster.file_storage import FileStorage
-from cluster.log_recoveries import report_recoveries
 from cluster.spec import ClusterSpec, PreloadSpec, TopicSpec
+from cluster.storage.file_storage import FileStorage
+from cluster.storage.recovery_report import report_recoveries
 from partition_log.checkpoints import (
     REPLICATION_OFFSET_CHECKPOINT,
     decode_offset_checkpoint,

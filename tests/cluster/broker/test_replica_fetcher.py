@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.broker.identity import BrokerIdentity
-from cluster.broker.replica_fetcher import ReplicaFetchers
-from cluster.host import IncomingRequest
+from cluster.broker.control.identity import BrokerIdentity
+from cluster.broker.replication.replica_fetcher import ReplicaFetchers
+from cluster.host.host import IncomingRequest
 from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
 from partition_log.outcomes import ReplicaConfig

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.broker.replica_metrics import ReplicaMetrics
+from cluster.broker.replication.replica_metrics import ReplicaMetrics
 from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
 from partition_log.outcomes import ReplicaConfig

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from cluster.broker.appends import CoordinatorAppends
-from cluster.broker.controller_channel import ControllerChannel
-from cluster.broker.identity import BrokerIdentity
-from cluster.broker.metadata_cache import MetadataCache
-from cluster.broker.replica_manager import ReplicaManager
+from cluster.broker.control.controller_channel import ControllerChannel
+from cluster.broker.control.identity import BrokerIdentity
+from cluster.broker.control.metadata_cache import MetadataCache
+from cluster.broker.coordination.appends import CoordinatorAppends
+from cluster.broker.replication.replica_manager import ReplicaManager
 from cluster.spec import PreloadSpec
 from protocol.config import BrokerConfig, JavaSwitches
 from protocol.effects import Append, AppendCompleted

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from cluster.link_rules import Clog, Cut, LinkRule, Selector
-from cluster.purposes import TRANSACTION_MARKERS, TRANSACTION_VERIFICATION
+from cluster.host.connection_purposes import TRANSACTION_MARKERS, TRANSACTION_VERIFICATION
+from cluster.links.rules import Clog, Cut, LinkRule, Selector
 from cluster.runtime import ClusterStatus
 from cluster.spec import PreloadSpec
 from protocol.errors import ErrorCode

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cluster.client.admin import fetch_committed_offsets
-from cluster.client.errors import ClientError
+from cluster.client.admin.admin import fetch_committed_offsets
+from cluster.client.net.errors import ClientError
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.messages.offset import (

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.client.assignors import ASSIGNORS, MemberSubscription
+from cluster.client.consumer.assignors import ASSIGNORS, MemberSubscription
 from protocol.ids import MemberId, TopicPartition
 
 RANGE = ASSIGNORS["range"]

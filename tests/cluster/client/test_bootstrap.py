@@ -2,8 +2,8 @@
 
 import pytest
 
-from cluster.frames import OpenFrame
-from cluster.purposes import GENERAL
+from cluster.host.connection_purposes import GENERAL
+from cluster.host.frames import OpenFrame
 from protocol.config import ConsumerConfig
 from protocol.errors import ErrorCode
 from protocol.messages.discovery import FindCoordinatorRequest, MetadataRequest

@@ -6,10 +6,10 @@ from typing import TypeVar
 
 import pytest
 
-from cluster.client.admin_driver import GaveUp
-from cluster.client.errors import ClientError
-from cluster.client.group_admin import GroupAdmin
-from cluster.client.group_answers import GroupDescription
+from cluster.client.admin.admin_driver import GaveUp
+from cluster.client.admin.group_admin import GroupAdmin
+from cluster.client.admin.group_descriptions import GroupDescription
+from cluster.client.net.errors import ClientError
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, TopicPartition, broker_name
 from protocol.partitioner import partition_for

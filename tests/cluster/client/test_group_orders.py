@@ -5,9 +5,9 @@ from functools import partial
 
 import pytest
 
-from cluster.client.admin_driver import GaveUp
-from cluster.client.group_admin import GroupAdmin
-from cluster.client.group_orders import (
+from cluster.client.admin.admin_driver import GaveUp
+from cluster.client.admin.group_admin import GroupAdmin
+from cluster.client.admin.group_changes import (
     ORDER_TIMEOUT_MS,
     GroupOrderRefused,
     GroupOrderUnanswered,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.client.membership import truncated_reason
+from cluster.client.consumer.membership import truncated_reason
 from protocol.config import ConsumerConfig
 from protocol.errors import ErrorCode
 from protocol.messages.discovery import FindCoordinatorRequest, MetadataRequest, MetadataResponse

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from itertools import pairwise
 
-from cluster.client.errors import DISCONNECTED, TIMED_OUT
-from cluster.client.futures import RequestFuture
-from cluster.client.network_client import KnownNode, NetworkClient
-from cluster.purposes import GENERAL
+from cluster.client.net.errors import DISCONNECTED, TIMED_OUT
+from cluster.client.net.futures import RequestFuture
+from cluster.client.net.network_client import KnownNode, NetworkClient
+from cluster.host.connection_purposes import GENERAL
 from protocol.config import ConsumerConfig
 from protocol.ids import NodeName
 from protocol.messages.group import HeartbeatResponse

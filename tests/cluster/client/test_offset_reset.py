@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.client.offset_reset import (
+from cluster.client.admin.offset_reset import (
     CannotShift,
     LogBounds,
     ResetTarget,

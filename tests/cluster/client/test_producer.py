@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.client.producer import ProducerNode
+from cluster.client.producer.node import ProducerNode
 from cluster.runtime import ClusterStatus
 from protocol.config import ProducerConfig
 from protocol.errors import ErrorCode

@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import pytest
 
-from cluster.client.errors import ClientError
-from cluster.client.futures import RequestFuture, Wakeup
-from cluster.client.retries import ExponentialBackoff, with_retries
+from cluster.client.net.errors import ClientError
+from cluster.client.net.futures import RequestFuture, Wakeup
+from cluster.client.net.retries import ExponentialBackoff, with_retries
 from tests.support.virtual_hosts import HostLab
 
 

@@ -10,7 +10,7 @@ import itertools
 import msgspec
 import pytest
 
-from cluster.link_rules import Cut, LinkRule, Selector
+from cluster.links.rules import Cut, LinkRule, Selector
 from cluster.runtime import ClusterStatus
 from cluster.spec import ClusterSpec, ConsumerSpec
 from cluster.virtual.runtime import VirtualRuntime

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.client.consumer import ConsumerNode
+from cluster.client.consumer.node import ConsumerNode
 from protocol.envelope import AnyResponse
 from protocol.errors import ErrorCode
 from protocol.messages.discovery import CoordinatorType, FindCoordinatorRequest

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.broker.metadata_cache import MetadataCache
+from cluster.broker.control.metadata_cache import MetadataCache
 from protocol.config import TopicConfig
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import TopicPartition

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.machine_files import is_stopped
-from cluster.ray_environment import TOKEN_FILE
+from cluster.ray.environment import TOKEN_FILE
+from cluster.ray.machine_files import is_stopped
 from tests.support.programs import (
     PATIENCE_S,
     driver_arguments,

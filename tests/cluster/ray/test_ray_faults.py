@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from cluster.link_rules import Cut, LinkRule, Selector
-from cluster.machine_files import ProcessRef, is_alive, is_stopped, start_ticks
-from cluster.ray_runtime import RayRuntime
+from cluster.links.rules import Cut, LinkRule, Selector
+from cluster.ray.machine_files import ProcessRef, is_alive, is_stopped, start_ticks
+from cluster.ray.runtime import RayRuntime
 from cluster.runtime import ClusterStatus, HitNode, NodeState, UnknownNode
 from cluster.spec import (
     BrokerSpec,

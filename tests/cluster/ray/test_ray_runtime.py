@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster.host import Host
-from cluster.machine_files import start_ticks
-from cluster.nodes import Node
-from cluster.ray_lives import NodeBuilder
-from cluster.ray_runtime import RayRuntime
+from cluster.host.host import Host
+from cluster.node_factory import Node
+from cluster.ray.lives import NodeBuilder
+from cluster.ray.machine_files import start_ticks
+from cluster.ray.runtime import RayRuntime
 from cluster.runtime import (
     ClusterStartError,
     ClusterStatus,

@@ -11,9 +11,9 @@ from chaos.exploration.search import Limits, Search, Stop
 from chaos.exploration.space import load_space
 from chaos.exploration.store import ExplorationRecord, Played
 from chaos.exploration.tally import Tally
-from cluster.fan_out import Died, Finished, ThisProcess, Workers, WorkersFailed
-from cluster.ray_nodes import LOCAL
-from cluster.ray_tasks import RayWorkers
+from cluster.ray.actors import LOCAL
+from cluster.ray.fan_out import Died, Finished, ThisProcess, Workers, WorkersFailed
+from cluster.ray.tasks import RayWorkers
 from tests.support.ray_work import DEADLY, FAILING, events_of, wait_idle, work
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("local_ray")]
@@ -83,7 +83,7 @@ def test_worker_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -
         (first,) = workers.idle()
         workers.give(first, (1,))
         clock[0] = 10_000.0
-        monkeypatch.setattr("cluster.ray_tasks.ray.wait", lambda calls, **_: ([], calls))
+        monkeypatch.setattr("cluster.ray.tasks.ray.wait", lambda calls, **_: ([], calls))
         (death,) = workers.wait(0.0)
     assert isinstance(death, Died)
     assert "no answer for 600 s" in death.why

@@ -1,0 +1,139 @@
+"""The broker pulls the metadata log from the controller and publishes what it says.
+
+Fetches long-poll, so that a delta arrives when it is decided, and go on at once while there is
+more. Source: KRaft's `KafkaRaftClient` as observer, `MetadataLoader`, `BrokerMetadataPublisher`;
+DEVIATION: a broker keeps no copy of the metadata log, it reads it from offset 0 when it starts.
+"""
+
+from collections.abc import Callable
+
+from cluster.broker.control.controller_channel import ControllerChannel
+from cluster.broker.control.identity import BrokerIdentity
+from cluster.broker.control.metadata_cache import MetadataCache
+from cluster.host.host import Disconnected, Host, RequestTimedOut
+from cluster.spec import ClusterSpec
+from protocol.errors import ErrorCode, SimulationError
+from protocol.ids import METADATA_PARTITION, TopicPartition
+from protocol.messages.log import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from protocol.records.batch import RecordBatch, decode_records
+from protocol.records.metadata import decode_metadata_record
+
+MAX_WAIT_MS = 500
+"""KRaft's MAX_FETCH_WAIT_MS."""
+BACKOFF_US_MIN = 50_000
+BACKOFF_US_MAX = 1_000_000
+"""reconnect.backoff.ms and its maximum."""
+
+
+class MetadataFetcher:
+    """Keeps the metadata cache up to date and tells `publish` which partitions changed.
+
+    Nothing is published before `publish_first`: a restarted broker must not act on an image in
+    which its former life still leads (Kafka installs the publishers once the broker caught up
+    with its own registration).
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        channel: ControllerChannel,
+        identity: BrokerIdentity,
+        cluster: ClusterSpec,
+        cache: MetadataCache,
+        publish: Callable[[list[TopicPartition]], None],
+    ) -> None:
+        self._host = host
+        self._channel = channel
+        self._identity = identity
+        self._cache = cache
+        self._publish = publish
+        self._timeout_us = cluster.broker_config.controller_quorum_fetch_timeout_ms * 1_000
+        self._max_bytes = cluster.broker_config.replica_fetch_max_bytes
+        self._publish_us = cluster.costs.publish_us if host.simulates_costs else 0
+        self._publish_jitter_us = cluster.costs.publish_jitter_us if host.simulates_costs else 0
+        self._changed: dict[TopicPartition, None] = {}
+        """Partitions in the cache that are newer than what was published."""
+        self._may_publish = False
+        self._is_publishing = False
+        self._published_offset = -1
+
+    @property
+    def applied_offset(self) -> int:
+        """Offset of the newest metadata record that this broker acts on; -1 before the first.
+
+        What cannot be published yet does not hold it back. Source: Kafka
+        MetadataLoader.lastAppliedOffset, which brokers report in their heartbeats.
+        """
+        if self._is_publishing or (self._changed and self._may_publish):
+            return self._published_offset
+        return self._cache.last_applied_offset
+
+    async def run(self) -> None:
+        """Fetch for ever, from the first record on."""
+        backoff_us = BACKOFF_US_MIN
+        while True:
+            try:
+                batches = await self._fetch()
+            except (Disconnected, RequestTimedOut):
+                await self._host.sleep(backoff_us)
+                backoff_us = min(2 * backoff_us, BACKOFF_US_MAX)
+                continue
+            backoff_us = BACKOFF_US_MIN
+            if batches:
+                if not self._is_publishing:
+                    self._published_offset = self._cache.last_applied_offset
+                self._apply(batches)
+                if self._changed and self._may_publish and not self._is_publishing:
+                    # As a task of its own: the next delta is fetched meanwhile.
+                    self._is_publishing = True
+                    self._host.spawn(self._publish_changes(), name="metadata-publisher")
+
+    async def publish_first(self) -> None:
+        """Publish everything that is known, and from now on what changes."""
+        self._may_publish = self._is_publishing = True
+        await self._publish_changes()
+
+    async def _fetch(self) -> tuple[RecordBatch, ...]:
+        position = FetchPartition(
+            partition=METADATA_PARTITION.partition,
+            fetch_offset=self._cache.image.end_offset,
+            partition_max_bytes=self._max_bytes,
+        )
+        request = FetchRequest(
+            replica_id=self._identity.broker_id,
+            replica_epoch=self._identity.broker_epoch,
+            max_wait_ms=MAX_WAIT_MS,
+            topics=(FetchTopic(topic=METADATA_PARTITION.topic, partitions=(position,)),),
+        )
+        response = await self._channel.connection().call(request, timeout_us=self._timeout_us)
+        if not isinstance(response, FetchResponse):
+            raise SimulationError(f"Fetch was answered by {response}")
+        data = response.responses[0].partitions[0]
+        if data.error_code != ErrorCode.NONE:
+            self._host.log(f"metadata fetch was answered {data.error_code.name}")
+            self._channel.try_next_controller()
+            raise Disconnected(data.error_code.name)
+        return data.records
+
+    def _apply(self, batches: tuple[RecordBatch, ...]) -> None:
+        for batch in batches:
+            # The batch that holds the fetch offset may begin before it.
+            skip = self._cache.image.end_offset - batch.base_offset
+            records = [decode_metadata_record(r) for r in decode_records(batch.records)[skip:]]
+            for partition in self._cache.apply(records):
+                self._changed[partition] = None
+
+    async def _publish_changes(self) -> None:
+        """Publish, once or until nothing is newer."""
+        while True:
+            delay_us = self._publish_us
+            if self._publish_jitter_us:
+                delay_us += self._host.rng.randrange(self._publish_jitter_us + 1)
+            if delay_us:
+                await self._host.sleep(delay_us)
+            changed, self._changed = list(self._changed), {}
+            self._published_offset = self._cache.last_applied_offset
+            self._publish(changed)
+            if not self._changed:
+                break
+        self._is_publishing = False

@@ -1,0 +1,224 @@
+"""The broker's life as the controller sees it: registration, heartbeats, controlled shutdown.
+
+A broker that cannot reach the controller goes on serving; it only goes on trying. Source: Kafka
+`BrokerLifecycleManager`; DEVIATION: it tries for ever, without
+initial.broker.registration.timeout.ms, and its backoff has no jitter.
+"""
+
+from asyncio import Future
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import TypeVar
+
+from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential
+
+from cluster.broker.control.controller_channel import ControllerChannel
+from cluster.broker.control.identity import BrokerIdentity
+from cluster.host.host import Disconnected, Host, RequestTimedOut
+from cluster.spec import BrokerSpec
+from protocol.config import BrokerConfig
+from protocol.envelope import AnyRequest, AnyResponse
+from protocol.errors import ErrorCode, SimulationError
+from protocol.ids import BrokerEpoch
+from protocol.messages.controller import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+
+T = TypeVar("T")
+
+PORT = 9092
+STARTING_INTERVAL_US = 10_000
+"""Between the heartbeats of a broker that has not read its own registration yet."""
+SHUTDOWN_INTERVAL_US = 50_000
+"""Between the first two heartbeats of a controlled shutdown."""
+RESEND_BACKOFF_S = 0.1
+"""Before the second attempt; it doubles from one to the next."""
+
+
+class BrokerState(Enum):
+    """Kafka's states of a broker's life."""
+
+    STARTING = "STARTING"
+    RECOVERY = "RECOVERY"
+    RUNNING = "RUNNING"
+    PENDING_CONTROLLED_SHUTDOWN = "PENDING_CONTROLLED_SHUTDOWN"
+    SHUTTING_DOWN = "SHUTTING_DOWN"
+
+
+class _ControllerRefused(Exception):
+    """The controller answered with an error: try again later."""
+
+
+_RETRIED = (Disconnected, RequestTimedOut, _ControllerRefused)
+
+
+class BrokerHeartbeats:
+    """Registers this incarnation, and heartbeats for as long as it lives."""
+
+    def __init__(
+        self,
+        host: Host,
+        channel: ControllerChannel,
+        identity: BrokerIdentity,
+        spec: BrokerSpec,
+        config: BrokerConfig,
+        metadata_offset: Callable[[], int],
+        on_caught_up: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Be unregistered. `metadata_offset` says up to where the broker acts on the metadata."""
+        self.state = BrokerState.STARTING
+        """To read only."""
+        self._host = host
+        self._channel = channel
+        self._identity = identity
+        self._spec = spec
+        self._metadata_offset = metadata_offset
+        self._on_caught_up = on_caught_up
+        self._on_shut_down: Callable[[], None] = lambda: None
+        self._next_at_once = False
+        """Whether the next pause is left out: something happened since the last heartbeat began."""
+        self._pausing: Future[None] | None = None
+        self._interval_us = config.broker_heartbeat_interval_ms * 1_000
+        # KAFKA-14392: a request that hangs must leave time for another within the session.
+        self._timeout_us = config.broker_session_timeout_ms * 1_000 // 2
+        backoff_max_s = config.broker_session_timeout_ms / 2_000
+        self._first_backoff_s = min(RESEND_BACKOFF_S, backoff_max_s)
+        self._retrying = AsyncRetrying(
+            sleep=self._sleep,
+            retry=retry_if_exception_type(_RETRIED),
+            wait=wait_exponential(multiplier=2 * RESEND_BACKOFF_S, max=backoff_max_s),
+        )
+
+    async def run(self) -> None:
+        """Register; heartbeat until caught up; then serve, be unfenced, and heartbeat on.
+
+        Ends when the controller lets this broker shut down.
+        """
+        identity = self._identity
+        registration: BrokerRegistrationResponse = await self._repeat(self._register)
+        identity.broker_epoch = BrokerEpoch(registration.broker_epoch)
+        self._host.log(f"registered with broker epoch {identity.broker_epoch}")
+        while not (await self._beat()).is_caught_up:
+            await self._pause(STARTING_INTERVAL_US)
+        await self._on_caught_up()
+        if self.state is BrokerState.STARTING:
+            self.state = BrokerState.RECOVERY
+        is_first = True
+        while True:
+            answer = await self._beat()
+            pause_us = self._interval_us
+            match self.state:
+                case BrokerState.STARTING | BrokerState.RECOVERY:
+                    if not answer.is_fenced:
+                        self.state = BrokerState.RUNNING
+                case BrokerState.RUNNING:
+                    pass
+                case BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+                    if answer.should_shut_down:
+                        self._host.log("the controller lets this broker shut down")
+                        self.end()
+                        self._on_shut_down()
+                        return
+                    if is_first:
+                        # A little sooner than usual, for the case that it is done quickly.
+                        is_first = False
+                        pause_us = SHUTDOWN_INTERVAL_US
+                case BrokerState.SHUTTING_DOWN:
+                    return
+            await self._pause(pause_us)
+
+    def begin_controlled_shutdown(self, on_shut_down: Callable[[], None]) -> None:
+        """Ask the controller, from now on, for leave to stop; `on_shut_down` is called with it.
+
+        A broker that does not run yet leads nothing: it may stop before this returns.
+        Source: Kafka BrokerLifecycleManager.BeginControlledShutdownEvent.
+        """
+        if self.state is not BrokerState.RUNNING:
+            self._host.log(f"no controlled shutdown in state {self.state.value}")
+            self.end()
+            on_shut_down()
+            return
+        self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        self._on_shut_down = on_shut_down
+        self._next_at_once = True
+        if self._pausing is not None and not self._pausing.done():
+            self._pausing.set_result(None)
+
+    def end(self) -> None:
+        """Ask and tell the controller nothing more."""
+        self.state = BrokerState.SHUTTING_DOWN
+
+    async def _register(self) -> BrokerRegistrationResponse:
+        request = BrokerRegistrationRequest(
+            broker_id=self._identity.broker_id,
+            incarnation_id=self._host.incarnation,
+            host=self._spec.name,
+            port=PORT,
+            rack=self._spec.rack,
+        )
+        response = await self._call(request)
+        if not isinstance(response, BrokerRegistrationResponse):
+            raise SimulationError(f"BrokerRegistration was answered by {response}")
+        # DUPLICATE_BROKER_REGISTRATION while the session of the life before has not ended.
+        self._check(response.error_code)
+        return response
+
+    async def _beat(self) -> BrokerHeartbeatResponse:
+        return await self._repeat(self._heartbeat)
+
+    async def _repeat(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Await `attempt` until the controller has accepted what it asks."""
+        # The first attempt goes past tenacity: see cluster.client.retries.with_retries.
+        try:
+            return await attempt()
+        except _RETRIED:
+            pass
+        await self._sleep(self._first_backoff_s)
+        answer: T = await self._retrying(attempt)
+        return answer
+
+    async def _heartbeat(self) -> BrokerHeartbeatResponse:
+        self._next_at_once = False
+        request = BrokerHeartbeatRequest(
+            broker_id=self._identity.broker_id,
+            broker_epoch=self._identity.broker_epoch,
+            current_metadata_offset=self._metadata_offset(),
+            want_fence=self.state is BrokerState.STARTING,
+            want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+        )
+        response = await self._call(request)
+        if not isinstance(response, BrokerHeartbeatResponse):
+            raise SimulationError(f"BrokerHeartbeat was answered by {response}")
+        self._check(response.error_code)
+        return response
+
+    async def _call(self, request: AnyRequest) -> AnyResponse:
+        return await self._channel.connection().call(request, timeout_us=self._timeout_us)
+
+    def _check(self, error: ErrorCode) -> None:
+        if error == ErrorCode.NOT_CONTROLLER:
+            self._channel.try_next_controller()
+        if error != ErrorCode.NONE:
+            self._host.log(f"the controller answered {error.name}")
+            raise _ControllerRefused(error.name)
+
+    async def _sleep(self, seconds: float) -> None:
+        await self._pause(round(seconds * 1_000_000))
+
+    async def _pause(self, delay_us: int) -> None:
+        """Wait for `delay_us`, or until the next heartbeat is wanted at once."""
+        if self._next_at_once:
+            return
+        pausing = self._pausing = self._host.create_future()
+        timer = self._host.after(delay_us, _wake, pausing)
+        await pausing
+        timer.cancel()
+        self._pausing = None
+
+
+def _wake(pausing: "Future[None]") -> None:
+    if not pausing.done():
+        pausing.set_result(None)

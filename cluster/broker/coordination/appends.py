@@ -1,0 +1,125 @@
+"""Carries what the coordinator asks to append to the log, and what became of it back.
+
+An append is acknowledged when the high watermark passed it; after offsets.commit.timeout.ms it is
+given up, although its record stays and may still be committed. Source: BEHAVIOUR 5.3, Kafka
+`GroupMetadataManager.appendForGroup`, `DelayedProduce`; with acks=1 [J] `CoordinatorRuntime`.
+"""
+
+from collections.abc import Callable
+
+from cluster.broker.replication.replica_manager import ReplicaManager
+from cluster.host.host import Host
+from cluster.spec import ClusterSpec
+from partition_log.outcomes import AppendInfo
+from partition_log.replica import Partition
+from protocol.effects import ACKS_NONE, Append, AppendCompleted
+from protocol.errors import ErrorCode
+from protocol.ids import CONSUMER_OFFSETS, AppendId, TopicPartition, offsets_partition
+from protocol.trace import TraceEvent, TraceKind
+
+
+class CoordinatorAppends:
+    """The appends of the coordinator that are on their way.
+
+    `on_completed` gets the outcome of each but those with acks=0; for one that ends at once it is
+    called before `append` returns.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        cluster: ClusterSpec,
+        replicas: ReplicaManager,
+        on_completed: Callable[[AppendCompleted], None],
+        *,
+        topic: str = CONSUMER_OFFSETS,
+    ) -> None:
+        """Append to the partitions of `topic`. Only those of groups are traced."""
+        self._topic = topic
+        self._host = host
+        self._replicas = replicas
+        self._on_completed = on_completed
+        self._timeout_us = cluster.broker_config.offsets_commit_timeout_ms * 1_000
+        self._waits_for_high_watermark = cluster.guards.high_watermark_gate
+
+    def append(self, append: Append) -> None:
+        """Append to the local log, if this broker leads it, and see to the acknowledgement."""
+        partition = self._replicas.partition(TopicPartition(self._topic, append.partition))
+        if partition is None:
+            self._complete(append, ErrorCode.NOT_LEADER_OR_FOLLOWER, None, None)
+            return
+        info = self._replicas.append_for_coordinator(partition, append)
+        if info.error is not ErrorCode.NONE:
+            self._complete(append, info.error, None, None)
+            return
+        detail: dict[str, object] = {
+            "records": len(append.records),
+            "epoch_start_offset": partition.leader_epoch_start_offset,
+        }
+        self._trace(TraceKind.APPEND_STARTED, append, info, detail, error=None)
+        if append.required_acks == ACKS_NONE:
+            pass
+        elif self._waits_for_high_watermark:
+            self._await(append, partition, info, detail)
+        else:
+            # The guard is off: a leader that is alone by now acknowledges what nobody else has.
+            self._complete(append, ErrorCode.NONE, info, _acknowledged_on(partition, detail))
+        self._replicas.complete_delayed()
+
+    def _await(
+        self, append: Append, partition: Partition, info: AppendInfo, detail: dict[str, object]
+    ) -> None:
+        def acknowledged(error: ErrorCode) -> None:
+            timer.cancel()
+            said = _acknowledged_on(partition, detail) if error is ErrorCode.NONE else detail
+            self._complete(append, error, info, said)
+
+        delayed = self._replicas.await_acknowledgement(partition, info, acknowledged)
+        timeout_us = self._timeout_us if append.timeout_ms is None else append.timeout_ms * 1_000
+        timer = self._host.after(timeout_us, self._replicas.give_up, delayed)
+
+    def _complete(
+        self,
+        append: Append,
+        error: ErrorCode,
+        info: AppendInfo | None,
+        detail: dict[str, object] | None,
+    ) -> None:
+        if append.required_acks == ACKS_NONE:
+            return
+        self._trace(TraceKind.APPEND_COMPLETED, append, info, detail, error=error)
+        self._on_completed(
+            AppendCompleted(
+                append_id=AppendId(append.append_id),
+                error=error,
+                base_offset=None if info is None else info.base_offset,
+            )
+        )
+
+    def _trace(
+        self,
+        kind: TraceKind,
+        append: Append,
+        info: AppendInfo | None,
+        detail: dict[str, object] | None,
+        *,
+        error: ErrorCode | None,
+    ) -> None:
+        if self._topic != CONSUMER_OFFSETS:
+            return
+        self._host.trace(
+            TraceEvent(
+                kind=kind,
+                partition=str(offsets_partition(append.partition)),
+                leader_epoch=None if info is None else info.leader_epoch,
+                offset=None if info is None else info.base_offset,
+                correlation_id=append.append_id,
+                error=None if error is None else error.name,
+                detail=detail,
+            )
+        )
+
+
+def _acknowledged_on(partition: Partition, detail: dict[str, object]) -> dict[str, object]:
+    """Return `detail` with the replicas that count as in sync at this moment, by id."""
+    return {**detail, "isr": list(partition.maximal_isr)}

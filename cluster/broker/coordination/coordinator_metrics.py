@@ -1,0 +1,102 @@
+"""What Kafka's broker tells of its group coordinator, under Kafka's names, sampled into the trace.
+
+Counted from what the coordinator traces; gauges are read when a sample is taken. NaN, which is what
+Kafka answers before the first load, is None. A purgatory has as many operations as wait, while
+Kafka's PurgatorySize also has up to 1,000 that are complete and not purged yet.
+Source: Kafka `GroupCoordinatorMetrics` (group-coordinator-metrics), `GroupMetadataManager`,
+`DelayedOperationPurgatory`; BEHAVIOUR 8.3.
+"""
+
+import math
+
+from cluster.host.host import Host
+from cluster.metrics.sampler import MetricsSampler
+from cluster.metrics.sensors import DECIMALS, SampledSensor
+from coordinator.coordinator import GroupCoordinator
+from coordinator.states import GroupState
+from protocol.trace import TraceEvent, TraceKind
+
+EXPIRED = "expired"
+COUNTED = frozenset(
+    {
+        TraceKind.COMMIT_STORED,
+        TraceKind.TXN_COMMIT_PENDING,
+        TraceKind.OFFSET_REMOVED,
+        TraceKind.ASSIGNMENT_STORED,
+    }
+)
+_SENSORS = (
+    "offset-commit",
+    "offset-expiration",
+    "offset-deletion",
+    "group-completed-rebalance",
+)
+
+
+class CoordinatorMetrics:
+    """The metrics of one coordinator incarnation. Units: rates per second, times in ms."""
+
+    def __init__(self, host: Host, coordinator: GroupCoordinator, *, interval_us: int) -> None:
+        self._host = host
+        self._coordinator = coordinator
+        self._sampler = MetricsSampler(host, self.values, interval_us=interval_us)
+        self._sensors = {name: SampledSensor() for name in _SENSORS}
+        self._load_time = SampledSensor()
+        self._last_commit: int | None = None
+
+    def start(self) -> None:
+        """Take a sample every interval from now on; with an interval of 0 never."""
+        self._sampler.start()
+
+    def observe(self, event: TraceEvent) -> None:
+        """Count an event of COUNTED."""
+        match event.kind:
+            case TraceKind.COMMIT_STORED | TraceKind.TXN_COMMIT_PENDING:
+                # One for each append, however many offsets it held, as the Scala coordinator does.
+                # What a marker brings was counted with its append, and has none of its own.
+                if event.correlation_id not in {None, self._last_commit}:
+                    self._last_commit = event.correlation_id
+                    self._record("offset-commit")
+            case TraceKind.OFFSET_REMOVED:
+                self._record("offset-expiration" if event.cause == EXPIRED else "offset-deletion")
+            case TraceKind.ASSIGNMENT_STORED:
+                self._record("group-completed-rebalance")
+            case _:
+                pass
+
+    def loaded(self, waited_and_loaded_us: int) -> None:
+        """Count a load: how long it took since it was scheduled, its wait included."""
+        self._load_time.record(waited_and_loaded_us / 1_000, self._now_ms())
+
+    def values(self) -> dict[str, float | None]:
+        """Return every metric by Kafka's name, None for NaN."""
+        now_ms = self._now_ms()
+        values: dict[str, float | None] = {
+            "partition-load-time-max": _or_none(self._load_time.max(now_ms)),
+            "partition-load-time-avg": _or_none(self._load_time.average(now_ms)),
+        }
+        for name, sensor in self._sensors.items():
+            values[f"{name}-rate"] = round(sensor.rate(now_ms), DECIMALS)
+            values[f"{name}-count"] = sensor.count
+        sizes = self._coordinator.sizes()
+        values["NumOffsets"] = sizes.offsets
+        values["NumGroups"] = sum(sizes.groups.values())
+        for state in GroupState:
+            values[f"NumGroups{state.value}"] = sizes.groups.get(state, 0)
+        for purgatory, waiting in (
+            ("Heartbeat", sizes.heartbeats),
+            ("Rebalance", sizes.rebalances),
+        ):
+            values[f"{purgatory}.PurgatorySize"] = waiting
+            values[f"{purgatory}.NumDelayedOperations"] = waiting
+        return values
+
+    def _record(self, name: str) -> None:
+        self._sensors[name].record(1, self._now_ms())
+
+    def _now_ms(self) -> int:
+        return self._host.now_us() // 1_000
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value

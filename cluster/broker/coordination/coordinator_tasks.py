@@ -1,0 +1,271 @@
+"""Loads and unloads of the coordinator, one at a time, in the order in which they were decided.
+
+A load reads the log up to its end in bounded turns and lets the host go on between them, as Kafka
+does by loading on another thread. Its cost in virtual time is ClusterSpec.costs; on Ray it is real.
+Source: BEHAVIOUR 5.4 and 5.5, Kafka `GroupMetadataManager.scheduleLoadGroupAndOffsets` and
+`removeGroupsForPartition` (one scheduler thread, KAFKA-10614).
+"""
+
+from asyncio import Future
+from collections import deque
+from dataclasses import dataclass
+
+from cluster.broker.coordination.group_coordination import GroupCoordination
+from cluster.broker.coordination.log_loading import read_log
+from cluster.broker.replication.replica_manager import LocalLeadership, ReplicaManager
+from cluster.host.host import Host
+from cluster.spec import ClusterSpec
+from coordinator.coordinator import LoadIgnored
+from partition_log.replica import Partition
+from protocol.ids import CONSUMER_OFFSETS, TopicPartition
+from protocol.records.batch import RecordBatch
+from protocol.trace import TraceEvent, TraceKind
+
+LOAD_TURN_BYTES = 65_536
+"""What a load reads before others get their turn, unless offsets.load.buffer.size is smaller.
+
+Decoding that much takes a few milliseconds of real time, which is what a heartbeat may wait.
+"""
+
+
+LATE_PERCENT = (10, 40, 100)
+"""When a late notice comes again, in percent of ClusterSpec.late_notices_us. Nothing is drawn: the
+same leadership has the same fate in any run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Load:
+    partition: Partition
+    leader_epoch: int
+    scheduled_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unload:
+    name: TopicPartition
+    leader_epoch: int | None
+    """None where the partition was deleted: no epoch follows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Completion:
+    """The markers of a producer's transaction stand in these offsets partitions."""
+
+    producer_id: int
+    partitions: tuple[int, ...]
+    is_commit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Expiry:
+    """Look for offsets that have been kept for long enough."""
+
+
+class CoordinatorTasks:
+    """The queue of one broker, and the coroutine that works it off."""
+
+    def __init__(
+        self,
+        host: Host,
+        cluster: ClusterSpec,
+        replicas: ReplicaManager,
+        coordination: GroupCoordination,
+    ) -> None:
+        self._host = host
+        self._costs = cluster.costs
+        self._replicas = replicas
+        self._coordination = coordination
+        self._turn_bytes = min(LOAD_TURN_BYTES, cluster.broker_config.offsets_load_buffer_size)
+        self._late_notices_us = cluster.late_notices_us
+        self._check_interval_us = cluster.broker_config.offsets_retention_check_interval_ms * 1_000
+        self._queue: deque[_Load | _Unload | _Completion | _Expiry] = deque()
+        self._wakeup: Future[None] | None = None
+
+    def start(self) -> None:
+        """Begin to work, and to look for expired offsets periodically.
+
+        Not at once, as in Kafka: at the start nothing is loaded.
+        """
+        self._host.after(self._check_interval_us, self._expire_later)
+        self._coordination.metrics.start()
+        self._host.spawn(self.run(), name="coordinator-tasks")
+
+    def leadership_changed(self, leadership: LocalLeadership) -> None:
+        """Schedule a load for each offsets partition gained, an unload for each one lost."""
+        for partition in leadership.became_leader:
+            if partition.topic_partition.topic == CONSUMER_OFFSETS:
+                self._schedule(
+                    _Load(
+                        partition=partition,
+                        leader_epoch=partition.leader_epoch,
+                        scheduled_us=self._host.now_us(),
+                    )
+                )
+                self._trace(
+                    TraceKind.LOAD_SCHEDULED, partition.topic_partition, partition.leader_epoch
+                )
+        for partition in leadership.became_follower:
+            if partition.topic_partition.topic == CONSUMER_OFFSETS:
+                self._schedule(
+                    _Unload(name=partition.topic_partition, leader_epoch=partition.leader_epoch)
+                )
+                self._trace(
+                    TraceKind.UNLOAD_SCHEDULED, partition.topic_partition, partition.leader_epoch
+                )
+        for name in leadership.deleted:
+            if name.topic == CONSUMER_OFFSETS:
+                self._schedule(_Unload(name=name, leader_epoch=None))
+                self._trace(TraceKind.UNLOAD_SCHEDULED, name, None)
+
+    def complete_transaction(
+        self, producer_id: int, partitions: tuple[int, ...], is_commit: bool
+    ) -> None:
+        """Schedule that what a producer's transaction committed counts, or is forgotten.
+
+        Source: Kafka `GroupMetadataManager.scheduleHandleTxnCompletion`.
+        """
+        self._enqueue(
+            _Completion(producer_id=producer_id, partitions=partitions, is_commit=is_commit)
+        )
+
+    def _schedule(self, task: _Load | _Unload) -> None:
+        """Queue a task; with late notices it comes again, when it may be out of date."""
+        self._enqueue(task)
+        if self._late_notices_us:
+            for percent in LATE_PERCENT:
+                self._host.after(self._late_notices_us * percent // 100, self._enqueue, task)
+
+    def _expire_later(self) -> None:
+        self._enqueue(_Expiry())
+        self._host.after(self._check_interval_us, self._expire_later)
+
+    def _enqueue(self, task: _Load | _Unload | _Completion | _Expiry) -> None:
+        self._queue.append(task)
+        if self._wakeup is not None and not self._wakeup.done():
+            self._wakeup.set_result(None)
+
+    async def run(self) -> None:
+        """Do one task after the other, for ever."""
+        while True:
+            if not self._queue:
+                self._wakeup = self._host.create_future()
+                await self._wakeup
+                self._wakeup = None
+                continue
+            match self._queue.popleft():
+                case _Load() as load:
+                    await self._load(load)
+                case _Unload() as unload:
+                    self._unload(unload)
+                case _Completion() as completion:
+                    self._complete(completion)
+                case _Expiry():
+                    self._coordination.expire_offsets()
+
+    async def _load(self, load: _Load) -> None:
+        host = self._host
+        coordinator = self._coordination.coordinator
+        name = load.partition.topic_partition
+        begun = coordinator.begin_load(name.partition, load.leader_epoch, host.wall_us())
+        if isinstance(begun, LoadIgnored):
+            self._trace_ignored(TraceKind.LOAD_IGNORED, name, load.leader_epoch, begun)
+            return
+        self._trace(
+            TraceKind.LOAD_STARTED,
+            name,
+            load.leader_epoch,
+            detail={"wait_us": host.now_us() - load.scheduled_us},
+        )
+        self._coordination.carry_out(begun)
+
+        def take(batches: tuple[RecordBatch, ...]) -> None:
+            self._coordination.carry_out(coordinator.load_batches(name.partition, batches))
+
+        read = await read_log(host, self._costs, load.partition, take, turn_bytes=self._turn_bytes)
+        stopped = None if load.partition.is_leader else "NOT_LEADER_OR_FOLLOWER"
+        self._coordination.carry_out(
+            coordinator.finish_load(name.partition, host.wall_us(), stopped=stopped)
+        )
+        self._coordination.loaded(load.partition)
+        detail: dict[str, object] = {"records": read.records, "bytes": read.size_in_bytes}
+        self._finished(load, read.position, detail)
+
+    def _finished(self, load: _Load, position: int, detail: dict[str, object]) -> None:
+        """Tell how a load ended. `detail`: the records and bytes that it read."""
+        coordinator = self._coordination.coordinator
+        name = load.partition.topic_partition
+        report = coordinator.load_report(name.partition)
+        error = None if report is None else report.error
+        if error is not None:
+            self._host.log(f"load of {name} stopped early: {error}")
+        if report is not None and report.unknown_records:
+            detail["ignored"] = report.unknown_records
+            self._host.log(f"load of {name} ignored {report.unknown_records} records: unknown keys")
+        if coordinator.is_owned(name.partition):
+            detail["groups"] = self._group_count(name.partition)
+            kind = TraceKind.LOAD_COMPLETED
+            self._coordination.metrics.loaded(self._host.now_us() - load.scheduled_us)
+        else:
+            kind = TraceKind.LOAD_FAILED
+        self._trace(kind, name, load.leader_epoch, offset=position, cause=error, detail=detail)
+
+    def _unload(self, unload: _Unload) -> None:
+        name = unload.name
+        groups = self._group_count(name.partition)
+        result = self._coordination.coordinator.unload(
+            name.partition, unload.leader_epoch, self._host.wall_us()
+        )
+        if isinstance(result, LoadIgnored):
+            self._trace_ignored(TraceKind.UNLOAD_IGNORED, name, unload.leader_epoch, result)
+            return
+        self._coordination.carry_out(result)
+        self._trace(
+            TraceKind.UNLOAD_COMPLETED, name, unload.leader_epoch, detail={"groups": groups}
+        )
+
+    def _complete(self, completion: _Completion) -> None:
+        result = self._coordination.coordinator.transaction_completed(
+            completion.producer_id,
+            completion.partitions,
+            is_commit=completion.is_commit,
+            now_us=self._host.wall_us(),
+        )
+        self._coordination.carry_out(result)
+
+    def _group_count(self, partition: int) -> int:
+        groups = self._coordination.coordinator.groups()
+        return sum(group.partition == partition for group in groups)
+
+    def _trace_ignored(
+        self, kind: TraceKind, name: TopicPartition, leader_epoch: int | None, ignored: LoadIgnored
+    ) -> None:
+        self._host.trace(
+            TraceEvent(
+                kind=kind,
+                partition=str(name),
+                leader_epoch=leader_epoch,
+                cause=ignored.reason,
+                detail={"known_epoch": ignored.known_epoch},
+            )
+        )
+
+    def _trace(
+        self,
+        kind: TraceKind,
+        name: TopicPartition,
+        leader_epoch: int | None,
+        *,
+        offset: int | None = None,
+        cause: str | None = None,
+        detail: dict[str, object] | None = None,
+    ) -> None:
+        self._host.trace(
+            TraceEvent(
+                kind=kind,
+                partition=str(name),
+                leader_epoch=leader_epoch,
+                offset=offset,
+                cause=cause,
+                detail=detail,
+            )
+        )

@@ -1,0 +1,54 @@
+"""Reading a log for a coordinator's load: in bounded turns, between which the host goes on.
+
+Its cost in virtual time is ClusterSpec.costs; on Ray it is real.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cluster.host.host import Host
+from cluster.spec import CostModel
+from partition_log.replica import Partition
+from protocol.records.batch import RecordBatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRead:
+    """What was read: up to `position`, the last one excluded."""
+
+    position: int
+    records: int
+    size_in_bytes: int
+
+
+async def read_log(
+    host: Host,
+    costs: CostModel,
+    partition: Partition,
+    take: Callable[[tuple[RecordBatch, ...]], None],
+    *,
+    turn_bytes: int,
+) -> LogRead:
+    """Give `take` the log up to its end, also above the high watermark, `turn_bytes` a turn.
+
+    Ends early, with what was read so far, once this broker leads the partition no more: it then
+    has no log end to read to.
+    """
+    if host.simulates_costs:
+        await host.sleep(costs.load_fixed_us)
+    records = size_in_bytes = 0
+    log = partition.log
+    position = int(log.log_start_offset)
+    while partition.is_leader and position < log.log_end_offset:
+        batches = log.read(position, turn_bytes, up_to=log.log_end_offset)
+        if not batches:
+            break
+        position = batches[-1].next_offset
+        turn_records = sum(batch.record_count for batch in batches)
+        turn_size = sum(batch.size_in_bytes for batch in batches)
+        records += turn_records
+        size_in_bytes += turn_size
+        take(batches)
+        cost_ns = turn_records * costs.load_ns_per_record + turn_size * costs.load_ns_per_byte
+        await host.sleep(cost_ns // 1_000 if host.simulates_costs else 0)
+    return LogRead(position=position, records=records, size_in_bytes=size_in_bytes)

@@ -1,0 +1,101 @@
+"""Commit records that stand in an offsets partition before the run, as on an old cluster.
+
+Written to an empty disk in the broker's first life, equal on every replica, in leader epoch 0.
+"""
+
+from functools import lru_cache
+from itertools import count
+
+from cluster.controller.topic_creation import replica_assignment
+from cluster.spec import ClusterSpec, PreloadSpec
+from cluster.storage.compression import CODECS
+from partition_log.batches import build_batch, place_batch
+from partition_log.storage import Storage
+from protocol.ids import CONSUMER_OFFSETS, BrokerId, TopicPartition, offsets_partition
+from protocol.partitioner import partition_for
+from protocol.records.batch import Record, RecordBatch
+from protocol.records.offsets import (
+    OffsetCommitValue,
+    encode_group_metadata_key,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+)
+
+TOPIC = "preloaded"
+PARTITIONS_PER_GROUP = 50
+"""Each group commits to these in turn, so that most records are overwritten by later ones."""
+
+UNREADABLE = Record(encode_group_metadata_key("unreadable"), b"\x00\x63", 0)
+"""A group in version 99, which nobody knows yet."""
+
+
+def preload(storage: Storage, broker_id: BrokerId, cluster: ClusterSpec) -> None:
+    """Write the preloaded batches of the partitions that `broker_id` replicates.
+
+    A log that is not empty stays as it is.
+    """
+    compression = cluster.broker_config.offsets_topic_compression_codec
+    for spec in cluster.preload:
+        for topic in cluster.topics:
+            if topic.name == CONSUMER_OFFSETS:
+                log = storage.log(offsets_partition(spec.partition))
+                replicas = replica_assignment(topic, spec.partition, cluster.brokers)
+                if broker_id in replicas and len(log) == 0:
+                    for batch in preloaded_batches(spec, topic.partitions, compression):
+                        log.append(batch)
+                    log.write_back()  # long ago, by the system
+
+
+@lru_cache(maxsize=4)
+def preloaded_batches(
+    spec: PreloadSpec, num_partitions: int, compression: int = 0
+) -> tuple[RecordBatch, ...]:
+    """Return the batches of `spec`: its groups commit in turn, with rising offsets.
+
+    Cached: in virtual time the brokers of one process share the same immutable batches.
+    """
+    keys = _keys(spec, num_partitions)
+    batches = []
+    for base_offset in range(0, spec.commit_records, spec.records_per_batch):
+        end = min(base_offset + spec.records_per_batch, spec.commit_records)
+        records = tuple(
+            Record(
+                keys[index % len(keys)],
+                encode_offset_commit_value(OffsetCommitValue(offset=index, commit_timestamp_ms=0)),
+                0,
+            )
+            for index in range(base_offset, end)
+        )
+        batch = build_batch(records, compression=compression, codecs=CODECS)
+        batches.append(place_batch(batch, base_offset=base_offset, leader_epoch=0))
+    if spec.deleted:
+        tombstones = build_batch(
+            tuple(Record(key, None, 0) for key in keys), compression=compression, codecs=CODECS
+        )
+        batches.append(place_batch(tombstones, base_offset=spec.commit_records, leader_epoch=0))
+    if spec.unreadable:
+        unreadable = build_batch((UNREADABLE,), compression=compression, codecs=CODECS)
+        end = batches[-1].next_offset if batches else 0
+        batches.append(place_batch(unreadable, base_offset=end, leader_epoch=0))
+    return tuple(batches)
+
+
+def _keys(spec: PreloadSpec, num_partitions: int) -> list[bytes]:
+    """Return the keys that are written in turn."""
+    if spec.deleted:
+        return [
+            encode_offset_commit_key(group, TopicPartition(topic, partition))
+            for group, topic, partition in spec.deleted
+        ]
+    return [
+        encode_offset_commit_key(group, TopicPartition(TOPIC, partition))
+        for partition in range(PARTITIONS_PER_GROUP)
+        for group in group_ids(spec, num_partitions)
+    ]
+
+
+def group_ids(spec: PreloadSpec, num_partitions: int) -> list[str]:
+    """Return the first `spec.groups` names that belong to the partition of `spec`."""
+    names = (f"preloaded-{number}" for number in count())
+    mine = (name for name in names if partition_for(name, num_partitions) == spec.partition)
+    return [next(mine) for _ in range(spec.groups)]

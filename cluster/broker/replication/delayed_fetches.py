@@ -1,0 +1,97 @@
+"""Fetches that wait for bytes. Kafka's fetch purgatory.
+
+A follower's waits for the log to grow, a consumer's for the high watermark to advance; both end
+when a partition of theirs changes its leader, and after max_wait_ms.
+"""
+
+from cluster.broker.replication.fetch_reader import FetchRead, FetchReader, PartitionKey
+from cluster.host.host import Host, Timer
+from protocol.ids import RequestId, TopicPartition
+from protocol.messages.log import FetchRequest
+
+
+class _DelayedFetch:
+    """`read` is what there was when the Fetch came: not enough."""
+
+    __slots__ = ("read", "request", "request_id", "timer")
+
+    def __init__(
+        self, request_id: RequestId, request: FetchRequest, read: FetchRead, timer: Timer
+    ) -> None:
+        self.request_id = request_id
+        self.request = request
+        self.read = read
+        self.timer = timer
+
+
+class DelayedFetches:
+    """The parked Fetches of followers and consumers.
+
+    Followers are few and follow most of what this broker leads, so a growing log tries them all;
+    consumers are found by the partitions that they wait for.
+    """
+
+    def __init__(self, host: Host, reader: FetchReader) -> None:
+        self._host = host
+        self._reader = reader
+        self._followers: dict[RequestId, _DelayedFetch] = {}
+        self._consumers: dict[RequestId, _DelayedFetch] = {}
+        self._watchers: dict[PartitionKey, dict[RequestId, None]] = {}
+        """The consumers' Fetches by the partitions that they wait for."""
+
+    def park(self, request_id: RequestId, request: FetchRequest, read: FetchRead) -> None:
+        """Keep a Fetch for which `read` is not enough, for `max_wait_ms` at most."""
+        timer = self._host.after(request.max_wait_ms * 1_000, self._wait_ended, request_id)
+        fetch = _DelayedFetch(request_id, request, read, timer)
+        if request.replica_id >= 0:
+            self._followers[request_id] = fetch
+            return
+        self._consumers[request_id] = fetch
+        for key in _keys(request):
+            self._watchers.setdefault(key, {})[request_id] = None
+
+    def logs_grew(self) -> None:
+        """Answer the followers whose partitions have new records."""
+        for fetch in list(self._followers.values()):
+            self._try_to_complete(fetch)
+
+    def high_watermark_advanced(self, partition: TopicPartition) -> None:
+        """Answer the consumers that wait for `partition`, if it has enough for them now."""
+        watchers = self._watchers.get(partition)
+        if watchers:
+            for request_id in list(watchers):
+                fetch = self._consumers.get(request_id)
+                if fetch is not None:
+                    self._try_to_complete(fetch)
+
+    def _try_to_complete(self, fetch: _DelayedFetch) -> None:
+        read = self._read(fetch)
+        if read.is_complete:
+            fetch.timer.cancel()
+            self._forget(fetch)
+            self._host.reply(fetch.request_id, read.response)
+
+    def _wait_ended(self, request_id: RequestId) -> None:
+        fetch = self._followers.get(request_id) or self._consumers[request_id]
+        self._forget(fetch)
+        self._host.reply(request_id, self._read(fetch).response)
+
+    def _read(self, fetch: _DelayedFetch) -> FetchRead:
+        return self._reader.read(fetch.request, self._host.now_us(), previous=fetch.read.response)
+
+    def _forget(self, fetch: _DelayedFetch) -> None:
+        request_id = fetch.request_id
+        if fetch.request.replica_id >= 0:
+            del self._followers[request_id]
+            return
+        del self._consumers[request_id]
+        for key in _keys(fetch.request):
+            self._watchers[key].pop(request_id, None)
+
+
+def _keys(request: FetchRequest) -> list[PartitionKey]:
+    return [
+        (topic.topic, position.partition)
+        for topic in request.topics
+        for position in topic.partitions
+    ]

@@ -1,0 +1,119 @@
+"""ISR changes that this broker's leaders want go to the controller, until it answers.
+
+Source: Kafka `AlterPartitionManager` (one request in flight, everything pending in it) and
+`Partition.submitAlterPartition` (a proposal is resent until it succeeds or is overtaken).
+"""
+
+from collections.abc import Callable
+
+from cluster.broker.control.controller_channel import ControllerChannel
+from cluster.broker.control.identity import BrokerIdentity
+from cluster.host.host import Disconnected, Host, RequestTimedOut
+from partition_log.outcomes import AlterPartitionResult, IsrProposal
+from partition_log.replica import Partition
+from protocol.envelope import AnyResponse
+from protocol.errors import ErrorCode, SimulationError
+from protocol.ids import TopicPartition
+from protocol.messages.controller import (
+    AlterPartitionPartitionData,
+    AlterPartitionPartitionResponse,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionTopicData,
+)
+
+REQUEST_TIMEOUT_US = 30_000_000
+"""request.timeout.ms of the broker's channel to the controller."""
+RETRY_BACKOFF_US = 50_000
+"""AlterPartitionManager's pause before it sends again what was not decided."""
+
+
+class IsrChanges:
+    """The proposals that wait for the controller. `on_result` learns what each led to."""
+
+    def __init__(
+        self,
+        host: Host,
+        channel: ControllerChannel,
+        identity: BrokerIdentity,
+        on_result: Callable[[Partition, IsrProposal, AlterPartitionResult], None],
+    ) -> None:
+        self._host = host
+        self._channel = channel
+        self._identity = identity
+        self._on_result = on_result
+        self._pending: dict[TopicPartition, tuple[Partition, IsrProposal]] = {}
+        self._is_busy = False
+        """A request is in flight, or the pause after a failed one runs."""
+
+    def submit(self, partition: Partition, proposal: IsrProposal) -> None:
+        """Send `proposal` with the next request; it replaces an older one of the partition."""
+        self._pending[partition.topic_partition] = (partition, proposal)
+        if not self._is_busy:
+            self._send()
+
+    def _send(self) -> None:
+        self._is_busy = True
+        sent, self._pending = self._pending, {}
+        by_topic: dict[str, list[AlterPartitionPartitionData]] = {}
+        for name, (_, proposal) in sent.items():
+            by_topic.setdefault(name.topic, []).append(proposal.data)
+        request = AlterPartitionRequest(
+            broker_id=self._identity.broker_id,
+            broker_epoch=self._identity.broker_epoch,
+            topics=tuple(
+                AlterPartitionTopicData(topic_name=topic, partitions=tuple(data))
+                for topic, data in by_topic.items()
+            ),
+        )
+
+        def answered(outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
+            self._answered(sent, outcome)
+
+        self._channel.connection().send(
+            request, timeout_us=REQUEST_TIMEOUT_US, on_response=answered
+        )
+
+    def _answered(
+        self,
+        sent: dict[TopicPartition, tuple[Partition, IsrProposal]],
+        outcome: AnyResponse | Disconnected | RequestTimedOut,
+    ) -> None:
+        answers: dict[TopicPartition, AlterPartitionPartitionResponse] = {}
+        error = ErrorCode.NETWORK_EXCEPTION
+        match outcome:
+            case Disconnected() | RequestTimedOut():
+                pass
+            case AlterPartitionResponse():
+                error = outcome.error_code
+                for topic in outcome.topics:
+                    for answer in topic.partitions:
+                        answers[TopicPartition(topic.topic_name, answer.partition_index)] = answer
+            case _:
+                raise SimulationError(f"AlterPartition was answered by {outcome}")
+        if error == ErrorCode.NOT_CONTROLLER:
+            self._channel.try_next_controller()
+        must_wait = error != ErrorCode.NONE
+        for name, (partition, proposal) in sent.items():
+            # Without an answer of its own the whole request failed, e.g. as STALE_BROKER_EPOCH.
+            result = partition.handle_alter_partition_response(
+                proposal,
+                answers.get(name)
+                or AlterPartitionPartitionResponse(
+                    partition_index=name.partition, error_code=ErrorCode.NETWORK_EXCEPTION
+                ),
+                now_us=self._host.now_us(),
+            )
+            if result.retry:
+                must_wait = True
+                self._pending.setdefault(name, (partition, proposal))
+            self._on_result(partition, proposal, result)
+        if must_wait:
+            self._host.after(RETRY_BACKOFF_US, self._send_pending)
+        else:
+            self._send_pending()
+
+    def _send_pending(self) -> None:
+        self._is_busy = False
+        if self._pending:
+            self._send()

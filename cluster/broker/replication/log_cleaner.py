@@ -1,0 +1,159 @@
+"""LogCleaner: one thread of a broker that compacts, again and again, the log that needs it most.
+
+Only Kafka's own topics are cleaned, those whose keys say what is replaced; each broker cleans its
+own replicas, leading or not. Cleaning costs no virtual time: in Kafka it has a thread of its own.
+Source: Kafka `LogCleaner`, `LogCleanerManager` (log.cleaner.threads 1, no throttle).
+DEVIATION: data topics are not compacted, whatever their cleanup.policy says: the lab counts on
+every one of their records.
+"""
+
+from collections.abc import Callable, Iterable
+
+from cluster.host.host import Host
+from cluster.storage.compression import CODECS
+from partition_log.checkpoints import decode_offset_checkpoint, encode_offset_checkpoint
+from partition_log.compaction import Compaction, CompactionResult
+from partition_log.log import PartitionLog
+from partition_log.segments import Cleanable, Segments
+from partition_log.transaction_index import TransactionIndex
+from protocol.config import BrokerConfig, TopicConfig
+from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, Offset, TopicPartition
+from protocol.trace import TraceEvent, TraceKind
+
+CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
+CLEANED_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
+CLEAN_TURN_BYTES = 65_536
+"""What a cleaning reads before others get their turn: on Ray that takes a few milliseconds."""
+_MS_PER_HOUR = 3_600_000
+
+
+class LogCleaner:
+    """The cleaner of one broker. `logs` gives all its logs, `topic_config` a topic's settings."""
+
+    def __init__(
+        self,
+        host: Host,
+        config: BrokerConfig,
+        logs: Callable[[], Iterable[PartitionLog]],
+        topic_config: Callable[[str], TopicConfig],
+    ) -> None:
+        self._host = host
+        self._config = config
+        self._logs = logs
+        self._topic_config = topic_config
+        self._first_dirty: dict[TopicPartition, Offset] = {}
+        """Where the last cleaning of each log ended."""
+        self._segments: dict[TopicPartition, Segments] = {}
+
+    def start(self) -> None:
+        """Read where cleanings ended, and begin to look for what to clean."""
+        content = self._host.storage.read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
+        if content is not None:
+            self._first_dirty = decode_offset_checkpoint(content)
+        if self._config.log_cleaner_enable:
+            self._look_later()
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Clean a deleted partition no more."""
+        self._first_dirty.pop(partition, None)
+        self._segments.pop(partition, None)
+
+    def _look_later(self) -> None:
+        self._host.after(self._config.log_cleaner_backoff_ms * 1_000, self._look)
+
+    def _look(self) -> None:
+        """Clean what is dirty enough, one log after the other; then wait."""
+        if self._filthiest() is None:
+            self._look_later()
+        else:
+            self._host.spawn(self._clean_all(), name="log-cleaner")
+
+    async def _clean_all(self) -> None:
+        while (chosen := self._filthiest()) is not None:
+            await self._clean(*chosen)
+        self._look_later()
+
+    def _filthiest(self) -> tuple[PartitionLog, TransactionIndex, Cleanable] | None:
+        """Return the log whose dirty share is largest, if it is large enough.
+
+        Source: Kafka `LogCleanerManager.grabFilthiestCompactedLog`.
+        """
+        found: tuple[PartitionLog, TransactionIndex, Cleanable] | None = None
+        for log in self._logs():
+            name = log.topic_partition
+            if name.topic not in CLEANED_TOPICS:
+                continue
+            if self._topic_config(name.topic).cleanup_policy != "compact":
+                continue
+            transactions = TransactionIndex(log)
+            cleanable = self._segments_of(log).cleanable(
+                transactions.last_stable_offset,
+                min_lag_ms=self._config.log_cleaner_min_compaction_lag_ms,
+                now_ms=self._host.wall_us() // 1_000,
+            )
+            least = self._config.log_cleaner_min_cleanable_ratio
+            if cleanable.ratio > least and (found is None or cleanable.ratio > found[2].ratio):
+                found = log, transactions, cleanable
+        return found
+
+    def _segments_of(self, log: PartitionLog) -> Segments:
+        name = log.topic_partition
+        segments = self._segments.get(name)
+        if segments is None or segments.is_outdated:
+            config = self._config
+            roll_ms = config.log_roll_ms
+            segments = self._segments[name] = Segments(
+                log,
+                first_dirty_offset=self._first_dirty.get(name, log.log_start_offset),
+                segment_bytes=(
+                    config.offsets_topic_segment_bytes
+                    if name.topic == CONSUMER_OFFSETS
+                    else config.log_segment_bytes
+                ),
+                roll_ms=config.log_roll_hours * _MS_PER_HOUR if roll_ms is None else roll_ms,
+            )
+            self._first_dirty[name] = Offset(segments.first_dirty_offset)
+        return segments
+
+    async def _clean(
+        self, log: PartitionLog, transactions: TransactionIndex, cleanable: Cleanable
+    ) -> None:
+        name = log.topic_partition
+        compaction = Compaction(
+            log,
+            transactions,
+            first_dirty_offset=self._first_dirty[name],
+            end_offset=cleanable.end_offset,
+            now_ms=self._host.wall_us() // 1_000,
+            delete_retention_ms=self._config.log_cleaner_delete_retention_ms,
+            codecs=CODECS,
+        )
+        while not compaction.step(CLEAN_TURN_BYTES):
+            await self._host.sleep(0)
+        if name not in self._segments:
+            return  # its topic was deleted
+        result = compaction.apply()
+        del self._segments[name]
+        if result is None:
+            self._host.log(f"cleaning of {name} was given up: its log was cut")
+            return
+        self._first_dirty[name] = result.end_offset
+        self._host.storage.write_checkpoint(
+            CLEANER_OFFSET_CHECKPOINT, encode_offset_checkpoint(self._first_dirty.items())
+        )
+        self._trace(name, result)
+
+    def _trace(self, name: TopicPartition, result: CompactionResult) -> None:
+        self._host.trace(
+            TraceEvent(
+                kind=TraceKind.LOG_CLEANED,
+                partition=str(name),
+                offset=result.end_offset,
+                detail={
+                    "records": result.records_after,
+                    "bytes": result.bytes_after,
+                    "removed_records": result.records_before - result.records_after,
+                    "removed_bytes": result.bytes_before - result.bytes_after,
+                },
+            )
+        )

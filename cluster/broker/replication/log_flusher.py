@@ -1,0 +1,143 @@
+"""LogFlusher: when a broker's logs reach the disk.
+
+Kafka's two policies, and the operating system's: `log.flush.interval.messages` is carried out by
+the log itself at the end of an append, this gives it the number; `log.flush.interval.ms` by a
+scheduler, off by default; and what nobody flushed is written back by the kernel, which the
+cluster's StorageModel stands for on both runtimes.
+Source: Kafka `LogManager` (kafka-log-flusher), `UnifiedLog.flush`.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from cluster.host.host import Host
+from cluster.spec import ClusterSpec
+from partition_log.log import PartitionLog
+from protocol.config import LONG_MAX, TopicConfig
+from protocol.ids import Offset, TopicPartition
+
+INITIAL_TASK_DELAY_MS = 30_000
+"""Source: Kafka `LogManager.InitialTaskDelayMs`."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _LastFlush:
+    """When a log was last flushed, as far as a check can tell. `now_us` is the host's clock."""
+
+    recovery_point: Offset
+    at_us: int
+
+
+@dataclass(slots=True, kw_only=True)
+class _Dirty:
+    """Since when a log has had something unflushed, and where its flush mark was then."""
+
+    flushed_length: int
+    since_us: int
+
+
+class LogFlusher:
+    """Flushes the logs of one broker. `logs` gives them all, `topic_config` a topic's settings."""
+
+    def __init__(
+        self,
+        host: Host,
+        cluster: ClusterSpec,
+        logs: Callable[[], Iterable[PartitionLog]],
+        topic_config: Callable[[str], TopicConfig],
+    ) -> None:
+        self._host = host
+        self._config = cluster.broker_config
+        self._model = cluster.storage
+        self._logs = logs
+        self._topic_config = topic_config
+        self._started_at_us = 0
+        self._last_flushes: dict[TopicPartition, _LastFlush] = {}
+        self._dirty: dict[TopicPartition, _Dirty] = {}
+
+    def start(self) -> None:
+        """Begin the periodic checks."""
+        self._started_at_us = self._host.now_us()
+        if self._config.log_flush_scheduler_interval_ms < LONG_MAX:
+            self._host.after(INITIAL_TASK_DELAY_MS * 1_000, self._flush_dirty_logs)
+        self._write_back_later()
+
+    def configure(self, log: PartitionLog) -> None:
+        """Take in a log that got its partition: its topic's settings hold from now on."""
+        self._last_flushes[log.topic_partition] = _LastFlush(
+            recovery_point=log.recovery_point, at_us=self._host.now_us()
+        )
+        messages = self._topic_config(log.topic_partition.topic).flush_messages
+        if messages is None:
+            messages = self._config.log_flush_interval_messages
+        log.flush_interval_messages = messages if messages < LONG_MAX else None
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Flush the log of a deleted partition no more."""
+        self._last_flushes.pop(partition, None)
+        self._dirty.pop(partition, None)
+
+    def flush_all(self) -> None:
+        """Flush every log, as an orderly shutdown does. Source: Kafka `LogManager.shutdown`."""
+        for log in self._logs():
+            log.flush()
+
+    # -- Kafka's scheduler --
+
+    def _flush_dirty_logs(self) -> None:
+        """Flush what was last flushed too long ago. Source: Kafka `LogManager.flushDirtyLogs`."""
+        now_us = self._host.now_us()
+        for log in self._logs():
+            last = self._last_flush(log, now_us)
+            # The time of the last flush only moves where there was something to flush.
+            if (
+                log.recovery_point < log.log_end_offset
+                and now_us - last.at_us >= self._flush_ms(log) * 1_000
+            ):
+                log.flush()
+                last.recovery_point = log.recovery_point
+                last.at_us = now_us
+        self._host.after(
+            self._config.log_flush_scheduler_interval_ms * 1_000, self._flush_dirty_logs
+        )
+
+    def _last_flush(self, log: PartitionLog, now_us: int) -> _LastFlush:
+        """Return the last flush of `log`, which began with its opening as in Kafka.
+
+        One that the log itself did, by the number of records, counts from the check that sees it.
+        """
+        last = self._last_flushes.get(log.topic_partition)
+        if last is None:
+            return _LastFlush(recovery_point=log.recovery_point, at_us=self._started_at_us)
+        if last.recovery_point < log.recovery_point:
+            last.at_us = now_us
+        last.recovery_point = log.recovery_point
+        return last
+
+    def _flush_ms(self, log: PartitionLog) -> int:
+        flush_ms = self._topic_config(log.topic_partition.topic).flush_ms
+        if flush_ms is None:
+            flush_ms = self._config.log_flush_interval_ms
+        return self._config.log_flush_scheduler_interval_ms if flush_ms is None else flush_ms
+
+    # -- the operating system --
+
+    def _write_back(self) -> None:
+        """Let the system write what has been dirty for too long: a file's pages go together."""
+        now_us = self._host.now_us()
+        for log in self._logs():
+            name, storage = log.topic_partition, log.storage
+            flushed_length = storage.flushed_length
+            if flushed_length == len(storage):
+                self._dirty.pop(name, None)
+                continue
+            dirty = self._dirty.get(name)
+            if dirty is None or dirty.flushed_length != flushed_length:
+                self._dirty[name] = _Dirty(flushed_length=flushed_length, since_us=now_us)
+            elif now_us - dirty.since_us >= self._model.write_back_ms * 1_000:
+                storage.write_back()
+                del self._dirty[name]
+        self._write_back_later()
+
+    def _write_back_later(self) -> None:
+        self._host.after(self._model.write_back_check_ms * 1_000, self._write_back)

@@ -1,0 +1,115 @@
+"""Produce: batches of producers, answered when every partition's is acknowledged.
+
+Source: Kafka `ReplicaManager.appendRecords`, `DelayedProduce`. DEVIATION: acks=0 is answered too,
+for a connection serves its next request only after the answer to this one.
+"""
+
+from functools import partial
+
+from cluster.broker.replication.delayed_appends import DelayedAppend
+from cluster.broker.replication.replica_manager import ReplicaManager
+from cluster.host.host import Host, Timer
+from partition_log.replica import Partition
+from protocol.errors import ErrorCode
+from protocol.ids import RequestId, TopicPartition
+from protocol.messages.log import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from protocol.records.batch import RecordBatch
+
+ACKS_ALL = -1
+VALID_ACKS = (ACKS_ALL, 0, 1)
+
+
+class _DelayedProduce:
+    """A Produce that waits: its answers so far, and the partitions that are not acknowledged."""
+
+    __slots__ = ("answers", "request_id", "timer", "waiting")
+
+    def __init__(self, request_id: RequestId) -> None:
+        self.request_id = request_id
+        self.answers: dict[TopicPartition, PartitionProduceResponse] = {}
+        self.waiting: dict[TopicPartition, DelayedAppend] = {}
+        self.timer: Timer | None = None
+
+
+class ProduceApi:
+    """Appends what producers send, and answers them."""
+
+    def __init__(self, host: Host, replicas: ReplicaManager) -> None:
+        self._host = host
+        self._replicas = replicas
+
+    def handle(self, request_id: RequestId, request: ProduceRequest) -> None:
+        """Append each batch; answer now, or with acks=all when the last is acknowledged."""
+        produce = _DelayedProduce(request_id)
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                name = TopicPartition(topic.name, data.index)
+                self._append(produce, name, data.records, request.acks)
+        if produce.waiting:
+            produce.timer = self._host.after(request.timeout_ms * 1_000, self._timed_out, produce)
+        else:
+            self._reply(produce)
+        self._replicas.complete_delayed()
+
+    def _append(
+        self, produce: _DelayedProduce, name: TopicPartition, batch: RecordBatch, acks: int
+    ) -> None:
+        partition = self._replicas.partition(name)
+        if acks not in VALID_ACKS:
+            error = ErrorCode.INVALID_REQUIRED_ACKS
+        elif partition is None:
+            error = self._replicas.absence(name.topic, name.partition)
+        else:
+            error = self._append_to(partition, produce, batch, acks)
+        if error is not ErrorCode.NONE:
+            produce.answers[name] = PartitionProduceResponse(index=name.partition, error_code=error)
+
+    def _append_to(
+        self, partition: Partition, produce: _DelayedProduce, batch: RecordBatch, acks: int
+    ) -> ErrorCode:
+        info = self._replicas.append_batch(partition, batch, required_acks=acks)
+        if info.error is ErrorCode.NONE:
+            name = partition.topic_partition
+            # What the answer says if nothing goes wrong until the acknowledgement.
+            produce.answers[name] = PartitionProduceResponse(
+                index=name.partition, base_offset=info.base_offset
+            )
+            if acks == ACKS_ALL:
+                produce.waiting[name] = self._replicas.await_acknowledgement(
+                    partition, info, partial(self._acknowledged, produce, name)
+                )
+        return info.error
+
+    def _acknowledged(
+        self, produce: _DelayedProduce, name: TopicPartition, error: ErrorCode
+    ) -> None:
+        del produce.waiting[name]
+        if error is not ErrorCode.NONE:
+            produce.answers[name] = PartitionProduceResponse(index=name.partition, error_code=error)
+        if not produce.waiting:
+            if produce.timer is not None:
+                produce.timer.cancel()
+            self._reply(produce)
+
+    def _timed_out(self, produce: _DelayedProduce) -> None:
+        for delayed in list(produce.waiting.values()):
+            self._replicas.give_up(delayed)
+
+    def _reply(self, produce: _DelayedProduce) -> None:
+        by_topic: dict[str, list[PartitionProduceResponse]] = {}
+        for name, answer in produce.answers.items():
+            by_topic.setdefault(name.topic, []).append(answer)
+        self._host.reply(
+            produce.request_id,
+            ProduceResponse(
+                responses=tuple(
+                    TopicProduceResponse(name=topic, partition_responses=tuple(answers))
+                    for topic, answers in by_topic.items()
+                )
+            ),
+        )

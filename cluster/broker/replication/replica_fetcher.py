@@ -1,0 +1,250 @@
+"""Followers pull: one coroutine for each broker that leads something this broker follows.
+
+Each sends one Fetch for all partitions that it follows from its source, long-polling, and hands
+the answers to the Partitions. Source: Kafka `ReplicaFetcherThread`, `AbstractFetcherThread`,
+`ReplicaFetcherManager` (num.replica.fetchers 1); DEVIATION: whole requests, no fetch sessions.
+"""
+
+from asyncio import Future
+from collections.abc import Callable
+
+from cluster.broker.control.identity import BrokerIdentity
+from cluster.host.connection_purposes import REPLICA_FETCHER
+from cluster.host.host import Connection, Disconnected, Host, RequestTimedOut
+from partition_log.outcomes import FollowerFetchResult
+from partition_log.replica import Partition
+from protocol.config import BrokerConfig
+from protocol.errors import ErrorCode, SimulationError
+from protocol.ids import BrokerId, TopicPartition, broker_name
+from protocol.messages.log import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+
+SETUP_TIMEOUT_US = 10_000_000
+"""socket.connection.setup.timeout.ms"""
+
+# Partition.handle_fetch_response: these are not cured by fetching again.
+_STOPS_FETCHING = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+FetchResultHandler = Callable[[Partition, FollowerFetchResult], None]
+
+
+class ReplicaFetchers:
+    """The fetchers of a broker, by source broker. `on_result` learns what each answer led to."""
+
+    def __init__(
+        self,
+        host: Host,
+        identity: BrokerIdentity,
+        config: BrokerConfig,
+        on_result: FetchResultHandler,
+    ) -> None:
+        self._host = host
+        self._identity = identity
+        self._config = config
+        self._on_result = on_result
+        self._fetchers: dict[BrokerId, ReplicaFetcher] = {}
+        self._sources: dict[TopicPartition, ReplicaFetcher] = {}
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch `partition` from its leader, from its log end, in its leader epoch."""
+        self.stop(partition.topic_partition)
+        source = partition.leader_id
+        fetcher = self._fetchers.get(source)
+        if fetcher is None:
+            fetcher = ReplicaFetcher(
+                self._host, self._identity, self._config, source, self._on_result
+            )
+            self._fetchers[source] = fetcher
+            self._host.spawn(fetcher.run(), name=f"replica-fetcher-{source}")
+        self._sources[partition.topic_partition] = fetcher
+        fetcher.add(partition)
+
+    def stop(self, partition: TopicPartition) -> None:
+        """Fetch `partition` no more; what is in flight for it will be ignored."""
+        fetcher = self._sources.pop(partition, None)
+        if fetcher is not None:
+            fetcher.remove(partition)
+
+
+class ReplicaFetcher:
+    """Fetches from one broker. Ends only with the incarnation: it idles with nothing to fetch."""
+
+    def __init__(
+        self,
+        host: Host,
+        identity: BrokerIdentity,
+        config: BrokerConfig,
+        source: BrokerId,
+        on_result: FetchResultHandler,
+    ) -> None:
+        self._host = host
+        self._identity = identity
+        self._config = config
+        self._source = source
+        self._on_result = on_result
+        self._backoff_us = config.replica_fetch_backoff_ms * 1_000
+        self._timeout_us = config.replica_socket_timeout_ms * 1_000
+        self._topics: dict[str, dict[int, Partition]] = {}
+        self._positions: dict[str, FetchTopic] = {}
+        """What to ask of each topic; a topic is missing once one of its positions moved."""
+        self._delayed_until_us: dict[TopicPartition, int] = {}
+        """Partitions that met an error and are left out for a while."""
+        self._connection: Connection | None = None
+        self._wakeup: Future[None] | None = None
+
+    def add(self, partition: Partition) -> None:
+        """Fetch `partition` with the next request (one in flight is not cut short)."""
+        topic, index = partition.topic_partition
+        self._topics.setdefault(topic, {})[index] = partition
+        self._positions.pop(topic, None)
+        self._delayed_until_us.pop(partition.topic_partition, None)
+        if self._wakeup is not None:
+            _wake(self._wakeup)
+
+    def remove(self, partition: TopicPartition) -> None:
+        """Leave `partition` out from now on."""
+        partitions = self._topics.get(partition.topic)
+        if partitions is not None and partitions.pop(partition.partition, None) is not None:
+            self._positions.pop(partition.topic, None)
+            self._delayed_until_us.pop(partition, None)
+            if not partitions:
+                del self._topics[partition.topic]
+
+    async def run(self) -> None:
+        """Fetch for ever; what a failed request asked for waits replica.fetch.backoff.ms."""
+        while True:
+            topics = self._next_topics()
+            if not topics:
+                await self._wait()
+                continue
+            try:
+                response = await self._fetch(topics)
+            except (Disconnected, RequestTimedOut):
+                self._delay_all()
+                continue
+            self._handle(topics, response.responses)
+
+    async def _wait(self) -> None:
+        """Wait until a delay ends or a partition is added.
+
+        Source: Kafka AbstractFetcherThread.maybeFetch, whose wait addPartitions ends.
+        """
+        host = self._host
+        self._wakeup = host.create_future()
+        timer = None
+        if self._delayed_until_us:
+            delay_us = min(self._delayed_until_us.values()) - host.now_us()
+            timer = host.after(delay_us, _wake, self._wakeup)
+        await self._wakeup
+        self._wakeup = None
+        if timer is not None:
+            timer.cancel()
+
+    def _delay_all(self) -> None:
+        """Leave out, for a while, everything that is followed now and not left out already.
+
+        Source: Kafka AbstractFetcherThread.processFetchRequest, when the request itself failed.
+        """
+        until_us = self._host.now_us() + self._backoff_us
+        for partitions in self._topics.values():
+            for partition in partitions.values():
+                self._delayed_until_us.setdefault(partition.topic_partition, until_us)
+        self._positions.clear()
+
+    async def _fetch(self, topics: tuple[FetchTopic, ...]) -> FetchResponse:
+        config = self._config
+        request = FetchRequest(
+            replica_id=self._identity.broker_id,
+            replica_epoch=self._identity.broker_epoch,
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            topics=topics,
+        )
+        if self._connection is None or self._connection.is_closed:
+            self._connection = self._host.connect(
+                broker_name(self._source), REPLICA_FETCHER, setup_timeout_us=SETUP_TIMEOUT_US
+            )
+        response = await self._connection.call(request, timeout_us=self._timeout_us)
+        if not isinstance(response, FetchResponse):
+            raise SimulationError(f"Fetch was answered by {response}")
+        return response
+
+    def _next_topics(self) -> tuple[FetchTopic, ...]:
+        """Return the positions to fetch from, made anew only where something moved."""
+        if self._delayed_until_us:
+            self._end_delays()
+        positions = self._positions
+        max_bytes = self._config.replica_fetch_max_bytes
+        for topic, partitions in self._topics.items():
+            if topic not in positions:
+                asked = partitions.values()
+                delayed = self._delayed_until_us
+                positions[topic] = FetchTopic(
+                    topic=topic,
+                    partitions=tuple(
+                        [
+                            partition.fetch_position(max_bytes)
+                            for partition in asked
+                            if not delayed or partition.topic_partition not in delayed
+                        ]
+                    ),
+                )
+        return tuple(positions[topic] for topic in self._topics if positions[topic].partitions)
+
+    def _end_delays(self) -> None:
+        now_us = self._host.now_us()
+        ended = [name for name, until_us in self._delayed_until_us.items() if until_us <= now_us]
+        for name in ended:
+            del self._delayed_until_us[name]
+            self._positions.pop(name.topic, None)
+
+    def _handle(
+        self, sent: tuple[FetchTopic, ...], answered: tuple[FetchableTopicResponse, ...]
+    ) -> None:
+        """Hand each answer, which comes in the order of the request, to its Partition."""
+        for sent_topic, answer in zip(sent, answered, strict=True):
+            partitions = self._topics.get(sent_topic.topic)
+            if partitions is None:
+                continue
+            for position, data in zip(sent_topic.partitions, answer.partitions, strict=True):
+                partition = partitions.get(position.partition)
+                if partition is None:
+                    continue
+                if (
+                    not data.records
+                    and data.error_code is ErrorCode.NONE
+                    and data.diverging_epoch is None
+                    and data.high_watermark == partition.log.high_watermark
+                ):
+                    continue
+                if data.diverging_epoch is not None:
+                    # The epoch that the next position names changes even where nothing is cut: a
+                    # broker that led for an epoch and appended nothing then asks by that epoch.
+                    self._positions.pop(sent_topic.topic, None)
+                self._take(partition, position, partition.handle_fetch_response(position, data))
+
+    def _take(
+        self, partition: Partition, position: FetchPartition, result: FollowerFetchResult
+    ) -> None:
+        name = partition.topic_partition
+        if result.appended_batches or result.truncated_to is not None:
+            self._positions.pop(name.topic, None)
+        if result.error in _STOPS_FETCHING:
+            self._host.log(
+                f"stops fetching {name} from {self._source} at {position.fetch_offset} "
+                f"in epoch {position.current_leader_epoch}: {result.error.name}"
+            )
+            self.remove(name)
+        elif result.error is not ErrorCode.NONE:
+            self._delayed_until_us[name] = self._host.now_us() + self._backoff_us
+            self._positions.pop(name.topic, None)
+        self._on_result(partition, result)
+
+
+def _wake(wakeup: "Future[None]") -> None:
+    if not wakeup.done():
+        wakeup.set_result(None)

@@ -1,0 +1,470 @@
+"""The replicas of partitions that this broker holds, as leader or follower.
+
+Owns the Partitions, applies leadership to them, and carries what they return: a high watermark
+that moved completes appends and fetches, an ISR proposal goes to the controller. What an input
+completes is completed at its end (`complete_delayed`), never in its middle. Must not know groups.
+Source: Kafka `ReplicaManager`.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from cluster.broker.control.controller_channel import ControllerChannel
+from cluster.broker.control.identity import BrokerIdentity
+from cluster.broker.control.metadata_cache import MetadataCache
+from cluster.broker.replication.delayed_appends import DelayedAppend, DelayedAppends
+from cluster.broker.replication.delayed_fetches import DelayedFetches
+from cluster.broker.replication.fetch_reader import FetchReader, PartitionKey
+from cluster.broker.replication.isr_changes import IsrChanges
+from cluster.broker.replication.log_cleaner import LogCleaner
+from cluster.broker.replication.log_flusher import LogFlusher
+from cluster.broker.replication.replica_fetcher import ReplicaFetchers
+from cluster.broker.replication.replica_metrics import ReplicaMetrics
+from cluster.controller.metadata_image import PartitionRegistration
+from cluster.host.host import Host
+from cluster.spec import ClusterSpec
+from cluster.storage.compression import CODECS
+from partition_log.checkpoints import (
+    REPLICATION_OFFSET_CHECKPOINT,
+    decode_offset_checkpoint,
+    encode_offset_checkpoint,
+)
+from partition_log.log import PartitionLog
+from partition_log.outcomes import (
+    AlterPartitionResult,
+    AppendInfo,
+    FetchResult,
+    FollowerFetchResult,
+    IsrProposal,
+    ReplicaConfig,
+)
+from partition_log.replica import Partition
+from protocol.compression import CompressionType
+from protocol.config import TopicConfig
+from protocol.effects import Append
+from protocol.errors import ErrorCode
+from protocol.ids import (
+    CONSUMER_OFFSETS,
+    METADATA_PARTITION,
+    NO_BROKER,
+    RequestId,
+    TopicPartition,
+)
+from protocol.messages.log import FetchRequest
+from protocol.records.batch import RecordBatch
+from protocol.records.control import EndTransactionMarker
+from protocol.trace import TraceEvent
+
+AppendCallback = Callable[[ErrorCode], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalLeadership:
+    """What a metadata delta changed for this broker: partitions with a new leader epoch."""
+
+    became_leader: tuple[Partition, ...]
+    became_follower: tuple[Partition, ...]
+    deleted: tuple[TopicPartition, ...] = ()
+    """Partitions of deleted topics, also those of which this broker had no replica."""
+
+
+class ReplicaManager:
+    """Everything that this broker holds of partitions."""
+
+    def __init__(
+        self,
+        host: Host,
+        identity: BrokerIdentity,
+        cluster: ClusterSpec,
+        cache: MetadataCache,
+        controller: ControllerChannel,
+    ) -> None:
+        self._host = host
+        self._identity = identity
+        self._config = cluster.broker_config
+        self._guards = cluster.guards
+        self._cache = cache
+        self._partitions: dict[PartitionKey, Partition] = {}
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        """Logs found on the disk whose partitions metadata has not named yet."""
+        self._checkpointed: bytes | None = None
+        self._flusher = LogFlusher(host, cluster, self._all_logs, self._topic_config)
+        self._cleaner = LogCleaner(
+            host, cluster.broker_config, self._partition_logs, self._topic_config
+        )
+        self._appends = DelayedAppends()
+        self._reader = FetchReader(self._partitions, self.absence, self._fetched)
+        self._fetches = DelayedFetches(host, self._reader)
+        self._fetchers = ReplicaFetchers(
+            host, identity, cluster.broker_config, self._follower_fetched
+        )
+        self._isr_changes = IsrChanges(host, controller, identity, self._isr_changed)
+        self._metrics = ReplicaMetrics(
+            host, self._partitions, interval_us=cluster.metrics_interval_us
+        )
+        self._grown: dict[TopicPartition, None] = {}
+        """Partitions whose logs grew since the delayed fetches were last looked at."""
+        self._advanced: dict[TopicPartition, Partition] = {}
+        """Partitions whose high watermark or leader changed, likewise."""
+        self._log_moved: Callable[[Partition], None] | None = None
+        self._is_completing = False
+        self._in_controlled_shutdown = False
+
+    def start(self) -> None:
+        """Recover the logs from the disk, and begin the periodic work."""
+        storage = self._host.storage
+        content = storage.read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
+        checkpoint = {} if content is None else decode_offset_checkpoint(content)
+        for name in storage.partitions():
+            if name != METADATA_PARTITION:
+                self._logs[name] = PartitionLog(
+                    name, storage.log(name), high_watermark=checkpoint.get(name, 0)
+                )
+        self._checkpoint_later()
+        self._shrink_isrs_later()
+        self._flusher.start()
+        self._cleaner.start()
+        self._metrics.start()
+
+    def begin_controlled_shutdown(self) -> None:
+        """Stop to replicate, from now on, what this broker is taken out of the ISR of."""
+        self._in_controlled_shutdown = True
+
+    def shut_down(self) -> None:
+        """Leave the disk as an orderly stop does: logs flushed, high watermarks written.
+
+        Source: Kafka LogManager.shutdown, ReplicaManager.shutdown.
+        """
+        self._flusher.flush_all()
+        self._write_checkpoint()
+
+    def watch_offsets_logs(self, log_moved: Callable[[Partition], None]) -> None:
+        """Call `log_moved` for partitions of `__consumer_offsets`, when an input has ended.
+
+        For those whose log end, high watermark or leadership may have changed.
+        """
+        self._log_moved = log_moved
+
+    def partition(self, name: TopicPartition) -> Partition | None:
+        """Return this broker's replica of a partition, None if it has none."""
+        return self._partitions.get(name)
+
+    def absence(self, topic: str, partition: int) -> ErrorCode:
+        """Return why there is no replica here. Source: Kafka `getPartitionOrError`."""
+        if self._cache.contains(topic, partition):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    # -- metadata --
+
+    def apply(self, changed: Iterable[TopicPartition]) -> LocalLeadership:
+        """Lead and follow as the metadata cache says of the partitions that changed.
+
+        Source: Kafka `ReplicaManager.applyDelta`: first what goes, leaders, followers, fetchers.
+        """
+        broker_id = self._identity.broker_id
+        leading: list[tuple[Partition, PartitionRegistration]] = []
+        following: list[tuple[Partition, PartitionRegistration]] = []
+        deleted: list[TopicPartition] = []
+        for name in changed:
+            registration = self._cache.image.partition(name)
+            if registration is None:
+                deleted.append(name)
+                self._delete(name)
+            elif broker_id in registration.replicas:
+                leads = registration.leader == broker_id
+                (leading if leads else following).append((self._get_or_create(name), registration))
+        became_leader = [
+            partition
+            for partition, registration in leading
+            if self._make_leader(partition, registration)
+        ]
+        became_follower = [
+            partition
+            for partition, registration in following
+            if self._make_follower(partition, registration)
+        ]
+        self.complete_delayed()
+        return LocalLeadership(
+            became_leader=tuple(became_leader),
+            became_follower=tuple(became_follower),
+            deleted=tuple(deleted),
+        )
+
+    def _delete(self, name: TopicPartition) -> None:
+        """Forget a partition of a deleted topic; who waits for it is answered.
+
+        Source: Kafka `ReplicaManager.stopPartitions` with deletePartition.
+        """
+        partition = self._partitions.pop(name, None)
+        if partition is not None:
+            self._fetchers.stop(name)
+            self._flusher.forget(name)
+            self._cleaner.forget(name)
+            partition.delete()
+            self._advanced[name] = partition
+            self._grown[name] = None
+        # Also of a topic that was deleted while this broker was down.
+        self._logs.pop(name, None)
+        self._host.storage.delete(name)
+
+    def _make_leader(self, partition: Partition, registration: PartitionRegistration) -> bool:
+        """Lead, or learn a new ISR; return whether this is a new leader epoch."""
+        change = partition.make_leader(
+            leader_epoch=registration.leader_epoch,
+            partition_epoch=registration.partition_epoch,
+            replicas=registration.replicas,
+            isr=registration.isr,
+            now_us=self._host.now_us(),
+        )
+        self._trace(change.trace)
+        if change.is_new_leader_epoch:
+            self._fetchers.stop(partition.topic_partition)
+        # Also without a new high watermark: the ISR that a delayed append looks at has changed.
+        self._advanced[partition.topic_partition] = partition
+        return change.is_new_leader_epoch
+
+    def _make_follower(self, partition: Partition, registration: PartitionRegistration) -> bool:
+        """Follow; return whether this is a new leader epoch."""
+        change = partition.make_follower(
+            leader_id=registration.leader,
+            leader_epoch=registration.leader_epoch,
+            partition_epoch=registration.partition_epoch,
+            replicas=registration.replicas,
+            isr=registration.isr,
+        )
+        self._trace(change.trace)
+        if self._in_controlled_shutdown and self._identity.broker_id not in registration.isr:
+            # It would only try in vain to get back in. Source: applyLocalFollowersDelta.
+            self._fetchers.stop(partition.topic_partition)
+        elif change.is_new_leader_epoch:
+            if registration.leader == NO_BROKER:
+                self._fetchers.stop(partition.topic_partition)
+            else:
+                self._fetchers.follow(partition)
+        if change.is_new_leader_epoch:
+            # Whoever waits here for the leader that this replica was is told that it is not.
+            self._advanced[partition.topic_partition] = partition
+            self._grown[partition.topic_partition] = None
+        return change.is_new_leader_epoch
+
+    def _get_or_create(self, name: TopicPartition) -> Partition:
+        partition = self._partitions.get(name)
+        if partition is None:
+            log = self._logs.pop(name, None) or PartitionLog(name, self._host.storage.log(name))
+            self._flusher.configure(log)
+            settings = self._topic_config(name.topic)
+            log.is_compacted = settings.cleanup_policy == "compact"
+            min_insync_replicas = settings.min_insync_replicas
+            partition = Partition(
+                name,
+                self._identity.broker_id,
+                log,
+                ReplicaConfig(
+                    min_insync_replicas=min_insync_replicas or self._config.min_insync_replicas,
+                    replica_lag_time_max_ms=self._config.replica_lag_time_max_ms,
+                    message_max_bytes=self._config.message_max_bytes,
+                    segment_bytes=(
+                        self._config.offsets_topic_segment_bytes
+                        if name.topic == CONSUMER_OFFSETS
+                        else self._config.log_segment_bytes
+                    ),
+                    min_insync_check=self._guards.min_insync_check,
+                ),
+            )
+            partition.update_eligible_brokers(self._cache.eligible_brokers)
+            self._partitions[name] = partition
+        return partition
+
+    # -- appends --
+
+    def append_for_coordinator(self, partition: Partition, append: Append) -> AppendInfo:
+        """Append a batch of the coordinator's. Call `complete_delayed` when its wait is parked."""
+        info = partition.append_records(
+            append.records,
+            required_acks=append.required_acks,
+            now_us=self._host.now_us(),
+            producer_id=append.producer_id,
+            producer_epoch=append.producer_epoch,
+            is_transactional=append.is_transactional,
+            verification_guard=append.verification_guard,
+            compression=self._compression_of(partition),
+            codecs=CODECS,
+        )
+        self._appended(partition, info)
+        return info
+
+    def _compression_of(self, partition: Partition) -> int:
+        """Return the codec of a coordinator's batches; transactions are never compressed."""
+        if partition.topic_partition.topic != CONSUMER_OFFSETS:
+            return CompressionType.NONE
+        return self._config.offsets_topic_compression_codec
+
+    def append_marker(
+        self,
+        partition: Partition,
+        marker: EndTransactionMarker,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+    ) -> AppendInfo:
+        """Append the end of a transaction. Call `complete_delayed` when its wait is parked."""
+        info = partition.append_marker(
+            marker,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timestamp_ms=self._host.wall_us() // 1_000,
+            now_us=self._host.now_us(),
+        )
+        self._appended(partition, info)
+        return info
+
+    def append_batch(
+        self, partition: Partition, batch: RecordBatch, *, required_acks: int
+    ) -> AppendInfo:
+        """Append a producer's batch. Call `complete_delayed` when its wait is parked."""
+        info = partition.append_batch(
+            batch, required_acks=required_acks, now_us=self._host.now_us()
+        )
+        self._appended(partition, info)
+        return info
+
+    def await_acknowledgement(
+        self, partition: Partition, info: AppendInfo, on_completed: AppendCallback
+    ) -> DelayedAppend:
+        """Call `on_completed` once an append with acks=all is acknowledged or cannot be."""
+        return self._appends.park(partition, info.next_offset, on_completed)
+
+    def give_up(self, delayed: DelayedAppend) -> None:
+        """End the wait for an acknowledgement with REQUEST_TIMED_OUT; the record stays."""
+        self._appends.expire(delayed)
+
+    def complete_delayed(self) -> None:
+        """Complete what the last inputs made possible; anything that this makes possible too.
+
+        Called at the end of an input. In the middle of one it would answer with half of it.
+        """
+        if self._is_completing:
+            return
+        self._is_completing = True
+        while self._advanced or self._grown:
+            advanced, self._advanced = self._advanced, {}
+            grown, self._grown = self._grown, {}
+            for name, partition in advanced.items():
+                self._appends.check(partition)
+                self._fetches.high_watermark_advanced(name)
+            if grown:
+                self._fetches.logs_grew()
+            if self._log_moved is not None:
+                self._tell_offsets_logs({**dict.fromkeys(grown), **advanced})
+        self._is_completing = False
+
+    def _tell_offsets_logs(self, moved: dict[TopicPartition, Partition | None]) -> None:
+        for name, known in moved.items():
+            # A deleted partition is known by its change alone.
+            partition = known or self._partitions.get(name)
+            if name.topic == CONSUMER_OFFSETS and partition is not None and self._log_moved:
+                self._log_moved(partition)
+
+    def _appended(self, partition: Partition, info: AppendInfo) -> None:
+        if info.error is ErrorCode.NONE:
+            self._grown[partition.topic_partition] = None
+            self._high_watermark_moved(partition, info.new_high_watermark, info.trace)
+
+    # -- fetches --
+
+    def fetch(self, request_id: RequestId, request: FetchRequest) -> None:
+        """Answer a Fetch of a follower or a consumer, at once or when there is enough for it."""
+        read = self._reader.read(request, self._host.now_us())
+        if read.is_complete or request.max_wait_ms == 0:
+            self._host.reply(request_id, read.response)
+        else:
+            self._fetches.park(request_id, request, read)
+        self.complete_delayed()
+
+    def _fetched(self, partition: Partition, result: FetchResult) -> None:
+        """Take what the progress of a follower led to."""
+        self._high_watermark_moved(partition, result.new_high_watermark, result.trace)
+        if result.proposal is not None:
+            self._isr_changes.submit(partition, result.proposal)
+
+    def _follower_fetched(self, partition: Partition, result: FollowerFetchResult) -> None:
+        """Take what this broker, as a follower, did with an answer of its leader."""
+        self._trace(result.trace)
+
+    # -- ISR --
+
+    def _isr_changed(
+        self, partition: Partition, proposal: IsrProposal, result: AlterPartitionResult
+    ) -> None:
+        self._high_watermark_moved(partition, result.new_high_watermark, result.trace)
+        if result.committed_isr is not None:
+            self._metrics.isr_changed(proposal)
+            self._advanced[partition.topic_partition] = partition
+        self.complete_delayed()
+
+    def _shrink_isrs(self) -> None:
+        now_us = self._host.now_us()
+        for partition in self._partitions.values():
+            proposal = partition.maybe_shrink_isr(now_us)
+            if proposal is not None:
+                self._host.log(
+                    f"{partition.topic_partition}: wants the ISR {proposal.new_isr} "
+                    f"instead of {partition.isr}"
+                )
+                self._isr_changes.submit(partition, proposal)
+        self._shrink_isrs_later()
+
+    def _shrink_isrs_later(self) -> None:
+        self._host.after(self._config.replica_lag_time_max_ms * 1_000 // 2, self._shrink_isrs)
+
+    # -- high watermarks --
+
+    def _high_watermark_moved(
+        self,
+        partition: Partition,
+        high_watermark: int | None,
+        trace: tuple[TraceEvent, ...],
+    ) -> None:
+        self._trace(trace)
+        if high_watermark is not None:
+            self._advanced[partition.topic_partition] = partition
+
+    def _checkpoint(self) -> None:
+        self._write_checkpoint()
+        self._checkpoint_later()
+
+    def _write_checkpoint(self) -> None:
+        """Write the high watermarks to the disk, if any moved."""
+        content = encode_offset_checkpoint(
+            (log.topic_partition, log.high_watermark) for log in self._all_logs()
+        )
+        if content != self._checkpointed:
+            self._checkpointed = content
+            self._host.storage.write_checkpoint(REPLICATION_OFFSET_CHECKPOINT, content)
+
+    def _checkpoint_later(self) -> None:
+        self._host.after(
+            self._config.replica_high_watermark_checkpoint_interval_ms * 1_000, self._checkpoint
+        )
+
+    # -- helpers --
+
+    def _all_logs(self) -> list[PartitionLog]:
+        """Return the logs of all partitions, and those that wait for their first metadata.
+
+        A restarted broker may wait for long, and must not forget what it knew if it dies again
+        meanwhile.
+        """
+        return [*self._logs.values(), *(p.log for p in self._partitions.values())]
+
+    def _partition_logs(self) -> list[PartitionLog]:
+        """Return the logs of the partitions whose metadata is known."""
+        return [partition.log for partition in self._partitions.values()]
+
+    def _topic_config(self, topic: str) -> TopicConfig:
+        return self._cache.image.topic_config(topic)
+
+    def _trace(self, events: tuple[TraceEvent, ...]) -> None:
+        for event in events:
+            self._host.trace(event)

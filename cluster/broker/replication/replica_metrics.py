@@ -1,0 +1,57 @@
+"""What Kafka's broker tells of the replicas it holds, under Kafka's names, sampled into the trace.
+
+Gauges are counted over the partitions when a sample is taken; a change of an ISR is counted when it
+comes into force here. Source: Kafka `ReplicaManager`, `Partition.handleAlterPartitionUpdate`;
+BEHAVIOUR 8.3.
+"""
+
+from collections.abc import Mapping
+
+from cluster.broker.replication.fetch_reader import PartitionKey
+from cluster.host.host import Host
+from cluster.metrics.sampler import MetricsSampler
+from cluster.metrics.sensors import Meter
+from partition_log.outcomes import IsrProposal
+from partition_log.replica import Partition
+
+
+class ReplicaMetrics:
+    """The metrics of one broker incarnation's replicas. `partitions` is read, and never changed.
+
+    Units: rates in events a second; everything else counts partitions or events.
+    """
+
+    def __init__(
+        self, host: Host, partitions: Mapping[PartitionKey, Partition], *, interval_us: int
+    ) -> None:
+        self._host = host
+        self._partitions = partitions
+        self._sampler = MetricsSampler(host, self.values, interval_us=interval_us)
+        self._isr_shrinks = Meter(self._now_ms())
+        self._isr_expands = Meter(self._now_ms())
+
+    def start(self) -> None:
+        """Take a sample every interval from now on; with an interval of 0 never."""
+        self._sampler.start()
+
+    def isr_changed(self, proposal: IsrProposal) -> None:
+        """Count an ISR that this broker asked for, as leader, and that is in force now."""
+        meter = self._isr_shrinks if proposal.removed else self._isr_expands
+        meter.mark(self._now_ms())
+
+    def values(self) -> dict[str, float]:
+        """Return every metric by Kafka's name."""
+        now_ms = self._now_ms()
+        leading = [each for each in self._partitions.values() if each.is_leader]
+        return {
+            "PartitionCount": len(self._partitions),
+            "LeaderCount": len(leading),
+            "UnderReplicatedPartitions": sum(len(p.isr) < len(p.replicas) for p in leading),
+            # Also with the guard `min_insync_check` off, which is_under_min_isr heeds.
+            "UnderMinIsrPartitionCount": sum(len(p.isr) < p.effective_min_isr for p in leading),
+            **self._isr_shrinks.attributes("IsrShrinksPerSec", now_ms),
+            **self._isr_expands.attributes("IsrExpandsPerSec", now_ms),
+        }
+
+    def _now_ms(self) -> int:
+        return self._host.now_us() // 1_000

@@ -1,0 +1,106 @@
+"""Markers on their way to the leaders of partitions, as this broker's metadata names them.
+
+Whoever fails is reported, and the transaction coordinator asks again. A partition that there is no
+more needs no marker. DEVIATION: a request carries the markers of one transaction; Kafka gathers
+those of many, and has one request in flight to each broker, as here.
+Source: Kafka `TransactionMarkerChannelManager`.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from cluster.broker.channels import BrokerChannels
+from cluster.broker.control.metadata_cache import MetadataCache
+from cluster.host.connection_purposes import TRANSACTION_MARKERS
+from cluster.host.host import Disconnected, Host, RequestTimedOut
+from coordinator.transaction.effects import SendMarkers
+from protocol.envelope import AnyResponse
+from protocol.errors import ErrorCode, SimulationError
+from protocol.ids import BrokerId, TopicPartition
+from protocol.messages.transaction import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+RETRY_US = 100_000
+"""Before markers are sent again: retry.backoff.ms of a broker's clients."""
+
+Errors = dict[TopicPartition, ErrorCode]
+OnAnswered = Callable[[SendMarkers, Errors], None]
+"""Gets the outcome of some of the partitions of what was sent; each partition's exactly once."""
+
+
+class MarkerSender:
+    """Sends markers; `on_answered` gets what became of them, never before `send` returns."""
+
+    def __init__(self, host: Host, cache: MetadataCache, on_answered: OnAnswered) -> None:
+        self._host = host
+        self._cache = cache
+        self._on_answered = on_answered
+        self._channels = BrokerChannels(host, TRANSACTION_MARKERS)
+
+    def send(self, markers: SendMarkers) -> None:
+        """Send to the leaders of all partitions; what is sent again waits a little first."""
+        self._host.after(RETRY_US if markers.is_retry else 0, self._send, markers)
+
+    def _send(self, markers: SendMarkers) -> None:
+        by_broker: dict[BrokerId, list[TopicPartition]] = {}
+        settled: Errors = {}
+        for name in markers.partitions:
+            if not self._cache.contains(name.topic, name.partition):
+                settled[name] = ErrorCode.NONE
+                continue
+            leader = self._cache.live_leader(name)
+            if leader is None:
+                settled[name] = ErrorCode.LEADER_NOT_AVAILABLE
+            else:
+                by_broker.setdefault(leader, []).append(name)
+        for broker, names in by_broker.items():
+            self._channels.send(
+                broker, _request(markers, names), partial(self._answered, markers, names)
+            )
+        if settled:
+            self._on_answered(markers, settled)
+
+    def _answered(
+        self,
+        markers: SendMarkers,
+        names: list[TopicPartition],
+        outcome: AnyResponse | Disconnected | RequestTimedOut,
+    ) -> None:
+        if isinstance(outcome, Disconnected | RequestTimedOut):
+            self._on_answered(markers, dict.fromkeys(names, ErrorCode.NETWORK_EXCEPTION))
+            return
+        if not isinstance(outcome, WriteTxnMarkersResponse):
+            raise SimulationError(f"WriteTxnMarkers was answered by {outcome}")
+        self._on_answered(
+            markers,
+            {
+                TopicPartition(topic.name, entry.partition_index): entry.error_code
+                for marker in outcome.markers
+                for topic in marker.topics
+                for entry in topic.partitions
+            },
+        )
+
+
+def _request(markers: SendMarkers, names: list[TopicPartition]) -> WriteTxnMarkersRequest:
+    by_topic: dict[str, tuple[int, ...]] = {}
+    for topic, index in names:
+        by_topic[topic] = (*by_topic.get(topic, ()), index)
+    return WriteTxnMarkersRequest(
+        markers=(
+            WritableTxnMarker(
+                producer_id=markers.producer_id,
+                producer_epoch=markers.producer_epoch,
+                transaction_result=markers.is_commit,
+                topics=tuple(
+                    WritableTxnMarkerTopic(name=topic, partition_indexes=indexes)
+                    for topic, indexes in by_topic.items()
+                ),
+                coordinator_epoch=markers.coordinator_epoch,
+            ),
+        )
+    )

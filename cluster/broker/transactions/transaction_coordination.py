@@ -1,0 +1,138 @@
+"""Hosts the transaction coordinator: feeds it its inputs, one at a time, carries out each Result.
+
+What ends while a Result is being carried out waits its turn, as in `group_coordination`.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from cluster.broker.control.controller_channel import ControllerChannel
+from cluster.broker.control.identity import BrokerIdentity
+from cluster.broker.control.metadata_cache import MetadataCache
+from cluster.broker.coordination.appends import CoordinatorAppends
+from cluster.broker.replication.replica_manager import ReplicaManager
+from cluster.broker.transactions.marker_sender import Errors, MarkerSender
+from cluster.host.host import Disconnected, Host, RequestTimedOut
+from cluster.host.keyed_timers import KeyedTimers
+from cluster.spec import ClusterSpec
+from coordinator.transaction.effects import SendMarkers, TransactionResult
+from coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from protocol.effects import AppendCompleted
+from protocol.envelope import AnyResponse, RequestEnvelope
+from protocol.errors import ErrorCode, SimulationError
+from protocol.ids import TRANSACTION_STATE, RequestId
+from protocol.messages.controller import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+
+ALLOCATE_TIMEOUT_US = 30_000_000
+"""request.timeout.ms of a broker."""
+
+_Input = Callable[[], TransactionResult]
+
+
+class TransactionCoordination:
+    """The transaction coordinator of one broker incarnation on its Host."""
+
+    def __init__(
+        self,
+        host: Host,
+        identity: BrokerIdentity,
+        cluster: ClusterSpec,
+        replicas: ReplicaManager,
+        cache: MetadataCache,
+        controller: ControllerChannel,
+        coordinator: TransactionCoordinator,
+    ) -> None:
+        self.coordinator = coordinator
+        self._host = host
+        self._identity = identity
+        self._controller = controller
+        self._appends = CoordinatorAppends(
+            host, cluster, replicas, self._append_completed, topic=TRANSACTION_STATE
+        )
+        self._markers = MarkerSender(host, cache, self._markers_answered)
+        self._timers = KeyedTimers(host, self._timer_fired)
+        self._inputs: deque[_Input] = deque()
+        self._is_busy = False
+
+    def start(self) -> None:
+        """Begin the periodic work."""
+        self.carry_out(self.coordinator.start(self._host.wall_us()))
+
+    def handle(self, request_id: RequestId, envelope: RequestEnvelope) -> None:
+        """Hand a request to the coordinator."""
+        self.carry_out(self.coordinator.handle(request_id, envelope, self._host.wall_us()))
+
+    def carry_out(self, result: TransactionResult) -> None:
+        """Do what the coordinator asks for, and then what that brings about."""
+        was_busy, self._is_busy = self._is_busy, True
+        self._carry_out_one(result)
+        if was_busy:
+            return
+        while self._inputs:
+            self._carry_out_one(self._inputs.popleft()())
+        self._is_busy = False
+
+    def _carry_out_one(self, result: TransactionResult) -> None:
+        host = self._host
+        for event in result.trace:
+            host.trace(event)
+        self._timers.apply(result.timers)
+        for append in result.appends:
+            self._appends.append(append)
+        for markers in result.markers:
+            self._markers.send(markers)
+        for reply in result.replies:
+            host.reply(reply.request_id, reply.response)
+        if result.wants_producer_ids:
+            self._allocate_producer_ids()
+
+    def _feed(self, given: _Input) -> None:
+        """Take an input now, or when the Result at hand is carried out."""
+        if self._is_busy:
+            self._inputs.append(given)
+        else:
+            self.carry_out(given())
+
+    def _append_completed(self, completed: AppendCompleted) -> None:
+        self._feed(lambda: self.coordinator.append_completed(completed, self._host.wall_us()))
+
+    def _markers_answered(self, markers: SendMarkers, errors: Errors) -> None:
+        self._feed(
+            lambda: self.coordinator.markers_answered(
+                markers.transactional_id,
+                markers.coordinator_epoch,
+                errors,
+                self._host.wall_us(),
+            )
+        )
+
+    def _timer_fired(self, key: str) -> None:
+        self._feed(lambda: self.coordinator.timer_fired(key, self._host.wall_us()))
+
+    # -- producer ids --
+
+    def _allocate_producer_ids(self) -> None:
+        """Ask the controller for a block. Source: Kafka RPCProducerIdManager."""
+        self._controller.connection().send(
+            AllocateProducerIdsRequest(
+                broker_id=self._identity.broker_id, broker_epoch=self._identity.broker_epoch
+            ),
+            timeout_us=ALLOCATE_TIMEOUT_US,
+            on_response=self._allocated,
+        )
+
+    def _allocated(self, outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
+        if isinstance(outcome, Disconnected | RequestTimedOut):
+            self.coordinator.producer_ids_refused()
+            return
+        if not isinstance(outcome, AllocateProducerIdsResponse):
+            raise SimulationError(f"AllocateProducerIds was answered by {outcome}")
+        if outcome.error_code is ErrorCode.NONE:
+            self.coordinator.producer_ids_allocated(
+                outcome.producer_id_start, outcome.producer_id_len
+            )
+            return
+        if outcome.error_code is ErrorCode.NOT_CONTROLLER:
+            self._controller.try_next_controller()
+        self._host.log(f"no producer ids: the controller answered {outcome.error_code.name}")
+        self.coordinator.producer_ids_refused()

@@ -1,0 +1,98 @@
+"""Loads and unloads of the transaction coordinator, one at a time, in the order decided.
+
+A queue of its own, as Kafka has a thread of its own for them. An unload is carried out at once, as
+in Kafka, also in the middle of a load, which then ends.
+Source: Kafka `TransactionStateManager.loadTransactionsForTxnTopicPartition`,
+`removeTransactionsForTxnTopicPartition`.
+"""
+
+from asyncio import Future
+from collections import deque
+
+from cluster.broker.coordination.log_loading import read_log
+from cluster.broker.replication.replica_manager import LocalLeadership
+from cluster.broker.transactions.transaction_coordination import TransactionCoordination
+from cluster.host.host import Host
+from cluster.spec import ClusterSpec
+from partition_log.replica import Partition
+from protocol.ids import TRANSACTION_STATE
+from protocol.records.batch import RecordBatch
+from protocol.trace import TraceEvent, TraceKind
+
+LOAD_TURN_BYTES = 65_536
+"""What a load reads before others get their turn, as in `coordinator_tasks`."""
+
+
+class TransactionTasks:
+    """The queue of one broker, and the coroutine that works it off."""
+
+    def __init__(
+        self, host: Host, cluster: ClusterSpec, coordination: TransactionCoordination
+    ) -> None:
+        self._host = host
+        self._costs = cluster.costs
+        self._coordination = coordination
+        self._queue: deque[Partition] = deque()
+        self._wakeup: Future[None] | None = None
+
+    def leadership_changed(self, leadership: LocalLeadership) -> None:
+        """Load each partition of `__transaction_state` gained, forget each one lost."""
+        coordinator = self._coordination.coordinator
+        for partition in leadership.became_follower:
+            name = partition.topic_partition
+            if name.topic == TRANSACTION_STATE:
+                coordinator.unload(name.partition)
+        for name in leadership.deleted:
+            if name.topic == TRANSACTION_STATE:
+                coordinator.unload(name.partition)
+        for partition in leadership.became_leader:
+            name = partition.topic_partition
+            if name.topic == TRANSACTION_STATE:
+                coordinator.begin_load(name.partition, partition.leader_epoch)
+                self._queue.append(partition)
+        if self._queue and self._wakeup is not None and not self._wakeup.done():
+            self._wakeup.set_result(None)
+
+    async def run(self) -> None:
+        """Do one load after the other, for ever."""
+        while True:
+            if self._queue:
+                await self._load(self._queue.popleft())
+                continue
+            self._wakeup = self._host.create_future()
+            await self._wakeup
+            self._wakeup = None
+
+    async def _load(self, partition: Partition) -> None:
+        coordinator = self._coordination.coordinator
+        index = partition.topic_partition.partition
+        epoch = partition.leader_epoch
+
+        def is_current() -> bool:
+            return coordinator.loading_epoch(index) == epoch
+
+        def take(batches: tuple[RecordBatch, ...]) -> None:
+            if is_current():
+                coordinator.load_batches(index, batches)
+
+        if not is_current():
+            return
+        read = await read_log(self._host, self._costs, partition, take, turn_bytes=LOAD_TURN_BYTES)
+        if not is_current() or partition.leader_epoch != epoch:
+            return  # lost meanwhile, or to be loaded again
+        error = coordinator.load_error(index)
+        if error is not None:
+            self._host.log(f"load of {partition.topic_partition} stopped early: {error}")
+        self._coordination.carry_out(coordinator.finish_load(index, self._host.wall_us()))
+        self._host.trace(
+            TraceEvent(
+                kind=TraceKind.TRANSACTIONS_LOADED,
+                partition=str(partition.topic_partition),
+                leader_epoch=epoch,
+                offset=read.position,
+                detail={
+                    "records": read.records,
+                    "transactional_ids": coordinator.count(index),
+                },
+            )
+        )

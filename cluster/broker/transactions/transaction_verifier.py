@@ -1,0 +1,123 @@
+"""Whether an offsets partition is part of a transaction: known from its log, or asked for.
+
+What the log has of an open transaction needs no question. Otherwise the transaction coordinator is
+asked, and what is then appended carries the guard of this verification (KIP-890).
+Source: Kafka `ReplicaManager.maybeStartTransactionVerificationForPartition`,
+`AddPartitionsToTxnManager`.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from cluster.broker.channels import BrokerChannels
+from cluster.broker.control.metadata_cache import MetadataCache
+from cluster.broker.replication.replica_manager import ReplicaManager
+from cluster.host.connection_purposes import TRANSACTION_VERIFICATION
+from cluster.host.host import Disconnected, Host, RequestTimedOut
+from protocol.effects import TransactionVerified, VerifyTransaction
+from protocol.envelope import AnyResponse
+from protocol.errors import ErrorCode, SimulationError
+from protocol.ids import TopicPartition, offsets_partition
+from protocol.messages.transaction import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+
+
+class TransactionVerifier:
+    """Carries out VerifyTransaction; `on_verified` gets the outcome, maybe before that returns."""
+
+    def __init__(
+        self,
+        host: Host,
+        replicas: ReplicaManager,
+        cache: MetadataCache,
+        on_verified: Callable[[TransactionVerified], None],
+    ) -> None:
+        self._replicas = replicas
+        self._cache = cache
+        self._on_verified = on_verified
+        self._channels = BrokerChannels(host, TRANSACTION_VERIFICATION)
+
+    def verify(self, asked: VerifyTransaction) -> None:
+        """Look into the log; ask the transaction coordinator if that does not know."""
+        name = offsets_partition(asked.partition)
+        partition = self._replicas.partition(name)
+        if partition is None:
+            self._end(asked, error=self._replicas.absence(name.topic, name.partition))
+            return
+        if not partition.is_leader:
+            self._end(asked, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        guard = partition.log.producers.begin_verification(asked.producer_id, asked.producer_epoch)
+        if guard is None:
+            self._end(asked)
+            return
+        coordinator = self._cache.transaction_coordinator(asked.transactional_id)
+        if coordinator is None:
+            self._end(asked, error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        self._channels.send(
+            coordinator, _request(asked, name), partial(self._answered, asked, guard)
+        )
+
+    def _answered(
+        self,
+        asked: VerifyTransaction,
+        guard: int,
+        outcome: AnyResponse | Disconnected | RequestTimedOut,
+    ) -> None:
+        if isinstance(outcome, Disconnected | RequestTimedOut):
+            self._end(asked, error=ErrorCode.NETWORK_EXCEPTION)
+            return
+        if not isinstance(outcome, AddPartitionsToTxnResponse):
+            raise SimulationError(f"AddPartitionsToTxn was answered by {outcome}")
+        error = _error_of(outcome, tells_abortable=asked.tells_abortable)
+        if error is ErrorCode.NONE:
+            self._end(asked, guard=guard)
+        else:
+            self._end(asked, error=error)
+
+    def _end(
+        self,
+        asked: VerifyTransaction,
+        *,
+        error: ErrorCode = ErrorCode.NONE,
+        guard: int | None = None,
+    ) -> None:
+        self._on_verified(
+            TransactionVerified(verification_id=asked.verification_id, error=error, guard=guard)
+        )
+
+
+def _request(asked: VerifyTransaction, name: TopicPartition) -> AddPartitionsToTxnRequest:
+    topic = AddPartitionsToTxnTopic(name=name.topic, partitions=(name.partition,))
+    return AddPartitionsToTxnRequest(
+        transactions=(
+            AddPartitionsToTxnTransaction(
+                transactional_id=asked.transactional_id,
+                producer_id=asked.producer_id,
+                producer_epoch=asked.producer_epoch,
+                verify_only=True,
+                topics=(topic,),
+            ),
+        )
+    )
+
+
+def _error_of(response: AddPartitionsToTxnResponse, *, tells_abortable: bool) -> ErrorCode:
+    """Return what the one partition's error is for the client that commits."""
+    if response.error_code is not ErrorCode.NONE:
+        return response.error_code
+    ((error,),) = (
+        [each.partition_error_code for each in topic.results_by_partition]
+        for result in response.results_by_transaction
+        for topic in result.topic_results
+    )
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.TRANSACTION_ABORTABLE and not tells_abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    return error

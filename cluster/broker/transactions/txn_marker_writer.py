@@ -1,0 +1,137 @@
+"""WriteTxnMarkers: the ends of transactions, written into the logs that this broker leads.
+
+Answered when every marker is acknowledged, or cannot be. The groups of an offsets partition are
+told by the task queue: as in Kafka that may be after the answer, where a load is under way.
+Source: Kafka `KafkaApis.handleWriteTxnMarkersRequest`.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from cluster.broker.channels import REQUEST_TIMEOUT_US
+from cluster.broker.replication.replica_manager import ReplicaManager
+from cluster.host.host import Host
+from partition_log.outcomes import AppendInfo
+from partition_log.replica import Partition
+from protocol.errors import ErrorCode
+from protocol.ids import CONSUMER_OFFSETS, RequestId, TopicPartition
+from protocol.messages.transaction import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from protocol.records.control import EndTransactionMarker
+
+OnCompleted = Callable[[int, tuple[int, ...], bool], None]
+"""Gets the producer, the offsets partitions that have its marker, and whether it commits."""
+
+
+class _Answer:
+    """The outcomes of one request's markers so far."""
+
+    def __init__(self, request_id: RequestId, request: WriteTxnMarkersRequest) -> None:
+        self.request_id = request_id
+        self.request = request
+        self.errors: list[dict[TopicPartition, ErrorCode]] = [{} for _ in request.markers]
+        self.markers_missing = len(request.markers)
+
+
+class TxnMarkerWriter:
+    """Writes markers, and answers when they are acknowledged."""
+
+    def __init__(self, host: Host, replicas: ReplicaManager, on_completed: OnCompleted) -> None:
+        self._host = host
+        self._replicas = replicas
+        self._on_completed = on_completed
+
+    def handle(self, request_id: RequestId, request: WriteTxnMarkersRequest) -> None:
+        """Append every marker of the request."""
+        answer = _Answer(request_id, request)
+        if not request.markers:
+            self._host.reply(request_id, WriteTxnMarkersResponse())
+        for index, marker in enumerate(request.markers):
+            for name in _partitions(marker):
+                self._append(answer, index, marker, name)
+        self._replicas.complete_delayed()
+
+    def _append(
+        self, answer: _Answer, index: int, marker: WritableTxnMarker, name: TopicPartition
+    ) -> None:
+        partition = self._replicas.partition(name)
+        if partition is None:
+            self._ended(answer, index, name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return
+        info = self._replicas.append_marker(
+            partition,
+            EndTransactionMarker(
+                is_commit=marker.transaction_result, coordinator_epoch=marker.coordinator_epoch
+            ),
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+        )
+        if info.error is ErrorCode.NONE:
+            self._await(partition, info, partial(self._ended, answer, index, name))
+        else:
+            self._ended(answer, index, name, info.error)
+
+    def _await(
+        self, partition: Partition, info: AppendInfo, on_end: Callable[[ErrorCode], None]
+    ) -> None:
+        def acknowledged(error: ErrorCode) -> None:
+            timer.cancel()
+            on_end(error)
+
+        delayed = self._replicas.await_acknowledgement(partition, info, acknowledged)
+        timer = self._host.after(REQUEST_TIMEOUT_US, self._replicas.give_up, delayed)
+
+    def _ended(self, answer: _Answer, index: int, name: TopicPartition, error: ErrorCode) -> None:
+        marker = answer.request.markers[index]
+        errors = answer.errors[index]
+        errors[name] = error
+        if len(errors) < len(_partitions(marker)):
+            return
+        offsets = tuple(
+            each.partition
+            for each, outcome in errors.items()
+            if each.topic == CONSUMER_OFFSETS and outcome is ErrorCode.NONE
+        )
+        if offsets:
+            self._on_completed(marker.producer_id, offsets, marker.transaction_result)
+        answer.markers_missing -= 1
+        if not answer.markers_missing:
+            self._host.reply(answer.request_id, _response(answer))
+
+
+def _partitions(marker: WritableTxnMarker) -> tuple[TopicPartition, ...]:
+    return tuple(
+        TopicPartition(topic.name, index)
+        for topic in marker.topics
+        for index in topic.partition_indexes
+    )
+
+
+def _response(answer: _Answer) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=tuple(
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=tuple(
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=tuple(
+                            WritableTxnMarkerPartitionResult(
+                                partition_index=index,
+                                error_code=errors[TopicPartition(topic.name, index)],
+                            )
+                            for index in topic.partition_indexes
+                        ),
+                    )
+                    for topic in marker.topics
+                ),
+            )
+            for marker, errors in zip(answer.request.markers, answer.errors, strict=True)
+        )
+    )

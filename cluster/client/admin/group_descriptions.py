@@ -1,0 +1,217 @@
+"""What brokers answer an administrator about groups, as values: one for each group, or its error.
+
+An error says whether the same may be asked again, as Kafka's AdminClient has it for that request.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cluster.client.net.errors import ClientError
+from protocol.errors import ErrorCode
+from protocol.ids import BrokerId, TopicPartition
+from protocol.messages.discovery import FindCoordinatorResponse
+from protocol.messages.group import LeaveGroupResponse
+from protocol.messages.group_admin import (
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+    ListedGroup,
+    OffsetDeleteResponse,
+)
+from protocol.messages.offset import OffsetCommitResponse, OffsetFetchResponse
+from protocol.wire.consumer_protocol import ConsumerProtocolError, decode_assignment
+
+_RETRIED = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""What every request about a group is repeated after."""
+_RETRIED_COMMITS = _RETRIED | {ErrorCode.REBALANCE_IN_PROGRESS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupListing:
+    """A group as the broker that listed it has it."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str
+    broker: BrokerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupListings:
+    """Every listed group, by id and broker; `failures` are brokers whose list is not whole."""
+
+    groups: tuple[GroupListing, ...]
+    failures: Mapping[BrokerId, ClientError]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberDescription:
+    """A member; `assigned` is empty where it has nothing, or its assignment is not readable."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    assigned: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    """A group as its coordinator has it. Of one that does not exist the state is `Dead`."""
+
+    group_id: str
+    coordinator: BrokerId
+    state: str
+    protocol_type: str
+    protocol_name: str
+    members: tuple[MemberDescription, ...]
+
+
+def coordinators(
+    response: FindCoordinatorResponse, keys: tuple[str, ...]
+) -> Mapping[str, BrokerId | ClientError]:
+    """Return who coordinates each group."""
+    missing = ClientError(ErrorCode.UNKNOWN_SERVER_ERROR.name, retriable=False)
+    found: dict[str, BrokerId | ClientError] = dict.fromkeys(keys, missing)
+    for each in response.coordinators:
+        refused = failure(each.error_code)
+        found[each.key] = BrokerId(each.node_id) if refused is None else refused
+    return found
+
+
+def failure(code: ErrorCode) -> ClientError | None:
+    """Return the error of `code`, None for NONE."""
+    if code is ErrorCode.NONE:
+        return None
+    return ClientError(code.name, retriable=code in _RETRIED)
+
+
+def listing(group: ListedGroup, broker: BrokerId) -> GroupListing:
+    """Return a group as `broker` listed it."""
+    return GroupListing(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type,
+        state=group.group_state,
+        group_type=group.group_type,
+        broker=broker,
+    )
+
+
+def described(
+    response: DescribeGroupsResponse, broker: BrokerId, _keys: tuple[str, ...]
+) -> Mapping[str, GroupDescription | ClientError]:
+    """Return each group as its coordinator described it."""
+    return {
+        group.group_id: failure(group.error_code) or _description(group, broker)
+        for group in response.groups
+    }
+
+
+def _description(group: DescribedGroup, broker: BrokerId) -> GroupDescription:
+    return GroupDescription(
+        group_id=group.group_id,
+        coordinator=broker,
+        state=group.group_state,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_data,
+        members=tuple(
+            MemberDescription(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                assigned=_assigned(member),
+            )
+            for member in group.members
+        ),
+    )
+
+
+def _assigned(member: DescribedGroupMember) -> tuple[TopicPartition, ...]:
+    if not member.member_assignment:
+        return ()
+    try:
+        return tuple(sorted(decode_assignment(member.member_assignment).partitions()))
+    except ConsumerProtocolError:  # of another protocol than the consumers'
+        return ()
+
+
+def fetched(
+    response: OffsetFetchResponse, _broker: BrokerId, _keys: tuple[str, ...]
+) -> Mapping[str, dict[TopicPartition, int] | ClientError]:
+    """Return the offsets that each group has committed."""
+    return {
+        group.group_id: failure(group.error_code)
+        or {
+            TopicPartition(topic.name, entry.partition_index): entry.committed_offset
+            for topic in group.topics
+            for entry in topic.partitions
+            if entry.error_code is ErrorCode.NONE and entry.committed_offset >= 0
+        }
+        for group in response.groups
+    }
+
+
+def commit_errors(response: OffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
+    """Return Kafka's error of each partition of a commit."""
+    return {
+        TopicPartition(topic.name, entry.partition_index): entry.error_code
+        for topic in response.topics
+        for entry in topic.partitions
+    }
+
+
+def committed(
+    response: OffsetCommitResponse, _broker: BrokerId, keys: tuple[str, ...]
+) -> Mapping[str, dict[TopicPartition, ErrorCode] | ClientError]:
+    """Return what became of each partition of a commit."""
+    errors = commit_errors(response)
+    # There is no error of the whole: the coordinator's own stands at every partition.
+    for code in errors.values():
+        if code in _RETRIED_COMMITS:
+            return dict.fromkeys(keys, ClientError(code.name, retriable=True))
+    return dict.fromkeys(keys, errors)
+
+
+def deleted(
+    response: OffsetDeleteResponse, _broker: BrokerId, keys: tuple[str, ...]
+) -> Mapping[str, dict[TopicPartition, ErrorCode] | ClientError]:
+    """Return what became of each partition whose offset was to go."""
+    refused = failure(response.error_code)
+    if refused is not None:
+        return dict.fromkeys(keys, refused)
+    errors = {
+        TopicPartition(topic.name, entry.partition_index): entry.error_code
+        for topic in response.topics
+        for entry in topic.partitions
+    }
+    return dict.fromkeys(keys, errors)
+
+
+def left(
+    response: LeaveGroupResponse, _broker: BrokerId, keys: tuple[str, ...]
+) -> Mapping[str, dict[str, ErrorCode] | ClientError]:
+    """Return what became of each member that was to go, by its instance id if it has one."""
+    refused = failure(response.error_code)
+    if refused is not None:
+        return dict.fromkeys(keys, refused)
+    errors = {
+        member.group_instance_id or member.member_id: member.error_code
+        for member in response.members
+    }
+    return dict.fromkeys(keys, errors)
+
+
+def removed(
+    response: DeleteGroupsResponse, _broker: BrokerId, _keys: tuple[str, ...]
+) -> Mapping[str, ClientError | None]:
+    """Return whether each group went: None, or why not."""
+    return {result.group_id: failure(result.error_code) for result in response.results}

@@ -1,0 +1,303 @@
+"""What each poll does for the group: discover, rejoin, revoke and assign, commit automatically.
+
+Owns the application's side of a rebalance: partitions are taken away and given only inside poll.
+The leader's work is here too: it computes the assignment of every member.
+Source: Kafka ConsumerCoordinator; BEHAVIOUR 7.3, 7.6, 7.7.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from cluster.client.consumer.assignors import ASSIGNORS, MemberSubscription
+from cluster.client.consumer.fetcher import Fetcher
+from cluster.client.consumer.generation import Generation, MemberState
+from cluster.client.consumer.heartbeat import Heartbeat
+from cluster.client.consumer.membership import REJOIN_AT_ONCE, Assignments, Membership
+from cluster.client.consumer.offset_commits import AutoCommit, Commits
+from cluster.client.consumer.offset_fetches import partitions_by_topic
+from cluster.client.consumer.subscription import Subscription
+from cluster.client.net.coordinator_discovery import CoordinatorDiscovery
+from cluster.client.net.errors import ClientError
+from cluster.client.net.metadata import Metadata
+from cluster.client.net.retries import MS
+from cluster.host.host import Host
+from protocol.config import ConsumerConfig
+from protocol.ids import MemberId, TopicPartition
+from protocol.messages.group import (
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    SyncGroupRequestAssignment,
+)
+from protocol.trace import TraceEvent, TraceKind
+from protocol.wire.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartitions,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+
+INSUFFICIENT_ASSIGNMENT = "INSUFFICIENT_ASSIGNMENT"
+"""Kafka's IllegalStateException for assignment bytes without even a version."""
+
+
+class RebalanceListener(Protocol):
+    """What the application does when it loses partitions. Source: ConsumerRebalanceListener."""
+
+    async def on_partitions_revoked(self) -> None:
+        """Finish with the partitions, while they are still owned: commit."""
+
+
+class GroupSubscriber:
+    """The consumer's part in JoinGroup: its subscription, and the leader's assignment."""
+
+    def __init__(
+        self, config: ConsumerConfig, subscription: Subscription, metadata: Metadata
+    ) -> None:
+        self.assignment_snapshot: dict[str, int] | None = None
+        """Partition counts that this leader's last assignment rests on; None for a follower."""
+        self._config = config
+        self._subscription = subscription
+        self._metadata = metadata
+        self._waiting: tuple[int, Callable[[], None]] | None = None
+        """A leader's work that waits for metadata of a version newer than this."""
+
+    def protocols(self) -> tuple[JoinGroupRequestProtocol, ...]:
+        """Return the subscription under each configured assignor.
+
+        DEVIATION: the subscription names no generation (Kafka's v2 field), so that its bytes are
+        equal in every JoinGroup; sticky assignors, which need it, are not there yet.
+        """
+        metadata = encode_subscription(
+            ConsumerProtocolSubscription(
+                topics=self._subscription.topics,
+                owned_partitions=_grouped(tuple(self._subscription.assigned)),
+            )
+        )
+        return tuple(
+            JoinGroupRequestProtocol(name, metadata)
+            for name in self._config.partition_assignment_strategy
+        )
+
+    def on_leader_elected(
+        self, response: JoinGroupResponse, assign: Callable[[Assignments], None]
+    ) -> None:
+        """Assign, once the partition counts of all the group's topics are known.
+
+        Source: Kafka ConsumerCoordinator.onLeaderElected.
+        """
+        members = tuple(
+            MemberSubscription(
+                member_id=MemberId(member.member_id),
+                topics=decode_subscription(member.metadata).topics,
+                group_instance_id=member.group_instance_id,
+            )
+            for member in response.members
+        )
+        topics = tuple(sorted({topic for member in members for topic in member.topics}))
+
+        def work() -> None:
+            counts = self.assignment_snapshot = self._counts(topics)
+            if response.skip_assignment:
+                assign(())
+                return
+            assignor = ASSIGNORS[response.protocol_name or ""]
+            assign(
+                tuple(
+                    SyncGroupRequestAssignment(member_id, _encoded(partitions))
+                    for member_id, partitions in assignor.assign(counts, members).items()
+                )
+            )
+
+        self._metadata.add_topics(topics)
+        if len(self._counts(topics)) == len(topics):
+            work()
+        else:
+            self._waiting = (self._metadata.version, work)
+            self._metadata.request_update()
+
+    def metadata_updated(self) -> None:
+        """Do what waited for metadata; topics that are still unknown have no partitions."""
+        if self._waiting is not None and self._metadata.version > self._waiting[0]:
+            _version, work = self._waiting
+            self._waiting = None
+            work()
+
+    def metadata_changed(self) -> bool:
+        """Whether the leader's last assignment rests on partition counts that have changed."""
+        snapshot = self.assignment_snapshot
+        return snapshot is not None and self._counts(tuple(snapshot)) != snapshot
+
+    def _counts(self, topics: tuple[str, ...]) -> dict[str, int]:
+        known = ((topic, self._metadata.partition_count(topic)) for topic in topics)
+        return {topic: count for topic, count in known if count is not None}
+
+
+class ConsumerCoordinator:
+    """One consumer's membership as its poll sees it."""
+
+    def __init__(
+        self,
+        host: Host,
+        config: ConsumerConfig,
+        membership: Membership,
+        discovery: CoordinatorDiscovery,
+        heartbeat: Heartbeat,
+        subscription: Subscription,
+        subscriber: GroupSubscriber,
+        fetcher: Fetcher,
+        commits: Commits,
+        auto_commit: AutoCommit | None,
+        listener: RebalanceListener,
+    ) -> None:
+        """Be outside the group. `auto_commit` is None where it is switched off."""
+        self.assigned_under = Generation()
+        """The generation that gave the present partitions: their end is traced under it."""
+        self._host = host
+        self._config = config
+        self._membership = membership
+        self._discovery = discovery
+        self._heartbeat = heartbeat
+        self._subscription = subscription
+        self._subscriber = subscriber
+        self._fetcher = fetcher
+        self._commits = commits
+        self._auto_commit = auto_commit
+        self._listener = listener
+
+    async def poll(self, deadline_us: int) -> bool:
+        """Do the group's work; whether poll must look again without being woken.
+
+        Only discovery waits, until `deadline_us`; a join goes on while poll fetches.
+        Raises: ClientError that the application must get.
+        Source: Kafka ConsumerCoordinator.poll, with `waitForJoinGroup` false as KafkaConsumer.
+        """
+        if self._heartbeat.failure is not None:
+            raise self._heartbeat.failure
+        if not await self._discovery.ensure_known(deadline_us):
+            return True
+        membership = self._membership
+        if not membership.rejoin_needed_or_pending and self._subscriber.metadata_changed():
+            membership.request_rejoin("cached metadata has changed")
+        if membership.rejoin_needed_or_pending and not await self._join_if_needed():
+            join = membership.join
+            return join is None or join.is_done
+        if self._auto_commit is not None:
+            self._auto_commit.commit_if_due()
+        return False
+
+    def auto_commit_due_us(self) -> int | None:
+        """When poll must commit automatically; None if it does not, or only after a rebalance."""
+        if self._auto_commit is None or self._membership.rejoin_needed_or_pending:
+            return None
+        return self._auto_commit.due_us
+
+    async def _join_if_needed(self) -> bool:
+        """Go on with the rebalance as far as it goes without waiting; whether it is finished.
+
+        Source: Kafka AbstractCoordinator.joinGroupIfNeeded with an expired timer.
+        """
+        membership = self._membership
+        while membership.rejoin_needed_or_pending:
+            if self._discovery.coordinator() is None:
+                self._discovery.lookup()
+                return False
+            if membership.needs_join_prepare:
+                membership.needs_join_prepare = False
+                await self._join_prepare()
+            join = membership.initiate_join()
+            if not join.is_done:
+                return False
+            if join.error is None:
+                self._join_completed(join.value)
+                continue
+            error = join.error
+            membership.join_failed(error)
+            if error.name in REJOIN_AT_ONCE:
+                continue
+            if not error.retriable:
+                raise error
+            return False
+        return True
+
+    async def _join_prepare(self) -> None:
+        """Give up all partitions before JoinGroup: the eager protocol."""
+        if self._auto_commit is not None:
+            deadline_us = self._host.now_us() + self._config.max_poll_interval_ms * MS
+            try:
+                await self._commits.commit_sync(self._subscription.consumed(), deadline_us)
+            except ClientError as error:
+                self._host.log(f"automatic commit before the rebalance failed: {error.name}")
+        await self.give_up()
+        self._subscriber.assignment_snapshot = None
+
+    async def give_up(self) -> None:
+        """Revoke or lose everything. Source: Kafka onJoinPrepare, onLeavePrepare."""
+        partitions = tuple(self._subscription.assigned)
+        if not partitions:
+            return
+        if self._membership.member.has_generation:
+            # The callback is the application's time, which max.poll.interval.ms bounds.
+            self._heartbeat.poll_left()
+            await self._listener.on_partitions_revoked()
+            self._heartbeat.poll_entered()
+            self._trace(TraceKind.PARTITIONS_REVOKED, partitions)
+        else:
+            self._trace(TraceKind.PARTITIONS_LOST, partitions)
+        self._subscription.assign(())
+        self._fetcher.clear()
+
+    def _join_completed(self, assignment: bytes) -> None:
+        """Take the finished join. Source: joinGroupIfNeeded, ConsumerCoordinator.onJoinComplete.
+
+        Raises: ClientError for bytes that are no assignment.
+        """
+        membership = self._membership
+        member = membership.member
+        membership.take_join()
+        if not member.has_generation or member.state is not MemberState.STABLE:
+            # A heartbeat was told of another generation before poll came to this.
+            membership.reset_and_rejoin(
+                "generation was reset before the join was complete", reset_member_id=True
+            )
+            return
+        membership.needs_join_prepare = True
+        if len(assignment) < 2:
+            raise ClientError(INSUFFICIENT_ASSIGNMENT, retriable=False)
+        partitions = decode_assignment(assignment).partitions()
+        if any(partition.topic not in self._subscription.topics for partition in partitions):
+            membership.request_rejoin("received assignment doesn't match the current subscription")
+            return
+        self._subscription.assign(partitions)
+        self._fetcher.clear()
+        if self._auto_commit is not None:
+            self._auto_commit.reset()
+        self.assigned_under = member.generation
+        self._trace(TraceKind.PARTITIONS_ASSIGNED, partitions, peer=membership.assigned_by)
+
+    def _trace(
+        self, kind: TraceKind, partitions: tuple[TopicPartition, ...], *, peer: str | None = None
+    ) -> None:
+        self._host.trace(
+            TraceEvent(
+                kind=kind,
+                peer=peer,
+                group=self._membership.member.group_id,
+                member=self.assigned_under.member_id,
+                generation=self.assigned_under.generation_id,
+                detail={"partitions": [str(partition) for partition in partitions]},
+            )
+        )
+
+
+def _grouped(partitions: tuple[TopicPartition, ...]) -> tuple[TopicPartitions, ...]:
+    return tuple(
+        TopicPartitions(topic=topic, partitions=indexes)
+        for topic, indexes in partitions_by_topic(partitions).items()
+    )
+
+
+def _encoded(partitions: tuple[TopicPartition, ...]) -> bytes:
+    return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=_grouped(partitions)))

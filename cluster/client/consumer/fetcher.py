@@ -1,0 +1,257 @@
+"""Fetching records: one Fetch in flight per leader, what came waits until poll collects it.
+
+Owns what was fetched and not yet given to the application. The lab counts records and never reads
+them, so a fetch is kept as ranges of offsets. It must not know what a group is.
+Source: Kafka AbstractFetch, FetchCollector.
+DEVIATION: no fetch sessions; no OffsetsForLeaderEpoch validation after a change of leader (a
+truncated position shows as OFFSET_OUT_OF_RANGE); a partition whose fetch failed is left alone for
+`retry.backoff.ms`, where Kafka asks again at once.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cluster.client.consumer.subscription import AssignedPartition, Position, Subscription
+from cluster.client.net.futures import RequestFuture, Wakeup
+from cluster.client.net.metadata import LeaderAndEpoch, Metadata
+from cluster.client.net.network_client import NetworkClient
+from cluster.client.net.retries import MS
+from cluster.host.connection_purposes import GENERAL
+from cluster.host.host import Host
+from protocol.config import ConsumerConfig
+from protocol.errors import ErrorCode
+from protocol.ids import NO_BROKER, BrokerId, LeaderEpoch, NodeName, TopicPartition, broker_name
+from protocol.messages.log import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from protocol.records.batch import RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumedRange:
+    """Consecutive records of one partition, given to the application together."""
+
+    partition: TopicPartition
+    first: int
+    last: int
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+        return self.last - self.first + 1
+
+
+@dataclass(slots=True)
+class _Range:
+    """Fetched records `first .. last`; `leader_epoch` is that of the last one."""
+
+    first: int
+    last: int
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class _CompletedFetch:
+    """What was fetched of one partition and is not collected yet: at least one range."""
+
+    state: AssignedPartition
+    ranges: list[_Range]
+    next_position: Position
+
+
+class Fetcher:
+    """Fetches for the present assignment."""
+
+    def __init__(
+        self,
+        host: Host,
+        config: ConsumerConfig,
+        network: NetworkClient,
+        metadata: Metadata,
+        subscription: Subscription,
+        *,
+        wakeup: Wakeup,
+        on_out_of_range: Callable[[AssignedPartition], None],
+    ) -> None:
+        """Fetch nothing yet.
+
+        `wakeup` is set after each answer; `on_out_of_range` gets a partition whose position the
+        leader does not have.
+        """
+        self._host = host
+        self._config = config
+        self._network = network
+        self._metadata = metadata
+        self._subscription = subscription
+        self._wakeup = wakeup
+        self._on_out_of_range = on_out_of_range
+        self._in_flight: dict[NodeName, None] = {}
+        self._completed: dict[TopicPartition, _CompletedFetch] = {}
+        self._retry_backoff_us = config.retry_backoff_ms * MS
+        self._request_timeout_us = config.request_timeout_ms * MS
+
+    def clear(self) -> None:
+        """Drop what was fetched: the partitions are revoked or lost."""
+        self._completed.clear()
+
+    def send_fetches(self) -> int | None:
+        """Ask every idle leader for the partitions that have nothing waiting.
+
+        Returns when to try again what time alone holds back, so that nothing will wake poll for
+        it; None if there is no such partition.
+        """
+        by_leader: dict[NodeName, list[tuple[AssignedPartition, FetchPartition]]] = {}
+        held_until_us: int | None = None
+        available: dict[NodeName, bool] = {}
+        for partition, state in self._subscription.assigned.items():
+            position = state.position
+            if position is None or partition in self._completed:
+                continue
+            if state.retry_at_us and self._host.now_us() < state.retry_at_us:
+                held_until_us = _earlier(held_until_us, state.retry_at_us)
+                continue
+            leader = self._metadata.leader(partition)
+            if leader.leader == NO_BROKER:
+                self._metadata.request_update()
+                continue
+            node = broker_name(leader.leader)
+            if node in self._in_flight:
+                continue
+            if node not in available:
+                available[node] = not self._network.is_unavailable(node, GENERAL)
+            if not available[node]:
+                held_until_us = _earlier(held_until_us, self._network.retry_at_us(node, GENERAL))
+                continue
+            asked = FetchPartition(
+                partition=partition.partition,
+                current_leader_epoch=leader.leader_epoch,
+                fetch_offset=position.offset,
+                partition_max_bytes=self._config.max_partition_fetch_bytes,
+            )
+            by_leader.setdefault(node, []).append((state, asked))
+        for node, asked_partitions in by_leader.items():
+            self._send(node, asked_partitions)
+        return held_until_us
+
+    def collect(self, max_records: int) -> list[ConsumedRange]:
+        """Return up to `max_records` fetched records, moving the positions past them."""
+        collected: list[ConsumedRange] = []
+        for partition, completed in list(self._completed.items()):
+            state = completed.state
+            if not self._subscription.is_current(state):
+                del self._completed[partition]
+                continue
+            ranges = completed.ranges
+            while ranges and max_records > 0:
+                head = ranges[0]
+                last = min(head.last, head.first + max_records - 1)
+                collected.append(ConsumedRange(partition, head.first, last))
+                max_records -= last - head.first + 1
+                state.position = Position(last + 1, head.leader_epoch)
+                if last == head.last:
+                    ranges.pop(0)
+                else:
+                    head.first = last + 1
+            if not ranges:
+                state.position = completed.next_position
+                del self._completed[partition]
+        return collected
+
+    def _send(self, node: NodeName, asked: list[tuple[AssignedPartition, FetchPartition]]) -> None:
+        by_topic: dict[str, list[FetchPartition]] = {}
+        for state, entry in asked:
+            by_topic.setdefault(state.partition.topic, []).append(entry)
+        request = FetchRequest(
+            max_wait_ms=self._config.fetch_max_wait_ms,
+            min_bytes=self._config.fetch_min_bytes,
+            topics=tuple(
+                FetchTopic(topic=topic, partitions=tuple(entries))
+                for topic, entries in by_topic.items()
+            ),
+        )
+        states = {state.partition: (state, entry.fetch_offset) for state, entry in asked}
+        self._in_flight[node] = None
+        self._network.send(
+            node, GENERAL, request, FetchResponse, timeout_us=self._request_timeout_us
+        ).add_listener(lambda answer: self._answered(answer, node, states))
+
+    def _answered(
+        self,
+        answer: RequestFuture[FetchResponse],
+        node: NodeName,
+        asked: dict[TopicPartition, tuple[AssignedPartition, int]],
+    ) -> None:
+        del self._in_flight[node]
+        if answer.error is not None or answer.value.error_code is not ErrorCode.NONE:
+            # After a disconnect the node is held back by itself, and metadata is asked for.
+            if answer.error is None:
+                for state, _offset in asked.values():
+                    self._retry_later(state)
+            self._wakeup.set()
+            return
+        for topic in answer.value.responses:
+            for data in topic.partitions:
+                partition = TopicPartition(topic.topic, data.partition_index)
+                state, offset = asked[partition]
+                position = state.position
+                if (
+                    self._subscription.is_current(state)
+                    and position is not None
+                    and position.offset == offset
+                ):
+                    self._take(state, position, data)
+        self._wakeup.set()
+
+    def _take(self, state: AssignedPartition, position: Position, data: PartitionData) -> None:
+        match data.error_code:
+            case ErrorCode.NONE:
+                state.retry_at_us = 0
+                if data.records:
+                    self._keep(state, position, data.records)
+            case ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._on_out_of_range(state)
+            case _:
+                # NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH and the like:
+                # who leads is known better elsewhere, or soon.
+                if data.leader_id != NO_BROKER:
+                    leader = LeaderAndEpoch(
+                        leader=BrokerId(data.leader_id), leader_epoch=LeaderEpoch(data.leader_epoch)
+                    )
+                    self._metadata.learn_leader(state.partition, leader)
+                self._retry_later(state)
+
+    def _keep(
+        self, state: AssignedPartition, position: Position, batches: tuple[RecordBatch, ...]
+    ) -> None:
+        """Keep the records from `position` on: a batch may begin before it."""
+        ranges: list[_Range] = []
+        next_position = position
+        for batch in batches:
+            first = max(batch.base_offset, next_position.offset)
+            last = batch.last_offset
+            if last < first:
+                continue
+            epoch = batch.partition_leader_epoch
+            next_position = Position(last + 1, epoch)
+            if batch.is_control:
+                continue
+            if ranges and ranges[-1].last + 1 == first and ranges[-1].leader_epoch == epoch:
+                ranges[-1].last = last
+            else:
+                ranges.append(_Range(first, last, epoch))
+        if ranges:
+            self._completed[state.partition] = _CompletedFetch(state, ranges, next_position)
+        else:
+            state.position = next_position
+
+    def _retry_later(self, state: AssignedPartition) -> None:
+        state.retry_at_us = self._host.now_us() + self._retry_backoff_us
+        self._metadata.request_update()
+
+
+def _earlier(known_us: int | None, other_us: int) -> int:
+    return other_us if known_us is None else min(known_us, other_us)

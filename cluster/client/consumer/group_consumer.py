@@ -1,0 +1,272 @@
+"""Kafka's classic consumer: poll, commit, close.
+
+Owns how the parts are wired and what one poll does, in Kafka's order: the group's work, positions,
+fetches. Where Kafka's application calls poll again every `poll_timeout_ms` with nothing to do, this
+poll goes on waiting until something happens, which costs nothing in virtual time.
+Source: Kafka ClassicKafkaConsumer, ConsumerNetworkClient.poll.
+"""
+
+from collections.abc import Callable
+
+from cluster.client.consumer.consumer_coordinator import (
+    ConsumerCoordinator,
+    GroupSubscriber,
+    RebalanceListener,
+)
+from cluster.client.consumer.fetcher import ConsumedRange, Fetcher
+from cluster.client.consumer.generation import Member
+from cluster.client.consumer.heartbeat import Heartbeat
+from cluster.client.consumer.membership import Membership
+from cluster.client.consumer.offset_commits import AutoCommit, Commits, OffsetCommits
+from cluster.client.consumer.positions import Positions
+from cluster.client.consumer.subscription import Subscription
+from cluster.client.consumer.transactional_commits import TransactionalCommits
+from cluster.client.net.coordinator_discovery import CoordinatorDiscovery, CoordinatorNode
+from cluster.client.net.errors import ClientError
+from cluster.client.net.futures import RequestFuture, Wakeup
+from cluster.client.net.metadata import Metadata
+from cluster.client.net.network_client import NetworkClient
+from cluster.client.net.retries import MS, retry_backoff
+from cluster.client.producer.transactional_producer import TransactionalProducer
+from cluster.host.host import Host
+from cluster.spec import ClusterSpec
+from protocol.config import ConsumerConfig
+from protocol.ids import GroupId, MemberId
+
+CLOSE_TIMEOUT_MS = 30_000
+"""How long close waits for commits and the LeaveGroup. Source: DEFAULT_CLOSE_TIMEOUT_MS."""
+
+
+class GroupConsumer:
+    """A consumer that is subscribed to topics as a member of a group."""
+
+    def __init__(
+        self,
+        host: Host,
+        cluster: ClusterSpec,
+        config: ConsumerConfig,
+        group_id: GroupId,
+        topics: tuple[str, ...],
+        listener: RebalanceListener,
+        *,
+        transaction_timeout_ms: int | None = None,
+    ) -> None:
+        """Connect to nobody yet. `listener` is told before partitions are revoked.
+
+        With `transaction_timeout_ms` commits are transactions of a producer of its own, whose
+        transactional id is the node's name.
+        """
+        self.wakeup = Wakeup(host)
+        """Ends a wait in poll."""
+        self.member = Member(host, group_id)
+        self.subscription = Subscription(topics)
+        self._host = host
+        self._config = config
+        self._metadata = Metadata(host, cluster, config, topics, on_update=self._metadata_updated)
+        self._network = NetworkClient(
+            host,
+            config,
+            known_nodes=self._metadata.nodes,
+            on_disconnect=self._disconnected,
+        )
+        self._discovery = CoordinatorDiscovery(
+            host,
+            group_id,
+            self._network,
+            self._metadata,
+            retry_backoff(host, config),
+            request_timeout_us=config.request_timeout_ms * MS,
+            wakeup=self.wakeup,
+            member_id=lambda: self.member.member_id,
+            on_change=self._coordinator_changed,
+        )
+        self._subscriber = GroupSubscriber(config, self.subscription, self._metadata)
+        self._membership = Membership(
+            self.member,
+            config,
+            self._discovery,
+            self._subscriber,
+            on_joined=self._joined,
+            on_rejoin_needed=self.wakeup.set,
+        )
+        self._heartbeat = Heartbeat(
+            host,
+            config,
+            self._membership,
+            self._discovery,
+            retry_backoff(host, config),
+            application=self.wakeup,
+        )
+        self.commits = self._make_commits(transaction_timeout_ms)
+        self._positions = Positions(
+            host,
+            config,
+            self.member,
+            self.subscription,
+            self._network,
+            self._metadata,
+            self._discovery,
+            retry_backoff(host, config),
+            wakeup=self.wakeup,
+        )
+        self._fetcher = Fetcher(
+            host,
+            config,
+            self._network,
+            self._metadata,
+            self.subscription,
+            wakeup=self.wakeup,
+            on_out_of_range=self._positions.request_reset,
+        )
+        self._auto_commit = (
+            AutoCommit(host, config, self.commits, self.subscription.consumed)
+            if config.enable_auto_commit
+            else None
+        )
+        self._coordinator = ConsumerCoordinator(
+            host,
+            config,
+            self._membership,
+            self._discovery,
+            self._heartbeat,
+            self.subscription,
+            self._subscriber,
+            self._fetcher,
+            self.commits,
+            self._auto_commit,
+            listener,
+        )
+
+    def _make_commits(self, transaction_timeout_ms: int | None) -> Commits:
+        host, config = self._host, self._config
+        backoff = retry_backoff(host, config)
+        if transaction_timeout_ms is None:
+            return OffsetCommits(
+                host, config, self._membership, self._discovery, backoff, wakeup=self.wakeup
+            )
+        producer = TransactionalProducer(
+            host,
+            self._network,
+            self._discovery,
+            backoff,
+            transactional_id=host.name,
+            transaction_timeout_ms=transaction_timeout_ms,
+            request_timeout_us=config.request_timeout_ms * MS,
+        )
+        return TransactionalCommits(host, config, self._membership, producer, wakeup=self.wakeup)
+
+    def start(self) -> None:
+        """Begin to keep metadata and to heartbeat once joined."""
+        self._metadata.start(self._network)
+        self._host.spawn(self._heartbeat.run(), name="heartbeat")
+
+    @property
+    def coordinator(self) -> CoordinatorNode | None:
+        """The coordinator as believed now, None if unknown."""
+        return self._discovery.believed()
+
+    @property
+    def owner_id(self) -> MemberId:
+        """The member id under which the present partitions were assigned."""
+        return self._coordinator.assigned_under.member_id
+
+    async def poll(
+        self,
+        deadline_us: int,
+        idle_until_us: Callable[[], int | None],
+        poll_ends_us: Callable[[int], int],
+    ) -> list[ConsumedRange]:
+        """Return records; none at `deadline_us`, or when the application is due.
+
+        `deadline_us` bounds every lookup and what needs another look soon. With nothing to do the
+        wait goes on until anything happens, or until `idle_until_us()` (None: without end), or the
+        first poll after what is held back may be tried again: `poll_ends_us(at_us)` says when a
+        poll of the application ends that is not over before `at_us`.
+        Raises: ClientError that the application must get.
+        """
+        self._heartbeat.poll_entered()
+        records = await self._poll(deadline_us, idle_until_us, poll_ends_us)
+        self._heartbeat.poll_left()
+        return records
+
+    def commit_async(self) -> RequestFuture[None]:
+        """Commit every position, once."""
+        return self.commits.commit_async(self.subscription.consumed())
+
+    async def commit_sync(self, timeout_us: int) -> None:
+        """Commit every position, retrying. Raises: ClientError with the reason."""
+        await self.commits.commit_sync(
+            self.subscription.consumed(), self._host.now_us() + timeout_us
+        )
+
+    async def close(self, reason: str) -> None:
+        """Commit if automatic, give up the partitions, leave the group, hang up.
+
+        Source: Kafka AbstractCoordinator.close, ConsumerCoordinator.close.
+        """
+        deadline_us = self._host.now_us() + CLOSE_TIMEOUT_MS * MS
+        self._heartbeat.close()
+        if self._auto_commit is not None:
+            try:
+                await self.commits.commit_sync(self.subscription.consumed(), deadline_us)
+            except ClientError as error:
+                self._host.log(f"automatic commit at close failed: {error.name}")
+        await self._coordinator.give_up()
+        leave = self._membership.leave(reason)
+        if leave is not None:
+            leave.add_listener(lambda _leave: self.wakeup.set())
+            await self.wakeup.wait_for(leave, deadline_us)
+        self.commits.close()
+        self._metadata.close()
+        self._network.close()
+
+    async def _poll(
+        self,
+        deadline_us: int,
+        idle_until_us: Callable[[], int | None],
+        poll_ends_us: Callable[[int], int],
+    ) -> list[ConsumedRange]:
+        host = self._host
+        while True:
+            look_again = await self._coordinator.poll(deadline_us)
+            look_again = await self._positions.update(deadline_us) or look_again
+            records = self._fetcher.collect(self._config.max_poll_records)
+            held_until_us = self._fetcher.send_fetches()
+            if records or host.now_us() >= deadline_us:
+                return records
+            if look_again:
+                until_us: int | None = deadline_us
+            else:
+                until_us = self._idle_until_us(idle_until_us())
+                if held_until_us is not None:
+                    until_us = _earlier(until_us, poll_ends_us(held_until_us))
+            await self.wakeup.wait(until_us)
+            if until_us is not None and host.now_us() >= until_us:
+                return self._fetcher.collect(self._config.max_poll_records)
+
+    def _idle_until_us(self, application_us: int | None) -> int | None:
+        automatic_us = self._coordinator.auto_commit_due_us()
+        return application_us if automatic_us is None else _earlier(application_us, automatic_us)
+
+    def _metadata_updated(self) -> None:
+        self._subscriber.metadata_updated()
+        self.wakeup.set()
+
+    def _disconnected(self) -> None:
+        # The end of a connection may be the first sign that a leader has moved.
+        self._metadata.request_update()
+        self.wakeup.set()
+        self._heartbeat.wake()
+
+    def _coordinator_changed(self) -> None:
+        if self._discovery.believed() is not None:
+            self._heartbeat.reset_session_timeout()
+        self._heartbeat.wake()
+        self.wakeup.set()
+
+    def _joined(self) -> None:
+        self._heartbeat.enable()
+
+
+def _earlier(known_us: int | None, other_us: int) -> int:
+    return other_us if known_us is None else min(known_us, other_us)

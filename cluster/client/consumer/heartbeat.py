@@ -1,0 +1,208 @@
+"""Heartbeats: when to send one, what its answer means, and when silence has lasted too long.
+
+Kafka does this on a thread of its own that looks every `retry.backoff.ms`; here a task sleeps until
+the next thing is due or something changed. Source: Kafka AbstractCoordinator.HeartbeatThread,
+HeartbeatResponseHandler, Heartbeat; BEHAVIOUR 7.4.
+"""
+
+from cluster.client.consumer.generation import Generation, MemberState
+from cluster.client.consumer.membership import Membership
+from cluster.client.net.coordinator_discovery import CoordinatorDiscovery
+from cluster.client.net.errors import ClientError, error_from_code, unexpected
+from cluster.client.net.futures import RequestFuture, Wakeup
+from cluster.client.net.retries import MS, ExponentialBackoff
+from cluster.host.host import Host
+from protocol.config import ConsumerConfig
+from protocol.errors import ErrorCode
+from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
+
+
+class Heartbeat:
+    """The heartbeats of one member, and its own copies of the coordinator's timers."""
+
+    def __init__(
+        self,
+        host: Host,
+        config: ConsumerConfig,
+        membership: Membership,
+        discovery: CoordinatorDiscovery,
+        backoff: ExponentialBackoff,
+        *,
+        application: Wakeup,
+    ) -> None:
+        """Be disabled. `application` is woken when a fatal error waits for its poll."""
+        self.failure: ClientError | None = None
+        """What the application's next poll must raise; None while all is well."""
+        self._host = host
+        self._config = config
+        self._membership = membership
+        self._discovery = discovery
+        self._backoff = backoff
+        self._application = application
+        self._wakeup = Wakeup(host)
+        self._is_enabled = False
+        self._is_closed = False
+        self._failures = 0
+        self._heartbeat_due_us = 0
+        self._session_ends_us = 0
+        self._lookup_due_us = 0
+        self._awaited_lookup: RequestFuture[None] | None = None
+        """The lookup that was in flight at the last look; None if there was none."""
+        self._next_look_us: int | None = None
+        """When the task looks again unless woken; None: only when woken."""
+        self._poll_ended_us: int | None = None
+        """When the application left poll; None while it is in poll, where no interval passes."""
+
+    def enable(self) -> None:
+        """Begin to heartbeat: a generation was entered."""
+        now_us = self._host.now_us()
+        self._is_enabled = True
+        self._failures = 0
+        self._heartbeat_due_us = now_us + self._config.heartbeat_interval_ms * MS
+        self.reset_session_timeout()
+        self.wake()
+
+    def close(self) -> None:
+        """Heartbeat no more; the task ends."""
+        self._is_closed = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Look again: the coordinator, the state or a timer changed."""
+        self._wakeup.set()
+
+    def reset_session_timeout(self) -> None:
+        """The coordinator was heard of, or found."""
+        self._session_ends_us = self._host.now_us() + self._config.session_timeout_ms * MS
+
+    def poll_entered(self) -> None:
+        """The application is in poll."""
+        self._poll_ended_us = None
+
+    def poll_left(self) -> None:
+        """The application has left poll: it must be back within `max.poll.interval.ms`."""
+        now_us = self._host.now_us()
+        self._poll_ended_us = now_us
+        # Polls end many times a second: the task is woken only if it would look too late.
+        deadline_us = now_us + self._config.max_poll_interval_ms * MS
+        if self._next_look_us is not None and deadline_us < self._next_look_us:
+            self.wake()
+
+    async def run(self) -> None:
+        """Send heartbeats until closed. Kafka's order of checks."""
+        while not self._is_closed:
+            self._next_look_us = self._step()
+            await self._wakeup.wait(self._next_look_us)
+
+    def _step(self) -> int | None:
+        """Do what is due, and return when to look again (None: only when woken)."""
+        if not self._is_enabled:
+            return None
+        state = self._membership.member.state
+        if self.failure is not None or state in (
+            MemberState.UNJOINED,
+            MemberState.PREPARING_REBALANCE,
+        ):
+            self._is_enabled = False
+            return None
+        now_us = self._host.now_us()
+        if self._discovery.coordinator() is None:
+            if now_us >= self._lookup_due_us:
+                # Kafka's thread waits the plain retry.backoff.ms between two looks of its own.
+                self._lookup_due_us = now_us + self._config.retry_backoff_ms * MS
+                self._look_up()
+            return self._lookup_due_us
+        if now_us >= self._session_ends_us:
+            self._discovery.mark_unknown("session timed out without receiving a heartbeat response")
+            return now_us
+        poll_deadline_us = self._poll_deadline_us()
+        if poll_deadline_us is not None and now_us >= poll_deadline_us:
+            self._membership.leave("consumer poll timeout has expired")
+            return now_us
+        if now_us >= self._heartbeat_due_us:
+            self._heartbeat_due_us = now_us + self._config.heartbeat_interval_ms * MS
+            self._send()
+        due_us = min(self._heartbeat_due_us, self._session_ends_us)
+        return due_us if poll_deadline_us is None else min(due_us, poll_deadline_us)
+
+    def _look_up(self) -> None:
+        """Join the lookup in flight or begin one; give up one that was in flight at the last look.
+
+        Whoever was asked may be silent: the next lookup asks another, who has less in flight.
+        Kafka's thread gives up any that it finds in flight; it looks less promptly than this task.
+        """
+        lookup = self._discovery.lookup()
+        if lookup is not self._awaited_lookup:
+            self._awaited_lookup = lookup
+        else:
+            self._discovery.abandon_lookup()
+            self._awaited_lookup = None
+
+    def _poll_deadline_us(self) -> int | None:
+        if self._poll_ended_us is None:
+            return None
+        return self._poll_ended_us + self._config.max_poll_interval_ms * MS
+
+    def _send(self) -> None:
+        member = self._membership.member
+        sent = member.generation
+        self._discovery.send(
+            HeartbeatRequest(
+                group_id=member.group_id,
+                generation_id=sent.generation_id,
+                member_id=sent.member_id,
+                group_instance_id=self._config.group_instance_id,
+            ),
+            HeartbeatResponse,
+        ).add_listener(lambda answer: self._answered(answer, sent))
+
+    def _answered(self, answer: RequestFuture[HeartbeatResponse], sent: Generation) -> None:
+        if answer.error is not None:
+            self._failed()
+            return
+        membership = self._membership
+        member = membership.member
+        code = answer.value.error_code
+        match code:
+            case ErrorCode.NONE:
+                self._received()
+            case ErrorCode.COORDINATOR_NOT_AVAILABLE | ErrorCode.NOT_COORDINATOR:
+                self._discovery.mark_unknown(code.name)
+                self._failed()
+            case ErrorCode.REBALANCE_IN_PROGRESS:
+                # While it rebalances itself this says nothing new; it counts as heard either way.
+                if member.state is MemberState.STABLE:
+                    membership.request_rejoin("group is already rebalancing")
+                self._received()
+            case (
+                ErrorCode.ILLEGAL_GENERATION
+                | ErrorCode.UNKNOWN_MEMBER_ID
+                | ErrorCode.FENCED_INSTANCE_ID
+            ):
+                if member.generation != sent:
+                    self._received()
+                elif code is ErrorCode.FENCED_INSTANCE_ID:
+                    self._fatal(error_from_code(code))
+                else:
+                    membership.reset_and_rejoin(
+                        f"Heartbeat: {code.name}",
+                        reset_member_id=code is ErrorCode.UNKNOWN_MEMBER_ID,
+                    )
+                    self._failed()
+            case _:
+                self._fatal(unexpected(code))
+
+    def _received(self) -> None:
+        self._failures = 0
+        self.reset_session_timeout()
+
+    def _failed(self) -> None:
+        """Try again after the retry backoff rather than after a whole interval."""
+        self._heartbeat_due_us = self._host.now_us() + self._backoff.delay_us(self._failures)
+        self._failures += 1
+        self.wake()
+
+    def _fatal(self, error: ClientError) -> None:
+        self.failure = error
+        self.wake()
+        self._application.set()

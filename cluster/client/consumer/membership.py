@@ -1,0 +1,351 @@
+"""Joining and leaving the group: JoinGroup, SyncGroup, LeaveGroup, and every error they may meet.
+
+Owns whether a rejoin is needed and the join in flight. Handlers run when the answer arrives, also
+while the application does something else; what needs the application (revoking, assigning) waits
+for its next poll. Whoever computes assignments is behind `Subscriber`.
+Source: Kafka AbstractCoordinator; BEHAVIOUR 7.3.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from cluster.client.consumer.generation import Generation, Member, MemberState
+from cluster.client.net.coordinator_discovery import CoordinatorDiscovery
+from cluster.client.net.errors import (
+    ClientError,
+    UnjoinedGroupError,
+    error_from_code,
+    unexpected,
+)
+from cluster.client.net.futures import RequestFuture
+from cluster.client.net.retries import MS
+from protocol.config import ConsumerConfig
+from protocol.errors import ErrorCode
+from protocol.ids import GenerationId, MemberId
+from protocol.messages.group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+
+PROTOCOL_TYPE = "consumer"
+
+JOIN_GROUP_EXTRA_MS = 5_000
+"""A JoinGroup may be parked for the rebalance timeout; this much more is for the network."""
+
+REASON_BYTES_MAX = 255
+"""JoinGroup's and LeaveGroup's reason is cut to this. Source: Kafka JoinGroupRequest."""
+
+JOIN_FATAL = frozenset(
+    {
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        ErrorCode.INVALID_SESSION_TIMEOUT,
+        ErrorCode.INVALID_GROUP_ID,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+"""JoinGroup errors that the application gets."""
+
+REJOIN_AT_ONCE = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID.name,
+        ErrorCode.ILLEGAL_GENERATION.name,
+        ErrorCode.REBALANCE_IN_PROGRESS.name,
+        ErrorCode.MEMBER_ID_REQUIRED.name,
+    }
+)
+"""Failures after which the join loop goes round without a backoff."""
+
+Assignments = tuple[SyncGroupRequestAssignment, ...]
+
+
+class Subscriber(Protocol):
+    """What a kind of group member adds: its metadata, and the leader's work."""
+
+    def protocols(self) -> tuple[JoinGroupRequestProtocol, ...]:
+        """Return what JoinGroup offers, in order of preference."""
+
+    def on_leader_elected(
+        self, response: JoinGroupResponse, assign: Callable[[Assignments], None]
+    ) -> None:
+        """Compute the assignments of all members and call `assign`, now or later."""
+
+
+class Membership:
+    """One member's part in the rebalance protocol."""
+
+    def __init__(
+        self,
+        member: Member,
+        config: ConsumerConfig,
+        discovery: CoordinatorDiscovery,
+        subscriber: Subscriber,
+        *,
+        on_joined: Callable[[], None],
+        on_rejoin_needed: Callable[[], None],
+    ) -> None:
+        """Need to join.
+
+        `on_joined` is called when a generation was entered (heartbeats begin), `on_rejoin_needed`
+        when the application's next poll has something to do.
+        """
+        self.member = member
+        self.rejoin_needed = True
+        self.needs_join_prepare = True
+        """Whether partitions must be revoked before the next JoinGroup."""
+        self._config = config
+        self._discovery = discovery
+        self._subscriber = subscriber
+        self._on_joined = on_joined
+        self._on_rejoin_needed = on_rejoin_needed
+        self.assigned_by: str | None = None
+        """The coordinator that answered the last SyncGroup well; None before the first."""
+        self._join: RequestFuture[bytes] | None = None
+        self._rejoin_reason = ""
+
+    # -- what needs a rejoin ------------------------------------------------------------------
+
+    @property
+    def join(self) -> RequestFuture[bytes] | None:
+        """The join in flight, or done and not yet taken; its value is the assignment's bytes."""
+        return self._join
+
+    @property
+    def rejoin_needed_or_pending(self) -> bool:
+        """Whether the application's poll must work on a rebalance."""
+        return self.rejoin_needed or self._join is not None
+
+    def request_rejoin(self, reason: str) -> None:
+        """Rejoin at the next poll. Source: Kafka AbstractCoordinator.requestRejoin."""
+        self.rejoin_needed = True
+        self._rejoin_reason = reason
+        self._on_rejoin_needed()
+
+    def reset_and_rejoin(self, reason: str, *, reset_member_id: bool) -> None:
+        """Drop the generation and rejoin. Source: AbstractCoordinator.resetStateAndRejoin."""
+        self.member.reset(reason, reset_member_id=reset_member_id)
+        self.needs_join_prepare = True
+        self.request_rejoin(reason)
+
+    # -- join and sync ------------------------------------------------------------------------
+
+    def initiate_join(self) -> RequestFuture[bytes]:
+        """Send JoinGroup unless a join is pending, and return the join.
+
+        Source: Kafka AbstractCoordinator.initiateJoinGroup.
+        """
+        if self._join is None:
+            self.member.begin_rebalance(self._rejoin_reason or "first join")
+            join = self._join = RequestFuture[bytes]()
+            # The application waits for poll's end or any event; a finished join is one.
+            join.add_listener(lambda _join: self._on_rejoin_needed())
+            self._send_join_group(join)
+        return self._join
+
+    def take_join(self) -> None:
+        """Forget the finished join: its outcome has been dealt with."""
+        self._join = None
+
+    def _send_join_group(self, join: RequestFuture[bytes]) -> None:
+        member, config = self.member, self._config
+        sent = member.generation
+        rebalance_timeout_ms = config.max_poll_interval_ms
+        request = JoinGroupRequest(
+            group_id=member.group_id,
+            session_timeout_ms=config.session_timeout_ms,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            member_id=sent.member_id,
+            group_instance_id=config.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=self._subscriber.protocols(),
+            reason=truncated_reason(self._rejoin_reason),
+        )
+        timeout_ms = max(config.request_timeout_ms, rebalance_timeout_ms + JOIN_GROUP_EXTRA_MS)
+        self._discovery.send(request, JoinGroupResponse, timeout_us=timeout_ms * MS).add_listener(
+            lambda answer: self._join_group_answered(answer, sent, join)
+        )
+
+    def _join_group_answered(
+        self,
+        answer: RequestFuture[JoinGroupResponse],
+        sent: Generation,
+        join: RequestFuture[bytes],
+    ) -> None:
+        if answer.error is not None:
+            join.fail(answer.error)
+            return
+        response = answer.value
+        code = response.error_code
+        if code is ErrorCode.NONE:
+            self._joined(response, join)
+            return
+        match code:
+            case ErrorCode.COORDINATOR_LOAD_IN_PROGRESS | ErrorCode.REBALANCE_IN_PROGRESS:
+                error = error_from_code(code)
+            case ErrorCode.UNKNOWN_MEMBER_ID:
+                if self.member.generation == sent:
+                    self.member.reset(f"JoinGroup: {code.name}", reset_member_id=True)
+                error = error_from_code(code)
+            case ErrorCode.COORDINATOR_NOT_AVAILABLE | ErrorCode.NOT_COORDINATOR:
+                self._discovery.mark_unknown(code.name)
+                error = error_from_code(code)
+            case ErrorCode.MEMBER_ID_REQUIRED:
+                self.member.take_member_id(MemberId(response.member_id))
+                self.request_rejoin("need to re-join with the given member-id")
+                error = error_from_code(code)
+            case _ if code in JOIN_FATAL:
+                error = error_from_code(code)
+            case _:
+                error = unexpected(code)
+        join.fail(error)
+
+    def _joined(self, response: JoinGroupResponse, join: RequestFuture[bytes]) -> None:
+        if response.protocol_type is not None and response.protocol_type != PROTOCOL_TYPE:
+            join.fail(error_from_code(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return
+        if self.member.state is not MemberState.PREPARING_REBALANCE:
+            # It left meanwhile (poll timeout): the answer is for a member that is no more.
+            join.fail(UnjoinedGroupError())
+            return
+        generation = Generation(
+            GenerationId(response.generation_id),
+            MemberId(response.member_id),
+            response.protocol_name,
+        )
+        self.member.joined(generation)
+        self._on_joined()
+        if response.member_id != response.leader:
+            self._send_sync_group((), generation, join)
+            return
+
+        def assign(assignments: Assignments) -> None:
+            self._send_sync_group(assignments, generation, join)
+
+        self._subscriber.on_leader_elected(response, assign)
+
+    def _send_sync_group(
+        self, assignments: Assignments, sent: Generation, join: RequestFuture[bytes]
+    ) -> None:
+        request = SyncGroupRequest(
+            group_id=self.member.group_id,
+            generation_id=sent.generation_id,
+            member_id=sent.member_id,
+            group_instance_id=self._config.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=sent.protocol_name,
+            assignments=assignments,
+        )
+        node = self._discovery.believed()
+        peer = None if node is None else node.name
+        self._discovery.send(request, SyncGroupResponse).add_listener(
+            lambda answer: self._sync_group_answered(answer, sent, peer, join)
+        )
+
+    def _sync_group_answered(
+        self,
+        answer: RequestFuture[SyncGroupResponse],
+        sent: Generation,
+        peer: str | None,
+        join: RequestFuture[bytes],
+    ) -> None:
+        if answer.error is not None:
+            join.fail(answer.error)
+            return
+        response = answer.value
+        code = response.error_code
+        member = self.member
+        if code is ErrorCode.NONE:
+            self._synced(response, peer, join)
+            return
+        match code:
+            case (
+                ErrorCode.REBALANCE_IN_PROGRESS
+                | ErrorCode.FENCED_INSTANCE_ID
+                | ErrorCode.GROUP_AUTHORIZATION_FAILED
+            ):
+                error = error_from_code(code)
+            case ErrorCode.UNKNOWN_MEMBER_ID | ErrorCode.ILLEGAL_GENERATION:
+                if member.generation == sent:
+                    member.reset(
+                        f"SyncGroup: {code.name}",
+                        reset_member_id=code is ErrorCode.UNKNOWN_MEMBER_ID,
+                    )
+                error = error_from_code(code)
+            case ErrorCode.COORDINATOR_NOT_AVAILABLE | ErrorCode.NOT_COORDINATOR:
+                self._discovery.mark_unknown(code.name)
+                error = error_from_code(code)
+            case _:
+                error = unexpected(code)
+        join.fail(error)
+
+    def _synced(
+        self, response: SyncGroupResponse, peer: str | None, join: RequestFuture[bytes]
+    ) -> None:
+        if response.protocol_type is not None and response.protocol_type != PROTOCOL_TYPE:
+            join.fail(error_from_code(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return
+        member = self.member
+        if not member.has_generation or member.state is not MemberState.COMPLETING_REBALANCE:
+            # A heartbeat was told of another generation while SyncGroup was on its way.
+            join.fail(error_from_code(ErrorCode.ILLEGAL_GENERATION))
+            return
+        name = response.protocol_name
+        if name is not None and name != member.generation.protocol_name:
+            join.fail(error_from_code(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return
+        self._rejoin_reason = ""
+        self.rejoin_needed = False
+        self.assigned_by = peer
+        member.synced()
+        join.complete(response.assignment)
+
+    def join_failed(self, error: ClientError) -> None:
+        """Take a failed join: ask for another, unless its handler has.
+
+        Source: Kafka AbstractCoordinator.joinGroupIfNeeded.
+        """
+        self.take_join()
+        if error.name != ErrorCode.MEMBER_ID_REQUIRED.name:
+            self.request_rejoin(f"rebalance failed due to {error.name}")
+
+    # -- leaving ------------------------------------------------------------------------------
+
+    def leave(self, reason: str) -> RequestFuture[LeaveGroupResponse] | None:
+        """Leave the group and drop generation and id; return the request, if one was sent.
+
+        A static member stays in the group until its session ends: it only stops. The request is
+        tried once. Source: Kafka AbstractCoordinator.maybeLeaveGroup.
+        """
+        request: RequestFuture[LeaveGroupResponse] | None = None
+        member = self.member
+        if (
+            self._config.group_instance_id is None
+            and self._discovery.coordinator() is not None
+            and member.state is not MemberState.UNJOINED
+            and member.member_id
+        ):
+            request = self._discovery.send(
+                LeaveGroupRequest(
+                    group_id=member.group_id,
+                    members=(
+                        MemberIdentity(member_id=member.member_id, reason=truncated_reason(reason)),
+                    ),
+                ),
+                LeaveGroupResponse,
+            )
+        self.reset_and_rejoin(reason, reset_member_id=True)
+        return request
+
+
+def truncated_reason(reason: str) -> str:
+    """Return `reason` cut to 255 bytes of UTF-8."""
+    return reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore")

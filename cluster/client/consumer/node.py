@@ -1,0 +1,165 @@
+"""The consumer node: an application that polls, processes, and commits what it has processed.
+
+The application is the one of MEASURED_FAILOVER: it polls with `poll_timeout_ms`, spends
+`process_us` on each record, and every `commit_interval_ms` commits its positions asynchronously,
+one commit in flight. Before partitions are revoked it commits what it has processed synchronously,
+as an ordinary rebalance listener does; when they are lost it cannot. Records are counted once they
+are processed, so a consumer that dies between processing and commit leaves duplicates behind.
+"""
+
+from collections.abc import Callable
+
+from cluster.client.consumer.fetcher import ConsumedRange
+from cluster.client.consumer.group_consumer import GroupConsumer
+from cluster.client.net.errors import ClientError
+from cluster.client.net.futures import RequestFuture
+from cluster.client.net.retries import MS
+from cluster.host.host import Host
+from cluster.runtime import ClusterStatus, MemberStatus
+from cluster.spec import ClusterSpec, ConsumerSpec
+from protocol.ids import GroupId
+from protocol.trace import TraceEvent, TraceKind
+
+
+class ConsumerNode:
+    """One consumer of a group, and its application."""
+
+    def __init__(self, host: Host, cluster: ClusterSpec, spec: ConsumerSpec) -> None:
+        self._host = host
+        self._spec = spec
+        self._consumer = GroupConsumer(
+            host,
+            cluster,
+            spec.config,
+            GroupId(spec.group_id),
+            spec.topics,
+            self,
+            transaction_timeout_ms=spec.transaction_timeout_ms if spec.transactional else None,
+        )
+        self._records_consumed = 0
+        self._poll_timeout_us = max(1, spec.poll_timeout_ms) * MS
+        self._poll_began_us = 0
+        self._commit_due_us = 0
+        self._is_committing = False
+        self._is_closing = False
+        self._on_closed: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Begin to consume, after `start_after_ms`."""
+        self._host.spawn(self._run(), name="application")
+
+    def close(self) -> None:
+        """Ask the application to close its consumer: it commits and leaves the group."""
+        self._is_closing = True
+        self._consumer.wakeup.set()
+
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Close the consumer: it commits and leaves the group; then `on_done`."""
+        self._on_closed = on_done
+        self.close()
+
+    def report(self, status: ClusterStatus) -> None:
+        """Write this member, as it sees itself, into `status`."""
+        consumer = self._consumer
+        coordinator = consumer.coordinator
+        status.members[self._host.name] = MemberStatus(
+            group_id=self._spec.group_id,
+            member_id=consumer.member.member_id,
+            generation=consumer.member.generation.generation_id,
+            state=consumer.member.state.value,
+            coordinator=None if coordinator is None else coordinator.broker_id,
+            assigned=tuple(consumer.subscription.assigned),
+            records_consumed=self._records_consumed,
+            commits_acknowledged=consumer.commits.acknowledged,
+        )
+
+    async def on_partitions_revoked(self) -> None:
+        """Commit what was processed, while the partitions are still this member's."""
+        if self._spec.commit_interval_ms is None:
+            return
+        try:
+            await self._consumer.commit_sync(self._spec.config.default_api_timeout_ms * MS)
+        except ClientError as error:
+            self._host.log(f"commit before revocation failed: {error.name}")
+
+    async def _run(self) -> None:
+        if self._spec.start_after_ms:
+            await self._host.sleep(self._spec.start_after_ms * MS)
+        self._consumer.start()
+        self._poll_began_us = self._host.now_us()
+        reason = "the consumer is being closed"
+        try:
+            while not self._is_closing:
+                await self._turn()
+        except ClientError as error:
+            # Kafka's poll throws it; an ordinary application then closes its consumer.
+            self._host.log(f"the application stops: {error.name}")
+            reason = f"the application stops: {error.name}"
+        await self._consumer.close(reason)
+        self._on_closed()
+
+    async def _turn(self) -> None:
+        """Poll once, process what came, and commit if it is time."""
+        records = await self._consumer.poll(
+            self._poll_began_us + self._poll_timeout_us, self._idle_until_us, self._poll_ends_us
+        )
+        if records:
+            await self._process(records)
+        self._commit_if_due()
+        now_us = self._host.now_us()
+        if records:
+            self._poll_began_us = now_us
+        else:
+            # Polls that ended empty in between were not played; they keep their rhythm.
+            polls = (now_us - self._poll_began_us) // self._poll_timeout_us
+            self._poll_began_us += polls * self._poll_timeout_us
+
+    async def _process(self, records: list[ConsumedRange]) -> None:
+        for consumed in records:
+            if self._spec.process_us:
+                await self._host.sleep(self._spec.process_us * consumed.count)
+            self._records_consumed += consumed.count
+            self._host.trace(
+                TraceEvent(
+                    kind=TraceKind.RECORDS_CONSUMED,
+                    group=self._spec.group_id,
+                    member=self._consumer.owner_id,
+                    partition=str(consumed.partition),
+                    offset=consumed.first,
+                    detail={"count": consumed.count, "last": consumed.last},
+                )
+            )
+
+    def _commit_if_due(self) -> None:
+        interval_ms = self._spec.commit_interval_ms
+        if interval_ms is None or self._is_committing or self._host.now_us() < self._commit_due_us:
+            return
+        if not self._consumer.subscription.consumed():
+            return
+        self._commit_due_us = self._host.now_us() + interval_ms * MS
+        self._is_committing = True
+        self._consumer.commit_async().add_listener(self._committed)
+
+    def _committed(self, _commit: RequestFuture[None]) -> None:
+        self._is_committing = False
+
+    def _idle_until_us(self) -> int | None:
+        """When a poll must end although nothing came: at the end of the one that sees a commit due.
+
+        Source: an application looks at its clock only when poll returns.
+        """
+        if self._is_closing:
+            return self._host.now_us()
+        if (
+            self._spec.commit_interval_ms is None
+            or self._is_committing
+            or not self._consumer.subscription.consumed()
+        ):
+            return None
+        return self._poll_ends_us(self._commit_due_us)
+
+    def _poll_ends_us(self, at_us: int) -> int:
+        """Return the end of the first poll that is not over before `at_us`."""
+        wait_us = max(1, at_us - self._poll_began_us)
+        polls = -(-wait_us // self._poll_timeout_us)
+        return self._poll_began_us + polls * self._poll_timeout_us

@@ -1,0 +1,321 @@
+"""OffsetCommit: asynchronous, synchronous and automatic, and every error it may meet.
+
+Owns the requests, not what is committed. Each outcome is traced once per partition; an attempt that
+never left the client is a COMMIT_FAILED too. Source: Kafka ConsumerCoordinator; BEHAVIOUR 7.5.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from cluster.client.consumer.generation import Generation, MemberState
+from cluster.client.consumer.membership import Membership
+from cluster.client.consumer.subscription import Position
+from cluster.client.net.coordinator_discovery import CoordinatorDiscovery
+from cluster.client.net.errors import (
+    TIMED_OUT,
+    ClientError,
+    CommitFailedError,
+    RebalanceInProgressError,
+    error_from_code,
+    unexpected,
+)
+from cluster.client.net.futures import RequestFuture, Wakeup
+from cluster.client.net.retries import MS, ExponentialBackoff, with_retries
+from cluster.host.host import Host
+from protocol.config import ConsumerConfig
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+from protocol.messages.offset import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from protocol.trace import TraceEvent, TraceKind
+
+Offsets = dict[TopicPartition, Position]
+
+
+class Commits(Protocol):
+    """What commits a member's offsets, one way or the other."""
+
+    acknowledged: int
+    """Counts the commits that were acknowledged for all of their partitions."""
+
+    def commit_async(self, offsets: Offsets) -> RequestFuture[None]:
+        """Commit once."""
+
+    async def commit_sync(self, offsets: Offsets, deadline_us: int) -> None:
+        """Commit, and wait until `deadline_us`. Raises: ClientError with the reason."""
+
+    def close(self) -> None:
+        """Commit nothing more."""
+
+
+class OffsetCommits:
+    """The commits of one member."""
+
+    def __init__(
+        self,
+        host: Host,
+        config: ConsumerConfig,
+        membership: Membership,
+        discovery: CoordinatorDiscovery,
+        backoff: ExponentialBackoff,
+        *,
+        wakeup: Wakeup,
+    ) -> None:
+        """Commit nothing yet. `wakeup` is set after each outcome."""
+        self.acknowledged = 0
+        """Counts the commits that the coordinator acknowledged for all of their partitions."""
+        self._host = host
+        self._config = config
+        self._membership = membership
+        self._discovery = discovery
+        self._backoff = backoff
+        self._wakeup = wakeup
+
+    def commit_async(self, offsets: Offsets) -> RequestFuture[None]:
+        """Commit once, without retries; an unknown coordinator is looked up first, once.
+
+        Source: Kafka ConsumerCoordinator.commitOffsetsAsync.
+        """
+        if not offsets or self._discovery.coordinator() is not None:
+            return self._commit(offsets)
+        result: RequestFuture[None] = RequestFuture()
+
+        def looked_up(lookup: RequestFuture[None]) -> None:
+            if lookup.error is not None:
+                self._failed(offsets, self._membership.member.generation, result, lookup.error)
+                return
+            self._commit(offsets).add_listener(lambda commit: _copy(commit, result))
+
+        self._discovery.lookup().add_listener(looked_up)
+        return result
+
+    async def commit_sync(self, offsets: Offsets, deadline_us: int) -> None:
+        """Commit, retrying what is retriable until `deadline_us`.
+
+        Raises: ClientError with the reason; TIMED_OUT when the time was over before any answer.
+        Source: Kafka ConsumerCoordinator.commitOffsetsSync.
+        """
+        if offsets:
+            await with_retries(
+                self._host, self._backoff, deadline_us, self._commit_once, offsets, deadline_us
+            )
+
+    def close(self) -> None:
+        """Commit nothing more: what is in flight ends with its connection."""
+
+    async def _commit_once(self, offsets: Offsets, deadline_us: int) -> None:
+        if not await self._discovery.ensure_known(deadline_us):
+            raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        commit = self._commit(offsets)
+        if not await self._wakeup.wait_for(commit, deadline_us):
+            raise ClientError(TIMED_OUT, retriable=True)
+        if commit.error is not None:
+            raise commit.error
+
+    def _commit(self, offsets: Offsets) -> RequestFuture[None]:
+        """Send one OffsetCommit with the generation of a STABLE member, or fail.
+
+        Source: Kafka ConsumerCoordinator.sendOffsetCommitRequest.
+        """
+        result: RequestFuture[None] = RequestFuture()
+        if not offsets:
+            result.complete(None)
+            return result
+        member = self._membership.member
+        sent = member.generation
+        node = self._discovery.coordinator()
+        if node is None:
+            unknown = error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._failed(offsets, sent, result, unknown)
+            return result
+        if member.state is not MemberState.STABLE:
+            local = RebalanceInProgressError() if member.is_rebalancing else CommitFailedError()
+            self._failed(offsets, sent, result, local)
+            return result
+        request = OffsetCommitRequest(
+            group_id=member.group_id,
+            generation_id_or_member_epoch=sent.generation_id,
+            member_id=sent.member_id,
+            group_instance_id=self._config.group_instance_id,
+            topics=commit_topics(offsets),
+        )
+        self._discovery.send(request, OffsetCommitResponse).add_listener(
+            lambda answer: self._answered(answer, offsets, sent, node.name, result)
+        )
+        return result
+
+    def _answered(
+        self,
+        answer: RequestFuture[OffsetCommitResponse],
+        offsets: Offsets,
+        sent: Generation,
+        peer: str,
+        result: RequestFuture[None],
+    ) -> None:
+        if answer.error is not None:
+            self._failed(offsets, sent, result, answer.error, peer=peer)
+            return
+        failure: ClientError | None = None
+        for topic in answer.value.topics:
+            for entry in topic.partitions:
+                code = entry.error_code
+                partition = TopicPartition(topic.name, entry.partition_index)
+                if code is ErrorCode.NONE:
+                    self._trace(TraceKind.OFFSETS_COMMITTED, offsets, partition, sent, peer)
+                    continue
+                self._trace(
+                    TraceKind.COMMIT_FAILED, offsets, partition, sent, peer, error=code.name
+                )
+                # Kafka's handler stops at the first error; the others are the same code but for
+                # topics that one broker does not know.
+                failure = failure or self._handle(code, sent)
+        if failure is None:
+            self.acknowledged += 1
+            result.complete(None)
+        else:
+            result.fail(failure)
+        self._wakeup.set()
+
+    def _handle(self, code: ErrorCode, sent: Generation) -> ClientError:
+        """Do what `code` asks for, and return what the commit fails with."""
+        membership = self._membership
+        member = membership.member
+        is_preparing = member.state is MemberState.PREPARING_REBALANCE
+        match code:
+            case ErrorCode.COORDINATOR_LOAD_IN_PROGRESS | ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return error_from_code(code)
+            case (
+                ErrorCode.COORDINATOR_NOT_AVAILABLE
+                | ErrorCode.NOT_COORDINATOR
+                | ErrorCode.REQUEST_TIMED_OUT
+            ):
+                self._discovery.mark_unknown(code.name)
+                return error_from_code(code)
+            case ErrorCode.REBALANCE_IN_PROGRESS:
+                membership.request_rejoin("offset commit failed since group is already rebalancing")
+                return RebalanceInProgressError()
+            case ErrorCode.UNKNOWN_MEMBER_ID | ErrorCode.ILLEGAL_GENERATION:
+                if member.generation != sent and is_preparing:
+                    return RebalanceInProgressError()
+                membership.reset_and_rejoin(
+                    f"OffsetCommit: {code.name}",
+                    reset_member_id=code is not ErrorCode.ILLEGAL_GENERATION,
+                )
+                return CommitFailedError(code.name)
+            case ErrorCode.FENCED_INSTANCE_ID:
+                if member.generation == sent:
+                    return error_from_code(code)
+                return RebalanceInProgressError() if is_preparing else CommitFailedError(code.name)
+            case (
+                ErrorCode.OFFSET_METADATA_TOO_LARGE
+                | ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+                | ErrorCode.GROUP_AUTHORIZATION_FAILED
+                | ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            ):
+                return error_from_code(code)
+            case _:
+                return unexpected(code)
+
+    def _failed(
+        self,
+        offsets: Offsets,
+        sent: Generation,
+        result: RequestFuture[None],
+        error: ClientError,
+        *,
+        peer: str | None = None,
+    ) -> None:
+        for partition in offsets:
+            self._trace(TraceKind.COMMIT_FAILED, offsets, partition, sent, peer, error=error.name)
+        result.fail(error)
+        self._wakeup.set()
+
+    def _trace(
+        self,
+        kind: TraceKind,
+        offsets: Offsets,
+        partition: TopicPartition,
+        sent: Generation,
+        peer: str | None,
+        *,
+        error: str | None = None,
+    ) -> None:
+        self._host.trace(
+            TraceEvent(
+                kind=kind,
+                group=self._membership.member.group_id,
+                member=sent.member_id or None,
+                generation=sent.generation_id,
+                partition=str(partition),
+                offset=offsets[partition].offset,
+                peer=peer,
+                error=error,
+            )
+        )
+
+
+class AutoCommit:
+    """`enable.auto.commit`: commits what poll returned earlier, every `auto.commit.interval.ms`.
+
+    Source: Kafka ConsumerCoordinator.maybeAutoCommitOffsetsAsync.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        config: ConsumerConfig,
+        commits: Commits,
+        consumed: Callable[[], Offsets],
+    ) -> None:
+        self._host = host
+        self._interval_us = config.auto_commit_interval_ms * MS
+        self._retry_us = config.retry_backoff_ms * MS
+        self._commits = commits
+        self._consumed = consumed
+        self.due_us = host.now_us() + self._interval_us
+        """When the next automatic commit is due."""
+
+    def reset(self) -> None:
+        """Begin a new interval: an assignment was taken."""
+        self.due_us = self._host.now_us() + self._interval_us
+
+    def commit_if_due(self) -> None:
+        """Commit asynchronously if it is time; after a retriable failure try again soon."""
+        now_us = self._host.now_us()
+        if now_us < self.due_us:
+            return
+        self.reset()
+
+        def answered(commit: RequestFuture[None]) -> None:
+            if commit.error is not None and commit.error.retriable:
+                self.due_us = min(self.due_us, self._host.now_us() + self._retry_us)
+
+        self._commits.commit_async(self._consumed()).add_listener(answered)
+
+
+def commit_topics(offsets: Offsets) -> tuple[OffsetCommitRequestTopic, ...]:
+    """Return positions as a commit has them, by topic."""
+    by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for partition, position in offsets.items():
+        by_topic.setdefault(partition.topic, []).append(
+            OffsetCommitRequestPartition(
+                partition_index=partition.partition,
+                committed_offset=position.offset,
+                committed_leader_epoch=position.leader_epoch,
+            )
+        )
+    return tuple(
+        OffsetCommitRequestTopic(name=topic, partitions=tuple(partitions))
+        for topic, partitions in by_topic.items()
+    )
+
+
+def _copy(source: RequestFuture[None], target: RequestFuture[None]) -> None:
+    if source.error is not None:
+        target.fail(source.error)
+    else:
+        target.complete(None)

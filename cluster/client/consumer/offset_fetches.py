@@ -1,0 +1,128 @@
+"""OffsetFetch: what the group has committed, as its coordinator says.
+
+Always with `require_stable`, as Kafka's Java consumer. Source: Kafka
+ConsumerCoordinator.OffsetFetchResponseHandler; BEHAVIOUR 7.5.
+"""
+
+from collections.abc import Callable, Iterable
+
+from cluster.client.consumer.subscription import Position
+from cluster.client.net.coordinator_discovery import CoordinatorDiscovery
+from cluster.client.net.errors import ClientError, error_from_code, unexpected
+from cluster.client.net.futures import RequestFuture
+from cluster.host.host import Host
+from protocol.errors import ErrorCode
+from protocol.ids import GroupId, MemberId, TopicPartition
+from protocol.messages.offset import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+)
+from protocol.trace import TraceEvent, TraceKind
+
+CommittedOffsets = dict[TopicPartition, Position | None]
+"""What was committed for each partition; None where nothing was."""
+
+
+class OffsetFetches:
+    """Asks the coordinator of one group for committed offsets."""
+
+    def __init__(
+        self,
+        host: Host,
+        group_id: GroupId,
+        discovery: CoordinatorDiscovery,
+        *,
+        member_id: Callable[[], MemberId],
+        cause: str | None = None,
+    ) -> None:
+        """Ask nothing yet. `member_id` and `cause` are for the trace."""
+        self._host = host
+        self._group_id = group_id
+        self._discovery = discovery
+        self._member_id = member_id
+        self._cause = cause
+
+    def fetch(
+        self, partitions: tuple[TopicPartition, ...] | None
+    ) -> RequestFuture[CommittedOffsets]:
+        """Ask for `partitions` (None: for every one with an offset)."""
+        node = self._discovery.coordinator()
+        result: RequestFuture[CommittedOffsets] = RequestFuture()
+        topics = None
+        if partitions is not None:
+            topics = tuple(
+                OffsetFetchRequestTopics(name=topic, partition_indexes=indexes)
+                for topic, indexes in partitions_by_topic(partitions).items()
+            )
+        peer = None if node is None else node.name
+
+        def answered(answer: RequestFuture[OffsetFetchResponse]) -> None:
+            if answer.error is not None:
+                result.fail(answer.error)
+                return
+            outcome = self._read(answer.value, peer)
+            if isinstance(outcome, ClientError):
+                result.fail(outcome)
+            else:
+                result.complete(outcome)
+
+        self._discovery.send(
+            OffsetFetchRequest(
+                groups=(OffsetFetchRequestGroup(group_id=self._group_id, topics=topics),),
+                require_stable=True,
+            ),
+            OffsetFetchResponse,
+        ).add_listener(answered)
+        return result
+
+    def _read(
+        self, response: OffsetFetchResponse, peer: str | None
+    ) -> CommittedOffsets | ClientError:
+        group = response.groups[0]
+        match group.error_code:
+            case ErrorCode.NONE:
+                pass
+            case ErrorCode.COORDINATOR_NOT_AVAILABLE | ErrorCode.NOT_COORDINATOR:
+                self._discovery.mark_unknown(group.error_code.name)
+                return error_from_code(group.error_code)
+            case _:
+                return error_from_code(group.error_code)
+        offsets: CommittedOffsets = {}
+        for topic in group.topics:
+            for entry in topic.partitions:
+                if entry.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                    return error_from_code(entry.error_code)
+                if entry.error_code is not ErrorCode.NONE:
+                    return unexpected(entry.error_code)
+                partition = TopicPartition(topic.name, entry.partition_index)
+                offsets[partition] = _position(entry)
+        for partition, position in offsets.items():
+            self._host.trace(
+                TraceEvent(
+                    kind=TraceKind.OFFSETS_FETCHED,
+                    group=self._group_id,
+                    member=self._member_id() or None,
+                    partition=str(partition),
+                    offset=-1 if position is None else position.offset,
+                    peer=peer,
+                    cause=self._cause,
+                )
+            )
+        return offsets
+
+
+def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, tuple[int, ...]]:
+    """Return the partition indexes of each topic, in the order given."""
+    by_topic: dict[str, tuple[int, ...]] = {}
+    for partition in partitions:
+        by_topic[partition.topic] = (*by_topic.get(partition.topic, ()), partition.partition)
+    return by_topic
+
+
+def _position(entry: OffsetFetchResponsePartition) -> Position | None:
+    if entry.committed_offset < 0:
+        return None
+    return Position(entry.committed_offset, entry.committed_leader_epoch)

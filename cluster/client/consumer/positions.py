@@ -1,0 +1,215 @@
+"""Where to begin reading: the committed offset, or what `auto.offset.reset` says.
+
+Owns the OffsetFetch and ListOffsets of the present assignment. Answers for an assignment that is
+gone are dropped. Source: Kafka ConsumerCoordinator.initWithCommittedOffsetsIfNeeded,
+OffsetFetcher.resetPositionsIfNeeded; BEHAVIOUR 7.5.
+"""
+
+from cluster.client.consumer.generation import Member
+from cluster.client.consumer.offset_fetches import (
+    CommittedOffsets,
+    OffsetFetches,
+    partitions_by_topic,
+)
+from cluster.client.consumer.subscription import AssignedPartition, Position, Subscription
+from cluster.client.net.coordinator_discovery import CoordinatorDiscovery
+from cluster.client.net.errors import ClientError, error_from_code
+from cluster.client.net.futures import RequestFuture, Wakeup
+from cluster.client.net.metadata import Metadata
+from cluster.client.net.network_client import NetworkClient
+from cluster.client.net.retries import MS, ExponentialBackoff, with_retries
+from cluster.host.connection_purposes import GENERAL
+from cluster.host.host import Host
+from protocol.config import ConsumerConfig
+from protocol.errors import ErrorCode
+from protocol.ids import NO_BROKER, NodeName, TopicPartition, broker_name
+from protocol.messages.log import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from protocol.trace import TraceEvent, TraceKind
+
+EARLIEST_TIMESTAMP = -2
+LATEST_TIMESTAMP = -1
+
+NO_OFFSET_FOR_PARTITION = "NO_OFFSET_FOR_PARTITION"
+"""Kafka's NoOffsetForPartitionException: `auto.offset.reset` is `none`, the application decides."""
+
+_Partitions = dict[TopicPartition, AssignedPartition]
+
+
+class Positions:
+    """Gives every assigned partition its first position."""
+
+    def __init__(
+        self,
+        host: Host,
+        config: ConsumerConfig,
+        member: Member,
+        subscription: Subscription,
+        network: NetworkClient,
+        metadata: Metadata,
+        discovery: CoordinatorDiscovery,
+        backoff: ExponentialBackoff,
+        *,
+        wakeup: Wakeup,
+    ) -> None:
+        """Know nothing. `wakeup` is set when a position was found or could not be."""
+        self._host = host
+        self._config = config
+        self._member = member
+        self._subscription = subscription
+        self._network = network
+        self._metadata = metadata
+        self._discovery = discovery
+        self._backoff = backoff
+        self._wakeup = wakeup
+        self._fetches = OffsetFetches(
+            host, member.group_id, discovery, member_id=lambda: member.member_id
+        )
+        self._pending: tuple[_Partitions, RequestFuture[CommittedOffsets]] | None = None
+        self._resets_in_flight: dict[NodeName, None] = {}
+
+    async def update(self, deadline_us: int) -> bool:
+        """Work on what has no position; whether poll must look again without being woken.
+
+        Waits for committed offsets until `deadline_us`; resets go on in the background.
+        Raises: ClientError that no retry can help; NO_OFFSET_FOR_PARTITION.
+        """
+        if self._subscription.has_all_positions():
+            return False
+        if self._subscription.initializing():
+            try:
+                await with_retries(
+                    self._host, self._backoff, deadline_us, self._fetch_committed, deadline_us
+                )
+            except ClientError as error:
+                if not error.retriable:
+                    raise
+                return True
+        return self._reset_positions()
+
+    def request_reset(self, state: AssignedPartition) -> None:
+        """Forget a position that the leader does not have."""
+        state.position = None
+        state.needs_reset = True
+        state.retry_at_us = 0
+
+    # -- committed offsets --------------------------------------------------------------------
+
+    async def _fetch_committed(self, deadline_us: int) -> None:
+        """One OffsetFetch. Raises: ClientError; retriable ones also when time is over."""
+        if not await self._discovery.ensure_known(deadline_us):
+            raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        wanted = {state.partition: state for state in self._subscription.initializing()}
+        pending = self._pending
+        if pending is None or pending[0] != wanted:
+            fetch = self._fetches.fetch(tuple(wanted))
+            fetch.add_listener(lambda _fetch: self._wakeup.set())
+            pending = self._pending = (wanted, fetch)
+        fetch = pending[1]
+        if not await self._wakeup.wait_for(fetch, deadline_us):
+            # It stays in flight: the next poll waits for the same answer.
+            raise error_from_code(ErrorCode.REQUEST_TIMED_OUT)
+        self._pending = None
+        if fetch.error is not None:
+            raise fetch.error
+        for partition, state in wanted.items():
+            if not self._subscription.is_current(state):
+                continue
+            committed = fetch.value.get(partition)
+            if committed is None:
+                state.needs_reset = True
+            else:
+                self._set(state, committed, "committed")
+
+    # -- resets -------------------------------------------------------------------------------
+
+    def _reset_positions(self) -> bool:
+        awaiting = self._subscription.awaiting_reset()
+        if not awaiting:
+            return False
+        if self._config.auto_offset_reset == "none":
+            raise ClientError(NO_OFFSET_FOR_PARTITION, retriable=False)
+        now_us = self._host.now_us()
+        by_leader: dict[NodeName, _Partitions] = {}
+        look_again = False
+        for state in awaiting:
+            if now_us < state.retry_at_us:
+                look_again = True
+                continue
+            leader = self._metadata.leader(state.partition).leader
+            if leader == NO_BROKER:
+                self._metadata.request_update()
+                continue
+            node = broker_name(leader)
+            if node not in self._resets_in_flight:
+                by_leader.setdefault(node, {})[state.partition] = state
+        for node, partitions in by_leader.items():
+            self._list_offsets(node, partitions)
+        return look_again
+
+    def _list_offsets(self, node: NodeName, partitions: _Partitions) -> None:
+        timestamp = (
+            EARLIEST_TIMESTAMP if self._config.auto_offset_reset == "earliest" else LATEST_TIMESTAMP
+        )
+        topics = tuple(
+            ListOffsetsTopic(
+                name=topic,
+                partitions=tuple(
+                    ListOffsetsPartition(partition_index=index, timestamp=timestamp)
+                    for index in indexes
+                ),
+            )
+            for topic, indexes in partitions_by_topic(partitions).items()
+        )
+        self._resets_in_flight[node] = None
+        self._network.send(
+            node,
+            GENERAL,
+            ListOffsetsRequest(topics=topics),
+            ListOffsetsResponse,
+            timeout_us=self._config.request_timeout_ms * MS,
+        ).add_listener(lambda answer: self._offsets_listed(answer, node, partitions))
+
+    def _offsets_listed(
+        self, answer: RequestFuture[ListOffsetsResponse], node: NodeName, partitions: _Partitions
+    ) -> None:
+        del self._resets_in_flight[node]
+        found: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
+        if answer.error is None:
+            for topic in answer.value.topics:
+                for entry in topic.partitions:
+                    if entry.error_code is ErrorCode.NONE:
+                        found[TopicPartition(topic.name, entry.partition_index)] = entry
+        retry_at_us = self._host.now_us() + self._backoff.delay_us(0)
+        for partition, state in partitions.items():
+            if not self._subscription.is_current(state) or not state.needs_reset:
+                continue
+            listed = found.get(partition)
+            if listed is None:
+                # Kafka retries every error here but a missing authorization, which the lab lacks.
+                state.retry_at_us = retry_at_us
+                self._metadata.request_update()
+            else:
+                position = Position(listed.offset, listed.leader_epoch)
+                self._set(state, position, self._config.auto_offset_reset)
+        self._wakeup.set()
+
+    def _set(self, state: AssignedPartition, position: Position, cause: str) -> None:
+        state.position = position
+        state.needs_reset = False
+        state.retry_at_us = 0
+        self._host.trace(
+            TraceEvent(
+                kind=TraceKind.POSITION_RESET,
+                group=self._member.group_id,
+                member=self._member.member_id or None,
+                partition=str(state.partition),
+                offset=position.offset,
+                cause=cause,
+            )
+        )

@@ -1,0 +1,139 @@
+"""Commits of a member that commits in transactions: the same calls as `offset_commits` has.
+
+One transaction at a time, as a producer has; what is asked for meanwhile waits for its end. Each
+outcome is traced once per partition, when the transaction has ended.
+"""
+
+from cluster.client.consumer.generation import Generation, MemberState
+from cluster.client.consumer.membership import Membership
+from cluster.client.consumer.offset_commits import Offsets
+from cluster.client.net.errors import (
+    TIMED_OUT,
+    ClientError,
+    CommitFailedError,
+    RebalanceInProgressError,
+)
+from cluster.client.net.futures import RequestFuture, Wakeup
+from cluster.client.producer.transactional_producer import (
+    TransactionAborted,
+    TransactionalProducer,
+    TransactionInDoubt,
+)
+from cluster.host.host import Host
+from protocol.config import ConsumerConfig
+from protocol.ids import NodeName
+from protocol.trace import TraceEvent, TraceKind
+
+
+class TransactionalCommits:
+    """The commits of one member, each a transaction of its producer."""
+
+    def __init__(
+        self,
+        host: Host,
+        config: ConsumerConfig,
+        membership: Membership,
+        producer: TransactionalProducer,
+        *,
+        wakeup: Wakeup,
+    ) -> None:
+        """Commit nothing yet. `wakeup` is set after each outcome."""
+        self.acknowledged = 0
+        """Counts the transactions that committed."""
+        self._host = host
+        self._config = config
+        self._membership = membership
+        self._producer = producer
+        self._wakeup = wakeup
+        self._running: RequestFuture[None] | None = None
+
+    def commit_async(self, offsets: Offsets) -> RequestFuture[None]:
+        """Commit in a transaction; while another runs nothing is begun."""
+        result: RequestFuture[None] = RequestFuture()
+        if not offsets:
+            result.complete(None)
+            return result
+        member = self._membership.member
+        sent = member.generation
+        local: ClientError | None = None
+        if member.state is not MemberState.STABLE:
+            local = RebalanceInProgressError() if member.is_rebalancing else CommitFailedError()
+        elif self._running is not None:
+            local = CommitFailedError()
+        if local is not None:
+            self._failed(offsets, sent, result, local, peer=None)
+            return result
+        self._running = result
+        self._host.spawn(self._run(offsets, sent, result), name="transaction")
+        return result
+
+    async def commit_sync(self, offsets: Offsets, deadline_us: int) -> None:
+        """Commit in a transaction, after the one that runs; wait for its end until `deadline_us`.
+
+        Raises: ClientError with the reason; TIMED_OUT while it goes on.
+        """
+        while self._running is not None:
+            if not await self._wakeup.wait_for(self._running, deadline_us):
+                raise ClientError(TIMED_OUT, retriable=True)
+        commit = self.commit_async(offsets)
+        if not await self._wakeup.wait_for(commit, deadline_us):
+            raise ClientError(TIMED_OUT, retriable=True)
+        if commit.error is not None:
+            raise commit.error
+
+    def close(self) -> None:
+        """Begin nothing more, and give up what runs."""
+        self._producer.close()
+
+    async def _run(self, offsets: Offsets, sent: Generation, result: RequestFuture[None]) -> None:
+        try:
+            peer = await self._producer.commit(
+                self._membership.member.group_id, offsets, sent, self._config.group_instance_id
+            )
+        except ClientError as error:
+            self._running = None
+            in_doubt = error.peer if isinstance(error, TransactionInDoubt) else None
+            self._failed(offsets, sent, result, error, peer=in_doubt)
+            return
+        self._running = None
+        self.acknowledged += 1
+        self._trace(TraceKind.OFFSETS_COMMITTED, offsets, sent, peer=peer)
+        result.complete(None)
+        self._wakeup.set()
+
+    def _failed(
+        self,
+        offsets: Offsets,
+        sent: Generation,
+        result: RequestFuture[None],
+        error: ClientError,
+        *,
+        peer: NodeName | None,
+    ) -> None:
+        self._trace(TraceKind.COMMIT_FAILED, offsets, sent, peer=peer, error=error)
+        result.fail(error)
+        self._wakeup.set()
+
+    def _trace(
+        self,
+        kind: TraceKind,
+        offsets: Offsets,
+        sent: Generation,
+        *,
+        peer: NodeName | None,
+        error: ClientError | None = None,
+    ) -> None:
+        for partition, position in offsets.items():
+            self._host.trace(
+                TraceEvent(
+                    kind=kind,
+                    group=self._membership.member.group_id,
+                    member=sent.member_id or None,
+                    generation=sent.generation_id,
+                    partition=str(partition),
+                    offset=position.offset,
+                    peer=peer,
+                    error=None if error is None else error.name,
+                    cause=error.why if isinstance(error, TransactionAborted) else None,
+                )
+            )

@@ -1,0 +1,256 @@
+"""Which broker coordinates the group: asking for it, believing it, and doubting it.
+
+Owns the belief and the lookup in flight. Brokers answer from their own metadata, which may be
+stale: until the controller has fenced a dead coordinator they go on naming it. The connection to
+what they name is then refused or held back, so the belief is dropped at once and the next round
+begins, until an answer names a broker that can be reached. Dropping the belief changes neither the
+member's state nor its generation. Source: Kafka AbstractCoordinator; BEHAVIOUR 7.2.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from cluster.client.net.errors import (
+    NO_BROKER_AVAILABLE,
+    ClientError,
+    error_from_code,
+)
+from cluster.client.net.futures import RequestFuture, Wakeup
+from cluster.client.net.metadata import Metadata
+from cluster.client.net.network_client import NetworkClient
+from cluster.client.net.retries import ExponentialBackoff, with_retries
+from cluster.host.connection_purposes import COORDINATOR
+from cluster.host.host import Host
+from protocol.envelope import AnyRequest, AnyResponse
+from protocol.errors import ErrorCode
+from protocol.ids import BrokerId, GroupId, MemberId, NodeName, broker_name
+from protocol.messages.discovery import (
+    CoordinatorType,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from protocol.trace import TraceEvent, TraceKind
+
+R = TypeVar("R", bound=AnyResponse)
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorNode:
+    """The broker believed to coordinate the group, and its host.
+
+    `found` numbers the discoveries, from 1.
+    """
+
+    broker_id: BrokerId
+    name: NodeName
+    found: int
+
+
+class CoordinatorDiscovery:
+    """A client's belief about its group's coordinator."""
+
+    def __init__(
+        self,
+        host: Host,
+        group_id: GroupId,
+        network: NetworkClient,
+        metadata: Metadata,
+        backoff: ExponentialBackoff,
+        *,
+        request_timeout_us: int,
+        wakeup: Wakeup,
+        member_id: Callable[[], MemberId],
+        on_change: Callable[[], None],
+    ) -> None:
+        """Know no coordinator.
+
+        `wakeup` is set when a lookup ended, `member_id` is for the trace, `on_change` is called
+        when a coordinator was found or doubted.
+        """
+        self._host = host
+        self._group_id = group_id
+        self._network = network
+        self._metadata = metadata
+        self._backoff = backoff
+        self._request_timeout_us = request_timeout_us
+        self._wakeup = wakeup
+        self._member_id = member_id
+        self._on_change = on_change
+        self._coordinator: CoordinatorNode | None = None
+        self._lookup: RequestFuture[None] | None = None
+        self._found = 0
+        self._metadata_wanted = False
+
+    def believed(self) -> CoordinatorNode | None:
+        """Return the belief as it stands, without checking its connection."""
+        return self._coordinator
+
+    def coordinator(self) -> CoordinatorNode | None:
+        """Return the coordinator, None if unknown; one that is held back is marked unknown.
+
+        Source: Kafka AbstractCoordinator.checkAndGetCoordinator.
+        """
+        node = self._coordinator
+        if node is not None and self._network.is_unavailable(node.name, COORDINATOR):
+            self.mark_unknown("coordinator unavailable")
+            return None
+        return node
+
+    def mark_unknown(self, cause: str) -> None:
+        """Stop believing; requests in flight to it fail. State and generation stay."""
+        node = self._coordinator
+        if node is None:
+            return
+        self._coordinator = None
+        self._trace(TraceKind.COORDINATOR_UNKNOWN, peer=node.name, cause=cause)
+        self._network.disconnect(node.name, COORDINATOR)
+        self._on_change()
+
+    def lookup(self) -> RequestFuture[None]:
+        """Ask the least loaded node, or join the lookup in flight.
+
+        Succeeds once the belief is set. Fails retriably, or for good with an error that the
+        application gets. Source: Kafka AbstractCoordinator.lookupCoordinator.
+        """
+        if self._lookup is not None:
+            return self._lookup
+        asked = self._network.least_loaded_node()
+        if asked is None:
+            self._trace(TraceKind.COORDINATOR_LOOKUP_FAILED, error=NO_BROKER_AVAILABLE)
+            return RequestFuture.failed(ClientError(NO_BROKER_AVAILABLE, retriable=True))
+        lookup = self._lookup = RequestFuture[None]()
+
+        def answered(future: RequestFuture[FindCoordinatorResponse]) -> None:
+            self._answered(asked.name, future, lookup)
+
+        self._network.send(
+            asked.name,
+            asked.purpose,
+            FindCoordinatorRequest(
+                key_type=CoordinatorType.GROUP, coordinator_keys=(self._group_id,)
+            ),
+            FindCoordinatorResponse,
+            timeout_us=self._request_timeout_us,
+        ).add_listener(answered)
+        return lookup
+
+    def abandon_lookup(self) -> None:
+        """Let the next lookup ask anew. Should the one in flight be answered, the answer counts.
+
+        Source: Kafka AbstractCoordinator.clearFindCoordinatorFuture in HeartbeatThread.run.
+        """
+        self._lookup = None
+
+    async def ensure_known(self, deadline_us: int) -> bool:
+        """Look up with backoff until the coordinator is known; False at `deadline_us`.
+
+        Raises: ClientError that no retry can help.
+        Source: Kafka AbstractCoordinator.ensureCoordinatorReady.
+        """
+        if self.coordinator() is not None:
+            return True
+        self._metadata_wanted = False
+        try:
+            await with_retries(self._host, self._backoff, deadline_us, self._find_once, deadline_us)
+        except ClientError as error:
+            if not error.retriable:
+                raise
+        return self._coordinator is not None
+
+    def send(
+        self, request: AnyRequest, response_type: type[R], *, timeout_us: int | None = None
+    ) -> RequestFuture[R]:
+        """Send `request` to the coordinator (None: `request.timeout.ms`).
+
+        Fails with COORDINATOR_NOT_AVAILABLE if it is unknown. A request that gets no answer marks
+        the coordinator that it was sent to unknown, before the caller hears of it.
+        Source: Kafka AbstractCoordinator.CoordinatorResponseHandler.
+        """
+        node = self.coordinator()
+        if node is None:
+            return RequestFuture.failed(error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        future = self._network.send(
+            node.name,
+            COORDINATOR,
+            request,
+            response_type,
+            timeout_us=self._request_timeout_us if timeout_us is None else timeout_us,
+        )
+
+        def doubt(outcome: RequestFuture[R]) -> None:
+            if outcome.error is not None and node == self._coordinator:
+                self.mark_unknown(outcome.error.name)
+
+        future.add_listener(doubt)
+        return future
+
+    async def _find_once(self, deadline_us: int) -> None:
+        """One round. Raises: ClientError if the coordinator is still unknown after it."""
+        if self._metadata_wanted:
+            self._metadata_wanted = False
+            await self._await_metadata_update(deadline_us)
+        if self.coordinator() is not None:
+            return
+        if self._host.now_us() >= deadline_us:
+            raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        lookup = self.lookup()
+        if not await self._wakeup.wait_for(lookup, deadline_us):
+            raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if lookup.error is not None:
+            self._metadata_wanted = True
+            raise lookup.error
+        if self.coordinator() is None:
+            raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    async def _await_metadata_update(self, deadline_us: int) -> None:
+        version = self._metadata.version
+        self._metadata.request_update()
+        while self._metadata.version == version and self._host.now_us() < deadline_us:
+            await self._wakeup.wait(deadline_us)
+
+    def _answered(
+        self,
+        asked: NodeName,
+        future: RequestFuture[FindCoordinatorResponse],
+        lookup: RequestFuture[None],
+    ) -> None:
+        if self._lookup is lookup:
+            self._lookup = None
+        error = future.error
+        if error is None:
+            named = future.value.coordinators[0]
+            if named.error_code is ErrorCode.NONE:
+                self._found += 1
+                self._coordinator = CoordinatorNode(
+                    BrokerId(named.node_id), broker_name(named.node_id), self._found
+                )
+                self._trace(TraceKind.COORDINATOR_FOUND, peer=self._coordinator.name, cause=asked)
+                self._network.try_connect(self._coordinator.name, COORDINATOR)
+                lookup.complete(None)
+                self._on_change()
+                self._wakeup.set()
+                return
+            error = error_from_code(named.error_code)
+        self._trace(TraceKind.COORDINATOR_LOOKUP_FAILED, peer=asked, error=error.name)
+        lookup.fail(error)
+        self._wakeup.set()
+
+    def _trace(
+        self,
+        kind: TraceKind,
+        *,
+        peer: str | None = None,
+        cause: str | None = None,
+        error: str | None = None,
+    ) -> None:
+        self._host.trace(
+            TraceEvent(
+                kind=kind,
+                group=self._group_id,
+                member=self._member_id() or None,
+                peer=peer,
+                cause=cause,
+                error=error,
+            )
+        )

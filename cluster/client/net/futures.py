@@ -1,0 +1,120 @@
+"""Waiting: a future whose listeners run at once, and the wakeup of one waiting coroutine.
+
+asyncio's futures call their listeners one loop turn later; Kafka's handlers run inside the answer's
+arrival, and their order is part of the protocol (a late error must see the generation that was).
+"""
+
+from asyncio import Future
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from cluster.client.net.errors import ClientError
+from cluster.host.host import Host
+from protocol.errors import SimulationError
+
+T = TypeVar("T")
+
+
+class RequestFuture(Generic[T]):
+    """The outcome of one operation: pending, a value, or an error. Source: Kafka RequestFuture.
+
+    Invariant: it is completed once; listeners run in the order in which they were added.
+    """
+
+    __slots__ = ("_listeners", "_value", "error", "is_done")
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self.error: ClientError | None = None
+        """Why it failed; None while pending and after success."""
+        self._value: T | None = None
+        self._listeners: list[Callable[[RequestFuture[T]], None]] = []
+
+    @classmethod
+    def failed(cls, error: ClientError) -> "RequestFuture[T]":
+        """Return a future that has failed already."""
+        future = cls()
+        future.fail(error)
+        return future
+
+    @property
+    def value(self) -> T:
+        """What it succeeded with. Raises: SimulationError if it is pending or has failed."""
+        if not self.is_done or self.error is not None:
+            raise SimulationError("a future that has not succeeded has no value")
+        return self._value  # type: ignore[return-value]  # set by complete, which takes a T
+
+    def complete(self, value: T) -> None:
+        """Succeed with `value`. Raises: SimulationError if it is done."""
+        self._value = value
+        self._finish()
+
+    def fail(self, error: ClientError) -> None:
+        """Fail with `error`. Raises: SimulationError if it is done."""
+        self.error = error
+        self._finish()
+
+    def add_listener(self, listener: Callable[["RequestFuture[T]"], None]) -> None:
+        """Call `listener` with this future when it is done, at once if it is."""
+        if self.is_done:
+            listener(self)
+        else:
+            self._listeners.append(listener)
+
+    def _finish(self) -> None:
+        if self.is_done:
+            raise SimulationError("a request future was completed twice")
+        self.is_done = True
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener(self)
+
+
+class Wakeup:
+    """Ends the wait of one coroutine when anything happened that it may care for.
+
+    It is level triggered: a `set` while nobody waits ends the next wait at once. Who waits looks
+    at the state again, so several sets may be one. Source: Kafka's selector, which ends a poll
+    with any network event.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._is_set = False
+        self._waiter: Future[None] | None = None
+
+    def set(self) -> None:
+        """Wake the waiter, or spare the next one its wait."""
+        waiter = self._waiter
+        if waiter is None:
+            self._is_set = True
+        elif not waiter.done():
+            waiter.set_result(None)
+
+    async def wait(self, deadline_us: int | None) -> None:
+        """Wait for `set`, at most until `deadline_us` on the host's clock (None: without end)."""
+        if self._is_set:
+            self._is_set = False
+            return
+        timer = None
+        if deadline_us is not None:
+            delay_us = deadline_us - self._host.now_us()
+            if delay_us <= 0:
+                return
+            timer = self._host.after(delay_us, self.set)
+        self._waiter = self._host.create_future()
+        await self._waiter
+        self._waiter = None
+        if timer is not None:
+            timer.cancel()
+
+    async def wait_for(self, future: RequestFuture[T], deadline_us: int) -> bool:
+        """Wait until `future` is done or `deadline_us`; return whether it is done.
+
+        Shape: whoever completes `future` sets this wakeup.
+        """
+        while not future.is_done:
+            if self._host.now_us() >= deadline_us:
+                return False
+            await self.wait(deadline_us)
+        return True

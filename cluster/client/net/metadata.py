@@ -1,0 +1,247 @@
+"""What a client believes of the cluster: its brokers, and who leads which partition.
+
+Owns the cache and when it is refreshed: on demand with backoff, and at `metadata.max.age.ms`. The
+belief may be stale, and an older leader epoch than the one known is never taken.
+Source: Kafka Metadata, NetworkClient.DefaultMetadataUpdater.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cluster.client.net.futures import RequestFuture
+from cluster.client.net.network_client import KnownNode, NetworkClient
+from cluster.client.net.retries import MS, retry_backoff
+from cluster.host.connection_purposes import BOOTSTRAP, GENERAL
+from cluster.host.host import Host, Timer
+from cluster.spec import ClusterSpec
+from protocol.config import ConsumerConfig, ProducerConfig
+from protocol.errors import ErrorCode
+from protocol.ids import (
+    NO_BROKER,
+    NO_LEADER_EPOCH,
+    BrokerId,
+    LeaderEpoch,
+    NodeName,
+    TopicPartition,
+    broker_name,
+)
+from protocol.messages.discovery import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndEpoch:
+    """Who leads a partition, as last heard. `leader` is NO_BROKER where there is none."""
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+
+
+NO_LEADER = LeaderAndEpoch(leader=NO_BROKER, leader_epoch=NO_LEADER_EPOCH)
+
+
+class Metadata:
+    """A client's metadata cache, and the requests that keep it."""
+
+    def __init__(
+        self,
+        host: Host,
+        cluster: ClusterSpec,
+        config: ConsumerConfig | ProducerConfig,
+        topics: tuple[str, ...],
+        *,
+        on_update: Callable[[], None],
+    ) -> None:
+        """Know the bootstrap servers, `host` or `host:port` (none: every broker of the cluster).
+
+        `on_update` is called after each answer that was taken over.
+        """
+        self.version = 0
+        """Counts the answers taken over."""
+        self._host = host
+        self._topics = topics
+        self._on_update = on_update
+        self._network: NetworkClient | None = None
+        servers = config.bootstrap_servers or tuple(broker.name for broker in cluster.brokers)
+        self._nodes = tuple(KnownNode(_host_of(server), BOOTSTRAP) for server in servers)
+        self._live: dict[int, None] = {}
+        """The ids of the known live brokers."""
+        self._partition_counts: dict[str, int] = {}
+        self._leaders: dict[TopicPartition, LeaderAndEpoch] = {}
+        self._request_timeout_us = config.request_timeout_ms * MS
+        self._reconnect_backoff_us = config.reconnect_backoff_ms * MS
+        self._max_age_us = config.metadata_max_age_ms * MS
+        self._backoff = retry_backoff(host, config)
+        self._update_wanted = False
+        self._is_asking = False
+        self._failures = 0
+        self._equal_answers = 0
+        self._allowed_at_us = 0
+        self._timer: Timer | None = None
+        self._age_timer: Timer | None = None
+
+    def start(self, network: NetworkClient) -> None:
+        """Begin to keep the cache up to date, through `network`."""
+        self._network = network
+        self.request_update()
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._network = None
+        for timer in (self._timer, self._age_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._age_timer = None
+
+    def nodes(self) -> tuple[KnownNode, ...]:
+        """Return the known nodes: the bootstrap servers until brokers are known."""
+        return self._nodes
+
+    def partition_count(self, topic: str) -> int | None:
+        """Return how many partitions `topic` has, None if it is not known."""
+        return self._partition_counts.get(topic)
+
+    def leader(self, partition: TopicPartition) -> LeaderAndEpoch:
+        """Return who leads `partition`; a leader that is no known live broker is none."""
+        known = self._leaders.get(partition, NO_LEADER)
+        return known if known.leader in self._live else NO_LEADER
+
+    def learn_leader(self, partition: TopicPartition, leader: LeaderAndEpoch) -> None:
+        """Take over a leader that a broker named in an answer, if its epoch is newer (KIP-951)."""
+        known = self._leaders.get(partition, NO_LEADER)
+        if leader.leader_epoch > known.leader_epoch:
+            self._leaders[partition] = leader
+
+    def add_topics(self, topics: tuple[str, ...]) -> None:
+        """Ask for `topics` too from now on."""
+        missing = tuple(topic for topic in topics if topic not in self._topics)
+        if missing:
+            self._topics += missing
+            self.request_update()
+
+    def request_update(self) -> None:
+        """Ask a node as soon as the backoff allows."""
+        self._update_wanted = True
+        if not self._is_asking and self._network is not None:
+            self._schedule(self._allowed_at_us - self._host.now_us())
+
+    def _schedule(self, delay_us: int) -> None:
+        if self._timer is None:
+            self._timer = self._host.after(max(0, delay_us), self._ask)
+
+    def _ask(self) -> None:
+        self._timer = None
+        if self._network is None or not self._update_wanted:
+            return
+        node = self._network.least_loaded_node()
+        if node is None:
+            self._schedule(self._reconnect_backoff_us)
+            return
+        self._is_asking = True
+        self._update_wanted = False
+        self._network.send(
+            node.name,
+            node.purpose,
+            MetadataRequest(topics=self._topics),
+            MetadataResponse,
+            timeout_us=self._request_timeout_us,
+        ).add_listener(self._answered)
+
+    def _answered(self, future: RequestFuture[MetadataResponse]) -> None:
+        self._is_asking = False
+        if self._network is None:
+            return
+        now_us = self._host.now_us()
+        # A broker that has no metadata yet names no brokers: an update that Kafka does not take.
+        if future.error is not None or not future.value.brokers:
+            self._allowed_at_us = now_us + self._backoff.delay_us(self._failures)
+            self._failures += 1
+            self.request_update()
+            return
+        self._failures = 0
+        changed = self._take_over(future.value)
+        if self.version == 0:
+            self._connect_for_telemetry(self._network)
+        self._equal_answers = 0 if changed else self._equal_answers + 1
+        self._allowed_at_us = now_us + self._backoff.delay_us(max(0, self._equal_answers - 1))
+        if self._age_timer is not None:
+            self._age_timer.cancel()
+        self._age_timer = self._host.after(self._max_age_us, self._expire)
+        if self._update_wanted:
+            self.request_update()
+        self.version += 1
+        self._on_update()
+
+    def _connect_for_telemetry(self, network: NetworkClient) -> None:
+        """Open a connection to a broker as soon as brokers are known, and leave it idle.
+
+        Kafka's client wants to ask it for telemetry subscriptions (KIP-714), finds that it offers
+        none, and never asks again. But from then on it is the least loaded node: most lookups of
+        coordinators go there, and wait behind no Fetch.
+        Source: NetworkClient.TelemetrySender; seen in every start of a 3.9.1 consumer.
+        """
+        node = network.least_loaded_node()
+        if node is not None:
+            network.try_connect(node.name, node.purpose)
+
+    def _expire(self) -> None:
+        self._age_timer = None
+        self._equal_answers = 0
+        self.request_update()
+
+    def _take_over(self, response: MetadataResponse) -> bool:
+        """Take over what is not older than what is known; return whether anything changed."""
+        nodes = tuple(
+            KnownNode(broker_name(broker.node_id), GENERAL) for broker in response.brokers
+        )
+        changed = nodes != self._nodes
+        self._nodes = nodes
+        self._live = dict.fromkeys(broker.node_id for broker in response.brokers)
+        for topic in response.topics:
+            changed = self._take_over_topic(topic) or changed
+        return changed
+
+    def _take_over_topic(self, topic: MetadataResponseTopic) -> bool:
+        if topic.error_code is not ErrorCode.NONE:
+            # It may exist in a moment, or this broker may not have heard of it; or it was deleted.
+            self._update_wanted = True
+            return self._forget_topic(topic)
+        changed = self._partition_counts.get(topic.name) != len(topic.partitions)
+        self._partition_counts[topic.name] = len(topic.partitions)
+        for partition in topic.partitions:
+            changed = self._take_over_partition(topic.name, partition) or changed
+        return changed
+
+    def _forget_topic(self, topic: MetadataResponseTopic) -> bool:
+        """Forget a topic that a broker does not know; return whether anything was known of it.
+
+        The leader of a group that reads it then sees that its metadata has changed.
+        Source: Kafka `Metadata.handleMetadataResponse`: only what was answered is kept.
+        """
+        count = self._partition_counts.pop(topic.name, 0)
+        for index in range(count):
+            self._leaders.pop(TopicPartition(topic.name, index), None)
+        return count > 0
+
+    def _take_over_partition(self, topic: str, partition: MetadataResponsePartition) -> bool:
+        key = TopicPartition(topic, partition.partition_index)
+        known = self._leaders.get(key, NO_LEADER)
+        if partition.leader_epoch < known.leader_epoch:
+            return False
+        if partition.error_code is not ErrorCode.NONE or partition.leader_id == NO_BROKER:
+            self._update_wanted = True
+        heard = LeaderAndEpoch(
+            leader=BrokerId(partition.leader_id),
+            leader_epoch=LeaderEpoch(partition.leader_epoch),
+        )
+        self._leaders[key] = heard
+        return heard != known
+
+
+def _host_of(server: str) -> NodeName:
+    """Return the host of a bootstrap server: a node has one port, so the host says enough."""
+    return NodeName(server.partition(":")[0])

@@ -1,0 +1,1 @@
+"""Producers: `node` appends numbered records; `transactional_producer` commits offsets."""

@@ -1,0 +1,276 @@
+"""The producer node: numbered records at a fixed rate, spread round robin over the partitions.
+
+Owns batches from their first record to their acknowledgement. One batch of a partition is in flight
+at a time, so that retries keep the order. Source: Kafka RecordAccumulator, Sender.
+DEVIATION: no idempotence: a batch that is sent again after a lost answer may stand in the log
+twice. With acks=0 a broker's answer is awaited but not believed; Kafka's sends none.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from cluster.client.net.errors import TIMED_OUT, ClientError, error_from_code
+from cluster.client.net.futures import RequestFuture, Wakeup
+from cluster.client.net.metadata import Metadata
+from cluster.client.net.network_client import NetworkClient
+from cluster.client.net.retries import MS, retry_backoff
+from cluster.host.connection_purposes import GENERAL
+from cluster.host.host import Host, Timer
+from cluster.runtime import ClusterStatus
+from cluster.spec import ClusterSpec, ProducerSpec
+from partition_log.batches import build_batch
+from protocol.errors import ErrorCode
+from protocol.ids import NO_BROKER, NodeName, TopicPartition, broker_name
+from protocol.messages.log import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.records.batch import Record
+from protocol.trace import TraceEvent, TraceKind
+
+BATCH_RECORDS_MAX = 500
+"""A batch takes no more records than this: it stands for `batch.size`."""
+BUFFERED_RECORDS_MAX = 100_000
+"""With so many records unsent the application waits: it stands for `buffer.memory`."""
+MAX_IN_FLIGHT_PER_NODE = 5
+"""Source: `max.in.flight.requests.per.connection`."""
+
+_SECOND_US = 1_000_000
+_ACKS = {"all": -1, "1": 1, "0": 0}
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """Records of one partition. It may be sent from `ready_at_us` and fails at `expires_at_us`."""
+
+    partition: TopicPartition
+    ready_at_us: int
+    expires_at_us: int
+    records: list[Record] = field(default_factory=list)
+    attempts: int = 0
+
+
+class ProducerNode:
+    """One producer and its application."""
+
+    def __init__(self, host: Host, cluster: ClusterSpec, spec: ProducerSpec) -> None:
+        self._host = host
+        self._spec = spec
+        self._config = spec.config
+        self._wakeup = Wakeup(host)
+        self._metadata = Metadata(
+            host, cluster, spec.config, (spec.topic,), on_update=self._metadata_updated
+        )
+        self._network = NetworkClient(
+            host,
+            spec.config,
+            known_nodes=self._metadata.nodes,
+            on_disconnect=self._metadata.request_update,
+        )
+        self._backoff = retry_backoff(host, spec.config)
+        self._queues: dict[TopicPartition, deque[_Batch]] = {}
+        self._in_flight: dict[TopicPartition, None] = {}
+        self._requests_in_flight: dict[NodeName, int] = {}
+        self._buffered = 0
+        self._acknowledged = 0
+        self._drain_timer: Timer | None = None
+        self._drain_at_us = 0
+
+    def start(self) -> None:
+        """Begin to produce as soon as the topic's partitions are known."""
+        self._metadata.start(self._network)
+        if self._spec.records_per_second > 0:
+            self._host.spawn(self._run(), name="application")
+
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Stop producing."""
+        on_done()
+
+    def report(self, status: ClusterStatus) -> None:
+        """Add the records that were acknowledged."""
+        status.records_produced += self._acknowledged
+
+    async def _run(self) -> None:
+        """Make records; while the topic is unknown or the buffer full, send blocks as Kafka's."""
+        interval_us = max(1, round(_SECOND_US / self._spec.records_per_second))
+        number = 0
+        due_us = self._host.now_us()
+        while True:
+            partitions = self._metadata.partition_count(self._spec.topic)
+            if not partitions or self._buffered >= BUFFERED_RECORDS_MAX:
+                await self._wakeup.wait(None)
+                due_us = self._host.now_us()
+                continue
+            self._append(TopicPartition(self._spec.topic, number % partitions), number)
+            number += 1
+            due_us += interval_us
+            await self._host.sleep(max(0, due_us - self._host.now_us()))
+
+    def _append(self, partition: TopicPartition, number: int) -> None:
+        record = Record(
+            key=None, value=str(number).encode(), timestamp_ms=self._host.wall_us() // MS
+        )
+        self._buffered += 1
+        queue = self._queues.setdefault(partition, deque())
+        if queue and queue[-1].attempts == 0 and len(queue[-1].records) < BATCH_RECORDS_MAX:
+            queue[-1].records.append(record)
+            return
+        now_us = self._host.now_us()
+        batch = _Batch(
+            partition=partition,
+            ready_at_us=now_us + self._config.linger_ms * MS,
+            expires_at_us=now_us + self._config.delivery_timeout_ms * MS,
+            records=[record],
+        )
+        queue.append(batch)
+        self._drain_at(batch.ready_at_us)
+
+    # -- sending ------------------------------------------------------------------------------
+
+    def _drain_at(self, at_us: int) -> None:
+        """Look for batches to send at `at_us` or earlier."""
+        if self._drain_timer is not None:
+            if self._drain_at_us <= at_us:
+                return
+            self._drain_timer.cancel()
+        self._drain_at_us = at_us
+        self._drain_timer = self._host.after(max(0, at_us - self._host.now_us()), self._drain)
+
+    def _drain(self) -> None:
+        """Send every batch that is ready to a leader that can take it."""
+        if self._drain_timer is not None:
+            self._drain_timer.cancel()
+            self._drain_timer = None
+        now_us = self._host.now_us()
+        by_node: dict[NodeName, list[_Batch]] = {}
+        for partition, queue in self._queues.items():
+            if not queue:
+                continue
+            self._expire(queue, now_us)
+            if not queue or partition in self._in_flight:
+                continue
+            batch = queue[0]
+            if now_us < batch.ready_at_us:
+                self._drain_at(batch.ready_at_us)
+                continue
+            leader = self._metadata.leader(partition).leader
+            if leader == NO_BROKER:
+                self._metadata.request_update()
+                self._drain_at(batch.expires_at_us)
+                continue
+            node = broker_name(leader)
+            if self._network.is_unavailable(node, GENERAL):
+                self._drain_at(now_us + self._config.reconnect_backoff_ms * MS)
+                continue
+            if self._requests_in_flight.get(node, 0) >= MAX_IN_FLIGHT_PER_NODE:
+                continue
+            by_node.setdefault(node, []).append(batch)
+        for node, batches in by_node.items():
+            self._send(node, batches)
+
+    def _expire(self, queue: deque[_Batch], now_us: int) -> None:
+        while queue and now_us >= queue[0].expires_at_us:
+            self._give_up(queue.popleft(), TIMED_OUT)
+
+    def _send(self, node: NodeName, batches: list[_Batch]) -> None:
+        by_partition: dict[TopicPartition, _Batch] = {}
+        for batch in batches:
+            self._queues[batch.partition].popleft()
+            self._in_flight[batch.partition] = None
+            by_partition[batch.partition] = batch
+        self._requests_in_flight[node] = self._requests_in_flight.get(node, 0) + 1
+        request = ProduceRequest(
+            acks=_ACKS[self._config.acks],
+            timeout_ms=self._config.request_timeout_ms,
+            topic_data=(
+                TopicProduceData(
+                    name=self._spec.topic,
+                    partition_data=tuple(
+                        PartitionProduceData(
+                            index=batch.partition.partition,
+                            records=build_batch(tuple(batch.records)),
+                        )
+                        for batch in batches
+                    ),
+                ),
+            ),
+        )
+        self._network.send(
+            node,
+            GENERAL,
+            request,
+            ProduceResponse,
+            timeout_us=self._config.request_timeout_ms * MS,
+        ).add_listener(lambda answer: self._answered(answer, node, by_partition))
+
+    def _answered(
+        self,
+        answer: RequestFuture[ProduceResponse],
+        node: NodeName,
+        batches: dict[TopicPartition, _Batch],
+    ) -> None:
+        self._requests_in_flight[node] -= 1
+        outcomes: dict[TopicPartition, PartitionProduceResponse] = {}
+        if answer.error is None:
+            outcomes = {
+                TopicPartition(topic.name, entry.index): entry
+                for topic in answer.value.responses
+                for entry in topic.partition_responses
+            }
+        for partition, batch in batches.items():
+            del self._in_flight[partition]
+            if answer.error is not None:
+                self._failed(batch, answer.error)
+                continue
+            outcome = outcomes[partition]
+            if outcome.error_code is ErrorCode.NONE or self._config.acks == "0":
+                self._succeeded(batch, outcome.base_offset)
+            else:
+                self._failed(batch, error_from_code(outcome.error_code))
+        self._drain()
+        self._wakeup.set()
+
+    # -- outcomes -----------------------------------------------------------------------------
+
+    def _succeeded(self, batch: _Batch, base_offset: int) -> None:
+        count = len(batch.records)
+        self._buffered -= count
+        self._acknowledged += count
+        self._host.trace(
+            TraceEvent(
+                kind=TraceKind.RECORDS_PRODUCED,
+                partition=str(batch.partition),
+                offset=base_offset,
+                detail={"count": count},
+            )
+        )
+
+    def _failed(self, batch: _Batch, error: ClientError) -> None:
+        """Put the batch back to the front, or give it up."""
+        now_us = self._host.now_us()
+        if not error.retriable or now_us >= batch.expires_at_us:
+            self._give_up(batch, error.name)
+            return
+        batch.ready_at_us = now_us + self._backoff.delay_us(batch.attempts)
+        batch.attempts += 1
+        self._queues[batch.partition].appendleft(batch)
+        self._metadata.request_update()
+
+    def _give_up(self, batch: _Batch, error: str) -> None:
+        self._buffered -= len(batch.records)
+        self._host.trace(
+            TraceEvent(
+                kind=TraceKind.PRODUCE_FAILED,
+                partition=str(batch.partition),
+                error=error,
+                detail={"count": len(batch.records)},
+            )
+        )
+
+    def _metadata_updated(self) -> None:
+        self._wakeup.set()
+        self._drain()

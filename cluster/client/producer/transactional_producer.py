@@ -1,0 +1,349 @@
+"""A producer that commits a consumer's offsets in transactions: consume, transform, produce.
+
+Owns the producer's id and epoch, and which broker coordinates its transactional id. The lab's
+members produce nothing, so a transaction holds the offsets alone. Must not know the group: who
+commits what, in which generation, is told (KIP-447).
+Source: Kafka `KafkaProducer.sendOffsetsToTransaction`, `TransactionManager`; KIP-98, KIP-447.
+DEVIATION: a fenced producer is followed by a new one under the same id, as an application that
+restarts its producer would do; metadata and the group's coordinator are shared with the consumer.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from cluster.client.consumer.generation import Generation
+from cluster.client.consumer.offset_commits import Offsets, commit_topics
+from cluster.client.net.coordinator_discovery import CoordinatorDiscovery
+from cluster.client.net.errors import (
+    NO_BROKER_AVAILABLE,
+    TIMED_OUT,
+    ClientError,
+    CommitFailedError,
+    error_from_code,
+    unexpected,
+)
+from cluster.client.net.futures import RequestFuture, Wakeup
+from cluster.client.net.network_client import NetworkClient
+from cluster.client.net.retries import MS, ExponentialBackoff, with_retries
+from cluster.host.connection_purposes import TRANSACTIONAL_PRODUCER
+from cluster.host.host import Host
+from protocol.envelope import AnyRequest, AnyResponse
+from protocol.errors import ErrorCode
+from protocol.ids import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    GroupId,
+    NodeName,
+    broker_name,
+)
+from protocol.messages.discovery import (
+    CoordinatorType,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from protocol.messages.transaction import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
+
+R = TypeVar("R", bound=AnyResponse)
+T = TypeVar("T")
+
+TRANSACTION_ABORTED = "TRANSACTION_ABORTED"
+"""The transaction was aborted, or its producer fenced: what it committed never counts."""
+CLOSED = "PRODUCER_CLOSED"
+FOREVER_US = 1 << 62
+"""Until then the end of a transaction is tried: no other can begin before."""
+
+_FENCED = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+    }
+)
+"""Answers after which Kafka's producer can only be closed: its transaction is aborted, or was."""
+_NOT_COORDINATOR = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT}
+)
+
+
+class ProducerFencedError(ClientError):
+    """Kafka's ProducerFencedException, and its like: this producer must not go on."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        super().__init__(code.name, retriable=False)
+
+
+class TransactionInDoubt(ClientError):
+    """The producer was closed while it asked `peer`'s offsets to be committed."""
+
+    def __init__(self, peer: NodeName) -> None:
+        super().__init__(TIMED_OUT, retriable=False)
+        self.peer = peer
+
+
+class TransactionAborted(ClientError):
+    """The transaction did not commit, and never will. `why` is the error that led to it."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(TRANSACTION_ABORTED, retriable=False)
+        self.why = why
+
+
+class TransactionalProducer:
+    """One transactional id, and the transactions of its present producer, one after the other."""
+
+    def __init__(
+        self,
+        host: Host,
+        network: NetworkClient,
+        discovery: CoordinatorDiscovery,
+        backoff: ExponentialBackoff,
+        *,
+        transactional_id: str,
+        transaction_timeout_ms: int,
+        request_timeout_us: int,
+    ) -> None:
+        """Have no producer id yet. `discovery` is the consumer's, of the group's coordinator."""
+        self._host = host
+        self._network = network
+        self._discovery = discovery
+        self._backoff = backoff
+        self._transactional_id = transactional_id
+        self._timeout_ms = transaction_timeout_ms
+        self._request_timeout_us = request_timeout_us
+        self._wakeup = Wakeup(host)
+        self._coordinator: NodeName | None = None
+        self._producer_id: int = NO_PRODUCER_ID
+        self._producer_epoch = NO_PRODUCER_EPOCH
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Try nothing more: what is under way fails, and nobody knows how it ends."""
+        self._is_closed = True
+        self._wakeup.set()
+
+    async def commit(
+        self,
+        group_id: GroupId,
+        offsets: Offsets,
+        sent: Generation,
+        group_instance_id: str | None,
+    ) -> NodeName:
+        """Commit offsets in a transaction; return the group's coordinator that took them.
+
+        Raises: TransactionAborted; TransactionInDoubt.
+        """
+        try:
+            deadline_us = self._host.now_us() + self._timeout_ms * MS
+            if self._producer_id == NO_PRODUCER_ID:
+                await self._retry(deadline_us, self._init)
+            await self._retry(deadline_us, lambda: self._add_offsets(group_id))
+            peer = await self._retry(
+                deadline_us, lambda: self._commit(group_id, offsets, sent, group_instance_id)
+            )
+        except ProducerFencedError as error:
+            self._forget()
+            raise TransactionAborted(error.name) from error
+        except ClientError as error:
+            await self._abort()
+            raise TransactionAborted(error.name) from error
+        try:
+            await self._retry(FOREVER_US, lambda: self._end(is_commit=True))
+        except ProducerFencedError as error:
+            # Whoever fenced it had aborted the transaction: a decision to commit would stand.
+            self._forget()
+            raise TransactionAborted(error.name) from error
+        except ClientError as error:
+            raise TransactionInDoubt(peer) from error
+        return peer
+
+    # -- requests -----------------------------------------------------------------------------
+
+    async def _init(self) -> None:
+        """Get an id and an epoch; whoever had them before is fenced."""
+        answer = await self._ask(
+            InitProducerIdRequest(
+                transactional_id=self._transactional_id, transaction_timeout_ms=self._timeout_ms
+            ),
+            InitProducerIdResponse,
+        )
+        self._check(answer.error_code)
+        self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
+
+    async def _add_offsets(self, group_id: GroupId) -> None:
+        answer = await self._ask(
+            AddOffsetsToTxnRequest(
+                transactional_id=self._transactional_id,
+                producer_id=self._producer_id,
+                producer_epoch=self._producer_epoch,
+                group_id=group_id,
+            ),
+            AddOffsetsToTxnResponse,
+        )
+        self._check(answer.error_code)
+
+    async def _commit(
+        self,
+        group_id: GroupId,
+        offsets: Offsets,
+        sent: Generation,
+        group_instance_id: str | None,
+    ) -> NodeName:
+        """Send TxnOffsetCommit to the group's coordinator, and return who that is."""
+        node = self._discovery.coordinator()
+        if node is None:
+            await self._wait_for(self._discovery.lookup())
+            node = self._discovery.coordinator()
+        if node is None:
+            raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        answer = await self._wait_for(
+            self._network.send(
+                node.name,
+                TRANSACTIONAL_PRODUCER,
+                TxnOffsetCommitRequest(
+                    transactional_id=self._transactional_id,
+                    group_id=group_id,
+                    producer_id=self._producer_id,
+                    producer_epoch=self._producer_epoch,
+                    generation_id=sent.generation_id,
+                    member_id=sent.member_id,
+                    group_instance_id=group_instance_id,
+                    topics=commit_topics(offsets),
+                ),
+                TxnOffsetCommitResponse,
+                timeout_us=self._request_timeout_us,
+            )
+        )
+        for topic in answer.topics:
+            for entry in topic.partitions:
+                code = entry.error_code
+                if code in _NOT_COORDINATOR and node == self._discovery.believed():
+                    self._discovery.mark_unknown(code.name)
+                if code in _FENCED:
+                    raise ProducerFencedError(code)
+                if code is not ErrorCode.NONE:
+                    raise _commit_error(code)
+        return node.name
+
+    async def _abort(self) -> None:
+        """Abort the transaction, if one has begun; a closed producer leaves it to its timeout."""
+        try:
+            await self._retry(FOREVER_US, lambda: self._end(is_commit=False))
+        except ProducerFencedError as error:
+            if error.name != ErrorCode.INVALID_TXN_STATE.name:  # nothing had begun
+                self._forget()
+        except ClientError:
+            self._host.log(f"{self._transactional_id}: closed with an open transaction")
+
+    async def _end(self, *, is_commit: bool) -> None:
+        answer = await self._ask(
+            EndTxnRequest(
+                transactional_id=self._transactional_id,
+                producer_id=self._producer_id,
+                producer_epoch=self._producer_epoch,
+                committed=is_commit,
+            ),
+            EndTxnResponse,
+        )
+        self._check(answer.error_code)
+
+    # -- the transaction coordinator ----------------------------------------------------------
+
+    async def _ask(self, request: AnyRequest, response_type: type[R]) -> R:
+        """Send a request to the transaction coordinator, which is looked up first if need be."""
+        node = self._coordinator
+        if node is None or self._network.is_unavailable(node, TRANSACTIONAL_PRODUCER):
+            node = self._coordinator = await self._find_coordinator()
+        try:
+            return await self._wait_for(
+                self._network.send(
+                    node,
+                    TRANSACTIONAL_PRODUCER,
+                    request,
+                    response_type,
+                    timeout_us=self._request_timeout_us,
+                )
+            )
+        except ClientError:
+            self._coordinator = None
+            raise
+
+    async def _find_coordinator(self) -> NodeName:
+        asked = self._network.least_loaded_node()
+        if asked is None:
+            raise ClientError(NO_BROKER_AVAILABLE, retriable=True)
+        answer = await self._wait_for(
+            self._network.send(
+                asked.name,
+                asked.purpose,
+                FindCoordinatorRequest(
+                    key_type=CoordinatorType.TRANSACTION,
+                    coordinator_keys=(self._transactional_id,),
+                ),
+                FindCoordinatorResponse,
+                timeout_us=self._request_timeout_us,
+            )
+        )
+        found = answer.coordinators[0]
+        if found.error_code is not ErrorCode.NONE:
+            raise error_from_code(found.error_code)
+        return broker_name(found.node_id)
+
+    def _check(self, code: ErrorCode) -> None:
+        """Raise what the transaction coordinator's answer means, if it is an error."""
+        if code in _NOT_COORDINATOR:
+            self._coordinator = None
+        if code in _FENCED:
+            raise ProducerFencedError(code)
+        if code is not ErrorCode.NONE:
+            raise error_from_code(code)
+
+    # -- helpers ------------------------------------------------------------------------------
+
+    async def _retry(self, deadline_us: int, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Repeat what fails retriably, until `deadline_us` or the producer is closed."""
+
+        async def attempt_if_open() -> T:
+            if self._is_closed:
+                raise ClientError(CLOSED, retriable=False)
+            return await attempt()
+
+        return await with_retries(self._host, self._backoff, deadline_us, attempt_if_open)
+
+    async def _wait_for(self, future: RequestFuture[T]) -> T:
+        """Wait for an outcome: every request has one in time."""
+        future.add_listener(lambda _future: self._wakeup.set())
+        while not future.is_done:
+            await self._wakeup.wait(None)
+        if future.error is not None:
+            raise future.error
+        return future.value
+
+    def _forget(self) -> None:
+        """Let the next transaction be a new producer's."""
+        self._producer_id = NO_PRODUCER_ID
+        self._producer_epoch = NO_PRODUCER_EPOCH
+
+
+def _commit_error(code: ErrorCode) -> ClientError:
+    """Return what a TxnOffsetCommit fails with. Source: Kafka TxnOffsetCommitHandler."""
+    match code:
+        case (
+            ErrorCode.UNKNOWN_MEMBER_ID
+            | ErrorCode.ILLEGAL_GENERATION
+            | ErrorCode.FENCED_INSTANCE_ID
+        ):
+            return CommitFailedError(code.name)
+        case _ if code.retriable:
+            return error_from_code(code)
+        case _:
+            return unexpected(code)

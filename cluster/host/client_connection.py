@@ -1,0 +1,299 @@
+"""The client's end of a connection: requests in flight, their timeouts, and how they all end.
+
+Owns the states connecting, open and closed, and one outcome for every request sent. It must not
+know what carries the frames, nor the other connections of its endpoint, which feeds it `opened`,
+`answered` and `ended`.
+Source: Kafka `NetworkClient`, `InFlightRequests`, `ClusterConnectionStates`.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+
+from cluster.host.frames import CloseFrame, Frame, RequestFrame
+from cluster.host.host import (
+    Connection,
+    Disconnected,
+    Host,
+    RequestTimedOut,
+    ResponseCallback,
+    Timer,
+)
+from cluster.host.message_trace import client_event
+from protocol.envelope import (
+    API_KEYS,
+    LATEST_VERSIONS,
+    AnyRequest,
+    AnyResponse,
+    RequestEnvelope,
+    ResponseEnvelope,
+    error_of,
+)
+from protocol.errors import SimulationError
+from protocol.ids import Incarnation, NodeName
+from protocol.trace import TraceKind
+
+
+class ConnectionState(Enum):
+    """States of a client's connection."""
+
+    CONNECTING = "connecting"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class InFlightRequest:
+    """A request that has no answer yet. `deadline_us` is on the host's clock."""
+
+    __slots__ = ("deadline_us", "envelope", "on_response")
+
+    def __init__(
+        self, envelope: RequestEnvelope, on_response: ResponseCallback, deadline_us: int
+    ) -> None:
+        self.envelope = envelope
+        self.on_response = on_response
+        self.deadline_us = deadline_us
+
+
+class ClientConnection(Connection):
+    """The client's end of a connection. Made by Endpoint.connect.
+
+    `send_frame` is the endpoint's, `next_correlation_id` gives ids that are unique in it, and
+    `on_end` is told before anybody else that the connection has ended.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        peer: NodeName,
+        purpose: str,
+        *,
+        client_id: str,
+        connection_id: int,
+        setup_timeout_us: int,
+        send_frame: Callable[[Frame], None],
+        next_correlation_id: Callable[[], int],
+        on_end: Callable[["ClientConnection"], None],
+    ) -> None:
+        self.peer = peer
+        self.purpose = purpose
+        self.connection_id = connection_id
+        self.server_incarnation: Incarnation | None = None
+        """Incarnation that accepted; None until then."""
+        self._client_id = client_id
+        self._host = host
+        self._send_frame = send_frame
+        self._next_correlation_id = next_correlation_id
+        self._on_end = on_end
+        self._state = ConnectionState.CONNECTING
+        self._requests: dict[int, InFlightRequest] = {}
+        self._close_callbacks: list[Callable[[], None]] = []
+        self._setup_timer: Timer | None = self._host.after(
+            setup_timeout_us, self._setup_timed_out, setup_timeout_us
+        )
+        # One timer for all requests, at the earliest deadline that was known when it was armed:
+        # an answer need not touch it, so requests cost no timers (it fires once per timeout).
+        self._deadline_timer: Timer | None = None
+        self._deadline_timer_us = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the handshake is done and the connection has not ended."""
+        return self._state is ConnectionState.OPEN
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has ended; it never opens again."""
+        return self._state is ConnectionState.CLOSED
+
+    @property
+    def in_flight(self) -> int:
+        """Number of requests sent and not yet answered."""
+        return len(self._requests)
+
+    def send(
+        self,
+        request: AnyRequest,
+        *,
+        timeout_us: int,
+        on_response: ResponseCallback,
+        api_version: int | None = None,
+    ) -> None:
+        """Send `request`; see Connection.send. On a closed connection it fails as Disconnected."""
+        host = self._host
+        api_key = API_KEYS[type(request)]
+        envelope = RequestEnvelope(
+            api_key=api_key,
+            api_version=LATEST_VERSIONS[api_key] if api_version is None else api_version,
+            correlation_id=self._next_correlation_id(),
+            client_id=self._client_id,
+            client_host=host.name,
+            body=request,
+        )
+        if host.traces_messages:
+            self._trace(TraceKind.REQUEST_SENT, envelope)
+        deadline_us = host.now_us() + timeout_us
+        entry = InFlightRequest(envelope, on_response, deadline_us)
+        if self._state is ConnectionState.CLOSED:
+            host.after(0, self._fail, entry, Disconnected(f"connection to {self.peer} is closed"))
+            return
+        self._requests[envelope.correlation_id] = entry
+        if self._deadline_timer is None or deadline_us < self._deadline_timer_us:
+            self._arm_deadline_timer(deadline_us)
+        if self._state is ConnectionState.OPEN:
+            self._send_request(envelope)
+
+    async def call(
+        self, request: AnyRequest, *, timeout_us: int, api_version: int | None = None
+    ) -> AnyResponse:
+        """Send `request` and wait for its answer.
+
+        Raises: Disconnected, RequestTimedOut.
+        """
+        future = self._host.create_future()
+
+        def resolve(outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
+            # A failure travels as a result: a Future whose exception nobody retrieves (its task
+            # died) would complain when it is collected, at a moment that no seed decides.
+            if not future.done():
+                future.set_result(outcome)
+
+        self.send(request, timeout_us=timeout_us, on_response=resolve, api_version=api_version)
+        outcome: AnyResponse | Disconnected | RequestTimedOut = await future
+        if isinstance(outcome, Disconnected | RequestTimedOut):
+            raise outcome
+        return outcome
+
+    def close(self) -> None:
+        """End the connection; everything in flight fails with Disconnected, after this returns."""
+        if self._state is ConnectionState.CLOSED:
+            return
+        self._send_close("closed by the client")
+        finish = self._end(Disconnected(f"connection to {self.peer} closed by the client"))
+        self._host.after(0, finish)
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once when the connection ends (at once if it has)."""
+        if self._state is ConnectionState.CLOSED:
+            callback()
+        else:
+            self._close_callbacks.append(callback)
+
+    def opened(self, server_incarnation: Incarnation) -> None:
+        """Take the server's acceptance: what was sent while connecting goes out, in order."""
+        if self._state is not ConnectionState.CONNECTING:
+            return
+        self._state = ConnectionState.OPEN
+        self.server_incarnation = server_incarnation
+        self._cancel_setup_timer()
+        for entry in self._requests.values():
+            self._send_request(entry.envelope)
+
+    def answered(self, envelope: ResponseEnvelope) -> None:
+        """Take the answer to one request."""
+        entry = self._requests.pop(envelope.correlation_id, None)
+        if entry is None:
+            raise SimulationError(
+                f"{self.peer} answered correlation id {envelope.correlation_id} on {self.purpose},"
+                f" in flight are {list(self._requests)}"
+            )
+        if self._host.traces_messages:
+            self._trace(TraceKind.RESPONSE_RECEIVED, entry.envelope, error=error_of(envelope.body))
+        entry.on_response(envelope.body)
+
+    def ended(self, reason: str) -> None:
+        """Take the end of the connection by the peer or by its process's death."""
+        if self._state is not ConnectionState.CLOSED:
+            self._end(Disconnected(f"{self.peer}: {reason}"))()
+
+    def _end(self, failure: Disconnected) -> Callable[[], None]:
+        """Close, and return what tells everybody who waits."""
+        self._state = ConnectionState.CLOSED
+        self._on_end(self)
+        self._cancel_setup_timer()
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+            self._deadline_timer = None
+        requests, self._requests = list(self._requests.values()), {}
+        callbacks, self._close_callbacks = self._close_callbacks, []
+        return partial(self._notify, requests, callbacks, failure)
+
+    def _notify(
+        self,
+        requests: list[InFlightRequest],
+        callbacks: list[Callable[[], None]],
+        failure: Disconnected | RequestTimedOut,
+    ) -> None:
+        for entry in requests:
+            self._fail(entry, failure)
+        for callback in callbacks:
+            callback()
+
+    def _fail(self, entry: InFlightRequest, failure: Disconnected | RequestTimedOut) -> None:
+        error = "TIMED_OUT" if isinstance(failure, RequestTimedOut) else "DISCONNECTED"
+        self._trace(TraceKind.REQUEST_FAILED, entry.envelope, error=error)
+        entry.on_response(failure)
+
+    def _arm_deadline_timer(self, deadline_us: int) -> None:
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+        self._deadline_timer_us = deadline_us
+        self._deadline_timer = self._host.after(
+            max(0, deadline_us - self._host.now_us()), self._check_deadlines
+        )
+
+    def _check_deadlines(self) -> None:
+        """Time out what is due; Kafka's client then closes the connection."""
+        self._deadline_timer = None
+        now_us = self._host.now_us()
+        expired = [entry for entry in self._requests.values() if entry.deadline_us <= now_us]
+        if not expired:
+            if self._requests:
+                self._arm_deadline_timer(min(e.deadline_us for e in self._requests.values()))
+            return
+        for entry in expired:
+            del self._requests[entry.envelope.correlation_id]
+        self._send_close("a request timed out")
+        finish = self._end(Disconnected(f"{self.peer}: another request timed out"))
+        for entry in expired:
+            label = entry.envelope.api_key.label
+            self._fail(entry, RequestTimedOut(f"{label} to {self.peer} was not answered in time"))
+        finish()
+
+    def _setup_timed_out(self, setup_timeout_us: int) -> None:
+        self._setup_timer = None
+        self._send_close("setup timed out")
+        self._end(Disconnected(f"{self.peer} did not accept within {setup_timeout_us} us"))()
+
+    def _cancel_setup_timer(self) -> None:
+        if self._setup_timer is not None:
+            self._setup_timer.cancel()
+            self._setup_timer = None
+
+    def _send_request(self, envelope: RequestEnvelope) -> None:
+        self._send_frame(
+            RequestFrame(
+                source=self._host.name,
+                destination=self.peer,
+                connection_id=self.connection_id,
+                envelope=envelope,
+            )
+        )
+
+    def _send_close(self, reason: str) -> None:
+        self._send_frame(
+            CloseFrame(
+                source=self._host.name,
+                destination=self.peer,
+                connection_id=self.connection_id,
+                by_client=True,
+                reason=reason,
+            )
+        )
+
+    def _trace(
+        self, kind: TraceKind, envelope: RequestEnvelope, *, error: str | None = None
+    ) -> None:
+        self._host.trace(
+            client_event(kind, envelope, peer=self.peer, purpose=self.purpose, error=error)
+        )

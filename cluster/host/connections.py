@@ -1,0 +1,342 @@
+"""Connections of one host incarnation: the state machine under both runtimes, over frames.
+
+Owns the endpoint: its connections as a client (`client_connection`) and as a server, with Kafka's
+one request served at a time on each. It must not know what carries the frames: a simulated link or
+a TCP stream calls `deliver` and `peer_lost`, and is given frames through `send_frame`.
+Source: Kafka `SocketServer.Processor` (muted channels).
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from cluster.host.client_connection import ClientConnection
+from cluster.host.frames import (
+    CloseFrame,
+    Frame,
+    OpenedFrame,
+    OpenFrame,
+    RequestFrame,
+    ResetFrame,
+    ResponseFrame,
+)
+from cluster.host.host import Host, IncomingRequest
+from cluster.host.message_trace import server_event
+from protocol.envelope import AnyResponse, RequestEnvelope, ResponseEnvelope, error_of
+from protocol.errors import SimulationError
+from protocol.ids import Incarnation, NodeName, RequestId
+from protocol.trace import TraceEvent, TraceKind
+
+
+class ConnectionEnd(NamedTuple):
+    """One end of a connection, as its own endpoint names it. `is_client`: this end opened it."""
+
+    peer: NodeName
+    connection_id: int
+    is_client: bool
+
+
+class _ServerConnection:
+    """The server's end: at most one request is served, what came behind it waits."""
+
+    __slots__ = ("connection_id", "peer", "peer_incarnation", "purpose", "serving", "waiting")
+
+    def __init__(self, opened_by: OpenFrame) -> None:
+        self.peer = opened_by.source
+        self.peer_incarnation = opened_by.source_incarnation
+        self.connection_id = opened_by.connection_id
+        self.purpose = opened_by.purpose
+        self.serving: RequestId | None = None
+        self.waiting: deque[RequestEnvelope] = deque()
+
+
+class Endpoint:
+    """All connections of one host incarnation, as client and as server.
+
+    The runtime's Host delegates connect, serve and reply to it. The transport gives it what
+    arrives (`deliver`), says when a peer's process is gone (`peer_lost`), and takes frames through
+    `send_frame`, in order per destination; it may drop those to a node that cannot be reached.
+    Of the host it uses name, incarnation, clock, `after`, `create_future` and `trace`.
+    """
+
+    def __init__(self, host: Host, send_frame: Callable[[Frame], None]) -> None:
+        self.host = host
+        self.send_frame = send_frame
+        # Ids of different incarnations never meet: a late frame finds nothing instead of another
+        # connection (no set of ids is carried over, so they are told apart by their high bits).
+        self._next_connection_id = host.incarnation << 32
+        self._next_correlation_id = 0
+        self._next_request_id = 0
+        self._handler: Callable[[IncomingRequest], None] | None = None
+        self._clients: dict[int, ClientConnection] = {}
+        self._servers: dict[tuple[NodeName, int], _ServerConnection] = {}
+        self._served: dict[RequestId, tuple[_ServerConnection | None, RequestEnvelope]] = {}
+        """Requests handed to the handler and not replied; None once their connection has ended."""
+
+    def connect(
+        self, peer: NodeName, purpose: str, *, setup_timeout_us: int, client_id: str | None = None
+    ) -> ClientConnection:
+        """Open a connection to `peer`; see Host.connect."""
+        connection_id = self._next_connection_id
+        self._next_connection_id += 1
+        connection = ClientConnection(
+            self.host,
+            peer,
+            purpose,
+            client_id=client_id or self.host.name,
+            connection_id=connection_id,
+            setup_timeout_us=setup_timeout_us,
+            send_frame=self.send_frame,
+            next_correlation_id=self._new_correlation_id,
+            on_end=self._forget,
+        )
+        self._clients[connection_id] = connection
+        self.send_frame(
+            OpenFrame(
+                source=self.host.name,
+                destination=peer,
+                connection_id=connection_id,
+                source_incarnation=self.host.incarnation,
+                purpose=purpose,
+            )
+        )
+        return connection
+
+    def serve(self, handler: Callable[[IncomingRequest], None]) -> None:
+        """Accept connections from now on; see Host.serve."""
+        self._handler = handler
+
+    def reply(self, request_id: RequestId, response: AnyResponse) -> None:
+        """Answer a request; see Host.reply.
+
+        Raises: SimulationError if `request_id` is unknown or was replied before.
+        """
+        try:
+            connection, envelope = self._served.pop(request_id)
+        except KeyError:
+            raise SimulationError(
+                f"{self.host.name} replied twice or to an unknown request {request_id}"
+            ) from None
+        if connection is None:
+            return
+        host = self.host
+        if host.traces_messages:
+            host.trace(
+                server_event(
+                    TraceKind.RESPONSE_SENT,
+                    envelope,
+                    peer=connection.peer,
+                    error=error_of(response),
+                )
+            )
+        self.send_frame(
+            ResponseFrame(
+                source=host.name,
+                destination=connection.peer,
+                connection_id=connection.connection_id,
+                envelope=ResponseEnvelope(correlation_id=envelope.correlation_id, body=response),
+            )
+        )
+        connection.serving = None
+        if connection.waiting:
+            # Not now: the handler may still be in the middle of the request that it answered.
+            host.after(0, self._serve_next, connection)
+
+    def deliver(self, frame: Frame) -> None:
+        """Take a frame that arrived for this incarnation's node."""
+        match frame:
+            case RequestFrame():
+                self._request(frame)
+            case ResponseFrame():
+                connection = self._clients.get(frame.connection_id)
+                if connection is None:
+                    self._send_reset(frame.source, frame.connection_id, by_client=True)
+                else:
+                    connection.answered(frame.envelope)
+            case OpenFrame():
+                self._open(frame)
+            case OpenedFrame():
+                connection = self._clients.get(frame.connection_id)
+                if connection is None:
+                    self._send_reset(frame.source, frame.connection_id, by_client=True)
+                else:
+                    connection.opened(frame.source_incarnation)
+            case CloseFrame():
+                if frame.by_client:
+                    self._server_ended((frame.source, frame.connection_id))
+                elif (connection := self._clients.get(frame.connection_id)) is not None:
+                    connection.ended(frame.reason)
+            case ResetFrame():
+                self.peer_lost(frame.source, frame.source_incarnation)
+
+    def peer_lost(self, peer: NodeName, incarnation: Incarnation | None = None) -> None:
+        """End all connections to and from `peer`, whose process died.
+
+        `incarnation` None also ends those that are still connecting (a broken TCP link); a number
+        ends only what is known to belong to that incarnation or an earlier one.
+        """
+        for close in self.lost_with(peer, incarnation):
+            self.deliver(close)
+
+    def lost_with(
+        self, peer: NodeName, incarnation: Incarnation | None = None
+    ) -> tuple[CloseFrame, ...]:
+        """Return what `peer_lost` would deliver: the end of each connection, one by one.
+
+        For a link gate, which may have to hold some of them back.
+        """
+        servers = (
+            server
+            for server in self._servers.values()
+            if server.peer == peer and _is_lost(server.peer_incarnation, incarnation)
+        )
+        clients = (
+            client
+            for client in self._clients.values()
+            if client.peer == peer and _is_lost(client.server_incarnation, incarnation)
+        )
+        return self._ends((*servers, *clients), reason="its process is gone")
+
+    def resets(
+        self, peers: Sequence[NodeName], purposes: Sequence[str] = ()
+    ) -> tuple[CloseFrame, ...]:
+        """Return the end of each connection, of `purposes` if any are named, with one of `peers`.
+
+        Delivered to this endpoint they end the connections as a reset does. The same connection
+        has the same client's name and id at both ends: see `connection_named_by`.
+        """
+        servers = (
+            server
+            for server in self._servers.values()
+            if server.peer in peers and (not purposes or server.purpose in purposes)
+        )
+        clients = (
+            client
+            for client in self._clients.values()
+            if client.peer in peers and (not purposes or client.purpose in purposes)
+        )
+        return self._ends((*servers, *clients), reason="the connection was reset")
+
+    def purpose_of(self, end: ConnectionEnd) -> str | None:
+        """Return what a connection is for, None if there is no such connection."""
+        if end.is_client:
+            client = self._clients.get(end.connection_id)
+            return None if client is None else client.purpose
+        server = self._servers.get((end.peer, end.connection_id))
+        return None if server is None else server.purpose
+
+    def peers(self) -> tuple[NodeName, ...]:
+        """Return every node that has, or is being asked for, a connection with this one."""
+        names = [server.peer for server in self._servers.values()]
+        names += [client.peer for client in self._clients.values()]
+        return tuple(dict.fromkeys(names))
+
+    def close_all(self) -> None:
+        """End every connection as an orderly stop does: both ends see Disconnected."""
+        for key, server in list(self._servers.items()):
+            self._send_reset(server.peer, server.connection_id, by_client=False)
+            self._server_ended(key)
+        for client in list(self._clients.values()):
+            client.close()
+
+    def _ends(
+        self,
+        connections: Iterable[_ServerConnection | ClientConnection],
+        *,
+        reason: str,
+    ) -> tuple[CloseFrame, ...]:
+        return tuple(
+            CloseFrame(
+                source=connection.peer,
+                destination=self.host.name,
+                connection_id=connection.connection_id,
+                by_client=isinstance(connection, _ServerConnection),
+                reason=reason,
+            )
+            for connection in connections
+        )
+
+    def _new_correlation_id(self) -> int:
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id += 1
+        return correlation_id
+
+    def _forget(self, connection: ClientConnection) -> None:
+        self._clients.pop(connection.connection_id, None)
+
+    def _open(self, frame: OpenFrame) -> None:
+        host = self.host
+        if self._handler is None:
+            host.trace(
+                TraceEvent(
+                    kind=TraceKind.CONNECTION_REFUSED,
+                    peer=frame.source,
+                    detail={"reason": "does not serve"},
+                )
+            )
+            self._send_reset(frame.source, frame.connection_id, by_client=False)
+            return
+        self._servers[frame.source, frame.connection_id] = _ServerConnection(frame)
+        self.send_frame(
+            OpenedFrame(
+                source=host.name,
+                destination=frame.source,
+                connection_id=frame.connection_id,
+                source_incarnation=host.incarnation,
+            )
+        )
+
+    def _request(self, frame: RequestFrame) -> None:
+        connection = self._servers.get((frame.source, frame.connection_id))
+        if connection is None:
+            self._send_reset(frame.source, frame.connection_id, by_client=False)
+        elif connection.serving is not None or connection.waiting:
+            connection.waiting.append(frame.envelope)
+        else:
+            self._serve(connection, frame.envelope)
+
+    def _serve_next(self, connection: _ServerConnection) -> None:
+        if connection.serving is None and connection.waiting:
+            self._serve(connection, connection.waiting.popleft())
+
+    def _serve(self, connection: _ServerConnection, envelope: RequestEnvelope) -> None:
+        if self._handler is None:
+            raise SimulationError(f"{self.host.name} accepted a connection and does not serve")
+        request_id = RequestId(self._next_request_id)
+        self._next_request_id += 1
+        connection.serving = request_id
+        self._served[request_id] = (connection, envelope)
+        host = self.host
+        if host.traces_messages:
+            host.trace(server_event(TraceKind.REQUEST_RECEIVED, envelope, peer=connection.peer))
+        self._handler(
+            IncomingRequest(request_id=request_id, peer=connection.peer, envelope=envelope)
+        )
+
+    def _server_ended(self, key: tuple[NodeName, int]) -> None:
+        connection = self._servers.pop(key, None)
+        if connection is None:
+            return
+        connection.waiting.clear()
+        if connection.serving is not None:
+            self._served[connection.serving] = (None, self._served[connection.serving][1])
+
+    def _send_reset(self, peer: NodeName, connection_id: int, *, by_client: bool) -> None:
+        self.send_frame(
+            CloseFrame(
+                source=self.host.name,
+                destination=peer,
+                connection_id=connection_id,
+                by_client=by_client,
+                reason="no such connection" if by_client else "refused or reset",
+            )
+        )
+
+
+def connection_named_by(close: CloseFrame) -> tuple[NodeName, int]:
+    """Return client and id of the connection that a CloseFrame ends: its name in the whole run."""
+    return (close.source if close.by_client else close.destination, close.connection_id)
+
+
+def _is_lost(known: Incarnation | None, lost: Incarnation | None) -> bool:
+    return lost is None or (known is not None and known <= lost)

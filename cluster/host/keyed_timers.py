@@ -1,0 +1,31 @@
+"""Timers named by a key, as the synchronous cores ask for them: the same key replaces its timer."""
+
+from collections.abc import Callable, Sequence
+
+from cluster.host.host import Host, Timer
+from protocol.effects import CancelTimer, SetTimer
+
+
+class KeyedTimers:
+    """Carries out SetTimer and CancelTimer on a Host, and hands the key of a fired timer back."""
+
+    def __init__(self, host: Host, on_fired: Callable[[str], None]) -> None:
+        self._host = host
+        self._on_fired = on_fired
+        self._timers: dict[str, Timer] = {}
+
+    def apply(self, effects: Sequence[SetTimer | CancelTimer]) -> None:
+        """Set and cancel timers, in the order of `effects`."""
+        for effect in effects:
+            pending = self._timers.pop(effect.key, None)
+            if pending is not None:
+                pending.cancel()
+            match effect:
+                case SetTimer(key=key, delay_us=delay_us):
+                    self._timers[key] = self._host.after(delay_us, self._fire, key)
+                case CancelTimer():
+                    pass
+
+    def _fire(self, key: str) -> None:
+        del self._timers[key]
+        self._on_fired(key)

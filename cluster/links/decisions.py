@@ -1,0 +1,144 @@
+"""Verdicts: what the link rules in force say of one frame, at one end of its way.
+
+Owns how a rule selects a frame (nodes, purpose, API) and what its effect means for the sender and
+for the receiver. It holds nothing back itself: `link_gate` does what a verdict says.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+from cluster.host.frames import Frame, OpenFrame, RequestFrame, ResponseFrame
+from cluster.links.rules import Clog, Cut, LinkRule, Slow
+from protocol.envelope import API_KEYS, AnyResponse
+from protocol.errors import SimulationError
+from protocol.ids import NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """No rule is against it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """It goes on after `delay_us`."""
+
+    delay_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """It waits until the rules are others; `is_cut`: unless its connection is closed meanwhile."""
+
+    is_cut: bool
+
+
+Verdict = Pass | Deliver | Hold
+
+PASS = Pass()
+HOLD_CUT = Hold(is_cut=True)
+HOLD_CLOG = Hold(is_cut=False)
+
+RngFor = Callable[[str], random.Random]
+"""Gives the random stream of a rule, by its id: one per host incarnation and rule."""
+
+
+class Judge:
+    """The rules about one direction of one node's frames, asked in order: the first wins.
+
+    Randomness: one draw for each frame that a Slow rule selects, from that rule's own stream, so
+    that neither other rules nor other nodes shift it.
+    """
+
+    def __init__(self, node: NodeName, *, is_sender: bool, rng_for: RngFor) -> None:
+        self._node = node
+        self._is_sender = is_sender
+        self._rng_for = rng_for
+        self._rngs: dict[str, random.Random] = {}
+        self._rules: dict[NodeName, list[LinkRule]] = {}
+        """Rules by peer, in the order in which they are asked; peers without one are missing."""
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether any rule is about this direction of the node."""
+        return bool(self._rules)
+
+    def set_rules(self, rules: Sequence[LinkRule]) -> None:
+        """Replace the rules; those about other nodes or the other direction are left out."""
+        self._rules = {}
+        for rule in rules:
+            ends = (rule.selector.sources, rule.selector.destinations)
+            own, peers = ends if self._is_sender else reversed(ends)
+            if self._node in own:
+                for peer in dict.fromkeys(peers):
+                    if peer != self._node:
+                        self._rules.setdefault(peer, []).append(rule)
+
+    def verdict(self, peer: NodeName, purpose: str | None, frame: Frame) -> Verdict:
+        """Judge a frame to (as sender) or from `peer`.
+
+        `purpose` is its connection's; None (a connection that nobody knows) matches no rule that
+        names purposes.
+        """
+        for rule in self._rules.get(peer, ()):
+            if _selects(rule, purpose, frame):
+                return self._effect(rule)
+        return PASS
+
+    def _effect(self, rule: LinkRule) -> Verdict:
+        match rule.effect:
+            case Cut():
+                return HOLD_CUT
+            case Clog():
+                return HOLD_CLOG
+            case Slow():
+                # The sender's end has delayed it; that this rule won is final here too.
+                return (
+                    Deliver(self._draw_us(rule.rule_id, rule.effect)) if self._is_sender else PASS
+                )
+
+    def _draw_us(self, rule_id: str, slow: Slow) -> int:
+        rng = self._rngs.get(rule_id)
+        if rng is None:
+            rng = self._rngs[rule_id] = self._rng_for(rule_id)
+        return slow.delay_us + int(rng.random() * (slow.jitter_us + 1))
+
+
+def purpose_named_by(frame: Frame) -> str | None:
+    """Return the purpose that a frame itself names: only an OpenFrame does."""
+    return frame.purpose if isinstance(frame, OpenFrame) else None
+
+
+def api_of(frame: Frame) -> str | None:
+    """Return Kafka's printed name of a frame's API; None for those that only open and close."""
+    if isinstance(frame, RequestFrame):
+        return API_KEYS[type(frame.envelope.body)].label
+    if isinstance(frame, ResponseFrame):
+        return _RESPONSE_LABELS[type(frame.envelope.body)]
+    return None
+
+
+def _selects(rule: LinkRule, purpose: str | None, frame: Frame) -> bool:
+    selector = rule.selector
+    if selector.purposes and purpose not in selector.purposes:
+        return False
+    return not selector.apis or api_of(frame) in selector.apis
+
+
+def _response_labels() -> dict[type, str]:
+    """Return the API of each type of response: that of the request with the same first name."""
+    keys = {
+        request.__name__.removesuffix("Request"): api_key for request, api_key in API_KEYS.items()
+    }
+    labels: dict[type, str] = {}
+    for response in get_args(AnyResponse):
+        api_key = keys.get(response.__name__.removesuffix("Response"))
+        if api_key is None:
+            raise SimulationError(f"no request has the name of {response.__name__}")
+        labels[response] = api_key.label
+    return labels
+
+
+_RESPONSE_LABELS = _response_labels()

@@ -1,0 +1,1 @@
+"""Kafka's metrics: `sensors` compute them, `sampler` writes them into the trace."""

@@ -1,0 +1,54 @@
+"""Nodes by role: how both runtimes build a node on its Host, and what every node offers them."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from cluster.broker.node import BrokerNode
+from cluster.client.consumer.node import ConsumerNode
+from cluster.client.producer.node import ProducerNode
+from cluster.controller.node import ControllerNode
+from cluster.host.host import Host
+from cluster.runtime import ClusterStatus
+from cluster.spec import (
+    BrokerSpec,
+    ClusterSpec,
+    ConsumerSpec,
+    ControllerSpec,
+    NodeSpec,
+    ProducerSpec,
+)
+
+
+class Node(Protocol):
+    """One incarnation of a node. It lives as long as its Host does."""
+
+    def start(self) -> None:
+        """Begin to serve and to call others; returns at once."""
+
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Begin to stop as on SIGTERM; `on_done` is called once, when nothing is left to do.
+
+        A broker asks the controller to move its leaderships, then unloads its groups; a consumer
+        commits and leaves its group; a producer sends what it has.
+        """
+
+    def report(self, status: ClusterStatus) -> None:
+        """Write what this node knows of the cluster into `status`."""
+
+
+def node_specs(cluster: ClusterSpec) -> tuple[NodeSpec, ...]:
+    """Return every node of the cluster in the order in which they are started."""
+    return (*cluster.controllers, *cluster.brokers, *cluster.consumers, *cluster.producers)
+
+
+def build_node(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+    """Return the node that `spec` describes, not yet started, on `host`."""
+    match spec:
+        case ControllerSpec():
+            return ControllerNode(host, cluster, spec)
+        case BrokerSpec():
+            return BrokerNode(host, cluster, spec)
+        case ConsumerSpec():
+            return ConsumerNode(host, cluster, spec)
+        case ProducerSpec():
+            return ProducerNode(host, cluster, spec)

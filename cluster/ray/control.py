@@ -1,0 +1,162 @@
+"""The control plane: what every live node process is told and asked, whatever the faults do.
+
+It pushes one state (where every node lives, the link rules) of which the newest replaces all, asks
+for status, and has connections reset. Whoever is stopped (SIGSTOP) is not waited for: it gets the
+newest state, and the resets that it missed, before its nodes go on.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from cluster.links.reset import ConnectionName, LinkReset
+from cluster.links.rules import LinkRule
+from cluster.ray.actors import ActorGone, Machine, ProcessHandle
+from cluster.ray.layout import ProcessPlan, node_names
+from cluster.ray.services import ControlState, ListeningProcess
+from cluster.realtime.tcp import ProcessAddress
+from cluster.runtime import ClusterStatus
+from protocol.ids import NodeName
+
+T = TypeVar("T")
+
+CALL_TIMEOUT_S = 10.0
+STATUS_TIMEOUT_S = 2.0
+
+
+@dataclass(slots=True, kw_only=True)
+class FleetProcess:
+    """A node process that listens. `is_up` False means gone, or given up.
+
+    `stopped` is done while the process was sent SIGSTOP and is not continued: nobody waits for it.
+    """
+
+    process_id: str
+    plan: ProcessPlan
+    machine: Machine
+    handle: ProcessHandle
+    listening: ListeningProcess
+    stopped: asyncio.Future[None] = field(default_factory=asyncio.Future)
+    missed_resets: list[LinkReset] = field(default_factory=list)
+    is_up: bool = True
+    is_expected_to_end: bool = False
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it was sent SIGSTOP and is not continued."""
+        return self.stopped.done()
+
+
+class ControlPlane:
+    """Calls to every live process of `processes`, a list that its owner goes on filling.
+
+    `on_failure` gets a line for each failure of the tool itself.
+    """
+
+    def __init__(
+        self, processes: Sequence[FleetProcess], *, on_failure: Callable[[str], None]
+    ) -> None:
+        self.state = ControlState(version=0, directory={}, rules=())
+        """What every process has or will have."""
+        self._processes = processes
+        self._on_failure = on_failure
+
+    async def set_directory(self, directory: Mapping[NodeName, ProcessAddress]) -> None:
+        """Tell every live process where every live node is; stopped ones when they go on."""
+        await self._push(replace(self.state, directory=dict(directory)))
+
+    async def set_rules(self, rules: tuple[LinkRule, ...]) -> None:
+        """Tell every live process the link rules; stopped ones when they go on."""
+        await self._push(replace(self.state, rules=rules))
+
+    async def reset_links(self, reset: LinkReset) -> int:
+        """End connections at both ends; return how many there were.
+
+        Processes that are stopped end theirs when they go on.
+        """
+        live = [process for process in self._processes if process.is_up]
+        ended = await side_by_side(self._reset_client_ends(p, reset) for p in live)
+        names = tuple(name for of_process in ended for name in of_process)
+        silent_clients = tuple(name for p in live if p.is_stopped for name in node_names(p.plan))
+        of_silent = await side_by_side(
+            self._reset_server_ends(p, reset, names, silent_clients) for p in live
+        )
+        return len(names) + sum(of_silent)
+
+    async def _reset_client_ends(
+        self, process: FleetProcess, reset: LinkReset
+    ) -> tuple[ConnectionName, ...]:
+        if process.is_stopped:
+            process.missed_resets.append(reset)
+        call = process.handle.reset_client_ends(reset, CALL_TIMEOUT_S)
+        try:
+            return await _unless_stopped(process, call) or ()
+        except ActorGone:
+            return ()
+
+    async def _reset_server_ends(
+        self,
+        process: FleetProcess,
+        reset: LinkReset,
+        names: tuple[ConnectionName, ...],
+        silent_clients: tuple[NodeName, ...],
+    ) -> int:
+        call = process.handle.reset_server_ends(reset, names, silent_clients, CALL_TIMEOUT_S)
+        try:
+            return await _unless_stopped(process, call) or 0
+        except ActorGone:
+            return 0
+
+    async def status(self) -> list[ClusterStatus]:
+        """Ask every process; one that is stopped or does not answer in time is missing."""
+        return await side_by_side(self._status_of(p) for p in self._processes if p.is_up)
+
+    async def _push(self, state: ControlState) -> None:
+        self.state = replace(state, version=self.state.version + 1)
+        await side_by_side(self._control_process(p, self.state) for p in self._processes)
+
+    async def _control_process(self, process: FleetProcess, state: ControlState) -> None:
+        if not process.is_up:
+            return
+        try:
+            await _unless_stopped(process, process.handle.control(state, CALL_TIMEOUT_S))
+        except ActorGone:
+            process.is_up = False  # its watcher says whether that was expected
+        except TimeoutError:
+            self._on_failure(f"{process.process_id} did not take the control plane's state in time")
+
+    async def _status_of(self, process: FleetProcess) -> ClusterStatus:
+        try:
+            status = await _unless_stopped(process, process.handle.status(STATUS_TIMEOUT_S))
+        except (ActorGone, TimeoutError):
+            status = None
+        return status or ClusterStatus()
+
+
+async def _unless_stopped(process: FleetProcess, call: Coroutine[Any, Any, T]) -> T | None:
+    """Wait for a call to a process; None as soon as it is stopped and will not answer."""
+    if process.is_stopped:
+        call.close()
+        return None
+    task = asyncio.ensure_future(call)
+    try:
+        await asyncio.wait((task, process.stopped), return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        task.cancel()
+
+
+async def side_by_side(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run coroutines side by side and return their results; the first error ends the others.
+
+    Raises: that error itself (a TaskGroup would wrap it in a group).
+    """
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise

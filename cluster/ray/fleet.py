@@ -1,0 +1,371 @@
+"""The fleet: every node process of a run and the Ray machines that they are on.
+
+Owns starting, watching, killing and ending real processes, the machines' agents and clock
+offsets, and fetching files from other machines. It knows processes, not nodes: which node lives
+in which, and in which incarnation, is `ray_runtime`'s business.
+"""
+
+import asyncio
+import secrets
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+from cluster.ray import actors as ray_nodes
+from cluster.ray.actors import ActorGone, AgentHandle, Machine, ProcessHandle
+from cluster.ray.control import CALL_TIMEOUT_S, ControlPlane, FleetProcess, side_by_side
+from cluster.ray.layout import ProcessPlan, node_names, place
+from cluster.ray.machine_files import ProcessStillAlive
+from cluster.realtime.clock import ClockOffset, RunClock, measure_offset
+from cluster.realtime.host import RunSettings
+from cluster.realtime.listeners_file import Listeners, remove_listeners, write_listeners
+from cluster.realtime.tcp import ProcessAddress
+from cluster.runtime import ClusterStartError
+from protocol.ids import NodeName
+
+START_ATTEMPTS = 3
+START_TIMEOUT_S = 60.0
+"""A process on a loaded machine needs seconds to import Ray; more than this is a failure."""
+KILL_TIMEOUT_S = 5.0
+SIGNAL_TIMEOUT_S = 5.0
+STOP_TIMEOUT_S = 5.0
+COLLECT_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineState:
+    """A Ray machine with its agent, its directory for the run and its clock."""
+
+    machine: Machine
+    agent: AgentHandle
+    machine_dir: Path
+    clock: ClockOffset
+
+
+class Fleet:
+    """The processes of one run. `on_failure` gets a line for each failure of the tool itself."""
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        seed: int,
+        run_dir: Path,
+        clock: RunClock,
+        ray_address: str,
+        trace_messages: bool,
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self.processes: list[FleetProcess] = []
+        """Every process that came up, in order; those that ended are kept."""
+        self.machines: dict[str, MachineState] = {}
+        """By Ray's id of the machine; those that were lost are kept."""
+        self.control = ControlPlane(self.processes, on_failure=on_failure)
+        self._run_id = run_id
+        self._seed = seed
+        self._run_dir = run_dir
+        self._clock = clock
+        self._ray_address = ray_address
+        self._trace_messages = trace_messages
+        self._on_failure = on_failure
+        self._token = secrets.token_hex(16)
+        self._places: dict[str, Machine] = {}
+        self._agents: list[AgentHandle] = []
+        self._starts: dict[str, int] = {}
+        self._watchers: list[asyncio.Task[None]] = []
+        self._owns_ray = False
+        self._pause_orders = 0
+
+    async def connect(self, plans: Sequence[ProcessPlan]) -> None:
+        """Start Ray or join it, start an agent on each machine, decide where processes go.
+
+        Raises: RayUnavailable, TimeoutError.
+        """
+        self._owns_ray = ray_nodes.connect_ray(self._ray_address)
+        marker = f".run-{self._token}"
+        (self._run_dir / marker).touch()
+        try:
+            await side_by_side(
+                self._start_agent(machine, marker) for machine in ray_nodes.machines()
+            )
+        except ActorGone as error:
+            raise ray_nodes.RayUnavailable(
+                f"Ray at {self._ray_address!r} starts no actors: {error}\nIf that cluster runs"
+                " without token authentication, set RAY_AUTH_MODE=disabled here."
+            ) from error
+        finally:
+            (self._run_dir / marker).unlink()
+        self._places = place(plans, [state.machine for state in self.machines.values()])
+
+    async def publish(self, directory: Mapping[NodeName, ProcessAddress]) -> None:
+        """Tell every process where every node is, and guests of this machine (`guest`)."""
+        await self.control.set_directory(directory)
+        listeners = Listeners(
+            run_id=self._run_id,
+            seed=self._seed,
+            token=self._token,
+            clock=self._clock,
+            trace_messages=self._trace_messages,
+            directory=directory,
+        )
+        try:
+            write_listeners(self._run_dir, listeners)
+        except OSError as error:
+            self._on_failure(f"nobody is told where the nodes listen: {error}")
+
+    async def start_process(self, plan: ProcessPlan) -> FleetProcess:
+        """Start a process where it was before, or elsewhere if that machine is lost.
+
+        Raises: ClusterStartError.
+        """
+        machine = self._machine_for(plan)
+        retrying = AsyncRetrying(
+            stop=stop_after_attempt(START_ATTEMPTS),
+            wait=wait_exponential(multiplier=0.2, max=2.0),
+            retry=retry_if_exception_type((ActorGone, TimeoutError)),
+            reraise=True,
+        )
+        try:
+            return await retrying(self._try_start, plan, machine)
+        except Exception as error:
+            names = ", ".join(node_names(plan)) or plan.name
+            raise ClusterStartError(
+                f"{names} could not be started on {machine.address}: {error!r}"
+            ) from error
+
+    async def kill(self, process: FleetProcess) -> None:
+        """`kill -9` a process, stopped or not, and wait until it is gone.
+
+        Raises: ProcessLookupError if it was gone before; ProcessStillAlive; ActorGone if its
+            machine is lost.
+        """
+        process.is_expected_to_end = True
+        await self._agent_of(process).kill(process.listening.process, KILL_TIMEOUT_S)
+        process.is_up = False
+
+    async def pause(self, process: FleetProcess, node: NodeName) -> None:
+        """Stop a node; SIGSTOP its process if that is its own.
+
+        The node is held first, so that it acts on nothing between the SIGCONT and the moment when
+        the control plane's newest state has reached it. Being told and stopped are a millisecond
+        apart; a node is never stopped in the middle of a loop turn.
+        Raises: SimulationError if the node is not alive; ProcessLookupError, ActorGone,
+            TimeoutError, ProcessNotStopped.
+        """
+        order = self._next_pause_order()
+        await process.handle.pause_node(node, order, CALL_TIMEOUT_S)
+        if process.plan.name == node:
+            if not process.is_stopped:
+                process.stopped.set_result(None)
+            await self._agent_of(process).stop(process.listening.process, SIGNAL_TIMEOUT_S)
+
+    async def resume(self, process: FleetProcess, node: NodeName) -> None:
+        """Let a node go on, with the control plane's newest state.
+
+        Raises: SimulationError if the node is not alive; ProcessLookupError, ActorGone,
+            TimeoutError.
+        """
+        order = self._next_pause_order()
+        await self._go_on(process)
+        resets, process.missed_resets = tuple(process.missed_resets), []
+        await process.handle.resume_node(node, order, self.control.state, resets, CALL_TIMEOUT_S)
+
+    async def end(self, process: FleetProcess) -> None:
+        """End a process whose node is done: what it wrote leaves, then it is gone."""
+        await self._stop_nodes(process)
+        process.is_up = False
+        process.handle.end()
+        await self._wait_gone(self.machines[process.machine.ray_node_id], [process])
+
+    def give_up(self, process: FleetProcess) -> None:
+        """End a process at once, whatever it is doing; nobody waits for its end."""
+        process.is_expected_to_end = True
+        process.is_up = False
+        process.handle.end()
+
+    async def remove_disk(self, process_name: str, node: NodeName) -> None:
+        """Delete the disk of a node that is down, if its machine is still there.
+
+        Raises: ActorGone, TimeoutError, OSError.
+        """
+        agent = self._agent_with_disk(process_name)
+        if agent is not None:
+            await agent.remove_disk(node, COLLECT_TIMEOUT_S)
+
+    async def cut_disk(self, process_name: str, node: NodeName) -> None:
+        """Cut the logs of a node that is down back to what was flushed, if its machine is there.
+
+        Raises: ActorGone, TimeoutError, OSError.
+        """
+        agent = self._agent_with_disk(process_name)
+        if agent is not None:
+            await agent.cut_disk(node, COLLECT_TIMEOUT_S)
+
+    def _close_to_guests(self) -> None:
+        """Tell guests no longer where the nodes are: the run is about to stop."""
+        try:
+            remove_listeners(self._run_dir)
+        except OSError as error:
+            self._on_failure(f"guests are still told where the nodes listen: {error}")
+
+    def _agent_with_disk(self, process_name: str) -> AgentHandle | None:
+        ray_node_id = self._places[process_name].ray_node_id
+        is_there = any(machine.ray_node_id == ray_node_id for machine in ray_nodes.machines())
+        return self.machines[ray_node_id].agent if is_there else None
+
+    async def stop_processes(self) -> None:
+        """End all nodes, clients first so that none misses a server, and then the processes.
+
+        Returns when the processes are gone; what does not end is reported as a failure.
+        """
+        self._close_to_guests()
+        for watcher in self._watchers:
+            watcher.cancel()
+        self._watchers.clear()
+        live = [p for p in self.processes if p.is_up]
+        # Their nodes are still held: they end without having acted again.
+        await side_by_side(self._try_go_on(p) for p in self.processes if p.is_stopped)
+        await side_by_side(self._stop_nodes(p) for p in live if not p.plan.is_server)
+        await side_by_side(self._stop_nodes(p) for p in live if p.plan.is_server)
+        for process in live:
+            process.is_up = False
+            process.handle.end()
+        await side_by_side(
+            self._wait_gone(
+                state,
+                [p for p in self.processes if p.machine.ray_node_id == ray_node_id],
+            )
+            for ray_node_id, state in self.machines.items()
+        )
+
+    async def collect(self) -> dict[str, str]:
+        """Fetch what other machines hold of the run, and delete the disks.
+
+        Returns: the machines that are lost with their files, and why.
+        """
+        lost: dict[str, str] = {}
+        for state in self.machines.values():
+            try:
+                await state.agent.fetch_files(self._run_dir, COLLECT_TIMEOUT_S)
+                await state.agent.clean_up(COLLECT_TIMEOUT_S)
+            except (ActorGone, TimeoutError, OSError) as error:
+                lost[state.machine.address] = str(error).partition("\n")[0]
+        return lost
+
+    def disconnect(self) -> None:
+        """End the agents, and Ray if this run started it. Twice does no harm."""
+        agents, self._agents = self._agents, []
+        for agent in agents:
+            agent.end()
+        if self._owns_ray:
+            self._owns_ray = False
+            ray_nodes.disconnect_ray()
+
+    async def _start_agent(self, machine: Machine, marker: str) -> None:
+        agent = AgentHandle.start(self._run_id, machine)
+        self._agents.append(agent)
+        self.machines[machine.ray_node_id] = MachineState(
+            machine=machine,
+            agent=agent,
+            machine_dir=await agent.prepare(self._run_dir, marker, START_TIMEOUT_S),
+            clock=await measure_offset(agent.read_clock),
+        )
+
+    async def _try_start(self, plan: ProcessPlan, machine: Machine) -> FleetProcess:
+        attempt = self._starts[plan.name] = self._starts.get(plan.name, -1) + 1
+        state = self.machines[machine.ray_node_id]
+        settings = RunSettings(
+            run_id=self._run_id,
+            seed=self._seed,
+            token=self._token,
+            clock=self._clock.on_machine(state.clock.offset_ns),
+            machine_dir=state.machine_dir,
+            trace_messages=self._trace_messages,
+        )
+        process_id = f"{plan.name}#{attempt}"
+        is_local = self._ray_address == ray_nodes.LOCAL
+        handle = ProcessHandle.start(
+            process_id,
+            settings,
+            machine,
+            bind_address=ray_nodes.LOOPBACK if is_local else machine.address,
+        )
+        try:
+            listening = await handle.listen(START_TIMEOUT_S)
+        except BaseException:
+            handle.end()
+            raise
+        process = FleetProcess(
+            process_id=process_id, plan=plan, machine=machine, handle=handle, listening=listening
+        )
+        self.processes.append(process)
+        self._watchers.append(asyncio.create_task(self._watch(process), name=process_id))
+        return process
+
+    def _machine_for(self, plan: ProcessPlan) -> Machine:
+        """Return the machine that holds a process's directory, or another if that one is lost."""
+        alive = {machine.ray_node_id for machine in ray_nodes.machines()}
+        chosen = self._places[plan.name]
+        if chosen.ray_node_id in alive:
+            return chosen
+        for ray_node_id, state in self.machines.items():
+            if ray_node_id in alive:
+                self._places[plan.name] = state.machine
+                return state.machine
+        raise ClusterStartError(f"no machine is left for {plan.name}")
+
+    async def _watch(self, process: FleetProcess) -> None:
+        """Take what fails in a process, until it ends."""
+        known = 0
+        while True:
+            try:
+                news = await process.handle.next_failures(known)
+            except ActorGone as error:
+                process.is_up = False
+                if not process.is_expected_to_end:
+                    self._on_failure(f"process {process.process_id} died by itself: {error}")
+                return
+            known += len(news)
+            for line in news:
+                self._on_failure(line)
+
+    async def _go_on(self, process: FleetProcess) -> None:
+        if process.is_stopped:
+            await self._agent_of(process).send_signal(process.listening.process, signal.SIGCONT)
+            process.stopped = asyncio.Future()
+
+    async def _try_go_on(self, process: FleetProcess) -> None:
+        try:
+            await self._go_on(process)
+        except (ProcessLookupError, ActorGone, TimeoutError):
+            return  # it is gone, or its machine is; whoever is left is killed in the end
+
+    def _agent_of(self, process: FleetProcess) -> AgentHandle:
+        return self.machines[process.machine.ray_node_id].agent
+
+    def _next_pause_order(self) -> int:
+        self._pause_orders += 1
+        return self._pause_orders
+
+    async def _stop_nodes(self, process: FleetProcess) -> None:
+        process.is_expected_to_end = True
+        try:
+            await process.handle.stop(STOP_TIMEOUT_S)
+        except Exception as error:  # whatever it raises, the other processes must be ended too
+            self._on_failure(f"{process.process_id} did not stop in an orderly way: {error!r}")
+
+    async def _wait_gone(self, state: MachineState, processes: list[FleetProcess]) -> None:
+        """Wait until processes of a machine are gone, and kill those that stay."""
+        refs = [process.listening.process for process in processes]
+        try:
+            for left in await state.agent.wait_gone(refs, KILL_TIMEOUT_S):
+                with suppress(ProcessLookupError):
+                    await state.agent.kill(left, KILL_TIMEOUT_S)
+        except ProcessStillAlive as error:
+            self._on_failure(f"on {state.machine.address}: {error}")
+        except (ActorGone, TimeoutError):
+            return  # the machine is lost, and its processes with it

@@ -1,0 +1,331 @@
+"""The lives of the nodes of a run on Ray: who is up, where, in which incarnation and state.
+
+Starts, kills, pauses, shuts down and restarts nodes, and keeps the directory of where each lives.
+Processes and machines are the `Fleet`'s; the run, its trace and its failures are `RayRuntime`'s.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from cluster.host.host import Host
+from cluster.node_factory import Node
+from cluster.ray.actors import ActorGone
+from cluster.ray.control import CALL_TIMEOUT_S, FleetProcess, side_by_side
+from cluster.ray.fleet import START_TIMEOUT_S, Fleet
+from cluster.ray.layout import ProcessPlan, has_disk, starts_later, starts_with_the_cluster
+from cluster.realtime.tcp import ProcessAddress
+from cluster.runtime import ClusterStartError, HitNode, NodeState, UnknownNode
+from cluster.spec import ClusterSpec, NodeSpec, role_of
+from protocol.errors import SimulationError
+from protocol.ids import Incarnation, NodeName
+from protocol.trace import TraceEvent, TraceKind
+
+ADMIN = NodeName("admin-0")
+ADMIN_PROCESS = "clients-0"
+POWER_LOSS = "power loss"
+"""Cause of NODE_KILLED."""
+
+NodeBuilder = Callable[[NodeSpec, ClusterSpec, Host], Node]
+
+
+@dataclass(slots=True, kw_only=True)
+class NodeLife:
+    """What outlives the incarnations of one node. `process` is None while it is not up."""
+
+    spec: NodeSpec
+    plan: ProcessPlan
+    incarnations: int = 0
+    process: FleetProcess | None = None
+    is_paused: bool = False
+    shutting_down: asyncio.Task[None] | None = None
+    """Waits for the end of a controlled shutdown."""
+
+    @property
+    def state(self) -> NodeState:
+        """The node's state as the runtime knows it."""
+        if self.process is None:
+            return NodeState.DOWN if self.incarnations else NodeState.NOT_STARTED
+        if self.is_paused:
+            return NodeState.PAUSED
+        return NodeState.UP if self.shutting_down is None else NodeState.STOPPING
+
+    @property
+    def has_own_process(self) -> bool:
+        """Whether its process hosts nobody else."""
+        return self.plan.name == self.spec.name
+
+    def hit(self) -> HitNode:
+        """Return what a fault on the live node hits."""
+        own = self.process if self.has_own_process else None
+        return HitNode(
+            node=self.spec.name,
+            incarnation=self.incarnations - 1,
+            pid=None if own is None else own.listening.process.pid,
+        )
+
+
+class NodeLives:
+    """Every node of one run. Acts on different nodes may run side by side.
+
+    `trace` writes an event of the run itself, `on_failure` gets a line for each failure of the
+    tool.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterSpec,
+        plans: Sequence[ProcessPlan],
+        fleet: Fleet,
+        *,
+        build: NodeBuilder,
+        trace: Callable[[TraceEvent], None],
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self._cluster = cluster
+        self._plans = plans
+        self._fleet = fleet
+        self._build = build
+        self._trace = trace
+        self._on_failure = on_failure
+        self._lives: dict[NodeName, NodeLife] = {
+            node.name: NodeLife(spec=node, plan=plan) for plan in plans for node in plan.nodes
+        }
+
+    def states(self) -> dict[NodeName, NodeState]:
+        """Return the state of every node."""
+        return {name: life.state for name, life in self._lives.items()}
+
+    def admin_process(self) -> FleetProcess:
+        """Return the process of the runtime's own client. Raises: UnknownNode if it is not up."""
+        process = self._process_named(ADMIN_PROCESS)
+        if process is None:
+            raise UnknownNode(f"{ADMIN}'s process is not running")
+        return process
+
+    async def start_all(self) -> None:
+        """Start every node that starts with the cluster: all processes first, then the nodes.
+
+        Raises: ClusterStartError.
+        """
+        plans = [plan for plan in self._plans if starts_with_the_cluster(plan)]
+        started = await side_by_side(self._fleet.start_process(plan) for plan in plans)
+        processes = {process.plan.name: process for process in started}
+        now = [life for life in self._lives.values() if not starts_later(life.spec)]
+        for life in now:
+            life.process = processes[life.plan.name]
+        await self._push_directory()
+        for life in now:
+            await self._start_in_process(life)
+
+    async def start_late(self, node: NodeName) -> None:
+        """Start a node that did not start with the cluster. Raises: UnknownNode."""
+        life = self._life(node)
+        if life.state is not NodeState.NOT_STARTED:
+            raise UnknownNode(f"{node} is {life.state} and cannot be started")
+        await self._bring_up(life)
+
+    async def restart(self, node: NodeName, *, empty_disk: bool) -> None:
+        """Start a dead node again on the machine that holds its disk, as a new incarnation.
+
+        Raises: UnknownNode if there is no such node, or it is running; ClusterStartError.
+        """
+        life = self._life(node)
+        if life.state is not NodeState.DOWN:
+            raise UnknownNode(f"{node} is {_running(life.state)} and cannot be restarted")
+        if empty_disk:
+            await self._fleet.remove_disk(life.plan.name, node)
+        await self._bring_up(life)
+
+    async def crash(self, node: NodeName) -> HitNode:
+        """`kill -9` the node's process; a client that shares one is ended alone.
+
+        Raises: UnknownNode if there is no such node, or it is down already.
+        """
+        return await self._kill(node, cause=None)
+
+    async def power_loss(self, node: NodeName) -> HitNode:
+        """Kill the node's process and cut its logs back to what was flushed.
+
+        Raises: UnknownNode if there is no such node, or it is down already.
+        """
+        hit = await self._kill(node, cause=POWER_LOSS)
+        life = self._life(node)
+        if has_disk(life.spec):
+            await self._fleet.cut_disk(life.plan.name, node)
+        return hit
+
+    async def shut_down(self, node: NodeName) -> HitNode:
+        """Ask the node to stop as SIGTERM does, and return at once.
+
+        Raises: UnknownNode if there is no such node, or it is not up.
+        """
+        life, process = self._up(node, NodeState.UP, "shut down")
+        self._trace(TraceEvent(kind=TraceKind.NODE_STOPPING, peer=node))
+        life.shutting_down = asyncio.create_task(
+            self._await_shut_down(life, process), name=f"shut down {node}"
+        )
+        return life.hit()
+
+    async def pause(self, node: NodeName) -> HitNode:
+        """Stop the node as SIGSTOP does, also one that shuts down.
+
+        Raises: UnknownNode if there is no such node, or it is not up.
+        """
+        life = self._life(node)
+        process = life.process
+        if process is None or life.is_paused:
+            raise UnknownNode(f"{node} is {life.state} and cannot be paused")
+        hit = life.hit()
+        self._trace(TraceEvent(kind=TraceKind.NODE_PAUSED, peer=node))
+        # Before the act: what is half done when somebody interrupts it can then be undone.
+        life.is_paused = True
+        try:
+            await self._fleet.pause(process, node)
+        except (SimulationError, ProcessLookupError, ActorGone) as error:
+            life.is_paused = False
+            raise UnknownNode(f"{node} ended before it could be paused: {error}") from error
+        return hit
+
+    async def resume(self, node: NodeName) -> None:
+        """Let a paused node go on.
+
+        Raises: UnknownNode if there is no such node, or it is not paused.
+        """
+        life, process = self._up(node, NodeState.PAUSED, "resumed")
+        self._trace(TraceEvent(kind=TraceKind.NODE_RESUMED, peer=node))
+        await self._fleet.resume(process, node)
+        life.is_paused = False
+
+    def forget_all(self) -> None:
+        """Take that no process is left."""
+        for life in self._lives.values():
+            self._is_gone(life)
+
+    def cancel_shutdowns(self) -> None:
+        """Wait for no controlled shutdown any more: everything is ended now."""
+        for life in self._lives.values():
+            if life.shutting_down is not None:
+                life.shutting_down.cancel()
+                life.shutting_down = None
+
+    async def _kill(self, node: NodeName, *, cause: str | None) -> HitNode:
+        life = self._life(node)
+        process = life.process
+        if process is None:
+            raise UnknownNode(f"{node} is {life.state} already and cannot be killed")
+        # The row comes first: whatever others see of the death is behind it in the trace.
+        self._trace(TraceEvent(kind=TraceKind.NODE_KILLED, peer=node, cause=cause))
+        hit = life.hit()
+        is_stopping = life.shutting_down is not None
+        self._is_gone(life)
+        try:
+            if life.has_own_process:
+                await self._fleet.kill(process)
+            else:
+                await process.handle.crash_node(node, CALL_TIMEOUT_S)
+        except (ProcessLookupError, SimulationError, ActorGone):
+            if not is_stopping:
+                raise
+            # It was done a moment before; whoever asked for its death has it.
+        await self._push_directory()
+        return hit
+
+    async def _await_shut_down(self, life: NodeLife, process: FleetProcess) -> None:
+        """Wait until a node that was asked to stop has, and end its process if it had its own.
+
+        A kill meanwhile cancels this.
+        """
+        try:
+            await process.handle.shut_down_node(life.spec.name)
+            if life.has_own_process:
+                await self._fleet.end(process)
+            life.shutting_down = None  # this very task: nobody need cancel it
+            self._is_gone(life)
+            await self._push_directory()
+        except ActorGone:
+            return  # its process died: the watcher says so if nobody killed it
+        except Exception as error:  # nobody awaits this task: whatever it meets must be told here
+            self._on_failure(f"{life.spec.name} could not be shut down: {error!r}")
+
+    async def _bring_up(self, life: NodeLife) -> None:
+        process = self._process_named(life.plan.name)
+        if process is None:
+            process = await self._fleet.start_process(life.plan)
+        life.process = process
+        try:
+            await self._push_directory()
+            await self._start_in_process(life)
+        except BaseException:
+            life.process = None  # it did not come up: it may be tried again
+            if life.has_own_process:
+                # The order to start may still reach it: two incarnations must never share a disk.
+                self._fleet.give_up(process)
+            raise
+
+    async def _start_in_process(self, life: NodeLife) -> None:
+        process = life.process
+        if process is None:
+            raise ClusterStartError(f"{life.spec.name} has no process")
+        incarnation = Incarnation(life.incarnations)
+        life.incarnations += 1
+        try:
+            await process.handle.start_node(
+                life.spec.name,
+                incarnation,
+                partial(self._build, life.spec, self._cluster),
+                role=role_of(life.spec),
+                has_disk=has_disk(life.spec),
+                timeout_s=START_TIMEOUT_S,
+            )
+        except Exception as error:
+            raise ClusterStartError(f"{life.spec.name} could not be started: {error!r}") from error
+
+    async def _push_directory(self) -> None:
+        directory: dict[NodeName, ProcessAddress] = {
+            name: life.process.listening.address
+            for name, life in self._lives.items()
+            if life.process is not None
+        }
+        admin = self._process_named(ADMIN_PROCESS)
+        if admin is not None:
+            directory[ADMIN] = admin.listening.address
+        await self._fleet.publish(directory)
+
+    def _process_named(self, name: str) -> FleetProcess | None:
+        """Return the live process of a plan, unless it is about to end."""
+        return next(
+            (
+                p
+                for p in self._fleet.processes
+                if p.is_up and not p.is_expected_to_end and p.plan.name == name
+            ),
+            None,
+        )
+
+    def _is_gone(self, life: NodeLife) -> None:
+        life.process = None
+        life.is_paused = False
+        if life.shutting_down is not None:
+            life.shutting_down.cancel()
+            life.shutting_down = None
+
+    def _up(
+        self, node: NodeName, state: NodeState, participle: str
+    ) -> tuple[NodeLife, FleetProcess]:
+        life = self._life(node)
+        process = life.process
+        if process is None or life.state is not state:
+            raise UnknownNode(f"{node} is {_running(life.state)} and cannot be {participle}")
+        return life, process
+
+    def _life(self, node: NodeName) -> NodeLife:
+        life = self._lives.get(node)
+        if life is None:
+            raise UnknownNode(f"no node {node}; there are {', '.join(self._lives)}")
+        return life
+
+
+def _running(state: NodeState) -> str:
+    return "running" if state is NodeState.UP else state.value

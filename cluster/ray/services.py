@@ -1,0 +1,232 @@
+"""What runs inside Ray's actors, as plain classes that know nothing of Ray.
+
+NodeService wraps one NodeProcess; AgentService acts on one machine (signals, clocks, files).
+`ray_nodes` makes actors of them and offers typed handles.
+"""
+
+import gc
+import signal
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from cluster.client.admin.node import AdminNode
+from cluster.host.host import Host
+from cluster.links.reset import ConnectionName, LinkReset
+from cluster.links.rules import LinkRule
+from cluster.ray import machine_files
+from cluster.ray.machine_files import ProcessRef
+from cluster.realtime.clock import ClockReading, read_clock
+from cluster.realtime.host import RunSettings
+from cluster.realtime.process import HostedNode, NodeProcess
+from cluster.realtime.tcp import ProcessAddress
+from cluster.runtime import ClusterStatus
+from cluster.storage.file_storage import FileStorage, cut_to_flush_marks
+from partition_log.memory_storage import MemoryStorage
+from protocol.ids import Incarnation, NodeName
+
+T = TypeVar("T")
+
+NodeBuilder = Callable[[Host], HostedNode]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListeningProcess:
+    """A node process that is up: which process it is and where it listens."""
+
+    process: ProcessRef
+    address: ProcessAddress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlState:
+    """What the control plane wants every process to have; the newest `version` replaces all."""
+
+    version: int
+    directory: Mapping[NodeName, ProcessAddress]
+    rules: tuple[LinkRule, ...]
+
+
+class NodeService:
+    """The actor around a NodeProcess; it listens on `bind_address`, one of its machine's."""
+
+    def __init__(self, process_id: str, settings: RunSettings, *, bind_address: str) -> None:
+        self._process_id = process_id
+        self._settings = settings
+        self._bind_address = bind_address
+        self._process: NodeProcess | None = None
+        self._admin: AdminNode | None = None
+        self._control_version = -1
+        self._last_pause_order = -1
+
+    async def listen(self) -> ListeningProcess:
+        """Open the process's port. Raises: OSError."""
+        self._process = NodeProcess(self._process_id, self._settings)
+        address = await self._process.listen(self._bind_address)
+        # What Ray and the imports made lives as long as the process: collections need not look
+        # at it, each of which would hold up the nodes for tens of milliseconds.
+        gc.collect()
+        gc.freeze()
+        return ListeningProcess(process=machine_files.own_process(), address=address)
+
+    async def control(self, state: ControlState) -> None:
+        """Take the control plane's state, unless a newer one came first: calls may overtake."""
+        if state.version <= self._control_version:
+            return
+        self._control_version = state.version
+        process = self._alive()
+        # The rules first: what the directory says about lost peers is then behind a cut already.
+        process.set_link_rules(state.rules)
+        process.set_directory(state.directory)
+
+    async def start_node(
+        self,
+        name: NodeName,
+        incarnation: Incarnation,
+        build: NodeBuilder,
+        *,
+        role: str,
+        has_disk: bool,
+    ) -> None:
+        """Start a node; with a disk it finds what its earlier incarnations left there."""
+        directory = machine_files.disk_of(self._settings.machine_dir, name)
+        storage = FileStorage(directory) if has_disk else MemoryStorage()
+        self._alive().start_node(name, incarnation, build, storage=storage, role=role)
+
+    async def crash_node(self, name: NodeName) -> None:
+        """End one node of several."""
+        self._alive().crash_node(name)
+
+    async def pause_node(self, name: NodeName, order: int) -> None:
+        """Hold one node; `order` tells a call that was overtaken by the one that undid it."""
+        if order > self._last_pause_order:
+            self._last_pause_order = order
+            self._alive().pause_node(name)
+
+    async def resume_node(
+        self, name: NodeName, order: int, state: ControlState, resets: tuple[LinkReset, ...]
+    ) -> None:
+        """Let one node go on, with the newest state of the control plane.
+
+        `resets` came while the process was stopped: nothing was opened or accepted in it since.
+        """
+        await self.control(state)
+        process = self._alive()
+        for reset in resets:
+            process.reset_client_ends(reset)
+            process.reset_server_ends(reset, (), (*reset.sources, *reset.destinations))
+        if order > self._last_pause_order:
+            self._last_pause_order = order
+            self._alive().resume_node(name)
+
+    async def shut_down_node(self, name: NodeName) -> bool:
+        """Ask one node to stop; returns when it has, whether in an orderly way."""
+        return await self._alive().shut_down_node(name)
+
+    async def reset_client_ends(self, reset: LinkReset) -> tuple[ConnectionName, ...]:
+        """End the connections of its clients; return their names."""
+        return self._alive().reset_client_ends(reset)
+
+    async def reset_server_ends(
+        self,
+        reset: LinkReset,
+        names: tuple[ConnectionName, ...],
+        silent_clients: tuple[NodeName, ...],
+    ) -> int:
+        """End the connections of its servers; return how many silent clients had."""
+        return self._alive().reset_server_ends(reset, set(names), silent_clients)
+
+    async def status(self) -> ClusterStatus:
+        """Return what the process's nodes know."""
+        return self._alive().status()
+
+    async def next_failures(self, known: int) -> list[str]:
+        """Return the failures behind the first `known`; waits until there is one."""
+        return await self._alive().next_failures(known)
+
+    async def ask_as_admin(self, name: NodeName, question: Callable[[Host], Awaitable[T]]) -> T:
+        """Ask the cluster something as client `name`, which is started if it is not there."""
+        process = self._alive()
+        if self._admin is None:
+            self._admin = process.start_node(
+                name, Incarnation(0), AdminNode, storage=MemoryStorage(), role="admin"
+            )
+        return await question(self._admin.host)
+
+    async def stop(self) -> None:
+        """End every node in an orderly way."""
+        await self._alive().stop()
+
+    def _alive(self) -> NodeProcess:
+        if self._process is None:
+            raise RuntimeError(f"{self._process_id} was not told to listen")
+        return self._process
+
+
+class AgentService:
+    """The actor that acts on one machine for the runtime."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+        self._machine_dir = Path()
+        self._shares_files = False
+
+    async def prepare(self, run_dir: str, marker: str) -> str:
+        """Return the directory for this machine's files: the run's own where it can be seen.
+
+        `marker` is a file that the driver has just written into `run_dir`.
+        """
+        self._shares_files = (Path(run_dir) / marker).exists()
+        if self._shares_files:
+            self._machine_dir = Path(run_dir)
+        else:
+            prefix = f"coordlab-{self._run_id.replace('/', '-')}-"
+            self._machine_dir = Path(tempfile.mkdtemp(prefix=prefix))
+        return str(self._machine_dir)
+
+    async def read_clock(self) -> ClockReading:
+        """Return the machine's clock."""
+        return read_clock()
+
+    async def kill(self, process: ProcessRef, timeout_s: float) -> None:
+        """`kill -9` a process and wait until it is gone."""
+        await machine_files.kill(process, timeout_s)
+
+    async def stop(self, process: ProcessRef, timeout_s: float) -> None:
+        """SIGSTOP a process and wait until it stands still."""
+        await machine_files.stop(process, timeout_s)
+
+    async def send_signal(self, process: ProcessRef, signal_number: int) -> None:
+        """Send any other signal."""
+        machine_files.send_signal(process, signal.Signals(signal_number))
+
+    async def wait_gone(
+        self, processes: list[ProcessRef], timeout_s: float
+    ) -> tuple[ProcessRef, ...]:
+        """Wait until processes are gone; return who is still there."""
+        return await machine_files.wait_gone(processes, timeout_s)
+
+    async def cut_disk(self, node: str) -> None:
+        """Cut the logs of a node that is down back to what was flushed."""
+        cut_to_flush_marks(machine_files.disk_of(self._machine_dir, node))
+
+    async def remove_disk(self, node: str) -> None:
+        """Delete the disk of a node that is down."""
+        machine_files.remove_disk(self._machine_dir, node)
+
+    async def files_to_fetch(self) -> tuple[tuple[str, int], ...]:
+        """Return the files that the driver cannot see: relative path, size in bytes."""
+        return () if self._shares_files else machine_files.collected_files(self._machine_dir)
+
+    async def read_piece(self, relative_path: str, offset: int) -> bytes:
+        """Return a piece of a file."""
+        return machine_files.read_piece(self._machine_dir, relative_path, offset)
+
+    async def clean_up(self) -> None:
+        """Delete the disks, and everything on a machine that is not the driver's."""
+        if self._shares_files:
+            machine_files.remove_disks(self._machine_dir)
+        else:
+            machine_files.remove_machine_dir(self._machine_dir)

@@ -1,0 +1,445 @@
+"""TCP links between node processes: length-prefixed MessagePack frames, never pickle.
+
+Two processes share one link in each direction: whoever has something to send dials. So there is
+no tie to break when both dial at once, each direction is one stream, and frames from one node to
+another stay in order. All connections between the processes' nodes run over it. The pair is one
+thing: when either link ends, the other is ended too and the peer process counts as lost.
+
+A link begins with a Hello that carries the run's secret token. A listener refuses whoever has
+another token, is meant for another process, sends a frame over the limit or bytes that are no
+frame; it reports that and goes on serving others. What arrives is handed on one loop turn later:
+after a pause (SIGSTOP), timers that are due fire before the messages that waited in the socket.
+"""
+
+import asyncio
+import hmac
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from cluster.host.frames import MAX_FRAME_BYTES, Frame
+from protocol.errors import SimulationError
+from protocol.ids import Incarnation, NodeName
+
+LINK_VERSION = 2
+MAX_HELLO_BYTES = 64 * 1024
+"""Whoever has not shown the token cannot make a listener hold more than this."""
+HELLO_TIMEOUT_S = 10.0
+"""A caller that says nothing is cut off after this."""
+DRAIN_TIMEOUT_S = 0.25
+"""How long a dead process's last words are waited for when its other link has ended already."""
+MAX_UNSENT_BYTES = 256 * 1024 * 1024
+"""More than this waiting for a peer that does not read ends the link."""
+
+_HEADER = struct.Struct(">I")
+_PLACEHOLDER = bytes(_HEADER.size)
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="hello"):
+    """The first message on a link.
+
+    `nodes` are the sender's at that moment. `listens_at` is where a guest (host and port) wants its
+    answers; None from a process of the run, which everybody finds in the directory.
+    """
+
+    version: int
+    token: str
+    process_id: str
+    target_process_id: str
+    nodes: tuple[tuple[NodeName, Incarnation], ...]
+    listens_at: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessAddress:
+    """Where a process listens. `process_id` is unique in a run: a restart is another process."""
+
+    process_id: str
+    host: str
+    port: int
+
+
+def _no_guest(_address: ProcessAddress, _nodes: tuple[NodeName, ...]) -> None:
+    """Take no notice of a guest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransportEvents:
+    """What a Transport tells its process.
+
+    `on_frame` gets each frame, in order per sender. `on_peer_lost` gets the process that is gone
+    and all its nodes that may have a connection. `on_refused` gets who called (`host:port`) and
+    why it was refused. `before_write` is called before bytes leave, so that their cause can be on
+    disk first. `on_guest` gets where a guest listens, and its nodes, before its first frame.
+    """
+
+    on_frame: Callable[[Frame], None]
+    on_peer_lost: Callable[[str, tuple[NodeName, ...]], None]
+    on_refused: Callable[[str, str], None]
+    before_write: Callable[[], None]
+    on_guest: Callable[[ProcessAddress, tuple[NodeName, ...]], None] = _no_guest
+
+
+@dataclass(slots=True, kw_only=True)
+class _Peer:
+    """The pair of links with one process; either may be missing.
+
+    `nodes` are those that it said it has and those that were sent something: the control plane may
+    have forgotten them by the time when the process turns out to be gone.
+    """
+
+    process_id: str
+    outgoing: "_OutgoingLink | None" = None
+    incoming: "_IncomingLink | None" = None
+    nodes: dict[NodeName, None] = field(default_factory=dict)
+    draining: asyncio.TimerHandle | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Transport:
+    """All TCP links of one node process. Lives on one asyncio loop.
+
+    `is_guest`: no directory names it, so that it must tell whom it calls where it listens.
+    """
+
+    process_id: str
+    token: str
+    events: TransportEvents
+    nodes: Callable[[], tuple[tuple[NodeName, Incarnation], ...]]
+    max_frame_bytes: int = MAX_FRAME_BYTES
+    is_guest: bool = False
+    _peers: dict[str, _Peer] = field(default_factory=dict)
+    _callers: dict["_IncomingLink", None] = field(default_factory=dict)
+    _server: asyncio.Server | None = None
+    _listens_at: tuple[str, int] | None = None
+    _closed: bool = False
+
+    async def listen(self, host: str) -> ProcessAddress:
+        """Listen on a free port of `host` and return the address.
+
+        Raises: OSError if `host` is no address of this machine.
+        """
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _IncomingLink(self, loop), host, 0)
+        port = self._server.sockets[0].getsockname()[1]
+        self._listens_at = (host, port)
+        return ProcessAddress(process_id=self.process_id, host=host, port=port)
+
+    def send(self, address: ProcessAddress, frame: Frame) -> None:
+        """Send `frame` to the process at `address`, dialing if there is no link.
+
+        What cannot be sent is lost, and the peer reported as lost. Never calls back at once.
+        Raises: SimulationError if the frame is over the limit.
+        """
+        if self._closed:
+            return
+        peer = self._peers.get(address.process_id)
+        if peer is None:
+            peer = self._peers[address.process_id] = _Peer(process_id=address.process_id)
+        peer.nodes[frame.destination] = None
+        if peer.draining is not None:
+            return
+        if peer.outgoing is None:
+            peer.outgoing = _OutgoingLink(self, address)
+        peer.outgoing.send(frame)
+
+    def drop(self, process_id: str) -> None:
+        """End the links with a process that is known to be gone; it is reported as lost."""
+        peer = self._peers.pop(process_id, None)
+        if peer is None:
+            return
+        if peer.draining is not None:
+            peer.draining.cancel()
+        if peer.outgoing is not None:
+            peer.outgoing.abort()
+        if peer.incoming is not None:
+            peer.incoming.abort()
+        self.events.on_peer_lost(process_id, tuple(peer.nodes))
+
+    async def close(self) -> None:
+        """Stop listening and end every link; nothing is reported any more."""
+        self._closed = True
+        if self._server is not None:
+            self._server.close()
+        for caller in list(self._callers):
+            caller.abort()
+        for peer in self._peers.values():
+            if peer.draining is not None:
+                peer.draining.cancel()
+            if peer.outgoing is not None:
+                peer.outgoing.close()
+            if peer.incoming is not None:
+                peer.incoming.abort()
+        self._peers.clear()
+        await asyncio.sleep(0)
+
+    def outgoing_lost(self, link: "_OutgoingLink") -> None:
+        """Take the end of a link that this process dialed, or a dial that failed."""
+        peer = self._peers.get(link.address.process_id)
+        if self._closed or peer is None or peer.outgoing is not link:
+            return
+        if peer.incoming is None:
+            self.drop(peer.process_id)
+        elif peer.draining is None:
+            # The peer's last answers may still be unread in the other link: they were sent before
+            # it died, and one TCP connection would have delivered them before its end.
+            loop = asyncio.get_running_loop()
+            peer.draining = loop.call_later(DRAIN_TIMEOUT_S, self.drop, peer.process_id)
+
+    def incoming_opened(self, link: "_IncomingLink", hello: Hello) -> None:
+        """Take a caller that has shown the token."""
+        self._callers.pop(link, None)
+        peer = self._peers.get(hello.process_id)
+        if peer is not None and peer.incoming is not None:
+            # It dials again, so it has seen the old pair end before this process did.
+            self.drop(hello.process_id)
+            # Whoever was told of the loss may have sent something there already.
+            peer = self._peers.get(hello.process_id)
+        if peer is None:
+            peer = self._peers[hello.process_id] = _Peer(process_id=hello.process_id)
+        peer.incoming = link
+        names = tuple(name for name, _ in hello.nodes)
+        peer.nodes.update(dict.fromkeys(names))
+        if hello.listens_at is not None:
+            host, port = hello.listens_at
+            address = ProcessAddress(process_id=hello.process_id, host=host, port=port)
+            self.events.on_guest(address, names)
+
+    def incoming_lost(self, link: "_IncomingLink", process_id: str | None) -> None:
+        """Take the end of a link that the peer dialed."""
+        self._callers.pop(link, None)
+        peer = None if process_id is None else self._peers.get(process_id)
+        if not self._closed and peer is not None and peer.incoming is link:
+            self.drop(peer.process_id)
+
+    def calling(self, link: "_IncomingLink") -> None:
+        """Take note of a caller that has not said Hello yet."""
+        self._callers[link] = None
+
+    def hello(self, target_process_id: str) -> Hello:
+        """Return what this process says first."""
+        return Hello(
+            version=LINK_VERSION,
+            token=self.token,
+            process_id=self.process_id,
+            target_process_id=target_process_id,
+            nodes=self.nodes(),
+            listens_at=self._listens_at if self.is_guest else None,
+        )
+
+    def refusal(self, hello: Hello) -> str | None:
+        """Return why a caller is refused, None if it is welcome."""
+        if hello.version != LINK_VERSION:
+            return f"link version {hello.version} instead of {LINK_VERSION}"
+        if not hmac.compare_digest(hello.token.encode(), self.token.encode()):
+            return "wrong token"
+        if hello.target_process_id != self.process_id:
+            return f"meant for process {hello.target_process_id}"
+        return None
+
+
+class _OutgoingLink(asyncio.Protocol):
+    """A link that this process dialed. Writes are gathered: one per loop turn.
+
+    asyncio sets TCP_NODELAY, so that a written frame is not held back for more.
+    """
+
+    def __init__(self, owner: Transport, address: ProcessAddress) -> None:
+        self.address = address
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._encoder = msgspec.msgpack.Encoder()
+        self._buffer = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._ended = False
+        self._flush_scheduled = False
+        self._append(owner.hello(address.process_id))
+        self._dial_task = self._loop.create_task(self._dial(), name=f"dial {address.process_id}")
+
+    def send(self, frame: Frame) -> None:
+        """Write `frame` in this loop turn, or when the link is up."""
+        if self._ended:
+            return
+        self._append(frame)
+        if not self._flush_scheduled and self._transport is not None:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+        if len(self._buffer) > MAX_UNSENT_BYTES:
+            self.abort()
+            self._loop.call_soon(self._owner.outgoing_lost, self)
+
+    def abort(self) -> None:
+        """End the link now; what is unsent is lost."""
+        self._ended = True
+        self._buffer.clear()
+        self._dial_task.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self) -> None:
+        """End the link when what was written has left."""
+        if self._transport is None:
+            self.abort()
+        else:
+            self._flush()
+            self._ended = True
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take asyncio's transport: Hello and what was sent since leave now."""
+        if not isinstance(transport, asyncio.Transport):
+            raise SimulationError(f"asyncio gave {type(transport).__name__} for a TCP link")
+        self._transport = transport
+        if self._ended:
+            transport.abort()
+        else:
+            self._flush()
+
+    def data_received(self, data: bytes) -> None:
+        """Ignore what came: the peer sends on the link that it dialed itself."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Take the end of the link, by EOF or reset."""
+        self._ended = True
+        self._owner.outgoing_lost(self)
+
+    async def _dial(self) -> None:
+        try:
+            await self._loop.create_connection(lambda: self, self.address.host, self.address.port)
+        except OSError:
+            self._ended = True
+            self._buffer.clear()
+            self._owner.outgoing_lost(self)
+
+    def _append(self, message: Hello | Frame) -> None:
+        buffer = self._buffer
+        start = len(buffer)
+        buffer += _PLACEHOLDER
+        self._encoder.encode_into(message, buffer, -1)
+        length = len(buffer) - start - _HEADER.size
+        if length > self._owner.max_frame_bytes:
+            del buffer[start:]
+            raise SimulationError(
+                f"{type(message).__name__} to {self.address.process_id} has {length} bytes,"
+                f" {self._owner.max_frame_bytes} are allowed"
+            )
+        _HEADER.pack_into(buffer, start, length)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        if self._ended or self._transport is None:
+            return
+        self._owner.events.before_write()
+        data, self._buffer = self._buffer, bytearray()
+        self._transport.write(data)
+        if self._transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
+            self._transport.abort()
+
+
+class _IncomingLink(asyncio.Protocol):
+    """A link that another process dialed; nothing is ever written to it."""
+
+    def __init__(self, owner: Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._owner = owner
+        self._loop = loop
+        self._hello_decoder = msgspec.msgpack.Decoder(Hello)
+        self._decoder = msgspec.msgpack.Decoder(Frame)
+        self._buffer = bytearray()
+        self._inbox: list[Frame] = []
+        self._transport: asyncio.Transport | None = None
+        self._process_id: str | None = None
+        self._ended = False
+        self._hello_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take asyncio's transport; the caller must say Hello soon."""
+        if not isinstance(transport, asyncio.Transport):
+            raise SimulationError(f"asyncio gave {type(transport).__name__} for a TCP link")
+        self._transport = transport
+        self._owner.calling(self)
+        self._hello_timer = self._loop.call_later(HELLO_TIMEOUT_S, self._refuse, "no Hello")
+
+    def data_received(self, data: bytes) -> None:
+        """Cut what came into frames; they are handed on in the next loop turn."""
+        if self._ended:
+            return
+        buffer = self._buffer
+        buffer += data
+        start = 0
+        while len(buffer) - start >= _HEADER.size:
+            (length,) = _HEADER.unpack_from(buffer, start)
+            greeted = self._process_id is not None
+            limit = self._owner.max_frame_bytes if greeted else MAX_HELLO_BYTES
+            if length > limit:
+                self._refuse(f"a frame of {length} bytes, {limit} are allowed")
+                return
+            end = start + _HEADER.size + length
+            if end > len(buffer):
+                break
+            if not self._take(bytes(memoryview(buffer)[start + _HEADER.size : end])):
+                return
+            start = end
+        del buffer[:start]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Take the end of the link: what came before it is handed on first."""
+        if self._hello_timer is not None:
+            self._hello_timer.cancel()
+        self._hand_on()
+        self._ended = True
+        self._owner.incoming_lost(self, self._process_id)
+
+    def abort(self) -> None:
+        """End the link now; what was received and not handed on is lost."""
+        self._ended = True
+        self._inbox.clear()
+        self._buffer.clear()
+        if self._hello_timer is not None:
+            self._hello_timer.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _take(self, payload: bytes) -> bool:
+        """Take one message; return whether the link goes on."""
+        try:
+            if self._process_id is not None:
+                frame = self._decoder.decode(payload)
+            else:
+                return self._greet(self._hello_decoder.decode(payload))
+        except msgspec.MsgspecError as error:
+            self._refuse(f"bytes that are no frame: {error}")
+            return False
+        if not self._inbox:
+            self._loop.call_soon(self._hand_on)
+        self._inbox.append(frame)
+        return True
+
+    def _greet(self, hello: Hello) -> bool:
+        reason = self._owner.refusal(hello)
+        if reason is not None:
+            self._refuse(reason)
+            return False
+        if self._hello_timer is not None:
+            self._hello_timer.cancel()
+        self._process_id = hello.process_id
+        self._owner.incoming_opened(self, hello)
+        return True
+
+    def _refuse(self, reason: str) -> None:
+        """Report the caller and end its link; a peer that had been welcome is lost by that."""
+        if self._ended:
+            return
+        address = self._transport.get_extra_info("peername") if self._transport else None
+        caller = f"{address[0]}:{address[1]}" if address else "unknown"
+        self._hand_on()
+        self.abort()
+        self._owner.events.on_refused(caller, reason)
+
+    def _hand_on(self) -> None:
+        inbox, self._inbox = self._inbox, []
+        for frame in inbox:
+            if self._ended:
+                return
+            self._owner.events.on_frame(frame)
