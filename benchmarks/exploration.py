@@ -14,8 +14,8 @@ from benchmarks.measurement import Measurement, machine, median_ratio
 from benchmarks.profiles import profile_text
 from benchmarks.virtual_loop import bare_heap
 from chaos.exploration.batches import decode_runs, play_seed, play_seeds
-from chaos.exploration.minimum import missing_of
 from chaos.exploration.play import PlayedRun, PlayResult
+from chaos.exploration.required_work import missing_of
 from chaos.exploration.space import Space, load_space
 from cluster.ray.actors import LOCAL
 from cluster.ray.fan_out import Died, WorkerName

@@ -23,7 +23,7 @@ from playwright.sync_api import Browser, Page
 from rich.console import Console
 
 from benchmarks.measurement import Measurement, median_ratio
-from chaos.run_directory import PastRun
+from chaos.results.run_directory import PastRun
 from coordlab.analysis import analyze_runs
 from coordlab.report_facts import facts_of
 from pipeline.report.build import build_report

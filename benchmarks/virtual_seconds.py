@@ -13,8 +13,8 @@ import time
 
 from benchmarks.measurement import Measurement, machine
 from benchmarks.profiles import ROOT, profile_text
-from chaos.experiment import to_cluster_spec
-from chaos.loader import load_experiment
+from chaos.experiment.loader import load_experiment
+from chaos.experiment.structs import to_cluster_spec
 from cluster.runtime import RowObserver
 from cluster.spec import ClusterSpec
 from cluster.trace.digest import TraceDigest

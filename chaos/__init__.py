@@ -1,7 +1,6 @@
-"""Experiments: files, plans, faults, targets, the runner, checkers and their verdicts.
+"""Experiments: files, faults, targets, the runner, checkers, and the search over schedules.
 
-Reading order: `experiment` (the file), `plan`, `targets`, `blast_radius`, `faults`, `link_table`,
-`injection`, `runner` (what happens), then `conditions`, `journal`, `manifest`, `run_directory`,
-`verdict`; `checkers` (what is judged); `problems`, `document`, `shape`, `overrides`, `sense`,
-`fault_semantics`, `semantics`, `loader` (reading files, with errors).
+Reading order: `experiment` (the file and its rules), `targets`, `faults`, `run` (what happens, and
+when), `checkers` (what is judged), `results` (what is kept of a run), `exploration` (many runs),
+`conformance` (recordings of real Kafka played against the cluster).
 """

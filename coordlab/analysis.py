@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from chaos.run_directory import EVENTS_FILE, TRACE_FOLDER, PastRun
+from chaos.results.run_directory import EVENTS_FILE, TRACE_FOLDER, PastRun
 from cluster.trace.salvage import salvage_trace
 from pipeline.figures import RunSummary
 from pipeline.java import JavaProblem, find_java

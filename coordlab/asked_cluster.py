@@ -15,14 +15,14 @@ import click
 import msgspec
 
 from chaos.checkers.registry import CheckSuite, context_of
-from chaos.experiment import Experiment, to_cluster_spec
-from chaos.exploration.collector import collecting_afterwards
-from chaos.manifest import experiment_of
-from chaos.plan import plan_of
-from chaos.replay_stamp import differences
-from chaos.run_directory import TRACE_FOLDER, NotARun, PastRun, list_runs, open_run
-from chaos.runner import ExperimentRun
-from chaos.verdict import Results, RunOutcome
+from chaos.experiment.structs import Experiment, to_cluster_spec
+from chaos.exploration.gc_pause import collecting_afterwards
+from chaos.results.manifest import experiment_of
+from chaos.results.replay_stamp import differences
+from chaos.results.run_directory import TRACE_FOLDER, NotARun, PastRun, list_runs, open_run
+from chaos.results.verdict import Results, RunOutcome
+from chaos.run.plan import plan_of
+from chaos.run.runner import ExperimentRun
 from cluster.host.host import Host, HostDead
 from cluster.realtime.outside_client import NotReachable, ask_as_guest
 from cluster.spec import ClusterSpec

@@ -9,7 +9,7 @@ from importlib import import_module
 
 import click
 
-from chaos.verdict import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PASS
+from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PASS
 from coordlab.commands.options import EXIT_CODES_HELP, PROGRAM
 
 HELP_WIDTH = 100

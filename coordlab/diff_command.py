@@ -8,11 +8,10 @@ import click
 import msgspec
 from rich.console import Console
 
-from chaos.exploration.nearest import nearest_passing
+from chaos.exploration.nearest_passing import nearest_passing
 from chaos.exploration.play import PlayedRun, PlayResult, play
-from chaos.plan import Plan
-from chaos.run_directory import EVENTS_FILE, NotARun, open_run
-from chaos.trace_diff import (
+from chaos.results.run_directory import EVENTS_FILE, NotARun, open_run
+from chaos.results.trace_diff import (
     NodeParting,
     Parting,
     differs_by_time_only,
@@ -20,7 +19,8 @@ from chaos.trace_diff import (
     parting,
     story_partings,
 )
-from chaos.verdict import EXIT_PASS, EXIT_UNKNOWN, EXIT_VIOLATED
+from chaos.results.verdict import EXIT_PASS, EXIT_UNKNOWN, EXIT_VIOLATED
+from chaos.run.plan import Plan
 from cluster.trace.parquet import read_parquet
 from coordlab.diff_view import print_difference
 from coordlab.schedules import Schedule, schedule_of

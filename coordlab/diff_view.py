@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaos.trace_diff import NodeParting, Parting
+from chaos.results.trace_diff import NodeParting, Parting
 from coordlab.lines import print_lines
 from coordlab.row_view import clock, row_words
 from protocol.trace import TraceRow

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from chaos.json_schema import experiment_schema
+from chaos.experiment.json_schema import experiment_schema
 from coordlab.markdown import Schema, shown, table, values_text
 
 _HEADINGS = ("key", "values", "default", "meaning")

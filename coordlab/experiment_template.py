@@ -12,8 +12,8 @@ import msgspec
 from msgspec.structs import FieldInfo, fields
 
 from chaos.checkers.registry import CHECKERS
-from chaos.experiment import GroupDefinition, RunDefinition
-from chaos.field_docs import field_docs
+from chaos.experiment.field_docs import field_docs
+from chaos.experiment.structs import GroupDefinition, RunDefinition
 from cluster.spec import CostModel, LinkModel
 from coordlab.markdown import shown
 from protocol.config import BrokerConfig, ConsumerConfig, Guards, ProducerConfig

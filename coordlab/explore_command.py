@@ -16,6 +16,7 @@ from rich.console import Console
 from chaos.exploration.batches import check_code, play_seeds
 from chaos.exploration.finding_files import finding_text
 from chaos.exploration.results import ExplorationResults, results_of
+from chaos.exploration.running_totals import FindingGroup, Tally
 from chaos.exploration.search import Limits, Search
 from chaos.exploration.space import Space, load_space
 from chaos.exploration.store import (
@@ -26,7 +27,6 @@ from chaos.exploration.store import (
     create_exploration,
     open_exploration,
 )
-from chaos.exploration.tally import FindingGroup, Tally
 from cluster.ray.fan_out import ThisProcess, Workers, WorkersFailed
 from coordlab.commands.options import PROGRAM
 from coordlab.explore_summary import print_exploration

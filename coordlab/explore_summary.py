@@ -8,7 +8,7 @@ from rich.text import Text
 
 from chaos.exploration.results import ExplorationResults, FoundGroup, Rechecks
 from chaos.exploration.store import ExplorationManifest
-from chaos.verdict import RunOutcome, Verdict
+from chaos.results.verdict import RunOutcome, Verdict
 from coordlab.explore_view import counted
 from coordlab.lines import print_lines, print_path, seconds
 

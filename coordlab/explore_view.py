@@ -10,11 +10,11 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from chaos.exploration.marks import MARKS
+from chaos.exploration.marks.registry import MARKS
 from chaos.exploration.play import PlayResult
 from chaos.exploration.results import unreached
+from chaos.exploration.running_totals import FindingGroup, Tally
 from chaos.exploration.search import SearchProgress, Stop
-from chaos.exploration.tally import FindingGroup, Tally
 from coordlab.live import REFRESH_PER_SECOND
 
 LINE_EVERY_S = 10.0

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from chaos.conformance.transcript import TranscriptError
+from chaos.experiment.problems import ExperimentError
 from chaos.exploration.store import CannotResume, NotAnExploration
-from chaos.problems import ExperimentError
-from chaos.run_directory import NotARun
-from chaos.verdict import EXIT_BAD_ARGUMENTS, EXIT_INTERNAL_ERROR
+from chaos.results.run_directory import NotARun
+from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_INTERNAL_ERROR
 from cluster.ray.fan_out import WorkersFailed
 from cluster.runtime import ClusterStartError
 from coordlab.analysis import NoJava

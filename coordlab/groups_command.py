@@ -13,7 +13,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from chaos.verdict import EXIT_PASS, EXIT_VIOLATED
+from chaos.results.verdict import EXIT_PASS, EXIT_VIOLATED
 from cluster.client.admin.group_admin import GroupAdmin
 from cluster.client.admin.offset_reset import ResetTarget
 from cluster.client.net.errors import ClientError

@@ -18,8 +18,8 @@ from datetime import datetime
 from pathlib import Path
 
 from chaos.checkers.base import CheckOutcome, CheckReport
-from chaos.manifest import Manifest
-from chaos.verdict import Results, RunOutcome, Verdict
+from chaos.results.manifest import Manifest
+from chaos.results.verdict import Results, RunOutcome, Verdict
 
 RUN_CASE = "run"
 """The test case of the run itself."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from chaos.checkers.registry import CHECKERS
 from chaos.exploration.results import ExplorationResults, FoundGroup
 from chaos.exploration.store import ExplorationManifest
-from chaos.verdict import RunOutcome, Verdict
+from chaos.results.verdict import RunOutcome, Verdict
 from coordlab.junit import Case, document
 
 SEARCH_CASE = "explore"

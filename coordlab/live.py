@@ -11,9 +11,9 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from chaos.experiment import Experiment
-from chaos.journal import FaultOutcome
-from chaos.runner import Progress
+from chaos.experiment.structs import Experiment
+from chaos.run.journal import FaultOutcome
+from chaos.run.runner import Progress
 from coordlab.live_panel import fate, panel
 
 REFRESH_PER_SECOND = 4

@@ -11,8 +11,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from chaos.journal import FaultOutcome, JournalEntry
-from chaos.runner import STAGES, Progress
+from chaos.run.journal import FaultOutcome, JournalEntry
+from chaos.run.runner import STAGES, Progress
 from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus, NodeState
 from coordlab.lines import seconds
 from pipeline.outcomes import listed

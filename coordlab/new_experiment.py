@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos.json_schema import FILE_NAME
-from chaos.loader import find_experiment
+from chaos.experiment.json_schema import FILE_NAME
+from chaos.experiment.loader import find_experiment
 from coordlab.experiment_template import experiment_text
 from coordlab.own_packages import package_root
 

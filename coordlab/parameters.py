@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import click
 
-from chaos.experiment import microseconds
-from chaos.problems import near_miss, one_of
+from chaos.experiment.problems import near_miss, one_of
+from chaos.experiment.structs import microseconds
 
 MAX_TIME_SCALE = 100
 """Beyond it the shortest of Kafka's timeouts last as long as what a machine needs for one step."""

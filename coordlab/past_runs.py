@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos.run_directory import NotARun, PastRun, scan_runs
+from chaos.results.run_directory import NotARun, PastRun, scan_runs
 from coordlab.report_facts import status_of
 from pipeline.figures import RunSummary
 from pipeline.report.facts import Status

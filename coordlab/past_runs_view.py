@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaos.loader import ListedExperiment
+from chaos.experiment.loader import ListedExperiment
 from coordlab.lines import print_lines
 from coordlab.past_runs import ListedRun, PastRuns
 from pipeline.figures import duration_text

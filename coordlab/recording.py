@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from chaos.checkers.registry import CheckSuite, context_of
-from chaos.experiment import Experiment, to_cluster_spec
-from chaos.journal import JournalEntry
-from chaos.plan import plan_of
-from chaos.run_directory import EVENTS_FILE, RunDirectory
-from chaos.runner import ExperimentRun, Progress
-from chaos.verdict import Results
+from chaos.experiment.structs import Experiment, to_cluster_spec
+from chaos.results.run_directory import EVENTS_FILE, RunDirectory
+from chaos.results.verdict import Results
+from chaos.run.journal import JournalEntry
+from chaos.run.plan import plan_of
+from chaos.run.runner import ExperimentRun, Progress
 from cluster.runtime import ClusterStatus
 from cluster.trace.digest import EventsOnly, TraceDigest
 from cluster.trace.parquet import ParquetTraceWriter

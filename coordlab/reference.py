@@ -12,11 +12,11 @@ import click
 import msgspec
 
 from chaos.checkers.registry import CHECKERS
+from chaos.experiment.field_docs import field_docs, summary_of
+from chaos.experiment.json_schema import FILE_NAME, encoded_schema
+from chaos.experiment.shape import describe
 from chaos.faults.links import API_NAMES
 from chaos.faults.registry import FAULT_KINDS
-from chaos.field_docs import field_docs, summary_of
-from chaos.json_schema import FILE_NAME, encoded_schema
-from chaos.shape import describe
 from chaos.targets.registry import TARGET_KINDS
 from cluster.host.connection_purposes import PURPOSES
 from coordinator.states import VALID_PREVIOUS_STATES, GroupState

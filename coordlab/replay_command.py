@@ -14,10 +14,9 @@ from rich.console import Console
 
 from chaos.exploration.play import PlayedRun, PlayResult, play
 from chaos.exploration.replay_file import replay_text, schedule_digest
-from chaos.plan import plan_of
-from chaos.replay_stamp import ReplayStamp, differences
-from chaos.run_directory import RunDirectory, create_run_directory, open_run
-from chaos.verdict import (
+from chaos.results.replay_stamp import ReplayStamp, differences
+from chaos.results.run_directory import RunDirectory, create_run_directory, open_run
+from chaos.results.verdict import (
     EXIT_INTERNAL_ERROR,
     EXIT_INTERRUPTED,
     EXIT_PASS,
@@ -25,6 +24,7 @@ from chaos.verdict import (
     EXIT_VIOLATED,
     RunOutcome,
 )
+from chaos.run.plan import plan_of
 from cluster.trace.digest import parted_between
 from coordlab.analysis import analyze_runs, java_notice
 from coordlab.breakpoint import debug

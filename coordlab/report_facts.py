@@ -13,16 +13,16 @@ import msgspec
 import yaml
 
 from chaos.checkers.base import CheckReport, Finding
+from chaos.checkers.evidence.evidence_text import what_happened
 from chaos.checkers.registry import CHECKERS
-from chaos.checkers.story import what_happened
-from chaos.experiment import Experiment
+from chaos.experiment.loader import EXPERIMENTS
+from chaos.experiment.structs import Experiment
 from chaos.faults.registry import FAULT_KINDS
-from chaos.journal import FaultOutcome, JournalEntry
-from chaos.loader import EXPERIMENTS
-from chaos.manifest import Manifest, RunStatus
-from chaos.plan import PlannedFault
-from chaos.run_directory import NotARun, PastRun
-from chaos.verdict import EXIT_UNKNOWN, Results, RunOutcome, Verdict
+from chaos.results.manifest import Manifest, RunStatus
+from chaos.results.run_directory import NotARun, PastRun
+from chaos.results.verdict import EXIT_UNKNOWN, Results, RunOutcome, Verdict
+from chaos.run.journal import FaultOutcome, JournalEntry
+from chaos.run.plan import PlannedFault
 from coordlab.check_view import figures_of
 from coordlab.settings_facts import default_of, settings_of
 from pipeline.report.facts import (

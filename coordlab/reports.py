@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from chaos.run_directory import PastRun
+from chaos.results.run_directory import PastRun
 from coordlab.report_facts import facts_of
 from pipeline.comparison import Comparison, compare
 from pipeline.figures import RunSummary

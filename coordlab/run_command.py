@@ -13,20 +13,20 @@ from rich.markup import escape
 from rich.text import Text
 
 from chaos.checkers.registry import CheckSuite, context_of
-from chaos.experiment import Experiment, to_cluster_spec
-from chaos.live_checks import LiveChecks
-from chaos.loader import load_experiment
-from chaos.manifest import replay_command
-from chaos.plan import plan_of
-from chaos.run_directory import (
+from chaos.experiment.loader import load_experiment
+from chaos.experiment.structs import Experiment, to_cluster_spec
+from chaos.results.manifest import replay_command
+from chaos.results.run_directory import (
     EVENTS_FILE,
     TRACE_FOLDER,
     RunDirectory,
     create_run_directory,
     open_run,
 )
-from chaos.runner import ExperimentRun
-from chaos.verdict import Results, RunOutcome
+from chaos.results.verdict import Results, RunOutcome
+from chaos.run.live_checks import LiveChecks
+from chaos.run.plan import plan_of
+from chaos.run.runner import ExperimentRun
 from cluster.runtime import RowObserver, Runtime
 from cluster.trace.digest import TraceDigest
 from cluster.trace.parquet import ParquetTraceWriter

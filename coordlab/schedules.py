@@ -4,12 +4,12 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos.experiment import Experiment
-from chaos.exploration.draw import draw
+from chaos.experiment.loader import load_experiment
+from chaos.experiment.problems import ExperimentError, Problem
+from chaos.experiment.structs import Experiment
+from chaos.exploration.draw.draw import draw
 from chaos.exploration.space import load_space
-from chaos.loader import load_experiment
-from chaos.problems import ExperimentError, Problem
-from chaos.replay_stamp import ReplayStamp
+from chaos.results.replay_stamp import ReplayStamp
 from coordlab.commands.options import PROGRAM
 
 DEFAULT_SPACE = "standard"

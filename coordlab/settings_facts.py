@@ -15,7 +15,7 @@ from typing import Any, get_args, get_origin
 import msgspec
 from msgspec.structs import FieldInfo, fields
 
-from chaos.experiment import Experiment, LateMembersDefinition
+from chaos.experiment.structs import Experiment, LateMembersDefinition
 from pipeline.report.facts import SettingFact
 
 KAFKA = ".config"

@@ -14,10 +14,15 @@ from rich.text import Text
 
 from chaos.checkers.registry import CHECKERS
 from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult, play
-from chaos.exploration.shrink import Robustness, ShrinkEnd, Shrinker, Shrunk, said
-from chaos.exploration.shrunk_file import ShrunkFile, robustness_text, shrunk_file, sizes_text
+from chaos.exploration.shrink.shrink import Robustness, ShrinkEnd, Shrinker, Shrunk, said
+from chaos.exploration.shrink.shrunk_file import (
+    ShrunkFile,
+    robustness_text,
+    shrunk_file,
+    sizes_text,
+)
 from chaos.exploration.space import base_experiment, load_space
-from chaos.verdict import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNKNOWN
+from chaos.results.verdict import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNKNOWN
 from coordlab.lines import print_lines, print_path
 from coordlab.schedules import Schedule, schedule_of
 from coordlab.shrink_view import ShrinkView

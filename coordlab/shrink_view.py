@@ -9,9 +9,9 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from chaos.exploration.shrink import ShrinkProgress
-from chaos.exploration.shrink_edits import Sizes
-from chaos.exploration.shrunk_file import horizon_text
+from chaos.exploration.shrink.edits import Sizes
+from chaos.exploration.shrink.shrink import ShrinkProgress
+from chaos.exploration.shrink.shrunk_file import horizon_text
 from coordlab.live import REFRESH_PER_SECOND
 
 

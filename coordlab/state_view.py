@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from chaos.journal import JournalEntry
+from chaos.run.journal import JournalEntry
 from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus, NodeState
 from coordlab.lines import print_lines
 from coordlab.live_panel import fate

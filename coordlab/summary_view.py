@@ -8,9 +8,9 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from chaos.journal import FaultOutcome, JournalEntry
-from chaos.manifest import Manifest
-from chaos.verdict import Results, RunOutcome, Verdict
+from chaos.results.manifest import Manifest
+from chaos.results.verdict import Results, RunOutcome, Verdict
+from chaos.run.journal import FaultOutcome, JournalEntry
 from coordlab.check_view import print_checks
 from coordlab.lines import print_lines, seconds
 from coordlab.outcome_view import outcome_lines, rebalance_lines

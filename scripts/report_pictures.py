@@ -15,8 +15,8 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page
 from rich.console import Console
 
-from chaos.manifest import replay_command
-from chaos.run_directory import PastRun
+from chaos.results.manifest import replay_command
+from chaos.results.run_directory import PastRun
 from coordlab.analysis import analyze_runs
 from coordlab.report_facts import facts_of
 from pipeline.report.build import build_report

@@ -20,11 +20,11 @@ from chaos.checkers.generations import Generations
 from chaos.checkers.liveness import Liveness
 from chaos.checkers.needless_rebalance import NeedlessRebalance
 from chaos.checkers.ownership import Ownership
-from chaos.experiment import Experiment, FaultDefinition, microseconds
-from chaos.exploration.draw import draw
+from chaos.experiment.structs import Experiment, FaultDefinition, microseconds
+from chaos.exploration.draw.draw import draw
 from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult, play
-from chaos.exploration.shrink import Play, Shrinker
-from chaos.exploration.shrink_edits import Sizes
+from chaos.exploration.shrink.edits import Sizes
+from chaos.exploration.shrink.shrink import Play, Shrinker
 from chaos.exploration.signature import Signature
 from chaos.exploration.space import Space, base_experiment
 

@@ -1,7 +1,6 @@
 """Checkers: observers of the trace that keep their own, simpler model of what Kafka promises.
 
-Reading order: `base` (what a checker is), `story` (evidence for people); what several of them
-follow: `coordinators`, `presence`, `faults_in_force`; then `fencing`, `durable_commits` (with
-`commit_registers`), `generations`, `ownership`, `liveness`, `needless_rebalance`, `processing`
-(with `intervals`); `registry` (all of them, fed together).
+Reading order: `base` (what a checker is), `evidence` (facts that several of them follow), then one
+module for each promise: `fencing`, `durable_commits`, `generations`, `ownership`, `liveness`,
+`needless_rebalance`, `processing`; `registry` (all of them, fed together).
 """

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from chaos.checkers.story import tell
+from chaos.checkers.evidence.evidence_text import tell
 from protocol.trace import TraceKind, TraceRow
 
 MAX_FINDINGS = 20

@@ -38,15 +38,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from chaos.checkers.base import CheckContext, Checker, CheckReport, detail_of
-from chaos.checkers.commit_registers import (
+from chaos.checkers.evidence.commit_registers import (
     GIVEN_UP_BY_THE_CLIENT,
     Commit,
     Register,
     replaces,
 )
-from chaos.checkers.enough_replicas import REPLICAS_KINDS, EnoughReplicas
-from chaos.checkers.lost_data import LOSS_KINDS, LostData
-from chaos.checkers.transaction_ends import END_KINDS, TransactionEnds, WrongEnd
+from chaos.checkers.evidence.enough_replicas import REPLICAS_KINDS, EnoughReplicas
+from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
+from chaos.checkers.evidence.transaction_ends import END_KINDS, TransactionEnds, WrongEnd
 from coordinator.storage.tombstones import DELETED, DELETIONS
 from protocol.envelope import ApiKey
 from protocol.errors import ErrorCode

@@ -23,8 +23,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from chaos.checkers.base import CheckContext, Checker, CheckReport, detail_of
-from chaos.checkers.late_notices import NOTICE_KINDS, LateNotices
-from chaos.checkers.lost_data import LOSS_KINDS, LostData
+from chaos.checkers.evidence.late_notices import NOTICE_KINDS, LateNotices
+from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
 from protocol.ids import CONSUMER_OFFSETS
 from protocol.trace import TraceKind, TraceRow
 

@@ -23,11 +23,11 @@ from chaos.checkers.base import (
     GroupExpectation,
     detail_of,
 )
-from chaos.checkers.coordinators import COORDINATOR_KINDS, CoordinatorView
-from chaos.checkers.fenced_members import FENCING_KINDS, FencedMembers
-from chaos.checkers.lost_data import LOSS_KINDS, LostData
-from chaos.checkers.presence import PRESENCE_KINDS, Presence
-from chaos.checkers.story import seconds
+from chaos.checkers.evidence.coordinators import COORDINATOR_KINDS, CoordinatorView
+from chaos.checkers.evidence.evidence_text import seconds
+from chaos.checkers.evidence.fenced_members import FENCING_KINDS, FencedMembers
+from chaos.checkers.evidence.living_members import PRESENCE_KINDS, Presence
+from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
 from protocol.ids import BrokerId, broker_name
 from protocol.trace import TraceKind, TraceRow
 

@@ -33,12 +33,12 @@ from chaos.checkers.base import (
     GroupExpectation,
     detail_of,
 )
-from chaos.checkers.coordinators import COORDINATOR_KINDS, CoordinatorView
-from chaos.checkers.faults_in_force import FAULT_KINDS, FaultsInForce, is_momentary
-from chaos.checkers.hearing import HEARING_KINDS, Hearing
-from chaos.checkers.lost_data import LOSS_KINDS, LostData
-from chaos.checkers.presence import PRESENCE_KINDS, Presence
-from chaos.checkers.story import seconds
+from chaos.checkers.evidence.coordinators import COORDINATOR_KINDS, CoordinatorView
+from chaos.checkers.evidence.evidence_text import seconds
+from chaos.checkers.evidence.faults_in_force import FAULT_KINDS, FaultsInForce, is_momentary
+from chaos.checkers.evidence.living_members import PRESENCE_KINDS, Presence
+from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
+from chaos.checkers.evidence.session_silence import HEARING_KINDS, Hearing
 from protocol.trace import TraceKind, TraceRow
 
 STABLE = "Stable"

@@ -22,9 +22,9 @@ Source: DESIGN 7; MEASURED_FAILOVER, "two split brains": 31 s of two owners, and
 from dataclasses import dataclass
 
 from chaos.checkers.base import CheckContext, Checker, CheckReport, GroupExpectation, detail_of
-from chaos.checkers.faults_in_force import FAULT_KINDS, FaultsInForce
-from chaos.checkers.lost_data import LOSS_KINDS, LostData
-from chaos.checkers.story import seconds
+from chaos.checkers.evidence.evidence_text import seconds
+from chaos.checkers.evidence.faults_in_force import FAULT_KINDS, FaultsInForce
+from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
 from coordinator.apis.leave_group import LEAVE
 from protocol.trace import TraceKind, TraceRow
 

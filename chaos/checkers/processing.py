@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from chaos.checkers.base import CheckContext, Checker, CheckReport, detail_of
-from chaos.checkers.commit_registers import GIVEN_UP_BY_THE_CLIENT
-from chaos.checkers.intervals import IntervalSet
-from chaos.checkers.lost_data import LOSS_KINDS, LostData
+from chaos.checkers.evidence.commit_registers import GIVEN_UP_BY_THE_CLIENT
+from chaos.checkers.evidence.intervals import IntervalSet
+from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
 from coordinator.storage.tombstones import DELETIONS
 from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow

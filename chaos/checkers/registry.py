@@ -20,7 +20,7 @@ from chaos.checkers.liveness import Liveness
 from chaos.checkers.needless_rebalance import NeedlessRebalance
 from chaos.checkers.ownership import Ownership
 from chaos.checkers.processing import Processing
-from chaos.experiment import Experiment, group_partition, microseconds, to_cluster_spec
+from chaos.experiment.structs import Experiment, group_partition, microseconds, to_cluster_spec
 from cluster.spec import ConsumerSpec
 from protocol.ids import offsets_partition, transaction_partition
 from protocol.partitioner import partition_for

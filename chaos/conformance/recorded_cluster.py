@@ -3,7 +3,7 @@
 import msgspec
 
 from chaos.conformance.transcript import ActionStep, Transcript, TranscriptError
-from chaos.problems import Problem
+from chaos.experiment.problems import Problem
 from cluster.spec import (
     BrokerSpec,
     ClusterSpec,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.problems import Problem
+from chaos.experiment.problems import Problem
 from protocol.plain import NotAMessage, check_request, is_known
 from protocol.wire.fields import PlainMessage, PlainValue
 

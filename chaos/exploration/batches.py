@@ -6,10 +6,10 @@ arguments, so that it does not matter which process does it, and in what company
 
 import msgspec
 
-from chaos.exploration.draw import draw
+from chaos.exploration.draw.draw import draw
 from chaos.exploration.play import PlayedRun, PlayResult, play
 from chaos.exploration.space import Space
-from chaos.replay_stamp import code_version
+from chaos.results.replay_stamp import code_version
 
 
 class OtherCode(Exception):

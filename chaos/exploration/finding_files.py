@@ -5,11 +5,11 @@ Data flow: FindingGroup -> draw again -> experiment_text -> findings/<check>-<n>
 
 import msgspec
 
-from chaos.dump import experiment_text
-from chaos.exploration.draw import draw
+from chaos.experiment.dump import experiment_text
+from chaos.exploration.draw.draw import draw
 from chaos.exploration.replay_file import stamp_of
+from chaos.exploration.running_totals import FindingGroup
 from chaos.exploration.space import Space
-from chaos.exploration.tally import FindingGroup
 
 
 def finding_text(group: FindingGroup, space: Space, commit: str | None) -> str:

@@ -12,14 +12,14 @@ import msgspec
 from chaos.checkers.base import FindingSink
 from chaos.checkers.liveness import Liveness
 from chaos.checkers.registry import CheckSuite, context_of
-from chaos.experiment import Experiment, to_cluster_spec
-from chaos.exploration.collector import collecting_afterwards
-from chaos.exploration.marks import CoverageMarks
+from chaos.experiment.structs import Experiment, to_cluster_spec
+from chaos.exploration.gc_pause import collecting_afterwards
+from chaos.exploration.marks.registry import CoverageMarks
 from chaos.exploration.signature import Signature, signature_of
-from chaos.journal import FaultOutcome
-from chaos.plan import Plan, plan_of
-from chaos.runner import ExperimentRun
-from chaos.verdict import Results, RunOutcome
+from chaos.results.verdict import Results, RunOutcome
+from chaos.run.journal import FaultOutcome
+from chaos.run.plan import Plan, plan_of
+from chaos.run.runner import ExperimentRun
 from cluster.runtime import RowObserver
 from cluster.trace.digest import TraceDigest
 from cluster.virtual.runtime import VirtualRuntime

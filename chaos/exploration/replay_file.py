@@ -8,11 +8,11 @@ from hashlib import blake2b
 
 import msgspec
 
-from chaos.dump import experiment_text
-from chaos.experiment import Experiment
+from chaos.experiment.dump import experiment_text
+from chaos.experiment.structs import Experiment
 from chaos.exploration.play import PlayedFinding, PlayedRun
-from chaos.manifest import git_commit
-from chaos.replay_stamp import ReplayStamp, code_version, python_version
+from chaos.results.manifest import git_commit
+from chaos.results.replay_stamp import ReplayStamp, code_version, python_version
 
 _DIGEST_BYTES = 8
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.exploration.marks import MARKS
+from chaos.exploration.marks.registry import MARKS
 from chaos.exploration.play import PlayResult
+from chaos.exploration.running_totals import FindingGroup, Tally
 from chaos.exploration.search import Stop
 from chaos.exploration.store import FINDINGS
-from chaos.exploration.tally import FindingGroup, Tally
-from chaos.verdict import RunOutcome, Verdict, exit_code
+from chaos.results.verdict import RunOutcome, Verdict, exit_code
 
 COMMAND = "python -m coordlab"
 

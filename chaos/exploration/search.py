@@ -12,8 +12,8 @@ from itertools import count as count_from
 
 from chaos.exploration.batches import decode_runs
 from chaos.exploration.play import PlayedRun, PlayResult
+from chaos.exploration.running_totals import FindingGroup, Tally
 from chaos.exploration.store import ExplorationRecord, Lost, Played, PlayedAgain
-from chaos.exploration.tally import FindingGroup, Tally
 from cluster.ray.fan_out import Died, Finished, WorkerName, Workers
 
 POLL_S = 0.25

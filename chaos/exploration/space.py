@@ -9,9 +9,14 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.document import Item, item_of, read_document
-from chaos.experiment import Experiment
-from chaos.exploration.choices import Choice, choices_of, copy_of
+from chaos.experiment.loader import files_by_name, find_file, inherit_settings, placed, shown
+from chaos.experiment.problems import ExperimentError, Problem
+from chaos.experiment.rules.all_rules import errors
+from chaos.experiment.rules.semantic_checks import problem
+from chaos.experiment.shape import check_shape
+from chaos.experiment.structs import Experiment
+from chaos.experiment.yaml_document import Item, item_of, read_document
+from chaos.exploration.draw.choices import Choice, choices_of, copy_of
 from chaos.exploration.space_definition import (
     OWN_OF_A_DRAW,
     FaultSpace,
@@ -19,11 +24,6 @@ from chaos.exploration.space_definition import (
     SpaceDefinition,
 )
 from chaos.exploration.space_semantics import space_errors
-from chaos.loader import files_by_name, find_file, inherit_settings, placed, shown
-from chaos.problems import ExperimentError, Problem
-from chaos.semantics import errors
-from chaos.sense import problem
-from chaos.shape import check_shape
 
 EXPLORATIONS = "explorations"
 """The folder, here or installed, in which a space is looked up by its name."""

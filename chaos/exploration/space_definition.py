@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from chaos.experiment import FORMAT_VERSION, Duration, Name
+from chaos.experiment.structs import FORMAT_VERSION, Duration, Name
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 Weight = Annotated[int, Meta(ge=1, le=1_000)]

@@ -9,17 +9,17 @@ from itertools import combinations
 
 import msgspec
 
-from chaos.document import Item
-from chaos.experiment import Experiment, microseconds
-from chaos.exploration.choices import Choice, copy_of, option_problems, put, value_shown
-from chaos.exploration.patterns import PATTERNS
+from chaos.experiment.loader import inherit_settings
+from chaos.experiment.problems import Problem
+from chaos.experiment.rules.all_rules import errors
+from chaos.experiment.rules.semantic_checks import named, named_once, problem, too_long
+from chaos.experiment.structs import Experiment, microseconds
+from chaos.experiment.yaml_document import Item
+from chaos.exploration.draw.choices import Choice, copy_of, option_problems, put, value_shown
+from chaos.exploration.draw.patterns import PATTERNS
+from chaos.exploration.draw.timeouts import TIMEOUTS
 from chaos.exploration.space_definition import FaultSpace, SpaceDefinition
-from chaos.exploration.timeouts import TIMEOUTS
 from chaos.faults.registry import FAULT_KINDS
-from chaos.loader import inherit_settings
-from chaos.problems import Problem
-from chaos.semantics import errors
-from chaos.sense import named, named_once, problem, too_long
 
 MAX_PAIRS = 20
 """So many pairs that do not fit are told."""

@@ -15,9 +15,9 @@ import yaml
 
 from chaos.exploration.play import PlayedRun
 from chaos.exploration.space import Space, load_space
-from chaos.manifest import git_commit, installed_versions
-from chaos.replay_stamp import code_version, python_version
-from chaos.run_directory import (
+from chaos.results.manifest import git_commit, installed_versions
+from chaos.results.replay_stamp import code_version, python_version
+from chaos.results.run_directory import (
     DEFAULT_ROOT,
     EXPLORATIONS,
     LATEST,

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from chaos.blast_radius import BlastRadius
-from chaos.experiment import Experiment, FaultDefinition
-from chaos.journal import LeaderMove
-from chaos.link_table import LinkTable
-from chaos.plan import PlannedFault
-from chaos.problems import Problem
+from chaos.experiment.problems import Problem
+from chaos.experiment.structs import Experiment, FaultDefinition
+from chaos.run.blast_radius import BlastRadius
+from chaos.run.journal import LeaderMove
+from chaos.run.link_table import LinkTable
+from chaos.run.plan import PlannedFault
 from chaos.targets.base import Miss, Situation
 from cluster.runtime import ClusterStatus, HitNode, Runtime
 from protocol.ids import NodeName

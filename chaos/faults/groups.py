@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from chaos.blast_radius import BlastRadius
-from chaos.experiment import Experiment, FaultDefinition
+from chaos.experiment.problems import Problem, near_miss, one_of
+from chaos.experiment.rules.semantic_checks import problem
+from chaos.experiment.structs import Experiment, FaultDefinition
 from chaos.faults.base import Aim, FaultKind, FaultTools, Injected
-from chaos.plan import PlannedFault
-from chaos.problems import Problem, near_miss, one_of
-from chaos.sense import problem
+from chaos.run.blast_radius import BlastRadius
+from chaos.run.plan import PlannedFault
 from chaos.targets.base import Miss, Situation
 from chaos.targets.registry import resolve_target, split_target
 from cluster.client.admin.group_changes import (

@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
-from chaos.blast_radius import blast_radius_of_partitions
-from chaos.experiment import Experiment, FaultDefinition, group_partition
+from chaos.experiment.problems import Problem, one_of
+from chaos.experiment.rules.semantic_checks import problem
+from chaos.experiment.structs import Experiment, FaultDefinition, group_partition
 from chaos.faults.base import Aim, FaultKind, FaultTools, Injected
-from chaos.journal import LeaderMove
-from chaos.plan import PlannedFault
-from chaos.problems import Problem, one_of
-from chaos.sense import problem
+from chaos.run.blast_radius import blast_radius_of_partitions
+from chaos.run.journal import LeaderMove
+from chaos.run.plan import PlannedFault
 from chaos.targets.base import Hit, Miss, Situation
 from chaos.targets.partitions import (
     ALL_PARTITIONS,

@@ -11,8 +11,9 @@ from typing import Literal
 
 import msgspec
 
-from chaos.blast_radius import BlastRadius, blast_radius_of
-from chaos.experiment import (
+from chaos.experiment.problems import Problem, near_miss, one_of
+from chaos.experiment.rules.semantic_checks import problem, too_long
+from chaos.experiment.structs import (
     FIRST_CONTROLLER_ID,
     Duration,
     Experiment,
@@ -29,11 +30,10 @@ from chaos.faults.base import (
     FaultTools,
     Injected,
 )
-from chaos.journal import nodes_shown
-from chaos.link_table import rule
-from chaos.plan import PlannedFault, ends_of
-from chaos.problems import Problem, near_miss, one_of
-from chaos.sense import problem, too_long
+from chaos.run.blast_radius import BlastRadius, blast_radius_of
+from chaos.run.journal import nodes_shown
+from chaos.run.link_table import rule
+from chaos.run.plan import PlannedFault, ends_of
 from chaos.targets.base import Miss, Situation
 from chaos.targets.registry import resolve_target, split_target
 from cluster.host.connection_purposes import PURPOSES

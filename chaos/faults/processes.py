@@ -6,8 +6,9 @@ from typing import Literal
 
 import msgspec
 
-from chaos.blast_radius import blast_radius_of
-from chaos.experiment import Experiment, FaultDefinition
+from chaos.experiment.problems import Problem
+from chaos.experiment.rules.semantic_checks import problem
+from chaos.experiment.structs import Experiment, FaultDefinition
 from chaos.faults.base import (
     BROKER_TARGETS,
     CONTROLLER_TARGETS,
@@ -18,10 +19,9 @@ from chaos.faults.base import (
     FaultTools,
     Injected,
 )
-from chaos.link_table import cut_both_ways
-from chaos.plan import PlannedFault
-from chaos.problems import Problem
-from chaos.sense import problem
+from chaos.run.blast_radius import blast_radius_of
+from chaos.run.link_table import cut_both_ways
+from chaos.run.plan import PlannedFault
 from chaos.targets.base import Miss, Situation
 from chaos.targets.registry import resolve_target, split_target
 from cluster.runtime import ClusterStatus, HitNode, NodeState, Runtime

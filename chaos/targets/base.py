@@ -5,8 +5,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from chaos.experiment import Experiment
-from chaos.problems import near_miss, one_of
+from chaos.experiment.problems import near_miss, one_of
+from chaos.experiment.structs import Experiment
 from cluster.runtime import ClusterStatus, NodeState
 from protocol.ids import NodeName, TopicPartition
 

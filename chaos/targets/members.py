@@ -2,7 +2,7 @@
 
 import re
 
-from chaos.experiment import Experiment, consumer_name, group_partition, producer_name
+from chaos.experiment.structs import Experiment, consumer_name, group_partition, producer_name
 from chaos.targets.base import (
     Hit,
     Miss,

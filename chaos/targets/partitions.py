@@ -1,7 +1,7 @@
 """Partitions as targets need them: `topic-3` as Kafka prints it, its leader and its followers."""
 
-from chaos.experiment import Experiment, internal_topics
-from chaos.problems import near_miss, one_of
+from chaos.experiment.problems import near_miss, one_of
+from chaos.experiment.structs import Experiment, internal_topics
 from chaos.targets.base import Hit, Miss, Situation, TargetKind, Unknown, check_no_argument, written
 from cluster.runtime import PartitionStatus
 from protocol.ids import CONSUMER_OFFSETS, BrokerId, TopicPartition, broker_name

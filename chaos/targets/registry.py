@@ -5,8 +5,8 @@ A new role is one class and one line in `TARGET_KINDS`.
 
 import re
 
-from chaos.experiment import FIRST_CONTROLLER_ID, Experiment, consumer_name
-from chaos.problems import near_miss
+from chaos.experiment.problems import near_miss
+from chaos.experiment.structs import FIRST_CONTROLLER_ID, Experiment, consumer_name
 from chaos.targets.base import Hit, Miss, Situation, TargetKind, Unknown, written
 from chaos.targets.members import Clients, LeaderMemberOf, Member, Members
 from chaos.targets.partitions import AllTopicPartitions

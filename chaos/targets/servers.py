@@ -1,6 +1,6 @@
 """Roles that brokers and the controller play."""
 
-from chaos.experiment import FIRST_CONTROLLER_ID, Experiment, group_partition
+from chaos.experiment.structs import FIRST_CONTROLLER_ID, Experiment, group_partition
 from chaos.targets.base import (
     Hit,
     Miss,

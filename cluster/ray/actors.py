@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 PACKAGES = ("protocol", "partition_log", "coordinator", "cluster", "chaos", "pipeline", "coordlab")
 """Our top-level packages: what a Ray cluster's workers are sent."""
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 LOCAL = "local"
 LOOPBACK = "127.0.0.1"
 REACH_ATTEMPTS = 3

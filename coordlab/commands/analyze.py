@@ -8,7 +8,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from chaos.verdict import EXIT_PASS
+from chaos.results.verdict import EXIT_PASS
 from coordlab.analysis import NoJava, analyze_runs, java_notice, salvage
 from coordlab.commands.options import (
     json_option,

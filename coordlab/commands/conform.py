@@ -24,8 +24,8 @@ from chaos.conformance.transcript import (
     read_rules,
     read_transcript,
 )
-from chaos.problems import Problem
-from chaos.verdict import EXIT_PASS, EXIT_VIOLATED
+from chaos.experiment.problems import Problem
+from chaos.results.verdict import EXIT_PASS, EXIT_VIOLATED
 from coordlab.commands.options import json_option, print_document, with_examples
 
 _DIGITS_MAX = 160

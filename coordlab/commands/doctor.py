@@ -4,7 +4,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from chaos.verdict import EXIT_PASS
+from chaos.results.verdict import EXIT_PASS
 from coordlab.commands.options import json_option, print_document, with_examples
 from coordlab.doctor import CHECKS, examine
 from coordlab.doctor_view import print_checks

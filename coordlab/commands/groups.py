@@ -9,7 +9,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from chaos.problems import near_miss, one_of
+from chaos.experiment.problems import near_miss, one_of
 from cluster.client.admin.offset_reset import (
     ResetTarget,
     ShiftBy,

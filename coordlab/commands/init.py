@@ -7,9 +7,9 @@ import msgspec
 from rich.console import Console
 from rich.markup import escape
 
-from chaos.experiment import Name
-from chaos.loader import load_experiment
-from chaos.verdict import EXIT_PASS
+from chaos.experiment.loader import load_experiment
+from chaos.experiment.structs import Name
+from chaos.results.verdict import EXIT_PASS
 from coordlab.commands.options import PROGRAM, with_examples
 from coordlab.experiment_template import FAULT_EXAMPLES
 from coordlab.new_experiment import (

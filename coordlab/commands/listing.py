@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from chaos.loader import list_experiments
-from chaos.verdict import EXIT_PASS
+from chaos.experiment.loader import list_experiments
+from chaos.results.verdict import EXIT_PASS
 from coordlab.commands.options import (
     json_option,
     print_document,

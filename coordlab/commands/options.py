@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import click
 from rich.console import Console
 
-from chaos.run_directory import DEFAULT_ROOT, NotARun, PastRun, list_runs, open_run
+from chaos.results.run_directory import DEFAULT_ROOT, NotARun, PastRun, list_runs, open_run
 
 PROGRAM = "python -m coordlab"
 EXIT_CODES_HELP = (

@@ -7,7 +7,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from chaos.verdict import EXIT_PASS
+from chaos.results.verdict import EXIT_PASS
 from coordlab.analysis import analysed
 from coordlab.commands.options import (
     json_option,

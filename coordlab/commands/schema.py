@@ -2,8 +2,8 @@
 
 import click
 
-from chaos.json_schema import encoded_schema
-from chaos.verdict import EXIT_PASS
+from chaos.experiment.json_schema import encoded_schema
+from chaos.results.verdict import EXIT_PASS
 from coordlab.commands.options import with_examples
 
 

@@ -7,9 +7,9 @@ import msgspec
 from rich.console import Console
 from rich.markup import escape
 
-from chaos.loader import load_experiment
-from chaos.problems import ExperimentError, Problem
-from chaos.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS
+from chaos.experiment.loader import load_experiment
+from chaos.experiment.problems import ExperimentError, Problem
+from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS
 from coordlab.commands.options import (
     json_option,
     print_document,

@@ -15,9 +15,9 @@ from signal import SIGINT
 import pytest
 
 from chaos.checkers.registry import CHECKERS
-from chaos.loader import find_experiment
-from chaos.manifest import RunStatus
-from chaos.verdict import RunOutcome, Verdict
+from chaos.experiment.loader import find_experiment
+from chaos.results.manifest import RunStatus
+from chaos.results.verdict import RunOutcome, Verdict
 from coordlab.cli import COMMANDS
 from protocol.trace import TraceKind
 from tests.support.acceptance import rows_of_run

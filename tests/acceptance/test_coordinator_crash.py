@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from chaos.checkers.base import CheckOutcome
-from chaos.verdict import Verdict
+from chaos.results.verdict import Verdict
 from protocol.trace import TraceKind
 from tests.support.acceptance import (
     DETECT_MAX_US,

@@ -12,7 +12,7 @@ from statistics import median
 import pytest
 
 from chaos.checkers.base import CheckOutcome
-from chaos.verdict import Verdict
+from chaos.results.verdict import Verdict
 from protocol.trace import TraceKind, TraceRow
 from tests.support.acceptance import VirtualRun, detail_of, lost_commits, play_virtual, shifted
 from tests.support.failover import Failover, failover_of

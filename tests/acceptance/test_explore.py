@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from chaos.checkers.registry import CHECKERS
+from chaos.experiment.loader import load_experiment
 from chaos.exploration.space import load_space
 from chaos.exploration.store import Played, PlayedAgain, open_exploration
-from chaos.loader import load_experiment
-from chaos.replay_stamp import code_version
+from chaos.results.replay_stamp import code_version
 from tests.support.command_line import COMMAND_TIMEOUT_S, CommandLine
 from tests.support.programs import ray_head
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
-from chaos.experiment import Experiment, group_partition, to_cluster_spec
-from chaos.verdict import Results, Verdict
+from chaos.experiment.structs import Experiment, group_partition, to_cluster_spec
+from chaos.results.verdict import Results, Verdict
 from cluster.spec import CostModel
 from protocol.ids import offsets_partition
 from protocol.trace import TraceKind, TraceRow

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.verdict import Verdict
+from chaos.results.verdict import Verdict
 from cluster.ray.machine_files import start_ticks
 from protocol.trace import TraceKind, TraceRow
 from tests.support.acceptance import detail_of, play_ray, play_virtual, shifted

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chaos.checkers.base import CheckOutcome
-from chaos.manifest import RunStatus
+from chaos.results.manifest import RunStatus
 from cluster.realtime.listeners_file import FILE_NAME
 from protocol.trace import TraceKind
 from tests.acceptance.test_ray_run import (

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from chaos.experiment import Experiment
-from chaos.manifest import RunStatus, experiment_of
-from chaos.run_directory import PastRun
-from chaos.verdict import RunOutcome, Verdict
+from chaos.experiment.structs import Experiment
+from chaos.results.manifest import RunStatus, experiment_of
+from chaos.results.run_directory import PastRun
+from chaos.results.verdict import RunOutcome, Verdict
 from cluster.ray.machine_files import is_stopped, start_ticks
 from cluster.trace.files import FrameReader
 from pipeline.java import JavaProblem, find_java

@@ -10,10 +10,10 @@ import pytest
 
 from chaos.exploration.batches import check_code, play_seeds
 from chaos.exploration.play import PlayResult
+from chaos.exploration.running_totals import Tally
 from chaos.exploration.search import Limits, Search, Stop
 from chaos.exploration.space import load_space
-from chaos.exploration.tally import Tally
-from chaos.replay_stamp import code_version
+from chaos.results.replay_stamp import code_version
 from cluster.ray.actors import LOCAL
 from cluster.ray.tasks import RayWorkers
 

@@ -6,7 +6,7 @@ from signal import SIGINT
 
 import pytest
 
-from chaos.run_directory import list_runs
+from chaos.results.run_directory import list_runs
 from tests.support.command_line import CommandLine
 from tests.support.terminal import TerminalCommand, without_control
 

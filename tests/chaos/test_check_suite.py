@@ -4,7 +4,7 @@ import msgspec
 
 from chaos.checkers.base import CheckReport, Finding
 from chaos.checkers.registry import CHECKERS, CheckSuite, context_of
-from chaos.experiment import Experiment, to_cluster_spec
+from chaos.experiment.structs import Experiment, to_cluster_spec
 from protocol.trace import TraceKind
 from tests.support.experiments import experiment
 from tests.support.rows import Rows

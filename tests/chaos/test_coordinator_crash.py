@@ -6,12 +6,12 @@ import pytest
 
 from chaos.checkers.base import CheckOutcome, CheckReport
 from chaos.checkers.registry import CheckSuite, context_of
-from chaos.experiment import to_cluster_spec
-from chaos.journal import FaultOutcome
-from chaos.loader import load_experiment
-from chaos.plan import plan_of
-from chaos.runner import ExperimentRun
-from chaos.verdict import Results, Verdict
+from chaos.experiment.loader import load_experiment
+from chaos.experiment.structs import to_cluster_spec
+from chaos.results.verdict import Results, Verdict
+from chaos.run.journal import FaultOutcome
+from chaos.run.plan import plan_of
+from chaos.run.runner import ExperimentRun
 from cluster.virtual.runtime import VirtualRuntime
 from coordinator.coordinator import GroupCoordinator
 from coordinator.storage.offsets import CommittedOffset, GroupOffsets

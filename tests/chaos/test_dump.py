@@ -7,11 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaos.document import parse_document
-from chaos.dump import experiment_text
-from chaos.experiment import Experiment
-from chaos.loader import ListedExperiment, experiment_in, list_experiments, load_experiment
-from chaos.replay_stamp import ReplayStamp
+from chaos.experiment.dump import experiment_text
+from chaos.experiment.loader import (
+    ListedExperiment,
+    experiment_in,
+    list_experiments,
+    load_experiment,
+)
+from chaos.experiment.structs import Experiment
+from chaos.experiment.yaml_document import parse_document
+from chaos.results.replay_stamp import ReplayStamp
 from tests.support.experiments import experiment
 from tests.support.random_experiments import experiments
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from chaos.experiment import microseconds, to_cluster_spec
-from chaos.plan import acts_of, plan_of
+from chaos.experiment.structs import microseconds, to_cluster_spec
+from chaos.run.plan import acts_of, plan_of
 from cluster.spec import CostModel
 from protocol.config import JavaSwitches
 from protocol.partitioner import partition_for

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from chaos.problems import Problem
-from chaos.semantics import errors, warnings
+from chaos.experiment.problems import Problem
+from chaos.experiment.rules.all_rules import errors, warnings
 from tests.support.experiments import experiment
 
 PAUSE: dict[str, Any] = {"at": "1s", "fault": "pause", "target": "broker(0)", "duration": "20s"}

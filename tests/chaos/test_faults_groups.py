@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from chaos.journal import FaultOutcome
-from chaos.semantics import errors
+from chaos.experiment.rules.all_rules import errors
+from chaos.run.journal import FaultOutcome
 from cluster.client.admin.group_changes import GroupOrderRefused, GroupOrderUnanswered
 from protocol.trace import TraceKind
 from tests.support.experiments import experiment

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from chaos.journal import FaultOutcome, LeaderMove
+from chaos.run.journal import FaultOutcome, LeaderMove
 from cluster.runtime import ElectionFailed, NodeState, PartitionStatus
 from protocol.ids import BrokerId, TopicPartition, broker_name
 from protocol.trace import TraceKind

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from chaos.blast_radius import BlastRadius
-from chaos.journal import FaultOutcome, LinkEnds
+from chaos.run.blast_radius import BlastRadius
+from chaos.run.journal import FaultOutcome, LinkEnds
 from cluster.links.rules import Clog, Cut, LinkEffect, LinkRule, Selector, Slow
 from cluster.runtime import NodeState
 from protocol.ids import NodeName, broker_name

@@ -2,8 +2,8 @@
 
 import pytest
 
-from chaos.injection import ToolFailed
-from chaos.journal import FaultOutcome
+from chaos.run.injection import ToolFailed
+from chaos.run.journal import FaultOutcome
 from cluster.links.rules import Cut, Selector
 from cluster.runtime import NodeState
 from protocol.ids import NodeName, broker_name

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from chaos.injection import ToolFailed
-from chaos.journal import FaultOutcome, decode_journal, encode_journal
+from chaos.run.injection import ToolFailed
+from chaos.run.journal import FaultOutcome, decode_journal, encode_journal
 from cluster.links.rules import LinkRule
 from cluster.runtime import HitNode, NodeState
 from protocol.ids import NodeName, broker_name

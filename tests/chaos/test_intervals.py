@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.checkers.intervals import IntervalSet
+from chaos.checkers.evidence.intervals import IntervalSet
 
 pieces = st.lists(
     st.tuples(st.integers(0, 60), st.integers(1, 12)).map(lambda p: (p[0], p[0] + p[1])),

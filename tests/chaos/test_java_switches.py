@@ -2,8 +2,8 @@
 
 import pytest
 
-from chaos.experiment import Experiment
-from chaos.verdict import Verdict
+from chaos.experiment.structs import Experiment
+from chaos.results.verdict import Verdict
 from protocol.trace import TraceKind
 from tests.support.experiments import experiment
 from tests.support.planted import CUT, Played, play, readers

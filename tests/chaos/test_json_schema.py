@@ -11,13 +11,18 @@ import jsonschema
 import pytest
 import yaml
 
-from chaos.document import item_of
-from chaos.experiment import Experiment
+from chaos.experiment.json_schema import (
+    FILE_NAME,
+    encoded_schema,
+    experiment_schema,
+    target_pattern,
+)
+from chaos.experiment.loader import list_experiments, load_experiment
+from chaos.experiment.problems import ExperimentError
+from chaos.experiment.shape import check_shape
+from chaos.experiment.structs import Experiment
+from chaos.experiment.yaml_document import item_of
 from chaos.faults.registry import FAULT_KINDS
-from chaos.json_schema import FILE_NAME, encoded_schema, experiment_schema, target_pattern
-from chaos.loader import list_experiments, load_experiment
-from chaos.problems import ExperimentError
-from chaos.shape import check_shape
 from chaos.targets.registry import TARGET_KINDS, check_target
 from tests.support.experiments import experiment
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from chaos.checkers.base import CheckContext, Finding
 from chaos.checkers.registry import CheckSuite, context_of
-from chaos.live_checks import LiveChecks, TraceFollower
-from chaos.plan import plan_of
-from chaos.run_directory import create_run_directory
-from chaos.runner import ExperimentRun, Progress
-from chaos.verdict import RunOutcome, Verdict
+from chaos.results.run_directory import create_run_directory
+from chaos.results.verdict import RunOutcome, Verdict
+from chaos.run.live_checks import LiveChecks, TraceFollower
+from chaos.run.plan import plan_of
+from chaos.run.runner import ExperimentRun, Progress
 from protocol.trace import TraceKind, TraceRow
 from tests.support.experiments import experiment
 from tests.support.fake_runtime import FakeRuntime

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from chaos.experiment import to_cluster_spec
-from chaos.loader import (
+from chaos.experiment.loader import (
     ListedExperiment,
     find_experiment,
     list_experiments,
     load_experiment,
 )
-from chaos.problems import ExperimentError, Problem
+from chaos.experiment.problems import ExperimentError, Problem
+from chaos.experiment.structs import to_cluster_spec
 
 VALID = """\
 version: 1

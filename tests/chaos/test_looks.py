@@ -1,6 +1,6 @@
 """What a run remembers of its looks: members count anew, controllers fall silent."""
 
-from chaos.looks import Looks
+from chaos.run.status_history import Looks
 from cluster.runtime import ClusterStatus, MemberStatus, PartitionStatus
 from protocol.ids import BrokerId, NodeName, TopicPartition
 

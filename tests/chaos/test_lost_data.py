@@ -17,8 +17,8 @@ from chaos.checkers.base import (
     GroupExpectation,
 )
 from chaos.checkers.durable_commits import DurableCommits
+from chaos.checkers.evidence.lost_data import LostData
 from chaos.checkers.fencing import Fencing
-from chaos.checkers.lost_data import LostData
 from chaos.checkers.needless_rebalance import NeedlessRebalance
 from chaos.checkers.ownership import Ownership
 from chaos.checkers.processing import Processing

@@ -1,7 +1,7 @@
 """The plan: repeats, ends, and the schedule of faults and late members."""
 
-from chaos.experiment import consumer_name
-from chaos.plan import Arrival, PlannedAct, arrivals_of, plan_of, schedule_of
+from chaos.experiment.structs import consumer_name
+from chaos.run.plan import Arrival, PlannedAct, arrivals_of, plan_of, schedule_of
 from tests.support.experiments import experiment
 
 S = 1_000_000

@@ -10,7 +10,7 @@ import pytest
 
 import coordinator.coordinator
 from chaos.checkers.base import detail_of
-from chaos.verdict import Verdict
+from chaos.results.verdict import Verdict
 from cluster.client.consumer.assignors import (
     ASSIGNORS,
     Assignment,

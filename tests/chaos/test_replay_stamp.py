@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos import replay_stamp
-from chaos.replay_stamp import ReplayStamp, code_version, differences, python_version
+from chaos.results import replay_stamp
+from chaos.results.replay_stamp import ReplayStamp, code_version, differences, python_version
 
 ROOT = str(Path(__file__).resolve().parents[2])
 STAMP = ReplayStamp(
@@ -35,7 +35,7 @@ def test_other_code_and_other_python_are_both_named() -> None:
 
 def test_code_version_is_the_same_in_another_process_elsewhere() -> None:
     """It must not depend on the folder, the order of a directory or the process."""
-    program = "from chaos.replay_stamp import code_version; print(code_version())"
+    program = "from chaos.results.replay_stamp import code_version; print(code_version())"
     said = subprocess.run(
         [sys.executable, "-O", "-c", f"import sys; sys.path.insert(0, {ROOT!r}); {program}"],
         cwd="/",

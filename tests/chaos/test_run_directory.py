@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from chaos.experiment import Experiment
-from chaos.journal import FaultOutcome, Journal
-from chaos.manifest import RunStatus, experiment_of, replay_command
-from chaos.plan import plan_of
-from chaos.run_directory import (
+from chaos.experiment.structs import Experiment
+from chaos.results.manifest import RunStatus, experiment_of, replay_command
+from chaos.results.run_directory import (
     NotARun,
     RunDirectory,
     create_run_directory,
     list_runs,
     open_run,
 )
+from chaos.run.journal import FaultOutcome, Journal
+from chaos.run.plan import plan_of
 from tests.support.experiments import experiment
 from tests.support.programs import pid_of_nobody
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from chaos.semantics import errors, warnings
+from chaos.experiment.rules.all_rules import errors, warnings
 from tests.support.experiments import experiment
 
 CLUSTER = {"offsets.topic.num.partitions": 2, "min.insync.replicas": 2}

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.blast_radius import BlastRadius, blast_radius_of
-from chaos.experiment import Experiment
+from chaos.experiment.structs import Experiment
+from chaos.run.blast_radius import BlastRadius, blast_radius_of
 from chaos.targets.base import Hit, Miss, Situation
 from chaos.targets.registry import TARGET_KINDS, check_target, resolve_target
 from cluster.host.randomness import stream

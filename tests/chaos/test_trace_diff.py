@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from chaos.trace_diff import (
+from chaos.results.trace_diff import (
     differs_by_time_only,
     is_before_steady_state,
     parting,

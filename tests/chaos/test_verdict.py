@@ -3,8 +3,8 @@
 import pytest
 
 from chaos.checkers.base import CheckOutcome, CheckReport
-from chaos.journal import FaultOutcome, JournalEntry
-from chaos.verdict import RunOutcome, Verdict, exit_code, judge
+from chaos.results.verdict import RunOutcome, Verdict, exit_code, judge
+from chaos.run.journal import FaultOutcome, JournalEntry
 
 
 def report(outcome: CheckOutcome, note: str = "") -> CheckReport:

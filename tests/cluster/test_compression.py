@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from chaos.semantics import errors
+from chaos.experiment.rules.all_rules import errors
 from cluster.storage import compression
 from cluster.storage.compression import CODECS, is_supported, require_codec, supported_codecs
 from coordinator.storage.load import Load

@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from chaos.loader import load_experiment
+from chaos.experiment.loader import load_experiment
 from cluster.metrics.sampler import MetricsSampler
 from protocol.trace import TraceKind
 from tests.support.acceptance import VirtualRun, play_virtual

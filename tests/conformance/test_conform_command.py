@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS, EXIT_VIOLATED
+from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS, EXIT_VIOLATED
 from coordlab.cli import run_cli
 
 SCENARIOS = Path(__file__).parent / "transcripts" / "3.9" / "scenarios"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.verdict import EXIT_BAD_ARGUMENTS
+from chaos.results.verdict import EXIT_BAD_ARGUMENTS
 from coordlab.cli import run_cli
 
 

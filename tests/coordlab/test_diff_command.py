@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from chaos.dump import experiment_text
-from chaos.exploration.nearest import nearest_passing
+from chaos.experiment.dump import experiment_text
+from chaos.exploration.nearest_passing import nearest_passing
 from chaos.exploration.play import play
-from chaos.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS, EXIT_UNKNOWN, EXIT_VIOLATED
+from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS, EXIT_UNKNOWN, EXIT_VIOLATED
 from coordlab.cli import run_cli
 from tests.support.quick_experiment import failing_experiment, quick_experiment
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from chaos.exploration.marks import MARKS
+from chaos.exploration.marks.registry import MARKS
 from chaos.exploration.play import PlayResult
 from chaos.exploration.results import results_of
+from chaos.exploration.running_totals import Tally
 from chaos.exploration.search import SearchProgress, Stop
 from chaos.exploration.store import ExplorationManifest, Lost, Played, PlayedAgain
-from chaos.exploration.tally import Tally
 from coordlab.explore_summary import print_exploration
 from coordlab.explore_view import LINE_EVERY_S, ExploreView, exploration_panel, progress_text
 from tests.support.fan_out import passed, says_nothing, violated

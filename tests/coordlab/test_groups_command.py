@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from chaos.dump import experiment_text
+from chaos.experiment.dump import experiment_text
 from chaos.exploration.play import play
 from chaos.exploration.replay_file import stamp_of
-from chaos.manifest import RunStatus
-from chaos.plan import plan_of
-from chaos.run_directory import create_run_directory
-from chaos.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS, EXIT_VIOLATED
+from chaos.results.manifest import RunStatus
+from chaos.results.run_directory import create_run_directory
+from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS, EXIT_VIOLATED
+from chaos.run.plan import plan_of
 from coordlab.cli import run_cli
 from tests.support.quick_experiment import quick_experiment
 

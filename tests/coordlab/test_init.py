@@ -7,11 +7,11 @@ import msgspec
 import pytest
 import yaml
 
-from chaos.experiment import Experiment
+from chaos.experiment.loader import list_experiments, load_experiment
+from chaos.experiment.structs import Experiment
 from chaos.faults.registry import FAULT_KINDS
-from chaos.loader import list_experiments, load_experiment
-from chaos.run_directory import open_run
-from chaos.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS
+from chaos.results.run_directory import open_run
+from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS
 from coordlab.cli import run_cli
 from coordlab.experiment_template import FAULT_EXAMPLES
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS
+from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS
 from coordlab.cli import run_cli
 from coordlab.commands.analyze import summaries_document
 from pipeline.summary_file import summary_path, write_summary

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chaos.checkers.base import CheckOutcome, CheckReport, Finding
-from chaos.verdict import EXIT_BAD_ARGUMENTS, Results, RunOutcome, Verdict
+from chaos.results.verdict import EXIT_BAD_ARGUMENTS, Results, RunOutcome, Verdict
 from coordlab.cli import run_cli
 from coordlab.junit import junit_of_failure, junit_of_run
 from tests.support.past_runs import manifest, results

@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from chaos.journal import FaultOutcome, JournalEntry
-from chaos.runner import STAGES, Progress
+from chaos.run.journal import FaultOutcome, JournalEntry
+from chaos.run.runner import STAGES, Progress
 from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus
 from coordlab.live import LiveView
 from coordlab.live_panel import panel

@@ -8,9 +8,9 @@ from rich.console import Console
 
 from chaos.checkers.base import CheckOutcome, CheckReport
 from chaos.checkers.fencing import ATTEMPTS
-from chaos.journal import FaultOutcome, JournalEntry
-from chaos.manifest import Manifest
-from chaos.verdict import Results, RunOutcome, Verdict
+from chaos.results.manifest import Manifest
+from chaos.results.verdict import Results, RunOutcome, Verdict
+from chaos.run.journal import FaultOutcome, JournalEntry
 from coordlab.check_view import figures_of
 from coordlab.summary_view import print_phases, print_summary
 from pipeline.figures import MEASURES, Chain, Distribution, FaultSummary, RunSummary

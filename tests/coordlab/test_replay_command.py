@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chaos.dump import experiment_text
+from chaos.experiment.dump import experiment_text
 from chaos.exploration.play import play
 from chaos.exploration.replay_file import stamp_of
-from chaos.replay_stamp import ReplayStamp
-from chaos.run_directory import list_runs
-from chaos.verdict import (
+from chaos.results.replay_stamp import ReplayStamp
+from chaos.results.run_directory import list_runs
+from chaos.results.verdict import (
     EXIT_BAD_ARGUMENTS,
     EXIT_INTERNAL_ERROR,
     EXIT_PASS,

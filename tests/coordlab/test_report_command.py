@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos import run_directory
-from chaos.run_directory import EVENTS_FILE
-from chaos.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS, Verdict
+from chaos.results import run_directory
+from chaos.results.run_directory import EVENTS_FILE
+from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS, Verdict
 from coordlab.analysis import current_summary
 from coordlab.cli import run_cli
 from tests.support.experiments import experiment

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from chaos.checkers.base import CheckOutcome, CheckReport, Finding
-from chaos.experiment import Experiment
-from chaos.journal import FaultOutcome, Journal, LinkEnds
-from chaos.loader import list_experiments, load_experiment
-from chaos.manifest import RunStatus, config_of
-from chaos.plan import plan_of
-from chaos.run_directory import RunDirectory, create_run_directory, open_run
-from chaos.verdict import EXIT_VIOLATED, Results, RunOutcome, Verdict
+from chaos.experiment.loader import list_experiments, load_experiment
+from chaos.experiment.structs import Experiment
+from chaos.results.manifest import RunStatus, config_of
+from chaos.results.run_directory import RunDirectory, create_run_directory, open_run
+from chaos.results.verdict import EXIT_VIOLATED, Results, RunOutcome, Verdict
+from chaos.run.journal import FaultOutcome, Journal, LinkEnds
+from chaos.run.plan import plan_of
 from coordlab.report_facts import experiment_yaml, facts_of, status_of
 from coordlab.settings_facts import KAFKA, LAB, settings_of
 from pipeline.report.facts import SettingFact

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.manifest import replay_command
-from chaos.verdict import EXIT_BAD_ARGUMENTS
+from chaos.results.manifest import replay_command
+from chaos.results.verdict import EXIT_BAD_ARGUMENTS
 from coordlab.cli import run_cli
 
 

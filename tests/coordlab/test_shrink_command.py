@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from chaos.dump import experiment_text
+from chaos.experiment.dump import experiment_text
+from chaos.experiment.loader import load_experiment
 from chaos.exploration.play import PlayResult, play
-from chaos.exploration.shrink import ShrinkProgress
-from chaos.exploration.shrink_edits import Sizes
-from chaos.loader import load_experiment
-from chaos.verdict import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNKNOWN
+from chaos.exploration.shrink.edits import Sizes
+from chaos.exploration.shrink.shrink import ShrinkProgress
+from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNKNOWN
 from coordlab.cli import run_cli
 from coordlab.shrink_view import ShrinkView
 from tests.support.planted import readers, small

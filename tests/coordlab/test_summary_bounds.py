@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from chaos.checkers.base import CheckOutcome, CheckReport, Finding
-from chaos.journal import FaultOutcome, JournalEntry
+from chaos.run.journal import FaultOutcome, JournalEntry
 from coordlab.check_view import print_checks
 from coordlab.summary_view import print_phases, print_summary
 from pipeline.figures import FaultSummary

@@ -4,13 +4,13 @@ import io
 
 from rich.console import Console
 
-from chaos.blast_radius import BlastRadius
 from chaos.checkers.base import CheckOutcome, CheckReport, Finding
-from chaos.journal import FaultOutcome, JournalEntry, LeaderMove, LinkEnds
-from chaos.loader import load_experiment
-from chaos.manifest import Manifest
-from chaos.runner import Progress
-from chaos.verdict import Results, RunOutcome, Verdict
+from chaos.experiment.loader import load_experiment
+from chaos.results.manifest import Manifest
+from chaos.results.verdict import Results, RunOutcome, Verdict
+from chaos.run.blast_radius import BlastRadius
+from chaos.run.journal import FaultOutcome, JournalEntry, LeaderMove, LinkEnds
+from chaos.run.runner import Progress
 from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus, NodeState
 from coordlab.live import LiveView
 from coordlab.summary_view import print_summary

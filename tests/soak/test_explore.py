@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from chaos.verdict import Verdict
+from chaos.results.verdict import Verdict
 from tests.support.acceptance import VirtualRun, play_virtual, shifted
 from tests.support.failover import Failover, failover_of
 from tests.support.soak import KEPT, ROOT, code_id, remembered, say, say_failovers

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from chaos.checkers.base import CheckOutcome
-from chaos.verdict import Results, Verdict
+from chaos.results.verdict import Results, Verdict
 from protocol.trace import TraceRow
 from tests.support.acceptance import play_ray, play_virtual, shifted
 from tests.support.failover import Failover, failover_of

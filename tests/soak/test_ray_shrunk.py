@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from chaos.experiment import Experiment
-from chaos.loader import load_experiment
+from chaos.experiment.loader import load_experiment
+from chaos.experiment.structs import Experiment
 from protocol.config import Guards
 from tests.support.acceptance import play_ray
 from tests.support.soak import remembered, say

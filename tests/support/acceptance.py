@@ -13,17 +13,17 @@ import msgspec
 from msgspec import structs
 
 from chaos.checkers.registry import CheckSuite, context_of
-from chaos.experiment import (
+from chaos.experiment.loader import load_experiment
+from chaos.experiment.structs import (
     Experiment,
     consumer_name,
     group_partition,
     microseconds,
     to_cluster_spec,
 )
-from chaos.loader import load_experiment
-from chaos.plan import plan_of
-from chaos.runner import ExperimentRun
-from chaos.verdict import Results
+from chaos.results.verdict import Results
+from chaos.run.plan import plan_of
+from chaos.run.runner import ExperimentRun
 from cluster.runtime import RowObserver
 from cluster.spec import ClusterSpec
 from cluster.trace.digest import TraceDigest

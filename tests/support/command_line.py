@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from signal import SIGKILL
 
-from chaos.run_directory import PastRun, list_runs
+from chaos.results.run_directory import PastRun, list_runs
 from cluster.ray.machine_files import start_ticks
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from functools import cache, partial
 
 from chaos.checkers.registry import CheckSuite, context_of
-from chaos.experiment import to_cluster_spec
-from chaos.exploration.draw import draw
+from chaos.experiment.structs import to_cluster_spec
+from chaos.exploration.draw.draw import draw
 from chaos.exploration.play import play
 from chaos.exploration.space import Space, load_space
-from chaos.plan import plan_of
-from chaos.runner import ExperimentRun
+from chaos.run.plan import plan_of
+from chaos.run.runner import ExperimentRun
 from cluster.host.host import Host
 from cluster.node_factory import Node, build_node
 from cluster.runtime import ClusterStatus

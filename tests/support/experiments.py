@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from chaos.experiment import Experiment
+from chaos.experiment.structs import Experiment
 
 
 def experiment(**changes: object) -> Experiment:

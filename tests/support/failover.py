@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chaos.experiment import Experiment, consumer_name, group_partition
+from chaos.experiment.structs import Experiment, consumer_name, group_partition
 from protocol.ids import offsets_partition
 from protocol.trace import TraceKind, TraceRow
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from chaos.experiment import (
+from chaos.experiment.structs import (
     FIRST_CONTROLLER_ID,
     Experiment,
     consumer_name,

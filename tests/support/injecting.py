@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
-from chaos.experiment import Experiment
-from chaos.injection import FaultInjector
-from chaos.journal import Journal, JournalEntry
-from chaos.plan import Plan, plan_of
+from chaos.experiment.structs import Experiment
+from chaos.run.injection import FaultInjector
+from chaos.run.journal import Journal, JournalEntry
+from chaos.run.plan import Plan, plan_of
 from cluster.runtime import ClusterStatus
 from protocol.trace import TraceKind, TraceRow
 from tests.support.experiments import experiment

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from chaos.checkers.base import CheckReport
-from chaos.experiment import Experiment
-from chaos.journal import JournalEntry
-from chaos.manifest import Manifest, RunStatus
-from chaos.plan import plan_of
-from chaos.run_directory import EVENTS_FILE, RunDirectory, create_run_directory
-from chaos.verdict import EXIT_PASS, Results, RunOutcome, Verdict, exit_code
+from chaos.experiment.structs import Experiment
+from chaos.results.manifest import Manifest, RunStatus
+from chaos.results.run_directory import EVENTS_FILE, RunDirectory, create_run_directory
+from chaos.results.verdict import EXIT_PASS, Results, RunOutcome, Verdict, exit_code
+from chaos.run.journal import JournalEntry
+from chaos.run.plan import plan_of
 from pipeline.figures import FaultSummary, RunSummary
 from pipeline.summary_file import write_summary
 from tests.support.experiments import experiment

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from chaos.checkers.base import CheckOutcome, CheckReport
 from chaos.checkers.registry import CheckSuite, context_of
-from chaos.experiment import Experiment, to_cluster_spec
-from chaos.plan import plan_of
-from chaos.runner import ExperimentRun
-from chaos.verdict import Results
+from chaos.experiment.structs import Experiment, to_cluster_spec
+from chaos.results.verdict import Results
+from chaos.run.plan import plan_of
+from chaos.run.runner import ExperimentRun
 from cluster.node_factory import build_node
 from cluster.virtual.lives import NodeBuilder
 from cluster.virtual.runtime import VirtualRuntime

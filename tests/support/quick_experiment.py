@@ -1,6 +1,6 @@
 """An experiment whose run in virtual time takes a fraction of a second, with a fault that hits."""
 
-from chaos.experiment import Experiment
+from chaos.experiment.structs import Experiment
 from tests.support.experiments import experiment
 
 QUICK_BROKERS = {

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec import Meta
 
-from chaos.experiment import Experiment
+from chaos.experiment.structs import Experiment
 
 MAX_SIZE = 3
 _YAML = st.recursive(

@@ -9,12 +9,12 @@ from pathlib import Path
 import yaml
 
 from chaos.checkers.registry import CheckSuite, context_of
-from chaos.experiment import to_cluster_spec
-from chaos.loader import load_experiment
-from chaos.manifest import replay_command
-from chaos.plan import plan_of
-from chaos.run_directory import EVENTS_FILE, create_run_directory
-from chaos.runner import ExperimentRun, Progress
+from chaos.experiment.loader import load_experiment
+from chaos.experiment.structs import to_cluster_spec
+from chaos.results.manifest import replay_command
+from chaos.results.run_directory import EVENTS_FILE, create_run_directory
+from chaos.run.plan import plan_of
+from chaos.run.runner import ExperimentRun, Progress
 from cluster.trace.digest import TraceDigest
 from cluster.trace.parquet import ParquetTraceWriter
 from cluster.virtual.runtime import VirtualRuntime

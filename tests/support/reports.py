@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos.run_directory import PastRun
+from chaos.results.run_directory import PastRun
 from coordlab.report_facts import facts_of
 from pipeline.report.build import build_report
 from pipeline.report.facts import RunFacts

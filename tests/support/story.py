@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median_low
 
-from chaos.experiment import Experiment, group_partition
+from chaos.experiment.structs import Experiment, group_partition
 from protocol.ids import offsets_partition
 from protocol.trace import TraceKind, TraceRow
 from tests.support.acceptance import detail_of

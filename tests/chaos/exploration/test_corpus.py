@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import asdict, replace
 
-from chaos.experiment import Experiment
+from chaos.experiment.loader import load_experiment
+from chaos.experiment.structs import Experiment
 from chaos.exploration.play import PlayedRun, PlayResult, play
-from chaos.exploration.shrink import NETWORK_SEEDS
-from chaos.loader import load_experiment
-from chaos.replay_stamp import ReplayStamp
+from chaos.exploration.shrink.shrink import NETWORK_SEEDS
+from chaos.results.replay_stamp import ReplayStamp
 from protocol.config import Guards
 
 pytestmark = pytest.mark.slow

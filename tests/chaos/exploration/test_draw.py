@@ -13,15 +13,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chaos.dump import experiment_text
-from chaos.experiment import Experiment, microseconds
-from chaos.exploration.draw import draw
-from chaos.exploration.patterns import PATTERNS
+from chaos.experiment.dump import experiment_text
+from chaos.experiment.loader import load_experiment
+from chaos.experiment.rules.all_rules import errors
+from chaos.experiment.structs import Experiment, microseconds
+from chaos.exploration.draw.draw import draw
+from chaos.exploration.draw.patterns import PATTERNS
 from chaos.exploration.space import Space, load_space
 from chaos.faults.registry import FAULT_KINDS
-from chaos.loader import load_experiment
-from chaos.plan import ends_of, plan_of
-from chaos.semantics import errors
+from chaos.run.plan import ends_of, plan_of
 from chaos.targets.registry import TARGET_KINDS, split_target
 
 SEEDS = 300

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from chaos.exploration.draw import draw
+from chaos.exploration.draw.draw import draw
 from chaos.exploration.space import load_space
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "EXPLORING.md"

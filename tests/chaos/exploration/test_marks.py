@@ -3,7 +3,7 @@
 import pytest
 
 from chaos.checkers.base import CheckContext, GroupExpectation
-from chaos.exploration.marks import ALL_MARKS, MARKS, CoverageMarks
+from chaos.exploration.marks.registry import ALL_MARKS, MARKS, CoverageMarks
 from protocol.trace import TraceKind
 from tests.support.rows import OFFSETS_0, Columns, Rows
 

@@ -10,10 +10,10 @@ from benchmarks.planted_bugs import hunt as hunting
 from benchmarks.planted_bugs.bugs import BUGS, PlantedBug
 from benchmarks.planted_bugs.hunt import FAULTS_MAX, ShrunkBug, hunt
 from benchmarks.planted_bugs.record import PAGE, is_found, page
-from chaos.experiment import Experiment
-from chaos.exploration.draw import draw
+from chaos.experiment.structs import Experiment
+from chaos.exploration.draw.draw import draw
 from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult, play
-from chaos.exploration.shrink_edits import sizes_of
+from chaos.exploration.shrink.edits import sizes_of
 from chaos.exploration.signature import Signature
 from chaos.exploration.space import Space, load_space
 from cluster.broker.coordination.appends import CoordinatorAppends

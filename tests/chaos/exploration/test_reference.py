@@ -6,10 +6,10 @@ import pytest
 
 from chaos.checkers.registry import CHECKERS
 from chaos.exploration.batches import play_seed
-from chaos.exploration.collector import collecting_afterwards
-from chaos.exploration.draw import draw
-from chaos.exploration.minimum import missing_of
+from chaos.exploration.draw.draw import draw
+from chaos.exploration.gc_pause import collecting_afterwards
 from chaos.exploration.play import PlayedRun, PlayResult
+from chaos.exploration.required_work import missing_of
 from chaos.exploration.space import load_space
 from chaos.exploration.space_definition import Minimum
 

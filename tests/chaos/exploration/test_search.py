@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from chaos.exploration.play import PlayedRun, PlayResult
+from chaos.exploration.running_totals import FindingGroup, Tally, is_chosen
 from chaos.exploration.search import MAX_BROKEN, Limits, Search, Stop
 from chaos.exploration.store import ExplorationRecord, Lost, Played, PlayedAgain
-from chaos.exploration.tally import FindingGroup, Tally, is_chosen
 from cluster.ray.fan_out import Workers
 from tests.support.fan_out import (
     ScriptedClock,

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from chaos.dump import experiment_text
-from chaos.experiment import (
+from chaos.experiment.dump import experiment_text
+from chaos.experiment.loader import load_experiment
+from chaos.experiment.structs import (
     ClusterDefinition,
     Experiment,
     FaultDefinition,
@@ -18,7 +19,7 @@ from chaos.experiment import (
     microseconds,
 )
 from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult
-from chaos.exploration.shrink import (
+from chaos.exploration.shrink.shrink import (
     FEW_SEEDS,
     NETWORK_SEEDS,
     DoesNotFail,
@@ -28,8 +29,7 @@ from chaos.exploration.shrink import (
     Shrunk,
 )
 from chaos.exploration.signature import Signature
-from chaos.loader import load_experiment
-from chaos.plan import ends_of
+from chaos.run.plan import ends_of
 from protocol.config import BrokerConfig, ConsumerConfig, Guards
 
 LOST = Signature(check="fencing", claim="N append is missing")

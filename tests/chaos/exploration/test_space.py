@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos.exploration.draw import draw
+from chaos.experiment.problems import ExperimentError, Problem
+from chaos.exploration.draw.draw import draw
 from chaos.exploration.space import list_spaces, load_space
-from chaos.problems import ExperimentError, Problem
 
 VALID = """\
 version: 1

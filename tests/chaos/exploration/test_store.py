@@ -19,8 +19,8 @@ from chaos.exploration.store import (
     create_exploration,
     open_exploration,
 )
-from chaos.manifest import replay_command
-from chaos.run_directory import EXPLORATIONS, NotARun, create_run_directory, scan_runs
+from chaos.results.manifest import replay_command
+from chaos.results.run_directory import EXPLORATIONS, NotARun, create_run_directory, scan_runs
 from tests.support.experiments import experiment
 from tests.support.fan_out import passed, violated
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from chaos.exploration.marks import MARKS
+from chaos.exploration.marks.registry import MARKS
 from chaos.exploration.play import PlayedRun, PlayResult
 from chaos.exploration.results import results_of
+from chaos.exploration.running_totals import Tally, is_chosen
 from chaos.exploration.search import Stop
 from chaos.exploration.store import Lost, Played, PlayedAgain
-from chaos.exploration.tally import Tally, is_chosen
 from tests.support.fan_out import passed, says_nothing, violated
 
 MARK = next(iter(MARKS))

@@ -7,9 +7,9 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from chaos.experiment import Experiment
-from chaos.loader import load_experiment
-from chaos.verdict import Verdict
+from chaos.experiment.loader import load_experiment
+from chaos.experiment.structs import Experiment
+from chaos.results.verdict import Verdict
 from cluster.broker.coordination.coordinator_metrics import CoordinatorMetrics
 from protocol.trace import TraceKind, TraceRow
 from tests.support.acceptance import VirtualRun, play_virtual

@@ -7,10 +7,10 @@ import pytest
 
 from chaos.exploration.batches import check_code, decode_runs, play_seeds
 from chaos.exploration.play import PlayedRun
+from chaos.exploration.running_totals import Tally
 from chaos.exploration.search import Limits, Search, Stop
 from chaos.exploration.space import load_space
 from chaos.exploration.store import ExplorationRecord, Played
-from chaos.exploration.tally import Tally
 from cluster.ray.actors import LOCAL
 from cluster.ray.fan_out import Died, Finished, ThisProcess, Workers, WorkersFailed
 from cluster.ray.tasks import RayWorkers

@@ -1,0 +1,137 @@
+"""An experiment as the text of its file: the way back from `loader`.
+
+What the search draws and what shrinking leaves becomes a file that a person can read, change and
+run. Data flow: Experiment -> plain values without defaults -> YAML, section by section.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import yaml
+from msgspec.structs import FieldInfo, fields
+
+from chaos.experiment.structs import Experiment, GroupDefinition
+
+_WIDTH = 90
+_FOLDED = ("question", "expect")
+"""Sentences: a long one is folded over several lines."""
+
+
+def experiment_text(experiment: Experiment, *, comment: str = "") -> str:
+    """Return the YAML of a file that `load_experiment` reads back to the equal experiment.
+
+    Values equal to their default are left out. `comment` stands above it, line for line.
+    Shape: the arguments of faults hold what YAML holds: lists, not tuples.
+    """
+    document = _plain(experiment)
+    for name, group in experiment.groups.items():
+        _write_late_settings(document["groups"][name], group)
+    sections = [
+        "".join(_section(key, value) for key, value in document.items() if _is_scalar(value)),
+        *(_section(key, value) for key, value in document.items() if not _is_scalar(value)),
+    ]
+    if comment:
+        sections.insert(0, "".join(f"# {line}".rstrip() + "\n" for line in _lines(comment)))
+    return "\n".join(sections)
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401 - YAML
+    """Return a value as YAML has it: structs without what is equal to its default."""
+    if isinstance(value, msgspec.Struct):
+        given = [(info, getattr(value, info.name)) for info in fields(value)]
+        return {
+            info.encode_name: _plain(each)
+            for info, each in given
+            if info.required or each != _default(info)
+        }
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def _default(info: FieldInfo) -> object:
+    if info.default_factory is not msgspec.NODEFAULT:
+        return info.default_factory()
+    return info.default
+
+
+def _write_late_settings(document: dict[str, Any], group: GroupDefinition) -> None:
+    """Say of late members what the loader would else take from their group."""
+    for late, written in zip(group.late_members, document.get("late_members", ()), strict=False):
+        if late.config is None:
+            continue
+        own = msgspec.to_builtins(late.config)
+        for key in document.get("config", {}):
+            written["config"].setdefault(key, own[key])
+
+
+def _section(key: str, value: object) -> str:
+    """Return one key of the file with what stands under it."""
+    if key in _FOLDED and isinstance(value, str) and len(value) > _WIDTH // 2 and _folds(value):
+        value = _Folded(value)
+    return yaml.dump(
+        {key: value}, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH
+    )
+
+
+def _folds(text: str) -> bool:
+    """Whether folding keeps a text as it is: words with one space between them."""
+    return text.isprintable() and text.isascii() and " ".join(text.split()) == text
+
+
+def _lines(comment: str) -> list[str]:
+    """Return the lines of a comment; what YAML does not allow in a file is `?`."""
+    return [
+        "".join(each if each.isprintable() else "?" for each in line)
+        for line in comment.splitlines()
+    ]
+
+
+def _is_scalar(value: object) -> bool:
+    return not isinstance(value, dict | list)
+
+
+class _Folded(str):
+    __slots__ = ()
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes as people do: lists indented, short ones of words on one line, no aliases."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def _represent_list(dumper: _Dumper, value: list[Any]) -> yaml.Node:
+    flow = all(map(_is_scalar, value))
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", value, flow_style=flow)
+
+
+def _represent_mapping(dumper: _Dumper, value: dict[str, Any]) -> yaml.Node:
+    return dumper.represent_mapping("tag:yaml.org,2002:map", value.items(), flow_style=False)
+
+
+def _represent_text(dumper: _Dumper, value: str) -> yaml.Node:
+    # Left to itself PyYAML writes U+0085 and its like in a form that it reads as another.
+    style = None
+    if not value.isprintable():
+        style = "|" if all(line.isprintable() for line in value.split("\n")) else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+def _represent_folded(dumper: _Dumper, value: _Folded) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", str(value), style=">")
+
+
+_Dumper.add_representer(list, _represent_list)
+_Dumper.add_representer(dict, _represent_mapping)
+_Dumper.add_representer(str, _represent_text)
+_Dumper.add_representer(_Folded, _represent_folded)

@@ -1,0 +1,231 @@
+"""Finds experiment files, reads them, and says all that is wrong with them at once.
+
+Data flow: name or path -> YAML with lines (`document`) -> `--var` (`overrides`) -> structs
+(`shape`) -> sense (`semantics`) -> `LoadedExperiment`. Nothing is started here.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from chaos.experiment.overrides import apply_overrides
+from chaos.experiment.problems import MAX_LISTED, ExperimentError, Problem, near_miss
+from chaos.experiment.rules.all_rules import errors, warnings
+from chaos.experiment.shape import check_shape, resolve_path
+from chaos.experiment.structs import Experiment
+from chaos.experiment.yaml_document import Item, read_document
+
+EXPERIMENTS = "experiments"
+"""The folder, here or installed, in which an experiment is looked up by its name."""
+_CHECKOUT = Path(__file__).resolve().parents[2]
+_SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedExperiment:
+    """An experiment that can be run, where it came from, and what is unwise in it."""
+
+    experiment: Experiment
+    path: Path
+    warnings: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedExperiment:
+    """One experiment that a name would find. `problem` is set where it cannot be loaded."""
+
+    name: str
+    path: Path
+    question: str = ""
+    problem: str | None = None
+
+
+def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> LoadedExperiment:
+    """Return the experiment of this name, or in this file, changed by `overrides`.
+
+    Shape: each override is `key=value` with a dotted path into the file.
+    Raises: ExperimentError with every problem that was found.
+    """
+    path = find_experiment(name_or_path)
+    file = shown(path)
+    root = read_document(path, file)
+    experiment = experiment_in(root, file, overrides)
+    found = placed(errors(experiment), root, file)
+    if found:
+        raise ExperimentError(found)
+    return LoadedExperiment(
+        experiment=experiment,
+        path=path,
+        warnings=tuple(placed(warnings(experiment), root, file)),
+    )
+
+
+def experiment_in(root: Item, file: str, overrides: Sequence[str] = ()) -> Experiment:
+    """Return the experiment that stands in a document, whether it makes sense or not.
+
+    Raises: ExperimentError with every place that holds what no experiment may.
+    """
+    problems = apply_overrides(root, overrides)
+    problems += [
+        # Whatever stands in the file has a line: the rest came from the command line.
+        replace(problem, file="--var") if problem.line is None else problem
+        for problem in check_shape(root, Experiment, file)
+    ]
+    if problems:
+        raise ExperimentError(_in_order(problems))
+    inherit_settings(root)
+    return msgspec.convert(root.plain(), Experiment)
+
+
+def search_path(folder: str = EXPERIMENTS) -> tuple[Path, ...]:
+    """Return the folders of this name in which a file's name is looked up, nearest first."""
+    return (
+        Path.cwd() / folder,
+        _CHECKOUT / folder,
+        Path(sys.prefix) / "share" / "coordlab" / folder,
+    )
+
+
+def list_experiments() -> list[ListedExperiment]:
+    """Return every experiment that can be run by name, in order of names."""
+    listed = []
+    for name, path in sorted(files_by_name().items()):
+        try:
+            question = load_experiment(str(path)).experiment.question.strip()
+        except ExperimentError as error:
+            listed.append(ListedExperiment(name=name, path=path, problem=str(error)))
+        else:
+            listed.append(ListedExperiment(name=name, path=path, question=question))
+    return listed
+
+
+def find_experiment(name_or_path: str) -> Path:
+    """Return the file of an experiment; raises as `find_file` does."""
+    return find_file(name_or_path, EXPERIMENTS, "experiment")
+
+
+def find_file(name_or_path: str, folder: str, what: str) -> Path:
+    """Return the file that a path says, or that has this name in a folder of the search path.
+
+    Raises: ExperimentError if there is none, with the name that was probably meant.
+    """
+    looks_like_path = name_or_path.endswith(_SUFFIXES) or "/" in name_or_path
+    if looks_like_path:
+        path = Path(name_or_path)
+        if path.is_file():
+            return path
+        raise ExperimentError([_no_file(name_or_path, path)])
+    known = files_by_name(folder)
+    if name_or_path in known:
+        return known[name_or_path]
+    here = [path.name for path in _files(Path.cwd()) if path.stem == name_or_path]
+    raise ExperimentError(
+        [
+            Problem(
+                file=name_or_path,
+                line=None,
+                path="",
+                message=f"there is no {what} of this name",
+                expected="a file, or one of "
+                + (", ".join(f"`{name}`" for name in sorted(known)) or "none: none is installed"),
+                near_miss=here[0] if here else near_miss(name_or_path, sorted(known)),
+            )
+        ]
+    )
+
+
+def _no_file(written: str, path: Path) -> Problem:
+    """Return why `path` is no file, with the one that was probably meant."""
+    if path.is_dir():
+        inside = ", ".join(f"`{file}`" for file in _files(path)[:MAX_LISTED])
+        expected = f"a file, such as {inside}" if inside else "a file"
+        return Problem(
+            file=written, line=None, path="", message="is a directory", expected=expected
+        )
+    near = near_miss(path.stem, [other.stem for other in _files(path.parent)])
+    suggestion = None if near is None else str(path.with_name(near + (path.suffix or ".yaml")))
+    return Problem(
+        file=written, line=None, path="", message="there is no such file", near_miss=suggestion
+    )
+
+
+def inherit_settings(root: Item) -> None:
+    """Give late members that have settings of their own the rest of their group's.
+
+    Done on the document, the only place that knows what was left out and what is a default.
+    """
+    groups = root.child("groups")
+    for group in groups.children():
+        config = group.child("config")
+        for late in group.child("late_members").children():
+            own = late.child("config")
+            if not isinstance(config.value, dict) or not isinstance(own.value, dict):
+                continue
+            for key, item in config.value.items():
+                own.value.setdefault(key, item)
+
+
+def files_by_name(folder: str = EXPERIMENTS) -> dict[str, Path]:
+    """Return every file that a name finds in folders of this name."""
+    found: dict[str, Path] = {}
+    for place in search_path(folder):
+        for path in _files(place):
+            found.setdefault(path.stem, path)
+    return found
+
+
+def _files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
+
+
+def shown(path: Path) -> str:
+    """Return a file as its problems name it: from here on, if it lies here."""
+    resolved = path.resolve()
+    return (
+        str(resolved.relative_to(Path.cwd())) if resolved.is_relative_to(Path.cwd()) else str(path)
+    )
+
+
+def placed(
+    problems: Iterable[Problem], root: Item, file: str, shape: type[msgspec.Struct] = Experiment
+) -> list[Problem]:
+    """Give each problem the line where its path stands, and sort them by it.
+
+    What an override put there has no line in the file: it is told as coming from `--var`.
+    `shape` is what the file holds.
+    """
+    placed = []
+    for problem in problems:
+        line, overridden = _line_of(problem.path, root, shape)
+        placed.append(replace(problem, file="--var" if overridden else file, line=line))
+    return _in_order(placed)
+
+
+def _in_order(problems: Iterable[Problem]) -> list[Problem]:
+    return sorted(problems, key=lambda problem: (problem.line is None, problem.line or 0))
+
+
+def _line_of(path: str, root: Item, shape: type[msgspec.Struct]) -> tuple[int | None, bool]:
+    """Return the line of the deepest part of `path` that stands in the file.
+
+    The flag says that an override put it there.
+    """
+    steps = resolve_path(path, root, shape)
+    item, line = root, root.line
+    for step in steps if isinstance(steps, list) else []:
+        if isinstance(item.value, dict) and step in item.value:
+            line = item.key_lines.get(str(step), item.line)
+            item = item.value[str(step)]
+        elif isinstance(item.value, list) and isinstance(step, int):
+            item = item.value[step]
+            line = item.line
+        else:
+            break
+        if line is None:
+            return None, True
+    return line, False

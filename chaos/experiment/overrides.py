@@ -1,0 +1,64 @@
+"""`--var key=value`: changes to an experiment file, made before it is checked.
+
+The value is read as YAML, so that `--var cluster.brokers=5` is a number; what is wrong with a
+changed place is reported as for the file, with `--var` in place of a line.
+"""
+
+from collections.abc import Sequence
+
+import yaml
+
+from chaos.experiment.problems import Problem
+from chaos.experiment.shape import resolve_path
+from chaos.experiment.structs import Experiment
+from chaos.experiment.yaml_document import Item, item_of
+
+
+def apply_overrides(root: Item, overrides: Sequence[str]) -> list[Problem]:
+    """Change `root` by each `key=value` in order, and return what could not be done."""
+    problems: list[Problem] = []
+    for override in overrides:
+        dotted, equals, text = override.partition("=")
+        dotted = dotted.strip()
+        if not equals or not dotted:
+            problems.append(
+                Problem(
+                    file="--var",
+                    line=None,
+                    path=override,
+                    message="is not allowed",
+                    expected="`key=value`, such as `cluster.brokers=5`",
+                )
+            )
+            continue
+        steps = resolve_path(dotted, root, Experiment)
+        if isinstance(steps, Problem):
+            problems.append(steps)
+            continue
+        try:
+            value = item_of(yaml.safe_load(text))
+        except (yaml.YAMLError, ValueError, RecursionError):  # a date that is none, brackets
+            value = Item(value=text)
+        _put(root, steps, value)
+    return problems
+
+
+def _put(item: Item, steps: list[str | int], value: Item) -> None:
+    for step in steps[:-1]:
+        if isinstance(item.value, list) and isinstance(step, int):
+            item = item.value[step]
+            continue
+        if not isinstance(item.value, dict):
+            item.value = {}
+        if str(step) not in item.value:
+            item.value[str(step)] = Item(value={})
+            item.key_lines[str(step)] = None
+        item = item.value[str(step)]
+    last = steps[-1]
+    if isinstance(item.value, list) and isinstance(last, int):
+        item.value[last] = value
+        return
+    if not isinstance(item.value, dict):
+        item.value = {}
+    item.value[str(last)] = value
+    item.key_lines[str(last)] = None

@@ -1,0 +1,113 @@
+"""What the shapes cannot say: whether an experiment's parts fit each other.
+
+Errors are what can never run or means nothing; warnings are what Kafka would accept and a person
+would not want (BEHAVIOUR 8). Both name the path in the file.
+"""
+
+from collections.abc import Iterator
+
+from chaos.checkers.registry import CHECKERS
+from chaos.experiment.problems import Problem
+from chaos.experiment.rules.clients import producer_errors, producer_warnings
+from chaos.experiment.rules.cluster import broker_errors, cluster_warnings, topic_warnings
+from chaos.experiment.rules.faults import fault_errors, fault_warnings
+from chaos.experiment.rules.groups import group_errors, group_warnings
+from chaos.experiment.rules.semantic_checks import named, named_once, problem, too_long
+from chaos.experiment.structs import MAX_PARTITIONS, Experiment, internal_topics
+from protocol.ids import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
+
+
+def errors(experiment: Experiment) -> Iterator[Problem]:
+    """Yield everything for which the experiment cannot be run."""
+    yield from _topic_errors(experiment)
+    yield from broker_errors(experiment.cluster.config)
+    for group_id, group in experiment.groups.items():
+        yield from group_errors(experiment, group, f"groups.{group_id}")
+    for index, producer in enumerate(experiment.producers):
+        yield from named("topic", producer.topic, experiment.topics, f"producers[{index}].topic")
+        yield from producer_errors(producer, f"producers[{index}]")
+    for index, preload in enumerate(experiment.offsets_log):
+        yield from named("group", preload.group, experiment.groups, f"offsets_log[{index}].group")
+    for index, fault in enumerate(experiment.faults):
+        yield from fault_errors(experiment, fault, f"faults[{index}]")
+    yield from named_once("check", experiment.checks, CHECKERS, "checks")
+    for field in ("steady_state_timeout", "after_faults", "liveness_timeout"):
+        yield from too_long(getattr(experiment.run, field), f"run.{field}")
+
+
+def warnings(experiment: Experiment) -> Iterator[Problem]:
+    """Yield what is allowed and unwise."""
+    yield from cluster_warnings(experiment)
+    for name, topic in experiment.topics.items():
+        yield from topic_warnings(experiment, name, topic, f"topics.{name}")
+    for group_id, group in experiment.groups.items():
+        yield from group_warnings(experiment, group, f"groups.{group_id}")
+    for index, producer in enumerate(experiment.producers):
+        yield from producer_warnings(producer, f"producers[{index}]")
+    for index, fault in enumerate(experiment.faults):
+        yield from fault_warnings(experiment, fault, f"faults[{index}]")
+    if not experiment.faults:
+        yield problem("faults", "the plan is empty: a run in which nothing breaks")
+
+
+def _topic_errors(experiment: Experiment) -> Iterator[Problem]:
+    brokers = experiment.cluster.brokers
+    config = experiment.cluster.config
+    if config.offsets_topic_num_partitions > MAX_PARTITIONS:
+        yield problem(
+            "cluster.config.offsets.topic.num.partitions",
+            "is not allowed",
+            expected=f"at most {MAX_PARTITIONS}",
+            found=str(config.offsets_topic_num_partitions),
+        )
+    replication = "offsets.topic.replication.factor"
+    yield from _replication_errors(
+        config.offsets_topic_replication_factor,
+        config.min_insync_replicas,
+        brokers,
+        f"cluster.config.{replication}",
+        "cluster.config.min.insync.replicas",
+    )
+    if TRANSACTION_STATE in internal_topics(experiment):
+        prefix = "cluster.config.transaction.state.log"
+        yield from _replication_errors(
+            config.transaction_state_log_replication_factor,
+            config.transaction_state_log_min_isr,
+            brokers,
+            f"{prefix}.replication.factor",
+            f"{prefix}.min.isr",
+        )
+    for name, topic in experiment.topics.items():
+        if name in {CONSUMER_OFFSETS, TRANSACTION_STATE, CLUSTER_METADATA}:
+            yield problem(
+                f"topics.{name}",
+                "is Kafka's own topic",
+                expected=f"`offsets.topic.num.partitions` and `{replication}` in cluster.config",
+            )
+        own = topic.config.min_insync_replicas
+        yield from _replication_errors(
+            topic.replication_factor,
+            config.min_insync_replicas if own is None else own,
+            brokers,
+            f"topics.{name}.replication.factor",
+            f"topics.{name}.config.min.insync.replicas",
+        )
+
+
+def _replication_errors(
+    factor: int, min_insync: int, brokers: int, factor_path: str, min_path: str
+) -> Iterator[Problem]:
+    if factor > brokers:
+        yield problem(
+            factor_path,
+            "more replicas than brokers",
+            expected=f"at most {brokers} (cluster.brokers)",
+            found=str(factor),
+        )
+    elif min_insync > factor:
+        yield problem(
+            min_path,
+            "no write with acks=all could ever succeed",
+            expected=f"at most {factor}, the replication factor",
+            found=str(min_insync),
+        )

@@ -1,0 +1,204 @@
+"""Whether the settings of brokers and topics fit each other, and what the plan does to them.
+
+Source: BEHAVIOUR 8.1; Kafka's KafkaConfig.validateValues for what a broker refuses.
+"""
+
+from collections.abc import Iterator
+
+from chaos.experiment.problems import Problem
+from chaos.experiment.rules.semantic_checks import problem
+from chaos.experiment.structs import Experiment, FaultDefinition, TopicDefinition, microseconds
+from chaos.faults.base import BROKER_TARGETS, CONTROLLER_TARGETS
+from chaos.faults.registry import FAULT_KINDS
+from chaos.run.plan import ends_of
+from chaos.targets.registry import split_target
+from cluster.storage.compression import is_supported, supported_codecs
+from protocol.config import BrokerConfig
+
+_CONFIG = "cluster.config"
+_ACKS_ALL = "all"
+
+
+def broker_errors(config: BrokerConfig) -> Iterator[Problem]:
+    """Yield the settings with which a broker does not start."""
+    codec = config.offsets_topic_compression_codec
+    if not is_supported(codec):
+        supported = ", ".join(f"{each.value} ({each.name.lower()})" for each in supported_codecs())
+        yield problem(
+            f"{_CONFIG}.offsets.topic.compression.codec",
+            "there is no library for this codec here",
+            expected=f"one of {supported}",
+            found=str(codec),
+        )
+    wait_ms = config.replica_fetch_wait_max_ms
+    for name, limit_ms in (
+        ("replica.lag.time.max.ms", config.replica_lag_time_max_ms),
+        ("replica.socket.timeout.ms", config.replica_socket_timeout_ms),
+    ):
+        if wait_ms > limit_ms:
+            yield problem(
+                f"{_CONFIG}.replica.fetch.wait.max.ms",
+                "Kafka's broker refuses to start",
+                expected=f"at most {name} ({limit_ms})",
+                found=str(wait_ms),
+            )
+
+
+def cluster_warnings(experiment: Experiment) -> Iterator[Problem]:
+    """Yield what is unwise about brokers, `__consumer_offsets` and the stages of the run."""
+    config = experiment.cluster.config
+    if config.offsets_topic_replication_factor == 1:
+        yield problem(
+            f"{_CONFIG}.offsets.topic.replication.factor",
+            "with one replica the groups of a lost broker are lost with it",
+            expected="3",
+            found="1",
+        )
+    else:
+        yield from _min_insync_warnings(experiment)
+    if config.unclean_leader_election_enable:
+        yield problem(
+            f"{_CONFIG}.unclean.leader.election.enable",
+            "a replica that is not in sync may be elected: acknowledged commits and records are "
+            "lost with it",
+            expected="false",
+            found="true",
+        )
+    if config.broker_heartbeat_interval_ms * 2 > config.broker_session_timeout_ms:
+        yield problem(
+            f"{_CONFIG}.broker.heartbeat.interval.ms",
+            "one lost heartbeat is enough to fence a broker",
+            expected="at most half of broker.session.timeout.ms",
+            found=str(config.broker_heartbeat_interval_ms),
+        )
+    yield from _stage_warnings(experiment)
+
+
+def topic_warnings(
+    experiment: Experiment, name: str, topic: TopicDefinition, path: str
+) -> Iterator[Problem]:
+    """Yield what is unwise about one topic."""
+    own = topic.config.min_insync_replicas
+    min_insync = experiment.cluster.config.min_insync_replicas if own is None else own
+    written = any(
+        producer.topic == name and producer.config.acks == _ACKS_ALL
+        for producer in experiment.producers
+    )
+    if own is not None and written and _needs_every_replica(topic.replication_factor, min_insync):
+        fault = _first_broker_fault(experiment)
+        if fault is not None:
+            yield problem(
+                f"{path}.config.min.insync.replicas",
+                f"every replica is required: while `{fault}` keeps one broker away, every write "
+                "fails with NOT_ENOUGH_REPLICAS",
+                expected=f"at most {topic.replication_factor - 1}",
+                found=str(min_insync),
+            )
+    if topic.config.cleanup_policy == "compact":
+        yield problem(
+            f"{path}.config.cleanup.policy",
+            "the lab counts on every record of a topic and compacts none of them",
+            expected="delete",
+            found="compact",
+        )
+    if topic.config.unclean_leader_election_enable:
+        yield problem(
+            f"{path}.config.unclean.leader.election.enable",
+            "a replica that is not in sync may be elected: acknowledged records are lost with it",
+            expected="false",
+            found="true",
+        )
+
+
+def _min_insync_warnings(experiment: Experiment) -> Iterator[Problem]:
+    config = experiment.cluster.config
+    factor, min_insync = config.offsets_topic_replication_factor, config.min_insync_replicas
+    fault = _first_broker_fault(experiment)
+    if fault is None:
+        return
+    if _needs_every_replica(factor, min_insync):
+        yield problem(
+            f"{_CONFIG}.min.insync.replicas",
+            f"every replica is required: while `{fault}` keeps one broker away, commits and "
+            "rebalances fail with COORDINATOR_NOT_AVAILABLE",
+            expected=f"at most {factor - 1}, one less than offsets.topic.replication.factor",
+            found=str(min_insync),
+        )
+    elif min_insync == 1:
+        yield problem(
+            f"{_CONFIG}.min.insync.replicas",
+            f"an acknowledged commit may stand on one broker alone, and be lost with it in "
+            f"`{fault}`",
+            expected="2",
+            found="1",
+        )
+
+
+def _needs_every_replica(factor: int, min_insync: int) -> bool:
+    return factor > 1 and min_insync == factor
+
+
+def _stage_warnings(experiment: Experiment) -> Iterator[Problem]:
+    """Yield stages that are over before what they wait for can have happened."""
+    config, run = experiment.cluster.config, experiment.run
+    delay_ms = config.group_initial_rebalance_delay_ms
+    joins = any(group.members for group in experiment.groups.values())
+    if joins and microseconds(run.steady_state_timeout) <= delay_ms * 1_000:
+        yield problem(
+            "run.steady_state_timeout",
+            "no group can be stable so soon: its first rebalance waits for members",
+            expected=f"more than group.initial.rebalance.delay.ms ({delay_ms} ms)",
+            found=f"`{run.steady_state_timeout}`",
+        )
+    session_ms = config.broker_session_timeout_ms
+    last = _last_until_the_end(experiment)
+    if last is not None and microseconds(run.after_faults) < session_ms * 1_000:
+        yield problem(
+            "run.after_faults",
+            f"`{last}` lasts until everything is healed, which is before the controller can have "
+            "noticed it",
+            expected=f"more than broker.session.timeout.ms ({session_ms} ms)",
+            found=f"`{run.after_faults}`",
+        )
+
+
+def _last_until_the_end(experiment: Experiment) -> str | None:
+    """Return the fault that begins last, if it silences a broker and is undone only at the end."""
+    latest = max(experiment.faults, key=lambda fault: microseconds(fault.at), default=None)
+    if latest is None or latest.duration is not None or latest.fault not in _SILENCES:
+        return None
+    return latest.fault if _is_aimed_at_a_broker(latest) else None
+
+
+_SILENCES = frozenset({"crash", "power_loss", "pause"})
+
+
+def _first_broker_fault(experiment: Experiment) -> str | None:
+    """Return the first fault of the plan that keeps a broker from replicating for a while."""
+    for fault in experiment.faults:
+        kind = FAULT_KINDS.get(fault.fault)
+        lasts = kind is not None and not kind.momentary
+        if lasts and fault.fault not in _REPLICATES_ON and _is_aimed_at_a_broker(fault):
+            return fault.fault
+    return None
+
+
+_REPLICATES_ON = frozenset({"slow"})
+
+
+def _is_aimed_at_a_broker(fault: FaultDefinition) -> bool:
+    """Return whether it takes a broker from the other servers, not only from clients."""
+    if fault.target is not None:
+        return any(role in _BROKERS for role in _roles((fault.target,)))
+    ends = [_roles(ends_of(end)) for end in (fault.from_, fault.to)]
+    return any(role in _BROKERS for end in ends for role in end) and all(
+        any(role in _SERVERS for role in end) for end in ends
+    )
+
+
+_BROKERS = frozenset({*BROKER_TARGETS, "brokers"})
+_SERVERS = frozenset({*_BROKERS, *CONTROLLER_TARGETS})
+
+
+def _roles(targets: tuple[str, ...]) -> list[str]:
+    return [parts[0] for target in targets if (parts := split_target(target)) is not None]

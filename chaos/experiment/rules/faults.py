@@ -1,0 +1,203 @@
+"""Whether a fault of the plan makes sense: its targets, its ends, its arguments, its times."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import msgspec
+
+from chaos.experiment.problems import Problem, one_of
+from chaos.experiment.rules.semantic_checks import FILE, LONGEST_US, named, problem, too_long
+from chaos.experiment.shape import check_shape
+from chaos.experiment.structs import Experiment, FaultDefinition, microseconds
+from chaos.experiment.yaml_document import item_of
+from chaos.faults.base import MEMBER_TARGETS, FaultKind
+from chaos.faults.registry import FAULT_KINDS
+from chaos.run.plan import ends_of
+from chaos.targets.registry import check_target, split_target
+
+
+def fault_errors(experiment: Experiment, fault: FaultDefinition, path: str) -> Iterator[Problem]:
+    """Yield everything for which a fault can never be injected as it stands."""
+    kind = FAULT_KINDS.get(fault.fault)
+    yield from _time_errors(fault, kind, path)
+    aims = list(_aim_errors(experiment, fault, kind, path))
+    yield from aims
+    if kind is None:
+        yield from named("fault", fault.fault, FAULT_KINDS, f"{path}.fault")
+        return
+    arguments = list(_argument_errors(fault, kind, f"{path}.args"))
+    yield from arguments
+    if not aims and not arguments:
+        for error in kind.check(fault, experiment):
+            yield replace(error, path=f"{path}.{error.path}")
+
+
+def fault_warnings(experiment: Experiment, fault: FaultDefinition, path: str) -> Iterator[Problem]:
+    """Yield what is unwise about a fault."""
+    if fault.duration is None or fault.target is None:
+        return
+    lasts_us = microseconds(fault.duration)
+    role, argument = split_target(fault.target) or ("", "")
+    if role in MEMBER_TARGETS:
+        if fault.fault == "crash":
+            yield from _short_member_crash(experiment, fault, argument, f"{path}.duration")
+        return
+    session_ms = experiment.cluster.config.broker_session_timeout_ms
+    if role == "controller" or lasts_us >= session_ms * 1_000:
+        return
+    if fault.fault in {"crash", "power_loss"}:
+        yield problem(
+            f"{path}.duration",
+            "the broker cannot register until its old session ends, so it fails over all the same",
+            expected=f"more than broker.session.timeout.ms ({session_ms} ms)",
+            found=f"`{fault.duration}`",
+        )
+    elif fault.fault == "pause":
+        yield problem(
+            f"{path}.duration",
+            "the controller may not notice at all",
+            expected=f"more than broker.session.timeout.ms ({session_ms} ms)",
+            found=f"`{fault.duration}`",
+        )
+
+
+def _short_member_crash(
+    experiment: Experiment, fault: FaultDefinition, argument: str, path: str
+) -> Iterator[Problem]:
+    group = experiment.groups.get(argument.partition(",")[0].strip())
+    if group is None or fault.duration is None or group.config.group_instance_id is not None:
+        return
+    session_ms = group.config.session_timeout_ms
+    if microseconds(fault.duration) < session_ms * 1_000:
+        yield problem(
+            path,
+            "it joins again, under a new member id, before its old one expires: two rebalances",
+            expected=f"more than session.timeout.ms ({session_ms} ms)",
+            found=f"`{fault.duration}`",
+        )
+
+
+def _time_errors(fault: FaultDefinition, kind: FaultKind | None, path: str) -> Iterator[Problem]:
+    for field in ("at", "duration", "every"):
+        duration = getattr(fault, field)
+        if duration is not None:
+            yield from too_long(duration, f"{path}.{field}")
+    if fault.duration is not None and kind is not None and kind.momentary:
+        yield problem(
+            f"{path}.duration",
+            f"`{fault.fault}` is done in a moment and has no duration",
+            expected="no such key",
+            found=f"`{fault.duration}`",
+        )
+    if fault.every is None:
+        if fault.repeat is not None and fault.repeat > 1:
+            yield problem(
+                f"{path}.every", "is missing beside `repeat`", expected="a duration such as `20s`"
+            )
+        return
+    if fault.repeat is None:
+        yield problem(
+            f"{path}.repeat", "is missing beside `every`", expected="how often in all, e.g. `3`"
+        )
+        return
+    every_us = microseconds(fault.every)
+    if every_us == 0:
+        yield problem(
+            f"{path}.every",
+            "is not allowed",
+            expected="more than nothing",
+            found=f"`{fault.every}`",
+        )
+        return
+    if microseconds(fault.at) + every_us * (fault.repeat - 1) > LONGEST_US:
+        yield problem(
+            f"{path}.repeat", "the last one would be too late", expected="all within `24h`"
+        )
+    if kind is None or kind.momentary or fault.repeat == 1:
+        return
+    if fault.duration is None:
+        yield problem(
+            f"{path}.duration",
+            "is missing beside `every`: without one the first injection lasts until the end",
+            expected=f"at most `{fault.every}`, the length of `every`",
+        )
+    elif microseconds(fault.duration) > every_us:
+        yield problem(
+            f"{path}.duration",
+            "the next injection would begin before this one is healed",
+            expected=f"at most `{fault.every}`, the length of `every`",
+            found=f"`{fault.duration}`",
+        )
+
+
+def _aim_errors(
+    experiment: Experiment, fault: FaultDefinition, kind: FaultKind | None, path: str
+) -> Iterator[Problem]:
+    """Yield what is wrong with the target, or with the two ends."""
+    ends = (("from", ends_of(fault.from_)), ("to", ends_of(fault.to)))
+    given = [name for name, targets in ends if targets]
+    has_ends = kind.has_ends if kind is not None else bool(given) and fault.target is None
+    if has_ends:
+        if fault.target is not None:
+            yield problem(
+                f"{path}.target",
+                f"`{fault.fault}` is a fault of links: it has two ends and no target",
+                expected="`from` and `to`",
+                found=f"`{fault.target}`",
+            )
+        for name, targets in ends:
+            if not targets and (fault.target is None or given):
+                yield problem(
+                    f"{path}.{name}", "is missing", expected="a target, or a list of targets"
+                )
+            value = fault.from_ if name == "from" else fault.to
+            for index, target in enumerate(targets):
+                here = f"{path}.{name}" + ("" if isinstance(value, str) else f"[{index}]")
+                yield from _target_errors(experiment, target, kind, here)
+        return
+    for name in given:
+        yield problem(
+            f"{path}.{name}",
+            f"`{fault.fault}` is no fault of links",
+            expected="`target`" if fault.target is None else "no such key: `target` says whom",
+        )
+    if fault.target is not None:
+        yield from _target_errors(experiment, fault.target, kind, f"{path}.target")
+    elif not given:
+        yield problem(f"{path}.target", "is missing", expected="a target such as `broker(0)`")
+
+
+def _target_errors(
+    experiment: Experiment, target: str, kind: FaultKind | None, path: str
+) -> Iterator[Problem]:
+    wrong = check_target(target, experiment)
+    if wrong is not None:
+        yield problem(
+            path,
+            wrong.message,
+            expected=wrong.expected,
+            near_miss=wrong.near_miss,
+            found=f"`{target}`",
+        )
+        return
+    role = split_target(target)
+    if kind is not None and role is not None and role[0] not in kind.targets:
+        yield problem(
+            path,
+            f"`{kind.name}` cannot be aimed at it",
+            expected=one_of(kind.targets),
+            found=f"`{role[0]}`",
+        )
+
+
+def _argument_errors(fault: FaultDefinition, kind: FaultKind, path: str) -> Iterator[Problem]:
+    """Yield what the fault's own struct does not allow."""
+    if msgspec.structs.fields(kind.args_type):
+        yield from check_shape(item_of(fault.args), kind.args_type, FILE, path)
+        return
+    for name in fault.args:
+        yield problem(
+            f"{path}.{name}",
+            "unknown key",
+            expected=f"no arguments: `{kind.name}` takes none",
+        )

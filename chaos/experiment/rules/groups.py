@@ -1,0 +1,181 @@
+"""Whether a consumer group makes sense: its topics, its members' settings, their names."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from chaos.experiment.problems import Problem
+from chaos.experiment.rules.clients import consumer_warnings
+from chaos.experiment.rules.semantic_checks import named, named_once, problem, too_long
+from chaos.experiment.structs import MEMBER_INDEX, Experiment, GroupDefinition
+from protocol.config import ConsumerConfig
+from protocol.ids import broker_name
+
+_PLACEHOLDER = re.compile(r"\{[^{}]*\}")
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+_INSTANCE = re.compile(r"[A-Za-z0-9._-]{1,249}")
+"""What Kafka takes as `group.instance.id`. Source: JoinGroupRequest.validateGroupInstanceId."""
+
+
+def group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> Iterator[Problem]:
+    """Yield everything for which a group's members could not do what the file asks."""
+    yield from named_once("topic", group.topics, experiment.topics, f"{path}.topics")
+    yield from _consumer_errors(experiment, group.config, f"{path}.config")
+    yield from _transaction_errors(experiment, group, path)
+    for index, late in enumerate(group.late_members):
+        here = f"{path}.late_members[{index}]"
+        yield from too_long(late.at, f"{here}.at")
+        if late.config is not None:
+            own = set(_consumer_errors(experiment, late.config, ""))
+            inherited = set(_consumer_errors(experiment, group.config, ""))
+            for error in _consumer_errors(experiment, late.config, ""):
+                if error in own - inherited:  # what the group has wrong is said of the group
+                    yield replace(error, path=f"{here}.config{error.path}")
+    yield from _instance_errors(group, path)
+
+
+def _transaction_errors(
+    experiment: Experiment, group: GroupDefinition, path: str
+) -> Iterator[Problem]:
+    """Yield what keeps members from committing in transactions, if they are to."""
+    if not group.transactional:
+        return
+    if group.commit_interval_ms is None:
+        yield problem(
+            f"{path}.commit_interval_ms",
+            "is missing: a transaction begins and ends with every commit",
+            expected="a number of milliseconds beside `transactional: true`",
+        )
+    late = ((f"late_members[{n}].", each.config) for n, each in enumerate(group.late_members))
+    for place, config in (("", group.config), *late):
+        if config is not None and config.enable_auto_commit:
+            yield problem(
+                f"{path}.{place}config.enable.auto.commit",
+                "Kafka's auto-commit would commit outside of the transactions",
+                expected="false beside `transactional: true`",
+                found="true",
+            )
+    most_ms = experiment.cluster.config.transaction_max_timeout_ms
+    if group.transaction_timeout_ms > most_ms:
+        yield problem(
+            f"{path}.transaction_timeout_ms",
+            "the brokers answer every InitProducerId with INVALID_TRANSACTION_TIMEOUT",
+            expected=f"at most {most_ms} (transaction.max.timeout.ms)",
+            found=str(group.transaction_timeout_ms),
+        )
+
+
+def _consumer_errors(
+    experiment: Experiment, config: ConsumerConfig, path: str
+) -> Iterator[Problem]:
+    if config.heartbeat_interval_ms >= config.session_timeout_ms:
+        yield problem(
+            f"{path}.heartbeat.interval.ms",
+            "Kafka's consumer refuses to start",
+            expected=f"less than session.timeout.ms ({config.session_timeout_ms})",
+            found=str(config.heartbeat_interval_ms),
+        )
+    if not config.partition_assignment_strategy:
+        yield problem(
+            f"{path}.partition.assignment.strategy",
+            "Kafka's consumer refuses to subscribe without an assignor",
+            expected="a list of at least 1",
+            found="an empty list",
+        )
+    broker = experiment.cluster.config
+    low, high = broker.group_min_session_timeout_ms, broker.group_max_session_timeout_ms
+    if not low <= config.session_timeout_ms <= high:
+        yield problem(
+            f"{path}.session.timeout.ms",
+            "the brokers answer every JoinGroup with INVALID_SESSION_TIMEOUT",
+            expected=f"{low} to {high} (group.min and group.max.session.timeout.ms)",
+            found=str(config.session_timeout_ms),
+        )
+    brokers = [broker_name(broker_id) for broker_id in range(experiment.cluster.brokers)]
+    for index, server in enumerate(config.bootstrap_servers):
+        host = server.partition(":")[0]  # a node has one port: the host says enough
+        yield from named("broker", host, brokers, f"{path}.bootstrap.servers[{index}]")
+
+
+def _instance_errors(group: GroupDefinition, path: str) -> Iterator[Problem]:
+    """Yield what is wrong with the members' `group.instance.id`s, which must all differ."""
+    places = _places_of_instances(group, path)
+    for written, place in places.items():
+        if _INSTANCE.fullmatch(written.replace(MEMBER_INDEX, "0")) is None:
+            yield problem(
+                place,
+                "Kafka's brokers refuse it",
+                expected=f"letters, digits, `.`, `_`, `-`, and `{MEMBER_INDEX}`, which becomes the "
+                "member's index",
+                found=f"`{written}`",
+                near_miss=_near_instance(written),
+            )
+            return
+    given = [config.group_instance_id for config, _ in group.settings_of_members()]
+    shared = [(name, n) for name, n in Counter(given).items() if name is not None and n > 1]
+    if shared:
+        name, count = shared[0]
+        written = name if name in places else next(iter(places))
+        yield problem(
+            places[written],
+            f"{'all ' if count == len(given) else ''}{count} members would have the same one "
+            "and fence each other",
+            expected=f"`{MEMBER_INDEX}` in it, which becomes the member's index",
+            found=f"`{written}`",
+            near_miss=f"{name}-{MEMBER_INDEX}" if name in places else None,
+        )
+
+
+def _places_of_instances(group: GroupDefinition, path: str) -> dict[str, str]:
+    """Return each `group.instance.id` as it is written, with the first place where it stands."""
+    places: dict[str, str] = {}
+    if group.config.group_instance_id is not None:
+        places[group.config.group_instance_id] = f"{path}.config.group.instance.id"
+    for index, late in enumerate(group.late_members):
+        if late.config is not None and late.config.group_instance_id is not None:
+            place = f"{path}.late_members[{index}].config.group.instance.id"
+            places.setdefault(late.config.group_instance_id, place)
+    return places
+
+
+def _near_instance(written: str) -> str | None:
+    """Return what `written` was probably meant to be; None where nothing is near it."""
+    near = MEMBER_INDEX.join(_UNFIT.sub("-", part) for part in _PLACEHOLDER.split(written))
+    fits = _INSTANCE.fullmatch(near.replace(MEMBER_INDEX, "0")) is not None
+    return near if fits else None
+
+
+def group_warnings(experiment: Experiment, group: GroupDefinition, path: str) -> Iterator[Problem]:
+    """Yield what is unwise about a group."""
+    config, broker = group.config, experiment.cluster.config
+    if group.members == 0:
+        yield problem(f"{path}.members", "nobody ever joins this group", found="0")
+    most = max((experiment.topics[topic].partitions for topic in group.topics), default=0)
+    if group.members > most:
+        yield problem(
+            f"{path}.members",
+            "the range assignor leaves members without a partition",
+            expected=f"at most {most}, the partitions of its largest topic",
+            found=str(group.members),
+        )
+    own = list(consumer_warnings(config, group, broker, f"{path}.config"))
+    yield from own
+    for index, late in enumerate(group.late_members):
+        if late.config is not None:
+            here = f"{path}.late_members[{index}].config"
+            inherited = {
+                replace(warning, path=warning.path.replace(f"{path}.config", here, 1))
+                for warning in own
+            }
+            for warning in consumer_warnings(late.config, group, broker, here):
+                if warning not in inherited:  # what the group has unwise is said of the group
+                    yield warning
+    asked = group.commit_interval_ms is not None
+    if asked and config.enable_auto_commit:
+        yield problem(
+            f"{path}.config.enable.auto.commit",
+            "members commit by themselves and by Kafka's auto-commit",
+            expected="false beside commit_interval_ms",
+            found="true" if config != ConsumerConfig() else "true, the default",
+        )

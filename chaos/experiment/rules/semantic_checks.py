@@ -1,0 +1,60 @@
+"""What the checks of an experiment's sense have in common: problems at paths, without a file."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from chaos.experiment.problems import Problem, near_miss, one_of
+from chaos.experiment.structs import microseconds
+
+FILE = ""
+"""Semantics know paths, not files: the loader adds file and line."""
+LONGEST_US = 24 * 3_600 * 1_000_000
+"""No stage of a run is longer than a day: a slip of the unit."""
+
+
+def problem(
+    path: str,
+    message: str,
+    *,
+    expected: str | None = None,
+    found: str | None = None,
+    near_miss: str | None = None,
+) -> Problem:
+    """Return a problem at a path of the file."""
+    return Problem(
+        file=FILE,
+        line=None,
+        path=path,
+        message=message,
+        expected=expected,
+        found=found,
+        near_miss=near_miss,
+    )
+
+
+def named(what: str, name: str, known: Iterable[str], path: str) -> Iterator[Problem]:
+    """Yield a problem if `name` is none of `known`."""
+    names = list(known)
+    if name not in names:
+        yield problem(
+            path,
+            f"unknown {what} `{name}`",
+            expected=one_of(names) if names else f"a {what}, but the file defines none",
+            near_miss=near_miss(name, names),
+        )
+
+
+def named_once(
+    what: str, names: Sequence[str], known: Iterable[str], path: str
+) -> Iterator[Problem]:
+    """Yield a problem for each name that is none of `known`, and each that stands there twice."""
+    known = tuple(known)
+    for index, name in enumerate(names):
+        yield from named(what, name, known, f"{path}[{index}]")
+        if name in names[:index]:
+            yield problem(f"{path}[{index}]", f"names the {what} `{name}` a second time")
+
+
+def too_long(duration: str, path: str) -> Iterator[Problem]:
+    """Yield a problem if `duration` is longer than any stage of a run may be."""
+    if microseconds(duration) > LONGEST_US:
+        yield problem(path, "is not allowed", expected="at most `24h`", found=f"`{duration}`")

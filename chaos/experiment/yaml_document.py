@@ -1,0 +1,186 @@
+"""A YAML file as plain values that remember where they stood.
+
+Owns parsing and the lines of every key and value; knows nothing of experiments. Duplicate keys,
+which PyYAML swallows, and aliases that contain themselves are errors here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from chaos.experiment.problems import ExperimentError, Problem
+
+MAX_NODES = 100_000
+"""A file that grows past this by its aliases is a mistake, or meant to exhaust memory."""
+
+Scalar = str | int | float | bool | None | object
+"""`object`: YAML knows dates and bytes too; the shape check refuses them by name."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Item:
+    """One value of the file: a mapping, a list or a scalar.
+
+    Shape: `line` counts from 1 and is None for what came from the command line.
+    """
+
+    value: "dict[str, Item] | list[Item] | Scalar"
+    line: int | None = None
+    key_lines: dict[str, int | None] = field(default_factory=dict)
+
+    def plain(self) -> object:
+        """Return the value without lines, as msgspec takes it."""
+        if isinstance(self.value, dict):
+            return {key: item.plain() for key, item in self.value.items()}
+        if isinstance(self.value, list):
+            return [item.plain() for item in self.value]
+        return self.value
+
+    def child(self, key: str) -> "Item":
+        """Return the value of `key`; an empty one where this is no mapping or has no such key."""
+        found = self.value.get(key) if isinstance(self.value, dict) else None
+        return Item(value=None) if found is None else found
+
+    def children(self) -> "tuple[Item, ...]":
+        """Return the values of a mapping, or the elements of a list; nothing of a scalar."""
+        if isinstance(self.value, dict):
+            return tuple(self.value.values())
+        return tuple(self.value) if isinstance(self.value, list) else ()
+
+    def line_of(self, key: str) -> int | None:
+        """Return the line of `key`, or of the mapping itself where it has no such key."""
+        return self.key_lines.get(key, self.line)
+
+
+def item_of(value: object) -> Item:
+    """Return a plain value as one that stands in no file: no part of it has a line."""
+    if isinstance(value, dict):
+        return Item(value={str(key): item_of(child) for key, child in value.items()})
+    if isinstance(value, list | tuple):
+        return Item(value=[item_of(child) for child in value])
+    return Item(value=value)
+
+
+def read_document(path: Path, shown_as: str) -> Item:
+    """Return the root mapping of the YAML file at `path`.
+
+    Raises: ExperimentError if it cannot be read, is no YAML, or its root is no mapping.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ExperimentError(
+            [Problem(file=shown_as, line=None, path="", message=f"cannot be read: {error}")]
+        ) from error
+    return parse_document(text, shown_as)
+
+
+def parse_document(text: str, shown_as: str) -> Item:
+    """Return the root mapping of `text`; raises as `read_document` does."""
+    try:
+        loader = yaml.SafeLoader(text)  # looks for characters that YAML does not allow
+    except yaml.YAMLError as error:
+        raise _not_yaml(shown_as, error) from error
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            raise ExperimentError(
+                [Problem(file=shown_as, line=None, path="", message="the file is empty")]
+            )
+        reader = _Reader(loader, shown_as)
+        item = reader.read(root, "", ())
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise ExperimentError(
+            [
+                Problem(
+                    file=shown_as,
+                    line=None if mark is None else mark.line + 1,
+                    path="",
+                    message=f"not valid YAML: {error.problem or error.context}",
+                )
+            ]
+        ) from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise _not_yaml(shown_as, error) from error
+    except RecursionError as error:
+        raise ExperimentError(
+            [Problem(file=shown_as, line=None, path="", message="brackets are nested too deeply")]
+        ) from error
+    finally:
+        loader.dispose()
+    if not isinstance(item.value, dict):
+        reader.complain(item.line, "", "the file must be a mapping of keys to values")
+    if reader.problems:
+        raise ExperimentError(reader.problems)
+    return item
+
+
+def _not_yaml(shown_as: str, error: Exception) -> ExperimentError:
+    return ExperimentError(
+        [Problem(file=shown_as, line=None, path="", message=f"not valid YAML: {error}")]
+    )
+
+
+class _Reader:
+    """Turns YAML nodes into Items, and collects what is wrong with them."""
+
+    def __init__(self, loader: yaml.SafeLoader, shown_as: str) -> None:
+        self._loader = loader
+        self._shown_as = shown_as
+        self._nodes = 0
+        self.problems: list[Problem] = []
+
+    def complain(self, line: int | None, path: str, message: str) -> None:
+        self.problems.append(Problem(file=self._shown_as, line=line, path=path, message=message))
+
+    def read(self, node: yaml.Node, path: str, within: tuple[yaml.Node, ...]) -> Item:
+        line = node.start_mark.line + 1
+        self._nodes += 1
+        too_much = None
+        if any(outer is node for outer in within):
+            too_much = "an alias that contains itself"
+        elif self._nodes > MAX_NODES:
+            too_much = f"more than {MAX_NODES:,} values, each alias counted in full"
+        if too_much is not None:
+            raise ExperimentError(
+                [Problem(file=self._shown_as, line=line, path=path, message=too_much)]
+            )
+        within = (*within, node)
+        if isinstance(node, yaml.MappingNode):
+            return self._read_mapping(node, line, path, within)
+        if isinstance(node, yaml.SequenceNode):
+            return Item(
+                line=line,
+                value=[
+                    self.read(child, f"{path}[{index}]", within)
+                    for index, child in enumerate(node.value)
+                ],
+            )
+        return Item(line=line, value=self._loader.construct_object(node))
+
+    def _read_mapping(
+        self, node: yaml.MappingNode, line: int, path: str, within: tuple[yaml.Node, ...]
+    ) -> Item:
+        values: dict[str, Item] = {}
+        key_lines: dict[str, int | None] = {}
+        for key, key_line, child in self._keys(node, path):
+            here = f"{path}.{key}" if path else key
+            if key in values:
+                self.complain(
+                    key_line, here, f"stands here a second time (first in line {key_lines[key]})"
+                )
+                continue
+            key_lines[key] = key_line
+            values[key] = self.read(child, here, within)
+        return Item(line=line, value=values, key_lines=key_lines)
+
+    def _keys(self, node: yaml.MappingNode, path: str) -> Iterator[tuple[str, int, yaml.Node]]:
+        for key_node, child in node.value:
+            key_line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                self.complain(key_line, path, "a key must be a plain word")
+                continue
+            yield key_node.value, key_line, child

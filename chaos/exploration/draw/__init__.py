@@ -1,0 +1,5 @@
+"""From a seed to a schedule: sizes, settings and faults, each from a random stream of its own.
+
+Reading order: `choices`, `timeouts`, `fault_draw` (one fault), `patterns` (faults that belong
+together), `drawn_faults`, `draw`.
+"""

@@ -1,0 +1,250 @@
+"""What a seed chooses: the places of an experiment's document, and what may stand there.
+
+A path is written once, with at most one `*`; its place in the document is found when the space is
+read, so that a draw only puts values. Data flow: SpaceDefinition -> `Choice`s -> changed document.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from chaos.experiment.problems import Problem
+from chaos.experiment.rules.semantic_checks import problem
+from chaos.experiment.shape import check_shape, resolve_path, show
+from chaos.experiment.structs import Experiment
+from chaos.experiment.yaml_document import Item, item_of
+from chaos.exploration.space_definition import SpaceDefinition
+
+STAR = "*"
+
+Steps = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot:
+    """A place in a document, found once. Shape: step `star` stands for every key or element."""
+
+    path: str
+    steps: Steps
+    star: int | None = None
+
+    def places(self, root: Item) -> Iterator[Steps]:
+        """Yield the places that the spot means in `root`: one, or one for each key."""
+        if self.star is None:
+            yield self.steps
+            return
+        within = _at(root, self.steps[: self.star])
+        keys = within.value if isinstance(within.value, dict) else range(len(within.children()))
+        for key in keys:
+            yield (*self.steps[: self.star], key, *self.steps[self.star + 1 :])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstOf:
+    """The value of a count: only the first so many elements, or keys, are kept."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What a seed chooses once, or once for each place where its spots have a star.
+
+    Shape: an option says what is put at each spot, in their order; None leaves the key out.
+    `where` is the place of option i in the space's file, with `{}` for i.
+    """
+
+    where: str
+    spots: tuple[Spot, ...]
+    options: tuple[tuple[object, ...], ...]
+
+    def at(self, index: int) -> str:
+        """Return the place of an option in the space's file."""
+        return self.where.format(index)
+
+
+def choices_of(definition: SpaceDefinition, base: Item) -> tuple[tuple[Choice, ...], list[Problem]]:
+    """Return everything that a seed chooses, in the order in which it is put, and what is wrong.
+
+    Shape: of the problems the paths are those of the space's file.
+    """
+    choices: list[Choice] = []
+    problems: list[Problem] = []
+    for path, counts in definition.counts.items():
+        here = f"counts.{path}"
+        spot = _spot(path, base, here)
+        if isinstance(spot, Problem):
+            problems.append(spot)
+            continue
+        problems += _count_problems(_at(base, spot.steps), counts, here)
+        options = tuple((FirstOf(count=count),) for count in counts)
+        choices.append(Choice(where=here + "[{}]", spots=(spot,), options=options))
+    for path, values in definition.settings.items():
+        spot = _spot(path, base, f"settings.{path}")
+        if isinstance(spot, Problem):
+            problems.append(spot)
+            continue
+        options = tuple((value,) for value in values)
+        choices.append(Choice(where=f"settings.{path}[{{}}]", spots=(spot,), options=options))
+    for name, sets in definition.together.items():
+        choice = _together(name, sets, base, problems)
+        if choice is not None:
+            choices.append(choice)
+    for choice in choices:
+        if not choice.options:
+            place = choice.where.removesuffix("[{}]")
+            problems.append(problem(place, "nothing to choose from", expected="at least one value"))
+    return tuple(choices), problems
+
+
+def put(root: Item, choice: Choice, index: int, *, key: str | int | None = None) -> None:
+    """Put option `index` into the document, at every place or where the star is `key`."""
+    for spot, value in zip(choice.spots, choice.options[index], strict=True):
+        for steps in tuple(spot.places(root)):
+            if key is None or spot.star is None or steps[spot.star] == key:
+                _put(root, steps, value)
+
+
+def keys_of(choice: Choice, root: Item) -> tuple[str | int | None, ...]:
+    """Return what the choice's star stands for in `root`, each to be drawn for; else one None."""
+    spot = choice.spots[0]
+    if spot.star is None:
+        return (None,)
+    return tuple(steps[spot.star] for steps in spot.places(root))
+
+
+def copy_of(item: Item) -> Item:
+    """Return a copy whose every part may be changed."""
+    if isinstance(item.value, dict):
+        value: dict[str, Item] | list[Item] = {
+            key: copy_of(child) for key, child in item.value.items()
+        }
+        return replace(item, value=value, key_lines=dict(item.key_lines))
+    if isinstance(item.value, list):
+        return replace(item, value=[copy_of(child) for child in item.value])
+    return replace(item)
+
+
+def _together(
+    name: str, sets: tuple[dict[str, object], ...], base: Item, problems: list[Problem]
+) -> Choice | None:
+    here = f"together.{name}"
+    paths = list(dict.fromkeys(path for each in sets for path in each))
+    spots = []
+    for path in paths:
+        spot = _spot(path, base, here)
+        if isinstance(spot, Problem):
+            problems.append(spot)
+            return None
+        spots.append(spot)
+    stars = {None if spot.star is None else spot.steps[: spot.star] for spot in spots}
+    if len(stars) > 1:
+        problems.append(
+            problem(
+                here,
+                "its paths have their `*` in different places: whose value goes with whose?",
+                expected="one place of `*` in all of them, or none",
+                found=", ".join(f"`{path}`" for path in paths),
+            )
+        )
+        return None
+    options = []
+    for index, each in enumerate(sets):
+        missing = [path for path in paths if path not in each]
+        if missing:
+            problems.append(
+                problem(f"{here}[{index}].{missing[0]}", "is missing: another set of it has it")
+            )
+        options.append(tuple(each.get(path) for path in paths))
+    return Choice(where=here + "[{}]", spots=tuple(spots), options=tuple(options))
+
+
+def _spot(path: str, base: Item, here: str) -> Spot | Problem:
+    """Find a path of the space in the experiment's document."""
+    head, star, tail = path.partition(f".{STAR}")
+    if not star:
+        steps = resolve_path(path, base, Experiment)
+        if isinstance(steps, Problem):
+            return replace(steps, file="", path=here)
+        return Spot(path=path, steps=tuple(steps))
+    prefix = resolve_path(head, base, Experiment)
+    if isinstance(prefix, Problem):
+        return replace(prefix, file="", path=here)
+    within = _at(base, tuple(prefix))
+    first = next(iter(within.value), None) if isinstance(within.value, dict) else "0"
+    if first is None or not within.children():
+        return problem(
+            here, f"`*` stands for nothing: `{head}` has no parts", expected=f"some in `{head}`"
+        )
+    steps = resolve_path(f"{head}.{first}{tail}", base, Experiment)
+    if isinstance(steps, Problem):
+        return replace(steps, file="", path=here)
+    return Spot(path=path, steps=tuple(steps), star=len(prefix))
+
+
+def _count_problems(within: Item, counts: tuple[int, ...], here: str) -> Iterator[Problem]:
+    parts = len(within.children())
+    least = 1 if here == "counts.groups" else 0  # faults are drawn about groups
+    for index, count in enumerate(counts):
+        if not least <= count <= parts:
+            yield problem(
+                f"{here}[{index}]",
+                "is not allowed",
+                expected=f"{least} to {parts}: so many are in the experiment",
+                found=str(count),
+            )
+
+
+def option_problems(base: Item, choice: Choice, index: int) -> Iterator[Problem]:
+    """Yield what an option holds that can never stand there, with the space's own paths."""
+    changed = copy_of(base)
+    put(changed, choice, index)
+    for wrong in check_shape(changed, Experiment, ""):
+        yield replace(wrong, path=choice.at(index), message=f"`{wrong.path}` {wrong.message}")
+
+
+def value_shown(choice: Choice, index: int) -> str:
+    """Return an option as people would name it."""
+    option = choice.options[index]
+    if len(option) > 1:
+        return choice.at(index)
+    value = option[0]
+    return str(value.count) if isinstance(value, FirstOf) else show(item_of(value))
+
+
+def _at(root: Item, steps: Steps) -> Item:
+    for step in steps:
+        if isinstance(root.value, list) and isinstance(step, int):
+            root = root.value[step]
+        else:
+            root = root.child(str(step))
+    return root
+
+
+def _put(root: Item, steps: Steps, value: object) -> None:
+    *way, last = steps
+    for step in way:
+        if isinstance(root.value, list) and isinstance(step, int):
+            root = root.value[step]
+            continue
+        if not isinstance(root.value, dict):
+            root.value = {}
+        root = root.value.setdefault(str(step), Item(value={}))
+    if isinstance(value, FirstOf):
+        _keep_first(root, last, value.count)
+    elif isinstance(root.value, list) and isinstance(last, int):
+        root.value[last] = item_of(value)
+    else:
+        if not isinstance(root.value, dict):
+            root.value = {}
+        if value is None:
+            root.value.pop(str(last), None)
+        else:
+            root.value[str(last)] = item_of(value)
+
+
+def _keep_first(parent: Item, key: str | int, count: int) -> None:
+    within = _at(parent, (key,))
+    if isinstance(within.value, dict):
+        within.value = dict(list(within.value.items())[:count])
+    elif isinstance(within.value, list):
+        del within.value[count:]

@@ -1,0 +1,80 @@
+"""From a seed to a schedule: sizes, settings and faults, each from a random stream of its own.
+
+Data flow: (Space, seed) -> document -> Experiment with an explicit plan, which is checked as one
+that was read from a file.
+"""
+
+import msgspec
+
+from chaos.experiment.loader import inherit_settings
+from chaos.experiment.problems import ExperimentError, Problem
+from chaos.experiment.rules.all_rules import errors
+from chaos.experiment.structs import FORMAT_VERSION, Experiment
+from chaos.experiment.yaml_document import Item, item_of
+from chaos.exploration.draw.choices import copy_of, keys_of, put
+from chaos.exploration.draw.drawn_faults import draw_faults
+from chaos.exploration.space import Space
+from cluster.host.randomness import stream
+
+
+def draw(space: Space, seed: int) -> Experiment:
+    """Return the experiment that `seed` means in `space`; the same in every process.
+
+    Raises: ExperimentError if it could not be run, which `load_space` nearly rules out.
+    """
+    document = copy_of(space.base)
+    taken = _choose(space, document, seed)
+    inherit_settings(document)
+    _name(document, space, seed)
+    experiment = msgspec.convert(document.plain(), Experiment)
+    experiment = msgspec.structs.replace(
+        experiment, faults=draw_faults(space.faults, experiment, seed)
+    )
+    wrong = list(errors(experiment))
+    if wrong:
+        raise ExperimentError(
+            Problem(
+                file=str(space.path),
+                line=None,
+                path=_place_of(problem.path, taken),
+                message=f"seed {seed} draws what cannot be run: {problem.path}: {problem.message}",
+                expected=problem.expected,
+                found=problem.found,
+            )
+            for problem in wrong
+        )
+    return experiment
+
+
+def _choose(space: Space, document: Item, seed: int) -> dict[str, str]:
+    """Put what the seed draws into `document`; return where each path's value is from."""
+    taken = {}
+    for choice in space.choices:
+        for key in keys_of(choice, document):
+            rng = stream(seed, "choice", choice.where, *(() if key is None else (key,)))
+            index = rng.randrange(len(choice.options))
+            put(document, choice, index, key=key)
+            for spot in choice.spots:
+                taken[spot.path if key is None else spot.path.replace("*", str(key), 1)] = (
+                    choice.at(index)
+                )
+    return taken
+
+
+def _place_of(path: str, taken: dict[str, str]) -> str:
+    """Return the place in the space's file that put a value where an experiment is wrong."""
+    fitting = [known for known in taken if path == known or path.startswith((f"{known}.", known))]
+    return taken[max(fitting, key=len)] if fitting else f"experiment.{path}"
+
+
+def _name(document: Item, space: Space, seed: int) -> None:
+    if not isinstance(document.value, dict):
+        raise TypeError("a space's experiment is a mapping")
+    own = {
+        "version": FORMAT_VERSION,
+        "name": f"{space.name}-{seed}",
+        "question": space.question,
+        "expect": "No promise is broken.",
+    }
+    rest = {key: value for key, value in document.value.items() if key not in own}
+    document.value = {**{key: item_of(value) for key, value in own.items()}, **rest}

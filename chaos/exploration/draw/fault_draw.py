@@ -1,0 +1,182 @@
+"""What one fault is drawn with: its place in the run, its own random streams, and targets.
+
+A stream for each purpose of each fault: what one question draws never shifts the answer to another.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from chaos.experiment.structs import Experiment, FaultDefinition, internal_topics, microseconds
+from chaos.exploration.draw.timeouts import timeout_ms
+from chaos.exploration.space_definition import FaultSpace
+from cluster.host.randomness import stream
+from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE
+
+MS = 1_000
+_ROLES = {
+    "coordinator-of": 5,
+    "leader-of": 1,
+    "follower-of": 1,
+    "broker": 2,
+    "any-broker": 1,
+    "controller": 2,
+    "member": 3,
+    "leader-member-of": 1,
+    "all-topic-partitions": 1,
+}
+"""How likely a target of each role is, among those that a fault can be aimed at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hand:
+    """The draw of fault `index` of a seed's experiment. Units: `at_ms` from the steady state on."""
+
+    experiment: Experiment
+    space: FaultSpace
+    seed: int
+    index: int
+    at_ms: int
+
+    def rng(self, purpose: str) -> Random:
+        """Return the stream of one purpose."""
+        return stream(self.seed, "fault", self.index, purpose)
+
+    def chance(self, purpose: str, share: float) -> bool:
+        """Draw whether something that happens in `share` of all cases happens."""
+        return self.rng(purpose).random() < share
+
+    # -- whom --
+
+    @property
+    def broker_ids(self) -> range:
+        """Return the ids of all brokers."""
+        return range(self.experiment.cluster.brokers)
+
+    def group(self) -> str:
+        """Draw the group that this fault is about, the same for all of its parts."""
+        return self.rng("group").choice(list(self.experiment.groups))
+
+    def coordinator(self) -> str:
+        """Return the coordinator of that group as a target."""
+        return f"coordinator-of({self.group()})"
+
+    def member(self, purpose: str = "member") -> str | None:
+        """Draw one of that group's members; None if it has none."""
+        total = self.experiment.groups[self.group()].members_total
+        return f"member({self.group()}, {self.rng(purpose).randrange(total)})" if total else None
+
+    def broker(self, purpose: str = "broker") -> str:
+        """Draw a broker."""
+        return f"broker({self.rng(purpose).choice(self.broker_ids)})"
+
+    def partition(self) -> str:
+        """Draw a partition, half of them of `__consumer_offsets`."""
+        rng = self.rng("partition")
+        sizes = {name: topic.partitions for name, topic in self.experiment.topics.items()}
+        internal = internal_topics(self.experiment)
+        if TRANSACTION_STATE in internal:
+            sizes[TRANSACTION_STATE] = internal[TRANSACTION_STATE][0]
+        offsets = internal[CONSUMER_OFFSETS][0]
+        drawn = CONSUMER_OFFSETS if rng.random() < 0.5 or not sizes else rng.choice(list(sizes))
+        return f"{drawn}-{rng.randrange(sizes.get(drawn, offsets))}"
+
+    def target(self, roles: Sequence[str], purpose: str = "target") -> str | None:
+        """Draw a target that plays one of `roles`; None if nobody could."""
+        known = self._targets()
+        fitting = [role for role in roles if role in known]
+        if not fitting:
+            return None
+        weights = [_ROLES[role] for role in fitting]
+        return known[self.rng(purpose).choices(fitting, weights)[0]]
+
+    def _targets(self) -> dict[str, str]:
+        partition = self.partition()
+        known = {
+            "coordinator-of": self.coordinator(),
+            "leader-of": f"leader-of({partition})",
+            "broker": self.broker(),
+            "any-broker": "any-broker",
+            "controller": "controller",
+            "all-topic-partitions": "all-topic-partitions",
+        }
+        if self.replicas_of(partition) > 1:
+            known["follower-of"] = f"follower-of({partition})"
+        member = self.member()
+        if member is not None:
+            known["member"] = member
+            known["leader-member-of"] = f"leader-member-of({self.group()})"
+        return known
+
+    def replicas_of(self, partition: str) -> int:
+        """Return the replication factor of a partition."""
+        topic = partition.rpartition("-")[0]
+        internal = internal_topics(self.experiment).get(topic)
+        if internal is not None:
+            return internal[1]
+        return self.experiment.topics[topic].replication_factor
+
+    # -- how long --
+
+    def length_ms(self, purpose: str = "length") -> int:
+        """Draw a length: one of the space's, or around a timeout of this experiment."""
+        rng = self.rng(purpose)
+        longest_ms = microseconds(self.space.longest) // MS
+        fixed_ms = microseconds(rng.choice(self.space.durations)) // MS
+        if not self.space.timeouts or rng.random() < 0.5:
+            return min(fixed_ms, longest_ms)
+        return self.around_ms(rng.choice(self.space.timeouts), rng.choice(self.space.factors))
+
+    def around_ms(self, timeout: str, factor: float, group: str | None = None) -> int:
+        """Return so much of one of Kafka's timeouts, as this experiment has it.
+
+        `group` is whose it is; default: the one that this fault is about.
+        """
+        around_ms = int(timeout_ms(timeout, self.experiment, group or self.group()) * factor)
+        return max(1, min(around_ms, microseconds(self.space.longest) // MS))
+
+    def duration(self) -> str | None:
+        """Draw how long the fault lasts; None: until everything is healed."""
+        unhealed = self.chance("unhealed", self.space.unhealed)
+        return None if unhealed else written(self.length_ms())
+
+    def fault(
+        self,
+        kind: str,
+        target: str,
+        *,
+        after_ms: int = 0,
+        lasts_ms: int | None = None,
+    ) -> FaultDefinition:
+        """Return a fault of a target so long after this one's time."""
+        return FaultDefinition(
+            at=written(self.at_ms + after_ms),
+            fault=kind,
+            target=target,
+            duration=None if lasts_ms is None else written(lasts_ms),
+        )
+
+    def link_fault(
+        self,
+        kind: str,
+        from_: str | tuple[str, ...],
+        to: str | tuple[str, ...],
+        *,
+        after_ms: int = 0,
+        lasts_ms: int,
+        one_way: bool = False,
+    ) -> FaultDefinition:
+        """Return a fault of the links between two ends so long after this one's time."""
+        return FaultDefinition(
+            at=written(self.at_ms + after_ms),
+            fault=kind,
+            from_=from_,
+            to=to,
+            duration=written(lasts_ms),
+            args={"direction": "one_way"} if one_way else {},
+        )
+
+
+def written(length_ms: int) -> str:
+    """Return a length as a person writes it."""
+    return f"{length_ms // MS}s" if length_ms % MS == 0 and length_ms else f"{length_ms}ms"

@@ -1,0 +1,298 @@
+"""Patterns: several faults that belong together, because no order of single ones would soon be so.
+
+A new pattern is one function and one line in `PATTERNS`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from chaos.experiment.structs import FaultDefinition
+from chaos.exploration.draw.fault_draw import Hand
+
+Faults = tuple[FaultDefinition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """Some faults by one name."""
+
+    name: str
+    doc: str
+    draw: Callable[[Hand], Faults]
+
+
+def _isolated_coordinator(hand: Hand) -> Faults:
+    lasts_ms = hand.length_ms()
+    return (
+        hand.link_fault("cut", hand.coordinator(), ("controller", "brokers"), lasts_ms=lasts_ms),
+    )
+
+
+def _coordinator_without_controller(hand: Hand) -> Faults:
+    hears = hand.chance("hears", 0.5)
+    ends = ("controller", hand.coordinator()) if hears else (hand.coordinator(), "controller")
+    return (hand.link_fault("cut", *ends, lasts_ms=hand.length_ms(), one_way=True),)
+
+
+def _coordinator_without_clients(hand: Hand) -> Faults:
+    return (
+        hand.link_fault("cut", hand.coordinator(), "clients", lasts_ms=hand.length_ms()),
+        hand.fault("leadership_move", hand.coordinator(), after_ms=hand.length_ms("move") // 2),
+    )
+
+
+def _rolling_restart(hand: Hand) -> Faults:
+    down_ms = min(hand.length_ms(), 5_000)
+    gap_ms = hand.rng("gap").choice((100, 1_000, 4_000))
+    return tuple(
+        hand.fault(
+            "controlled_shutdown",
+            f"broker({broker})",
+            after_ms=place * (down_ms + gap_ms),
+            lasts_ms=down_ms,
+        )
+        for place, broker in enumerate(hand.broker_ids)
+    )
+
+
+def _swizzle_clog(hand: Hand) -> Faults:
+    """Clog nodes one after the other, and unclog them in another order."""
+    rng = hand.rng("swizzle")
+    nodes = [f"broker({broker})" for broker in hand.broker_ids]
+    nodes = rng.sample(nodes, rng.randint(1, len(nodes)))
+    span_ms = max(2, hand.length_ms())
+    faults = []
+    for node in nodes:
+        begin_ms = rng.randrange(span_ms // 2)
+        end_ms = rng.randrange(span_ms // 2, span_ms) + 1
+        faults.append(
+            hand.link_fault(
+                "clog",
+                node,
+                ("controller", "brokers", "clients"),
+                after_ms=begin_ms,
+                lasts_ms=end_ms - begin_ms,
+            )
+        )
+    return tuple(faults)
+
+
+def _paused_past_a_timeout(hand: Hand) -> Faults:
+    rng = hand.rng("timeout")
+    timeout = rng.choice(("broker.session.timeout.ms", "session.timeout.ms"))
+    lasts_ms = hand.around_ms(timeout, rng.choice((1.02, 1.1, 1.3)))
+    target = hand.member() if timeout == "session.timeout.ms" and rng.random() < 0.5 else None
+    return (hand.fault("pause", target or hand.coordinator(), lasts_ms=lasts_ms),)
+
+
+def _next_coordinator_too(hand: Hand) -> Faults:
+    """Kill the coordinator, and the next one as soon as it can have been elected."""
+    later_ms = hand.around_ms("broker.session.timeout.ms", hand.rng("later").choice((1.0, 1.2)))
+    kind = hand.rng("kind").choice(("crash", "pause"))
+    lasts_ms = hand.length_ms()
+    return tuple(
+        hand.fault(kind, hand.coordinator(), after_ms=place * later_ms, lasts_ms=lasts_ms)
+        for place in range(2)
+    )
+
+
+def _leadership_to_and_fro(hand: Hand) -> Faults:
+    rng = hand.rng("moves")
+    gap_ms = rng.choice((20, 150, 800))
+    return tuple(
+        hand.fault("leadership_move", hand.coordinator(), after_ms=place * gap_ms)
+        for place in range(rng.randint(2, 6))
+    )
+
+
+def _move_during_rebalance(hand: Hand) -> Faults:
+    """A member goes, and the coordinator moves while the group makes up for it."""
+    rng = hand.rng("move")
+    member = hand.member()
+    if member is None:
+        return (hand.fault("leadership_move", hand.coordinator()),)
+    down_ms = hand.length_ms()
+    after_ms = down_ms + rng.choice((5, 30, 150, 1_000))
+    if rng.random() < 0.5:  # when its session is over, instead of when it is back
+        after_ms = hand.around_ms("session.timeout.ms", rng.choice((0.95, 1.0, 1.05)))
+    return (
+        hand.fault("crash", member, lasts_ms=down_ms),
+        hand.fault("leadership_move", hand.coordinator(), after_ms=after_ms),
+    )
+
+
+def _members_one_by_one(hand: Hand) -> Faults:
+    rng = hand.rng("members")
+    group = hand.group()
+    kind = rng.choice(("crash", "pause"))
+    gap_ms = rng.choice((50, 700, 3_000))
+    lasts_ms = hand.length_ms()
+    return tuple(
+        hand.fault(kind, f"member({group}, {index})", after_ms=index * gap_ms, lasts_ms=lasts_ms)
+        for index in range(hand.experiment.groups[group].members_total)
+    )
+
+
+def _orders_for_an_empty_group(hand: Hand) -> Faults:
+    """The members die, and stay in the group for a session unless they are taken out."""
+    rng = hand.rng("empty")
+    group = hand.group()
+    taken_out = rng.random() < 0.5
+    empty_ms = 1_000 if taken_out else hand.around_ms("session.timeout.ms", 1.2, group)
+    away = tuple(
+        hand.fault("crash", f"member({group}, {index})", lasts_ms=empty_ms + 3_000)
+        for index in range(hand.experiment.groups[group].members_total)
+    )
+    if taken_out:
+        away += (hand.fault("remove_members", f"coordinator-of({group})", after_ms=100),)
+    orders = tuple(
+        hand.fault(order, f"coordinator-of({group})", after_ms=empty_ms + index * 500)
+        for index, order in enumerate(
+            rng.sample(("reset_offsets", "delete_offsets", "delete_group"), rng.choice((1, 1, 2)))
+        )
+    )
+    return (*away, *orders)
+
+
+def _asleep_in_a_rebalance(hand: Hand) -> Faults:
+    """A member misses a rebalance, and wakes up before its own session is over.
+
+    Static members rebalance when another one's session ends, others when one comes back; a third
+    one has to be there with whom the group goes on.
+    """
+    rng = hand.rng("sleeper")
+    groups = hand.experiment.groups
+    large = [name for name in groups if groups[name].members_total > 2]
+    static = [name for name in large if groups[name].config.group_instance_id is not None]
+    group = rng.choice(static or large or list(groups))
+    total = groups[group].members_total
+    if total < 2:
+        return (hand.fault("pause", f"coordinator-of({group})", lasts_ms=hand.length_ms()),)
+    sleeper, other = rng.sample(range(total), 2)
+    sleeps_ms = hand.around_ms("max.poll.interval.ms", rng.choice((1.02, 1.1)), group)
+    asleep_ms, down_ms = 0, rng.choice((50, 300))
+    if groups[group].config.group_instance_id is not None:
+        # The other one's session ends up to a heartbeat sooner than a session after its death.
+        session_ms = hand.around_ms("session.timeout.ms", 1.0, group)
+        heartbeat_ms = hand.around_ms("heartbeat.interval.ms", 1.0, group)
+        sleeps_ms += heartbeat_ms
+        asleep_ms, down_ms = max(0, session_ms - heartbeat_ms), 3 * session_ms
+    return (
+        hand.fault("crash", f"member({group}, {other})", after_ms=20, lasts_ms=down_ms),
+        hand.fault("pause", f"member({group}, {sleeper})", after_ms=asleep_ms, lasts_ms=sleeps_ms),
+    )
+
+
+def _two_halves(hand: Hand) -> Faults:
+    """A partition of the network: some brokers here, the others and the controller there."""
+    rng = hand.rng("halves")
+    brokers = [f"broker({broker})" for broker in hand.broker_ids]
+    here = rng.sample(brokers, rng.randint(1, max(1, len(brokers) // 2)))
+    there = [broker for broker in brokers if broker not in here]
+    if rng.random() < 0.5:
+        there.append(f"members({hand.group()})")
+    return (
+        hand.link_fault(
+            "cut",
+            tuple(here),
+            ("controller", *there),
+            lasts_ms=hand.length_ms(),
+            one_way=rng.random() < 0.2,
+        ),
+    )
+
+
+def _follower_behind(hand: Hand) -> Faults:
+    """Followers hear nothing of the coordinator, which then dies or moves."""
+    rng = hand.rng("follower")
+    lasts_ms = hand.length_ms()
+    after_ms = rng.randrange(lasts_ms) if lasts_ms > 1 else 0
+    other = hand.broker()
+    then = rng.choice(("crash", "leadership_move"))
+    return (
+        hand.link_fault("cut", hand.coordinator(), other, lasts_ms=lasts_ms, one_way=True),
+        hand.fault(
+            then,
+            hand.coordinator(),
+            after_ms=after_ms,
+            lasts_ms=hand.length_ms("crash") if then == "crash" else None,
+        ),
+    )
+
+
+PATTERNS: dict[str, Pattern] = {
+    pattern.name: pattern
+    for pattern in (
+        Pattern(
+            name="isolated_coordinator",
+            doc="a coordinator cut off from brokers and controller, but not from its clients",
+            draw=_isolated_coordinator,
+        ),
+        Pattern(
+            name="coordinator_without_controller",
+            doc="one way between a coordinator and the controller is lost",
+            draw=_coordinator_without_controller,
+        ),
+        Pattern(
+            name="coordinator_without_clients",
+            doc="a coordinator that moves while no client hears of it",
+            draw=_coordinator_without_clients,
+        ),
+        Pattern(
+            name="rolling_restart",
+            doc="every broker is stopped and started, one after the other",
+            draw=_rolling_restart,
+        ),
+        Pattern(
+            name="swizzle_clog",
+            doc="brokers are clogged one by one, and unclogged in another order",
+            draw=_swizzle_clog,
+        ),
+        Pattern(
+            name="paused_past_a_timeout",
+            doc="a coordinator or a member pauses for a little longer than a session",
+            draw=_paused_past_a_timeout,
+        ),
+        Pattern(
+            name="next_coordinator_too",
+            doc="a coordinator is lost, and the next one as soon as it has been elected",
+            draw=_next_coordinator_too,
+        ),
+        Pattern(
+            name="leadership_to_and_fro",
+            doc="a coordinator moves several times, faster than it can be loaded",
+            draw=_leadership_to_and_fro,
+        ),
+        Pattern(
+            name="move_during_rebalance",
+            doc="a coordinator moves while its group rebalances",
+            draw=_move_during_rebalance,
+        ),
+        Pattern(
+            name="members_one_by_one",
+            doc="the members of a group die or pause one after the other",
+            draw=_members_one_by_one,
+        ),
+        Pattern(
+            name="orders_for_an_empty_group",
+            doc="a group's members die, and an administrator resets or deletes its offsets, or it",
+            draw=_orders_for_an_empty_group,
+        ),
+        Pattern(
+            name="asleep_in_a_rebalance",
+            doc="a member sleeps while its group rebalances, and wakes within its session",
+            draw=_asleep_in_a_rebalance,
+        ),
+        Pattern(
+            name="two_halves",
+            doc="the network falls into two parts, the controller in one of them",
+            draw=_two_halves,
+        ),
+        Pattern(
+            name="follower_behind",
+            doc="a coordinator is lost while a follower cannot hear it",
+            draw=_follower_behind,
+        ),
+    )
+}
+"""Every pattern by its name."""

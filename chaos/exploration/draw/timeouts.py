@@ -1,0 +1,38 @@
+"""Kafka's timeouts as lengths of faults: most of what breaks, breaks around one of them."""
+
+from chaos.experiment.structs import Experiment
+from protocol.config import BrokerConfig, ConsumerConfig
+
+_BROKER = (
+    "broker_session_timeout_ms",
+    "broker_heartbeat_interval_ms",
+    "controller_quorum_fetch_timeout_ms",
+    "offsets_commit_timeout_ms",
+    "replica_lag_time_max_ms",
+    "replica_socket_timeout_ms",
+    "replica_fetch_backoff_ms",
+    "group_initial_rebalance_delay_ms",
+)
+_CONSUMER = (
+    "session_timeout_ms",
+    "heartbeat_interval_ms",
+    "request_timeout_ms",
+    "default_api_timeout_ms",
+    "max_poll_interval_ms",
+    "reconnect_backoff_max_ms",
+)
+TIMEOUTS: dict[str, tuple[type[BrokerConfig] | type[ConsumerConfig], str]] = {
+    **{field.replace("_", "."): (BrokerConfig, field) for field in _BROKER},
+    **{field.replace("_", "."): (ConsumerConfig, field) for field in _CONSUMER},
+}
+"""Every timeout that a fault may be drawn around: whose setting it is, and its field."""
+
+
+def timeout_ms(name: str, experiment: Experiment, group_id: str) -> int:
+    """Return what the experiment has a timeout set to; of a consumer's, what `group_id` has."""
+    owner, field = TIMEOUTS[name]
+    config: BrokerConfig | ConsumerConfig = experiment.cluster.config
+    if owner is ConsumerConfig:
+        config = experiment.groups[group_id].config
+    length: int = getattr(config, field)
+    return length

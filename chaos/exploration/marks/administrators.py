@@ -1,0 +1,72 @@
+"""Coverage marks of what an administrator orders of groups, and of what becomes of it."""
+
+from chaos.checkers.evidence.commit_registers import GIVEN_UP_BY_THE_CLIENT
+from chaos.exploration.marks.base import MarkList
+from chaos.exploration.marks.seen_cluster import SeenCluster
+from cluster.client.admin.group_admin import REMOVED_BY_AN_ADMIN
+from coordinator.storage.tombstones import DELETED
+from protocol.errors import ErrorCode
+from protocol.trace import TraceKind, TraceRow
+
+ORDERS = MarkList()
+mark = ORDERS.add
+
+
+@mark(
+    "members_taken_out",
+    "an administrator took members out of a group that was at work",
+    TraceKind.REBALANCE_STARTED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return REMOVED_BY_AN_ADMIN in (row.cause or "")
+
+
+@mark("group_deleted", "an administrator deleted a group", TraceKind.GROUP_STATE)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return row.cause == DELETED
+
+
+@mark(
+    "group_deleted_in_a_transaction",
+    "an administrator deleted a group while offsets of it waited for the end of their transaction",
+    TraceKind.GROUP_STATE,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return row.cause == DELETED and any(group == row.group for group, _ in seen.transactions)
+
+
+@mark(
+    "deleted_group_came_back",
+    "members came back to a group that had been deleted, and its generations began anew",
+    TraceKind.GENERATION_STARTED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return row.generation == 1 and row.group in seen.deleted
+
+
+@mark("offsets_deleted", "an administrator deleted committed offsets", TraceKind.OFFSET_REMOVED)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return row.cause == DELETED
+
+
+@mark("offsets_reset", "an administrator committed for an empty group", TraceKind.ADMIN_COMMIT)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return row.error == ErrorCode.NONE.name
+
+
+@mark(
+    "offsets_not_reset",
+    "an administrator's commit was refused because the group has members",
+    TraceKind.ADMIN_COMMIT,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return row.error == ErrorCode.UNKNOWN_MEMBER_ID.name
+
+
+@mark(
+    "offsets_perhaps_reset",
+    "nobody answered an administrator's commit, which may have been carried out",
+    TraceKind.ADMIN_COMMIT,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return row.error in GIVEN_UP_BY_THE_CLIENT

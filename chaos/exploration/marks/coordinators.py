@@ -1,0 +1,330 @@
+"""Coverage marks of coordinators: leadership moves, loads, unloads, and two of them at once."""
+
+import msgspec
+
+from chaos.exploration.marks.base import MarkList
+from chaos.exploration.marks.seen_cluster import SUCCEEDED, SeenCluster, detail_of
+from coordinator.coordinator import ALREADY_LOADED, STALE_LEADER_EPOCH
+from protocol.trace import TraceKind, TraceRow
+
+SESSION_EXPIRY = "session expiry"
+A_WAIT_US = 1_000
+
+
+class _Waited(msgspec.Struct):
+    """The detail of LOAD_STARTED."""
+
+    wait_us: int = 0
+
+
+_decode_wait = msgspec.json.Decoder(_Waited).decode
+
+COORDINATORS = MarkList()
+mark = COORDINATORS.add
+
+
+# -- leadership moves -----------------------------------------------------------------------------
+
+
+@mark("leader_elected_again", "an offsets partition got another leader", TraceKind.LEADER_ELECTED)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    before = seen.election(row.partition)
+    return before is not None and bool(row.peer) and row.peer != before.peer
+
+
+@mark(
+    "elected_in_join_phase",
+    "a second leader was elected while a join phase was open at the first",
+    TraceKind.LEADER_ELECTED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    before = seen.election(row.partition)
+    return before is not None and seen.groups_with(before.peer, row.partition, "PreparingRebalance")
+
+
+@mark(
+    "elected_in_sync_phase",
+    "a second leader was elected while members waited for their assignment at the first",
+    TraceKind.LEADER_ELECTED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    before = seen.election(row.partition)
+    return before is not None and seen.groups_with(
+        before.peer, row.partition, "CompletingRebalance"
+    )
+
+
+@mark(
+    "append_in_flight_at_election",
+    "leadership moved while a commit or an assignment was in flight",
+    TraceKind.LEADER_ELECTED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    before = seen.election(row.partition)
+    return before is not None and bool(seen.in_flight.get((before.peer or "", row.partition or "")))
+
+
+@mark(
+    "elected_while_loading",
+    "leadership moved on while its new coordinator was still loading",
+    TraceKind.LEADER_ELECTED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return any(partition == row.partition and node != row.peer for node, partition in seen.loading)
+
+
+@mark(
+    "moved_twice_in_a_session",
+    "a coordinator moved twice within one session timeout",
+    TraceKind.LEADER_ELECTED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    before = seen.election(row.partition)
+    return (
+        before is not None
+        and len(seen.elections[row.partition or ""]) > 1
+        and row.peer != before.peer
+        and row.time_us - before.time_us < seen.session_us(row.partition)
+    )
+
+
+@mark(
+    "leader_came_back",
+    "a broker led again within a session timeout of another's election",
+    TraceKind.LEADER_ELECTED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    elections = seen.elections.get(row.partition or "")
+    return (
+        elections is not None
+        and len(elections) > 1
+        and elections[-1].peer not in ("", row.peer)
+        and elections[-2].peer == row.peer
+        and row.time_us - elections[-1].time_us < seen.session_us(row.partition)
+    )
+
+
+# -- loads and unloads ----------------------------------------------------------------------------
+
+
+@mark(
+    "loaded_with_append_pending",
+    "a coordinator loaded a partition while an append to it was still unanswered at another",
+    TraceKind.LOAD_COMPLETED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return any(
+        partition == row.partition and node != row.node and bool(appends)
+        for (node, partition), appends in seen.in_flight.items()
+    )
+
+
+@mark(
+    "loaded_above_high_watermark",
+    "a coordinator loaded records that were not committed yet",
+    TraceKind.LOAD_COMPLETED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    known = seen.high_watermarks.get((row.node, row.partition or ""))
+    return known is not None and (row.offset or 0) > known
+
+
+@mark("load_waited", "a load waited for the task before it", TraceKind.LOAD_STARTED)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    del seen
+    return row.detail is not None and _decode_wait(row.detail).wait_us >= A_WAIT_US
+
+
+@mark("stale_load_refused", "a load of an older epoch was refused", TraceKind.LOAD_IGNORED)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    del seen
+    return row.cause == STALE_LEADER_EPOCH
+
+
+@mark("stale_unload_refused", "an unload of an older epoch was refused", TraceKind.UNLOAD_IGNORED)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    del seen
+    return row.cause == STALE_LEADER_EPOCH
+
+
+@mark(
+    "led_again_without_unload",
+    "a broker was made leader in a newer epoch of what it had loaded, and did not load again",
+    TraceKind.LOAD_IGNORED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    owned = seen.owned.get((row.node, row.partition or ""))
+    return (
+        row.cause == ALREADY_LOADED
+        and owned is not None
+        and (row.leader_epoch or 0) > (owned.leader_epoch or 0)
+    )
+
+
+@mark(
+    "unloaded_in_join_phase",
+    "a coordinator unloaded a group while members waited in JoinGroup",
+    TraceKind.GROUP_STATE,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return _unloaded_from(seen, row, "PreparingRebalance")
+
+
+@mark(
+    "unloaded_in_sync_phase",
+    "a coordinator unloaded a group while members waited in SyncGroup",
+    TraceKind.GROUP_STATE,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return _unloaded_from(seen, row, "CompletingRebalance")
+
+
+@mark("unloaded_empty", "a coordinator unloaded a group without members", TraceKind.GROUP_STATE)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return _unloaded_from(seen, row, "Empty")
+
+
+def _unloaded_from(seen: SeenCluster, row: TraceRow, state: str) -> bool:
+    return (
+        detail_of(row).to == "Dead"
+        and row.cause == "unloaded"
+        and seen.states.get((row.node, row.group or "")) == state
+    )
+
+
+@mark(
+    "loaded_empty",
+    "a coordinator loaded a group that had lost all its members",
+    TraceKind.GROUP_LOADED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    del seen
+    return detail_of(row).state == "Empty" and (row.generation or 0) > 0
+
+
+# -- two lineages ---------------------------------------------------------------------------------
+
+
+@mark(
+    "generation_lost",
+    "a coordinator loaded an older generation than one that had begun at another",
+    TraceKind.GROUP_LOADED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return max(seen.generations.get(row.group or "", ()), default=0) > (row.generation or 0)
+
+
+@mark(
+    "generation_begun_twice",
+    "two coordinators began a generation of the same number",
+    TraceKind.GENERATION_STARTED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    first = seen.generations.get(row.group or "", {}).get(row.generation or 0)
+    return first is not None and first != (row.node, row.incarnation)
+
+
+@mark(
+    "two_coordinators",
+    "two living brokers were coordinators of one partition at once",
+    TraceKind.LOAD_COMPLETED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return seen.other_owner(row.node, row.partition) is not None
+
+
+@mark(
+    "assigned_beside_old_coordinator",
+    "a member rejoined at a new coordinator before the old one had unloaded",
+    TraceKind.PARTITIONS_ASSIGNED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    partition = seen.partition_of(row.group)
+    newest = seen.election(partition)
+    return (
+        newest is not None
+        and newest.peer == row.peer
+        and seen.other_owner(row.peer or "", partition) is not None
+    )
+
+
+@mark(
+    "committed_beside_old_coordinator",
+    "a new coordinator stored a commit before the old one had unloaded",
+    TraceKind.COMMIT_STORED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    partition = seen.partition_of(row.group)
+    newest = seen.election(partition)
+    return (
+        newest is not None
+        and newest.peer == row.node
+        and seen.other_owner(row.node, partition) is not None
+    )
+
+
+@mark(
+    "zombie_appended",
+    "a coordinator appended after another leader had been elected",
+    TraceKind.APPEND_STARTED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return seen.is_deposed(row.node, row.partition, row.leader_epoch)
+
+
+@mark(
+    "zombie_acknowledged_nothing",
+    "what a deposed coordinator had appended failed",
+    TraceKind.APPEND_COMPLETED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    attempt = (row.node, row.incarnation, row.correlation_id or 0)
+    return row.error not in SUCCEEDED and attempt in seen.attempts
+
+
+@mark(
+    "zombie_rebalanced",
+    "a coordinator began a rebalance after another leader had been elected",
+    TraceKind.REBALANCE_STARTED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    partition = seen.partition_of(row.group)
+    return seen.is_deposed(row.node, partition, seen.believes.get((row.node, partition)))
+
+
+# -- rebalances around a failover -----------------------------------------------------------------
+
+
+@mark(
+    "rebalance_after_load",
+    "a rebalance began within a session timeout of its coordinator's load",
+    TraceKind.REBALANCE_STARTED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    partition = seen.partition_of(row.group)
+    load = seen.owned.get((row.node, partition))
+    return (
+        load is not None
+        and (row.node, row.group or "") in seen.loaded_members
+        and row.time_us - load.time_us < seen.session_us(partition)
+    )
+
+
+@mark(
+    "expired_after_load",
+    "a member that a coordinator had loaded never came to it, and expired",
+    TraceKind.MEMBER_REMOVED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    loaded = seen.loaded_members.get((row.node, row.group or ""), ())
+    return row.cause == SESSION_EXPIRY and row.member in loaded
+
+
+@mark(
+    "assignment_not_stored",
+    "an assignment could not be written, and the group rebalanced again",
+    TraceKind.REBALANCE_STARTED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    del seen
+    return (row.cause or "").startswith("the assignment could not be stored")

@@ -1,0 +1,216 @@
+"""Coverage marks of members: what they miss, what they are told, what they own twice."""
+
+from chaos.exploration.marks.base import Condition, MarkList
+from chaos.exploration.marks.seen_cluster import SeenCluster, detail_of
+from protocol.errors import ErrorCode
+from protocol.trace import TraceKind, TraceRow
+
+SESSION_EXPIRY = "session expiry"
+JUST_WOKE_US = 5_000_000
+"""What a member is told so soon after a pause is about what it missed."""
+JOINING = ("PREPARING_REBALANCE", "COMPLETING_REBALANCE")
+COMMIT_ERRORS = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+)
+
+MEMBERS = MarkList()
+mark = MEMBERS.add
+
+
+# -- missing a rebalance --------------------------------------------------------------------------
+
+
+@mark(
+    "expired_while_paused",
+    "a member expired while it was paused",
+    TraceKind.MEMBER_REMOVED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return row.cause == SESSION_EXPIRY and seen.nodes.get(row.member or "") in seen.paused
+
+
+def _woke_up_to(error: ErrorCode) -> Condition:
+    def condition(seen: SeenCluster, row: TraceRow) -> bool:
+        pause = seen.pauses.get(row.node)
+        return (
+            pause is not None
+            and row.time_us - pause[1] < JUST_WOKE_US
+            and (row.cause or "").endswith(error.name)
+        )
+
+    return condition
+
+
+mark(
+    "woke_up_to_UNKNOWN_MEMBER_ID",
+    "a paused member woke up and was told that it was none any more",
+    TraceKind.MEMBER_STATE,
+)(_woke_up_to(ErrorCode.UNKNOWN_MEMBER_ID))
+
+mark(
+    "woke_up_to_ILLEGAL_GENERATION",
+    "a paused member woke up and was told that its generation was over",
+    TraceKind.MEMBER_STATE,
+)(_woke_up_to(ErrorCode.ILLEGAL_GENERATION))
+
+
+@mark("missed_poll", "an application was slower than max.poll.interval.ms", TraceKind.MEMBER_STATE)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    del seen
+    return row.cause == "consumer poll timeout has expired"
+
+
+@mark(
+    "did_not_rejoin",
+    "a join phase ended without a member, at the rebalance timeout",
+    TraceKind.MEMBER_REMOVED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    del seen
+    return row.cause == "did not rejoin"
+
+
+@mark(
+    "did_not_sync",
+    "a member joined and never sent SyncGroup, until the deadline",
+    TraceKind.MEMBER_REMOVED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    del seen
+    return row.cause == "sync deadline"
+
+
+@mark(
+    "out_while_joining",
+    "a member died or was paused between its JoinGroup and its assignment",
+    TraceKind.NODE_KILLED,
+    TraceKind.NODE_PAUSED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return seen.member_states.get(row.peer or "") in JOINING
+
+
+@mark(
+    "leader_out_before_sync",
+    "the leader of a generation died or was paused before the assignment was stored",
+    TraceKind.NODE_KILLED,
+    TraceKind.NODE_PAUSED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return any(
+        seen.nodes.get(leader) == row.peer
+        and seen.groups_with(
+            _coordinator(seen, group), seen.partition_of(group), "CompletingRebalance"
+        )
+        for group, leader in seen.leaders.items()
+    )
+
+
+@mark(
+    "static_member_replaced",
+    "a static member came back under a new member id",
+    TraceKind.MEMBER_ADDED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    del seen
+    return (row.cause or "").startswith("static member")
+
+
+@mark("emptied", "a group lost its last member", TraceKind.GROUP_STATE)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    del seen
+    return detail_of(row).to == "Empty"
+
+
+# -- finding the coordinator ----------------------------------------------------------------------
+
+
+@mark(
+    "stale_coordinator_named",
+    "a broker named a coordinator that led no more",
+    TraceKind.COORDINATOR_FOUND,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    newest = _coordinator(seen, row.group)
+    return newest is not None and newest != row.peer
+
+
+@mark(
+    "silent_coordinator_doubted",
+    "a member gave its coordinator up after a session timeout of silence",
+    TraceKind.COORDINATOR_UNKNOWN,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    del seen
+    return (row.cause or "").startswith("session timed out")
+
+
+def _coordinator(seen: SeenCluster, group: str | None) -> str | None:
+    newest = seen.election(seen.partition_of(group))
+    return None if newest is None else newest.peer
+
+
+# -- owning and committing ------------------------------------------------------------------------
+
+
+@mark(
+    "partitions_lost",
+    "a member learnt that its partitions were not its own any more",
+    TraceKind.PARTITIONS_LOST,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    del seen
+    return bool(detail_of(row).partitions)
+
+
+@mark(
+    "two_owners",
+    "two living members owned a partition at once",
+    TraceKind.PARTITIONS_ASSIGNED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return any(
+        owner != row.node
+        for partition in detail_of(row).partitions
+        for owner in seen.owners.get((row.group or "", partition), ())
+    )
+
+
+@mark(
+    "committed_in_join_phase",
+    "a commit was stored while a join phase was open",
+    TraceKind.COMMIT_STORED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return seen.states.get((row.node, row.group or "")) == "PreparingRebalance"
+
+
+@mark(
+    "timed_out_commit_came_true",
+    "a commit that had failed with a timeout was fetched later",
+    TraceKind.OFFSETS_FETCHED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    key = (row.group or "", row.partition or "", -1 if row.offset is None else row.offset)
+    return key in seen.indefinite
+
+
+def _commit_failed_with(error: ErrorCode) -> Condition:
+    def condition(seen: SeenCluster, row: TraceRow) -> bool:
+        del seen
+        return row.error == error.name and row.peer is not None
+
+    return condition
+
+
+for _error in COMMIT_ERRORS:
+    mark(
+        f"commit_failed_{_error.name}",
+        f"a coordinator answered a commit with {_error.name}",
+        TraceKind.COMMIT_FAILED,
+    )(_commit_failed_with(_error))

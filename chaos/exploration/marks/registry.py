@@ -1,0 +1,59 @@
+"""Coverage marks: rare situations that a search must have been in before its silence means much.
+
+Each is seen in the trace, by rows alone. A green exploration that never came there proves nothing.
+The marks themselves stand in `marks_of_coordinators`, `marks_of_servers`, `marks_of_members`,
+`marks_of_orders` and `marks_of_transactions`; what they ask of the past is in `seen_cluster`.
+"""
+
+from chaos.checkers.base import CheckContext
+from chaos.exploration.marks.administrators import ORDERS
+from chaos.exploration.marks.base import Mark
+from chaos.exploration.marks.coordinators import COORDINATORS
+from chaos.exploration.marks.members import MEMBERS
+from chaos.exploration.marks.seen_cluster import SeenCluster
+from chaos.exploration.marks.servers import SERVERS
+from chaos.exploration.marks.transactions import TRANSACTIONS
+from protocol.trace import TraceRow
+
+ALL_MARKS: tuple[Mark, ...] = (
+    *COORDINATORS.marks,
+    *SERVERS.marks,
+    *MEMBERS.marks,
+    *ORDERS.marks,
+    *TRANSACTIONS.marks,
+)
+MARKS: dict[str, str] = {mark.name: mark.meaning for mark in ALL_MARKS}
+"""What each mark means, by its name."""
+
+
+class CoverageMarks:
+    """Watches one run for the situations in `MARKS`."""
+
+    def __init__(self, context: CheckContext) -> None:
+        self._seen = SeenCluster(context)
+        self._reached: dict[str, None] = {}
+        self._open: dict[str, tuple[Mark, ...]] = {}
+        """The marks that were not reached yet, by the kinds that they look at."""
+        for mark in ALL_MARKS:
+            for kind in mark.kinds:
+                self._open[kind] = (*self._open.get(kind, ()), mark)
+
+    def observe(self, row: TraceRow) -> None:
+        """Take in the next row of the trace: marks look at it before the past has it."""
+        kind = row.kind
+        for mark in self._open.get(kind, ()):
+            if mark.condition(self._seen, row):
+                self._reach(mark)
+        update = self._seen.updates.get(kind)
+        if update is not None:
+            update(row)
+
+    def reached(self) -> tuple[str, ...]:
+        """Return the names of the marks that were reached, sorted."""
+        return tuple(sorted(self._reached))
+
+    def _reach(self, mark: Mark) -> None:
+        """Note a mark, and look out for it no more."""
+        self._reached[mark.name] = None
+        for kind in mark.kinds:
+            self._open[kind] = tuple(other for other in self._open[kind] if other is not mark)

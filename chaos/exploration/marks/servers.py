@@ -1,0 +1,161 @@
+"""Coverage marks of brokers, logs and controllers: who is taken for dead, what is cut off."""
+
+from chaos.exploration.marks.base import MarkList
+from chaos.exploration.marks.seen_cluster import SeenCluster
+from protocol.ids import CONSUMER_OFFSETS
+from protocol.trace import TraceKind, TraceRow
+
+BROKER, CONTROLLER = "broker-", "controller-"
+
+SERVERS = MarkList()
+mark = SERVERS.add
+
+
+# -- logs -----------------------------------------------------------------------------------------
+
+
+def _is_offsets(row: TraceRow) -> bool:
+    return (row.partition or "").startswith(CONSUMER_OFFSETS)
+
+
+@mark("log_truncated", "a follower cut its offsets log by leader epoch", TraceKind.LOG_TRUNCATED)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    del seen
+    return _is_offsets(row)
+
+
+@mark(
+    "unacknowledged_append_truncated",
+    "a log was cut below a commit or assignment that had not been acknowledged",
+    TraceKind.LOG_TRUNCATED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    failed = seen.unacknowledged.get((row.node, row.partition or ""), ())
+    return any(base >= (row.offset or 0) for base in failed)
+
+
+@mark(
+    "truncated_below_what_was_loaded",
+    "a log was cut below what its broker had loaded as a coordinator",
+    TraceKind.LOG_TRUNCATED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return seen.loaded_to.get((row.node, row.partition or ""), 0) > (row.offset or 0)
+
+
+@mark("high_watermark_fell", "a replica's high watermark went back", TraceKind.HIGH_WATERMARK)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return (row.offset or 0) < seen.high_watermarks.get((row.node, row.partition or ""), 0)
+
+
+@mark(
+    "new_leader_behind",
+    "a new leader did not know whether the end of its log was committed",
+    TraceKind.BECAME_LEADER,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    known = seen.high_watermarks.get((row.node, row.partition or ""))
+    return known is not None and (row.offset or 0) > known
+
+
+@mark(
+    "disk_lost_records",
+    "a broker found less in an offsets log than it had written",
+    TraceKind.LOG_RECOVERED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    del seen
+    return _is_offsets(row)
+
+
+# -- replicas in sync -----------------------------------------------------------------------------
+
+
+@mark(
+    "commit_under_min_isr",
+    "a commit failed while too few replicas were in sync",
+    TraceKind.COMMIT_FAILED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    isr = seen.isr.get(seen.partition_of(row.group))
+    return isr is not None and len(isr) < seen.context.min_insync_replicas
+
+
+@mark(
+    "no_leader",
+    "an offsets partition had no replica that could lead it",
+    TraceKind.LEADER_ELECTED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    del seen
+    return _is_offsets(row) and not row.peer
+
+
+@mark(
+    "leader_after_none",
+    "an offsets partition without a leader got one again",
+    TraceKind.LEADER_ELECTED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    before = seen.election(row.partition)
+    return before is not None and not before.peer and bool(row.peer)
+
+
+# -- brokers and controllers ----------------------------------------------------------------------
+
+
+@mark(
+    "fenced_while_running",
+    "a broker was fenced that ran on and served",
+    TraceKind.BROKER_FENCED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return not seen.is_out(row.peer) and '"session ended"' in (row.detail or "")
+
+
+@mark(
+    "woke_up_deposed",
+    "a paused broker went on as the leader that it was no more",
+    TraceKind.NODE_RESUMED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return any(
+        node == row.peer and seen.is_deposed(node, partition, epoch)
+        for (node, partition), epoch in seen.believes.items()
+    )
+
+
+@mark(
+    "restarted_before_fenced",
+    "a broker started again before the controller had taken it for dead",
+    TraceKind.NODE_STARTED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return row.node.startswith(BROKER) and row.node in seen.killed and row.node not in seen.fenced
+
+
+@mark(
+    "two_brokers_out",
+    "two brokers were dead or paused at once",
+    TraceKind.NODE_KILLED,
+    TraceKind.NODE_PAUSED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return (row.peer or "").startswith(BROKER) and _is_any_out(seen, BROKER, but=row.peer)
+
+
+@mark(
+    "controller_and_broker_out",
+    "the controller was dead or paused while a broker was",
+    TraceKind.NODE_KILLED,
+    TraceKind.NODE_PAUSED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    node = row.peer or ""
+    if node.startswith(BROKER):
+        return _is_any_out(seen, CONTROLLER, but=None)
+    return node.startswith(CONTROLLER) and _is_any_out(seen, BROKER, but=None)
+
+
+def _is_any_out(seen: SeenCluster, role: str, *, but: str | None) -> bool:
+    return any(node.startswith(role) and node != but for node in (*seen.killed, *seen.paused))

@@ -1,0 +1,73 @@
+"""Coverage marks of transactions: who ends them, and where their offsets wait meanwhile."""
+
+from chaos.exploration.marks.base import MarkList
+from chaos.exploration.marks.seen_cluster import SeenCluster, detail_of
+from protocol.trace import TraceKind, TraceRow
+
+TIMED_OUT = "transaction.timeout.ms passed"
+NEW_PRODUCER = "a new producer began"
+DECIDED = ("PrepareCommit", "PrepareAbort")
+
+TRANSACTIONS = MarkList()
+mark = TRANSACTIONS.add
+
+
+@mark(
+    "transaction_timed_out",
+    "a transaction was ended because its producer had not ended it in time",
+    TraceKind.TRANSACTION_STATE,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return row.cause == TIMED_OUT
+
+
+@mark(
+    "transaction_of_a_predecessor",
+    "a producer found a transaction of the one before it open, and had it aborted",
+    TraceKind.TRANSACTION_STATE,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return row.cause == NEW_PRODUCER
+
+
+@mark(
+    "transaction_ended_by_the_next",
+    "a transaction coordinator wrote the markers of what another had decided",
+    TraceKind.TRANSACTION_STATE,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    detail = detail_of(row)
+    return (
+        detail.before in DECIDED and seen.decided.get(detail.transactional_id, row.node) != row.node
+    )
+
+
+@mark(
+    "group_loaded_with_an_open_transaction",
+    "a group moved while offsets of it waited for the end of their transaction",
+    TraceKind.LOAD_COMPLETED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return any(
+        node != row.node and seen.partition_of(group) == row.partition
+        for (group, _), node in seen.transactions.items()
+    )
+
+
+@mark(
+    "marker_after_the_group_moved",
+    "a transaction ended at another group coordinator than the one that had taken its offsets",
+    TraceKind.TRANSACTION_COMPLETED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    taken_by = seen.transactions.get((row.group or "", detail_of(row).producer_id))
+    return taken_by is not None and taken_by != row.node
+
+
+@mark(
+    "offsets_of_a_transaction_aborted",
+    "a group's offsets were forgotten with their transaction",
+    TraceKind.TRANSACTION_COMPLETED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return not detail_of(row).committed

@@ -1,0 +1,355 @@
+"""How an experiment is made smaller, and in which order: passes propose, and hear what came of it.
+
+A pass is a generator: it yields a candidate, is sent whether that still fails, and goes on from
+the smaller of the two. It runs nothing itself. Large steps come first: to leave out half the plan
+costs as much as to leave out one fault.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from chaos.experiment.structs import Experiment, FaultDefinition, microseconds
+from chaos.exploration.shrink.edits import (
+    duration,
+    fitted,
+    moved,
+    subset,
+    with_brokers,
+    with_fault,
+    written_end,
+)
+from chaos.exploration.shrink.settings import (
+    differing_settings,
+    unusual_settings,
+    with_defaults,
+    with_values_of,
+)
+from chaos.exploration.shrink.steps import (
+    Steps,
+    below,
+    fault_field,
+    fewer,
+    group_field,
+    late_field,
+    least,
+    least_with_room,
+    topic_field,
+)
+from chaos.run.plan import ends_of
+from chaos.targets.registry import split_target
+
+T = TypeVar("T")
+
+FIRST_AT_US = 1_000_000
+"""Where a plan begins, if it may: the steady state has been seen for a second."""
+MANY_FAULTS = 24
+PARTS = 8
+"""Of a longer plan large parts are left out first: halves, quarters, eighths."""
+ROUND_US = (1_000_000, 500_000, 100_000)
+"""To what times are rounded, the roundest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """One way to make an experiment smaller. `does` says what, for who watches."""
+
+    does: str
+    steps: Callable[[Experiment], Steps]
+
+
+# -- what is there: faults, groups, members, brokers, partitions -------------------------------
+
+
+def cut_off(after_us: int) -> Pass:
+    """Return the pass that leaves out whatever was injected after the violation."""
+
+    def steps(current: Experiment) -> Steps:
+        faults = tuple(each for each in current.faults if microseconds(each.at) <= after_us)
+        if len(faults) < len(current.faults):
+            yield replace(current, faults=faults)
+
+    return Pass(does="leaving out the faults that came later", steps=steps)
+
+
+def _far_fewer_faults(current: Experiment) -> Steps:
+    """Leave out large parts of a long plan: what else can be left out shows with the rest."""
+    if len(current.faults) > MANY_FAULTS:
+        size = len(current.faults) // PARTS
+        yield from fewer(current, current.faults, _with_faults, at_once=size)
+
+
+def _fewer_faults(current: Experiment) -> Steps:
+    current = yield from fewer(current, current.faults, _with_faults)
+    for index, fault in enumerate(current.faults):
+        if fault.repeat is None or fault.repeat == 1:
+            continue
+        once = with_fault(current, index, replace(fault, repeat=None, every=None))
+        if (yield once):
+            current = once
+        else:
+            rest = range(2, fault.repeat)
+            current = yield from least(current, rest, fault_field(index, "repeat"))
+
+
+def _with_faults(current: Experiment, faults: tuple[FaultDefinition, ...]) -> Experiment:
+    return replace(current, faults=faults)
+
+
+def _fewer_groups(current: Experiment) -> Steps:
+    current = yield from fewer(
+        current,
+        tuple(current.groups),
+        lambda now, kept: fitted(replace(now, groups=subset(now.groups, kept))),
+    )
+    current = yield from fewer(
+        current, current.producers, lambda now, kept: fitted(replace(now, producers=kept))
+    )
+    yield from fewer(current, current.offsets_log, lambda now, kept: replace(now, offsets_log=kept))
+
+
+def _fewer_members_of_many(current: Experiment) -> Steps:
+    """Leave out members before single faults of a plan that is still long."""
+    if len(current.faults) > 2 * PARTS:
+        yield from _fewer_members(current)
+
+
+def _fewer_members(current: Experiment) -> Steps:
+    for name in current.groups:
+        late_members = current.groups[name].late_members
+        current = yield from fewer(current, late_members, group_field(name, "late_members"))
+        for index, late in enumerate(current.groups[name].late_members):
+            counts = range(1, late.members)
+            current = yield from least(current, counts, late_field(name, index, "members"))
+        counts = range(1, current.groups[name].members)
+        current = yield from least(current, counts, group_field(name, "members"))
+        topics = current.groups[name].topics
+        if len(topics) > 1:
+            current = yield from fewer(current, topics, group_field(name, "topics"))
+
+
+def _fewer_brokers(current: Experiment) -> Steps:
+    yield from least(current, range(1, current.cluster.brokers), with_brokers)
+
+
+def _fewer_partitions(current: Experiment) -> Steps:
+    for name, topic in current.topics.items():
+        counts = range(1, topic.partitions)
+        current = yield from least(current, counts, topic_field(name, "partitions"))
+    counts = range(1, current.cluster.config.offsets_topic_num_partitions)
+    yield from least(current, counts, _with_offsets_partitions)
+
+
+def _with_offsets_partitions(current: Experiment, count: int) -> Experiment:
+    cluster = current.cluster
+    config = replace(cluster.config, offsets_topic_num_partitions=count)
+    return replace(current, cluster=replace(cluster, config=config))
+
+
+# -- how it is said: roles, times, settings, weaker faults -------------------------------------
+
+
+def _by_role(current: Experiment) -> Steps:
+    """Aim at the coordinator of a group rather than at a broker by its number."""
+    for index, fault in enumerate(current.faults):
+        for group_id in current.groups:
+            aimed = _aimed_at(fault, f"coordinator-of({group_id})")
+            candidate = with_fault(current, index, aimed)
+            if aimed != fault and (yield candidate):
+                current = candidate
+                break
+
+
+def _aimed_at(fault: FaultDefinition, role: str) -> FaultDefinition:
+    def change(target: str) -> str:
+        named = (split_target(target) or ("", ""))[0]
+        return role if named in {"broker", "any-broker", "leader-of", "follower-of"} else target
+
+    return replace(
+        fault,
+        target=None if fault.target is None else change(fault.target),
+        from_=written_end(tuple(dict.fromkeys(map(change, ends_of(fault.from_))))),
+    )
+
+
+def _sooner(current: Experiment) -> Steps:
+    """Move the whole plan to its beginning, then close its gaps one after another."""
+    order = sorted(
+        range(len(current.faults)), key=lambda index: microseconds(current.faults[index].at)
+    )
+    if order:
+        first_us = microseconds(current.faults[order[0]].at)
+        sooner = tuple(at_us for at_us in below(first_us) if at_us >= FIRST_AT_US)
+        current = yield from least(current, sooner, _beginning_at(order))
+    for before, position in enumerate(range(1, len(order))):
+        gap_us = _gap_us(current, order[before], order[position])
+        later = order[position:]
+        current = yield from least(current, below(gap_us), _gap_before(order[before], later))
+    for name, group in current.groups.items():
+        for index, late in enumerate(group.late_members):
+            sooner = below(microseconds(late.at))
+            current = yield from least(current, sooner, late_field(name, index, "at", duration))
+
+
+def _beginning_at(order: Sequence[int]) -> Callable[[Experiment, int], Experiment]:
+    """Return the edit of the time at which the plan begins; nothing else of it changes."""
+    return lambda now, at_us: moved(now, microseconds(now.faults[order[0]].at) - at_us, order)
+
+
+def _gap_us(current: Experiment, first: int, second: int) -> int:
+    return microseconds(current.faults[second].at) - microseconds(current.faults[first].at)
+
+
+def _gap_before(first: int, later: Sequence[int]) -> Callable[[Experiment, int], Experiment]:
+    """Return the edit of the time between the fault `first` and those that come after it."""
+    return lambda now, gap_us: moved(now, _gap_us(now, first, later[0]) - gap_us, later)
+
+
+def _shorter(current: Experiment) -> Steps:
+    """Shorten what lasts, and what is watched after it; not to what is just long enough."""
+    for index, fault in enumerate(current.faults):
+        if fault.duration is not None:
+            edit = fault_field(index, "duration", duration)
+            current = yield from least_with_room(current, microseconds(fault.duration), edit)
+    yield from least_with_room(current, microseconds(current.run.after_faults), _watched_for)
+
+
+def _watched_for(current: Experiment, after_us: int) -> Experiment:
+    return replace(current, run=replace(current.run, after_faults=duration(after_us)))
+
+
+def _settings(base: Experiment | None) -> Pass:
+    """Return the pass that puts settings back to their defaults, or to those of the space."""
+
+    def steps(current: Experiment) -> Steps:
+        current = yield from fewer(
+            current,
+            unusual_settings(current),
+            lambda now, kept: with_defaults(now, _others(unusual_settings(now), kept)),
+        )
+        if base is not None:
+            yield from fewer(
+                current,
+                differing_settings(current, base),
+                lambda now, kept: with_values_of(
+                    now, _others(differing_settings(now, base), kept), base
+                ),
+            )
+
+    return Pass(does="putting settings back to their defaults", steps=steps)
+
+
+def _others(places: Sequence[T], kept: Sequence[T]) -> tuple[T, ...]:
+    return tuple(place for place in places if place not in kept)
+
+
+def _weaker(current: Experiment) -> Steps:
+    """Try a narrower end, a gentler fault, no arguments."""
+    for index in range(len(current.faults)):
+        for end in ("from_", "to"):
+            several = ends_of(getattr(current.faults[index], end))
+            if len(several) > 1:
+                edit = fault_field(index, end, written_end)
+                current = yield from fewer(current, several, edit)
+        for gentler in _gentler(current.faults[index], current):
+            candidate = with_fault(current, index, gentler)
+            if (yield candidate):
+                current = candidate
+                break
+        args = current.faults[index].args
+        edit = fault_field(index, "args", _only(args))
+        current = yield from fewer(current, tuple(args), edit)
+
+
+def _only(args: dict[str, T]) -> Callable[[Sequence[str]], dict[str, T]]:
+    return lambda kept: subset(args, kept)
+
+
+_GENTLER = {"power_loss": ("crash",), "lost_disk": ("power_loss", "crash")}
+
+
+def _gentler(fault: FaultDefinition, experiment: Experiment) -> Iterator[FaultDefinition]:
+    for name in _GENTLER.get(fault.fault, ()):
+        yield replace(fault, fault=name, args={})
+    for one in _ones_of(ends_of(fault.from_), experiment):
+        yield replace(fault, from_=one)
+    for one in _ones_of(ends_of(fault.to), experiment):
+        yield replace(fault, to=one)
+
+
+def _ones_of(targets: Sequence[str], experiment: Experiment) -> Iterator[str]:
+    """Yield single nodes of the one set that an end names."""
+    role, group_id = (split_target(targets[0]) if len(targets) == 1 else None) or ("", "")
+    if role == "brokers":
+        yield from (f"broker({broker})" for broker in range(experiment.cluster.brokers))
+    elif role == "members":
+        members = experiment.groups[group_id].members
+        yield from (f"member({group_id}, {index})" for index in range(members))
+    elif role == "clients":
+        yield from (f"members({group_id})" for group_id in experiment.groups)
+
+
+def _rounder(current: Experiment) -> Steps:
+    """Say when and how long in whole seconds, half seconds, tenths; and in order of time."""
+    in_order = tuple(sorted(current.faults, key=lambda fault: microseconds(fault.at)))
+    if in_order != current.faults:
+        candidate = replace(current, faults=in_order)
+        if (yield candidate):
+            current = candidate
+    for index in range(len(current.faults)):
+        for field in ("at", "duration"):
+            written = getattr(current.faults[index], field)
+            if written is None:
+                continue
+            for rounded in _roundings(microseconds(written)):
+                changed = replace(current.faults[index], **{field: rounded})
+                candidate = with_fault(current, index, changed)
+                if (yield candidate):
+                    current = candidate
+                    break
+
+
+def _roundings(time_us: int) -> Iterator[str]:
+    for step_us in ROUND_US:
+        if time_us % step_us == 0:
+            return
+        below_us = time_us // step_us * step_us
+        nearest = sorted((below_us, below_us + step_us), key=lambda each: abs(each - time_us))
+        yield from (duration(each_us) for each_us in nearest if each_us > 0)
+
+
+_GROUPS = Pass(does="leaving out groups and producers", steps=_fewer_groups)
+FAULTS = Pass(does="leaving out faults", steps=_fewer_faults)
+STRUCTURE = (
+    _GROUPS,
+    Pass(does="leaving out large parts of the plan", steps=_far_fewer_faults),
+    _GROUPS,
+    Pass(does="leaving out members", steps=_fewer_members_of_many),
+    FAULTS,
+    Pass(does="leaving out members", steps=_fewer_members),
+    Pass(does="leaving out brokers", steps=_fewer_brokers),
+    Pass(does="leaving out partitions", steps=_fewer_partitions),
+)
+"""Passes that leave things out. They may change which race it is: any network seed will do.
+
+Groups and producers go first, and members before many single faults: a few runs, and all that
+follow are shorter. They are tried again when there are fewer faults to hit them: what was tried is
+not run twice.
+"""
+
+
+def wording(base: Experiment | None) -> tuple[Pass, ...]:
+    """Return the passes that say the same more simply. None is worth a plan that fails less often.
+
+    `base` is the experiment that the space began with, if it is known.
+    """
+    return (
+        Pass(does="aiming at roles", steps=_by_role),
+        Pass(does="moving the plan to its beginning", steps=_sooner),
+        Pass(does="shortening what lasts", steps=_shorter),
+        _settings(base),
+        Pass(does="weakening faults", steps=_weaker),
+        Pass(does="rounding times", steps=_rounder),
+    )

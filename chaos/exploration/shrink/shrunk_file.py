@@ -1,0 +1,140 @@
+"""What was shrunk as a file that a person can read, and run in virtual time or on Ray.
+
+Data flow: Shrunk -> one whole run -> its finding as a story -> text of an experiment file.
+"""
+
+import textwrap
+from dataclasses import dataclass
+
+import msgspec
+
+from chaos.checkers.base import Finding
+from chaos.checkers.evidence.evidence_text import seconds
+from chaos.experiment.structs import Experiment, microseconds
+from chaos.exploration.play import play
+from chaos.exploration.replay_file import replay_text
+from chaos.exploration.shrink.edits import Sizes
+from chaos.exploration.shrink.passes import ROUND_US
+from chaos.exploration.shrink.shrink import Robustness, ShrinkEnd, Shrunk
+from chaos.exploration.signature import signature_of
+
+SUFFIX = "-shrunk"
+_WIDTH = 96
+_NAME_LENGTH = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShrunkFile:
+    """The file, and what it tells. `story` is that of the finding; empty if the run had none."""
+
+    text: str
+    summary: str
+    story: tuple[str, ...]
+
+
+def shrunk_file(
+    shrunk: Shrunk, *, origin: str, path: str, robustness: Robustness | None
+) -> ShrunkFile:
+    """Return the file of `shrunk`, which was made from `origin` and will lie at `path`."""
+    findings: list[Finding] = []
+    played = play(shrunk.experiment, shrunk.seed, tell=findings.append)
+    alike = [each for each in findings if signature_of(each).claims_as(shrunk.signature)]
+    finding = min(alike, key=lambda each: each.time_us, default=None)
+    summary = shrunk.finding.summary if finding is None else finding.summary
+    story = () if finding is None else finding.story
+    check = shrunk.signature.check
+    experiment = msgspec.structs.replace(
+        shrunk.experiment,
+        name=_name(shrunk.experiment.name),
+        question=f"What is enough to break the promise of `{check}`?",
+        expect=f"{check} is violated.",
+    )
+    comment = [
+        *_wrapped(f"{check} is violated: {summary}"),
+        "",
+        *_wrapped(f"Shrunk from {origin}: {sizes_text(shrunk)}."),
+        *_wrapped(_robustness(robustness)),
+        *_wrapped(_caution(shrunk.experiment)),
+        "",
+        f"See it:             python -m coordlab run {path} --runtime virtual",
+        f"On real processes:  python -m coordlab run {path}",
+        "",
+        *_wrapped(
+            "How it came to it, in times of the run: the evidence. The steady state, "
+            f"from which the plan counts, was reached at {seconds(played.steady_us or 0)}."
+        ),
+        *(line for each in story for line in _wrapped(each.strip(), indent=" " * 8)),
+    ]
+    return ShrunkFile(
+        text=replay_text(experiment, played, comment="\n".join(comment)),
+        summary=summary,
+        story=story,
+    )
+
+
+def sizes_text(shrunk: Shrunk) -> str:
+    """Say from what to what: "14 faults -> 1, 5 -> 3 brokers, 6 -> 1 members, 60 -> 12 s"."""
+    before, after = shrunk.before, shrunk.after
+    said = [f"{before.faults} faults -> {after.faults}"]
+    said += [
+        f"{old} -> {new} {what}"
+        for what, old, new in (
+            ("brokers", before.brokers, after.brokers),
+            ("groups", before.groups, after.groups),
+            ("members", before.members, after.members),
+            ("partitions", before.partitions, after.partitions),
+            ("producers", before.producers, after.producers),
+        )
+        if old != new
+    ]
+    said.append(f"{horizon_text(before)} -> {horizon_text(after)} s")
+    end = "" if shrunk.end is ShrinkEnd.SMALLEST else f"; {shrunk.end.value}"
+    return f"{', '.join(said)} ({shrunk.runs} runs{end})"
+
+
+def horizon_text(sizes: Sizes) -> str:
+    """Return the time from the steady state to the healing, in seconds to the tenth."""
+    return f"{sizes.horizon_us / 1e6:.1f}".removesuffix(".0")
+
+
+def robustness_text(robustness: Robustness) -> str:
+    """Say how often it fails."""
+    return f"fails under {robustness.fails} of {robustness.tried} network seeds"
+
+
+def _robustness(robustness: Robustness | None) -> str:
+    if robustness is None or robustness.tried == 0:
+        return ""
+    said = f"It {robustness_text(robustness)}"
+    race = robustness.fails * 2 < robustness.tried
+    return f"{said}: a race, which another network mostly wins." if race else f"{said}."
+
+
+def _caution(experiment: Experiment) -> str:
+    """Say what a real cluster cannot keep to."""
+    fine = [
+        written
+        for fault in experiment.faults
+        for written in (fault.at, fault.duration)
+        if written is not None and microseconds(written) % min(ROUND_US)
+    ]
+    if not fine:
+        return ""
+    return (
+        f"Not rounded to tenths of a second: {', '.join(dict.fromkeys(fine))}. What needs times so "
+        "exact, a real cluster shows by chance."
+    )
+
+
+def _name(name: str) -> str:
+    return f"{name.removesuffix(SUFFIX)[: _NAME_LENGTH - len(SUFFIX)]}{SUFFIX}"
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,129 @@
+"""manifest.json: what a run was made of, so that it can be read, compared and run again."""
+
+import platform
+import shlex
+import subprocess
+from collections.abc import Sequence
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from chaos.experiment.structs import Experiment
+from chaos.run.plan import PlannedFault
+
+MANIFEST_FORMAT = 1
+_PACKAGES = ("coordlab", "ray", "msgspec", "msgpack", "pyarrow", "pyspark")
+
+
+class RunStatus(StrEnum):
+    """Where a run is. `running` in a directory whose process is gone means: it was killed."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+class Manifest(msgspec.Struct, kw_only=True):
+    """The manifest of one run.
+
+    Units: `started_at`, `ended_at` are ISO 8601 in UTC; `clock_error_us` bounds how far the clocks
+    of the run's nodes are apart; the run's clock is `time_scale` times faster than a real one.
+    Shape: `config` is the experiment as its file would say it;
+    `digest` is the trace's, None where none was computed; `losses` says what of the trace is
+    missing.
+    """
+
+    format: int = MANIFEST_FORMAT
+    run: str
+    experiment: str
+    experiment_file: str | None = None
+    config: dict[str, Any]  # the experiment's own structs say what it holds
+    plan: tuple[PlannedFault, ...]
+    seed: int
+    runtime: str
+    time_scale: float = 1.0
+    status: RunStatus = RunStatus.RUNNING
+    pid: int
+    host: str
+    started_at: str
+    ended_at: str | None = None
+    versions: dict[str, str] = {}
+    git_commit: str | None = None
+    digest: str | None = None
+    clock_error_us: int = 0
+    losses: tuple[str, ...] = ()
+    replay: str
+
+
+def config_of(experiment: Experiment) -> dict[str, Any]:
+    """Return an experiment as plain data under its file's own keys, `version` first."""
+    config: dict[str, Any] = msgspec.to_builtins(experiment)
+    return config
+
+
+def experiment_of(manifest: Manifest) -> Experiment:
+    """Return the experiment that a run was made of.
+
+    Raises: msgspec.ValidationError if it was written by another version.
+    """
+    return msgspec.convert(manifest.config, Experiment)
+
+
+def replay_command(
+    experiment: str,
+    *,
+    runtime: str,
+    seed: int,
+    overrides: Sequence[str] = (),
+    time_limit_us: int | None = None,
+    time_scale: float = 1.0,
+    trace: bool = True,
+    ray_address: str = "local",
+) -> str:
+    """Return the command that runs the same again, to the same digest in virtual time."""
+    words = ["python", "-m", "coordlab", "run", experiment, "--runtime", runtime]
+    words += ["--seed", str(seed)]
+    for override in overrides:
+        words += ["--var", override]
+    if time_limit_us is not None:
+        words += ["--time-limit", f"{time_limit_us}us"]
+    if time_scale != 1.0:
+        words += ["--time-scale", f"{time_scale:g}"]
+    if not trace:
+        words.append("--no-trace")
+    if ray_address != "local":
+        words += ["--ray-address", ray_address]
+    return shlex.join(words)
+
+
+def installed_versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that a run depends on."""
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+def git_commit() -> str | None:
+    """Return the commit of the checkout that this code runs from; None where there is none."""
+    checkout = Path(__file__).resolve().parents[2]
+    if not (checkout / ".git").exists():
+        return None
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(checkout), "rev-parse", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip()

@@ -1,0 +1,284 @@
+"""A run's directory: made, filled while the run goes on, and read again afterwards.
+
+`runs/<experiment>/<timestamp>/` holds manifest.json, journal.json, results.json, log.txt,
+events/*.parquet and, later, Spark's tables/ and report.html. Names hold no colons (Hadoop refuses
+them); `latest` is a link that readers of many runs skip. Every file but the log is replaced in one
+step, so that a reader never meets half of one.
+"""
+
+import os
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from chaos.experiment.structs import Experiment
+from chaos.results.manifest import (
+    Manifest,
+    RunStatus,
+    config_of,
+    git_commit,
+    installed_versions,
+)
+from chaos.results.verdict import Results
+from chaos.run.journal import JournalEntry, decode_journal, encode_journal
+from chaos.run.plan import Plan
+
+DEFAULT_ROOT = Path("runs")
+EXPLORATIONS = "explorations"
+"""The folder below it that holds what `explore` found: no runs, and no experiment of that name."""
+LATEST = "latest"
+EVENTS_FILE = "part-00000.parquet"
+"""The whole trace, in the folder of events."""
+TRACE_FOLDER = "trace"
+"""Where a run on Ray collects what its nodes write, below its directory."""
+_MAX_ATTEMPTS = 1_000
+
+
+class NotARun(Exception):
+    """A path that holds no readable run; says what is missing."""
+
+
+class RunDirectory:
+    """The directory of one run, open for writing."""
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self.path = path
+        self.manifest = manifest
+
+    @property
+    def events(self) -> Path:
+        """The folder of the trace."""
+        return self.path / "events"
+
+    def write_manifest(self) -> None:
+        """Write the manifest as it is now."""
+        replace_file(self.path / "manifest.json", _json(self.manifest))
+
+    def write_journal(self, entries: tuple[JournalEntry, ...]) -> None:
+        """Write the journal as it is now."""
+        replace_file(self.path / "journal.json", encode_journal(entries))
+
+    def write_results(self, results: Results) -> None:
+        """Write what the run proved."""
+        replace_file(self.path / "results.json", _json(results))
+
+    def finish(self, status: RunStatus) -> None:
+        """Mark the run as ended."""
+        self.manifest.status = status
+        self.manifest.ended_at = _now().isoformat(timespec="milliseconds")
+        self.write_manifest()
+
+    def log(self, time_us: int, message: str) -> None:
+        """Append a line to the run's log, at a time of its clock."""
+        with (self.path / "log.txt").open("a", encoding="utf-8") as file:
+            file.write(f"{time_us / 1e6:12.6f} {message}\n")
+
+
+class PastRun:
+    """A run that was written before, by this version or, with its errors, another."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            content = (path / "manifest.json").read_bytes()
+            self.manifest = msgspec.json.decode(content, type=Manifest)
+        except FileNotFoundError as error:
+            raise NotARun(f"{path} holds no manifest.json") from error
+        except (OSError, msgspec.MsgspecError) as error:
+            raise NotARun(f"{path / 'manifest.json'} cannot be read: {error}") from error
+
+    @property
+    def events(self) -> Path:
+        """The folder of the trace."""
+        return self.path / "events"
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether the run was cut short, so that its trace may end anywhere.
+
+        True for an interrupted run and one whose process is gone without having said so.
+        """
+        if self.manifest.status is RunStatus.RUNNING:
+            return not _is_alive(self.manifest.pid, self.manifest.host)
+        return self.manifest.status is not RunStatus.COMPLETED
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the run goes on, as far as this machine can tell."""
+        return self.manifest.status is RunStatus.RUNNING and not self.incomplete
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it was driven from this machine."""
+        return self.manifest.host == socket.gethostname()
+
+    def journal(self) -> tuple[JournalEntry, ...]:
+        """Return what was injected; nothing if no journal was written."""
+        try:
+            return decode_journal((self.path / "journal.json").read_bytes())
+        except FileNotFoundError:
+            return ()
+        except msgspec.MsgspecError as error:
+            raise NotARun(f"{self.path / 'journal.json'} cannot be read: {error}") from error
+
+    def results(self) -> Results | None:
+        """Return what the run proved, or None if it never came so far."""
+        try:
+            return msgspec.json.decode((self.path / "results.json").read_bytes(), type=Results)
+        except FileNotFoundError:
+            return None
+        except msgspec.MsgspecError as error:
+            raise NotARun(f"{self.path / 'results.json'} cannot be read: {error}") from error
+
+
+def create_run_directory(
+    root: Path,
+    experiment: Experiment,
+    plan: Plan,
+    *,
+    seed: int,
+    runtime: str,
+    replay: str,
+    experiment_file: str | None = None,
+    time_scale: float = 1.0,
+) -> RunDirectory:
+    """Make the directory of a new run, with its manifest, and point `latest` to it.
+
+    Two runs that begin in the same millisecond get two directories.
+    Raises: NotARun if the directory cannot be made there.
+    """
+    started = _now()
+    if experiment.name == EXPLORATIONS:
+        raise NotARun(f"{root / EXPLORATIONS} is the folder of explorations: name it otherwise")
+    try:
+        path = make_unique(root / experiment.name, timestamp(started))
+        (path / "events").mkdir()
+    except OSError as error:
+        raise NotARun(f"no run directory can be made in {root}: {error}") from error
+    manifest = Manifest(
+        run=f"{experiment.name}/{path.name}",
+        experiment=experiment.name,
+        experiment_file=experiment_file,
+        config=config_of(experiment),
+        plan=plan,
+        seed=seed,
+        runtime=runtime,
+        time_scale=time_scale,
+        pid=os.getpid(),
+        host=socket.gethostname(),
+        started_at=started.isoformat(timespec="milliseconds"),
+        versions=installed_versions(),
+        git_commit=git_commit(),
+        replay=replay,
+    )
+    run = RunDirectory(path, manifest)
+    run.write_manifest()
+    point_latest(path)
+    return run
+
+
+def open_run(path: Path) -> PastRun:
+    """Return the run in `path`: its directory, a link to it, or an experiment's folder.
+
+    An experiment's folder means its latest run.
+    Raises: NotARun if there is none.
+    """
+    if not path.is_dir():
+        raise NotARun(f"{path} is no directory")
+    if not (path / "manifest.json").exists() and (path / LATEST).is_dir():
+        path = path / LATEST
+    return PastRun(path.resolve())
+
+
+def list_runs(root: Path = DEFAULT_ROOT) -> Iterator[PastRun]:
+    """Yield every readable run under `root`, by experiment and then oldest first."""
+    return (found for found in scan_runs(root) if isinstance(found, PastRun))
+
+
+def scan_runs(root: Path = DEFAULT_ROOT) -> Iterator[PastRun | NotARun]:
+    """Yield every run under `root`, by experiment and then oldest first.
+
+    In the place of one that cannot be read stands why.
+    """
+    for folder in _folders(root):
+        if folder.name == EXPLORATIONS:
+            continue
+        try:
+            paths = _folders(folder)
+        except OSError as error:
+            yield NotARun(f"{folder} cannot be read: {error}")
+            continue
+        for path in paths:
+            try:
+                yield PastRun(path)
+            except NotARun as error:
+                yield error
+
+
+def _folders(parent: Path) -> list[Path]:
+    """Return the folders in `parent`, no links and nothing hidden, in order of names."""
+    if not parent.is_dir():
+        return []
+    return sorted(
+        path
+        for path in parent.iterdir()
+        if path.is_dir() and not path.is_symlink() and not path.name.startswith(".")
+    )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def timestamp(moment: datetime) -> str:
+    """Return a moment in UTC as the name of a directory: sorted by time, without colons."""
+    return moment.strftime("%Y-%m-%dT%H-%M-%S.%f")[:-3] + "Z"
+
+
+def make_unique(parent: Path, name: str) -> Path:
+    """Make a directory `name` in `parent`, or one with a number behind it; return its path.
+
+    Raises: OSError.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    for attempt in range(1, _MAX_ATTEMPTS):
+        path = parent / (name if attempt == 1 else f"{name}-{attempt}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        return path
+    raise FileExistsError(f"{parent / name} and {_MAX_ATTEMPTS} more exist")
+
+
+def point_latest(path: Path) -> None:
+    """Let `latest` name `path`; of two runs at once, whichever comes last wins."""
+    temporary = path.parent / f".{LATEST}-{os.getpid()}-{path.name}"
+    temporary.symlink_to(path.name)
+    temporary.replace(path.parent / LATEST)
+
+
+def _json(value: msgspec.Struct) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file in one step: a reader meets the old content or the new."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_bytes(content)
+    temporary.replace(path)
+
+
+def _is_alive(pid: int, host: str) -> bool:
+    if host != socket.gethostname():
+        return True  # cannot be known from here
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

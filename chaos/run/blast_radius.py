@@ -1,0 +1,65 @@
+"""The blast radius: who else lives on what a fault hits, as the cluster was at that moment."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from chaos.experiment.structs import Experiment, consumer_name, group_partition
+from cluster.runtime import ClusterStatus
+from protocol.ids import CONSUMER_OFFSETS, NodeName, TopicPartition, broker_name
+
+
+class BlastRadius(msgspec.Struct, frozen=True, kw_only=True):
+    """The groups and partitions that a fault concerns.
+
+    Of a broker: every group that it coordinates, every partition that it leads. Of a member: its
+    group, and the partitions that it owns. Of a moved leadership: the partition, and the groups
+    that live in it.
+    """
+
+    groups: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+
+
+def blast_radius_of(
+    nodes: Iterable[NodeName], experiment: Experiment, status: ClusterStatus
+) -> BlastRadius:
+    """Return the blast radius of all of `nodes` together."""
+    hit = dict.fromkeys(nodes)
+    groups = {
+        group_id
+        for group_id, coordinators in status.groups.items()
+        if any(broker_name(group.coordinator) in hit for group in coordinators)
+    }
+    partitions = {
+        partition
+        for partition, known in status.partitions.items()
+        if broker_name(known.leader) in hit
+    }
+    for group_id, group in experiment.groups.items():
+        for name in (consumer_name(group_id, index) for index in range(group.members_total)):
+            if name in hit:
+                groups.add(group_id)
+                member = status.members.get(name)  # None: it does not answer
+                partitions.update(() if member is None else member.assigned)
+    return _sorted(groups, partitions)
+
+
+def blast_radius_of_partitions(
+    partitions: Iterable[TopicPartition], experiment: Experiment
+) -> BlastRadius:
+    """Return the blast radius of a change to partitions only."""
+    moved = set(partitions)
+    groups = {
+        group_id
+        for group_id in experiment.groups
+        if TopicPartition(CONSUMER_OFFSETS, group_partition(experiment, group_id)) in moved
+    }
+    return _sorted(groups, moved)
+
+
+def _sorted(groups: set[str], partitions: set[TopicPartition]) -> BlastRadius:
+    return BlastRadius(
+        groups=tuple(sorted(groups)),
+        partitions=tuple(str(partition) for partition in sorted(partitions)),
+    )

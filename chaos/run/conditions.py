@@ -1,0 +1,126 @@
+"""What must be true of a cluster before it is broken, and again after it was healed.
+
+Each function says what is missing, in words, and nothing when the condition holds: the same list
+is the progress of a wait and the reason of a wait in vain.
+"""
+
+from chaos.experiment.structs import Experiment, consumer_name, group_partition, internal_topics
+from cluster.runtime import ClusterStatus
+from protocol.ids import TopicPartition, offsets_partition
+
+STABLE = "Stable"
+_MEMBER_STABLE = "STABLE"
+
+
+def missing_for_steady_state(experiment: Experiment, status: ClusterStatus) -> list[str]:
+    """Return what keeps the cluster from its steady state.
+
+    Steady: every partition has a leader and its full ISR, every group is Stable with all its
+    members, and each member that commits has had a commit acknowledged. Members that join late are
+    not waited for.
+    """
+    members = {group_id: group.members for group_id, group in experiment.groups.items()}
+    missing = missing_partitions(experiment, status, full_isr=True)
+    missing += missing_groups(experiment, status, members)
+    return missing + missing_commits(experiment, status, members, {})
+
+
+def missing_for_liveness(
+    experiment: Experiment, status: ClusterStatus, commits_before: dict[str, int]
+) -> list[str]:
+    """Return what keeps the cluster from being well again after healing.
+
+    Shape: `commits_before` holds each member's acknowledged commits at healing, by node name; each
+    must have had one more since. Late members have joined by then, and members that were killed
+    are back.
+    """
+    members = {group_id: group.members_total for group_id, group in experiment.groups.items()}
+    missing = missing_partitions(experiment, status, full_isr=False)
+    missing += missing_groups(experiment, status, members)
+    return missing + missing_commits(experiment, status, members, commits_before)
+
+
+def missing_partitions(
+    experiment: Experiment, status: ClusterStatus, *, full_isr: bool
+) -> list[str]:
+    """Return the partitions without a leader or, if asked for, with replicas out of sync."""
+    missing = []
+    sizes = {name: partitions for name, (partitions, _) in internal_topics(experiment).items()}
+    sizes.update((name, topic.partitions) for name, topic in experiment.topics.items())
+    for topic, partitions in sizes.items():
+        for index in range(partitions):
+            partition = TopicPartition(topic, index)
+            known = status.partitions.get(partition)
+            if known is None or known.leader < 0:
+                missing.append(f"{partition} has no leader")
+            elif full_isr and len(known.isr) < len(known.replicas):
+                missing.append(
+                    f"{partition} has {len(known.isr)} of {len(known.replicas)} replicas in sync"
+                )
+    return missing
+
+
+def missing_groups(
+    experiment: Experiment, status: ClusterStatus, members: dict[str, int]
+) -> list[str]:
+    """Return the groups that are not Stable, with all members, at their one coordinator.
+
+    Shape: `members` says by group how many there should be, by index from 0.
+    """
+    missing = []
+    for group_id, expected in members.items():
+        partition = offsets_partition(group_partition(experiment, group_id))
+        leader = status.partitions.get(partition)
+        at_leader = [
+            group
+            for group in status.groups.get(group_id, ())
+            if leader is not None and group.coordinator == leader.leader
+        ]
+        if not at_leader:
+            missing.append(f"group {group_id}: its coordinator does not know it")
+            continue
+        group = at_leader[0]
+        if group.state != STABLE:
+            missing.append(f"group {group_id} is {group.state}")
+        elif len(group.members) != expected:
+            missing.append(f"group {group_id} has {len(group.members)} of {expected} members")
+        for index in range(expected):
+            name = consumer_name(group_id, index)
+            member = status.members.get(name)
+            if member is None:
+                missing.append(f"{name} does not answer")
+            elif member.state != _MEMBER_STABLE:
+                missing.append(f"{name} is {member.state}")
+    return missing
+
+
+def missing_commits(
+    experiment: Experiment,
+    status: ClusterStatus,
+    members: dict[str, int],
+    commits_before: dict[str, int],
+) -> list[str]:
+    """Return the members that commit and have had none acknowledged beyond `commits_before`.
+
+    A member that owns no partition has nothing to commit.
+    """
+    missing = []
+    for group_id, definition in experiment.groups.items():
+        if not definition.commits:
+            continue
+        for index in range(members[group_id]):
+            name = consumer_name(group_id, index)
+            member = status.members.get(name)
+            if (
+                member is not None
+                and member.assigned
+                and member.commits_acknowledged <= commits_before.get(name, 0)
+            ):
+                missing.append(f"{name} has no commit acknowledged")
+    return missing
+
+
+def summarize(missing: list[str], limit: int = 4) -> str:
+    """Return the first few of what is missing as one sentence."""
+    shown = "; ".join(missing[:limit])
+    return shown if len(missing) <= limit else f"{shown}; and {len(missing) - limit} more"

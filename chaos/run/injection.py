@@ -1,0 +1,232 @@
+"""Injects faults and undoes them: targets become nodes, and the journal and the trace say so.
+
+Knows one fault at a time; when which is due is the runner's business. At the end it heals whatever
+was injected, and whatever may have been.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from chaos.experiment.structs import Experiment
+from chaos.faults.base import SHUTDOWN_LIMIT_US, Aim, FaultKind, FaultTools
+from chaos.faults.registry import FAULT_KINDS
+from chaos.run.journal import FaultOutcome, Journal, JournalEntry, LinkEnds
+from chaos.run.link_table import LinkTable
+from chaos.run.plan import Plan, PlannedFault
+from chaos.targets.base import Miss, Situation
+from chaos.targets.members import all_members
+from cluster.host.randomness import stream
+from cluster.runtime import ClusterStatus, Runtime
+from protocol.trace import TraceEvent, TraceKind
+
+
+class ToolFailed(Exception):
+    """The lab itself failed, not the cluster: the run proves nothing."""
+
+
+class FaultInjector:
+    """Carries out the plan's faults on one runtime."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        runtime: Runtime,
+        journal: Journal,
+        log: Callable[[str], None],
+        *,
+        seed: int,
+    ) -> None:
+        self._experiment = experiment
+        self._runtime = runtime
+        self._journal = journal
+        self._log = log
+        self._seed = seed
+        self._links = LinkTable(runtime)
+        self._tools = FaultTools(runtime=runtime, links=self._links)
+        self._aims: dict[str, Aim] = {}
+        self._members = dict.fromkeys(all_members(experiment))
+
+    async def inject(self, planned: PlannedFault, status: ClusterStatus) -> None:
+        """Break what the target means in `status`; a target that is nobody is a miss.
+
+        Raises: ToolFailed if the runtime could not do it.
+        """
+        kind = FAULT_KINDS[planned.fault]
+        entry = self._journal.entry(planned.fault_id)
+        entry.fired_at_us = self._runtime.now_us()
+        entry.momentary = kind.momentary
+        aim = kind.aim(
+            planned,
+            Situation(
+                experiment=self._experiment,
+                status=status,
+                rng=stream(self._seed, "target", planned.fault_id),
+            ),
+        )
+        if isinstance(aim, Miss):
+            self._missed(entry, aim)
+            return
+        self._aims[planned.fault_id] = aim
+        self._enter(entry, aim, kind)
+        # The row comes first: on Ray the others see a death before the killer has its answer, and
+        # every phase is measured from here. The process's id stands in the journal.
+        self._trace(TraceKind.FAULT_INJECTED, entry, _injected_detail(entry, planned))
+        try:
+            injected = await kind.inject(planned, aim, self._tools)
+        except Exception as error:
+            entry.outcome = FaultOutcome.FAILED
+            entry.error = f"{type(error).__name__}: {error}"
+            self._journal.changed()
+            raise ToolFailed(f"{planned.fault_id} could not be injected: {error}") from error
+        if isinstance(injected, Miss):
+            self._missed(entry, injected)
+            return
+        entry.outcome = FaultOutcome.HIT
+        entry.resolved = {**entry.resolved, **injected.detail}
+        if injected.hit is not None:
+            entry.incarnation = injected.hit.incarnation
+            entry.pid = injected.hit.pid
+        if not kind.momentary:
+            entry.in_force_from_us = self._runtime.now_us()
+            self._trace(TraceKind.FAULT_IN_FORCE, entry, {"fault": entry.fault})
+        self._journal.changed()
+        pid = "" if entry.pid is None else f", pid {entry.pid}"
+        self._log(f"{planned.fault_id}: {entry.target} is {entry.hit}{pid}")
+
+    def must_wait(self, planned: PlannedFault, status: ClusterStatus) -> bool:
+        """Whether the plan had better go on and undo the fault later: its node is still stopping.
+
+        From the first time that it is asked on, the fault counts as being undone.
+        """
+        entry = self._journal.entry(planned.fault_id)
+        if not entry.in_force:
+            return False
+        if not FAULT_KINDS[planned.fault].must_wait(self._aims[planned.fault_id], status):
+            return False
+        now_us = self._runtime.now_us()
+        if entry.in_force_until_us is None:
+            entry.in_force_until_us = now_us
+        return now_us < entry.in_force_until_us + SHUTDOWN_LIMIT_US
+
+    async def heal(self, planned: PlannedFault, *, by: str) -> None:
+        """Undo the fault if it is in force; `by` is "plan", or "end" when everything is healed.
+
+        At the end a fault that was half injected is undone too.
+        Raises: ToolFailed if the runtime could not undo it.
+        """
+        entry = self._journal.entry(planned.fault_id)
+        half_done = by == "end" and entry.perhaps_in_force
+        if not (entry.in_force or half_done):
+            return
+        if entry.in_force_until_us is None:  # an undoing that was broken off has begun before
+            entry.in_force_until_us = self._runtime.now_us()
+        try:
+            kill_at_us = entry.in_force_until_us + SHUTDOWN_LIMIT_US
+            note = await FAULT_KINDS[planned.fault].heal(
+                planned,
+                self._aims[planned.fault_id],
+                replace(self._tools, kill_at_us=kill_at_us),
+            )
+        except Exception as error:
+            if half_done:  # nobody knows whether there was anything to undo
+                self._log(f"{planned.fault_id}, half injected, could not be undone: {error}")
+                return
+            entry.error = f"not healed: {type(error).__name__}: {error}"
+            self._journal.changed()
+            raise ToolFailed(f"{planned.fault_id} could not be healed: {error}") from error
+        entry.healed_at_us = self._runtime.now_us()
+        entry.healed_by = by
+        entry.note = note
+        self._trace(
+            TraceKind.FAULT_HEALED,
+            entry,
+            {"fault": entry.fault, "in_force_until_us": entry.in_force_until_us},
+        )
+        self._journal.changed()
+        self._log(f"{planned.fault_id} healed by {by}" + ("" if note is None else f": {note}"))
+
+    @property
+    def anything_left(self) -> bool:
+        """Whether anything is, or may be, still broken."""
+        return self._links.in_doubt or any(
+            entry.in_force or entry.perhaps_in_force for entry in self._journal.entries
+        )
+
+    async def heal_everything(self, plan: Plan) -> None:
+        """Undo every fault that is in force; one that cannot be undone keeps none from it.
+
+        Links first: a node that is brought back should find its way. No rule is left, whatever is
+        known of the faults that made it.
+        Raises: ToolFailed with all that could not be undone.
+        """
+        failures = []
+        backwards = plan[::-1]
+        links = [fault for fault in backwards if FAULT_KINDS[fault.fault].has_ends]
+        others = [fault for fault in backwards if not FAULT_KINDS[fault.fault].has_ends]
+        for fault in links:
+            try:
+                await self.heal(fault, by="end")
+            except ToolFailed as error:
+                failures.append(str(error))
+        try:
+            await self._links.clear()
+        except Exception as error:
+            failures.append(f"link rules could not be withdrawn: {type(error).__name__}: {error}")
+        for fault in others:
+            try:
+                await self.heal(fault, by="end")
+            except ToolFailed as error:
+                failures.append(str(error))
+        if failures:
+            raise ToolFailed("; ".join(failures))
+
+    def _missed(self, entry: JournalEntry, miss: Miss) -> None:
+        entry.outcome = FaultOutcome.MISSED
+        entry.error = miss.reason
+        entry.forget_aim()
+        self._trace(
+            TraceKind.FAULT_MISSED,
+            entry,
+            {"fault": entry.fault, "target": entry.target, "reason": miss.reason},
+        )
+        self._journal.changed()
+        self._log(f"{entry.fault_id} hit nothing: {miss.reason}")
+
+    def _enter(self, entry: JournalEntry, aim: Aim, kind: FaultKind) -> None:
+        entry.node = aim.nodes[0]
+        entry.nodes = aim.nodes
+        if aim.to_nodes:
+            entry.links = LinkEnds(from_=aim.nodes, to=aim.to_nodes)
+        entry.moves = aim.moves
+        entry.blast_radius = aim.blast_radius
+        entry.members_survive = kind.spares_members and not any(
+            node in self._members for node in (*aim.nodes, *aim.to_nodes)
+        )
+        entry.resolved = aim.detail
+
+    def _trace(self, kind: TraceKind, entry: JournalEntry, detail: dict[str, object]) -> None:
+        self._runtime.trace(
+            TraceEvent(kind=kind, peer=entry.node, cause=entry.fault_id, detail=detail)
+        )
+
+
+def _injected_detail(entry: JournalEntry, planned: PlannedFault) -> dict[str, object]:
+    """Return what FAULT_INJECTED says of a fault."""
+    detail: dict[str, object] = {
+        "fault": entry.fault,
+        "target": entry.target,
+        "nodes": list(entry.nodes),
+        "groups": list(entry.blast_radius.groups),
+        "partitions": list(entry.blast_radius.partitions),
+        "members_survive": entry.members_survive,
+        "momentary": entry.momentary,
+    }
+    if entry.links is not None:
+        detail["from"] = list(entry.links.from_)
+        detail["to"] = list(entry.links.to)
+    if "disk" in planned.args:
+        detail["disk"] = planned.args["disk"]
+    if entry.moves:
+        detail["from"] = list(dict.fromkeys(f"broker-{m.from_broker}" for m in entry.moves))
+        detail["to"] = list(dict.fromkeys(f"broker-{m.to_broker}" for m in entry.moves))
+    return detail

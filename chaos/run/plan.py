@@ -1,0 +1,131 @@
+"""The plan: what is broken when, as explicit data.
+
+A fault and its undoing are one record. The runner takes a plan and nothing else; where it came
+from (a file, a seed, a shrinker) it does not know. Members that join late are the experiment's,
+not the plan's; they stand in the same schedule.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from chaos.experiment.structs import (
+    Experiment,
+    FaultDefinition,
+    OneOrMany,
+    consumer_name,
+    microseconds,
+)
+from protocol.ids import NodeName
+
+
+class PlannedFault(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
+    """One fault of a plan.
+
+    Units: `at_us` counts from the steady state, `duration_us` from the injection; None lasts until
+    the healing at the end.
+    Shape: `target` is "" for a fault of links, which has its ends in `from` and `to` instead.
+    """
+
+    fault_id: str
+    at_us: int
+    fault: str
+    target: str = ""
+    from_: tuple[str, ...] = ()
+    to: tuple[str, ...] = ()
+    duration_us: int | None = None
+    args: dict[str, Any] = {}  # checked by the fault's own struct when the file was read
+
+    @property
+    def aimed_at(self) -> str:
+        """The target as people read it: `broker(0)`, `broker(0) <-> controller, brokers`."""
+        if not self.from_:
+            return self.target
+        arrow = "->" if self.args.get("direction") == "one_way" else "<->"
+        return f"{', '.join(self.from_)} {arrow} {', '.join(self.to)}"
+
+
+Plan = tuple[PlannedFault, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedAct:
+    """One moment of a plan: a fault begins, or ends."""
+
+    at_us: int
+    planned: PlannedFault
+    heals: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """One moment at which a late member is started. Units: `at_us` counts from the steady state."""
+
+    at_us: int
+    node: NodeName
+
+
+def plan_of(experiment: Experiment) -> Plan:
+    """Return the plan that stands in an experiment file, in the file's order.
+
+    A fault is `crash-0` by its place in the file, its repetitions are `crash-0.1`, `crash-0.2` ...
+    """
+    return tuple(
+        _planned(fault, index, repetition)
+        for index, fault in enumerate(experiment.faults)
+        for repetition in range(fault.repeat or 1)
+    )
+
+
+def _planned(fault: FaultDefinition, index: int, repetition: int) -> PlannedFault:
+    every_us = 0 if fault.every is None else microseconds(fault.every)
+    fault_id = f"{fault.fault}-{index}"
+    return PlannedFault(
+        fault_id=fault_id if repetition == 0 else f"{fault_id}.{repetition}",
+        at_us=microseconds(fault.at) + repetition * every_us,
+        fault=fault.fault,
+        target=fault.target or "",
+        from_=ends_of(fault.from_),
+        to=ends_of(fault.to),
+        duration_us=None if fault.duration is None else microseconds(fault.duration),
+        args=dict(fault.args),
+    )
+
+
+def ends_of(ends: OneOrMany | None) -> tuple[str, ...]:
+    """Return an end of links as a tuple of targets, however the file wrote it."""
+    if ends is None:
+        return ()
+    return (ends,) if isinstance(ends, str) else ends
+
+
+def arrivals_of(experiment: Experiment) -> tuple[Arrival, ...]:
+    """Return the starts of all late members, in the file's order."""
+    return tuple(
+        Arrival(at_us=at_us, node=consumer_name(group_id, index))
+        for group_id, group in experiment.groups.items()
+        for index, (_, at_us) in enumerate(group.settings_of_members())
+        if at_us is not None
+    )
+
+
+def acts_of(plan: Plan) -> tuple[PlannedAct, ...]:
+    """Return the beginnings and ends of a plan in time order; ends go first where both are due."""
+    acts = [PlannedAct(at_us=fault.at_us, planned=fault, heals=False) for fault in plan]
+    acts += [
+        PlannedAct(at_us=fault.at_us + fault.duration_us, planned=fault, heals=True)
+        for fault in plan
+        if fault.duration_us is not None
+    ]
+    # The sort is stable: what falls together keeps the plan's order. A fault of no length would
+    # be healed before it began, so it is given the other order.
+    return tuple(
+        sorted(acts, key=lambda act: (act.at_us, not act.heals or act.planned.duration_us == 0))
+    )
+
+
+def schedule_of(plan: Plan, arrivals: tuple[Arrival, ...]) -> tuple[PlannedAct | Arrival, ...]:
+    """Return the acts of a plan and the arrivals in time order; arrivals go last where both are."""
+    together: list[PlannedAct | Arrival] = [*acts_of(plan), *arrivals]
+    return tuple(sorted(together, key=lambda moment: moment.at_us))

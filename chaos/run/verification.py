@@ -1,0 +1,26 @@
+"""The last look of a run: what is committed, read through the cluster's own network."""
+
+from chaos.experiment.structs import Experiment
+from cluster.runtime import Runtime
+from protocol.ids import TopicPartition
+
+
+async def read_committed_offsets(experiment: Experiment, runtime: Runtime) -> list[str]:
+    """Fetch every group's offsets, which leaves the rows for the checkers; return what failed.
+
+    Each partition of the group's topics is asked for, so that a commit that vanished is seen.
+    """
+    failures = []
+    for group_id, group in experiment.groups.items():
+        if group.members_total == 0:
+            continue
+        partitions = [
+            TopicPartition(topic, index)
+            for topic in group.topics
+            for index in range(experiment.topics[topic].partitions)
+        ]
+        try:
+            await runtime.committed_offsets(group_id, partitions)
+        except TimeoutError as error:
+            failures.append(f"the offsets of {group_id} could not be read: {error}")
+    return failures
