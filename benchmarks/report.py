@@ -27,7 +27,7 @@ from chaos.results.run_directory import PastRun
 from coordlab.analysis import analyze_runs
 from coordlab.report_facts import facts_of
 from pipeline.report.build import build_report
-from pipeline.report.javascript import vega_javascript
+from pipeline.report.charts.javascript import vega_javascript
 from tests.support.browser import chromium, draw_all, find_chromium, visit
 from tests.support.report_runs import RECIPES, Recipe, make_run
 
@@ -36,7 +36,7 @@ ROUNDS, PROCESS_ROUNDS = 7, 3
 INTERACTIVE_S, MADE_S, LARGEST_MB = 2.0, 30.0, 10.0
 CRASH = Recipe(experiment="coordinator_crash")
 BARE_SPARK = """
-from pipeline.session import spark_session
+from pipeline.engine.session import spark_session
 with spark_session(short_work=True) as spark:
     print(spark.range(10).count())
 """

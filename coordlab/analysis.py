@@ -7,11 +7,11 @@ from rich.console import Console
 
 from chaos.results.run_directory import EVENTS_FILE, TRACE_FOLDER, PastRun
 from cluster.trace.salvage import salvage_trace
-from pipeline.figures import RunSummary
-from pipeline.java import JavaProblem, find_java
+from pipeline.engine.java import JavaProblem, find_java
 from pipeline.report.run_tables import NotAnalysed
-from pipeline.summary_file import is_current, read_summary
-from pipeline.tables import analyze
+from pipeline.run import analyze
+from pipeline.summary.figures import RunSummary
+from pipeline.summary.summary_file import is_current, read_summary
 
 
 class NoJava(Exception):

@@ -9,7 +9,7 @@ from rich.text import Text
 from chaos.checkers.base import CheckOutcome, CheckReport
 from chaos.checkers.fencing import ATTEMPTS
 from coordlab.lines import print_lines, seconds
-from pipeline.figures import duration_text
+from pipeline.summary.figures import duration_text
 
 _CHECK_STYLES = {
     CheckOutcome.PASS: "green",

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coordlab.lines import print_lines
-from pipeline.comparison import Comparison, ComparisonRow
+from pipeline.summary.comparison import Comparison, ComparisonRow
 
 _MARK = "*"
 _MISSING = "-"

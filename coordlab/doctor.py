@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coordlab.machine import Machine, Process
-from pipeline.java import JavaProblem, find_java
+from pipeline.engine.java import JavaProblem, find_java
 
 MIN_PYTHON = (3, 11)
 MIN_MEMORY_BYTES = 4 * 1024**3

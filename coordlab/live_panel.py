@@ -15,7 +15,7 @@ from chaos.run.journal import FaultOutcome, JournalEntry
 from chaos.run.runner import STAGES, Progress
 from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus, NodeState
 from coordlab.lines import seconds
-from pipeline.outcomes import listed
+from pipeline.summary.outcomes import listed
 from protocol.ids import broker_name
 
 _STATE_STYLES = {

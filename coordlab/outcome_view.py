@@ -2,13 +2,13 @@
 
 Every line says one thing and stands only where there is something to say. Lines are plain text, so
 that they read the same without colour; the terminal breaks them. Their words are those of
-`pipeline.story`, which the report uses, too.
+`pipeline.summary.story`, which the report uses, too.
 """
 
 from collections.abc import Iterator
 
-from pipeline.figures import FaultSummary, RunSummary
-from pipeline.story import (
+from pipeline.summary.figures import FaultSummary, RunSummary
+from pipeline.summary.story import (
     Told,
     coordinators_told,
     errors_text,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from chaos.results.run_directory import NotARun, PastRun, scan_runs
 from coordlab.report_facts import status_of
-from pipeline.figures import RunSummary
 from pipeline.report.facts import Status
-from pipeline.summary_file import read_summary
+from pipeline.summary.figures import RunSummary
+from pipeline.summary.summary_file import read_summary
 
 COMMIT_GAP = "commit gap"
 """The measure that a list shows: what a group felt of a fault."""

@@ -11,7 +11,7 @@ from rich.text import Text
 from chaos.experiment.loader import ListedExperiment
 from coordlab.lines import print_lines
 from coordlab.past_runs import ListedRun, PastRuns
-from pipeline.figures import duration_text
+from pipeline.summary.figures import duration_text
 
 _WIDE = 110
 """From this width on a run's name fits beside the other columns."""

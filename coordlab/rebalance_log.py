@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from pipeline.rebalance_reasons import (
+from pipeline.intermediate.rebalance_reasons import (
     CLIENT_REASON,
     OTHER_REASON,
     REASONS,

@@ -8,8 +8,8 @@ from rich.console import Console
 from coordlab.lines import print_lines, seconds
 from coordlab.rebalance_log import Rebalance, RebalanceLog
 from coordlab.row_view import clock
-from pipeline.outcomes import listed
-from pipeline.rebalance_reasons import OTHER_REASON
+from pipeline.intermediate.rebalance_reasons import OTHER_REASON
+from pipeline.summary.outcomes import listed
 
 
 def print_rebalances(console: Console, log: RebalanceLog, groups: Sequence[str]) -> None:

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from chaos.results.run_directory import PastRun
 from coordlab.report_facts import facts_of
-from pipeline.comparison import Comparison, compare
-from pipeline.figures import RunSummary
 from pipeline.report.facts import RunFacts
+from pipeline.summary.comparison import Comparison, compare
+from pipeline.summary.figures import RunSummary
 
 COMPARISON_FILE = "comparison.html"
 

@@ -38,7 +38,7 @@ from coordlab.live import LiveView
 from coordlab.reports import write_run_report
 from coordlab.signals import terminate_as_ctrl_c
 from coordlab.summary_view import print_summary
-from pipeline.figures import RunSummary
+from pipeline.summary.figures import RunSummary
 
 RUNTIMES = ("ray", "virtual")
 

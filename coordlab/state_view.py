@@ -10,7 +10,7 @@ from coordlab.lines import print_lines
 from coordlab.live_panel import fate
 from coordlab.recording import Moment
 from coordlab.row_view import clock, row_line
-from pipeline.outcomes import listed
+from pipeline.summary.outcomes import listed
 from protocol.ids import NodeName, TopicPartition, broker_name
 
 ROWS_SHOWN = 12

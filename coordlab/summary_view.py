@@ -14,9 +14,9 @@ from chaos.run.journal import FaultOutcome, JournalEntry
 from coordlab.check_view import print_checks
 from coordlab.lines import print_lines, seconds
 from coordlab.outcome_view import outcome_lines, rebalance_lines
-from pipeline.figures import HEADER, Chain, FaultSummary, RunSummary
-from pipeline.outcomes import listed
-from pipeline.story import leaving_texts, noticed_text
+from pipeline.summary.figures import HEADER, Chain, FaultSummary, RunSummary
+from pipeline.summary.outcomes import listed
+from pipeline.summary.story import leaving_texts, noticed_text
 
 _VERDICT_STYLES = {
     Verdict.PASS: "bold green",

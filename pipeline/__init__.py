@@ -1,17 +1,12 @@
 """Spark over finished traces: from events to tables. It explains a run and never decides about it.
 
-Public: `java.find_java`; `tables.analyze(run_dirs, master=...)`, which writes `<run>/tables/*` and
-returns `figures.RunSummary`s; `summary_file`, which reads them back and says whether a run's tables
-are current. It knows of the lab only the protocol. `java`, `figures`, `outcomes`, `story`,
-`summary_file`, `comparison`, `rebalance_reasons` and `report` do not import Spark, all others do.
+Public: `engine.java.find_java`; `run.analyze(run_dirs, master=...)`, which writes `<run>/tables/*`
+and returns `summary.figures.RunSummary`s; `summary.summary_file`, which reads them back and says
+whether a run's tables are current. The lab's only packages that it knows are `protocol` and
+`results_schema`.
 
-Reading order: `events` and `run_documents` (run directories to rows), `runs`, `groups`, `members`
-(names behind member ids), `faults`, `lives` (deaths, pauses, cuts), `group_states`,
-`coordinator_tenures`, `broker_phases`, `tenure_overlaps`, `failovers` (a fault as each group meets
-it), `exchanges`, `client_phases`, `gaps`, `availability`, `figure_table`, `rebalances`, `messages`,
-`ownership`, `repeats` (records processed again), `ownership_overlaps`, `processing`, `commits`,
-`metrics`, `verdicts` (one module a transform). How they are computed: `step`, `table_list` (what
-from what), `table_graph` (in what order, several at once), `table_store` (where to), `tables` (all
-of it). Then `summary` and `figures` (phases), `outcome_summary` and `outcomes` (all else),
-`summary_file`; `session` and `java` stand beside, and `report` after all.
+Reading order: `engine` (from run directories to rows, in which order tables are computed, where
+they go), `intermediate` (steps that several tables share), `tables` (one module a table),
+`all_tables` (what from what), `run` (all of it); `summary` (figures and outcomes as plain values),
+`report` (pages).
 """

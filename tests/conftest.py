@@ -61,8 +61,8 @@ def local_ray() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
     """Start a local Spark; it ends with its JVM also after failures. CI must have a Java for it."""
-    from pipeline.java import JavaProblem, find_java
-    from pipeline.session import spark_session
+    from pipeline.engine.java import JavaProblem, find_java
+    from pipeline.engine.session import spark_session
 
     java = find_java()
     if isinstance(java, JavaProblem):

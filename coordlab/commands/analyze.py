@@ -24,7 +24,7 @@ from coordlab.lines import print_path
 from coordlab.report_facts import facts_of
 from coordlab.reports import compared
 from coordlab.summary_view import print_phases
-from pipeline.figures import RunSummary
+from pipeline.summary.figures import RunSummary
 
 
 @click.command(

@@ -3,7 +3,13 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pipeline.report import (
+from pipeline.report.charts.chart import Section
+from pipeline.report.facts import RunFacts
+from pipeline.report.lanes.section import message_diagrams, timeline
+from pipeline.report.page import Page, TimeMark, render
+from pipeline.report.report_input import ReportInput
+from pipeline.report.run_tables import NotAnalysed, RunTables
+from pipeline.report.sections import (
     blast_radius,
     checks,
     configuration,
@@ -13,14 +19,8 @@ from pipeline.report import (
     two_at_once,
     violations,
 )
-from pipeline.report.chart import Section
-from pipeline.report.facts import RunFacts
-from pipeline.report.headline import headline
-from pipeline.report.lanes.section import message_diagrams, timeline
-from pipeline.report.page import Page, TimeMark, render
-from pipeline.report.report_input import ReportInput
-from pipeline.report.run_tables import NotAnalysed, RunTables
-from pipeline.summary_file import read_summary
+from pipeline.report.sections.headline import headline
+from pipeline.summary.summary_file import read_summary
 
 REPORT_FILE = "report.html"
 

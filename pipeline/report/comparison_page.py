@@ -10,15 +10,15 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from pipeline.comparison import Comparison, ComparisonRow, compare
-from pipeline.figures import RunSummary
 from pipeline.report.build import REPORT_FILE, write_report
-from pipeline.report.chart import Cell, Chart, Paragraph, Part, Pick, Section, TextTable
-from pipeline.report.comparison_chart import PICKED, comparison_chart, figure_lines
+from pipeline.report.charts.chart import Cell, Chart, Paragraph, Part, Pick, Section, TextTable
+from pipeline.report.charts.comparison_chart import PICKED, comparison_chart, figure_lines
 from pipeline.report.facts import RunFacts
-from pipeline.report.headline import Headline
 from pipeline.report.page import Page, render
 from pipeline.report.run_names import column_names, differing_settings
+from pipeline.report.sections.headline import Headline
+from pipeline.summary.comparison import Comparison, ComparisonRow, compare
+from pipeline.summary.figures import RunSummary
 
 _GROUPS = {
     "broker": "broker chain",

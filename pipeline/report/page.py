@@ -11,10 +11,10 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from pipeline.report.chart import Beside, Cell, Chart, Paragraph, Part, Section, TextTable
-from pipeline.report.chart_specs import embedded, payload
-from pipeline.report.headline import Headline
-from pipeline.report.javascript import vega_javascript
+from pipeline.report.charts.chart import Beside, Cell, Chart, Paragraph, Part, Section, TextTable
+from pipeline.report.charts.chart_specs import embedded, payload
+from pipeline.report.charts.javascript import vega_javascript
+from pipeline.report.sections.headline import Headline
 
 _SCRIPTS = ("report.js", "time_axis.js", "navigation.js")
 """The page's own scripts, one module in this order."""

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from pipeline.figures import RunSummary
 from pipeline.report.facts import RunFacts
 from pipeline.report.run_tables import RunTables
+from pipeline.summary.figures import RunSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from pipeline.comparison import MAX_COLUMNS
 from pipeline.report.facts import RunFacts, SettingFact
+from pipeline.summary.comparison import MAX_COLUMNS
 
 _MAX_SETTINGS = 3
 _NOT_OF_THE_RUN = frozenset({"name", "question", "expect"})

@@ -17,7 +17,7 @@ from chaos.results.run_directory import PastRun
 from chaos.results.verdict import RunOutcome, Verdict
 from cluster.ray.machine_files import is_stopped, start_ticks
 from cluster.trace.files import FrameReader
-from pipeline.java import JavaProblem, find_java
+from pipeline.engine.java import JavaProblem, find_java
 from protocol.trace import TraceKind, TraceRow
 from tests.support.acceptance import (
     RESUME_MAX_US,

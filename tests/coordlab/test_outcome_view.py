@@ -13,8 +13,8 @@ from chaos.results.verdict import Results, RunOutcome, Verdict
 from chaos.run.journal import FaultOutcome, JournalEntry
 from coordlab.check_view import figures_of
 from coordlab.summary_view import print_phases, print_summary
-from pipeline.figures import MEASURES, Chain, Distribution, FaultSummary, RunSummary
-from pipeline.outcomes import (
+from pipeline.summary.figures import MEASURES, Chain, Distribution, FaultSummary, RunSummary
+from pipeline.summary.outcomes import (
     CommitErrors,
     Coordinators,
     Office,

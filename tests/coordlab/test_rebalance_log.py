@@ -1,7 +1,7 @@
 """The rebalances of a run so far: the table's story, row by row, and what cut one short."""
 
 from coordlab.rebalance_log import Rebalance, RebalanceLog
-from pipeline.rebalance_reasons import REASONS
+from pipeline.intermediate.rebalance_reasons import REASONS
 from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
 from tests.support.oracle_rebalances import rebalances_of
 from tests.support.oracle_trace import Trace

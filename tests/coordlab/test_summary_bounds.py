@@ -9,7 +9,7 @@ from chaos.checkers.base import CheckOutcome, CheckReport, Finding
 from chaos.run.journal import FaultOutcome, JournalEntry
 from coordlab.check_view import print_checks
 from coordlab.summary_view import print_phases, print_summary
-from pipeline.figures import FaultSummary
+from pipeline.summary.figures import FaultSummary
 from tests.support.past_runs import manifest, results
 from tests.support.report_rows import S, fault_summary, summary_of
 

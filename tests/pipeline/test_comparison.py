@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.comparison import MAX_COLUMNS, Comparison, ComparisonRow, compare
-from pipeline.comparison_cells import MAX_VALUES
-from pipeline.figures import FaultSummary
-from pipeline.outcomes import Owners
+from pipeline.summary.comparison import MAX_COLUMNS, Comparison, ComparisonRow, compare
+from pipeline.summary.comparison_cells import MAX_VALUES
+from pipeline.summary.figures import FaultSummary
+from pipeline.summary.outcomes import Owners
 from tests.support.report_rows import GROUP, S, fault_summary, rebalances_of, summary_of
 
 MS = 1_000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.figures import (
+from pipeline.summary.figures import (
     MEASURES,
     Distribution,
     FaultSummary,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.java import JavaInfo, JavaProblem, find_java, parse_version
+from pipeline.engine.java import JavaInfo, JavaProblem, find_java, parse_version
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.figures import MEASURES
+from pipeline.summary.figures import MEASURES
 from tests.support.oracle_comparison import check_table
 from tests.support.oracle_figures import figures_of
 from tests.support.random_runs import AnalysedRun

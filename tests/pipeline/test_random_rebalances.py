@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.rebalance_reasons import REASONS
+from pipeline.intermediate.rebalance_reasons import REASONS
 from tests.support.oracle_comparison import check_table
 from tests.support.oracle_rebalances import rebalances_of
 from tests.support.random_runs import AnalysedRun

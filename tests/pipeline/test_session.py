@@ -10,17 +10,17 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.events import RunNameClash, find_run_files
-from pipeline.groups import partition_for
-from pipeline.session import JavaMissing, spark_session
-from pipeline.tables import analyze
+from pipeline.engine.events import RunNameClash, find_run_files
+from pipeline.engine.session import JavaMissing, spark_session
+from pipeline.intermediate.groups import partition_for
+from pipeline.run import analyze
 from protocol.partitioner import partition_for as partition_for_in_python
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import tempfile
 from pathlib import Path
-from pipeline.session import spark_session
+from pipeline.engine.session import spark_session
 with spark_session(short_work=True) as spark:
     folder = Path(spark.conf.get("spark.local.dir"))
     process = spark.sparkContext._gateway.proc

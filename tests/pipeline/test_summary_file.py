@@ -6,9 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.figures import FaultSummary, RunSummary
-from pipeline.outcomes import CommitErrors, Coordinators, Office, Owners, Processing
-from pipeline.summary_file import (
+from pipeline.summary.figures import FaultSummary, RunSummary
+from pipeline.summary.outcomes import CommitErrors, Coordinators, Office, Owners, Processing
+from pipeline.summary.summary_file import (
     TABLES_VERSION,
     drop_summary,
     is_current,

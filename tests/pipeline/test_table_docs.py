@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.summary_file import TABLES_VERSION
-from pipeline.table_list import STEPS, TABLE_NAMES
+from pipeline.all_tables import STEPS, TABLE_NAMES
+from pipeline.summary.summary_file import TABLES_VERSION
 from tests.support.analysed_runs import AnalysedRuns
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.step import Step, shared
-from pipeline.table_graph import compute
+from pipeline.engine.step import Step, shared
+from pipeline.engine.table_graph import compute
 from tests.support.analysed_runs import TRACES
 from tests.support.trace_builder import parse_trace, write_run
 
@@ -140,7 +140,7 @@ INTERRUPTED = """
 import os, sys
 from pathlib import Path
 from pyspark import SparkContext
-from pipeline.tables import analyze
+from pipeline.run import analyze
 
 def told(name):
     print(SparkContext._active_spark_context._gateway.proc.pid, flush=True)

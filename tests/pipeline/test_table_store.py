@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import tables
-from pipeline.summary_file import is_current
-from pipeline.table_list import TABLE_NAMES
-from pipeline.tables import analyze
+from pipeline import run as tables
+from pipeline.all_tables import TABLE_NAMES
+from pipeline.run import analyze
+from pipeline.summary.summary_file import is_current
 from tests.support.analysed_runs import AnalysedRuns
 from tests.support.trace_builder import read_table
 

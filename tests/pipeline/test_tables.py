@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pipeline.table_list import TABLE_NAMES
+from pipeline.all_tables import TABLE_NAMES
 from tests.support.analysed_runs import AnalysedRuns
 from tests.support.trace_builder import TableRow, read_table
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import SparkSession
 
-from pipeline.figures import FaultSummary, RunSummary
-from pipeline.tables import analyze
+from pipeline.run import analyze
+from pipeline.summary.figures import FaultSummary, RunSummary
 from protocol.trace import TraceKind
 from tests.support.crowd import crowd
 from tests.support.random_files import spoiled_rows

@@ -14,8 +14,8 @@ from chaos.results.run_directory import EVENTS_FILE, RunDirectory, create_run_di
 from chaos.results.verdict import EXIT_PASS, Results, RunOutcome, Verdict, exit_code
 from chaos.run.journal import JournalEntry
 from chaos.run.plan import plan_of
-from pipeline.figures import FaultSummary, RunSummary
-from pipeline.summary_file import write_summary
+from pipeline.summary.figures import FaultSummary, RunSummary
+from pipeline.summary.summary_file import write_summary
 from tests.support.experiments import experiment
 
 _PAGE = Path(__file__).parents[2] / "docs" / "TABLES.md"

@@ -8,11 +8,11 @@ from typing import Any
 
 import altair as alt
 
-from pipeline.figures import RunSummary
-from pipeline.report.chart import Chart, time_params, time_x
+from pipeline.report.charts.chart import Chart, time_params, time_x
 from pipeline.report.facts import FaultFact, RunFacts
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import RunTables
+from pipeline.summary.figures import RunSummary
 
 RUN = "a_run/2026-01-02T03-04-05.678Z"
 SECOND_US = 1_000_000

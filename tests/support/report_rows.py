@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.figures import MEASURES, PERCENTS, Distribution, FaultSummary, RunSummary
-from pipeline.outcomes import Rebalances
+from pipeline.summary.figures import MEASURES, PERCENTS, Distribution, FaultSummary, RunSummary
+from pipeline.summary.outcomes import Rebalances
 
 Row = dict[str, Any]
 S = 1_000_000

@@ -8,7 +8,7 @@ from chaos.results.run_directory import PastRun
 from coordlab.report_facts import facts_of
 from pipeline.report.build import build_report
 from pipeline.report.facts import RunFacts
-from pipeline.summary_file import write_summary
+from pipeline.summary.summary_file import write_summary
 from tests.support.analysed_runs import AnalysedRuns
 from tests.support.trace_builder import TableRow, read_table
 

@@ -3,8 +3,8 @@
 import warnings
 from typing import Any
 
-from pipeline.report.chart import FROM_S, TO_S, Chart
-from pipeline.report.chart_specs import compiled
+from pipeline.report.charts.chart import FROM_S, TO_S, Chart
+from pipeline.report.charts.chart_specs import compiled
 
 Datum = dict[str, Any]  # Any: a cell of a chart's data
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import altair as alt
 
-from pipeline.report.chart import INK, seconds
+from pipeline.report.charts.chart import INK, seconds
 from pipeline.report.lanes.marks import Datum, kind_fill, rows_of, time_of
 from pipeline.report.lanes.spans import Steps
 from pipeline.report.lanes.tips import Tip, told

@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from pipeline.figures import duration_text
-from pipeline.outcomes import in_number_order, listed
-from pipeline.report.chart import HATCHES, SERIES, Chart, Pick, TextTable
+from pipeline.report.charts.chart import HATCHES, SERIES, Chart, Pick, TextTable
 from pipeline.report.lanes.areas import area_rows, step_areas
 from pipeline.report.lanes.marks import (
     Datum,
@@ -23,6 +21,8 @@ from pipeline.report.lanes.spans import concurrent, thinned
 from pipeline.report.lanes.tips import Tip, at
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
+from pipeline.summary.figures import duration_text
+from pipeline.summary.outcomes import in_number_order, listed
 
 MAX_ROWS = 40
 """Up to so many subjects have a row each; more are counted."""

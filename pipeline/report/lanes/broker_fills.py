@@ -7,9 +7,9 @@ to what must not be.
 
 from collections.abc import Sequence
 
-from pipeline.outcomes import in_number_order
-from pipeline.report.chart import HATCHES, SERIES, soft
+from pipeline.report.charts.chart import HATCHES, SERIES, soft
 from pipeline.report.report_input import ReportInput
+from pipeline.summary.outcomes import in_number_order
 
 _COLOURS = (0, 6, 3, 7, 2)
 """Places in SERIES, neighbours of different lightness: blue, pink, purple, grey, teal."""

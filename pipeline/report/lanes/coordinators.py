@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-from pipeline.figures import duration_text
-from pipeline.outcomes import in_number_order
-from pipeline.report.chart import (
+from pipeline.report.charts.chart import (
     BAD,
     BAD_HATCH,
     FAULT_HATCH,
@@ -31,6 +29,8 @@ from pipeline.report.lanes.spans import free, slots
 from pipeline.report.lanes.tips import FROM_TO, Tip
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
+from pipeline.summary.figures import duration_text
+from pipeline.summary.outcomes import in_number_order
 
 MAX_PARTITIONS = 50
 """Offsets partitions shown, those that moved first: as many as Kafka's default has."""

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from pipeline.figures import duration_text
-from pipeline.report.chart import FAULT_HATCH, INK, MUTED, PAPER, WARN, Chart, TextTable
+from pipeline.report.charts.chart import FAULT_HATCH, INK, MUTED, PAPER, WARN, Chart, TextTable
 from pipeline.report.facts import FaultFact
 from pipeline.report.lanes.marks import (
     ROW_PX,
@@ -20,6 +19,7 @@ from pipeline.report.lanes.marks import (
 from pipeline.report.lanes.spans import slots
 from pipeline.report.lanes.tips import FROM_TO, Tip, at
 from pipeline.report.report_input import ReportInput
+from pipeline.summary.figures import duration_text
 
 MAX_ROWS = 30
 """Up to so many faults have a row each; more share the rows of their kind."""

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from pipeline.outcomes import in_number_order
-from pipeline.report.chart import GOOD, HATCHES, INK, PAPER, SERIES, Chart, Pick, TextTable
+from pipeline.report.charts.chart import GOOD, HATCHES, INK, PAPER, SERIES, Chart, Pick, TextTable
 from pipeline.report.lanes.areas import area_rows, step_areas
 from pipeline.report.lanes.broker_fills import broker_fills
 from pipeline.report.lanes.marks import (
@@ -28,6 +27,7 @@ from pipeline.report.lanes.spans import concurrent, longest_first, thinned, toge
 from pipeline.report.lanes.tips import FROM_TO, Tip, at
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
+from pipeline.summary.outcomes import in_number_order
 
 MANY_GROUPS = 8
 """From more groups than these on, they are counted, and one is shown when it is picked."""

@@ -12,8 +12,7 @@ from typing import Any
 
 import altair as alt
 
-from pipeline.figures import duration_text
-from pipeline.report.chart import (
+from pipeline.report.charts.chart import (
     FROM_S,
     INK,
     PAPER,
@@ -29,6 +28,7 @@ from pipeline.report.chart import (
 )
 from pipeline.report.lanes.tips import Tip, told
 from pipeline.report.report_input import ReportInput
+from pipeline.summary.figures import duration_text
 
 Cell = str | int | float | None
 Datum = dict[str, Cell]

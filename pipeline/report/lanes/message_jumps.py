@@ -7,7 +7,7 @@ from markupsafe import Markup
 from pipeline.report.facts import FaultFact
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
-from pipeline.report.words import moment_link
+from pipeline.report.sentences.words import moment_link
 
 
 def jumps(run: ReportInput, fault: FaultFact, *, lane: str) -> Markup:

@@ -7,8 +7,7 @@ microseconds, of the chart seconds.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pipeline.outcomes import in_number_order
-from pipeline.report.chart import seconds
+from pipeline.report.charts.chart import seconds
 from pipeline.report.lanes.marks import Cell, Datum
 from pipeline.report.lanes.message_words import (
     EXPECTED,
@@ -21,6 +20,7 @@ from pipeline.report.lanes.message_words import (
 )
 from pipeline.report.lanes.spans import slots
 from pipeline.report.run_tables import Row
+from pipeline.summary.outcomes import in_number_order
 
 MAX_NODES = 24
 """Lines of a diagram; of more clients than fit those with most to tell have one."""

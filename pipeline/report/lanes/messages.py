@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 import altair as alt
 from markupsafe import escape
 
-from pipeline.figures import duration_text
-from pipeline.report.chart import (
+from pipeline.report.charts.chart import (
     BAD,
     FAULT_HATCH,
     FROM_S,
@@ -55,6 +54,7 @@ from pipeline.report.lanes.names import ROLE, common_prefix, said_of
 from pipeline.report.lanes.tips import Tip, at, told
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
+from pipeline.summary.figures import duration_text
 
 MAX_DIAGRAMS = 8
 MAX_LANDMARKS = 6

@@ -5,9 +5,7 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from pipeline.figures import duration_text
-from pipeline.outcomes import in_number_order
-from pipeline.report.chart import (
+from pipeline.report.charts.chart import (
     BAD,
     BAD_HATCH,
     FROM_S,
@@ -48,6 +46,8 @@ from pipeline.report.lanes.spans import thinned
 from pipeline.report.lanes.tips import FROM_TO, Tip
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
+from pipeline.summary.figures import duration_text
+from pipeline.summary.outcomes import in_number_order
 
 MANY_PARTITIONS = 40
 """From more partitions than these on, they are counted, and some are picked."""

@@ -6,14 +6,14 @@ Pure data: the tables `ownership` and `ownership_overlaps` in, rows of a chart o
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from pipeline.figures import duration_text
-from pipeline.outcomes import in_number_order
-from pipeline.report.chart import LINE, soft
+from pipeline.report.charts.chart import LINE, soft
 from pipeline.report.lanes.broker_fills import broker_fill, coordinator_brokers
 from pipeline.report.lanes.marks import Cell, Datum, row_name, span
 from pipeline.report.lanes.spans import Steps, longest_first, slots
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
+from pipeline.summary.figures import duration_text
+from pipeline.summary.outcomes import in_number_order
 
 
 @dataclass(eq=False)

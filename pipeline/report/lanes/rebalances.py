@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import altair as alt
 
-from pipeline.figures import duration_text
-from pipeline.outcomes import in_number_order, listed
-from pipeline.report.chart import BAD, HATCHES, SERIES, Chart, Pick, TextTable, seconds
+from pipeline.report.charts.chart import BAD, HATCHES, SERIES, Chart, Pick, TextTable, seconds
 from pipeline.report.lanes.areas import area_rows, step_areas
 from pipeline.report.lanes.marks import (
     ROW_PX,
@@ -28,6 +26,8 @@ from pipeline.report.lanes.spans import concurrent, longest_first, thinned, toge
 from pipeline.report.lanes.tips import FROM_TO, Tip
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
+from pipeline.summary.figures import duration_text
+from pipeline.summary.outcomes import in_number_order, listed
 
 MANY_ROWS = 16
 """From more groups and coordinators than these on, they are counted, and one group is picked."""

@@ -1,6 +1,6 @@
 """The two sections that the lanes form: what happened when, and what was said around each fault."""
 
-from pipeline.report.chart import Chart, Section
+from pipeline.report.charts.chart import Chart, Section
 from pipeline.report.lanes import (
     availability,
     coordinators,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.report import chart_specs
+from pipeline.report.charts import chart_specs
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.figures import FaultSummary
-from pipeline.report.blast_radius import MAX_IN_FULL, section
-from pipeline.report.chart import Paragraph, Section, TextTable
+from pipeline.report.charts.chart import Paragraph, Section, TextTable
+from pipeline.report.sections.blast_radius import MAX_IN_FULL, section
+from pipeline.summary.figures import FaultSummary
 from tests.support.report_inputs import fault_fact, report_input, run_facts, run_summary
 from tests.support.report_rows import (
     GROUP,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.outcomes import Coordinators, Office, Owners, Rebalances
 from pipeline.report.facts import CheckFact, FindingFact, RunFacts, SettingFact
-from pipeline.report.headline import Headline, headline, verdict_of
 from pipeline.report.report_input import ReportInput
+from pipeline.report.sections.headline import Headline, headline, verdict_of
+from pipeline.summary.outcomes import Coordinators, Office, Owners, Rebalances
 from tests.support.report_inputs import fault_fact, report_input, run_facts, run_summary
 from tests.support.report_rows import (
     GROUP,

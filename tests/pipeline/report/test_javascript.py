@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import vl_convert
 
-from pipeline.report.javascript import vega_javascript
+from pipeline.report.charts.javascript import vega_javascript
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from html import escape
 import pytest
 
 from pipeline.report.build import report_html
-from pipeline.report.chart import Beside, Paragraph, Section, TextTable
+from pipeline.report.charts.chart import Beside, Paragraph, Section, TextTable
 from pipeline.report.report_input import ReportInput
 from tests.support.report_inputs import (
     fault_fact,

@@ -4,14 +4,14 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from pipeline.figures import HEADER, FaultSummary
-from pipeline.report.chain_order import order_rows
-from pipeline.report.chain_words import broker_sentence, client_sentence, gap_sentence
-from pipeline.report.chart import Beside, Chart, Paragraph, Part, Section
+from pipeline.report.charts.chain_order import order_rows
+from pipeline.report.charts.chart import Beside, Chart, Paragraph, Part, Section
+from pipeline.report.charts.fault_strips import FaultRows
 from pipeline.report.facts import SettingFact
-from pipeline.report.fault_strips import FaultRows
-from pipeline.report.phases import MAX_IN_FULL, figures_table, section
+from pipeline.report.sections.phases import MAX_IN_FULL, figures_table, section
+from pipeline.report.sentences.chain_words import broker_sentence, client_sentence, gap_sentence
 from pipeline.report.settings import Settings
+from pipeline.summary.figures import HEADER, FaultSummary
 from tests.support.report_inputs import report_input, run_facts, run_summary
 from tests.support.report_rows import Row, S, broker_phase, client_phase, fault_summary, gap
 

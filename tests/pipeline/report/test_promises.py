@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from pipeline.report import checks, violations
-from pipeline.report.chart import Paragraph, Section
+from pipeline.report.charts.chart import Paragraph, Section
 from pipeline.report.facts import CheckFact, EvidenceFact, FindingFact, SettingFact
-from pipeline.report.violations import MAX_STEPS, lane_of
+from pipeline.report.sections import checks, violations
+from pipeline.report.sections.violations import MAX_STEPS, lane_of
 from tests.support.report_inputs import report_input, run_facts
 
 PASSED = CheckFact(

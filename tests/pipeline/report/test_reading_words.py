@@ -3,13 +3,13 @@
 import re
 from typing import Any
 
-from pipeline.figures import MEASURES
-from pipeline.outcomes import Owners
-from pipeline.report.commit_words import no_commits_sentence, nobody_commits
 from pipeline.report.facts import SettingFact
-from pipeline.report.headline import headline
-from pipeline.report.phase_words import definitions
-from pipeline.report.reading_words import why_not_consumed
+from pipeline.report.sections.headline import headline
+from pipeline.report.sentences.commit_words import no_commits_sentence, nobody_commits
+from pipeline.report.sentences.phase_words import definitions
+from pipeline.report.sentences.reading_words import why_not_consumed
+from pipeline.summary.figures import MEASURES
+from pipeline.summary.outcomes import Owners
 from tests.support.report_inputs import fault_fact, report_input, run_facts, run_summary
 from tests.support.report_rows import GROUP, Row, S, broker_phase, fault_summary, gap
 

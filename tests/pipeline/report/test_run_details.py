@@ -1,8 +1,8 @@
 """The sections about the run itself: its settings, and how to run it again."""
 
-from pipeline.report import configuration, replay
-from pipeline.report.chart import Paragraph, Section, TextTable
+from pipeline.report.charts.chart import Paragraph, Section, TextTable
 from pipeline.report.facts import SettingFact
+from pipeline.report.sections import configuration, replay
 from tests.support.report_inputs import report_input, run_facts
 
 SESSION = "session.timeout.ms"

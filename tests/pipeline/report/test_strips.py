@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from pipeline.report.strips import MAX_DOTS, Strip, axis_over, figures_text, strip_rows
+from pipeline.report.charts.strips import MAX_DOTS, Strip, axis_over, figures_text, strip_rows
 from tests.support.report_rows import S, distribution
 
 

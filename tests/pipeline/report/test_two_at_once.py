@@ -3,10 +3,10 @@
 import re
 from typing import Any
 
-from pipeline.outcomes import Coordinators, Office
-from pipeline.report.chart import Paragraph, Section, TextTable
+from pipeline.report.charts.chart import Paragraph, Section, TextTable
 from pipeline.report.facts import SettingFact
-from pipeline.report.two_at_once import section
+from pipeline.report.sections.two_at_once import section
+from pipeline.summary.outcomes import Coordinators, Office
 from tests.support.report_inputs import report_input, run_facts, run_summary
 from tests.support.report_rows import (
     GROUP,

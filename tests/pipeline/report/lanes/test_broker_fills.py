@@ -1,6 +1,6 @@
 """One colour for each broker in all lanes; the look of it tells the generations apart."""
 
-from pipeline.report.chart import SERIES, soft
+from pipeline.report.charts.chart import SERIES, soft
 from pipeline.report.lanes import coordinators, groups, ownership
 from pipeline.report.lanes.broker_fills import broker_fill, broker_fills
 from tests.support.lane_rows import group, state, tenure

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.report.chart import Chart
+from pipeline.report.charts.chart import Chart
 from pipeline.report.lanes import messages
 from pipeline.report.lanes.message_rows import MAX_NODES, Word, diagram, placed
 from pipeline.report.lanes.section import message_diagrams, timeline

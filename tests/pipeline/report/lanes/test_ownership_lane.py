@@ -1,6 +1,6 @@
 """The ownership lane: who owned what, and which members owned the same at once."""
 
-from pipeline.report.chart import Chart
+from pipeline.report.charts.chart import Chart
 from pipeline.report.lanes import ownership
 from tests.support.lane_rows import ownership as owned
 from tests.support.lane_rows import ownership_overlap

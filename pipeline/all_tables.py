@@ -1,0 +1,74 @@
+"""What is computed, by which transform, from what: one entry a table.
+
+To add a table: its transform in a module of its own, its entry here, its section in docs/TABLES.md.
+The order of computing follows from the inputs; `table_graph` finds it.
+"""
+
+from pipeline.engine.events import bad_rows, good_events
+from pipeline.engine.runs import runs
+from pipeline.engine.step import shared, table
+from pipeline.intermediate.groups import groups
+from pipeline.intermediate.lives import impairments
+from pipeline.intermediate.repeats import processed_by_both, repeated_records
+from pipeline.tables.availability import availability
+from pipeline.tables.broker_phases import broker_phases
+from pipeline.tables.client_phases import client_phases
+from pipeline.tables.commits import commits
+from pipeline.tables.coordinator_tenures import coordinator_tenures, tenure_spans
+from pipeline.tables.failovers import group_failovers
+from pipeline.tables.faults import faults
+from pipeline.tables.figure_table import figures
+from pipeline.tables.group_states import group_states
+from pipeline.tables.members import member_names
+from pipeline.tables.messages import messages
+from pipeline.tables.metrics import metrics
+from pipeline.tables.ownership import ownership, ownership_intervals, ownership_spans
+from pipeline.tables.ownership_overlaps import ownership_overlaps
+from pipeline.tables.processing import processing
+from pipeline.tables.rebalances import rebalances
+from pipeline.tables.tenure_overlaps import tenure_overlaps
+from pipeline.tables.verdicts import verdicts
+
+ROWS = "rows"
+"""A source: every event, bad rows included (`events.read_events`)."""
+DOCUMENTS = "documents"
+"""A source: the JSON files beside the events as text (`run_documents.read_documents`)."""
+
+STEPS = (
+    shared("events", good_events, ROWS, filtered_by="kind"),
+    table(bad_rows, ROWS),
+    table(verdicts, DOCUMENTS),
+    table(runs, "events"),
+    table(groups, "events"),
+    table(metrics, "events"),
+    table(faults, "events", "runs"),
+    shared("impairments", impairments, "events", "faults", "runs"),
+    table(group_states, "events", "groups", "runs"),
+    shared("tenure_spans", tenure_spans, "events", "runs"),
+    table(coordinator_tenures, "events", "tenure_spans", "impairments"),
+    table(broker_phases, "events", "faults", "groups"),
+    table(
+        tenure_overlaps, "events", "coordinator_tenures", "groups", "broker_phases", "impairments"
+    ),
+    shared(
+        "failovers", group_failovers, "faults", "groups", "broker_phases", "coordinator_tenures"
+    ),
+    table(client_phases, "events", "failovers"),
+    table(availability, "events", "runs", "coordinator_tenures", "failovers"),
+    table(figures, "faults", "broker_phases", "client_phases", "availability"),
+    shared("member_names", member_names, "events"),
+    table(rebalances, "events", "faults", "groups", "coordinator_tenures", "member_names"),
+    table(messages, "events", "faults", "broker_phases", "client_phases", "rebalances"),
+    shared("ownership_intervals", ownership_intervals, "events"),
+    shared("ownership_spans", ownership_spans, "events", "ownership_intervals", "runs"),
+    table(ownership, "ownership_spans", "groups", "coordinator_tenures", "impairments"),
+    shared("repeated_records", repeated_records, "events"),
+    shared("processed_by_both", processed_by_both, "ownership", "runs", "repeated_records"),
+    table(ownership_overlaps, "processed_by_both", "faults"),
+    table(processing, "events", "repeated_records", "processed_by_both"),
+    table(commits, "events", "faults"),
+)
+"""Each after its inputs."""
+
+TABLE_NAMES = tuple(step.name for step in STEPS if step.result == "table")
+"""docs/TABLES.md describes each."""

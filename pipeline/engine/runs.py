@@ -1,0 +1,37 @@
+"""The table `runs`: what was read of each run, and where its clock begins and ends."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import detail
+from protocol.trace import TraceKind
+
+
+def runs(events: DataFrame) -> DataFrame:
+    """Sum each run up.
+
+    Input grain: one row per event. Output grain: one row per run that has events.
+    Columns: `run`; `events` (usable ones), `nodes` that wrote them; times in microseconds on the
+    run's clock: `steady_us` (the steady state was reached), `end_us` (the run began to stop; of a
+    run that broke off, its last event); `completed`: whether it came to its orderly end.
+    Nulls: `steady_us` if the run never became steady.
+    """
+    stage = F.when(
+        F.col("kind") == TraceKind.RUN_STAGE.value, detail("stage string").getField("stage")
+    )
+    staged = events.withColumn("stage", stage)
+    found = staged.groupBy("run").agg(
+        F.count(F.lit(1)).alias("events"),
+        F.size(F.collect_set("node")).alias("nodes"),
+        F.min(F.when(F.col("stage") == "steady", F.col("time_us"))).alias("steady_us"),
+        F.min(F.when(F.col("stage") == "stopping", F.col("time_us"))).alias("stopping_us"),
+        F.max("time_us").alias("last_us"),
+    )
+    return found.select(
+        "run",
+        "events",
+        "nodes",
+        "steady_us",
+        F.coalesce("stopping_us", "last_us").alias("end_us"),
+        F.col("stopping_us").isNotNull().alias("completed"),
+    )

@@ -1,0 +1,61 @@
+"""Requests of the group's APIs with their answers, as the clients saw them. No table of its own."""
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import of_kind
+from protocol.envelope import ApiKey
+from protocol.trace import TraceKind
+
+GROUP_APIS = tuple(
+    key.label
+    for key in (
+        ApiKey.JOIN_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.OFFSET_FETCH,
+    )
+)
+"""What a member asks its coordinator while it lives. LeaveGroup ends it and says nothing here."""
+
+
+def exchanges(events: DataFrame) -> DataFrame:
+    """Pair each answer (or failure) of a group API with the request that it ends.
+
+    Correlation ids may start again with each connection, so an answer belongs to the last request
+    with its id before it.
+    Input grain: one row per event. Output grain: one row per request that was answered or failed.
+    Columns: `run`, `group`, `node` (the client), `incarnation`, `seq`, `peer` (the broker),
+    `member`, `generation`, `api`, `error` (NONE: success), `sent_us`, `answered_us` in microseconds
+    on the run's clock.
+    Nulls: `sent_us` if the trace lacks the request; `member`, `generation` before the first join.
+    """
+    kinds = (TraceKind.REQUEST_SENT, TraceKind.RESPONSE_RECEIVED, TraceKind.REQUEST_FAILED)
+    sent = F.when(F.col("kind") == TraceKind.REQUEST_SENT.value, F.col("time_us"))
+    request = ("run", "node", "incarnation", "peer", "cause", "api", "correlation_id")
+    so_far = (
+        Window.partitionBy(*request)
+        .orderBy("seq")
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    return (
+        of_kind(events, *kinds)
+        .where(F.col("api").isin(list(GROUP_APIS)) & F.col("group").isNotNull())
+        .withColumn("sent_us", F.last(sent, ignorenulls=True).over(so_far))
+        .where(F.col("kind") != TraceKind.REQUEST_SENT.value)
+        .select(
+            "run",
+            "group",
+            "node",
+            "incarnation",
+            "seq",
+            "peer",
+            "member",
+            "generation",
+            "api",
+            F.coalesce("error", F.lit("NONE")).alias("error"),
+            "sent_us",
+            F.col("time_us").alias("answered_us"),
+        )
+    )

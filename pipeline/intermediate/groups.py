@@ -1,0 +1,86 @@
+"""The table `groups`: which offsets partition each consumer group belongs to."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import of_kind
+from protocol.ids import CONSUMER_OFFSETS
+from protocol.trace import TraceKind
+
+MEMBER_KINDS = (
+    TraceKind.MEMBER_STATE,
+    TraceKind.PARTITIONS_ASSIGNED,
+    TraceKind.RECORDS_CONSUMED,
+    TraceKind.OFFSETS_COMMITTED,
+    TraceKind.COMMIT_FAILED,
+)
+"""What only a consumer writes; an admin client finds coordinators too, but joins no group."""
+
+_PARTITION_KINDS = (
+    TraceKind.LEADER_ELECTED,
+    TraceKind.BECAME_LEADER,
+    TraceKind.BECAME_FOLLOWER,
+    TraceKind.LOAD_COMPLETED,
+)
+_PREFIX = f"{CONSUMER_OFFSETS}-"
+
+
+def is_offsets_partition() -> Column:
+    """Return whether a row's `partition` is one of `__consumer_offsets`."""
+    return F.col("partition").startswith(_PREFIX)
+
+
+def groups(events: DataFrame) -> DataFrame:
+    """Find each group's offsets partition.
+
+    Where a coordinator said that it loaded the group, that is it; otherwise it is computed from
+    the group's name as FindCoordinator does, over the offsets partitions that the run knows.
+    Input grain: one row per event. Output grain: one row per run and group that has consumers.
+    Columns: `run`, `group`, `partition` (`__consumer_offsets-<n>`), `consumers` (how many nodes
+    were members at some time). Nulls: `partition` if the run names no offsets partition at all.
+    Source: Kafka GroupMetadataManager.partitionFor; protocol.partitioner, here in Spark's terms.
+    """
+    members = of_kind(events, *MEMBER_KINDS).where(F.col("group").isNotNull())
+    found = members.groupBy("run", "group").agg(F.size(F.collect_set("node")).alias("consumers"))
+    loaded = of_kind(events, TraceKind.GROUP_LOADED).groupBy("run", "group")
+    loaded_from = loaded.agg(F.max("partition").alias("loaded_from"))
+    index = F.substring_index("partition", "-", -1).cast("int")
+    sizes = of_kind(events, *_PARTITION_KINDS).where(is_offsets_partition()).groupBy("run")
+    partitions = sizes.agg((F.max(index) + 1).alias("partitions"))
+    return (
+        found.join(loaded_from, ["run", "group"], "left")
+        .join(F.broadcast(partitions), "run", "left")
+        .select(
+            "run",
+            "group",
+            F.coalesce(
+                "loaded_from",
+                F.concat(F.lit(_PREFIX), partition_for(F.col("group"), F.col("partitions"))),
+            ).alias("partition"),
+            "consumers",
+        )
+    )
+
+
+def partition_for(group: Column, partitions: Column) -> Column:
+    """Return the offsets partition of `group` in a topic of `partitions`: |Java's hash| mod them.
+
+    Java hashes UTF-16 code units in 32 bits; 64-bit arithmetic cut to 32 after each step is the
+    same. |-2**31| is 0, as in Kafka's Utils.abs.
+    """
+    text = F.hex(F.encode(group, "UTF-16BE"))
+    units = F.transform(
+        F.regexp_extract_all(text, F.lit("[0-9A-F]{4}"), F.lit(0)),
+        lambda unit: F.conv(unit, 16, 10).cast("long"),
+    )
+    unsigned = F.aggregate(
+        units,
+        F.lit(0).cast("long"),
+        lambda value, unit: (value * 31 + unit).bitwiseAND(F.lit(0xFFFFFFFF)),
+    )
+    magnitude = (
+        F.when(unsigned == 1 << 31, F.lit(0))
+        .when(unsigned > 1 << 31, (1 << 32) - unsigned)
+        .otherwise(unsigned)
+    )
+    return (magnitude % partitions).cast("int")

@@ -1,0 +1,136 @@
+"""Records that a group processed more than once. No table of its own."""
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import detail, of_kind
+from protocol.trace import TraceKind
+
+_PARTITION = ("run", "group", "partition")
+
+
+def batches(events: DataFrame) -> DataFrame:
+    """List the batches that members processed.
+
+    Output grain: one row per run, group, partition and batch processed by any member. Columns:
+    `run`, `group`, `partition`, `consumer` (node), `first`, `last` (offsets), `records`, `at_us`
+    (processed by then, microseconds on the run's clock), `incarnation`, `seq`. Nulls: none.
+    """
+    span = detail("count long, last long")
+    last = F.coalesce(span.getField("last"), "offset")
+    return (
+        of_kind(events, TraceKind.RECORDS_CONSUMED)
+        .where(F.col("partition").isNotNull() & F.col("offset").isNotNull())
+        .select(
+            *_PARTITION,
+            F.col("node").alias("consumer"),
+            F.col("offset").alias("first"),
+            last.alias("last"),
+            F.coalesce(span.getField("count"), last - F.col("offset") + 1).alias("records"),
+            F.col("time_us").alias("at_us"),
+            "incarnation",
+            "seq",
+        )
+    )
+
+
+def repeated_records(events: DataFrame) -> DataFrame:
+    """List every processing of each record that its group processed more than once.
+
+    Only batches that share offsets with others are taken apart into records, so that a run without
+    duplicates costs one window.
+    Input grain: one row per event. Output grain: one row per run, group, partition, offset and
+    processing, of offsets that were processed twice or more. Columns: `run`, `group`, `partition`,
+    `offset`, `consumer`, `at_us` (microseconds on the run's clock), `nth` (1: the first time).
+    Nulls: none.
+    """
+    by_offset = Window.partitionBy(*_PARTITION).orderBy("first", "last", "at_us", "consumer", "seq")
+    reached = F.max("last").over(by_offset.rowsBetween(Window.unboundedPreceding, -1))
+    so_far = by_offset.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    island = Window.partitionBy(*_PARTITION, "island")
+    touching = (
+        batches(events)
+        .withColumn("apart", F.coalesce(F.col("first") > reached, F.lit(True)).cast("int"))
+        .withColumn("island", F.sum("apart").over(so_far))
+        .withColumn("together", F.count("*").over(island))
+        .where(F.col("together") > 1)
+    )
+    record = (*_PARTITION, "offset")
+    in_time = Window.partitionBy(*record).orderBy("at_us", "consumer", "incarnation", "seq")
+    return (
+        touching.withColumn("offset", F.explode(F.sequence("first", F.greatest("first", "last"))))
+        .withColumn("nth", F.row_number().over(in_time))
+        .withColumn("times", F.count("*").over(Window.partitionBy(*record)))
+        .where(F.col("times") > 1)
+        .select(*record, "consumer", "at_us", "nth")
+    )
+
+
+def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame) -> DataFrame:
+    """Pair the intervals of two members that own one partition at once, with what both processed.
+
+    Input grain: `ownership`; `runs`; `repeated_records`. Output grain: one row per pair of
+    overlapping intervals and offset that both members processed while both owned; a pair without
+    any has one row without an offset.
+    Columns: `run`, `group`, `partition`, `from_us`, `ends_us` (the run's end at the latest),
+    `to_us`, `first`, `second` (structs of the intervals, in the order in which they began),
+    `offset`. Nulls: `to_us` if both still owned when the run ended; `offset`.
+    """
+    ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
+    spans = ownership.join(ends, "run").select(
+        *_PARTITION,
+        "run_end_us",
+        F.struct(
+            F.col("from_us").alias("at_us"),
+            "consumer",
+            "incarnation",
+            F.coalesce("to_us", "run_end_us").alias("until_us"),
+            "to_us",
+            "member",
+            "generation",
+            "coordinator",
+            "leader_epoch",
+        ).alias("first"),
+    )
+    second = spans.drop("run_end_us").withColumnRenamed("first", "second")
+    in_order = F.struct("first.at_us", "first.consumer") < F.struct(
+        "second.at_us", "second.consumer"
+    )
+    pairs = (
+        spans.join(second, list(_PARTITION))
+        .where(in_order & (F.col("first.consumer") != F.col("second.consumer")))
+        .withColumn("from_us", F.col("second.at_us"))
+        .withColumn("ends_us", F.least("first.until_us", "second.until_us"))
+        .withColumn("to_us", F.least("first.to_us", "second.to_us"))
+        .where(F.col("from_us") < F.col("ends_us"))
+        .drop("run_end_us")
+    )
+    key = [*_PARTITION, "from_us", "ends_us"]
+    both = (
+        _processed(pairs, repeats, "first")
+        .join(_processed(pairs, repeats, "second"), [*key, "one", "other", "offset"])
+        .select(*key, "one", "other", "offset")
+    )
+    return (
+        pairs.withColumns({"one": F.col("first.consumer"), "other": F.col("second.consumer")})
+        .join(both, [*key, "one", "other"], "left")
+        .select(*key, "to_us", "first", "second", "offset")
+    )
+
+
+def _processed(pairs: DataFrame, repeats: DataFrame, side: str) -> DataFrame:
+    """One row per pair and offset that the member on one side processed while both owned."""
+    meanwhile = (F.col("at_us") >= F.col("from_us")) & (F.col("at_us") <= F.col("ends_us"))
+    sides = pairs.select(
+        *_PARTITION,
+        "from_us",
+        "ends_us",
+        F.col("first.consumer").alias("one"),
+        F.col("second.consumer").alias("other"),
+    ).withColumn("consumer", F.col("one" if side == "first" else "other"))
+    return (
+        repeats.join(F.broadcast(sides), [*_PARTITION, "consumer"])
+        .where(meanwhile)
+        .select(*_PARTITION, "from_us", "ends_us", "one", "other", "offset")
+        .distinct()
+    )

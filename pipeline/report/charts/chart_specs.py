@@ -1,0 +1,132 @@
+"""Charts as the page embeds them: Vega-Lite compiled to Vega, its look, its data in columns.
+
+Vega-Lite stays in Python: the page carries only Vega, and a specification without data. What every
+chart of the report has in common (fonts, colours, the width of the labels beside a lane, so that
+all time axes lie under one another) is said once, here; a chart may say otherwise.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import vl_convert as vlc
+
+from pipeline.report.charts.chart import INK, LINE, MUTED, SERIES, Chart
+
+Spec = dict[str, Any]  # Any: Vega's JSON
+
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
+"""What the page is written in, too: no font is fetched."""
+_LABELS_WIDE, _LABELS_NARROW, _NARROW_BELOW = 188, 92, 560
+"""Pixels beside a lane for its labels: on a screen, on a phone, and where the one becomes the
+other. One width for all lanes, so that a moment stands at the same place in each."""
+
+
+def _for_width(wide: int, narrow: int) -> Spec:
+    """Return an expression that is asked again when the picture's width changes."""
+    return {"expr": f"width >= 0 && containerSize()[0] < {_NARROW_BELOW} ? {narrow} : {wide}"}
+
+
+_LABEL_WIDTH = _for_width(_LABELS_WIDE, _LABELS_NARROW)
+_LABEL_LIMIT = _for_width(_LABELS_WIDE - 12, _LABELS_NARROW - 8)
+
+_CONFIG: Spec = {
+    "aria": False,  # the page describes the picture as a whole and gives its table
+    "font": FONT,
+    "background": None,
+    "view": {"stroke": None},
+    "mark": {"color": SERIES[0]},
+    "text": {"color": INK, "fontSize": 12},
+    "rule": {"color": INK},
+    "range": {"category": list(SERIES)},
+    "axis": {
+        "domainColor": LINE,
+        "gridColor": LINE,
+        "gridOpacity": 0.6,
+        "tickColor": LINE,
+        "labelColor": INK,
+        "labelFontSize": 12,
+        "labelPadding": 6,
+        "titleColor": MUTED,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "titlePadding": 8,
+    },
+    "axisX": {
+        "tickCount": {"expr": "max(2, floor(width / 90))"},
+        "labelOverlap": True,
+        "labelSeparation": 8,
+    },
+    "axisY": {"grid": False, "ticks": False, "domain": False},
+    "legend": {
+        "orient": "top",
+        "labelColor": INK,
+        "labelFontSize": 12,
+        "labelLimit": _for_width(320, 200),
+        "titleColor": MUTED,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "symbolStrokeColor": LINE,
+        "columns": _for_width(6, 1),
+    },
+    "header": {"labelColor": INK, "titleColor": MUTED, "labelFontSize": 12},
+    "title": {"color": INK, "fontSize": 13, "anchor": "start", "subtitleColor": MUTED},
+}
+_LANE_CONFIG: Spec = {
+    "axisY": {"minExtent": _LABEL_WIDTH, "maxExtent": _LABEL_WIDTH, "labelLimit": _LABEL_LIMIT},
+    "axisX": {"format": "~f"},
+}
+
+_VALIDATE = False
+"""Whether charts are held against Vega-Lite's schema, which takes half the time of a report. It
+says where a chart is wrong; the compiler only says that it is: tests switch it on.
+"""
+
+
+def payload(chart: Chart) -> Spec:
+    """Return what `report.js` needs to draw a chart: Vega, and data in columns."""
+    return {
+        "spec": compiled(chart),
+        "data": {name: _in_columns(rows) for name, rows in chart.data.items()},
+    }
+
+
+def compiled(chart: Chart) -> Spec:
+    """Return a chart's Vega specification, without its data.
+
+    Raises: ValueError if the chart is wrong, naming it.
+    """
+    spec = chart.spec.to_dict(validate=_VALIDATE)
+    ours = _merged(_CONFIG, _LANE_CONFIG) if chart.on_time_axis else _CONFIG
+    spec["config"] = _merged(ours, spec.get("config", {}))
+    spec["config"]["view"].pop("continuousWidth", None)  # Altair's own, for notebooks
+    spec["config"]["view"].pop("continuousHeight", None)
+    spec.setdefault("autosize", {"type": "fit-x", "contains": "padding"})
+    spec.setdefault("padding", 0)
+    try:
+        vega: Spec = vlc.vegalite_to_vega(spec)
+    except ValueError as error:
+        raise ValueError(f"the chart {chart.id} cannot be compiled: {error}") from error
+    return vega
+
+
+def embedded(value: object) -> str:
+    """Return JSON that may stand inside a script element of an HTML page."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _in_columns(rows: Sequence[Mapping[str, Any]]) -> Spec:
+    """Return rows as one list of names and one list of values a row: names are said once."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return {"columns": names, "rows": [[row.get(name) for name in names] for row in rows]}
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> Spec:
+    """Return two nested mappings as one; where both say something, `above` is right."""
+    merged: Spec = dict(below)
+    for key, value in above.items():
+        known = merged.get(key)
+        nested = isinstance(known, Mapping) and isinstance(value, Mapping)
+        merged[key] = _merged(known or {}, value) if nested else value
+    return merged

@@ -1,0 +1,185 @@
+"""The main figures of several runs as one picture: for each figure, a line for each column."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+
+from pipeline.report.charts.chart import INK, LINE, MUTED, PAPER, SERIES
+from pipeline.report.charts.log_axis import LogAxis
+from pipeline.summary.comparison import Comparison, ComparisonRow
+from pipeline.summary.comparison_cells import Cell
+from pipeline.summary.figures import duration_text
+
+FIGURES = ("detect", "notice", "rediscover", "accept", "commit gap", "processing gap")
+"""The figures that the picture shows, in this order, where any run has them."""
+PICKED = "fault"
+_WIDE = 720
+"""Pixels of width from which on a line has its ranges beside its name."""
+_HEADER_HEIGHT, _GAP = 26, 12
+_LINE_HEIGHT, _TEXT_Y, _TEXT_HEIGHT, _LINE_Y = 40, 9, 18, 28
+"""Pixels of one column's line: its name and figures above, its picture below."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """The data of the picture, for one fault or several of which one is picked."""
+
+    rows: list[dict[str, Any]]
+    faults: tuple[str, ...]
+    height: int
+    axis: LogAxis
+
+
+def figure_lines(comparison: Comparison) -> Lines:
+    """Return the data of the picture."""
+    titles = [column.title for column in comparison.columns]
+    rows: list[dict[str, Any]] = []
+    faults, height = [], 0
+    values: list[int] = []
+    for fault in comparison.faults:
+        found, lines_height, seen = _fault_lines(fault, comparison.rows, titles)
+        if found:
+            faults.append(fault)
+            rows += found
+            values += seen
+            height = max(height, lines_height)
+    return Lines(
+        rows=rows, faults=tuple(faults), height=height, axis=LogAxis.of(values, bound_us=0)
+    )
+
+
+def _fault_lines(
+    fault: str, rows: Sequence[ComparisonRow], titles: Sequence[str]
+) -> tuple[list[dict[str, Any]], int, list[int]]:
+    top = 0
+    found: list[dict[str, Any]] = []
+    seen: list[int] = []
+    for name in FIGURES:
+        of_name = {row.statistic: row for row in rows if row.fault == fault and row.name == name}
+        if "p50" not in of_name or "max" not in of_name:
+            continue
+        middle_y, bottom = top + _HEADER_HEIGHT / 2, top + _HEADER_HEIGHT
+        heading = {"mark": "figure", "y": middle_y, "top": top, "bottom": bottom, "text": name}
+        found.append({**heading, PICKED: fault})
+        top = bottom
+        pairs = zip(of_name["p50"].cells, of_name["max"].cells, strict=True)
+        for title, (middle, longest) in zip(titles, pairs, strict=True):
+            found += [
+                {**row, PICKED: fault} for row in _line(title, name, middle, longest, top, seen)
+            ]
+            top += _LINE_HEIGHT
+        top += _GAP
+    return found, top, seen
+
+
+def _line(
+    title: str, name: str, middle: Cell | None, longest: Cell | None, top: int, seen: list[int]
+) -> list[dict[str, Any]]:
+    """Return one column's marks for one figure: its name, the line and the dot."""
+    y = top + _LINE_Y
+    name_row = {
+        "mark": "name",
+        "y": top + _TEXT_Y,
+        "line_y": y,
+        "top": top,
+        "bottom": top + _TEXT_HEIGHT,
+        "text": title,
+    }
+    known = middle is not None and longest is not None and middle.median is not None
+    if not known or middle is None or longest is None or longest.high is None:
+        return [{**name_row, "value": "missing", "short": "missing"}]
+    low = middle.low if middle.low is not None else middle.median
+    values = [value for value in (low, middle.median, longest.high) if value is not None]
+    seen += values
+    says = f"{title}, {name}: p50 {middle.text}, longest {longest.text}"
+    return [
+        {**name_row, "value": _value_text(middle, longest), "short": _short_text(middle, longest)},
+        {"mark": "line", "y": y, "from": values[0], "to": values[-1], "says": says},
+        *({"mark": "run", "y": y, "from": value} for value in middle.values[: _runs_shown(middle)]),
+        {"mark": "dot", "y": y, "from": middle.median, "says": says},
+    ]
+
+
+def _runs_shown(middle: Cell) -> int:
+    """Return how many runs have a dot of their own: one alone is the median."""
+    return len(middle.values) if middle.runs > 1 else 0
+
+
+def _value_text(middle: Cell, longest: Cell) -> str:
+    return middle.text if middle.text == longest.text else f"{middle.text}, max {longest.text}"
+
+
+def _short_text(middle: Cell, longest: Cell) -> str:
+    """Return the same without ranges, for a phone."""
+    shown = [
+        duration_text(cell.median, bound_us=cell.bound_us)
+        for cell in (middle, longest)
+        if cell.median is not None
+    ]
+    return ", max ".join(dict.fromkeys(shown))
+
+
+def comparison_chart(data: str, lines: Lines) -> alt.TopLevelMixin:
+    """Return the picture of the named data."""
+    y_scale = alt.Scale(domain=[0, lines.height], reverse=True, nice=False, zero=False)
+    y = alt.Y("y:Q", scale=y_scale, axis=None)
+    x = lines.axis.x("from")
+    says = alt.Tooltip("says:N", title=" ")
+    base = alt.Chart(alt.NamedData(data))
+    picked = len(lines.faults) > 1
+    if picked:
+        base = base.transform_filter(f"datum[{PICKED!r}] == {PICKED}")
+
+    def only(mark: str) -> alt.Chart:
+        return base.transform_filter(alt.FieldEqualPredicate(field="mark", equal=mark))
+
+    line_y = alt.Y("line_y:Q", scale=y_scale, axis=None)
+    chart = alt.layer(
+        only("figure")
+        .mark_rect(fill=PAPER)
+        .encode(
+            x=alt.value(0),
+            x2=alt.value("width"),
+            y=alt.Y("top:Q", scale=y_scale, axis=None),
+            y2="bottom:Q",
+        ),
+        only("name")
+        .mark_rect(fill=PAPER)
+        .encode(
+            x=alt.value(0),
+            x2=alt.value("width"),
+            y=alt.Y("top:Q", scale=y_scale, axis=None),
+            y2="bottom:Q",
+        ),
+        only("name")
+        .mark_rule(stroke=LINE, strokeDash=[1, 3])
+        .encode(x=alt.value(0), x2=alt.value("width"), y=line_y),
+        only("line")
+        .mark_rule(stroke=SERIES[0], strokeWidth=5, strokeCap="round", opacity=0.55)
+        .encode(x=x, x2="to:Q", y=y, tooltip=says),
+        only("run")
+        .mark_circle(fill=PAPER, size=28, opacity=1, stroke=SERIES[0], strokeWidth=1)
+        .encode(x=x, y=y),
+        only("dot")
+        .mark_circle(fill=SERIES[0], size=90, opacity=1, stroke=PAPER, strokeWidth=1)
+        .encode(x=x, y=y, tooltip=says),
+        only("figure")
+        .mark_text(align="left", baseline="middle", fontWeight="bold", fill=INK)
+        .encode(x=alt.value(0), y=y, text="text:N"),
+        only("name")
+        .mark_text(
+            align="left", baseline="middle", fill=MUTED, limit=alt.ExprRef("width * 0.5"), dir="rtl"
+        )
+        .encode(x=alt.value(0), y=y, text="text:N"),
+        only("name")
+        .mark_text(
+            align="right",
+            baseline="middle",
+            fill=INK,
+            text=alt.ExprRef(f"width < {_WIDE} ? datum.short : datum.value"),
+        )
+        .encode(x=alt.value("width"), y=y),
+    ).properties(width="container", height=lines.height)
+    return chart.add_params(alt.param(name=PICKED, value="")) if picked else chart

@@ -1,0 +1,125 @@
+"""The measures of one fault as strips: which rows of which table, and what became of the others.
+
+Data: `broker_phases`, `client_phases` and `availability` for the dots, the run's summary for the
+figures, so that page and terminal say the same numbers.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pipeline.report.charts.strips import Strip
+from pipeline.report.report_input import ReportInput
+from pipeline.report.run_tables import Row
+from pipeline.summary.figures import MEASURES, Chain, Distribution, FaultSummary, Measure
+from pipeline.summary.story import counted
+
+CHAINS: tuple[Chain, ...] = ("broker", "client", "gap")
+_PHASES = frozenset(
+    {"detect", "publish", "load wait", "load", "notice", "rediscover", "accept", "join", "sync"}
+    | {"commit gap", "processing gap", "no coordinator"}
+)
+"""What has a strip. Other measures explain these: they stand in the tables of figures."""
+_BEGINS = {"rediscover": "unknown_us", "accept": "named_us"}
+"""Without this moment a member did not need the phase; with it, the phase did not end."""
+_SUBJECTS = {"broker": ("partition", "partition"), "client": ("consumer", "member")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultRows:
+    """The rows of three tables that are about one fault."""
+
+    fault: FaultSummary
+    broker: Sequence[Row]
+    client: Sequence[Row]
+    gap: Sequence[Row]
+
+    def of(self, measure: Measure) -> Sequence[Row]:
+        """Return the rows that a measure is over."""
+        if measure.chain == "gap":
+            return [row for row in self.gap if row["subject_kind"] == measure.subject_kind]
+        return self.broker if measure.chain == "broker" else self.client
+
+    def strips(self, chain: Chain) -> list[Strip]:
+        """Return the strips of a chain, in the order of its phases."""
+        named = {row[0] for row in self.fault.rows(chain)}
+        needless = _needless(self.fault, chain)
+        return [
+            _strip(measure, self.of(measure), self.fault.distribution(measure.name))
+            for measure in MEASURES
+            if measure.chain == chain
+            and measure.name in _PHASES
+            and (measure.name in named or measure.name in needless)
+        ]
+
+
+def _needless(fault: FaultSummary, chain: Chain) -> frozenset[str]:
+    """Return phases that are shown even if nobody needed them: that no member joined is news."""
+    shown = chain == "client" and bool(fault.partitions_moved) and bool(fault.members)
+    return frozenset({"join", "sync"}) if shown else frozenset()
+
+
+def rows_of_faults(run: ReportInput) -> Iterator[FaultRows]:
+    """Return the rows of each fault, in time order."""
+    tables = {
+        name: _by_fault(run.tables.rows(name))
+        for name in ("broker_phases", "client_phases", "availability")
+    }
+    for fault in run.summary.faults:
+        yield FaultRows(
+            fault=fault,
+            broker=tables["broker_phases"].get(fault.fault, ()),
+            client=tables["client_phases"].get(fault.fault, ()),
+            gap=tables["availability"].get(fault.fault, ()),
+        )
+
+
+def _by_fault(rows: Sequence[Row]) -> Mapping[str, Sequence[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["fault"], []).append(row)
+    return found
+
+
+_NOTHING = Distribution(samples=0, missing=0, percentiles={}, maximum=None)
+
+
+def _strip(measure: Measure, rows: Sequence[Row], figures: Distribution | None) -> Strip:
+    if measure.chain == "gap":
+        column, subject = "subject", measure.subject_kind or "subject"
+    else:
+        column, subject = _SUBJECTS[measure.chain]
+    return Strip(
+        name=measure.name,
+        values=tuple(
+            (str(row[column]), row[measure.column])
+            for row in rows
+            if row[measure.column] is not None
+        ),
+        figures=figures or _NOTHING,
+        subject=subject,
+        note=_note(measure, rows, subject),
+    )
+
+
+def _note(measure: Measure, rows: Sequence[Row], subject: str) -> str:
+    """Say what became of the subjects that have no value."""
+    without = [row for row in rows if row[measure.column] is None]
+    if not without:
+        return ""
+    everybody = len(without) == len(rows)
+    if measure.chain == "client":
+        begins = _BEGINS.get(measure.name)
+        unended = [row for row in without if begins is not None and row[begins] is not None]
+        needless = len(without) - len(unended)
+        said = []
+        if needless:
+            said.append(
+                f"no {subject} had to"
+                if everybody and not unended
+                else f"{needless:,} did not have to"
+            )
+        if unended:
+            said.append(f"{len(unended):,} did not get there")
+        return ", ".join(said)
+    number = counted(len(without), subject) if everybody else f"{len(without):,}"
+    return f"{number} never again" if measure.chain == "gap" else f"{number} not in this run"

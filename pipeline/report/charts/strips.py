@@ -1,0 +1,275 @@
+"""How a phase is distributed over its subjects, as rows of a chart: a dot each, or bars of many.
+
+One strip is one measure of one fault: `detect` over offsets partitions, `accept` over members. All
+strips of a section share one logarithmic axis, so that 20 us stand beside 8 s; the data of a strip
+is bounded whatever the number of members. Lengths are microseconds.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+
+from pipeline.report.charts.chart import INK, LINE, MUTED, PAPER
+from pipeline.report.charts.log_axis import LogAxis
+from pipeline.summary.figures import PERCENTS, Distribution, duration_text
+from pipeline.summary.story import counted
+
+ROW_HEIGHT = 64
+"""Pixels of one strip: its name and figures above, its picture below."""
+MAX_DOTS = 60
+"""Up to so many subjects have a dot each; more are counted in bars."""
+_DOT_BINS, _BAR_BINS = 48, 100
+"""Parts of the axis in which dots are stacked, or subjects counted."""
+_HEADER_Y, _HEADER_HEIGHT, _CENTRE_Y = 12, 22, 42
+_SPREAD = 13
+"""Pixels to each side of its line that the picture of a strip may take."""
+_DOT_STEP = 7
+_WIDE = 440
+"""Pixels of width from which on a strip has all its figures beside its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strip:
+    """One measure over its subjects.
+
+    Shape: `values` are pairs of subject and microseconds, in any order; `figures` is the summary's
+    distribution of the same. `note` says what became of the subjects without a value.
+    """
+
+    name: str
+    values: tuple[tuple[str, int], ...]
+    figures: Distribution
+    subject: str  # what each value is of: "member"
+    note: str = ""
+
+
+def distribution_of(lengths: Sequence[int], *, missing: int, bound_us: int = 0) -> Distribution:
+    """Return the figures of sorted lengths: percentiles are values that occurred."""
+    return Distribution(
+        samples=len(lengths),
+        missing=missing,
+        percentiles={
+            percent: lengths[-(-len(lengths) * percent // 100) - 1]
+            for percent in PERCENTS
+            if lengths
+        },
+        maximum=lengths[-1] if lengths else None,
+        bound_us=bound_us,
+    )
+
+
+def axis_over(strips: Iterable[Strip]) -> LogAxis:
+    """Return the axis that shows every value of some strips, and the clocks' error."""
+    shown = list(strips)
+    values = [value for strip in shown for _, value in strip.values]
+    return LogAxis.of(values, bound_us=max((s.figures.bound_us for s in shown), default=0))
+
+
+def figures_text(strip: Strip) -> tuple[str, str]:
+    """Return a strip's figures, in full and, for a phone, the median and the longest."""
+    figures = strip.figures
+    if not figures.samples:
+        return strip.note or "none", strip.note or "none"
+    found = [
+        (label, value)
+        for label, value in (
+            ("p50", figures.percentile(50)),
+            ("p90", figures.percentile(90)),
+            ("max", figures.maximum),
+        )
+        if value is not None
+    ]
+    texts = [f"{label} {_length(value, figures.bound_us)}" for label, value in found]
+    number = counted(figures.samples, strip.subject)
+    if strip.note:
+        number += f", {strip.note}"
+    short = [text for text in texts if not text.startswith("p90")]
+    return f"{', '.join(texts)}; {number}", ", ".join(short)
+
+
+def _length(value_us: int, bound_us: int) -> str:
+    """Return a length in words; none at all needs no unit."""
+    return duration_text(value_us, bound_us=bound_us) if value_us or bound_us else "0"
+
+
+def strip_rows(strips: Sequence[Strip], axis: LogAxis, **common: str) -> list[dict[str, Any]]:
+    """Return the data of a chart of strips, under one another: what `strip_chart` draws.
+
+    Shape: each row has `mark`: what it is (`name`, `band`, `range`, `dot`, `bar`, `p50`, `p90`,
+    `max`), and `y` in pixels from the top. `common` columns are added to every row.
+    """
+    rows: list[dict[str, Any]] = []
+    for place, strip in enumerate(strips):
+        top = place * ROW_HEIGHT
+        rows += [{**row, **common} for row in _rows_of(strip, axis, top)]
+    return rows
+
+
+def _rows_of(strip: Strip, axis: LogAxis, top: int) -> Iterator[dict[str, Any]]:
+    centre = top + _CENTRE_Y
+    full, short = figures_text(strip)
+    yield {
+        "mark": "name",
+        "y": top + _HEADER_Y,
+        "top": top,
+        "bottom": top + _HEADER_HEIGHT,
+        "name": strip.name,
+        "figures": full,
+        "short": short,
+        "line_y": centre,
+    }
+    figures = strip.figures
+    values = sorted(strip.values, key=lambda pair: (pair[1], pair[0]))
+    if not values or figures.maximum is None:
+        return
+    if figures.bound_us:
+        yield {
+            "mark": "band",
+            "y": centre - _SPREAD - 3,
+            "y2": centre + _SPREAD + 3,
+            "from": 0,
+            "to": figures.bound_us,
+            "says": f"< {duration_text(figures.bound_us)}: the clocks' error",
+        }
+    yield {
+        "mark": "range",
+        "y": centre,
+        "from": _drawn(values[0][1], figures.bound_us),
+        "to": _drawn(values[-1][1], figures.bound_us),
+    }
+    yield from (
+        _dots(values, axis, centre, figures.bound_us)
+        if len(values) <= MAX_DOTS
+        else _bars(values, axis, centre, strip.subject, figures.bound_us)
+    )
+    for mark, value in (
+        ("p50", figures.percentile(50)),
+        ("p90", figures.percentile(90)),
+        ("max", figures.maximum),
+    ):
+        if value is not None:
+            text = duration_text(value, bound_us=figures.bound_us)
+            half = _SPREAD + 5 if mark == "p50" else _SPREAD - 4
+            yield {
+                "mark": mark,
+                "from": _drawn(value, figures.bound_us),
+                "y": centre - half,
+                "y2": centre + half,
+                "says": f"{mark} of {strip.name}: {text}",
+            }
+
+
+def _drawn(value_us: int, bound_us: int) -> int:
+    """Return where a value is drawn: at the clocks' error if it is below it."""
+    return bound_us if abs(value_us) < bound_us else value_us
+
+
+def _dots(
+    values: Sequence[tuple[str, int]], axis: LogAxis, centre: int, bound_us: int
+) -> Iterator[dict[str, Any]]:
+    for members in _binned(values, axis, bound_us, _DOT_BINS).values():
+        step = min(_DOT_STEP, _SPREAD / max(1, len(members) // 2))
+        for place, (subject, value) in enumerate(members):
+            yield {
+                "mark": "dot",
+                "from": _drawn(value, bound_us),
+                "y": round(centre + _off_centre(place) * step, 1),
+                "says": f"{subject}: {duration_text(value, bound_us=bound_us)}",
+            }
+
+
+def _off_centre(place: int) -> int:
+    """Return where the n-th dot of a part of the axis stands: 0, then 1 to each side, then 2."""
+    return (place + 1) // 2 * (1 if place % 2 else -1)
+
+
+def _bars(
+    values: Sequence[tuple[str, int]], axis: LogAxis, centre: int, subject: str, bound_us: int
+) -> Iterator[dict[str, Any]]:
+    bins = _binned(values, axis, bound_us, _BAR_BINS)
+    most = max(len(members) for members in bins.values())
+    for place, members in bins.items():
+        half = max(1.0, _SPREAD * len(members) / most)
+        shortest, longest = (
+            duration_text(members[index][1], bound_us=bound_us) for index in (0, -1)
+        )
+        between = shortest if shortest == longest else f"{shortest} to {longest}"
+        yield {
+            "mark": "bar",
+            "from": axis.value(place / _BAR_BINS),
+            "to": axis.value((place + 1) / _BAR_BINS),
+            "y": round(centre - half, 1),
+            "y2": round(centre + half, 1),
+            "says": f"{counted(len(members), subject)}: {between}",
+        }
+
+
+def _binned(
+    values: Sequence[tuple[str, int]], axis: LogAxis, bound_us: int, number: int
+) -> dict[int, list[tuple[str, int]]]:
+    """Return values by the one of `number` parts of the axis in which they are drawn, in order."""
+    bins: dict[int, list[tuple[str, int]]] = {}
+    for subject, value in values:
+        place = min(number - 1, int(axis.place(_drawn(value, bound_us)) * number))
+        bins.setdefault(place, []).append((subject, value))
+    return bins
+
+
+def strip_chart(
+    data: str, rows: int, axis: LogAxis, fill: str, *, picked: str | None = None
+) -> alt.TopLevelMixin:
+    """Return the picture of up to `rows` strips in the named data.
+
+    Shape: with `picked`, only rows whose column of that name is the parameter of that name.
+    """
+    y_scale = alt.Scale(domain=[0, rows * ROW_HEIGHT], reverse=True, nice=False, zero=False)
+    y = alt.Y("y:Q", scale=y_scale, axis=None)
+    x = axis.x("from")
+    says = alt.Tooltip("says:N", title=" ")
+    base = alt.Chart(alt.NamedData(data))
+    if picked is not None:
+        base = base.transform_filter(f"datum[{picked!r}] == {picked}")
+
+    def only(*marks: str) -> alt.Chart:
+        return base.transform_filter(alt.FieldOneOfPredicate(field="mark", oneOf=list(marks)))
+
+    names = only("name")
+    chart = alt.layer(
+        names.mark_rect(fill=PAPER).encode(
+            x=alt.value(0),
+            x2=alt.value("width"),
+            y=alt.Y("top:Q", scale=y_scale, axis=None),
+            y2="bottom:Q",
+        ),
+        names.mark_rule(stroke=LINE, strokeDash=[1, 3]).encode(
+            x=alt.value(0), x2=alt.value("width"), y=alt.Y("line_y:Q", scale=y_scale, axis=None)
+        ),
+        only("band")
+        .mark_rect(fill=LINE, fillOpacity=0.55)
+        .encode(x=x, x2="to:Q", y=y, y2="y2:Q", tooltip=says),
+        only("range").mark_rule(stroke=MUTED, strokeWidth=1.5).encode(x=x, x2="to:Q", y=y),
+        only("p90", "max")
+        .mark_rule(stroke=INK, strokeWidth=1)
+        .encode(x=x, y=y, y2="y2:Q", tooltip=says),
+        only("p50")
+        .mark_rule(stroke=INK, strokeWidth=2.5)
+        .encode(x=x, y=y, y2="y2:Q", tooltip=says),
+        only("bar")
+        .mark_rect(fill=fill, stroke=PAPER, strokeWidth=0.5)
+        .encode(x=x, x2="to:Q", y=y, y2="y2:Q", tooltip=says),
+        only("dot")
+        .mark_circle(fill=fill, size=48, opacity=1, stroke=PAPER, strokeWidth=0.8)
+        .encode(x=x, y=y, tooltip=says),
+        names.mark_text(align="left", baseline="middle", fontWeight="bold", fill=INK).encode(
+            x=alt.value(0), y=y, text="name:N"
+        ),
+        names.mark_text(
+            align="right",
+            baseline="middle",
+            fill=INK,
+            text=alt.ExprRef(f"width < {_WIDE} ? datum.short : datum.figures"),
+        ).encode(x=alt.value("width"), y=y),
+    ).properties(width="container", height=rows * ROW_HEIGHT)
+    return chart if picked is None else chart.add_params(alt.param(name=picked, value=""))

@@ -1,0 +1,64 @@
+"""The section `checks`: what each check promises, what it judged, and what it concluded."""
+
+from markupsafe import Markup
+
+from pipeline.report.charts.chart import Paragraph, Section
+from pipeline.report.facts import CheckFact
+from pipeline.report.report_input import ReportInput
+from pipeline.report.sentences.answers import check_name
+from pipeline.report.sentences.prose import section_link
+from pipeline.report.sentences.words import sentence, together
+from pipeline.summary.story import counted
+
+_OUTCOMES = {
+    "pass": ("pass", "good"),
+    "violated": ("violated", "bad"),
+    "inconclusive": ("inconclusive", "warn"),
+    "nothing_seen": ("nothing seen", "plain"),
+}
+"""An outcome in the terminal's and results.json's word, and its tone."""
+_ORDER = ("violated", "inconclusive", "pass", "nothing_seen")
+_LEAD = (
+    "What Kafka promises its consumer groups, as the checkers judged it over the whole trace. "
+    "They decide; tables and pictures explain."
+)
+
+
+def section(run: ReportInput) -> Section | None:
+    """Return one entry for each check, the broken first; None: the run has none."""
+    if not run.facts.checks:
+        return None
+    checks = sorted(run.facts.checks, key=lambda check: _ORDER.index(check.outcome))
+    entries = Markup("").join(_entry(check) for check in checks)
+    lead = _LEAD
+    if run.facts.status == "failed":
+        lead = "coordlab itself failed: what the checkers saw until then proves nothing."
+    return Section(
+        id="checks",
+        title="Promises",
+        lead=lead,
+        parts=(Paragraph(html=Markup('<ul class="checks">{}</ul>').format(entries)),),
+    )
+
+
+def _entry(check: CheckFact) -> Markup:
+    words, tone = _OUTCOMES[check.outcome]
+    evidence = Markup("")
+    if check.findings_total:
+        found = counted(check.findings_total, "finding")
+        evidence = Markup(" {}").format(section_link(f"violations-{check.name}", found))
+    judged = Markup("")
+    if check.seen:
+        judged = Markup('<p class="about">Judged: {}.</p>').format(together("; ".join(check.seen)))
+    note = Markup("<p>{}</p>").format(sentence(check.note)) if check.note else Markup("")
+    return Markup(
+        '<li><div class="outcome {}">{}</div><div><h3>{}{}</h3><p>{}</p>{}{}</div></li>'
+    ).format(
+        tone,
+        words,
+        check_name(check).capitalize(),
+        evidence,
+        sentence(check.promise) if check.promise else "",
+        judged,
+        note,
+    )

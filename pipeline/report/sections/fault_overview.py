@@ -1,0 +1,80 @@
+"""All faults of a run at a glance: how the longest of each figure is distributed over them."""
+
+from collections.abc import Iterator, Sequence
+
+from pipeline.report.charts.chart import SERIES, Chart, Part, TextTable
+from pipeline.report.charts.strips import Strip, axis_over, distribution_of, strip_chart, strip_rows
+from pipeline.summary.figures import FaultSummary
+from pipeline.summary.story import moment_text
+
+MEASURES = ("detect", "notice", "no coordinator", "commit gap")
+"""What is compared over faults: the two chains' first phases, and what was felt."""
+_MIN_FOR_CHART = 4
+MAX_FAULTS = 500
+"""So many faults are listed, the first ones: the tables have them all."""
+
+
+def overview(faults: Sequence[FaultSummary]) -> Iterator[Part]:
+    """Yield a table of all faults, above it a picture if they are more than a few."""
+    table = _table(faults)
+    strips = [strip for name in MEASURES if (strip := _strip(name, faults)).values]
+    if len(faults) < _MIN_FOR_CHART or not strips:
+        yield table
+        return
+    axis = axis_over(strips)
+    yield Chart(
+        id="phases-overview",
+        title="All faults",
+        about="The longest of each fault: a dot is a fault.",
+        spec=strip_chart("faults", len(strips), axis, SERIES[3]),
+        data={"faults": strip_rows(strips, axis)},
+        table=table,
+    )
+
+
+def _table(faults: Sequence[FaultSummary]) -> TextTable:
+    found = [
+        (
+            fault.fault,
+            moment_text(fault.injected_us),
+            fault.node,
+            *(_longest(fault, name) for name in MEASURES),
+            fault.rebalance_count,
+            f"{fault.members_kept} of {fault.members}" if fault.members else None,
+        )
+        for fault in faults[:MAX_FAULTS]
+    ]
+    more = len(faults) - len(found)
+    return TextTable(
+        headings=("fault", "at", "hit", *MEASURES, "rebalances", "members kept"),
+        rows=tuple(found),
+        caption="The longest of each. Kept: members whose id and generation are the same after it."
+        + (f" {more:,} more faults stand in the tables." if more else ""),
+        numeric=("at", *MEASURES, "rebalances"),
+        folded="All faults in figures" if len(faults) >= _MIN_FOR_CHART else None,
+    )
+
+
+def _longest(fault: FaultSummary, name: str) -> str | None:
+    found = fault.distribution(name)
+    return None if found is None else found.longest_text
+
+
+def _strip(name: str, faults: Sequence[FaultSummary]) -> Strip:
+    """Return the longest of a measure in each fault, over the faults that have it."""
+    found = [(fault.fault, fault.distribution(name)) for fault in faults]
+    values = [
+        (fault, each.maximum)
+        for fault, each in found
+        if each is not None and each.maximum is not None
+    ]
+    bound_us = max((each.bound_us for _, each in found if each is not None), default=0)
+    lengths = sorted(length for _, length in values)
+    without = len(faults) - len(values)
+    return Strip(
+        name=name,
+        values=tuple(values),
+        figures=distribution_of(lengths, missing=without, bound_us=bound_us),
+        subject="fault",
+        note=f"{without:,} without" if without else "",
+    )

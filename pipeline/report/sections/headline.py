@@ -1,0 +1,161 @@
+"""The first screen: the verdict, what happened in a few sentences, and four figures."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from pipeline.report.facts import RunFacts
+from pipeline.report.report_input import ReportInput
+from pipeline.report.sections.headline_figures import Figure, Tone, four_figures
+from pipeline.report.sentences.answers import broke_a_promise, for_how_long, for_whom
+from pipeline.report.sentences.causes import why
+from pipeline.report.sentences.fault_sentences import what_broke
+from pipeline.report.sentences.prose import said, section_link
+from pipeline.report.sentences.words import together
+from pipeline.summary.figures import duration_text
+from pipeline.summary.story import counted, moment_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """The first screen.
+
+    Shape: `verdict` is a word or two, `kicker` stands above the title; `answers` are a question and
+    lines that answer it, each trusted markup; `notices` say what is wrong with the run itself;
+    `facts` are names and values.
+    """
+
+    verdict: str
+    tone: Tone
+    kicker: str
+    title: str
+    lead: str
+    answers: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    figures: tuple[Figure, ...] = ()
+    notices: tuple[str, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+
+
+_OVERRIDE = "--var"
+"""The option of the command line that sets a value other than the experiment's."""
+_OF_VERDICT: dict[str, tuple[str, Tone]] = {
+    "pass": ("PASS", "good"),
+    "violated": ("VIOLATED", "bad"),
+    "unknown": ("UNKNOWN", "warn"),
+}
+_OF_STATUS: dict[str, tuple[str, Tone]] = {
+    "interrupted": ("INTERRUPTED", "warn"),
+    "killed": ("KILLED", "warn"),
+    "running": ("RUNNING", "plain"),
+    "failed": ("TOOL FAILED", "warn"),
+}
+
+
+def headline(run: ReportInput) -> Headline:
+    """Return the first screen of a run's report."""
+    facts = run.facts
+    verdict, tone = verdict_of(facts)
+    trusted = facts.status != "failed"  # a node that died of our bug measures nothing
+    answers: tuple[tuple[str, tuple[str, ...]], ...] = (
+        ("What broke?", what_broke(run)),
+        ("For whom?", for_whom(run)),
+        ("For how long?", for_how_long(run) if trusted else ()),
+        ("Why?", why(run) if trusted else ()),
+        ("Was a promise broken?", broke_a_promise(run)),
+        ("What was expected?", tuple(_expected(run))),
+    )
+    return Headline(
+        verdict=verdict,
+        tone=tone,
+        kicker=facts.run,
+        title=facts.experiment,
+        lead=facts.question,
+        answers=tuple((question, _unbroken(lines)) for question, lines in answers if lines),
+        figures=four_figures(run),
+        notices=tuple(_notices(run)),
+        facts=tuple(_facts(run)),
+    )
+
+
+def _expected(run: ReportInput) -> Iterator[Markup]:
+    """Say what the experiment's author expected, and whether it was run as it is written."""
+    facts = run.facts
+    if facts.expect:
+        measured = [
+            f"{each.value} {each.unit} {each.label}"
+            for each in four_figures(run)
+            if each.unit in {"s", "ms"} and each.label != "of the run's clock"
+        ]
+        beside = said(" <b>Measured:</b> {}.", "; ".join(measured)) if measured else ""
+        yield said("{}{}", facts.expect, beside)
+        if _OVERRIDE in facts.replay:
+            yield said(
+                "That is for the experiment as it is written; this run overrode values of it ({}).",
+                section_link("replay", _OVERRIDE),
+            )
+
+
+def _unbroken(lines: tuple[str, ...]) -> tuple[Markup, ...]:
+    """Return trusted lines in which no number is parted from its unit."""
+    return tuple(Markup(together(line)) for line in lines)
+
+
+def verdict_of(facts: RunFacts) -> tuple[str, Tone]:
+    """Return the verdict in a word, and its tone.
+
+    A violation is proven whatever became of the run, unless the tool itself failed: then nothing
+    that it says is about Kafka.
+    """
+    if facts.status in _OF_STATUS and (facts.verdict != "violated" or facts.status == "failed"):
+        return _OF_STATUS[facts.status]
+    if facts.verdict is None:
+        return "NO VERDICT", "warn"
+    return _OF_VERDICT[facts.verdict]
+
+
+def _notices(run: ReportInput) -> Iterator[str]:
+    """Say what is wrong with the run itself, or missing of it."""
+    facts, summary = run.facts, run.summary
+    end = moment_text(run.end_us)
+    match facts.status:
+        case "failed":
+            yield "coordlab itself failed; nothing here says anything about Kafka."
+            yield from facts.reasons
+        case "interrupted":
+            because = "; ".join(reason for reason in facts.reasons if reason != facts.status)
+            proves = "" if facts.verdict == "violated" else " and proves nothing"
+            told = f"This run was interrupted{proves}: its trace ends at {end} of the run's clock"
+            yield f"{told}, {because}." if because else f"{told}."
+        case "killed":
+            yield f"The process of this run is gone without a word: its trace ends at {end}."
+        case "running":
+            yield "This run has not ended yet: the page shows what was written so far."
+        case "completed" if facts.verdict == "unknown":
+            yield f"This run proves nothing. Reason: {'; '.join(facts.reasons) or 'not known'}."
+        case "completed" if not summary.completed and summary.events:
+            yield f"The trace ends early, at {end} of the run's clock."
+    if not summary.events:
+        yield "This run has no usable events: its lanes are empty."
+    yield from facts.losses
+    for reason, count in summary.bad_rows:
+        yield f"{counted(count, 'row')} of the trace set aside: {reason}."
+    for file in summary.unreadable:
+        yield f"A file was set aside: {file}."
+
+
+def _facts(run: ReportInput) -> Iterator[tuple[str, str]]:
+    facts = run.facts
+    yield "runtime", facts.runtime
+    yield "seed", str(facts.seed)
+    yield "lasted", f"{moment_text(run.end_us)} of the run's clock"
+    if facts.time_scale != 1.0:
+        yield "time scale", f"{facts.time_scale:g} times real time"
+    if facts.clock_error_us:
+        yield "clocks apart", f"at most {duration_text(facts.clock_error_us)}"
+    yield (
+        "started",
+        facts.started_at.replace("T", " ").removesuffix("+00:00").split(".")[0] + " UTC",
+    )
+    if facts.coordinator:
+        yield "faithful to", facts.coordinator

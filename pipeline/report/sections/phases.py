@@ -1,0 +1,195 @@
+"""The section `phases`: per fault, both chains side by side, and what was felt of it.
+
+Chains overlap in time: they stand beside each other and are never added up. One axis serves all
+strips of the section, so that faults can be compared, too.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from pipeline.report.charts.chain_order import lines_of, order_chart, order_rows
+from pipeline.report.charts.chart import (
+    SERIES,
+    Beside,
+    Chart,
+    Paragraph,
+    Part,
+    Pick,
+    Section,
+    TextTable,
+)
+from pipeline.report.charts.fault_strips import CHAINS, FaultRows, rows_of_faults
+from pipeline.report.charts.log_axis import LogAxis
+from pipeline.report.charts.strips import Strip, axis_over, strip_chart, strip_rows
+from pipeline.report.report_input import ReportInput
+from pipeline.report.sections.fault_overview import overview
+from pipeline.report.sentences.chain_words import broker_sentence, client_sentence, gap_sentence
+from pipeline.report.sentences.phase_words import definitions
+from pipeline.report.sentences.words import fault_heading, items, titled_paragraphs
+from pipeline.report.settings import Settings
+from pipeline.summary.figures import HEADER, Chain, FaultSummary, duration_text
+from pipeline.summary.story import kept_text, leaving_texts, moment_text, noticed_text
+
+MAX_IN_FULL = 3
+"""Up to so many faults have their own charts, more share them and one is picked."""
+MAX_PICKED = 60
+"""So many faults can be picked, those with the longest gaps: the page stays small."""
+TITLES: dict[Chain, str] = {
+    "broker": "Broker chain, per offsets partition",
+    "client": "Client chain, per member",
+    "gap": "Time without service",
+}
+_ABOUT: dict[Chain, str] = {
+    "broker": "What happens in the cluster: each dot is an offsets partition that moved.",
+    "client": "What the members of the affected groups live through: each dot is one of them.",
+    "gap": (
+        "Without an acknowledged commit, per member; without a record processed, per partition; "
+        "without an active coordinator, per group."
+    ),
+}
+_FILLS: dict[Chain, str] = {"broker": SERIES[0], "client": SERIES[1], "gap": SERIES[2]}
+_LEAD = (
+    "The two chains overlap in time and are never added up. Time is logarithmic here, from 0 on: "
+    "each mark is ten times the one before. The thick line is the median, the thin ones are the "
+    "90th percentile and the longest. Past 60 dots, a bar's height counts them."
+)
+_PICKED = "fault"
+
+
+def section(run: ReportInput) -> Section | None:
+    """Return what each fault cost, phase by phase; None: nothing was hit."""
+    faults = list(rows_of_faults(run))
+    if not faults:
+        return None
+    settings = Settings(run.facts.settings)
+    parts: list[Part] = [definitions()]
+    if len(faults) > 1:
+        parts += overview(run.summary.faults)
+    if len(faults) <= MAX_IN_FULL:
+        axis = axis_over(strip for rows in faults for strip in _all_strips(rows))
+        for rows in faults:
+            parts += _fault_parts(rows, axis, settings)
+    else:
+        parts += _picked_parts(_worst(faults))
+    lead = _LEAD
+    if (error_us := run.summary.clock_error_us) > 0:
+        lead += f" Grey: shorter than the error of the clocks, {duration_text(error_us)}."
+    return Section(
+        id="phases", title="Where the time went, phase by phase", lead=lead, parts=tuple(parts)
+    )
+
+
+def _all_strips(rows: FaultRows) -> list[Strip]:
+    return [strip for chain in CHAINS for strip in rows.strips(chain)]
+
+
+def _fault_parts(rows: FaultRows, axis: LogAxis, settings: Settings) -> Iterator[Part]:
+    """Yield everything about one fault: words, the order of phases, both chains, the gaps."""
+    fault = rows.fault
+    yield Paragraph(html=fault_heading(fault))
+    sentences = {
+        "Broker chain.": broker_sentence(fault, rows.broker, settings),
+        "Client chain.": client_sentence(fault, rows.client) if rows.client else None,
+        "For the groups.": gap_sentence(fault, rows.gap),
+    }
+    yield Paragraph(html=titled_paragraphs(sentences))
+    data = order_rows(rows)
+    if data:
+        yield Chart(
+            id=f"phases-{fault.fault}-order",
+            title="One after the other",
+            about="The median partition and member of each chain, and the slowest: a linear axis, "
+            "on which short phases vanish.",
+            spec=order_chart("order", lines_of(data)),
+            data={"order": data},
+        )
+    pair = [_chain_chart(rows, chain, axis) for chain in ("broker", "client")]
+    shown = tuple(chart for chart in pair if chart is not None)
+    if shown:
+        yield Beside(parts=shown)
+    gap = _chain_chart(rows, "gap", axis)
+    if gap is not None:
+        yield gap
+    said = items([noticed_text(fault), *leaving_texts(fault), kept_text(fault)])
+    if said:
+        yield Paragraph(html=said)
+
+
+def _chain_chart(rows: FaultRows, chain: Chain, axis: LogAxis) -> Chart | None:
+    strips = rows.strips(chain)
+    if not strips:
+        return None
+    return Chart(
+        id=f"phases-{rows.fault.fault}-{chain}",
+        title=TITLES[chain],
+        about=_ABOUT[chain],
+        spec=strip_chart("strips", len(strips), axis, _FILLS[chain]),
+        data={"strips": strip_rows(strips, axis)},
+        table=figures_table(rows.fault, chain),
+    )
+
+
+def figures_table(fault: FaultSummary, chain: Chain) -> TextTable:
+    """Return the figures of a chain: those that the terminal prints, folded away."""
+    rows = fault.rows(chain)
+    said = [place for place in range(len(HEADER)) if any(row[place + 1] for row in rows)]
+    headings = tuple(HEADER[place] for place in said)
+    return TextTable(
+        headings=("", *headings),
+        rows=tuple((row[0], *(row[place + 1] for place in said)) for row in rows),
+        numeric=headings,
+        folded="The figures",
+    )
+
+
+def _worst(faults: Sequence[FaultRows]) -> list[FaultRows]:
+    """Return the faults that can be picked, in time order: with too many, the longest gaps."""
+
+    def longest_us(rows: FaultRows) -> int:
+        gaps = [
+            dist.maximum or 0 for measure, dist in rows.fault.measures if measure.chain == "gap"
+        ]
+        return max(gaps, default=0)
+
+    if len(faults) <= MAX_PICKED:
+        return list(faults)
+    kept = sorted(faults, key=longest_us, reverse=True)[:MAX_PICKED]
+    return sorted(kept, key=lambda rows: (rows.fault.injected_us, rows.fault.fault))
+
+
+def _picked_parts(faults: Sequence[FaultRows]) -> Iterator[Part]:
+    """Yield charts that show one fault at a time, which the reader picks."""
+    axis = axis_over(strip for rows in faults for strip in _all_strips(rows))
+    names = {rows.fault.fault: _option(rows.fault) for rows in faults}
+    pair = [_picked_chart(faults, names, chain, axis) for chain in ("broker", "client")]
+    shown = tuple(chart for chart in pair if chart is not None)
+    if shown:
+        yield Beside(parts=shown)
+    gap = _picked_chart(faults, names, "gap", axis)
+    if gap is not None:
+        yield gap
+
+
+def _option(fault: FaultSummary) -> str:
+    return f"{fault.fault}: {fault.node or 'nobody'} at {moment_text(fault.injected_us)}"
+
+
+def _picked_chart(
+    faults: Sequence[FaultRows], names: dict[str, str], chain: Chain, axis: LogAxis
+) -> Chart | None:
+    strips = {rows.fault.fault: rows.strips(chain) for rows in faults}
+    most = max(len(found) for found in strips.values())
+    if not most:
+        return None
+    data = [
+        row
+        for rows in faults
+        for row in strip_rows(strips[rows.fault.fault], axis, **{_PICKED: names[rows.fault.fault]})
+    ]
+    return Chart(
+        id=f"phases-{chain}",
+        title=TITLES[chain],
+        about=_ABOUT[chain],
+        spec=strip_chart("strips", most, axis, _FILLS[chain], picked=_PICKED),
+        data={"strips": data},
+        picks=(Pick(param=_PICKED, label="fault", options=tuple(names.values())),),
+    )

@@ -1,0 +1,163 @@
+"""The first screen's answer to what broke: each fault of the plan as a sentence."""
+
+import re
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from pipeline.report.facts import FaultFact
+from pipeline.report.report_input import ReportInput
+from pipeline.report.sentences.prose import (
+    FAULTS,
+    and_list,
+    at,
+    between,
+    joined,
+    said,
+    section_link,
+)
+from pipeline.summary.figures import duration_text
+from pipeline.summary.outcomes import in_number_order, listed
+from pipeline.summary.story import counted
+
+MAX_FAULTS = 3
+"""So many faults are told one by one; the fault lane has them all."""
+MAX_NODES = 4
+"""So many nodes are named one by one."""
+_SERVERS = ("broker-", "controller-")
+"""How the names of nodes begin that are no clients."""
+_MOVE = re.compile(r"(\S+): (\d+) to (\d+)")
+
+
+def what_broke(run: ReportInput) -> tuple[Markup, ...]:
+    """Say what was injected, into whom, when, and when it was undone."""
+    faults = run.facts.faults
+    if not faults:
+        return (Markup("Nothing: this run has no faults."),)
+    told = [_fault(fault, run) for fault in faults[:MAX_FAULTS]]
+    if len(faults) > MAX_FAULTS:
+        more = counted(len(faults) - MAX_FAULTS, "more fault")
+        told.append(said("And {}: {}.", more, section_link(FAULTS, "the fault lane")))
+    return tuple(told)
+
+
+def _fault(fault: FaultFact, run: ReportInput) -> Markup:
+    name = fault.kind.replace("_", " ")
+    aim = said("<b>{}</b> of {}", name, fault.target)
+    match fault.outcome:
+        case "planned":
+            return said("{} was never injected.", aim)
+        case "missed":
+            return said("{} <b>hit nothing</b>: {}.", aim, fault.error or "no reason is known")
+        case "failed":
+            return said("coordlab could not inject {}: {}.", aim, fault.error or "no reason known")
+        case _ if fault.injected_us is None:
+            return said("{} hit {}.", aim, fault.hit)
+        case _:
+            pass
+    sentence = _happened(fault, fault.injected_us or 0, run)
+    return joined((sentence, fault.note + ".")) if fault.note else sentence
+
+
+def _happened(fault: FaultFact, injected_us: int, run: ReportInput) -> Markup:
+    """Return the sentence of one fault that hit."""
+    who, when = _who(fault), at(injected_us)
+    lasted, for_long = between(injected_us, fault.healed_us, run.end_us), _for(fault, run)
+    groups = listed(fault.groups)
+    ends = (_nodes(fault.links_from), _nodes(fault.links_to))
+    match fault.kind:
+        case "crash":
+            return said("{} was killed (kill -9) {}{}.", who, when, _again(fault, run))
+        case "power_loss":
+            return said("{} lost its power {}{}.", who, when, _again(fault, run))
+        case "controlled_shutdown":
+            again = _again(fault, run)
+            return said("{} was shut down (controlled shutdown) {}{}.", who, when, again)
+        case "pause":
+            return said("{} was stopped (SIGSTOP) {}{}.", who, lasted, for_long)
+        case "leadership_move":
+            return said("Leadership was moved {}, while all lived: {}.", when, _moves(fault))
+        case "preferred_leader_election":
+            return said("A preferred leader election {} moved {}.", when, _moves(fault))
+        case "remove_members":
+            return said("The members of {} were taken out {} by an administrator.", groups, when)
+        case "delete_group":
+            return said("{} was deleted {} by an administrator.", groups, when)
+        case "delete_offsets":
+            return said(
+                "Committed offsets of {} were deleted {} by an administrator.", groups, when
+            )
+        case "reset_offsets":
+            return said("Committed offsets of {} were reset {} by an administrator.", groups, when)
+        case "cut" if "<->" in fault.hit:
+            others = _but_not_clients(fault, ends[1])
+            return said("{} was cut off from {} {}{}.", who, others, lasted, for_long)
+        case "cut":
+            return said("What {} sent to {} was cut off {}{}.", who, ends[1], lasted, for_long)
+        case "clog":
+            return said("Messages between {} and {} were held back {}{}.", *ends, lasted, for_long)
+        case "slow":
+            return said("The links between {} and {} were slow {}{}.", *ends, lasted, for_long)
+        case "reset":
+            return said("The connections between {} and {} were reset {}.", *ends, when)
+        case other:
+            return said("{} hit {} {}{}.", other.replace("_", " "), who, lasted, for_long)
+
+
+def _who(fault: FaultFact) -> Markup:
+    """Name what was hit, and what it was to a group."""
+    nodes = fault.links_from or fault.nodes
+    names = said("<b>{}</b>", _nodes(nodes) if nodes else fault.hit)
+    if not fault.groups or len(nodes) != 1:
+        return names
+    groups = listed(fault.groups)
+    if nodes[0].startswith("broker-"):
+        return said("{}, the coordinator of {},", names, groups)
+    if is_client(nodes[0]):
+        return said("{}, a member of {},", names, groups)
+    return names
+
+
+def _nodes(nodes: Sequence[str]) -> Markup:
+    """Name nodes: each of a few, runs of many."""
+    if len(nodes) <= MAX_NODES:
+        return and_list(in_number_order(nodes)) or Markup("nobody")
+    return said("{}", listed(nodes))
+
+
+def _moves(fault: FaultFact) -> str:
+    """Return `orders-1: 2 to 0` as `orders-1 from broker-2 to broker-0`."""
+    return _MOVE.sub(r"\1 from broker-\2 to broker-\3", fault.hit)
+
+
+def is_client(node: str) -> bool:
+    """Whether a node is a member of a group, by its name in the trace."""
+    return node.startswith("consumer-")
+
+
+def _but_not_clients(fault: FaultFact, others: Markup) -> Markup:
+    """Name what a server was cut off from; that its clients still reach it makes split brains."""
+    ends = (*fault.links_from, *fault.links_to)
+    if all(node.startswith(_SERVERS) for node in ends):
+        return said("{}, not from clients,", others)
+    return others
+
+
+def _again(fault: FaultFact, run: ReportInput) -> Markup:
+    if fault.healed_us is None or fault.injected_us is None:
+        return Markup(" and did not start again")
+    if fault.healed_by == "end":
+        return said(" and was down until {}", _end(run))
+    after_us = fault.healed_us - fault.injected_us
+    return said(" and started again {} later", duration_text(after_us))
+
+
+def _for(fault: FaultFact, run: ReportInput) -> Markup:
+    if fault.healed_us is None or fault.injected_us is None:
+        return Markup("")
+    until = f", until {_end(run)}" if fault.healed_by == "end" else ""
+    return said(" ({}{})", duration_text(fault.healed_us - fault.injected_us), until)
+
+
+def _end(run: ReportInput) -> str:
+    return "the run was cut off" if run.cut_off else "the end of the run"

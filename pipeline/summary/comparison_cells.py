@@ -1,0 +1,115 @@
+"""One cell of a comparison: a figure over the runs of a column, how it reads, what differs.
+
+Lengths are microseconds; a figure that no run of a column has is no cell, never 0.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pipeline.summary.figures import duration_text
+
+MAX_VALUES = 60
+"""So many values of one figure are kept for a picture."""
+_NOTABLE_RATIO = 1.25
+_NOTABLE_US = 1_000
+"""Times are marked as different from a quarter and a millisecond on: no two are ever equal."""
+
+Unit = Literal["us", "count", "text"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One figure of one column.
+
+    Units: as the row says; `bound_us` is the clocks' error, 0 where it does not matter. With
+    several runs, `median` (nearest rank), `low` and `high` are over those `runs` that have a value,
+    `values` are theirs, sorted (of many an even choice); `missing` have none. `text` is what it
+    shows.
+    """
+
+    text: str
+    median: int | None = None  # None: text
+    low: int | None = None
+    high: int | None = None
+    values: tuple[int, ...] = ()
+    runs: int = 1
+    missing: int = 0
+    bound_us: int = 0
+
+
+def cell_of(values: Sequence[int | None], unit: Unit, bound_us: int) -> Cell | None:
+    """Return the cell of a figure over runs, None standing for a run without it; None: all are."""
+    known = sorted(value for value in values if value is not None)
+    if not known:
+        return None
+    median, low, high = middle(known), known[0], known[-1]
+    missing = len(values) - len(known)
+    text = _shown(median, unit, bound_us)
+    if low != high:
+        text += f" ({_shown(low, unit, bound_us)} to {_shown(high, unit, bound_us)})"
+    if missing:
+        text += f", {missing} of {len(values)} without"
+    return Cell(
+        text=text,
+        median=median,
+        low=low,
+        high=high,
+        values=_even_choice(known),
+        runs=len(known),
+        missing=missing,
+        bound_us=bound_us,
+    )
+
+
+def _even_choice(values: Sequence[int]) -> tuple[int, ...]:
+    """Return sorted values, or as many of them as can be shown, the lowest and highest included."""
+    if len(values) <= MAX_VALUES:
+        return tuple(values)
+    last = len(values) - 1
+    return tuple(values[place * last // (MAX_VALUES - 1)] for place in range(MAX_VALUES))
+
+
+def text_cell_of(values: Sequence[str | None]) -> Cell | None:
+    """Return the cell of words over runs: the word, or how many runs have which."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    counts = {value: known.count(value) for value in dict.fromkeys(known)}
+    text = ", ".join(f"{value} {count}" for value, count in counts.items())
+    missing = len(values) - len(known)
+    return Cell(
+        text=known[0] if len(values) == 1 else text + (f", none {missing}" if missing else ""),
+        runs=len(known),
+        missing=missing,
+    )
+
+
+def _shown(value: int, unit: Unit, bound_us: int) -> str:
+    return duration_text(value, bound_us=bound_us) if unit == "us" else f"{value:,}"
+
+
+def middle(values: Sequence[int]) -> int:
+    """Return the median of sorted values, nearest rank."""
+    return values[(len(values) - 1) // 2]
+
+
+def differs(cells: Sequence[Cell | None], unit: Unit) -> bool:
+    """Whether columns are not alike.
+
+    One lacks what another has; counts are not the same; or times are apart by a quarter, by a
+    millisecond and by the clocks' error, and the ranges of some two columns do not meet.
+    """
+    known = [cell for cell in cells if cell is not None]
+    if len(cells) < 2 or len(known) < len(cells):
+        return len(cells) > 1 and bool(known)
+    medians = [cell.median for cell in known if cell.median is not None]
+    if not medians:
+        return False
+    if unit != "us":
+        return len(set(medians)) > 1
+    low, high = min(medians), max(medians)
+    notable_us = max(_NOTABLE_US, *(cell.bound_us for cell in known))
+    if high - low < notable_us or high < _NOTABLE_RATIO * low:
+        return False
+    return max(cell.low or 0 for cell in known) > min(cell.high or 0 for cell in known)

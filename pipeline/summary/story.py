@@ -1,0 +1,221 @@
+"""What a run did to its groups, in sentences that the terminal and the report share.
+
+Pure functions from the values of `figures` and `outcomes` to plain text: they know neither the
+width of a terminal nor markup. A sentence stands only where there is something to say. Moments are
+of the run's clock.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pipeline.summary.figures import FaultSummary, duration_text
+from pipeline.summary.outcomes import (
+    CommitErrors,
+    Coordinators,
+    Office,
+    Owners,
+    Processing,
+    Rebalances,
+    listed,
+)
+
+_LONG_WAIT_US = 1_000_000
+"""From here on a wait for an answer is worth a sentence of its own."""
+_ORDINALS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
+_SAY_WHO_WENT = frozenset({"session expiry", "leave"})
+"""Reasons that name who went: no second line for it."""
+_MAX_ERRORS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """One thing that happened: what, and the particulars, a line each."""
+
+    headline: str
+    particulars: tuple[str, ...] = ()
+
+
+def moment_text(time_us: int) -> str:
+    """Return a moment of the run's clock: seconds with milliseconds."""
+    return f"{time_us / 1e6:.3f} s"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 member`, `6 members`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def office_name(broker: str, epoch: int | None) -> str:
+    """Name a coordinator with the epoch in which it serves."""
+    return broker if epoch is None else f"{broker} in leader epoch {epoch}"
+
+
+def noticed_text(fault: FaultSummary) -> str | None:
+    """Tell what made members give their coordinator up; None: nobody did."""
+    if not fault.noticed_by:
+        return None
+    causes = ", ".join(
+        f"{count} of {fault.members} by {cause}" for cause, count in fault.noticed_by
+    )
+    return f"members that gave their coordinator up: {causes}"
+
+
+def leaving_texts(fault: FaultSummary) -> Iterator[str]:
+    """Tell why members stayed with an old coordinator, and what made them leave it."""
+    if not fault.partitions_moved:
+        return
+    for timeouts, members in fault.left_after:
+        which = _ORDINALS.get(timeouts, f"{timeouts}th")
+        yield (
+            f"{members} of {fault.members} members left the old coordinator on the {which} commit "
+            "that timed out there"
+        )
+    if fault.left_after:
+        told = fault.told_by_old
+        yield f"the old coordinator itself told {told} of them that it still was theirs"
+        return
+    notice, wait = fault.distribution("notice"), fault.distribution("longest wait")
+    if notice is None or wait is None or notice.maximum is None or wait.maximum is None:
+        return
+    if wait.maximum >= max(_LONG_WAIT_US, notice.maximum // 2):  # why they noticed so late
+        yield (
+            f"members waited up to {wait.longest_text} for the old coordinator to answer: its "
+            "connections were open and silent"
+        )
+
+
+def kept_text(fault: FaultSummary) -> str | None:
+    """Tell how many members came through a fault unchanged; None: it had nothing to do with any."""
+    if not fault.members:
+        return None
+    if not fault.rebalances:
+        return f"{fault.members_kept} of {fault.members} members kept member id and generation"
+    return (
+        f"{fault.members_kept_id} of {fault.members} members kept their member id (the names here "
+        f"are client ids), {fault.members_kept} their generation"
+    )
+
+
+def rebalances_told(rebalances: Rebalances, fault: FaultSummary) -> Told:
+    """Tell rebalances of one kind after a fault: when, where, how long, who came and went."""
+    return Told(
+        headline=rebalances.words,
+        particulars=(_how(rebalances, fault), *_who(rebalances)),
+    )
+
+
+def _how(rebalances: Rebalances, fault: FaultSummary) -> str:
+    when = f"{duration_text(rebalances.after_us)} after the fault"
+    if rebalances.count > 1:
+        when = f"from {when} on, for {duration_text(rebalances.last_us - rebalances.first_us)}"
+    if fault.healed_us is not None:
+        after_us = rebalances.first_us - fault.healed_us
+        healed = f"{duration_text(after_us)} after it was healed"
+        when += ", while it was in force" if after_us < 0 else f", {healed}"
+    old, new = rebalances.generations
+    reached = "no new generation" if new is None else f"generation {old} to {new}"
+    where = office_name(rebalances.broker, rebalances.leader_epoch)
+    parts = [f"{when}, at {where}: {reached}"]
+    if rebalances.longest_us is not None:
+        longest = "" if rebalances.count == 1 else "at most "
+        parts.append(f"stable after {longest}{duration_text(rebalances.longest_us)}")
+    if rebalances.not_stored:
+        errors = ", ".join(rebalances.store_errors)
+        which = "its assignment"
+        if rebalances.count > 1:
+            which = f"{rebalances.not_stored} of their assignments"
+        parts.append(f"{which} not stored ({errors})")
+    return "; ".join(parts)
+
+
+def _who(rebalances: Rebalances) -> Iterator[str]:
+    """Tell who came and went, where the reason does not say it all."""
+    if rebalances.removed and not (
+        rebalances.removed == rebalances.consumers and rebalances.reason in _SAY_WHO_WENT
+    ):
+        because = ", ".join(rebalances.removed_because)
+        yield f"removed: {listed(rebalances.removed)} ({because})"
+    if rebalances.added and not (
+        rebalances.added == rebalances.consumers and rebalances.reason == "join"
+    ):
+        yield f"added: {listed(rebalances.added)}"
+
+
+def coordinators_told(both: Coordinators) -> Told:
+    """Tell two coordinators of one group: from when to when, and what each answered meanwhile."""
+    impaired = [
+        f"{word} for {duration_text(length_us)} of it"
+        for word, length_us in (("cut off", both.older_cut_us), ("paused", both.older_paused_us))
+        if length_us
+    ]
+    older = ", ".join((_answered(both.older), *impaired, f"then {both.older_end}"))
+    particulars = [
+        f"{office_name(both.older.broker, both.older.leader_epoch)}: {older}",
+        f"{office_name(both.newer.broker, both.newer.leader_epoch)}: {_answered(both.newer)}",
+    ]
+    if both.older.commits_in_all or both.newer.commits_in_all:
+        particulars.append(
+            f"commits in all: {_tenure(both.older, 'the last', both.older_last_commit_us)}; "
+            f"{_tenure(both.newer, 'the first', both.newer_first_commit_us)}"
+        )
+    headline = (
+        f"two coordinators of {listed(both.groups)} ({both.partition}) from "
+        f"{moment_text(both.from_us)} to {moment_text(both.to_us)}: "
+        f"{moment_text(both.to_us - both.from_us)}"
+    )
+    return Told(headline=headline, particulars=tuple(particulars))
+
+
+def _tenure(office: Office, which: str, at_us: int | None) -> str:
+    moment = "" if at_us is None else f", {which} at {moment_text(at_us)}"
+    return f"epoch {office.leader_epoch} {office.commits_in_all:,}{moment}"
+
+
+def _answered(office: Office) -> str:
+    heartbeats = counted(office.heartbeats, "heartbeat")
+    return f"{heartbeats} answered, {counted(office.commits, 'commit')} acknowledged"
+
+
+def owners_told(both: Owners) -> Told:
+    """Tell two sets of members that owned the same partitions: who, from when to when."""
+    until = "the end of the run" if both.to_us is None else moment_text(both.to_us)
+    length = "" if both.to_us is None else f": {moment_text(both.to_us - both.from_us)}"
+    records = f"{counted(both.records_both, 'record')} processed by both meanwhile"
+    if both.to_us is not None and both.healed_us is not None:
+        after_us = both.to_us - both.healed_us
+        side = "after" if after_us >= 0 else "before"
+        records += f"; over {moment_text(abs(after_us))} {side} the healing"
+    return Told(
+        headline=f"two owners of {counted(both.partitions, 'partition')} of {both.group} from "
+        f"{moment_text(both.from_us)} to {until}{length}",
+        particulars=(
+            f"first {_side(both.first_consumers, both.first_coordinator)}",
+            f"then also {_side(both.second_consumers, both.second_coordinator)}",
+            records,
+        ),
+    )
+
+
+def _side(consumers: tuple[str, ...], coordinator: tuple[str | None, int | None]) -> str:
+    broker, epoch = coordinator
+    number = counted(len(consumers), "member")
+    assigned = "" if broker is None else f", assigned by {office_name(broker, epoch)}"
+    return f"{number}{assigned}: {listed(consumers)}"
+
+
+def repeated_text(processing: Processing) -> str:
+    """Tell how much of what a group processed had been processed before."""
+    return (
+        f"processed again: {processing.repeated:,} of the {processing.records:,} processings of "
+        f"{processing.records - processing.repeated:,} distinct records by {processing.group}"
+    )
+
+
+def errors_text(errors: Sequence[CommitErrors]) -> str:
+    """Tell what commits met, the first few errors by name."""
+    shown = [
+        f"{each.error} {each.commits:,} ({counted(each.members, 'member')})"
+        for each in errors[:_MAX_ERRORS]
+    ]
+    rest = sum(each.commits for each in errors[_MAX_ERRORS:])
+    return "commits met " + ", ".join(shown + ([f"others {rest:,}"] if rest else []))

@@ -1,0 +1,207 @@
+"""Sum tables up: each fault's phases and gaps with percentiles, and its members.
+
+Only aggregates reach the driver: a few rows per fault, whatever the size of the runs. SUMMED_UP
+computes them beside the tables, `summarize` makes plain Python of them.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import RunFiles
+from pipeline.engine.step import rows
+from pipeline.summary.figures import (
+    MEASURES,
+    PERCENTS,
+    Distribution,
+    FaultSummary,
+    RunSummary,
+)
+from pipeline.summary.outcome_summary import (
+    OUTCOMES,
+    FaultKey,
+    Rows,
+    commit_errors,
+    coordinators_at_once,
+    owners_at_once,
+    processing_of_groups,
+    rebalances_after,
+)
+
+
+def _bad_row_counts(bad_rows: DataFrame) -> DataFrame:
+    """One row per run and reason."""
+    return bad_rows.groupBy("run", "reason").count()
+
+
+def _known_runs(runs: DataFrame) -> DataFrame:
+    """One row per run that has events."""
+    return runs.select("run", "events", "completed")
+
+
+def _known_faults(faults: DataFrame) -> DataFrame:
+    """One row per run and fault."""
+    return faults.select("run", "fault", "kind", "target", "node", "injected_us", "healed_us")
+
+
+def _known_figures(figures: DataFrame) -> DataFrame:
+    """One row per run, fault and measure."""
+    return figures.select(
+        "run",
+        "fault",
+        "measure",
+        "samples",
+        "missing",
+        *(f"p{percent}" for percent in PERCENTS),
+        "max",
+    )
+
+
+def _moved_partitions(broker_phases: DataFrame) -> DataFrame:
+    """One row per run and fault that moved partitions."""
+    return broker_phases.groupBy("run", "fault").agg(F.count("*").alias("moved"))
+
+
+def _member_counts(client_phases: DataFrame) -> DataFrame:
+    """One row per run, fault, what made members notice it, and commits that timed out before.
+
+    Nulls: `noticed_by` where nothing is known to have; `timeouts` of members that kept their
+    coordinator.
+    """
+    kept_id = F.col("member_id") == F.col("member_id_after")
+    kept = kept_id & (F.col("generation") == F.col("generation_after"))
+    timeouts = F.when(F.col("unknown_us").isNotNull(), F.col("commit_timeouts"))
+    return client_phases.groupBy("run", "fault", "noticed_by", timeouts.alias("timeouts")).agg(
+        F.count("*").alias("members"),
+        F.count_if(kept).alias("kept"),
+        F.count_if(kept_id).alias("kept_id"),
+        F.count_if(F.col("self_answers") > 0).alias("told"),
+    )
+
+
+SUMMED_UP = (
+    rows("bad_row_counts", _bad_row_counts, "bad_rows"),
+    rows("known_runs", _known_runs, "runs"),
+    rows("known_faults", _known_faults, "faults"),
+    rows("known_figures", _known_figures, "figures"),
+    rows("moved_partitions", _moved_partitions, "broker_phases"),
+    rows("member_counts", _member_counts, "client_phases"),
+    *OUTCOMES,
+)
+"""What `summarize` needs, computed from tables."""
+
+
+def summarize(
+    found: Rows, runs: Sequence[RunFiles], clock_errors_us: Mapping[str, int]
+) -> tuple[RunSummary, ...]:
+    """Sum the tables up, run by run, in the order of `runs`; `found` holds SUMMED_UP's rows."""
+    bad: dict[str, dict[str, int]] = {}
+    for row in found["bad_row_counts"]:
+        bad.setdefault(row["run"], {})[row["reason"]] = row["count"]
+    known = {row["run"]: row for row in found["known_runs"]}
+    faults = _faults(found, clock_errors_us)
+    coordinators = coordinators_at_once(found)
+    owners = owners_at_once(found)
+    processed = processing_of_groups(found)
+    errors = commit_errors(found)
+    return tuple(
+        RunSummary(
+            run=files.run,
+            directory=files.directory,
+            events=known[files.run]["events"] if files.run in known else 0,
+            completed=files.run in known and known[files.run]["completed"],
+            clock_error_us=clock_errors_us[files.run],
+            bad_rows=tuple(sorted(bad.get(files.run, {}).items())),
+            unreadable=files.unreadable,
+            faults=tuple(faults.get(files.run, ())),
+            coordinators=coordinators.get(files.run, ()),
+            owners=owners.get(files.run, ()),
+            processing=processed.get(files.run, ()),
+            commit_errors=errors.get(files.run, ()),
+        )
+        for files in runs
+    )
+
+
+def _faults(found: Rows, clock_errors_us: Mapping[str, int]) -> dict[str, list[FaultSummary]]:
+    """Return each run's faults in time order."""
+    measured = _distributions(found["known_figures"], clock_errors_us)
+    rebalanced = rebalances_after(found)
+    moved = {(row["run"], row["fault"]): row["moved"] for row in found["moved_partitions"]}
+    members: dict[FaultKey, list[Row]] = {}
+    for row in found["member_counts"]:
+        members.setdefault((row["run"], row["fault"]), []).append(row)
+    in_order = sorted(
+        found["known_faults"], key=lambda row: (row["run"], row["injected_us"], row["fault"])
+    )
+    summaries: dict[str, list[FaultSummary]] = {}
+    for row in in_order:
+        key = (row["run"], row["fault"])
+        measures = measured.get(key, {})
+        counts = members.get(key, ())
+        summary = FaultSummary(
+            fault=row["fault"],
+            kind=row["kind"],
+            target=row["target"],
+            node=row["node"],
+            injected_us=row["injected_us"],
+            healed_us=row["healed_us"],
+            partitions_moved=moved.get(key, 0),
+            members=_sum(counts, "members"),
+            members_kept=_sum(counts, "kept"),
+            members_kept_id=_sum(counts, "kept_id"),
+            measures=tuple((m, measures[m.name]) for m in MEASURES if m.name in measures),
+            noticed_by=_noticed(counts),
+            left_after=_left_after(counts),
+            told_by_old=_sum(counts, "told"),
+            rebalances=rebalanced.get(key, ()),
+        )
+        summaries.setdefault(row["run"], []).append(summary)
+    return summaries
+
+
+def _sum(counts: Sequence[Row], column: str) -> int:
+    return sum(row[column] for row in counts)
+
+
+def _noticed(counts: Sequence[Row]) -> tuple[tuple[str, int], ...]:
+    """Count members by what made them notice a fault, the most frequent first."""
+    found: dict[str, int] = {}
+    for row in counts:
+        if row["noticed_by"] is not None:
+            found[row["noticed_by"]] = found.get(row["noticed_by"], 0) + row["members"]
+    return tuple(sorted(found.items(), key=lambda entry: (-entry[1], entry[0])))
+
+
+def _left_after(counts: Sequence[Row]) -> tuple[tuple[int, int], ...]:
+    """Count members by how many commits had timed out when they left their coordinator."""
+    found: dict[int, int] = {}
+    for row in counts:
+        if row["timeouts"]:
+            found[row["timeouts"]] = found.get(row["timeouts"], 0) + row["members"]
+    return tuple(sorted(found.items()))
+
+
+def _distributions(
+    figures: Sequence[Row], clock_errors_us: Mapping[str, int]
+) -> dict[FaultKey, dict[str, Distribution]]:
+    """Return each fault's measures by name."""
+    across = {measure.name for measure in MEASURES if measure.across_nodes}
+    found: dict[FaultKey, dict[str, Distribution]] = {}
+    for row in figures:
+        bound_us = clock_errors_us[row["run"]] if row["measure"] in across else 0
+        measures = found.setdefault((row["run"], row["fault"]), {})
+        measures[row["measure"]] = _distribution(row, bound_us)
+    return found
+
+
+def _distribution(row: Row, bound_us: int) -> Distribution:
+    given = {percent: row[f"p{percent}"] for percent in PERCENTS}
+    return Distribution(
+        samples=row["samples"],
+        missing=row["missing"],
+        percentiles={percent: value for percent, value in given.items() if value is not None},
+        maximum=row["max"],
+        bound_us=bound_us,
+    )

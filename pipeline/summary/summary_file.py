@@ -1,0 +1,116 @@
+"""A run's summary as a file beside its tables, so that a report needs no Spark.
+
+It also says what the tables were made from, so that tables of an older version, or of events that
+have changed since, are known for what they are.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.summary.figures import RunSummary
+
+SUMMARY_FILE = "summary.json"
+TABLES_VERSION = 2
+"""Goes up when a table or a figure changes its columns or what they mean: docs/TABLES.md."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MadeFrom:
+    """What the tables are.
+
+    `event_files`: the files in `events` by name with their rows, None where one cannot be read:
+    runs are copied about, so that times of files say nothing. `tables`: what stands beside it.
+    """
+
+    tables_version: int
+    event_files: dict[str, int | None]
+    tables: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stamped:
+    """The part of the file that is not the summary; its other keys are RunSummary's."""
+
+    made_from: _MadeFrom
+
+
+def summary_path(directory: Path) -> Path:
+    """Return where the summary of the run in `directory` stands."""
+    return directory / "tables" / SUMMARY_FILE
+
+
+def write_summary(summary: RunSummary) -> None:
+    """Write a summary into its run's directory, in one step, when its tables are complete."""
+    path = summary_path(summary.directory)
+    path.parent.mkdir(exist_ok=True)
+    made_from = _MadeFrom(
+        tables_version=TABLES_VERSION,
+        event_files=_event_files(summary.directory),
+        tables=tuple(sorted(each.name for each in path.parent.iterdir() if each.is_dir())),
+    )
+    document = msgspec.to_builtins(summary, enc_hook=str)
+    document["made_from"] = msgspec.to_builtins(made_from)
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+    temporary.replace(path)
+
+
+def read_summary(directory: Path) -> RunSummary | None:
+    """Return the summary of the run in `directory`; None if there is none of this version.
+
+    The directory in it is `directory`: runs are moved about.
+    """
+    if _made_from(directory) is None:
+        return None
+    try:
+        content = summary_path(directory).read_bytes()
+        summary = msgspec.json.decode(content, type=RunSummary, dec_hook=_decode)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return replace(summary, directory=directory)
+
+
+def is_current(directory: Path) -> bool:
+    """Return whether a run has all tables of this version, made of its events as they are."""
+    made_from = _made_from(directory)
+    return (
+        made_from is not None
+        and made_from.event_files == _event_files(directory)
+        and all((directory / "tables" / name).is_dir() for name in made_from.tables)
+    )
+
+
+def drop_summary(directory: Path) -> None:
+    """Remove the summary of a run whose tables are about to be replaced."""
+    summary_path(directory).unlink(missing_ok=True)
+
+
+def _made_from(directory: Path) -> _MadeFrom | None:
+    """Return what the tables are, None if there are none of this version."""
+    try:
+        found = msgspec.json.decode(summary_path(directory).read_bytes(), type=_Stamped).made_from
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return found if found.tables_version == TABLES_VERSION else None
+
+
+def _event_files(directory: Path) -> dict[str, int | None]:
+    return {path.name: _rows(path) for path in sorted((directory / "events").glob("*"))}
+
+
+def _rows(path: Path) -> int | None:
+    try:
+        return int(pq.read_metadata(path).num_rows)
+    except (OSError, pa.ArrowException):
+        return None
+
+
+def _decode(kind: type, value: Any) -> Any:  # noqa: ANN401 - msgspec's own signature
+    if kind is Path:
+        return Path(value)
+    raise NotImplementedError(f"{kind} stands in no summary")

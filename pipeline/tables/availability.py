@@ -1,0 +1,149 @@
+"""The table `availability`: for how long a fault kept whom from working."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.intermediate.gaps import commit_gaps, coordinator_holes, processing_gaps
+
+_COLUMNS = ("run", "fault", "subject_kind", "group", "subject", "before_us", "after_us")
+_BETWEEN = "struct<before_us: bigint, after_us: bigint>"
+
+
+def availability(
+    events: DataFrame,
+    runs: DataFrame,
+    tenures: DataFrame,
+    failovers: DataFrame,
+) -> DataFrame:
+    """Measure what each subject lived through around each fault.
+
+    - `member`: time without an acknowledged commit. Where the fault moved the coordinator: from the
+      last commit acknowledged before, to the first that a later coordinator (of the new epoch or of
+      one after it) acknowledged after its load. Otherwise the longest such time around or after the
+      fault.
+    - `partition` (of a data topic, per group): the longest time around or after the fault in which
+      nobody in the group consumed from it.
+    - `group`: the longest time after the fault in which no broker was the group's active
+      coordinator; 0 with both moments at the fault if there always was one.
+    "Around or after" begins before the next fault that affects the group, and is over by then
+    unless this fault fell into it, too. The first two are never shorter than the steady interval
+    between commits or batches. One that never ended counts only if something was missed: a commit
+    was asked for, a coordinator given up, a record produced; it is then as long as that is ago. Of
+    gaps of one length the earliest stands.
+    Input grain: one row per event; `runs`; `coordinator_tenures`; one row per fault and group.
+    Output grain: one row per run, fault, subject kind, group and subject.
+    Columns: `run`, `fault`, `subject_kind`, `group`, `subject` (the consumer's node, the data
+    partition, or the group), `gap_us`; `before_us`, `after_us`: last before and first after, in
+    microseconds on the run's clock. Nulls: `after_us` and `gap_us` if it never came back before the
+    run ended; a subject without any activity around the fault has no row, nor has a group that had
+    no coordinator before it.
+    """
+    found = (
+        _commits(commit_gaps(events), failovers, runs)
+        .unionByName(_processing(processing_gaps(events), failovers, runs))
+        .unionByName(_coordination(coordinator_holes(tenures, runs), failovers, tenures))
+    )
+    return found.select(
+        "run",
+        "fault",
+        "subject_kind",
+        "group",
+        "subject",
+        (F.col("after_us") - F.col("before_us")).alias("gap_us"),
+        "before_us",
+        "after_us",
+    )
+
+
+def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFrame:
+    """One row per fault, group and consumer."""
+    met = _meet(gaps, failovers, runs)
+    # The old coordinator may still acknowledge what was in flight: that is no recovery.
+    at_later = F.exists(
+        "later",
+        lambda one: (one["broker"] == F.col("after_peer")) & (one["start_us"] <= F.col("after_us")),
+    )
+    back = F.col("moved") & at_later
+    in_vain = F.col("after_us").isNull() & F.col("pending_us").isNotNull()
+    open_end = F.col("moved") & in_vain
+    longest = ~F.col("moved") & _around_the_fault()
+    # Among one subject's gaps: moved, the first that ends at the new coordinator, else the open one
+    first = F.min_by(_between(), F.when(back, F.col("after_us")))
+    picked = F.coalesce(
+        first, F.max(F.when(open_end, _between())), F.max_by(_between(), _length(longest))
+    )
+    return _picked(met, picked, "member")
+
+
+def _processing(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFrame:
+    """One row per fault, group and data partition."""
+    met = _meet(gaps, failovers, runs)
+    return _picked(met, F.max_by(_between(), _length(_around_the_fault())), "partition")
+
+
+def _coordination(holes: DataFrame, failovers: DataFrame, tenures: DataFrame) -> DataFrame:
+    """One row per fault and group whose partition ever had a coordinator."""
+    first = tenures.groupBy("run", "partition").agg(F.min("start_us").alias("first_us"))
+    in_window = (F.col("before_us") < F.col("until_us")) & (
+        F.col("after_us").isNull() | (F.col("after_us") > F.col("fault_us"))
+    )
+    # A hole that never closed is the longest of all.
+    length = F.coalesce(F.col("after_us") - F.col("before_us"), F.lit(2**62))
+    longest = F.max_by(_between(), F.when(in_window, _earliest(length)))
+    unbroken = F.struct(F.col("fault_us").alias("before_us"), F.col("fault_us").alias("after_us"))
+    return (
+        failovers.join(first, ["run", "partition"])
+        .where(F.col("first_us") <= F.col("fault_us"))
+        .join(holes, ["run", "partition"], "left")
+        .groupBy("run", "fault", "group", "fault_us")
+        .agg(longest.alias("longest"))
+        .withColumn("gap", F.coalesce("longest", unbroken))
+        .withColumns({"subject_kind": F.lit("group"), "subject": F.col("group")})
+        .select(*_COLUMNS[:-2], "gap.before_us", "gap.after_us")
+    )
+
+
+def _meet(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFrame:
+    """Join each gap with the faults that it ends after or never, at most one row per fault."""
+    ends = runs.select("run", "end_us")
+    met = failovers.join(ends, "run")
+    after_fault = F.col("after_us").isNull() | (F.col("after_us") > F.col("fault_us"))
+    return gaps.join(F.broadcast(met), ["run", "group"]).where(after_fault)
+
+
+def _around_the_fault() -> Column:
+    """Whether a gap may be this fault's: it is not the next one's, and something was missed."""
+    closed_or_pending = F.col("after_us").isNotNull() | F.col("pending_us").isNotNull()
+    is_last = F.col("until_us") >= F.col("end_us")
+    over_by_then = F.col("after_us") <= F.col("until_us")
+    fell_into_it = F.col("before_us") <= F.col("fault_us")
+    its_own = is_last | F.coalesce(over_by_then, F.lit(False)) | fell_into_it
+    return (F.col("before_us") < F.col("until_us")) & its_own & closed_or_pending
+
+
+def _length(condition: Column) -> Column:
+    """Rank a gap by its length; an open one lasts from what was asked in vain to the end."""
+    closed = F.col("after_us") - F.col("before_us")
+    since_us = F.greatest("pending_us", "before_us")
+    open_for = F.greatest(F.col("end_us") - since_us, F.lit(0))
+    return F.when(condition, _earliest(F.coalesce(closed, open_for)))
+
+
+def _earliest(length: Column) -> Column:
+    """Return what is greatest for the longest gap, and the earliest of several."""
+    return F.struct(length.alias("length_us"), (-F.col("before_us")).alias("earlier"))
+
+
+def _between() -> Column:
+    return F.struct("before_us", "after_us").cast(_BETWEEN)
+
+
+def _picked(met: DataFrame, picked: Column, subject_kind: str) -> DataFrame:
+    """Keep the gap that was picked for each fault and subject; a subject without one has no row."""
+    return (
+        met.groupBy("run", "fault", "group", "subject")
+        .agg(picked.alias("gap"))
+        .where(F.col("gap").isNotNull())
+        .withColumn("subject_kind", F.lit(subject_kind))
+        .select(*_COLUMNS[:-2], "gap.before_us", "gap.after_us")
+    )

@@ -1,0 +1,134 @@
+"""The table `broker_phases`: the broker chain of a failover, per offsets partition (DESIGN 8)."""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import detail, of_kind
+from pipeline.intermediate.groups import is_offsets_partition
+from protocol.trace import TraceKind
+
+
+def broker_phases(events: DataFrame, faults: DataFrame, groups: DataFrame) -> DataFrame:
+    """Follow each offsets partition that a fault moved to its new active coordinator.
+
+    An election is due to the latest fault before it that hit the partition's leader, or that named
+    the partition in its blast radius; of several elections due to one fault, the first that found
+    a leader counts, also if it is the old one again (in a new epoch it loads anew).
+    Input grain: one row per event; `faults`; `groups`. Output grain: one row per run, fault and
+    offsets partition whose leadership moved because of it.
+    Columns: `run`, `fault`, `partition`, `old_leader`, `new_leader`, `leader_epoch` (the new one),
+    `groups` (consumer groups on it); moments in microseconds on the run's clock: `fault_us`,
+    `decided_us` (elected by the controller), `applied_us` (the new leader learnt it),
+    `load_started_us`, `active_us` (loaded); phases in microseconds: `detect_us`, `publish_us`,
+    `load_wait_us`, `load_us`, each from one of these moments to the next; `records`, `bytes`: what
+    the load read.
+    Nulls: a moment that the run did not see, and the phases that it bounds; `old_leader` if no
+    earlier leader is known.
+    """
+    decided = _decided(_elections(events), faults)
+    steps = _steps_of_new_leaders(events)
+    on_it = groups.groupBy("run", "partition").agg(
+        F.sort_array(F.collect_list("group")).alias("groups")
+    )
+    return (
+        decided.join(steps, ["run", "partition", "leader_epoch", "new_leader"], "left")
+        .join(on_it, ["run", "partition"], "left")
+        .select(
+            "run",
+            "fault",
+            "partition",
+            "old_leader",
+            "new_leader",
+            "leader_epoch",
+            F.coalesce("groups", F.array().cast("array<string>")).alias("groups"),
+            "fault_us",
+            "decided_us",
+            "applied_us",
+            "load_started_us",
+            "active_us",
+            (F.col("decided_us") - F.col("fault_us")).alias("detect_us"),
+            (F.col("applied_us") - F.col("decided_us")).alias("publish_us"),
+            (F.col("load_started_us") - F.col("applied_us")).alias("load_wait_us"),
+            (F.col("active_us") - F.col("load_started_us")).alias("load_us"),
+            "records",
+            "bytes",
+        )
+    )
+
+
+def _elections(events: DataFrame) -> DataFrame:
+    """One row per election of an offsets partition, with the last leader before it."""
+    leader = F.nullif("peer", F.lit(""))
+    before = (
+        Window.partitionBy("run", "partition")
+        .orderBy("time_us", "leader_epoch")
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
+    return (
+        of_kind(events, TraceKind.LEADER_ELECTED)
+        .where(is_offsets_partition())
+        .select(
+            "run",
+            "partition",
+            "leader_epoch",
+            F.col("time_us").alias("decided_us"),
+            leader.alias("new_leader"),
+            F.last(leader, ignorenulls=True).over(before).alias("old_leader"),
+        )
+    )
+
+
+def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
+    """One row per fault and partition: the first election with a leader that is due to it."""
+    causes = F.broadcast(
+        faults.select(
+            "run",
+            "fault",
+            F.col("injected_us").alias("fault_us"),
+            "nodes",
+            F.col("partitions").alias("hit"),
+        )
+    )
+    due = (
+        (F.col("fault_us") <= F.col("decided_us"))
+        & (
+            F.array_contains("hit", F.col("partition"))
+            | F.coalesce(F.array_contains("nodes", F.col("old_leader")), F.lit(False))
+        )
+    )  # fmt: skip
+    election = ("run", "partition", "leader_epoch")
+    latest = (F.desc("fault_us"), F.desc("fault"))
+    latest_fault = Window.partitionBy(*election).orderBy(*latest)
+    first = ("decided_us", "leader_epoch")
+    first_election = Window.partitionBy("run", "partition", "fault").orderBy(*first)
+    return (
+        elections.join(causes, "run")
+        .where(due)
+        .withColumn("nth_fault", F.row_number().over(latest_fault))
+        .where((F.col("nth_fault") == 1) & F.col("new_leader").isNotNull())
+        .withColumn("nth_election", F.row_number().over(first_election))
+        .where(F.col("nth_election") == 1)
+    )
+
+
+def _steps_of_new_leaders(events: DataFrame) -> DataFrame:
+    """One row per broker that became leader of an offsets partition in an epoch."""
+    kinds = (TraceKind.BECAME_LEADER, TraceKind.LOAD_STARTED, TraceKind.LOAD_COMPLETED)
+    completed = F.col("kind") == TraceKind.LOAD_COMPLETED.value
+    read = detail("records long, bytes long")
+    return (
+        of_kind(events, *kinds)
+        .where(is_offsets_partition())
+        .groupBy("run", "partition", "leader_epoch", F.col("node").alias("new_leader"))
+        .agg(
+            _first(TraceKind.BECAME_LEADER).alias("applied_us"),
+            _first(TraceKind.LOAD_STARTED).alias("load_started_us"),
+            _first(TraceKind.LOAD_COMPLETED).alias("active_us"),
+            F.min_by(F.when(completed, read), F.when(completed, F.col("time_us"))).alias("read"),
+        )
+        .select("*", "read.records", "read.bytes")
+    )
+
+
+def _first(kind: TraceKind) -> Column:
+    return F.min(F.when(F.col("kind") == kind.value, F.col("time_us")))

@@ -1,0 +1,266 @@
+"""The table `client_phases`: the client chain of a failover, per member (DESIGN 8)."""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import of_kind
+from pipeline.intermediate.exchanges import exchanges
+from pipeline.intermediate.groups import MEMBER_KINDS
+from protocol.envelope import ApiKey
+from protocol.trace import TraceKind
+
+_KEY = ("run", "fault", "group", "node")
+_MEMBERSHIP = tuple(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECORDS_CONSUMED)
+"""What makes a node a member; who consumed did something of this before. Most rows are records."""
+_SIGNAL_KINDS = (
+    TraceKind.COORDINATOR_UNKNOWN,
+    TraceKind.COORDINATOR_FOUND,
+    TraceKind.COORDINATOR_LOOKUP_FAILED,
+    *_MEMBERSHIP,
+)
+_MOMENTS = ("unknown", "named", "accepted")
+_ANSWERED_AT_ONCE = [ApiKey.HEARTBEAT.label, ApiKey.OFFSET_COMMIT.label]
+"""What waits for no other member: JoinGroup and SyncGroup may wait for good reasons."""
+_ANSWER = "answer"
+"""Marks the rows made of an exchange, beside the kinds of events."""
+_TIMED_APIS = [ApiKey.JOIN_GROUP.label, ApiKey.SYNC_GROUP.label]
+"""What is timed from its first request on, be that ever answered or not."""
+
+
+def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
+    """Follow each member from the fault to its first answer from the new coordinator.
+
+    A member is its consumer's node: member ids may change on the way. Its steps follow each other
+    as it wrote them, also those of one moment.
+    Input grain: one row per event; one row per fault and group. Output grain: one row per run,
+    fault, affected group and consumer that had been in the group before the fault.
+    Columns: `run`, `fault`, `group`, `consumer` (node), `member_id`, `member_id_after`,
+    `generation`, `generation_after`; moments in microseconds on the run's clock: `fault_us`,
+    `unknown_us` (first marked its coordinator unknown), `named_us` (first told the coordinator of
+    the newest epoch), `accepted_us` (its first success there after the load: an acknowledged commit
+    or a group request; a heartbeat sent before the load ended does not count); phases in
+    microseconds: `notice_us` (fault to unknown), `rediscover_us` (unknown to named), `accept_us`
+    (named to accepted), `join_us`, `sync_us` (first JoinGroup or SyncGroup sent after the fault to
+    the first that succeeded), `longest_wait_us` (the longest that a heartbeat or commit to the old
+    coordinator waited for its answer or failure, of those that ended after the fault and were sent
+    before `unknown_us`); `noticed_by`: what made it mark the coordinator unknown (an error's name,
+    or a sentence); `attempts`: FindCoordinator answers and failures from unknown to named,
+    `stale_answers`: those of them that named another broker, or the same one before its election,
+    `self_answers`: those of the stale in which the broker that was asked named itself; at the
+    old coordinator after the fault: `commit_timeouts`: commits that it answered REQUEST_TIMED_OUT,
+    `late_heartbeats`: heartbeats that it answered with success after the new one was active.
+    Nulls: a moment that did not come, and the phases that it bounds (no `notice_us`: the member
+    did not have to look; no `join_us`: it did not have to join); `longest_wait_us` without such a
+    request; `noticed_by`, `attempts`, `stale_answers`, `self_answers` without `unknown_us`;
+    `late_heartbeats` unless the coordinator moved to another broker; `..._after` without an event
+    after the fault.
+    """
+    met = F.broadcast(failovers.where("affected"))
+    member = Window.partitionBy(*_KEY)
+    signals = _signals(events).join(met, ["run", "group"])
+    # One shuffle: every step is a window or an aggregation over the same key.
+    steps = (
+        signals.where(F.col("at_us") < F.col("until_us"))
+        .withColumn("unknown", F.min(_step(_is_unknown())).over(member))
+        .withColumn("named", F.min(_step(_names_the_newest())).over(member))
+        .withColumn("accepted", F.min(_step(_is_accepted())).over(member))
+        .withColumns({f"{name}_us": F.col(f"{name}.at_us") for name in _MOMENTS})
+    )
+    found = steps.groupBy(*_KEY).agg(
+        *(F.first(f"{name}_us").alias(f"{name}_us") for name in ("fault", *_MOMENTS)),
+        F.min(_when(_is_membership())).alias("member_since_us"),
+        F.count(_when(_is_lookup())).alias("lookups"),
+        F.count(_when(_is_lookup() & _names_another())).alias("stale"),
+        F.count(_when(_is_lookup() & _names_another() & _names_itself())).alias("self_named"),
+        F.min_by("cause", _step(_is_unknown())).alias("noticed_by"),
+        F.max(F.when(_is_patience(), F.col("at_us") - F.col("sent_us"))).alias("longest_wait_us"),
+        F.count_if(_is_commit_timeout()).alias("commit_timeouts"),
+        F.count_if(_is_late_heartbeat()).alias("late_heartbeats"),
+        F.first(_moved_away()).alias("moved_away"),
+        _latest("member", before=True).alias("member_id"),
+        _latest("member", before=False).alias("member_id_after"),
+        _latest("generation", before=True).alias("generation"),
+        _latest("generation", before=False).alias("generation_after"),
+        _first_success(ApiKey.JOIN_GROUP).alias("join_us"),
+        _first_success(ApiKey.SYNC_GROUP).alias("sync_us"),
+    )
+    looked = F.col("unknown_us").isNotNull()
+    return found.where(F.col("member_since_us") < F.col("fault_us")).select(
+        "run",
+        "fault",
+        "group",
+        F.col("node").alias("consumer"),
+        "member_id",
+        "member_id_after",
+        "generation",
+        "generation_after",
+        "fault_us",
+        "unknown_us",
+        "named_us",
+        "accepted_us",
+        (F.col("unknown_us") - F.col("fault_us")).alias("notice_us"),
+        (F.col("named_us") - F.col("unknown_us")).alias("rediscover_us"),
+        (F.col("accepted_us") - F.col("named_us")).alias("accept_us"),
+        "join_us",
+        "sync_us",
+        "longest_wait_us",
+        "noticed_by",
+        F.when(looked, F.col("lookups")).alias("attempts"),
+        F.when(looked, F.col("stale")).alias("stale_answers"),
+        F.when(looked, F.col("self_named")).alias("self_answers"),
+        "commit_timeouts",
+        F.when(F.col("moved_away"), F.col("late_heartbeats")).alias("late_heartbeats"),
+    )
+
+
+def _signals(events: DataFrame) -> DataFrame:
+    """One row per thing that a consumer did or was told, with when it had asked (null: unasked)."""
+    asked = F.col("kind") == TraceKind.REQUEST_SENT.value
+    timed = F.col("api").isin(_TIMED_APIS)
+    told = of_kind(events, *_SIGNAL_KINDS, TraceKind.REQUEST_SENT).where(
+        F.col("group").isNotNull() & (~asked | timed)
+    )
+    own = told.select(
+        "run",
+        "group",
+        "node",
+        "kind",
+        "peer",
+        F.when(~asked, F.nullif("member", F.lit(""))).alias("member"),
+        F.when(~asked, F.col("generation")).alias("generation"),
+        F.when(asked, F.col("api")).alias("api"),
+        F.lit(None).cast("string").alias("error"),
+        "cause",
+        F.lit(None).cast("long").alias("sent_us"),
+        F.col("time_us").alias("at_us"),
+        F.struct(F.col("time_us").alias("at_us"), "incarnation", "seq").alias("step"),
+    )
+    answers = exchanges(events).select(
+        "run",
+        "group",
+        "node",
+        F.lit(_ANSWER).alias("kind"),
+        "peer",
+        F.nullif("member", F.lit("")).alias("member"),
+        "generation",
+        "api",
+        "error",
+        F.lit(None).cast("string").alias("cause"),
+        "sent_us",
+        F.col("answered_us").alias("at_us"),
+        F.struct(F.col("answered_us").alias("at_us"), "incarnation", "seq").alias("step"),
+    )
+    return own.unionByName(answers)
+
+
+def _when(condition: Column) -> Column:
+    return F.when(condition, F.col("at_us"))
+
+
+def _step(condition: Column) -> Column:
+    """Return the place of a step among those of its consumer: moments alone may be the same."""
+    return F.when(condition, F.col("step"))
+
+
+def _is(kind: TraceKind) -> Column:
+    return F.col("kind") == kind.value
+
+
+def _is_membership() -> Column:
+    return F.col("kind").isin([kind.value for kind in _MEMBERSHIP])
+
+
+def _is_unknown() -> Column:
+    return _is(TraceKind.COORDINATOR_UNKNOWN) & (F.col("at_us") >= F.col("fault_us"))
+
+
+def _names_another() -> Column:
+    return _is(TraceKind.COORDINATOR_FOUND) & ~_names_coordinator()
+
+
+def _names_coordinator() -> Column:
+    """Whether a COORDINATOR_FOUND names the newest coordinator, in its newest term.
+
+    Where the same broker was elected again, an answer before the election meant its old term. For
+    another broker no such test is needed, and clocks of two machines would make it fail.
+    """
+    same = F.col("coordinator").eqNullSafe(F.col("old_leader"))
+    in_term = ~same | F.col("decided_us").isNull() | (F.col("at_us") >= F.col("decided_us"))
+    return F.col("peer").eqNullSafe(F.col("coordinator")) & in_term
+
+
+def _names_the_newest() -> Column:
+    found = _is(TraceKind.COORDINATOR_FOUND) & _names_coordinator()
+    return found & (F.col("step") > F.col("unknown"))
+
+
+def _is_accepted() -> Column:
+    """Whether the coordinator did what was asked, after its load.
+
+    Source: BEHAVIOUR 2.0: a loading broker answers heartbeats with NONE, without a look at them.
+    """
+    loaded_us = F.when(F.col("moved"), F.col("active_us")).otherwise(F.col("fault_us"))
+    committed = _is(TraceKind.OFFSETS_COMMITTED)
+    waved_through = (F.col("api") == ApiKey.HEARTBEAT.label) & ~(F.col("sent_us") >= loaded_us)
+    answered = (F.col("kind") == _ANSWER) & (F.col("error") == "NONE") & ~waved_through
+    return (
+        (committed | answered)
+        & F.col("peer").eqNullSafe(F.col("coordinator"))
+        & (F.col("at_us") >= loaded_us)
+        & (F.col("step") > F.col("named"))
+    )
+
+
+def _is_lookup() -> Column:
+    lookup = _is(TraceKind.COORDINATOR_FOUND) | _is(TraceKind.COORDINATOR_LOOKUP_FAILED)
+    named = F.col("named").isNull() | (F.col("step") <= F.col("named"))
+    return lookup & (F.col("step") > F.col("unknown")) & named
+
+
+def _names_itself() -> Column:
+    """Whether a COORDINATOR_FOUND came from the very broker that it names."""
+    return F.col("cause").eqNullSafe(F.col("peer"))
+
+
+def _from_old() -> Column:
+    """Whether an answer, or what stands for one, came from the old coordinator after the fault."""
+    answered = (F.col("kind") == _ANSWER) & (F.col("at_us") >= F.col("fault_us"))
+    return answered & F.col("peer").eqNullSafe(F.col("old_leader"))
+
+
+def _is_patience() -> Column:
+    """Whether a request that the coordinator should answer at once waited across the fault."""
+    believed = F.col("unknown_us").isNull() | (F.col("sent_us") <= F.col("unknown_us"))
+    return _from_old() & F.col("api").isin(_ANSWERED_AT_ONCE) & believed
+
+
+def _is_commit_timeout() -> Column:
+    commit = F.col("api") == ApiKey.OFFSET_COMMIT.label
+    return _from_old() & commit & (F.col("error") == "REQUEST_TIMED_OUT")
+
+
+def _is_late_heartbeat() -> Column:
+    heartbeat = F.col("api") == ApiKey.HEARTBEAT.label
+    late = F.col("at_us") >= F.col("active_us")
+    return _from_old() & heartbeat & (F.col("error") == "NONE") & late & _moved_away()
+
+
+def _moved_away() -> Column:
+    return F.col("moved") & ~F.col("coordinator").eqNullSafe(F.col("old_leader"))
+
+
+def _latest(column: str, *, before: bool) -> Column:
+    """Return the latest known value before the fault, or from it on. Generation -1 is none."""
+    side = (F.col("at_us") < F.col("fault_us")) == F.lit(before)
+    known = F.col(column).isNotNull() & side
+    if column == "generation":
+        known &= F.col(column) >= 0
+    return F.max_by(F.when(known, F.col(column)), _step(known))
+
+
+def _first_success(api: ApiKey) -> Column:
+    """Return microseconds from the first request of `api` after the fault to its first success."""
+    is_it = F.col("api") == api.label
+    asked = is_it & _is(TraceKind.REQUEST_SENT) & (F.col("at_us") >= F.col("fault_us"))
+    succeeded = is_it & (F.col("error") == "NONE") & (F.col("sent_us") >= F.col("fault_us"))
+    return F.min(_when(succeeded)) - F.min(_when(asked))

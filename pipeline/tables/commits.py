@@ -1,0 +1,50 @@
+"""The table `commits`: how many commits were acknowledged, or met which error, where."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import of_kind
+from pipeline.tables.faults import with_latest_fault
+from protocol.trace import TraceKind
+
+ACKNOWLEDGED = "NONE"
+
+
+def commits(events: DataFrame, faults: DataFrame) -> DataFrame:
+    """Count the outcomes of each member's commits by coordinator and Kafka error.
+
+    Input grain: one row per event; `faults`. Output grain: one row per run, fault, group, member,
+    coordinator and error.
+    Columns: `run`, `fault`: the latest before the outcome; `group`, `consumer` (the member's node),
+    `coordinator`: the broker that it was sent to; `error`: Kafka's name, NONE for an acknowledged
+    one, DISCONNECTED or TIMED_OUT where no answer came; `commits`: commits with this outcome, all
+    partitions of one as one; `first_us`, `last_us`: microseconds on the run's clock.
+    Nulls: `fault` before the first fault; `coordinator` if the commit never left the member.
+    """
+    outcomes = (
+        of_kind(events, TraceKind.OFFSETS_COMMITTED, TraceKind.COMMIT_FAILED)
+        .groupBy("run", "group", "node", "incarnation", "time_us", "peer")
+        # Rows of one commit have one time; the first error is what its caller gets.
+        .agg(F.max(F.coalesce("error", F.lit(""))).alias("worst"))
+        .withColumn("error", F.coalesce(F.nullif("worst", F.lit("")), F.lit(ACKNOWLEDGED)))
+    )
+    return (
+        with_latest_fault(outcomes, faults, "time_us")
+        .groupBy("run", "fault", "group", "node", "peer", "error")
+        .agg(
+            F.count("*").alias("commits"),
+            F.min("time_us").alias("first_us"),
+            F.max("time_us").alias("last_us"),
+        )
+        .select(
+            "run",
+            "fault",
+            "group",
+            F.col("node").alias("consumer"),
+            F.col("peer").alias("coordinator"),
+            "error",
+            "commits",
+            "first_us",
+            "last_us",
+        )
+    )

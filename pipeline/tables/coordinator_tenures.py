@@ -1,0 +1,155 @@
+"""The table `coordinator_tenures`: who served which offsets partition in which epoch, and when."""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import of_kind
+from pipeline.intermediate.groups import is_offsets_partition
+from pipeline.intermediate.lives import deaths, impaired_us
+from protocol.trace import TraceKind
+
+_KEY = ("run", "partition", "leader_epoch", "broker", "incarnation")
+
+
+def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFrame) -> DataFrame:
+    """Follow each coordinator from the end of its load to its end.
+
+    A tenure ends when its broker unloads the partition, loads it again in a newer epoch, or dies.
+    A broker that is paused or cut off is still in office here: that is how two serve at once. Of
+    several ends at one moment, the run's stands, then what the broker itself did. A tenure that
+    began after the run's end is none.
+    Input grain: one row per event; one row per tenure (`tenure_spans`); one row per time in which a
+    node was paused or cut off.
+    Output grain: one row per run, offsets partition, leader epoch and broker incarnation that
+    served it (one per epoch, unless a broker came back in the same epoch or something is wrong).
+    Columns: `run`, `partition`, `leader_epoch`, `broker`, `incarnation`; `start_us` (active),
+    `end_us`: microseconds on the run's clock; `end_reason` (unloaded | reloaded | killed |
+    stopped | run end); `overlap_us`: microseconds shared with other tenures of the partition, a
+    moment shared with two counting twice; `paused_us`, `cut_us`: microseconds of it in which the
+    broker was stopped, or cut off from others, `paused_from_us`, `paused_to_us`, `cut_from_us`,
+    `cut_to_us`: the first and the last moment of that; `commits`: acknowledged in this epoch by
+    this broker; `first_commit_us`, `last_commit_us`: microseconds on the run's clock.
+    Nulls: `first_commit_us`, `last_commit_us` if it acknowledged none; the moments of what did not
+    happen to the broker.
+    """
+    other = spans.select(
+        "run",
+        "partition",
+        F.struct("leader_epoch", "broker", "incarnation").alias("other"),
+        F.col("start_us").alias("other_start_us"),
+        F.col("end_us").alias("other_end_us"),
+    )
+    shared = F.least("end_us", "other_end_us") - F.greatest("start_us", "other_start_us")
+    overlaps = (
+        spans.join(other, ["run", "partition"])
+        .where(F.struct("leader_epoch", "broker", "incarnation") != F.col("other"))
+        .groupBy(*_KEY)
+        .agg(F.sum(F.greatest(shared, F.lit(0))).alias("overlap_us"))
+    )
+    lasting = spans.withColumns({"from_us": F.col("start_us"), "to_us": F.col("end_us")})
+    return (
+        impaired_us(lasting, impairments, node="broker")
+        .join(overlaps, list(_KEY), "left")
+        .join(_acknowledged(events), list(_KEY), "left")
+        .select(
+            *_KEY,
+            "start_us",
+            "end_us",
+            "end_reason",
+            F.coalesce("overlap_us", F.lit(0)).cast("long").alias("overlap_us"),
+            "paused_us",
+            "paused_from_us",
+            "paused_to_us",
+            "cut_us",
+            "cut_from_us",
+            "cut_to_us",
+            F.coalesce("commits", F.lit(0)).alias("commits"),
+            "first_commit_us",
+            "last_commit_us",
+        )
+    )
+
+
+def tenure_spans(events: DataFrame, runs: DataFrame) -> DataFrame:
+    """Find the tenures of `coordinator_tenures`: from when to when, and how each ended.
+
+    Input grain: one row per event; `runs`. Output grain: that of `coordinator_tenures`. Columns:
+    `run`, `partition`, `leader_epoch`, `broker`, `incarnation`, `start_us`, `end_us`, `end_reason`
+    as there. Nulls: none.
+    """
+    return _with_end(_in_office(events), deaths(events), runs)
+
+
+def _in_office(events: DataFrame) -> DataFrame:
+    """One row per finished load, with what the same incarnation did to the partition next."""
+    steps = of_kind(events, TraceKind.LOAD_COMPLETED, TraceKind.UNLOAD_COMPLETED)
+    then = Window.partitionBy("run", "node", "incarnation", "partition").orderBy("seq")
+    return (
+        steps.where(is_offsets_partition())
+        .withColumn("next_us", F.lead("time_us").over(then))
+        .withColumn("next_kind", F.lead("kind").over(then))
+        .where(F.col("kind") == TraceKind.LOAD_COMPLETED.value)
+        .select(
+            "run",
+            "partition",
+            "leader_epoch",
+            F.col("node").alias("broker"),
+            "incarnation",
+            F.col("time_us").alias("start_us"),
+            "next_us",
+            "next_kind",
+        )
+    )
+
+
+def _with_end(tenures: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
+    """Give each tenure the earliest of its possible ends."""
+    in_its_life = F.col("died_us") >= F.col("start_us")
+    its_own = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
+    ends = (
+        tenures.join(F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us"))), "run")
+        .where(F.col("start_us") <= F.col("run_end_us"))
+        .join(died.withColumnRenamed("node", "broker"), ["run", "broker"], "left")
+        .groupBy(*_KEY, "start_us", "next_us", "next_kind", "run_end_us")
+        .agg(F.min(F.when(in_its_life & its_own, F.struct("died_us", "died_by"))).alias("death"))
+    )
+    unloaded = F.when(
+        F.col("next_kind") == TraceKind.UNLOAD_COMPLETED.value, F.lit("unloaded")
+    ).otherwise(F.lit("reloaded"))
+    end = F.least(
+        _end(F.col("run_end_us"), 0, F.lit("run end")),
+        _end(F.col("next_us"), 1, unloaded),
+        _end(F.col("death.died_us"), 2, F.col("death.died_by")),
+    )
+    return ends.withColumn("end", end).select(
+        *_KEY,
+        "start_us",
+        F.col("end.at_us").alias("end_us"),
+        F.col("end.why").alias("end_reason"),
+    )
+
+
+def _end(at_us: Column, rank: int, why: Column) -> Column:
+    """Return a possible end, null if it did not happen; the least of several is the one."""
+    end = F.struct(at_us.alias("at_us"), F.lit(rank).alias("rank"), why.alias("why"))
+    return F.when(at_us.isNotNull(), end)
+
+
+def _acknowledged(events: DataFrame) -> DataFrame:
+    """One row per tenure that acknowledged a commit: an append says under which epoch it was."""
+    append = ("run", "node", "incarnation", "correlation_id")
+    stored = of_kind(events, TraceKind.COMMIT_STORED).select(*append).distinct()
+    completed = (
+        of_kind(events, TraceKind.APPEND_COMPLETED)
+        .where(F.col("error") == "NONE")
+        .select(*append, "partition", "leader_epoch", "time_us")
+    )
+    return (
+        completed.join(stored, list(append), "left_semi")
+        .groupBy("run", "partition", "leader_epoch", F.col("node").alias("broker"), "incarnation")
+        .agg(
+            F.count("*").alias("commits"),
+            F.min("time_us").alias("first_commit_us"),
+            F.max("time_us").alias("last_commit_us"),
+        )
+    )

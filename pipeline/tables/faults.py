@@ -1,0 +1,94 @@
+"""The table `faults`: what was broken, when, and what it hit."""
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import detail, of_kind
+from protocol.trace import TraceKind
+
+_DETAIL = (
+    "fault string, target string, pid long, groups array<string>, partitions array<string>, "
+    "nodes array<string>, from array<string>, to array<string>"
+)
+
+
+def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
+    """List the faults, but for those that hit nobody.
+
+    Input grain: one row per event; `runs`. Output grain: one row per run and fault (id).
+    Columns: `run`, `fault` (id in the plan), `kind` (crash ...), `target` (the role that was
+    resolved), `node` (what it hit, or the first of several), `pid` (of the process, on Ray);
+    `injected_us`, `in_force_us` (every node concerned has it), `in_force_until_us` (its undoing
+    began), `healed_us` (it is undone) and `until_us` (the next fault, or the run's end; those of
+    one moment follow each other by id) in microseconds on the run's clock; `groups`, `partitions`:
+    the blast radius as the run recorded it; `nodes`: all that it hit; `from_nodes`, `to_nodes`: the
+    ends of links that it hit.
+    Nulls: `in_force_us`, `in_force_until_us`, `healed_us` if the run broke off before, or did not
+    say; `node`, `pid`, `target` where the fault has none. Lists are empty where nothing was
+    recorded; `nodes` then holds `node`.
+    """
+    first = Window.partitionBy("run", "fault").orderBy("time_us", "seq")
+    injected = (
+        of_kind(events, TraceKind.FAULT_INJECTED)
+        .withColumn("fault", F.coalesce("cause", F.lit("fault")))
+        .withColumn("nth", F.row_number().over(first))
+        .where(F.col("nth") == 1)
+        .withColumn("said", detail(_DETAIL))
+    )
+    was_healed = F.col("kind") == TraceKind.FAULT_HEALED.value
+    later = (
+        of_kind(events, TraceKind.FAULT_IN_FORCE, TraceKind.FAULT_HEALED)
+        .withColumn("until_us", detail("in_force_until_us long").getField("in_force_until_us"))
+        .groupBy("run", F.coalesce("cause", F.lit("fault")).alias("fault"))
+        .agg(
+            F.min(F.when(~was_healed, F.col("time_us"))).alias("in_force_us"),
+            F.min(F.when(was_healed, F.col("until_us"))).alias("in_force_until_us"),
+            F.min(F.when(was_healed, F.col("time_us"))).alias("healed_us"),
+        )
+    )
+    missed = of_kind(events, TraceKind.FAULT_MISSED).select(
+        "run", F.coalesce("cause", F.lit("fault")).alias("fault")
+    )
+    in_order = Window.partitionBy("run").orderBy("time_us", "fault")
+    none = F.array().cast("array<string>")
+    node = F.nullif("peer", F.lit(""))
+    just_the_node = F.when(node.isNotNull(), F.array(node)).otherwise(none)
+    return (
+        injected.join(F.broadcast(missed), ["run", "fault"], "left_anti")
+        .join(later, ["run", "fault"], "left")
+        .join(F.broadcast(runs.select("run", "end_us")), "run", "left")
+        .select(
+            "run",
+            "fault",
+            F.col("said.fault").alias("kind"),
+            F.col("said.target").alias("target"),
+            F.coalesce(node, F.col("said.nodes")[0]).alias("node"),
+            F.col("said.pid").alias("pid"),
+            F.col("time_us").alias("injected_us"),
+            "in_force_us",
+            "in_force_until_us",
+            "healed_us",
+            F.coalesce(F.lead("time_us").over(in_order), "end_us").alias("until_us"),
+            F.coalesce("said.groups", none).alias("groups"),
+            F.coalesce("said.partitions", none).alias("partitions"),
+            F.coalesce("said.nodes", just_the_node).alias("nodes"),
+            F.coalesce("said.from", none).alias("from_nodes"),
+            F.coalesce("said.to", none).alias("to_nodes"),
+        )
+    )
+
+
+def with_latest_fault(rows: DataFrame, faults: DataFrame, moment: str) -> DataFrame:
+    """Add to rows the latest fault of their run at or before a moment: the column `fault`.
+
+    Input grain: any rows with `run` and the column named by `moment`, in microseconds on the run's
+    clock; `faults`. Output grain: the same rows. Nulls: `fault` before the first one.
+    """
+    injected = faults.groupBy("run").agg(
+        F.sort_array(F.collect_list(F.struct("injected_us", "fault"))).alias("injected")
+    )
+    so_far = F.filter("injected", lambda one: one["injected_us"] <= F.col(moment))
+    latest = F.try_element_at(so_far, F.lit(-1)).getField("fault")
+    return (
+        rows.join(F.broadcast(injected), "run", "left").withColumn("fault", latest).drop("injected")
+    )

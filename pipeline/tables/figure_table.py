@@ -1,0 +1,84 @@
+"""The table `figures`: the phases and gaps of every fault, with percentiles over its subjects."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.summary.figures import MEASURES, PERCENTS, Measure, samples_needed
+
+
+def figures(
+    faults: DataFrame, broker_phases: DataFrame, client_phases: DataFrame, availability: DataFrame
+) -> DataFrame:
+    """Sum each fault's phases, gaps and counts up over their subjects.
+
+    A percentile is a value that occurred (nearest rank).
+    Input grain: `faults`; `broker_phases`; `client_phases`; `availability`. Output grain: one row
+    per run, fault and measure of `figures.MEASURES` that has a subject: an offsets partition that
+    moved, a member, or a subject of `availability`.
+    Columns: `run`, `fault`, `kind` (of the fault), `chain` (broker | client | gap), `measure`,
+    `is_time` (true: microseconds; false: a count); `samples`: subjects that have a value,
+    `missing`: those that have none; `p50`, `p90`, `p99`, `max`: microseconds or counts, as
+    `is_time` says.
+    Nulls: `kind` if the run did not say; the last four without samples; `p90` under 10 samples and
+    `p99` under 100: no sample can be expected above them.
+    """
+    inputs = {
+        "broker_phases": broker_phases,
+        "client_phases": client_phases,
+        "availability": availability,
+    }
+    percents = F.array(*(F.lit(percent / 100) for percent in PERCENTS))
+    summed = (
+        _long(inputs)
+        .groupBy("run", "fault", "chain", "measure", "is_time")
+        .agg(
+            F.count("value").alias("samples"),
+            F.count_if(F.col("value").isNull()).alias("missing"),
+            F.percentile_approx("value", percents).alias("percentiles"),
+            F.max("value").alias("max"),
+        )
+    )
+    kinds = F.broadcast(faults.select("run", "fault", "kind"))
+    return summed.join(kinds, ["run", "fault"], "left").select(
+        "run",
+        "fault",
+        "kind",
+        "chain",
+        "measure",
+        "is_time",
+        "samples",
+        "missing",
+        *(_percentile(at).alias(f"p{percent}") for at, percent in enumerate(PERCENTS)),
+        "max",
+    )
+
+
+def _percentile(at: int) -> Column:
+    enough = F.col("samples") >= samples_needed(PERCENTS[at])
+    return F.when(enough, F.col("percentiles")[at])
+
+
+def _long(inputs: dict[str, DataFrame]) -> DataFrame:
+    """One row per run, fault, measure and subject: the measured columns under one another."""
+    parts = []
+    for name, table in inputs.items():
+        entries = F.array(*(_entry(measure) for measure in MEASURES if measure.table == name))
+        rows = table.select("run", "fault", F.explode(entries).alias("entry"))
+        parts.append(rows.where(F.col("entry").isNotNull()).select("run", "fault", "entry.*"))
+    stacked, *others = parts
+    for other in others:
+        stacked = stacked.unionByName(other)
+    return stacked
+
+
+def _entry(measure: Measure) -> Column:
+    """Return a row's contribution to a measure; null if the row is about another subject."""
+    entry = F.struct(
+        F.lit(measure.chain).alias("chain"),
+        F.lit(measure.name).alias("measure"),
+        F.lit(measure.is_time).alias("is_time"),
+        F.col(measure.column).cast("long").alias("value"),
+    )
+    if measure.subject_kind is None:
+        return entry
+    return F.when(F.col("subject_kind") == measure.subject_kind, entry)

@@ -1,0 +1,190 @@
+"""The table `group_states`: in which state each coordinator had each group, and when."""
+
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import detail, of_kind
+from pipeline.intermediate.lives import deaths
+from protocol.trace import TraceKind
+
+DEAD = "Dead"
+_LIFE = ("run", "node", "incarnation")
+_GROUP = (*_LIFE, "group")
+_GROUP_KINDS = (
+    TraceKind.GROUP_LOADED,
+    TraceKind.GROUP_STATE,
+    TraceKind.GENERATION_STARTED,
+    TraceKind.MEMBER_ADDED,
+    TraceKind.MEMBER_REMOVED,
+)
+_PARTITION_KINDS = (
+    TraceKind.LOAD_STARTED,
+    TraceKind.LOAD_COMPLETED,
+    TraceKind.UNLOAD_COMPLETED,
+)
+
+
+def group_states(events: DataFrame, groups: DataFrame, runs: DataFrame) -> DataFrame:
+    """Follow each group through its states, on each coordinator by itself.
+
+    An interval begins when a coordinator loads the group or moves it to another state; it ends with
+    the next of these, with the unload of the group's offsets partition, with the broker's end or
+    the run's. Two coordinators that both have the group have intervals at once.
+    Input grain: one row per event; `groups`; `runs`. Output grain: one row per run, group, broker,
+    incarnation and interval in which that coordinator had the group in one state.
+    Columns: `run`, `group`, `partition` (its offsets partition), `broker` (the coordinator),
+    `incarnation`, `leader_epoch` in which it served the partition; `state` (Empty |
+    PreparingRebalance | CompletingRebalance | Stable | Dead), `generation`: the group's then (in
+    PreparingRebalance the one that ended), `members`: in the group when the interval began,
+    `cause`: why the state was entered, as the coordinator gives it; `from_us`, `to_us` in
+    microseconds on the run's clock; `length_us`: microseconds, up to the run's end if nothing ended
+    it. Dead is a moment: there the coordinator forgets the group.
+    Nulls: `partition` if the run names no offsets partition; `leader_epoch` if the coordinator's
+    load is not known; `members` if the trace does not say whom it loaded; `cause` of a state that
+    was loaded; `to_us` if the state still lasted when the run ended.
+    """
+    steps = _steps(events, groups)
+    found = _with_end(_intervals(steps), deaths(events), runs)
+    return found.select(
+        "run",
+        "group",
+        "partition",
+        F.col("node").alias("broker"),
+        "incarnation",
+        "leader_epoch",
+        "state",
+        "generation",
+        "members",
+        "cause",
+        "from_us",
+        "to_us",
+        (F.coalesce("to_us", "run_end_us") - F.col("from_us")).alias("length_us"),
+    )
+
+
+def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
+    """One row per step of a group or of its offsets partition on a broker.
+
+    Shape: `state`: the one that a GROUP_LOADED or GROUP_STATE enters; `counted`: the members that
+    a step lists; all rows of one broker's life lie together, so that windows cost no shuffle.
+    """
+    said = detail("state string, to string, members array<string>")
+    homes = F.broadcast(groups.select("run", "group", F.col("partition").alias("home")))
+    counted = F.when(
+        _is(TraceKind.GROUP_LOADED) | _is(TraceKind.GENERATION_STARTED), F.size("said.members")
+    )
+    return (
+        of_kind(events, *_GROUP_KINDS, *_PARTITION_KINDS)
+        .withColumn("said", said)
+        .join(homes, ["run", "group"], "left")
+        .repartition(*_LIFE)
+        .select(
+            *_GROUP,
+            # MEMBER_... and GROUP_STATE do not say it.
+            F.coalesce("home", "partition").alias("partition"),
+            "seq",
+            "time_us",
+            "kind",
+            "generation",
+            "leader_epoch",
+            "cause",
+            F.coalesce("said.state", "said.to").alias("state"),
+            F.when(counted >= 0, counted).alias("counted"),
+        )
+    )
+
+
+def _intervals(steps: DataFrame) -> DataFrame:
+    """One row per state that was entered, with its epoch, its members and what came next there."""
+    of_group = Window.partitionBy(*_GROUP).orderBy("seq")
+    of_partition = Window.partitionBy(*_LIFE, "partition").orderBy("seq")
+    loads = _is(TraceKind.LOAD_STARTED) | _is(TraceKind.LOAD_COMPLETED)
+    unloaded = F.when(_is(TraceKind.UNLOAD_COMPLETED), F.col("time_us"))
+    entered = _is(TraceKind.GROUP_LOADED) | _is(TraceKind.GROUP_STATE)
+    return (
+        _with_members(steps)
+        .withColumn(
+            "epoch",
+            F.last(F.when(loads, F.col("leader_epoch")), ignorenulls=True).over(
+                of_partition.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+            ),
+        )
+        .withColumn(
+            "unloaded_us",
+            F.min(unloaded).over(of_partition.rowsBetween(1, Window.unboundedFollowing)),
+        )
+        .where(F.col("group").isNotNull() & entered & F.col("state").isNotNull())
+        .withColumn("next_us", F.lead("time_us").over(of_group))
+        .select(
+            *_GROUP,
+            "partition",
+            F.col("epoch").alias("leader_epoch"),
+            "state",
+            "generation",
+            "members",
+            "cause",
+            F.col("time_us").alias("from_us"),
+            F.least("next_us", "unloaded_us").alias("next_us"),
+        )
+    )
+
+
+def _with_members(steps: DataFrame) -> DataFrame:
+    """Add the members after each step: those of the last list, and who came and went since.
+
+    A group that was not loaded begins without members, and so does one after its end.
+    """
+    dead = _is(TraceKind.GROUP_STATE) & (F.col("state") == DEAD)
+    listed = _is(TraceKind.GROUP_LOADED) | _is(TraceKind.GENERATION_STARTED)
+    # A struct, so that a list that is missing is told from a step that is none.
+    base = F.when(dead | listed, F.struct(F.when(dead, 0).otherwise(F.col("counted")).alias("n")))
+    change = F.when(_is(TraceKind.MEMBER_ADDED), 1).when(_is(TraceKind.MEMBER_REMOVED), -1)
+    so_far = _so_far(Window.partitionBy(*_GROUP))
+    since = _so_far(Window.partitionBy(*_GROUP, "lists"))
+    first = F.when(F.col("lists") == 0, 0)
+    return (
+        steps.withColumn("lists", F.count(base).over(so_far))
+        .withColumn("base", F.last(base, ignorenulls=True).over(so_far))
+        .withColumn("changes", F.coalesce(F.sum(change).over(since), F.lit(0)))
+        .withColumn("members", (F.coalesce(first, "base.n") + F.col("changes")).cast("int"))
+    )
+
+
+def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
+    """Give each interval the earliest of its possible ends; none from the run's end on is one."""
+    # A list for each node, because a join for each death would need the intervals twice.
+    deaths_of = died.groupBy("run", "node").agg(
+        F.collect_list(F.struct("died_us", "successor")).alias("deaths")
+    )
+    died_us = F.array_min(
+        F.transform(
+            F.filter(
+                "deaths",
+                lambda death: (
+                    (death["died_us"] >= F.col("from_us"))
+                    & (death["successor"].isNull() | (death["successor"] > F.col("incarnation")))
+                ),
+            ),
+            lambda death: death["died_us"],
+        )
+    )
+    dead = F.col("state") == DEAD
+    end_us = F.when(dead, F.col("from_us")).otherwise(F.least("next_us", died_us))
+    return (
+        intervals.join(F.broadcast(deaths_of), ["run", "node"], "left")
+        .join(F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us"))), "run")
+        .where(F.col("from_us") <= F.col("run_end_us"))
+        .withColumn("end_us", end_us)
+        .withColumn(
+            "to_us", F.when(dead | (F.col("end_us") < F.col("run_end_us")), F.col("end_us"))
+        )
+    )
+
+
+def _so_far(window: WindowSpec) -> WindowSpec:
+    in_order = window.orderBy("seq")
+    return in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+
+
+def _is(kind: TraceKind) -> Column:
+    return F.col("kind") == kind.value

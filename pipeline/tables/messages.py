@@ -1,0 +1,303 @@
+"""The table `messages`: what nodes said to each other around each fault, for the message diagram.
+
+Requests with their answers (exchanges), of coordination and control only: no Produce, no Fetch of
+data. Around a fault there may be thousands; likes that follow each other become one row, and of
+the rest a fault keeps the MESSAGES_PER_FAULT that tell most.
+"""
+
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import of_kind
+from protocol.envelope import ApiKey
+from protocol.ids import controller_name
+from protocol.trace import TraceKind
+
+MESSAGES_PER_FAULT = 400
+"""Rows: more arrows than a diagram shows, and enough for the whole story of some 30 members."""
+BEFORE_US = 1_000_000
+AFTER_US = 1_000_000
+"""How long before the fault, and after the last thing that is due to it, messages are listed."""
+AT_LEAST_US = 5_000_000
+AT_MOST_US = 120_000_000
+"""Bounds of how long after the fault; a member that never came back would hold it open for ever."""
+
+NO_ANSWER = "no answer"
+LISTED_APIS = tuple(
+    key.label
+    for key in (
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.JOIN_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.END_TXN,
+        ApiKey.WRITE_TXN_MARKERS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.BROKER_HEARTBEAT,
+    )
+)
+"""And Fetch, where a controller is asked: that is how brokers learn metadata."""
+_TURNING_POINTS = [key.label for key in (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.LEAVE_GROUP)]
+"""Each success of these changes the group, and is listed by itself."""
+_CONTROLLERS = controller_name(0).removesuffix("0")
+"""What the names of all controllers begin with."""
+
+_CLIENT_KINDS = (
+    TraceKind.REQUEST_SENT,
+    TraceKind.RESPONSE_RECEIVED,
+    TraceKind.REQUEST_FAILED,
+    TraceKind.COORDINATOR_FOUND,
+)
+_SERVER_KINDS = (TraceKind.REQUEST_RECEIVED, TraceKind.RESPONSE_SENT)
+_PAIR = ("run", "from_node", "to_node", "api", "correlation_id")
+_FAULT = ("run", "fault")
+_ROUTE = (*_FAULT, "from_node", "to_node", "api", "group")
+
+
+def messages(
+    events: DataFrame,
+    faults: DataFrame,
+    broker_phases: DataFrame,
+    client_phases: DataFrame,
+    rebalances: DataFrame,
+) -> DataFrame:
+    """List the requests of coordination and control around each fault.
+
+    A fault's window reaches from a second before its injection to a second after the last new
+    coordinator was active, member was accepted and rebalance was stable because of it; to at least
+    5 s and at most 120 s after the injection, and not past the next fault or the run's end. A
+    request is in it if any of its moments is, or if it was under way then.
+    Exchanges that follow each other on one route (api, from, to, group) with the same outcome,
+    member, and coordinator named, all begun before the fault or all since, are one row; but for
+    successes of JoinGroup, SyncGroup and LeaveGroup. Of these rows a fault keeps 400: first the
+    first of each kind (route without its client, and outcome), then all of those clients that have
+    the most of these, in order of their names.
+    Input grain: one row per event; `faults`; `broker_phases`; `client_phases`; `rebalances`.
+    Output grain: one row per run, fault and run of like exchanges.
+    Columns: `run`, `fault`; `api`, `purpose` (of the connection), `from_node` (who asked),
+    `to_node`, `group`, `member`, `correlation_id`; moments of the first such exchange in
+    microseconds on the run's clock: `sent_us`, `received_us` and `answered_us` by the server,
+    `ended_us` (the client had the answer, or gave up); `outcome` (NONE: success; Kafka's error,
+    DISCONNECTED, TIMED_OUT, or `no answer`); `named`: the coordinator that a FindCoordinator's
+    answer named; `repeats`: how many exchanges the row stands for; `last_ended_us`: the last of
+    them ended, as `ended_us`.
+    Nulls: a moment that was not seen, or did not come; `group`, `member` where the request names
+    none; `purpose`, too, if only the server's side is known; `named` but for answered
+    FindCoordinators. Without message trace there are no rows.
+    """
+    windows = _windows(faults, broker_phases, client_phases, rebalances)
+    met = _exchanges(events).join(F.broadcast(windows), "run")
+    begin_us, last_us = F.col("begin_us"), F.col("last_us")
+    within = met.where((begin_us <= F.col("to_us")) & (last_us >= F.col("from_us")))
+    return _most_telling(_collapsed(within.repartition(*_FAULT))).select(
+        "run",
+        "fault",
+        "api",
+        "purpose",
+        "from_node",
+        "to_node",
+        "group",
+        "member",
+        "correlation_id",
+        "sent_us",
+        "received_us",
+        "answered_us",
+        "ended_us",
+        "outcome",
+        "named",
+        "repeats",
+        "last_ended_us",
+    )
+
+
+def _windows(
+    faults: DataFrame, broker_phases: DataFrame, client_phases: DataFrame, rebalances: DataFrame
+) -> DataFrame:
+    """One row per fault: from when to when its messages are listed."""
+    due = (
+        broker_phases.select(*_FAULT, F.col("active_us").alias("at_us"))
+        .unionByName(client_phases.select(*_FAULT, F.col("accepted_us").alias("at_us")))
+        .unionByName(rebalances.select(*_FAULT, F.col("stable_us").alias("at_us")))
+        .groupBy(*_FAULT)
+        .agg(F.max("at_us").alias("due_us"))
+    )
+    injected_us = F.col("injected_us")
+    return faults.join(F.broadcast(due), list(_FAULT), "left").select(
+        *_FAULT,
+        "injected_us",
+        (injected_us - BEFORE_US).alias("from_us"),
+        F.least(
+            F.greatest(injected_us + AT_LEAST_US, F.col("due_us") + AFTER_US),
+            injected_us + AT_MOST_US,
+            "until_us",
+        ).alias("to_us"),
+    )
+
+
+def _exchanges(events: DataFrame) -> DataFrame:
+    """One row per request of coordination or control, with what became of it on both sides.
+
+    A client's answer belongs to the last request with its correlation id that was sent on its
+    connection before; a server's row, which does not name the connection, to the last that was sent
+    to it before, or to the first of all (two clocks may disagree). The first of several counts.
+    Columns: those of the table; `begin_us`, `last_us`: its first and last known moment.
+    """
+    connection = Window.partitionBy(*_PAIR, "node", "incarnation", "purpose").orderBy("seq")
+    pair = Window.partitionBy(*_PAIR).orderBy("time_us", "is_server", "node", "incarnation", "seq")
+    is_sent, is_server = _is(TraceKind.REQUEST_SENT), F.col("is_server")
+    sent_so_far = F.count(F.when(is_sent, 1)).over(_up_to_here(pair))
+    own = F.last(F.when(is_sent, F.col("sent_so_far")), ignorenulls=True)
+    numbered = (
+        _with_named(_sides(events))
+        .where(~_is(TraceKind.COORDINATOR_FOUND))
+        .withColumn("sent_so_far", sent_so_far)
+        .withColumn("own", own.over(_up_to_here(connection)))
+        .withColumn(
+            "exchange",
+            F.when(is_server, F.greatest("sent_so_far", F.lit(1))).otherwise(
+                F.coalesce("own", F.lit(0))
+            ),
+        )
+    )
+    ended = F.struct("seq", "time_us", F.coalesce("error", F.lit("NONE")).alias("error"), "named")
+    found = numbered.groupBy(*_PAIR, "exchange").agg(
+        *(F.max(column).alias(column) for column in ("purpose", "group", "member")),
+        _first_us(TraceKind.REQUEST_SENT).alias("sent_us"),
+        _first_us(TraceKind.REQUEST_RECEIVED).alias("received_us"),
+        _first_us(TraceKind.RESPONSE_SENT).alias("answered_us"),
+        F.min(F.when(~is_sent & ~is_server, ended)).alias("ended"),
+    )
+    moments = ("sent_us", "received_us", "answered_us", "ended.time_us")
+    # Failures stand in every trace; without the messages they are not worth an arrow.
+    return found.where(F.coalesce("sent_us", "received_us").isNotNull()).select(
+        *_PAIR,
+        "exchange",
+        "purpose",
+        "group",
+        "member",
+        "sent_us",
+        "received_us",
+        "answered_us",
+        F.col("ended.time_us").alias("ended_us"),
+        F.coalesce("ended.error", F.lit(NO_ANSWER)).alias("outcome"),
+        F.col("ended.named").alias("named"),
+        F.coalesce("sent_us", "received_us").alias("begin_us"),
+        F.greatest(*moments).alias("last_us"),
+    )
+
+
+def _sides(events: DataFrame) -> DataFrame:
+    """One row per trace row about a listed request, by its client's or its server's side.
+
+    What one client asked lies together, so that pairing costs one shuffle.
+    """
+    is_server = F.col("kind").isin([kind.value for kind in _SERVER_KINDS])
+    is_found = _is(TraceKind.COORDINATOR_FOUND)
+    api = F.when(is_found, F.lit(ApiKey.FIND_COORDINATOR.label)).otherwise(F.col("api"))
+    other = F.when(is_found, F.col("cause")).otherwise(F.col("peer"))
+    asks_controller = F.when(is_server, F.col("node")).otherwise(F.col("peer"))
+    listed = F.col("api").isin(list(LISTED_APIS)) | (
+        (F.col("api") == ApiKey.FETCH.label) & asks_controller.startswith(_CONTROLLERS)
+    )
+    return (
+        of_kind(events, *_CLIENT_KINDS, *_SERVER_KINDS)
+        .where(is_found | listed)
+        .select(
+            "run",
+            F.when(is_server, F.col("peer")).otherwise(F.col("node")).alias("from_node"),
+            F.when(is_server, F.col("node")).otherwise(other).alias("to_node"),
+            api.alias("api"),
+            "correlation_id",
+            F.when(~is_server & ~is_found, F.col("cause")).alias("purpose"),
+            "group",
+            F.nullif("member", F.lit("")).alias("member"),
+            "kind",
+            "error",
+            F.when(is_found, F.col("peer")).alias("found"),
+            is_server.alias("is_server"),
+            "node",
+            "incarnation",
+            "seq",
+            "time_us",
+        )
+        .repartition("run", "from_node")
+    )
+
+
+def _with_named(sides: DataFrame) -> DataFrame:
+    """Add to the answer of a FindCoordinator the coordinator that it named.
+
+    A client writes COORDINATOR_FOUND right after the answer that it learnt it from.
+    """
+    then = Window.partitionBy("run", "from_node", "api", "node", "incarnation").orderBy("seq")
+    by_it = F.lead("to_node").over(then) == F.col("to_node")
+    return sides.withColumn(
+        "named",
+        F.when(_is(TraceKind.RESPONSE_RECEIVED) & by_it, F.lead("found").over(then)),
+    )
+
+
+def _collapsed(exchanges: DataFrame) -> DataFrame:
+    """One row per run of like exchanges that follow each other on their route."""
+    in_order = Window.partitionBy(*_ROUTE).orderBy("begin_us", "correlation_id", "exchange")
+    like = F.struct("outcome", "member", "named", F.col("begin_us") < F.col("injected_us"))
+    alone = F.col("api").isin(_TURNING_POINTS) & (F.col("outcome") == "NONE")
+    new = (alone | ~like.eqNullSafe(F.lag(like).over(in_order))).cast("int")
+    first = F.min(
+        F.struct(
+            "begin_us",
+            "correlation_id",
+            "exchange",
+            "purpose",
+            "sent_us",
+            "received_us",
+            "answered_us",
+            "ended_us",
+        )
+    )
+    return (
+        exchanges.withColumn("new", new)
+        .withColumn("nth", F.sum("new").over(_up_to_here(in_order)))
+        .groupBy(*_ROUTE, "nth", "outcome", "member", "named")
+        .agg(
+            first.alias("first"),
+            F.count("*").alias("repeats"),
+            F.max("ended_us").alias("last_ended_us"),
+        )
+        .select(*_ROUTE, "outcome", "member", "named", "repeats", "last_ended_us", "first.*")
+    )
+
+
+def _most_telling(rows: DataFrame) -> DataFrame:
+    """Keep MESSAGES_PER_FAULT rows of a fault: firsts of their kind, then whole clients."""
+    time = ("begin_us", "from_node", "to_node", "api", "correlation_id", "exchange")
+    kind = Window.partitionBy(*_FAULT, "api", "to_node", "group", "outcome").orderBy(*time)
+    client = Window.partitionBy(*_FAULT, "from_node")
+    order = (F.desc("is_first"), F.desc("firsts"), "from_node", *time)
+    return (
+        rows.withColumn("is_first", F.row_number().over(kind) == 1)
+        .withColumn("firsts", F.count_if("is_first").over(client))
+        .withColumn("rank", F.row_number().over(Window.partitionBy(*_FAULT).orderBy(*order)))
+        .where(F.col("rank") <= MESSAGES_PER_FAULT)
+    )
+
+
+def _first_us(kind: TraceKind) -> Column:
+    return F.min(F.when(_is(kind), F.col("time_us")))
+
+
+def _up_to_here(window: WindowSpec) -> WindowSpec:
+    return window.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+
+
+def _is(kind: TraceKind) -> Column:
+    return F.col("kind") == kind.value

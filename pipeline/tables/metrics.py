@@ -1,0 +1,30 @@
+"""The table `metrics`: what controllers and brokers told of themselves, under Kafka's names."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import detail, of_kind
+from protocol.trace import TraceKind
+
+
+def metrics(events: DataFrame) -> DataFrame:
+    """List every value of every sample of metrics.
+
+    Input grain: one row per event. Output grain: one row per run, node, incarnation, sample and
+    metric that the sample has; a sample that cannot be read has none.
+    Columns: `run`, `node`, `incarnation`; `sampled_us`: microseconds on the run's clock; `metric`:
+    Kafka's name, that of a meter with a point and the attribute, that of a purgatory after its
+    operation and a point; `value`: in the unit of the metric (docs/TABLES.md).
+    Nulls: `value` where Kafka's is NaN, as before the first load.
+    """
+    return (
+        of_kind(events, TraceKind.METRICS)
+        .select(
+            "run",
+            "node",
+            "incarnation",
+            F.col("time_us").alias("sampled_us"),
+            F.explode(detail("map<string, double>")).alias("metric", "value"),
+        )
+        .select("run", "node", "incarnation", "sampled_us", "metric", "value")
+    )

@@ -1,0 +1,254 @@
+"""The table `ownership`: who owned which data partition when, by what members themselves did."""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import detail, of_kind
+from pipeline.intermediate.lives import deaths, impaired_us
+from protocol.envelope import ApiKey
+from protocol.trace import TraceKind
+
+_MEMBER = ("run", "group", "node", "incarnation")
+_ENDINGS = {
+    TraceKind.PARTITIONS_REVOKED: "revoked",
+    TraceKind.PARTITIONS_LOST: "lost",
+    TraceKind.PARTITIONS_ASSIGNED: "reassigned",
+}
+_INTERVAL = (*_MEMBER, "partition", "nth")
+
+
+def ownership(
+    spans: DataFrame, groups: DataFrame, tenures: DataFrame, impairments: DataFrame
+) -> DataFrame:
+    """Follow each partition in the hands of each member, from its assignment to its end.
+
+    An interval begins with PARTITIONS_ASSIGNED and ends when the member revokes or loses the
+    partition, is assigned it anew, or dies. A pause ends nothing: who stands still goes on owning.
+    Input grain: one row per interval (`ownership_spans`); `groups`; `coordinator_tenures`; one row
+    per time in which a node was paused or cut off. Output grain: one row per run, group, data
+    partition, member and interval.
+    Columns: `run`, `group`, `partition`, `consumer` (the member's node), `incarnation`, `member`,
+    `generation`; `coordinator`, `leader_epoch`: the broker that gave the assignment, and the epoch
+    of the offsets partition in which it did; `position`: from where the member began to read
+    (committed | earliest | latest), `start_offset`; `from_us`, `to_us` in microseconds on the run's
+    clock; `length_us`: up to the run's end if nothing ended it; `ended_by` (revoked | lost |
+    reassigned | killed | stopped | run end); `paused_us`: microseconds of it in which the member
+    was stopped; `records`: processed in it.
+    Nulls: `to_us` if it was still owned when the run ended; `position`, `start_offset` if the
+    member never came to set a position; `coordinator` if the member did not say it, `leader_epoch`
+    if no tenure of the coordinator is known at that time.
+    """
+    lineage = _lineage(spans, groups, tenures)
+    return impaired_us(lineage, impairments, node="consumer").select(
+        "run",
+        "group",
+        "partition",
+        "consumer",
+        "incarnation",
+        "member",
+        "generation",
+        "coordinator",
+        "leader_epoch",
+        "position",
+        "start_offset",
+        "from_us",
+        F.col("ends_us").alias("to_us"),
+        (F.col("to_us") - F.col("from_us")).alias("length_us"),
+        "ended_by",
+        "paused_us",
+        "records",
+    )
+
+
+def ownership_spans(events: DataFrame, intervals: DataFrame, runs: DataFrame) -> DataFrame:
+    """Close the intervals of `ownership_intervals`, and leave out those after the run's end.
+
+    Output grain: one row per run, group, data partition, member and interval. Columns: those of
+    `ownership_intervals`, where `consumer` is its `node`; `from_us`, `to_us` (the run's end at the
+    latest), `ends_us` in microseconds on the run's clock; `ended_by`. Nulls: as in `ownership`,
+    where `ends_us` is `to_us`.
+    """
+    spans = _with_end(intervals, deaths(events), runs)
+    lasting = F.coalesce("to_us", "run_end_us")
+    return spans.withColumns(
+        {"ends_us": F.col("to_us"), "to_us": F.greatest("from_us", lasting)}
+    ).withColumnRenamed("node", "consumer")
+
+
+def ownership_intervals(events: DataFrame) -> DataFrame:
+    """Find the intervals of `ownership`, with the first thing that the member did to end each.
+
+    Output grain: one row per run, group, data partition, member and assignment. Columns: `run`,
+    `node`, `incarnation`, `group`, `partition`, `member`, `generation`, `coordinator`, `position`,
+    `start_offset`, `records`, `from_us`; `next_us`, `next_by`: when and how it ended it, in
+    microseconds on the run's clock. Nulls: as in `ownership`; `next_us` if it did not.
+    """
+    in_order = Window.partitionBy(*_MEMBER, "partition").orderBy("seq")
+    so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    assigned = _is(TraceKind.PARTITIONS_ASSIGNED)
+    ending = F.coalesce(
+        *(F.when(_is(kind), F.lit(word)) for kind, word in _ENDINGS.items()),
+    )
+    gives_up = ending.isNotNull() & ~assigned
+    since_assigned = (
+        Window.partitionBy(*_INTERVAL)
+        .orderBy("seq")
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    # The next assignment opens the next interval and ends this one, if nothing did before.
+    steps = (
+        _assignments(events)
+        .unionByName(_processing(events))
+        .withColumn("nth", F.count_if(assigned).over(so_far))
+        .where(F.col("nth") > 0)
+        .withColumn("given_up", F.count_if(gives_up).over(since_assigned) > 0)
+    )
+    first_end = F.min(
+        F.when(gives_up, F.struct("seq", F.col("time_us").alias("at_us"), ending.alias("why")))
+    )
+    found = steps.groupBy(*_INTERVAL).agg(
+        F.min(F.when(assigned, F.col("time_us"))).alias("from_us"),
+        F.max(F.when(assigned, F.col("member"))).alias("member"),
+        F.max(F.when(assigned, F.col("generation"))).alias("generation"),
+        F.max(F.when(assigned, F.col("coordinator"))).alias("coordinator"),
+        first_end.alias("own_end"),
+        F.min(
+            F.when(
+                _is(TraceKind.POSITION_RESET) & ~F.col("given_up"),
+                F.struct("seq", F.col("offset").alias("start_offset"), "position"),
+            )
+        ).alias("began"),
+        F.coalesce(F.sum(F.when(~F.col("given_up"), F.col("count"))), F.lit(0)).alias("records"),
+    )
+    next_one = Window.partitionBy(*_MEMBER, "partition").orderBy("nth")
+    anew_us = F.lead("from_us").over(next_one)
+    return found.withColumn("anew_us", anew_us).select(
+        *_MEMBER,
+        "partition",
+        "member",
+        "generation",
+        "coordinator",
+        "began.position",
+        "began.start_offset",
+        "records",
+        "from_us",
+        F.coalesce("own_end.at_us", "anew_us").alias("next_us"),
+        F.coalesce("own_end.why", F.lit("reassigned")).alias("next_by"),
+    )
+
+
+def _assignments(events: DataFrame) -> DataFrame:
+    """One row per partition that a member was assigned, revoked or lost, with who assigned it."""
+    synced = (
+        _is(TraceKind.RESPONSE_RECEIVED)
+        & (F.col("api") == ApiKey.SYNC_GROUP.label)
+        & (F.col("error") == "NONE")
+    )
+    so_far = (
+        Window.partitionBy(*_MEMBER)
+        .orderBy("seq")
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    told = of_kind(events, *_ENDINGS, TraceKind.RESPONSE_RECEIVED)
+    given = (
+        told.where(~_is(TraceKind.RESPONSE_RECEIVED) | synced)
+        .where(F.col("group").isNotNull())
+        .withColumn("synced_with", F.last(F.when(synced, F.col("peer")), True).over(so_far))
+        .where(~_is(TraceKind.RESPONSE_RECEIVED))
+        .withColumn("partitions", detail("partitions array<string>").getField("partitions"))
+    )
+    return given.select(
+        *_MEMBER,
+        F.explode("partitions").alias("partition"),
+        "seq",
+        "time_us",
+        "kind",
+        "member",
+        "generation",
+        F.coalesce("peer", "synced_with").alias("coordinator"),
+        F.lit(None).cast("long").alias("offset"),
+        F.lit(None).cast("string").alias("position"),
+        F.lit(None).cast("long").alias("count"),
+    )
+
+
+def _processing(events: DataFrame) -> DataFrame:
+    """One row per position that was set and per batch that was processed, shaped the same."""
+    rows = of_kind(events, TraceKind.POSITION_RESET, TraceKind.RECORDS_CONSUMED)
+    span = detail("count long, last long")
+    count = F.coalesce(
+        span.getField("count"), span.getField("last") - F.col("offset") + 1, F.lit(1)
+    )
+    return rows.select(
+        *_MEMBER,
+        "partition",
+        "seq",
+        "time_us",
+        "kind",
+        "member",
+        "generation",
+        F.lit(None).cast("string").alias("coordinator"),
+        "offset",
+        F.col("cause").alias("position"),
+        F.when(_is(TraceKind.RECORDS_CONSUMED), count).alias("count"),
+    )
+
+
+def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
+    """Give each interval the earliest of its possible ends; none after the run's is one."""
+    in_its_life = F.col("died_us") >= F.col("from_us")
+    its_own = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
+    life = [*_MEMBER, "partition", "from_us"]
+    deaths_of = (
+        intervals.join(died, ["run", "node"])
+        .where(in_its_life & its_own)
+        .groupBy(*life)
+        .agg(F.min(F.struct("died_us", "died_by")).alias("death"))
+    )
+    own = F.when(
+        F.col("next_us").isNotNull(),
+        F.struct(F.col("next_us").alias("at_us"), F.col("next_by").alias("why")),
+    )
+    death = F.when(
+        F.col("death").isNotNull(),
+        F.struct(F.col("death.died_us").alias("at_us"), F.col("death.died_by").alias("why")),
+    )
+    ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
+    end = F.least(own, death)
+    ended = F.col("end").isNotNull() & (F.col("end.at_us") < F.col("run_end_us"))
+    return (
+        intervals.join(deaths_of, life, "left")
+        .join(ends, "run")
+        .where(F.col("from_us") <= F.col("run_end_us"))
+        .withColumn("end", end)
+        .withColumn("to_us", F.when(ended, F.col("end.at_us")))
+        .withColumn("ended_by", F.when(ended, F.col("end.why")).otherwise(F.lit("run end")))
+    )
+
+
+def _lineage(intervals: DataFrame, groups: DataFrame, tenures: DataFrame) -> DataFrame:
+    """Add the epoch of the coordinator's tenure on the group's partition when it assigned."""
+    served = groups.select("run", "group", F.col("partition").alias("offsets_partition")).join(
+        tenures.select(
+            "run",
+            F.col("partition").alias("offsets_partition"),
+            F.col("broker").alias("coordinator"),
+            "leader_epoch",
+            "start_us",
+        ),
+        ["run", "offsets_partition"],
+    )
+    given = ["run", "group", "coordinator", "from_us"]
+    epochs = (
+        intervals.select(*given)
+        .distinct()
+        .join(served, ["run", "group", "coordinator"])
+        .where(F.col("start_us") <= F.col("from_us"))
+        .groupBy(*given)
+        .agg(F.max_by("leader_epoch", F.struct("start_us", "leader_epoch")).alias("leader_epoch"))
+    )
+    return intervals.join(epochs, given, "left")
+
+
+def _is(kind: TraceKind) -> Column:
+    return F.col("kind") == kind.value

@@ -1,0 +1,59 @@
+"""The table `ownership_overlaps`: two members that owned one partition at the same time."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.tables.faults import with_latest_fault
+
+
+def ownership_overlaps(both: DataFrame, faults: DataFrame) -> DataFrame:
+    """Pair the intervals in which two members owned one partition at the same time.
+
+    Input grain: one row per pair of overlapping intervals and offset that both processed
+    (`repeats.processed_by_both`); `faults`. Output grain: one row per run, group, data
+    partition and pair of overlapping intervals of two different members.
+    Columns: `run`, `group`, `partition`; `from_us`, `to_us` in microseconds on the run's clock,
+    `length_us` (up to the run's end if both still owned then); `first_consumer`, `first_member`,
+    `first_generation`, `first_coordinator`, `first_epoch`: who owned it already, and who had
+    assigned it; `second_consumer`, `second_member`, `second_generation`, `second_coordinator`,
+    `second_epoch`: who came to own it, too; `records_both`: processed by both between `from_us`
+    and `to_us`; `fault`: the latest before it began; `healed_us`: microseconds on the run's clock
+    at which the last fault was healed before it ended, or else the next after it.
+    Nulls: `to_us` if both still owned when the run ended; coordinators and epochs as in
+    `ownership`; `fault`, `healed_us` if there is none.
+    """
+    pair = ("run", "group", "partition", "from_us", "ends_us", "to_us", "first", "second")
+    found = both.groupBy(*pair).agg(F.count("offset").alias("records_both"))
+    healings = faults.groupBy("run").agg(
+        F.sort_array(F.collect_list("healed_us")).alias("healings")
+    )
+    before = F.filter("healings", lambda healed_us: healed_us <= F.col("ends_us"))
+    after = F.filter("healings", lambda healed_us: healed_us > F.col("ends_us"))
+    first = F.lit(1)
+    return (
+        with_latest_fault(found, faults, "from_us")
+        .join(F.broadcast(healings), "run", "left")
+        .select(
+            "run",
+            "group",
+            "partition",
+            "from_us",
+            "to_us",
+            (F.col("ends_us") - F.col("from_us")).alias("length_us"),
+            F.col("first.consumer").alias("first_consumer"),
+            F.col("first.member").alias("first_member"),
+            F.col("first.generation").alias("first_generation"),
+            F.col("first.coordinator").alias("first_coordinator"),
+            F.col("first.leader_epoch").alias("first_epoch"),
+            F.col("second.consumer").alias("second_consumer"),
+            F.col("second.member").alias("second_member"),
+            F.col("second.generation").alias("second_generation"),
+            F.col("second.coordinator").alias("second_coordinator"),
+            F.col("second.leader_epoch").alias("second_epoch"),
+            "records_both",
+            "fault",
+            F.coalesce(F.try_element_at(before, -first), F.try_element_at(after, first)).alias(
+                "healed_us"
+            ),
+        )
+    )

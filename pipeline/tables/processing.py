@@ -1,0 +1,59 @@
+"""The table `processing`: what each member processed, and what of it was processed before."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.intermediate.repeats import batches
+
+_MEMBER = ("run", "group", "partition", "consumer")
+
+
+def processing(events: DataFrame, repeats: DataFrame, both: DataFrame) -> DataFrame:
+    """Count what each member processed of each partition.
+
+    For how long nobody processed a partition stands in `availability`.
+    Input grain: one row per event; one row per repeated record and processing
+    (`repeats.repeated_records`); one row per pair of overlapping owners and offset that both
+    processed (`repeats.processed_by_both`). Output grain: one row per run, group, data partition
+    and member that processed a record of it.
+    Columns: `run`, `group`, `partition`, `consumer` (the member's node); `records`: processed,
+    counted each time; `first_offset`, `last_offset`: the lowest and the highest; `first_us`,
+    `last_us`: its first and last batch, in microseconds on the run's clock; `repeated`: of
+    `records`, those that somebody in the group had processed before; `shared`: distinct records
+    that it processed while another member owned the partition, too, and processed them in that
+    time as well. Nulls: none.
+    """
+    counted = (
+        batches(events)
+        .groupBy(*_MEMBER)
+        .agg(
+            F.sum("records").alias("records"),
+            F.min("first").alias("first_offset"),
+            F.max("last").alias("last_offset"),
+            F.min("at_us").alias("first_us"),
+            F.max("at_us").alias("last_us"),
+        )
+    )
+    repeated = repeats.where(F.col("nth") > 1).groupBy(*_MEMBER).agg(F.count("*").alias("repeated"))
+    shared = (
+        both.where(F.col("offset").isNotNull())
+        .withColumn("consumer", F.explode(F.array("first.consumer", "second.consumer")))
+        .select(*_MEMBER, "offset")
+        .distinct()
+        .groupBy(*_MEMBER)
+        .agg(F.count("*").alias("shared"))
+    )
+    return (
+        counted.join(repeated, list(_MEMBER), "left")
+        .join(shared, list(_MEMBER), "left")
+        .select(
+            *_MEMBER,
+            "records",
+            "first_offset",
+            "last_offset",
+            "first_us",
+            "last_us",
+            F.coalesce("repeated", F.lit(0)).alias("repeated"),
+            F.coalesce("shared", F.lit(0)).alias("shared"),
+        )
+    )

@@ -1,0 +1,195 @@
+"""The table `rebalances`: each rebalance, why it began, whom it brought or cost, how long it took.
+
+A rebalance is the coordinator's. Its cause is a sentence for people; `reason` sorts those that our
+coordinator writes into a few words, so that they can be counted.
+"""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import detail, of_kind
+from pipeline.intermediate.rebalance_reasons import (
+    CLIENT_REASON,
+    OTHER_REASON,
+    REASONS,
+    REPLACED,
+    STORE_ERROR,
+)
+from pipeline.tables.faults import with_latest_fault
+from protocol.trace import TraceKind
+
+_GROUP = ("run", "node", "incarnation", "group")
+_REBALANCE = (*_GROUP, "part", "nth")
+
+
+def rebalances(
+    events: DataFrame,
+    faults: DataFrame,
+    groups: DataFrame,
+    tenures: DataFrame,
+    names: DataFrame,
+) -> DataFrame:
+    """List the rebalances that coordinators began.
+
+    Members that were removed or added since the generation before belong to the rebalance that
+    leads to the next one.
+    Input grain: one row per event; `faults`; `groups`; `coordinator_tenures`; one row per member id
+    (`members.member_names`). Output grain: one row per run, group, broker and rebalance that it
+    began.
+    Columns: `run`, `group`, `broker` (the coordinator), `leader_epoch` (of its tenure),
+    `generation` (the one that ended), `new_generation`; `reason` (session expiry | join | leave |
+    rejoin | changed metadata | no SyncGroup | assignment not stored | static member back | group
+    too large | other), `member`, `consumer` (its node) and `cause` as the coordinator gave them,
+    `client_reason`: what the member itself said; `removed`, `added`: consumers that lost a member
+    id, or got a new one, before the new generation (a consumer that came back under another id
+    stands in both), `removed_because`: the distinct causes; `store_error`: why the
+    new generation's assignment was not stored; `fault`: the latest fault before it; moments in
+    microseconds on the run's clock: `started_us`, `joined_us` (the next generation began),
+    `stable_us` (its assignment is stored); in microseconds: `join_us` (started to joined),
+    `sync_us` (joined to stable), `length_us` (started to stable).
+    Nulls: `fault` before the first fault (the group forms); `new_generation`, `joined_us`,
+    `stable_us` and what they bound if another rebalance, the coordinator's end or the run's came
+    first; `member`, `consumer` where no single member caused it; `client_reason` where none was
+    given; `store_error` if the log took the assignment, or was never given one; `leader_epoch` if
+    the tenure is unknown. Lists are empty where nobody came or went.
+    """
+    steps = _steps(events)
+    started = _started(steps).join(_changes(steps, names), list(_REBALANCE), "left")
+    joined_us, stable_us = F.col("joined.time_us"), F.col("stable.time_us")
+    failed = F.regexp_extract("restarted.cause", STORE_ERROR, 1)
+    none = F.array().cast("array<string>")
+    return (
+        with_latest_fault(_with_epoch(started, groups, tenures), faults, "time_us")
+        .join(F.broadcast(names), ["run", "group", "member"], "left")
+        .select(
+            "run",
+            "group",
+            F.col("node").alias("broker"),
+            "leader_epoch",
+            "generation",
+            F.col("joined.generation").alias("new_generation"),
+            _reason(F.col("cause")).alias("reason"),
+            "member",
+            F.coalesce("consumer", F.nullif("member", F.lit(""))).alias("consumer"),
+            "cause",
+            F.nullif(F.regexp_extract("cause", CLIENT_REASON, 1), F.lit("")).alias("client_reason"),
+            F.coalesce("removed", none).alias("removed"),
+            F.coalesce("removed_because", none).alias("removed_because"),
+            F.coalesce("added", none).alias("added"),
+            F.nullif(failed, F.lit("")).alias("store_error"),
+            "fault",
+            F.col("time_us").alias("started_us"),
+            joined_us.alias("joined_us"),
+            stable_us.alias("stable_us"),
+            (joined_us - F.col("time_us")).alias("join_us"),
+            (stable_us - joined_us).alias("sync_us"),
+            (stable_us - F.col("time_us")).alias("length_us"),
+        )
+    )
+
+
+def _steps(events: DataFrame) -> DataFrame:
+    """One row per step of a group's coordinator, numbered by the rebalance that it belongs to.
+
+    A part of the group's life ends with the start of a generation, with the last member or with a
+    load; a step belongs to the rebalance of its part, or to the latest so far if there are several.
+    """
+    kinds = (
+        TraceKind.REBALANCE_STARTED,
+        TraceKind.GENERATION_STARTED,
+        TraceKind.ASSIGNMENT_STORED,
+        TraceKind.MEMBER_ADDED,
+        TraceKind.MEMBER_REMOVED,
+        TraceKind.GROUP_STATE,
+        TraceKind.GROUP_LOADED,
+    )
+    to = detail("to string").getField("to")
+    left_empty = _is(TraceKind.GROUP_STATE) & to.isin("Empty", "Dead")
+    ends_part = _is(TraceKind.GENERATION_STARTED) | _is(TraceKind.GROUP_LOADED) | left_empty
+    in_order = Window.partitionBy(*_GROUP).orderBy("seq")
+    before = in_order.rowsBetween(Window.unboundedPreceding, -1)
+    in_part = (
+        Window.partitionBy(*_GROUP, "part")
+        .orderBy("seq")
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    starts = F.count_if(_is(TraceKind.REBALANCE_STARTED)).over(in_part)
+    return (
+        of_kind(events, *kinds)
+        .withColumn("ends_part", ends_part)
+        .where(~_is(TraceKind.GROUP_STATE) | F.col("ends_part"))
+        .withColumn("part", F.coalesce(F.count_if("ends_part").over(before), F.lit(0)))
+        .withColumn("nth", F.greatest(starts, F.lit(1)))
+    )
+
+
+def _started(steps: DataFrame) -> DataFrame:
+    """One row per rebalance, with what came next on the same coordinator."""
+    # Backwards, so that "the next of a kind" is the last one seen: linear in the rows.
+    backwards = (
+        Window.partitionBy(*_GROUP)
+        .orderBy(F.desc("seq"))
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
+
+    def next_of(kind: TraceKind) -> Column:
+        step = F.struct("seq", "time_us", "generation", "cause")
+        return F.last(F.when(_is(kind), step), ignorenulls=True).over(backwards)
+
+    found = (
+        steps.withColumn("restarted", next_of(TraceKind.REBALANCE_STARTED))
+        .withColumn("joined", next_of(TraceKind.GENERATION_STARTED))
+        .withColumn("stable", next_of(TraceKind.ASSIGNMENT_STORED))
+        .where(_is(TraceKind.REBALANCE_STARTED))
+    )
+    return found.withColumns({step: _unless_restarted(step) for step in ("joined", "stable")})
+
+
+def _changes(steps: DataFrame, names: DataFrame) -> DataFrame:
+    """One row per rebalance with members that came or went."""
+    removed, added = _is(TraceKind.MEMBER_REMOVED), _is(TraceKind.MEMBER_ADDED)
+    replaced = F.coalesce(F.col("cause").startswith(REPLACED), F.lit(False))
+    who = F.coalesce("consumer", "member")
+    return (
+        steps.where((removed | added) & ~replaced)
+        .join(F.broadcast(names), ["run", "group", "member"], "left")
+        .groupBy(*_REBALANCE)
+        .agg(
+            F.sort_array(F.collect_set(F.when(removed, who))).alias("removed"),
+            F.sort_array(F.collect_set(F.when(removed, F.col("cause")))).alias("removed_because"),
+            F.sort_array(F.collect_set(F.when(added, who))).alias("added"),
+        )
+    )
+
+
+def _with_epoch(started: DataFrame, groups: DataFrame, tenures: DataFrame) -> DataFrame:
+    """Add the epoch of the tenure in which the coordinator began the rebalance."""
+    served = groups.select("run", "group", "partition").join(tenures, ["run", "partition"])
+    epochs = served.select(
+        "run",
+        "group",
+        F.col("broker").alias("node"),
+        "incarnation",
+        F.struct("start_us", "leader_epoch").alias("tenure"),
+    )
+    life = ["run", "group", "node", "incarnation"]
+    known = epochs.groupBy(*life).agg(F.sort_array(F.collect_list("tenure")).alias("tenures"))
+    so_far = F.filter("tenures", lambda one: one["start_us"] <= F.col("time_us"))
+    return started.join(F.broadcast(known), life, "left").withColumn(
+        "leader_epoch", F.try_element_at(so_far, F.lit(-1)).getField("leader_epoch")
+    )
+
+
+def _reason(cause: Column) -> Column:
+    fitting = [F.when(cause.rlike(pattern), F.lit(word)) for pattern, word in REASONS]
+    return F.coalesce(*fitting, F.lit(OTHER_REASON))
+
+
+def _is(kind: TraceKind) -> Column:
+    return F.col("kind") == kind.value
+
+
+def _unless_restarted(step: str) -> Column:
+    """Return a step if it comes before the group's next rebalance there."""
+    restarted = F.col("restarted.seq")
+    return F.when(restarted.isNull() | (F.col(f"{step}.seq") < restarted), F.col(step))

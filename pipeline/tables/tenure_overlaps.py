@@ -1,0 +1,155 @@
+"""The table `tenure_overlaps`: two coordinators at once, and what each of them did meanwhile."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import of_kind
+from pipeline.intermediate.lives import impaired_us
+from protocol.envelope import ApiKey
+from protocol.trace import TraceKind
+
+_OVERLAP = (
+    "run",
+    "partition",
+    "older_epoch",
+    "older_incarnation",
+    "older_broker",
+    "newer_epoch",
+    "newer_incarnation",
+    "newer_broker",
+)
+
+
+def tenure_overlaps(
+    events: DataFrame,
+    tenures: DataFrame,
+    groups: DataFrame,
+    broker_phases: DataFrame,
+    impairments: DataFrame,
+) -> DataFrame:
+    """Pair the tenures of one offsets partition that share time: a split brain for its groups.
+
+    Input grain: one row per event; `coordinator_tenures`; `groups`; `broker_phases`; one row per
+    time in which a node was paused or cut off. Output grain: one row per run, offsets partition and
+    pair of tenures in which both were in office; the older one has the lower epoch, or began first.
+    Columns: `run`, `partition`, `groups` (consumer groups on it); `older_broker`, `older_epoch`,
+    `older_incarnation`, `newer_broker`, `newer_epoch`, `newer_incarnation`; `fault`: the one that
+    moved the partition to the newer; `from_us`, `to_us` in microseconds on the run's clock,
+    `length_us`; `older_end`: how the older one ended; `older_paused_us`, `older_cut_us`:
+    microseconds of the overlap in which the older broker was stopped, or cut off from others;
+    `older_heartbeats`, `newer_heartbeats`: heartbeats that each answered with success meanwhile, by
+    their arrival at the client; `older_commits`, `newer_commits`: commits that clients were told
+    each acknowledged meanwhile; `older_commits_in_all`, `newer_commits_in_all`: commits that the
+    log acknowledged in the whole tenure of each, `older_last_commit_us`, `newer_first_commit_us`:
+    when it did the last of the older one, and the first of the newer one.
+    Nulls: `fault` if no fault is known to have moved the partition; `older_last_commit_us`,
+    `newer_first_commit_us` if the tenure had none.
+    """
+    older, newer = _side(tenures, "older"), _side(tenures, "newer")
+    in_order = F.struct("older_epoch", "older_start_us", "older_broker", "older_incarnation")
+    then = F.struct("newer_epoch", "newer_start_us", "newer_broker", "newer_incarnation")
+    both = (
+        older.join(newer, ["run", "partition"])
+        .withColumn("from_us", F.greatest("older_start_us", "newer_start_us"))
+        .withColumn("to_us", F.least("older_end_us", "newer_end_us"))
+        .where((in_order < then) & (F.col("from_us") < F.col("to_us")))
+    )
+    impaired = impaired_us(both, impairments, node="older_broker")
+    on_it = groups.groupBy("run", "partition").agg(
+        F.sort_array(F.collect_list("group")).alias("groups")
+    )
+    due = broker_phases.select(
+        "run", "partition", F.col("leader_epoch").alias("newer_epoch"), "fault"
+    )
+    answers = _answers(events).join(groups.select("run", "group", "partition"), ["run", "group"])
+    return (
+        impaired.join(_counted(both, answers), list(_OVERLAP), "left")
+        .join(on_it, ["run", "partition"], "left")
+        .join(due, ["run", "partition", "newer_epoch"], "left")
+        .select(
+            "run",
+            "partition",
+            F.coalesce("groups", F.array().cast("array<string>")).alias("groups"),
+            "older_broker",
+            "older_epoch",
+            "older_incarnation",
+            "newer_broker",
+            "newer_epoch",
+            "newer_incarnation",
+            "fault",
+            "from_us",
+            "to_us",
+            (F.col("to_us") - F.col("from_us")).alias("length_us"),
+            "older_end",
+            F.col("paused_us").alias("older_paused_us"),
+            F.col("cut_us").alias("older_cut_us"),
+            *(
+                F.coalesce(name, F.lit(0)).alias(name)
+                for name in (
+                    "older_heartbeats",
+                    "newer_heartbeats",
+                    "older_commits",
+                    "newer_commits",
+                )
+            ),
+            "older_commits_in_all",
+            "newer_commits_in_all",
+            "older_last_commit_us",
+            "newer_first_commit_us",
+        )
+    )
+
+
+def _side(tenures: DataFrame, side: str) -> DataFrame:
+    """Give the columns of a tenure the name of its side."""
+    return tenures.select(
+        "run",
+        "partition",
+        F.col("leader_epoch").alias(f"{side}_epoch"),
+        F.col("broker").alias(f"{side}_broker"),
+        F.col("incarnation").alias(f"{side}_incarnation"),
+        F.col("start_us").alias(f"{side}_start_us"),
+        F.col("end_us").alias(f"{side}_end_us"),
+        F.col("commits").alias(f"{side}_commits_in_all"),
+        F.col("first_commit_us").alias(f"{side}_first_commit_us"),
+        F.col("last_commit_us").alias(f"{side}_last_commit_us"),
+        F.col("end_reason").alias(f"{side}_end"),
+    )
+
+
+def _answers(events: DataFrame) -> DataFrame:
+    """One row per heartbeat that succeeded, and per commit that was acknowledged, at its client."""
+    answered_us = F.col("time_us").alias("answered_us")
+    heartbeats = (
+        of_kind(events, TraceKind.RESPONSE_RECEIVED)
+        .where((F.col("api") == ApiKey.HEARTBEAT.label) & (F.col("error") == "NONE"))
+        .select("run", "group", "peer", F.lit("heartbeat").alias("what"), answered_us)
+    )
+    commits = (
+        of_kind(events, TraceKind.OFFSETS_COMMITTED)
+        .select("run", "group", "peer", "node", answered_us)
+        .distinct()
+        .select("run", "group", "peer", F.lit("commit").alias("what"), "answered_us")
+    )
+    return heartbeats.unionByName(commits)
+
+
+def _counted(overlaps: DataFrame, answers: DataFrame) -> DataFrame:
+    """One row per overlap in which anybody answered anything."""
+    meanwhile = (F.col("answered_us") >= F.col("from_us")) & (F.col("answered_us") < F.col("to_us"))
+    return (
+        answers.join(F.broadcast(overlaps), ["run", "partition"])
+        .where(meanwhile)
+        .groupBy(*_OVERLAP)
+        .agg(
+            _count("heartbeat", "older"),
+            _count("heartbeat", "newer"),
+            _count("commit", "older"),
+            _count("commit", "newer"),
+        )
+    )
+
+
+def _count(what: str, side: str) -> Column:
+    by_this_side = F.col("peer") == F.col(f"{side}_broker")
+    return F.count_if((F.col("what") == what) & by_this_side).alias(f"{side}_{what}s")
