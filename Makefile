@@ -49,7 +49,7 @@ soak: $(STAMP) ## real default timeouts, many seeds; PART=explore|mutants|storag
 	$(BIN)/python -m benchmarks.soak $(if $(PART),--part $(PART))
 
 docs: $(STAMP) ## write docs/generated from the code
-	$(BIN)/python -m coordlab.reference
+	$(BIN)/python -m scripts.docs.reference
 
 pictures: $(STAMP) ## run experiments and write docs/pictures from their reports (needs chromium)
 	$(BIN)/python -m scripts.report_pictures

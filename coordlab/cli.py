@@ -10,24 +10,24 @@ from importlib import import_module
 import click
 
 from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PASS
-from coordlab.commands.options import EXIT_CODES_HELP, PROGRAM
+from coordlab.options import EXIT_CODES_HELP, PROGRAM
 
 HELP_WIDTH = 100
 COMMANDS = {
-    "run": "run",
-    "explore": "explore",
-    "replay": "replay",
-    "diff": "diff",
-    "shrink": "shrink",
-    "groups": "groups",
+    "run": "run.command",
+    "explore": "explore.command",
+    "replay": "replay.command",
+    "diff": "diff.command",
+    "shrink": "shrink.command",
+    "groups": "groups.command",
     "analyze": "analyze",
     "report": "report",
-    "list": "listing",
-    "init": "init",
+    "list": "list.command",
+    "init": "init.command",
     "validate": "validate",
     "schema": "schema",
     "conform": "conform",
-    "doctor": "doctor",
+    "doctor": "doctor.command",
 }
 """Every command in the order of the help, and the module of coordlab.commands that has it."""
 
@@ -62,7 +62,7 @@ def run_cli(arguments: Sequence[str]) -> int:
         click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
     except Exception as error:
-        failed_with: int = import_module("coordlab.failures").told(error)
+        failed_with: int = import_module("coordlab.errors").told(error)
         return failed_with
     return code if isinstance(code, int) else EXIT_PASS
 

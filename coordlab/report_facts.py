@@ -23,8 +23,8 @@ from chaos.results.run_directory import NotARun, PastRun
 from chaos.results.verdict import EXIT_UNKNOWN, Results, RunOutcome, Verdict
 from chaos.run.journal import FaultOutcome, JournalEntry
 from chaos.run.plan import PlannedFault
-from coordlab.check_view import figures_of
 from coordlab.settings_facts import default_of, settings_of
+from coordlab.views.check_view import figures_of
 from pipeline.report.facts import (
     CheckFact,
     EvidenceFact,

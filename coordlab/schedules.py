@@ -10,7 +10,7 @@ from chaos.experiment.structs import Experiment
 from chaos.exploration.draw.draw import draw
 from chaos.exploration.space import load_space
 from chaos.results.replay_stamp import ReplayStamp
-from coordlab.commands.options import PROGRAM
+from coordlab.options import PROGRAM
 
 DEFAULT_SPACE = "standard"
 

@@ -1,5 +1,4 @@
-"""The commands, one module each: arguments in, exit code out. `coordlab.cli` puts them together.
+"""The commands, one module or one folder each: arguments in, exit code out.
 
-Reading order: `options` (what several commands take), then any. What a command does stands in
-modules of `coordlab` where it is more than a few lines.
+In a folder, `command` declares the options, `execution` does the work, the rest is shown or asked.
 """

@@ -10,7 +10,8 @@ from rich.text import Text
 
 from chaos.results.verdict import EXIT_PASS
 from coordlab.analysis import NoJava, analyze_runs, java_notice, salvage
-from coordlab.commands.options import (
+from coordlab.console import print_path
+from coordlab.options import (
     json_option,
     master_option,
     named_runs,
@@ -19,11 +20,10 @@ from coordlab.commands.options import (
     runs_option,
     with_examples,
 )
-from coordlab.comparison_view import print_comparison
-from coordlab.lines import print_path
 from coordlab.report_facts import facts_of
 from coordlab.reports import compared
-from coordlab.summary_view import print_phases
+from coordlab.views.comparison_view import print_comparison
+from coordlab.views.summary_view import print_phases
 from pipeline.summary.figures import RunSummary
 
 

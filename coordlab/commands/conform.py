@@ -26,7 +26,7 @@ from chaos.conformance.transcript import (
 )
 from chaos.experiment.problems import Problem
 from chaos.results.verdict import EXIT_PASS, EXIT_VIOLATED
-from coordlab.commands.options import json_option, print_document, with_examples
+from coordlab.options import json_option, print_document, with_examples
 
 _DIGITS_MAX = 160
 """How much of a value is printed; `--json` has all of it."""

@@ -9,7 +9,8 @@ from rich.console import Console
 
 from chaos.results.verdict import EXIT_PASS
 from coordlab.analysis import analysed
-from coordlab.commands.options import (
+from coordlab.console import print_path
+from coordlab.options import (
     json_option,
     master_option,
     named_runs,
@@ -18,10 +19,9 @@ from coordlab.commands.options import (
     runs_option,
     with_examples,
 )
-from coordlab.comparison_view import print_comparison
-from coordlab.lines import print_path
 from coordlab.report_facts import facts_of
 from coordlab.reports import COMPARISON_FILE, compared, write_comparison, write_run_report
+from coordlab.views.comparison_view import print_comparison
 
 
 @click.command(

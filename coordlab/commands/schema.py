@@ -4,7 +4,7 @@ import click
 
 from chaos.experiment.json_schema import encoded_schema
 from chaos.results.verdict import EXIT_PASS
-from coordlab.commands.options import with_examples
+from coordlab.options import with_examples
 
 
 @click.command("schema", cls=with_examples("schema > experiment.schema.json"))

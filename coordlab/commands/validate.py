@@ -10,7 +10,7 @@ from rich.markup import escape
 from chaos.experiment.loader import load_experiment
 from chaos.experiment.problems import ExperimentError, Problem
 from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS
-from coordlab.commands.options import (
+from coordlab.options import (
     json_option,
     print_document,
     var_option,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordlab.conformance_page import (
+from scripts.docs.conformance_page import (
     FAMILIES,
     ScenarioList,
     ids_in,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordlab.reference import FOLDER, pages
 from protocol.trace import TraceKind
+from scripts.docs.reference import FOLDER, pages
 
 
 @pytest.mark.parametrize("name", sorted(pages()))

@@ -83,7 +83,9 @@ def test_library_through_which_a_node_reads_the_machine_is_named() -> None:
         run_with(in_module(NODE_MODULE, CALLS["random.random "]), lambda _row: None)
 
 
-@pytest.mark.parametrize("module", ["chaos.checkers.planted", "coordlab.live", "tests.planted"])
+@pytest.mark.parametrize(
+    "module", ["chaos.checkers.planted", "coordlab.views.live", "tests.planted"]
+)
 def test_tool_beside_the_nodes_may_read_the_machine(module: str) -> None:
     """Checkers are called from within a node's step, by its row; displays have clocks."""
     read = in_module(module, "import time, uuid; time.time(); uuid.uuid4()")

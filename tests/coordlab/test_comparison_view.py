@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from coordlab.comparison_view import print_comparison
+from coordlab.views.comparison_view import print_comparison
 from pipeline.summary.comparison import Comparison, compare
 from pipeline.summary.figures import FaultSummary, RunSummary
 from tests.support.report_rows import S, fault_summary, summary_of

@@ -7,9 +7,9 @@ import pytest
 import yaml
 from rich.console import Console
 
-from coordlab.doctor import CHECKS, REQUIRED_DISTRIBUTIONS, Check, examine
-from coordlab.doctor_view import print_checks
-from coordlab.machine import Machine
+from coordlab.commands.doctor.checks import CHECKS, REQUIRED_DISTRIBUTIONS, Check, examine
+from coordlab.commands.doctor.machine import Machine
+from coordlab.commands.doctor.view import print_checks
 
 ROOT = Path(__file__).resolve().parents[2]
 GIB = 1024**3

@@ -12,8 +12,13 @@ from chaos.exploration.results import results_of
 from chaos.exploration.running_totals import Tally
 from chaos.exploration.search import SearchProgress, Stop
 from chaos.exploration.store import ExplorationManifest, Lost, Played, PlayedAgain
-from coordlab.explore_summary import print_exploration
-from coordlab.explore_view import LINE_EVERY_S, ExploreView, exploration_panel, progress_text
+from coordlab.commands.explore.live_view import (
+    LINE_EVERY_S,
+    ExploreView,
+    exploration_panel,
+    progress_text,
+)
+from coordlab.commands.explore.summary import print_exploration
 from tests.support.fan_out import passed, says_nothing, violated
 
 MANIFEST = ExplorationManifest(

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 from cluster.client.admin.group_admin import GroupAdmin
 from cluster.client.admin.offset_reset import ShiftBy, ToEarliest, ToLatest, ToOffset
-from coordlab.group_facts import WHOLE_TOPIC, OffsetReset
-from coordlab.group_questions import (
+from coordlab.commands.groups.facts import WHOLE_TOPIC, OffsetReset
+from coordlab.commands.groups.questions import (
     ChosenTopic,
     delete_groups,
     delete_offsets,

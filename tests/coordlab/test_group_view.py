@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from coordlab.group_facts import (
+from coordlab.commands.groups.facts import (
     DescribedGroup,
     GroupList,
     GroupMember,
@@ -13,15 +13,15 @@ from coordlab.group_facts import (
     ListedGroup,
     OffsetReset,
 )
-from coordlab.group_view import (
+from coordlab.commands.groups.rebalance_log import Rebalance, RebalanceLog
+from coordlab.commands.groups.rebalance_view import rebalance_lines
+from coordlab.commands.groups.view import (
     print_list,
     print_members,
     print_offsets,
     print_reset,
     print_states,
 )
-from coordlab.rebalance_log import Rebalance, RebalanceLog
-from coordlab.rebalance_view import rebalance_lines
 from protocol.ids import TopicPartition
 from protocol.trace import TraceEvent, TraceKind, stamp
 

@@ -13,7 +13,7 @@ from chaos.faults.registry import FAULT_KINDS
 from chaos.results.run_directory import open_run
 from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS
 from coordlab.cli import run_cli
-from coordlab.experiment_template import FAULT_EXAMPLES
+from coordlab.commands.init.experiment_template import FAULT_EXAMPLES
 
 COMMENTED_OUT = re.compile(r"^( *)#(?=[a-z])", re.MULTILINE)
 

@@ -8,8 +8,8 @@ from rich.console import Console
 from chaos.run.journal import FaultOutcome, JournalEntry
 from chaos.run.runner import STAGES, Progress
 from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus
-from coordlab.live import LiveView
-from coordlab.live_panel import panel
+from coordlab.views.live import LiveView
+from coordlab.views.live_panel import panel
 from protocol.ids import BrokerId, NodeName
 from tests.support.experiments import experiment
 

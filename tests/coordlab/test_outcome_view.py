@@ -11,8 +11,8 @@ from chaos.checkers.fencing import ATTEMPTS
 from chaos.results.manifest import Manifest
 from chaos.results.verdict import Results, RunOutcome, Verdict
 from chaos.run.journal import FaultOutcome, JournalEntry
-from coordlab.check_view import figures_of
-from coordlab.summary_view import print_phases, print_summary
+from coordlab.views.check_view import figures_of
+from coordlab.views.summary_view import print_phases, print_summary
 from pipeline.summary.figures import MEASURES, Chain, Distribution, FaultSummary, RunSummary
 from pipeline.summary.outcomes import (
     CommitErrors,

@@ -1,6 +1,6 @@
 """The rebalances of a run so far: the table's story, row by row, and what cut one short."""
 
-from coordlab.rebalance_log import Rebalance, RebalanceLog
+from coordlab.commands.groups.rebalance_log import Rebalance, RebalanceLog
 from pipeline.intermediate.rebalance_reasons import REASONS
 from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
 from tests.support.oracle_rebalances import rebalances_of

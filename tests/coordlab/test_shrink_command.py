@@ -17,7 +17,7 @@ from chaos.exploration.shrink.edits import Sizes
 from chaos.exploration.shrink.shrink import ShrinkProgress
 from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNKNOWN
 from coordlab.cli import run_cli
-from coordlab.shrink_view import ShrinkView
+from coordlab.commands.shrink.live_view import ShrinkView
 from tests.support.planted import readers, small
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,8 +7,8 @@ from rich.console import Console
 
 from chaos.checkers.base import CheckOutcome, CheckReport, Finding
 from chaos.run.journal import FaultOutcome, JournalEntry
-from coordlab.check_view import print_checks
-from coordlab.summary_view import print_phases, print_summary
+from coordlab.views.check_view import print_checks
+from coordlab.views.summary_view import print_phases, print_summary
 from pipeline.summary.figures import FaultSummary
 from tests.support.past_runs import manifest, results
 from tests.support.report_rows import S, fault_summary, summary_of

@@ -12,8 +12,8 @@ from chaos.run.blast_radius import BlastRadius
 from chaos.run.journal import FaultOutcome, JournalEntry, LeaderMove, LinkEnds
 from chaos.run.runner import Progress
 from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus, NodeState
-from coordlab.live import LiveView
-from coordlab.summary_view import print_summary
+from coordlab.views.live import LiveView
+from coordlab.views.summary_view import print_summary
 from protocol.ids import BrokerId, NodeName
 
 GROUP = "orders-readers"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from coordlab.conformance_page import named
+from scripts.docs.conformance_page import named
 from tests.support.mutant_runs import Job, Run
 from tests.support.mutation import Drawn
 

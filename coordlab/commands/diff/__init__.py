@@ -1,0 +1,1 @@
+"""`diff`: the first event in which two runs part: `command`, `execution`, `view`."""

@@ -1,0 +1,1 @@
+"""`explore`: a search over seeds: `command`, `execution`, `live_view`, `summary`, `junit`."""

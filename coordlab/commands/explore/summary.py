@@ -1,0 +1,140 @@
+"""The closing summary of an exploration: what was found, what proves nothing, what to do next."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from chaos.exploration.results import ExplorationResults, FoundGroup, Rechecks
+from chaos.exploration.store import ExplorationManifest
+from chaos.results.verdict import RunOutcome, Verdict
+from coordlab.commands.explore.live_view import counted
+from coordlab.console import print_lines, print_path, seconds
+
+_STYLES = {
+    Verdict.PASS: "bold green",
+    Verdict.VIOLATED: "bold red",
+    Verdict.UNKNOWN: "bold yellow",
+}
+_MAX_FINDINGS = 20
+_MAX_SEEDS = 12
+_MAX_REASONS = 8
+
+
+def print_exploration(
+    console: Console, path: Path, manifest: ExplorationManifest, results: ExplorationResults
+) -> None:
+    """Print everything that an exploration has to say when it ends."""
+    console.print()
+    _print_verdict(console, manifest, results)
+    print_lines(console, _figures(results))
+    for found in sorted(results.findings, key=lambda each: (-each.runs, each.name))[:_MAX_FINDINGS]:
+        _print_finding(console, found)
+    if len(results.findings) > _MAX_FINDINGS:
+        more = len(results.findings) - _MAX_FINDINGS
+        console.print(f"and {counted(more, 'finding')} more: results.json has them all")
+    _print_failures(console, results)
+    for unknown in results.unknown[:_MAX_REASONS]:
+        said = f"unknown in {counted(unknown.runs, 'run')} ({_seeds(unknown.seeds)})"
+        print_lines(console, [f"{said}: {unknown.reason}"], style="yellow")
+    _print_marks(console, results)
+    print_path(console, "exploration", path)
+    if results.outcome is RunOutcome.INTERRUPTED or _is_unfinished(manifest, results):
+        # On one line: to be copied.
+        again = f"to go on: python -m coordlab explore --resume {path}"
+        console.print(Text(again), soft_wrap=True)
+
+
+def _print_verdict(
+    console: Console, manifest: ExplorationManifest, results: ExplorationResults
+) -> None:
+    word = results.verdict.value.upper()
+    if results.outcome is RunOutcome.INTERRUPTED:
+        word = f"INTERRUPTED, {word} so far"
+    elif results.outcome is RunOutcome.INTERNAL_ERROR:
+        word = f"THE LAB FAILED, {word} beside that"
+    what = f"  {counted(results.seeds, 'run')} of {manifest.space} from seed {manifest.first_seed}"
+    line = Text(word, style=_STYLES[results.verdict]).append(what, style="")
+    console.print(line.append(f": {results.stopped_because}", style=""), soft_wrap=True)
+
+
+def _figures(results: ExplorationResults) -> Iterator[str]:
+    runs = ", ".join(f"{number:,} {name}" for name, number in results.runs.items() if number)
+    yield f"{runs or 'nothing was played'}; {results.runs_per_minute:,.0f} runs/min with " + (
+        counted(results.workers, "worker")
+    )
+    yield (
+        f"{counted(results.faults_hit, 'fault')} hit, {results.faults_missed:,} hit nothing; "
+        f"{counted(results.commits, 'commit')} acknowledged; "
+        f"{results.virtual_us / 3.6e9:,.1f} hours of the runs' own time"
+    )
+    yield _rechecks_line(results.rechecks)
+
+
+def _rechecks_line(rechecks: Rechecks) -> str:
+    said = (
+        f"{counted(rechecks.runs, 'seed')} played twice ({rechecks.in_another_process:,} in "
+        f"another process): {rechecks.equal:,} gave the same"
+    )
+    if rechecks.still_to_do:
+        said += f"; {rechecks.still_to_do:,} still to be compared"
+    return said
+
+
+def _print_finding(console: Console, found: FoundGroup) -> None:
+    console.print()
+    head = Text(found.name, style="bold red")
+    head.append(f"  {counted(found.runs, 'run')}, seeds {_seeds(found.seeds)}", style="")
+    console.print(head, soft_wrap=True)
+    lines = [
+        f"  {found.summary}",
+        f"  seed {found.example_seed}, {counted(found.example_faults, 'fault')}, "
+        f"at {seconds(found.time_us)}",
+    ]
+    if found.story:
+        lines.append(f"  story: {', then '.join(found.story)}")
+    print_lines(console, lines)
+    for command in (found.replay, found.shrink):
+        console.print(Text(f"  {command}"), soft_wrap=True)
+
+
+def _print_failures(console: Console, results: ExplorationResults) -> None:
+    lines = [
+        f"in {counted(broken.runs, 'run')} ({_seeds(broken.seeds)}): {broken.reason}"
+        for broken in results.broken[:_MAX_REASONS]
+    ]
+    lines += [f"seed {seed} ended its worker twice: {why}" for seed, why in results.lost.items()]
+    lines += [
+        f"seed {each.seed} is not deterministic: digest {each.digest} by {each.worker}, "
+        f"{each.digest_again} by {each.worker_again}; what differs: {', '.join(each.fields)}"
+        for each in results.rechecks.different
+    ]
+    if lines:
+        console.print()
+        console.print(
+            Text("coordlab itself failed; this says nothing about Kafka", style="bold magenta")
+        )
+        print_lines(console, (f"  {line}" for line in lines))
+
+
+def _print_marks(console: Console, results: ExplorationResults) -> None:
+    console.print()
+    reached = len(results.marks) - len(results.marks_unreached)
+    print_lines(console, [f"coverage marks reached: {reached} of {len(results.marks)}"])
+    meanings = {mark.mark: mark.meaning for mark in results.marks}
+    print_lines(
+        console,
+        (f"  never reached: {mark} ({meanings[mark]})" for mark in results.marks_unreached),
+        style="yellow",
+    )
+
+
+def _is_unfinished(manifest: ExplorationManifest, results: ExplorationResults) -> bool:
+    return manifest.count is None or results.seeds < manifest.count
+
+
+def _seeds(seeds: tuple[int, ...]) -> str:
+    shown = ", ".join(str(seed) for seed in seeds[:_MAX_SEEDS])
+    more = len(seeds) - _MAX_SEEDS
+    return shown + (f" and {more:,} more" if more > 0 else "")

@@ -1,0 +1,273 @@
+"""Where an administrator's question goes: a cluster that runs on Ray, or a moment of a replay.
+
+Both answer the same questions, asked with a client's Host. Data flow: question -> cluster -> answer
+with the times at which it was asked and answered, and the rebalances that the trace tells so far.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import click
+import msgspec
+
+from chaos.checkers.registry import CheckSuite, context_of
+from chaos.experiment.structs import Experiment, to_cluster_spec
+from chaos.exploration.gc_pause import collecting_afterwards
+from chaos.results.manifest import experiment_of
+from chaos.results.replay_stamp import differences
+from chaos.results.run_directory import TRACE_FOLDER, NotARun, PastRun, list_runs, open_run
+from chaos.results.verdict import Results, RunOutcome
+from chaos.run.plan import plan_of
+from chaos.run.runner import ExperimentRun
+from cluster.host.host import Host, HostDead
+from cluster.realtime.outside_client import NotReachable, ask_as_guest
+from cluster.spec import ClusterSpec
+from cluster.trace.files import FrameReader, merge_rows
+from cluster.virtual.runtime import VirtualRuntime
+from coordlab.commands.groups.rebalance_log import RebalanceLog
+from coordlab.schedules import Schedule
+from coordlab.views.row_view import clock
+from protocol.trace import TraceRow
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+Question = Callable[[Host, ClusterSpec], Awaitable[T]]
+"""Asks a cluster something, or tells it to change, with the Host of a client."""
+RAY = "ray"
+
+
+class NoAnswer(Exception):
+    """A question that was asked and not answered; says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked(Generic[T_co]):
+    """An answer.
+
+    Units: both times are on the run's clock. Shape: `rebalances` are those of the trace until then,
+    None where nobody asked for them; `unseen` says what of that trace is out of sight.
+    """
+
+    answer: T_co
+    where: str
+    asked_at_us: int
+    answered_at_us: int
+    rebalances: RebalanceLog | None = None
+    unseen: str | None = None
+
+
+class AskedCluster(ABC):
+    """A cluster that can be asked."""
+
+    @abstractmethod
+    def ask(self, question: Question[T], *, follows: bool) -> Asked[T]:
+        """Ask, and return the answer; `follows` has the rebalances told too.
+
+        Raises: NoAnswer; NotARun if there is no such cluster any more; what the question raises.
+        """
+
+
+# -- a cluster that runs -------------------------------------------------------------------------
+
+
+class RunningCluster(AskedCluster):
+    """The cluster of a run that goes on, on Ray, driven from this machine."""
+
+    def __init__(self, past: PastRun) -> None:
+        """Take a run. Raises: NotARun if its cluster cannot be asked from here; says why."""
+        manifest = past.manifest
+        if manifest.runtime != RAY:
+            raise NotARun(
+                f"{past.path} is a run in virtual time, which nobody can ask from outside: "
+                "ask a moment of it with --replay and --at"
+            )
+        if not past.is_running:
+            how = f"is {manifest.status}" if manifest.ended_at else "ended without a word"
+            raise NotARun(f"{past.path} {how}: there is no cluster to ask any more")
+        if not past.is_here:
+            raise NotARun(f"{past.path} is driven from {manifest.host}: ask there")
+        self._past = past
+        try:
+            self._cluster = to_cluster_spec(experiment_of(manifest))
+        except msgspec.ValidationError as error:
+            raise NotARun(f"{past.path} is a run of another version: {error}") from error
+
+    def ask(self, question: Question[T], *, follows: bool) -> Asked[T]:
+        """Ask the brokers themselves, as a client among others."""
+
+        async def timed(host: Host) -> tuple[int, T, int]:
+            asked_at_us = host.now_us()
+            return asked_at_us, await question(host, self._cluster), host.now_us()
+
+        try:
+            asked_at_us, answer, answered_at_us = ask_as_guest(self._past.path, timed)
+        except NotReachable as error:
+            raise NotARun(f"{self._past.path} cannot be asked: {error}") from error
+        return Asked(
+            answer=answer,
+            where=self._past.manifest.run,
+            asked_at_us=asked_at_us,
+            answered_at_us=answered_at_us,
+            rebalances=self._rebalances(answered_at_us) if follows else None,
+            unseen=self._unseen() if follows else None,
+        )
+
+    def _rebalances(self, until_us: int) -> RebalanceLog:
+        """Read what the nodes have written so far: a row is in its file a moment after it was."""
+        log = RebalanceLog()
+        files = sorted((self._past.path / TRACE_FOLDER).glob("*.frames"))
+        for row in merge_rows([FrameReader(file) for file in files]):
+            if row.time_us <= until_us:
+                log.observe(row)
+        return log
+
+    def _unseen(self) -> str | None:
+        """Return which brokers' traces lie on machines that this one does not see."""
+        traces = self._past.path / TRACE_FOLDER
+        missing = [
+            broker.name
+            for broker in self._cluster.brokers
+            if not any(traces.glob(f"{broker.name}-*.frames"))
+        ]
+        if not missing:
+            return None
+        return (
+            f"the traces of {', '.join(missing)} are on other machines until the run is over: "
+            "rebalances of groups that they coordinate are missing"
+        )
+
+
+def running_cluster(run: Path | None, runs: Path) -> RunningCluster:
+    """Return the cluster of `run`, or of the latest run below `runs` that goes on here.
+
+    Raises: NotARun, saying what there is instead.
+    """
+    if run is not None:
+        return RunningCluster(open_run(run))
+    running = [
+        past
+        for past in list_runs(runs)
+        if past.manifest.runtime == RAY and past.is_running and past.is_here
+    ]
+    if not running:
+        raise NotARun(
+            f"no run in {runs} is running on Ray on this machine: start one, name one with --run, "
+            "or ask a moment of a run in virtual time: --replay FILE --at 31.5s"
+        )
+    return RunningCluster(max(running, key=lambda past: past.manifest.started_at))
+
+
+# -- a moment of a replay ------------------------------------------------------------------------
+
+
+class ReplayedCluster(AskedCluster):
+    """The cluster of a schedule at a moment of virtual time; nothing of the run is written."""
+
+    def __init__(self, schedule: Schedule, at_us: int, *, force: bool) -> None:
+        """Take a schedule. Raises: click.UsageError if it is other code's, unless forced."""
+        changed = () if schedule.stamp is None else differences(schedule.stamp)
+        if changed and not force:
+            raise click.UsageError(
+                f"{schedule.name} cannot be replayed: {'; '.join(changed)}. "
+                "Check that out, or ask it as it is now with --force."
+            )
+        self._schedule = schedule
+        self._at_us = at_us
+
+    def ask(self, question: Question[T], *, follows: bool) -> Asked[T]:
+        """Play the schedule up to the moment, ask, and let time go on until there is an answer.
+
+        Raises: click.UsageError if the run ends before the moment.
+        """
+        played = _Played(self._schedule.experiment, self._schedule.seed, question, self._at_us)
+        with collecting_afterwards():
+            results = played.play()
+        if played.failure is not None:
+            raise played.failure
+        if results.outcome is RunOutcome.INTERNAL_ERROR:
+            raise RuntimeError("; ".join(results.reasons))
+        if played.asked_at_us is None:
+            raise click.UsageError(
+                f"the run ends at {clock(results.ended_at_us)}, before {clock(self._at_us)}"
+            )
+        if played.answered_at_us is None:
+            raise NoAnswer(f"the run ended at {clock(results.ended_at_us)}, before an answer")
+        return Asked(
+            answer=played.answers[0],
+            where=self._schedule.name,
+            asked_at_us=played.asked_at_us,
+            answered_at_us=played.answered_at_us,
+            rebalances=played.log if follows else None,
+        )
+
+
+class _Played(Generic[T]):
+    """One run of an experiment that ends with an answer."""
+
+    def __init__(
+        self, experiment: Experiment, seed: int, question: Question[T], at_us: int
+    ) -> None:
+        self.log = RebalanceLog()
+        self.answers: list[T] = []
+        self.asked_at_us: int | None = None
+        self.answered_at_us: int | None = None
+        self.failure: Exception | None = None
+        """What the question raised."""
+        self._question = question
+        self._experiment = experiment
+        self._seed = seed
+        self._spec = to_cluster_spec(experiment)
+        self._suite = CheckSuite(context_of(experiment), experiment.checks)
+        self._runtime = VirtualRuntime(
+            self._spec,
+            seed=seed,
+            run_id="asked",
+            observers=(self._suite.observe, self._observe),
+            trace_messages=False,
+        )
+        self._runtime.at(at_us, self._begin)
+
+    def play(self) -> Results:
+        """Play, and return what came of the run. Raises: KeyboardInterrupt after a Ctrl-C."""
+        results = ExperimentRun(
+            self._experiment,
+            plan_of(self._experiment),
+            self._runtime,
+            self._suite,
+            seed=self._seed,
+        ).execute()
+        if results.outcome is RunOutcome.INTERRUPTED and not self._is_over:
+            raise KeyboardInterrupt
+        return results
+
+    @property
+    def _is_over(self) -> bool:
+        return self.answered_at_us is not None
+
+    def _observe(self, row: TraceRow) -> None:
+        if not self._is_over:  # what heals and stops the cluster is not what was asked about
+            self.log.observe(row)
+
+    def _begin(self) -> None:
+        self.asked_at_us = self._runtime.now_us()
+        host = self._runtime.admin_host()
+        host.spawn(self._ask(host), name="question")
+
+    async def _ask(self, host: Host) -> None:
+        try:
+            self.answers.append(await self._question(host, self._spec))
+        except (HostDead, asyncio.CancelledError):
+            raise
+        except Exception as error:  # the asker's, whatever it is: no failure of the run
+            self.failure = error
+        self.answered_at_us = self._runtime.now_us()
+        self._runtime.at(self.answered_at_us, _end_the_run)
+
+
+def _end_the_run() -> None:
+    raise KeyboardInterrupt

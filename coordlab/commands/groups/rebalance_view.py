@@ -1,0 +1,89 @@
+"""How rebalances are told on a terminal: when, where, why, who came and went, how long it took."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+from rich.console import Console
+
+from coordlab.commands.groups.rebalance_log import Rebalance, RebalanceLog
+from coordlab.console import print_lines, seconds
+from coordlab.views.row_view import clock
+from pipeline.intermediate.rebalance_reasons import OTHER_REASON
+from pipeline.summary.outcomes import listed
+
+
+def print_rebalances(console: Console, log: RebalanceLog, groups: Sequence[str]) -> None:
+    """Print the rebalances so far of each group."""
+    for group in groups:
+        found = log.of_group(group)
+        count = f"{len(found)} rebalance" + ("s" if len(found) != 1 else "")
+        print_lines(console, [f"{group}: {count} so far"], style="bold")
+        for rebalance in found:
+            print_lines(console, (f"  {line}" for line in rebalance_lines(rebalance, log)))
+
+
+def rebalances_document(log: RebalanceLog, groups: Sequence[str]) -> dict[str, list[object]]:
+    """Return the rebalances so far of each group, with their lengths, as plain data."""
+    return {
+        group: [
+            msgspec.structs.asdict(each)
+            | {"join_us": each.join_us, "sync_us": each.sync_us, "length_us": each.length_us}
+            for each in log.of_group(group)
+        ]
+        for group in groups
+    }
+
+
+def rebalance_lines(rebalance: Rebalance, log: RebalanceLog) -> Iterator[str]:
+    """Yield a rebalance as lines: when and where, why, what changed."""
+    yield f"{clock(rebalance.started_us)} on {rebalance.coordinator}: {_course(rebalance)}"
+    names = log.client_ids
+    yield f"  because: {_why(rebalance, names)}"
+    changes = [
+        f"{word} {listed(_name(member, names) for member in members)}{why}"
+        for word, members, why in (
+            ("came:", rebalance.added, ""),
+            ("went:", rebalance.removed, _because(rebalance.removed_because)),
+        )
+        if members
+    ]
+    if changes:
+        yield f"  {'; '.join(changes)}"
+    if rebalance.store_error is not None:
+        yield f"  its assignment was not stored: {rebalance.store_error}"
+
+
+def _course(rebalance: Rebalance) -> str:
+    """Return from which generation to which, and how long that took."""
+    begun = f"generation {rebalance.generation}"
+    if rebalance.new_generation is not None:
+        begun = f"{begun} to {rebalance.new_generation}"
+    if rebalance.length_us is not None:
+        return (
+            f"{begun} in {seconds(rebalance.length_us)} "
+            f"(join {seconds(rebalance.join_us)}, sync {seconds(rebalance.sync_us)})"
+        )
+    if rebalance.cut_short_us is not None:
+        after_us = rebalance.cut_short_us - rebalance.started_us
+        return f"{begun}, cut short after {seconds(after_us)}: {rebalance.cut_short_by}"
+    return f"{begun}, not over yet"
+
+
+def _why(rebalance: Rebalance, names: Mapping[str, str]) -> str:
+    """Return the reason in a word, with whose it is; the coordinator's sentence if it is nobody's.
+
+    A client's own reason stands behind it.
+    """
+    if rebalance.member is None or rebalance.reason == OTHER_REASON:
+        return f"{rebalance.reason} ({rebalance.cause})"
+    said = "" if rebalance.client_reason is None else f"; it says: {rebalance.client_reason}"
+    return f"{rebalance.reason} of {_name(rebalance.member, names)}{said}"
+
+
+def _name(member: str, names: Mapping[str, str]) -> str:
+    """Return the client behind a member id, where the trace tells it."""
+    return names.get(member, member)
+
+
+def _because(causes: Sequence[str]) -> str:
+    return f" ({', '.join(causes)})" if causes else ""

@@ -1,0 +1,272 @@
+"""How `groups` shows what it was told: columns with the headings of Kafka's own tool.
+
+Lines are as wide as their words: a broken member id can be neither read nor copied.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from coordlab.commands.groups.asked_cluster import Asked
+from coordlab.commands.groups.facts import (
+    DEAD,
+    EMPTY,
+    STABLE,
+    WHOLE_TOPIC,
+    DeletedGroup,
+    DeletedOffsets,
+    DescribedGroup,
+    GroupList,
+    GroupMember,
+    OffsetReset,
+)
+from coordlab.console import print_lines
+from coordlab.views.row_view import clock
+from protocol.ids import TopicPartition, broker_name
+
+NOTHING = "-"
+_GAP = " "
+_MEMBERS_SHOWN = 5
+
+
+def print_asked(console: Console, asked: Asked[object]) -> None:
+    """Print who was asked, and when on its clock."""
+    took_us = asked.answered_at_us - asked.asked_at_us
+    print_lines(
+        console,
+        [f"{asked.where} at {clock(asked.asked_at_us)}, answered after {took_us / 1e6:.3f} s"],
+        style="dim",
+    )
+
+
+def print_list(console: Console, found: GroupList) -> None:
+    """Print the listed groups, and whose list is missing."""
+    rows = [(each.group, each.type, each.state, _broker(each.coordinator)) for each in found.groups]
+    if rows:
+        print_columns(console, ("GROUP", "TYPE", "STATE", "COORDINATOR (ID)"), rows)
+    else:
+        print_lines(console, ["no groups"])
+    print_failures(console, found.failures)
+
+
+def print_failures(console: Console, failures: Mapping[int, str]) -> None:
+    """Print whose list is missing, or not whole."""
+    print_errors(
+        console,
+        [f"the list of {broker_name(broker)}: {why}" for broker, why in failures.items()],
+    )
+
+
+def print_offsets(console: Console, group: DescribedGroup) -> None:
+    """Print where a group stands in each partition."""
+    headings = (
+        *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"),
+        *("CONSUMER-ID", "HOST", "CLIENT-ID"),
+    )
+    _print_standing(console, group)
+    rows = [
+        (
+            group.group,
+            each.topic,
+            str(each.partition),
+            _shown(each.current_offset),
+            _shown(each.log_end_offset),
+            _shown(each.lag),
+            each.member_id or NOTHING,
+            each.host or NOTHING,
+            each.client_id or NOTHING,
+        )
+        for each in group.offsets or ()
+    ]
+    if rows:
+        print_columns(console, headings, rows)
+    elif group.offsets is not None:
+        print_lines(console, [f"group {group.group} has committed nothing"])
+    print_errors(
+        console,
+        [
+            f"the log of {TopicPartition(each.topic, each.partition)}: {each.error}"
+            for each in group.offsets or ()
+            if each.error is not None
+        ],
+    )
+
+
+def print_members(console: Console, group: DescribedGroup, *, verbose: bool) -> None:
+    """Print who is in a group; `verbose` says what each is assigned."""
+    is_static = any(member.group_instance_id for member in group.members)
+    headings = (
+        *("GROUP", "CONSUMER-ID"),
+        *(("GROUP-INSTANCE-ID",) if is_static else ()),
+        *("HOST", "CLIENT-ID", "#PARTITIONS"),
+        *(("ASSIGNMENT",) if verbose else ()),
+    )
+    _print_standing(console, group)
+    rows = [
+        (
+            *(group.group, member.member_id),
+            *((member.group_instance_id or NOTHING,) if is_static else ()),
+            *(member.host, member.client_id, str(len(member.assigned))),
+            *((_assignment(member.assigned),) if verbose else ()),
+        )
+        for member in group.members
+    ]
+    if rows:
+        print_columns(console, headings, rows)
+
+
+def print_states(console: Console, groups: Sequence[DescribedGroup]) -> None:
+    """Print each group's coordinator and state."""
+    headings = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
+    rows = [
+        (
+            group.group,
+            NOTHING if group.coordinator is None else _broker(group.coordinator),
+            group.assignment_strategy or NOTHING,
+            group.state or NOTHING,
+            str(len(group.members)),
+        )
+        for group in groups
+        if group.error is None
+    ]
+    if rows:
+        print_columns(console, headings, rows)
+    print_group_errors(console, groups)
+
+
+def print_group_errors(console: Console, groups: Sequence[DescribedGroup]) -> None:
+    """Print why groups could not be described."""
+    print_errors(
+        console,
+        [
+            f"group {group.group} does not exist: {group.error}"
+            if group.state == DEAD
+            else f"group {group.group}: {group.error}"
+            for group in groups
+            if group.error is not None
+        ],
+    )
+
+
+def print_deleted_groups(console: Console, groups: Sequence[DeletedGroup]) -> None:
+    """Print what became of groups that were to go."""
+    print_lines(
+        console, [f"group {each.group} was deleted" for each in groups if each.error is None]
+    )
+    print_errors(
+        console,
+        [
+            f"group {each.group} was not deleted: {each.error}{_held_by(each.held_by)}"
+            for each in groups
+            if each.error is not None
+        ],
+    )
+
+
+def print_deleted_offsets(console: Console, deleted: DeletedOffsets) -> None:
+    """Print what became of offsets that were to go."""
+    if deleted.error is not None:
+        print_errors(console, [f"no offset of {deleted.group} was deleted: {deleted.error}"])
+        return
+    rows = [
+        (each.topic, _partition(each.partition), each.error or "deleted")
+        for each in deleted.offsets
+    ]
+    print_columns(console, ("TOPIC", "PARTITION", "STATUS"), rows)
+
+
+def print_reset(console: Console, reset: OffsetReset, *, execute: bool) -> None:
+    """Print the plan of a reset, or what became of it."""
+    if reset.error is not None:
+        in_state = "" if reset.state is None else f", it is {reset.state}"
+        print_errors(
+            console,
+            [
+                f"offsets of {reset.group} cannot be reset: {reset.error}{in_state}"
+                f"{_held_by(reset.held_by)}"
+            ],
+        )
+        return
+    rows = [
+        (reset.group, each.topic, str(each.partition), str(each.new_offset))
+        for each in reset.offsets
+        if each.new_offset is not None
+    ]
+    if rows:
+        print_columns(console, ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows)
+    elif not reset.offsets:
+        print_lines(console, [f"group {reset.group} has committed nothing that could be reset"])
+    print_lines(
+        console,
+        [
+            f"{TopicPartition(each.topic, each.partition)}: {each.asked_for} is outside of the "
+            f"log, {each.new_offset} is its nearer end"
+            for each in reset.offsets
+            if each.asked_for is not None
+        ],
+        style="yellow",
+    )
+    print_errors(
+        console,
+        [
+            f"{each.topic} {_partition(each.partition)}: {each.error}"
+            for each in reset.offsets
+            if each.error is not None
+        ],
+    )
+    if rows and not execute:
+        print_lines(console, ["nothing was changed: --execute commits these offsets"])
+    elif rows and not reset.executed:
+        print_lines(console, ["nothing was changed"])
+
+
+def print_columns(console: Console, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows under their headings, each column as wide as its widest word."""
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    for index, row in enumerate((headings, *rows)):
+        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        style = "bold" if index == 0 else ""
+        console.print(Text(_GAP.join(cells).rstrip(), style=style), soft_wrap=True)
+
+
+def print_errors(console: Console, lines: Sequence[str]) -> None:
+    """Print what went wrong."""
+    print_lines(console, (f"Error: {line}" for line in lines), style="red")
+
+
+def _print_standing(console: Console, group: DescribedGroup) -> None:
+    """Say what keeps a group from being read as one of members with assignments."""
+    if group.state == EMPTY:
+        print_lines(console, [f"group {group.group} has no members"])
+    elif group.state not in (STABLE, None):
+        print_lines(console, [f"group {group.group} is rebalancing: {group.state}"], style="yellow")
+
+
+def _assignment(partitions: Sequence[TopicPartition]) -> str:
+    by_topic: dict[str, list[int]] = {}
+    for partition in partitions:
+        by_topic.setdefault(partition.topic, []).append(partition.partition)
+    said = (f"{topic}({','.join(map(str, each))})" for topic, each in by_topic.items())
+    return ", ".join(said) or NOTHING
+
+
+def _held_by(members: Sequence[GroupMember]) -> str:
+    """Return by whom a group is held, as the end of a sentence; nothing if by nobody known."""
+    if not members:
+        return ""
+    more = len(members) - _MEMBERS_SHOWN
+    shown = ", ".join(f"{each.member_id} on {each.host}" for each in members[:_MEMBERS_SHOWN])
+    return f", held by {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+def _broker(broker_id: int) -> str:
+    return f"{broker_name(broker_id)} ({broker_id})"
+
+
+def _partition(index: int) -> str:
+    return NOTHING if index == WHOLE_TOPIC else str(index)
+
+
+def _shown(value: int | None) -> str:
+    return NOTHING if value is None else str(value)

@@ -1,0 +1,1 @@
+"""`init`: begin an experiment: `command`, `new_experiment`, `experiment_template`."""

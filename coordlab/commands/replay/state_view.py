@@ -1,0 +1,98 @@
+"""What each group, broker and member is doing at one moment of a run, in lines."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+
+from chaos.run.journal import JournalEntry
+from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus, NodeState
+from coordlab.commands.replay.recording import Moment
+from coordlab.console import print_lines
+from coordlab.views.live_panel import fate
+from coordlab.views.row_view import clock, row_line
+from pipeline.summary.outcomes import listed
+from protocol.ids import NodeName, TopicPartition, broker_name
+
+ROWS_SHOWN = 12
+
+
+def print_state(console: Console, moment: Moment) -> None:
+    """Print the whole state of the cluster, and the last rows of its trace."""
+    print_lines(console, [f"at {clock(moment.time_us)}, stage {moment.stage}"], style="bold")
+    print_lines(console, state_lines(moment.status, moment.faults))
+    print_lines(console, ["last rows of the trace:"], style="bold")
+    for row in moment.rows[-ROWS_SHOWN:]:
+        console.print(f"  {row_line(row)}", highlight=False, markup=False, soft_wrap=True)
+
+
+def state_lines(status: ClusterStatus, faults: Sequence[JournalEntry]) -> Iterator[str]:
+    """Yield what there is to say of groups, then of nodes, then of faults."""
+    yield from group_lines(status)
+    yield "nodes:"
+    for name, state in status.nodes.items():
+        doing = "; ".join(_doing(name, state, status))
+        yield f"  {name:<22} {state.value:<9} {doing}".rstrip()
+    yield "faults:" if faults else "no faults are planned"
+    for fault in faults:
+        yield f"  {fault.fault_id} on {fault.node or fault.target}: {fate(fault)}"
+
+
+def group_lines(status: ClusterStatus) -> Iterator[str]:
+    """Yield what each broker that coordinates a group says of it, and how its members see it."""
+    names = dict.fromkeys([*status.groups, *(m.group_id for m in status.members.values())])
+    for group_id in names:
+        yield f"group {group_id}:"
+        claims = status.groups.get(group_id, [])
+        if not claims:
+            yield "  nobody that can be asked coordinates it"
+        for claim in claims:
+            yield f"  {_claim(claim)}"
+        for name, member in status.members.items():
+            if member.group_id == group_id:
+                yield f"  {name}: {_member(member)}"
+
+
+def _claim(claim: GroupStatus) -> str:
+    members = f"{len(claim.members)} member" + ("s" if len(claim.members) != 1 else "")
+    leader = "" if claim.leader is None else f", led by {claim.leader}"
+    return (
+        f"{broker_name(claim.coordinator)} coordinates it: {claim.state}, generation "
+        f"{claim.generation}, {members}{leader} (__consumer_offsets-{claim.offsets_partition})"
+    )
+
+
+def _member(member: MemberStatus) -> str:
+    known = "none known" if member.coordinator is None else broker_name(member.coordinator)
+    return (
+        f"{member.state}, generation {member.generation}, coordinator {known}, owns "
+        f"{_named(member.assigned)}; {member.records_consumed:,} records, "
+        f"{member.commits_acknowledged:,} commits"
+    )
+
+
+def _doing(name: NodeName, state: NodeState, status: ClusterStatus) -> Iterator[str]:
+    leads = [tp for tp, p in status.partitions.items() if broker_name(p.leader) == name]
+    if leads:
+        yield f"leads {_named(tuple(leads))}"
+    fenced = [broker_name(each) for each, is_fenced in status.brokers_fenced.items() if is_fenced]
+    if name in fenced:
+        yield "fenced by the controller"
+    coordinates = [
+        f"{group} ({claim.state}, generation {claim.generation})"
+        for group, claims in status.groups.items()
+        for claim in claims
+        if broker_name(claim.coordinator) == name
+    ]
+    if coordinates:
+        yield f"coordinates {listed(coordinates)}"
+    if name == status.controller:
+        yield "the active controller"
+    if name in status.members:
+        member = status.members[name]
+        yield f"{member.state} in {member.group_id}"
+    if state is NodeState.PAUSED:
+        yield "cannot be asked"
+
+
+def _named(partitions: Sequence[TopicPartition]) -> str:
+    return listed(map(str, partitions)) or "nothing"

@@ -1,0 +1,112 @@
+"""Several runs side by side on a terminal: one row a figure, one column a run or configuration.
+
+Columns have letters, so that they stay narrow; what they stand for is told above. Where not all fit
+beside one another, the table goes on below with the next ones.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from coordlab.console import print_lines
+from pipeline.summary.comparison import Comparison, ComparisonRow
+
+_MARK = "*"
+_MISSING = "-"
+_GAP = 2
+_MAX_FAULTS_IN_FULL = 2
+"""Of more faults only the figures that differ are shown; the page has all."""
+_MAX_RUNS_NAMED = 3
+_GROUPS = {
+    "broker": "broker chain",
+    "client": "client chain",
+    "gap": "what was felt",
+    "outcome": "outcome",
+}
+
+
+def print_comparison(console: Console, comparison: Comparison) -> None:
+    """Print what the columns are, then a table for each fault and one for the whole runs."""
+    letters = [_letters(place) for place in range(len(comparison.columns))]
+    console.print()
+    print_lines(console, ["compared:"], style="bold")
+    for letter, column in zip(letters, comparison.columns, strict=True):
+        runs = ", ".join(run for run in column.runs[:_MAX_RUNS_NAMED] if run != column.title)
+        more = len(column.runs) - _MAX_RUNS_NAMED
+        runs += f" and {more} more" if more > 0 else ""
+        print_lines(console, [f"  {letter}  {column.title}{f': {runs}' if runs else ''}"])
+    in_full = len(comparison.faults) <= _MAX_FAULTS_IN_FULL
+    for fault in (*comparison.faults, None):
+        rows = [row for row in comparison.rows if row.fault == fault]
+        shown = [row for row in rows if in_full or row.differs or fault is None]
+        if rows:
+            title = "the runs as a whole" if fault is None else f"after {fault}"
+            _print_block(console, title, shown, letters)
+        if len(shown) < len(rows):
+            alike = len(rows) - len(shown)
+            print_lines(console, [f"  {alike} figures are alike: the page has them"], style="dim")
+    if any(row.differs for row in comparison.rows):
+        said = f"{_MARK} differs: counts are not the same, times are a quarter and a ms apart"
+        print_lines(console, [said], style="dim")
+    if any(len(column.runs) > 1 for column in comparison.columns):
+        said = "of several runs: the median over runs, in brackets the range"
+        print_lines(console, [said], style="dim")
+
+
+def _print_block(
+    console: Console, title: str, rows: Sequence[ComparisonRow], letters: Sequence[str]
+) -> None:
+    console.print()
+    print_lines(console, [title], style="bold")
+    for places in _fitting(rows, letters, console.width):
+        table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, _GAP, 0, 0))
+        table.add_column("", no_wrap=True)
+        table.add_column("")
+        for place in places:
+            table.add_column(letters[place], justify="right")
+        for row, group in _with_groups(rows):
+            if group is not None:
+                table.add_row("", Text(group, style="underline"))
+            mark = Text(_MARK if row.differs else "", style="bold yellow")
+            texts = (row.texts[place] or _MISSING for place in places)
+            table.add_row(mark, row.label, *texts, style="" if row.differs else "dim")
+        console.print(table)
+
+
+def _with_groups(rows: Sequence[ComparisonRow]) -> Iterator[tuple[ComparisonRow, str | None]]:
+    """Yield each row with the heading that stands above it, if it is the first of its group."""
+    before = None
+    for row in rows:
+        new = row.group != before and row.group in _GROUPS
+        yield row, _GROUPS[row.group] if new else None
+        before = row.group
+
+
+def _fitting(
+    rows: Sequence[ComparisonRow], letters: Sequence[str], width: int
+) -> Iterator[list[int]]:
+    """Yield the places of the columns that fit beside one another, in turn; one at least."""
+    labels = [row.label for row in rows] + list(_GROUPS.values())
+    used = len(_MARK) + _GAP + max(map(cell_len, labels)) + _GAP
+    fitting: list[int] = []
+    left = width - used
+    for place, letter in enumerate(letters):
+        texts = (row.texts[place] or _MISSING for row in rows)
+        needed = max([cell_len(letter), *map(cell_len, texts)]) + _GAP
+        if fitting and needed > left:
+            yield fitting
+            fitting, left = [], width - used
+        fitting.append(place)
+        left -= needed
+    if fitting:
+        yield fitting
+
+
+def _letters(place: int) -> str:
+    """Return A, B ... Z, AA, AB ... as spreadsheets have them."""
+    first, last = divmod(place, 26)
+    letter = chr(ord("A") + last)
+    return letter if first == 0 else _letters(first - 1) + letter

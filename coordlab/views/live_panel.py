@@ -1,0 +1,303 @@
+"""What the live view shows on a terminal at one moment: stage, brokers, groups, members, faults.
+
+Bounded whatever the size of the cluster, and readable from 40 columns on: what is remarkable is
+shown first, the rest is counted.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from chaos.run.journal import FaultOutcome, JournalEntry
+from chaos.run.runner import STAGES, Progress
+from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus, NodeState
+from coordlab.console import seconds
+from pipeline.summary.outcomes import listed
+from protocol.ids import broker_name
+
+_STATE_STYLES = {
+    "Stable": "green",
+    "Empty": "dim",
+    "PreparingRebalance": "yellow",
+    "CompletingRebalance": "yellow",
+    "Dead": "red",
+}
+_FAULT_STYLES = {"planned": "dim", "healed": "green", "done": "green"}
+_WIDE = 100
+"""From here on columns stand further apart, and all of a group's figures beside one another."""
+_NARROW = 70
+_MAX_BROKERS = 8
+"""Up to so many brokers are named one by one."""
+_MAX_GROUPS = 12
+_MAX_FAULTS = 8
+_MAX_PLANNED = 3
+"""Of many faults so many are shown of those that are still to come."""
+_MAX_FINDINGS = 3
+_MAX_ABSENT = 6
+_MAX_WAITING = 3
+
+
+def panel(name: str, runtime: str, progress: Progress, width: int) -> Group:
+    """Return what there is to see of a run; `width` is the terminal's."""
+    parts: list[RenderableType] = [
+        Text(f"{name} on {runtime}  {progress.time_us / 1e6:.1f} s", style="bold"),
+        _stage_line(progress.stage, width),
+    ]
+    if progress.status is not None:
+        parts += [
+            _brokers_line(progress.status),
+            _counts_line(progress),
+            _groups(progress.status, width),
+        ]
+        absent = _absent_line(progress.status)
+        if absent is not None:
+            parts.append(absent)
+    if progress.faults:
+        parts.append(_faults(progress.faults, progress.time_us, width))
+    for finding in progress.findings[-_MAX_FINDINGS:]:
+        parts.append(Text(f"{finding.check} is violated: {finding.summary}", style="bold red"))
+    if progress.waiting_for:
+        waiting = "; ".join(progress.waiting_for[:_MAX_WAITING])
+        more = len(progress.waiting_for) - _MAX_WAITING
+        waiting += f"; and {more} more" if more > 0 else ""
+        parts.append(Text(f"waiting for: {waiting}", style="dim"))
+    return Group(*parts)
+
+
+def fate(fault: JournalEntry) -> str:
+    """Return where a fault is, in a word or with the reason why it is nowhere."""
+    match fault.outcome:
+        case FaultOutcome.PLANNED:
+            return "planned"
+        case FaultOutcome.MISSED:
+            return f"hit nothing: {fault.error}"
+        case FaultOutcome.FAILED:
+            return f"failed: {fault.error}"
+        case FaultOutcome.HIT if fault.momentary:
+            return "done"
+        case FaultOutcome.HIT:
+            return "in force" if fault.healed_at_us is None else "healed"
+
+
+def _stage_line(stage: str, width: int) -> Text:
+    """Name the stages with the present one in brackets: seen without colours, too."""
+    if width < _NARROW:
+        place = STAGES.index(stage) + 1 if stage in STAGES else 0
+        return Text(f"{stage} (stage {place} of {len(STAGES)})")
+    line = Text()
+    for each in STAGES:
+        here = each == stage
+        line.append(f"[{each}] " if here else f" {each} ", style="bold" if here else "dim")
+    return line
+
+
+def _brokers_line(status: ClusterStatus) -> Text:
+    words = _broker_words(status)
+    line = Text("brokers ")
+    if len(words) <= _MAX_BROKERS:
+        for broker_id, word in words.items():
+            line.append(f" {broker_id} {word} ", style=_broker_style(word))
+        return line
+    for word in sorted(set(words.values()), key=lambda word: (word != "up", word)):
+        ids = [f"broker-{broker_id}" for broker_id, each in words.items() if each == word]
+        shown = listed(ids).replace("broker-", "")
+        line.append(f" {len(ids)} {word}: {shown} ", style=_broker_style(word))
+    return line
+
+
+def _broker_words(status: ClusterStatus) -> dict[int, str]:
+    words = {}
+    for broker_id in sorted(dict.fromkeys((*status.brokers_fenced, *status.brokers_alive))):
+        word = str(status.nodes.get(broker_name(broker_id), NodeState.UP))
+        if not status.brokers_alive.get(broker_id, False):
+            word = "down"
+        elif word == NodeState.UP and status.brokers_fenced.get(broker_id, False):
+            word = "fenced"
+        words[int(broker_id)] = word
+    return words
+
+
+def _broker_style(word: str) -> str:
+    return {"up": "", "down": "red"}.get(word, "yellow")
+
+
+def _counts_line(progress: Progress) -> Text:
+    produced = progress.status.records_produced if progress.status is not None else 0
+    return Text(
+        f"records produced {produced:,}, consumed {progress.records_consumed:,}; "
+        f"commits acknowledged {progress.commits_acknowledged:,}",
+        style="dim",
+    )
+
+
+def _absent_line(status: ClusterStatus) -> Text | None:
+    """Name the controllers and clients that are not up; brokers have a line of their own."""
+    brokers = {broker_name(broker_id): None for broker_id in status.brokers_alive}
+    absent = [
+        f"{node} {state}"
+        for node, state in status.nodes.items()
+        if state is not NodeState.UP and node not in brokers
+    ]
+    if not absent:
+        return None
+    shown = ", ".join(absent[:_MAX_ABSENT])
+    more = len(absent) - _MAX_ABSENT
+    return Text(f"not up: {shown}{f' and {more} more' if more > 0 else ''}", style="yellow")
+
+
+def _groups(status: ClusterStatus, width: int) -> RenderableType:
+    """Show the groups: all of a few, else those that are not Stable at one coordinator first."""
+    members: dict[str, list[MemberStatus]] = {}
+    for member in status.members.values():
+        members.setdefault(member.group_id, []).append(member)
+    group_ids = list(dict.fromkeys((*status.groups, *members)))
+    if len(group_ids) > _MAX_GROUPS:
+        group_ids.sort(key=lambda group_id: _is_quiet(status.groups.get(group_id, ())))
+    shown, hidden = group_ids[:_MAX_GROUPS], group_ids[_MAX_GROUPS:]
+    rows = [
+        (group_id, group, _members_see(members.get(group_id, ())))
+        for group_id in shown
+        for group in (status.groups.get(group_id) or (None,))
+    ]
+    parts: list[RenderableType] = (
+        [_group_table(rows, width)] if width >= _NARROW else list(map(_group_lines, rows))
+    )
+    if hidden:
+        quiet = sum(_is_quiet(status.groups.get(group_id, ())) for group_id in hidden)
+        parts.append(Text(f"and {len(hidden)} more groups, {quiet} of them Stable", style="dim"))
+    return Group(*parts)
+
+
+_Row = tuple[str, GroupStatus | None, tuple[str, ...]]
+"""A group at one of its coordinators (None: nobody has it), and whom its members see."""
+
+
+def _is_quiet(coordinators: Sequence[GroupStatus]) -> bool:
+    return [group.state for group in coordinators] == ["Stable"]
+
+
+def _members_see(members: Sequence[MemberStatus]) -> tuple[str, ...]:
+    """Say how many members take which broker for their coordinator."""
+    seen = Counter(
+        "unknown" if member.coordinator is None else f"broker {member.coordinator}"
+        for member in members
+    )
+    return tuple(f"{count:,} x {what}" for what, count in sorted(seen.items()))
+
+
+def _group_table(rows: Sequence[_Row], width: int) -> Table:
+    table = Table(
+        box=None, pad_edge=False, header_style="dim", padding=(0, 2 if width >= _WIDE else 1, 0, 0)
+    )
+    table.add_column("group", overflow="fold")
+    table.add_column("state", no_wrap=True)
+    for heading in ("generation", "members"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("coordinator", no_wrap=True)
+    table.add_column("members see")
+    for group_id, group, members_see in rows:
+        if group is None:
+            nobody = Text("nobody", style="red")
+            table.add_row(group_id, "-", "-", "-", nobody, "\n".join(members_see))
+            continue
+        table.add_row(
+            group_id,
+            _state(group),
+            f"{group.generation:,}",
+            f"{len(group.members):,}",
+            f"broker {group.coordinator}",
+            "\n".join(members_see),
+        )
+    return table
+
+
+def _group_lines(row: _Row) -> Text:
+    group_id, group, members_see = row
+    if group is None:
+        said = Text.assemble(f"{group_id}: ", ("nobody coordinates it", "red"))
+    else:
+        said = Text.assemble(
+            f"{group_id}: ",
+            _state(group),
+            f" at broker {group.coordinator}, generation {group.generation:,}, "
+            f"{len(group.members):,} members",
+        )
+    return said.append(f"; members see {', '.join(members_see)}" if members_see else "")
+
+
+def _state(group: GroupStatus) -> Text:
+    return Text(group.state, style=_STATE_STYLES.get(group.state, ""))
+
+
+def _faults(faults: Sequence[JournalEntry], now_us: int, width: int) -> RenderableType:
+    shown = _notable(faults)
+    hidden = [fault for fault in faults if not any(fault is each for each in shown)]
+    parts: list[RenderableType] = (
+        [_fault_table(shown, now_us, width)]
+        if width >= _NARROW
+        else [_fault_line(fault, now_us) for fault in shown]
+    )
+    if hidden:
+        fates = Counter(fate(fault).partition(":")[0] for fault in hidden)
+        said = ", ".join(f"{count:,} {what}" for what, count in fates.items())
+        parts.append(Text(f"and {len(hidden):,} more faults: {said}", style="dim"))
+    return Group(*parts)
+
+
+def _notable(faults: Sequence[JournalEntry]) -> list[JournalEntry]:
+    """Return the faults to show, in the plan's order: of many, those around the present moment."""
+    if len(faults) <= _MAX_FAULTS:
+        return list(faults)
+    begun = [fault for fault in faults if fault.outcome is not FaultOutcome.PLANNED]
+    planned = [fault for fault in faults if fault.outcome is FaultOutcome.PLANNED]
+    in_force = [fault for fault in begun if fault.in_force]
+    over = [fault for fault in begun if not fault.in_force]
+    chosen = in_force[-_MAX_FAULTS:]
+    chosen += planned[:_MAX_PLANNED]
+    room = _MAX_FAULTS - len(chosen)
+    chosen = (chosen + over[-room:]) if room > 0 else chosen[:_MAX_FAULTS]
+    ids = {fault.fault_id for fault in chosen}
+    return [fault for fault in faults if fault.fault_id in ids]
+
+
+def _fault_table(faults: Sequence[JournalEntry], now_us: int, width: int) -> Table:
+    table = Table(
+        box=None, pad_edge=False, header_style="dim", padding=(0, 2 if width >= _WIDE else 1, 0, 0)
+    )
+    table.add_column("fault", no_wrap=True)
+    for heading in ("target", "hit", "outcome"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("injected", justify="right", no_wrap=True)
+    for fault in faults:
+        now = fate(fault)
+        table.add_row(
+            fault.fault,
+            fault.target,
+            "" if fault.node is None else fault.hit,
+            Text(now, style=_FAULT_STYLES.get(now, "bold")),
+            _injected(fault, now_us),
+        )
+    return table
+
+
+def _fault_line(fault: JournalEntry, now_us: int) -> Text:
+    now = fate(fault)
+    whom = "" if fault.node is None else f", hit {fault.hit}"
+    injected = _injected(fault, now_us)
+    return Text.assemble(
+        f"{fault.fault} {fault.target}{whom}: ",
+        (now, _FAULT_STYLES.get(now, "bold")),
+        f", {injected}" if injected else "",
+    )
+
+
+def _injected(fault: JournalEntry, now_us: int) -> str:
+    """Return how long ago a fault fired, or in how long it will."""
+    if fault.fired_at_us is not None:
+        return f"{seconds(now_us - fault.fired_at_us)} ago"
+    if fault.planned_at_us is None or fault.outcome is not FaultOutcome.PLANNED:
+        return ""
+    return f"in {seconds(max(fault.planned_at_us - now_us, 0))}"

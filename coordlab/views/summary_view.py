@@ -1,0 +1,224 @@
+"""The closing summary of a run: verdict, faults, phases of both chains, gaps, where it lies."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.columns import Columns
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from chaos.results.manifest import Manifest
+from chaos.results.verdict import Results, RunOutcome, Verdict
+from chaos.run.journal import FaultOutcome, JournalEntry
+from coordlab.console import print_lines, seconds
+from coordlab.views.check_view import print_checks
+from coordlab.views.outcome_view import outcome_lines, rebalance_lines
+from pipeline.summary.figures import HEADER, Chain, FaultSummary, RunSummary
+from pipeline.summary.outcomes import listed
+from pipeline.summary.story import leaving_texts, noticed_text
+
+_VERDICT_STYLES = {
+    Verdict.PASS: "bold green",
+    Verdict.VIOLATED: "bold red",
+    Verdict.UNKNOWN: "bold yellow",
+}
+_MAX_FAULTS_IN_FULL = 2
+_MAX_FAULTS_TOLD = 20
+_NARROW = 60
+"""Below it tables of phases keep the median and the longest only."""
+_NARROW_FAULTS = 75
+"""Below it each of many faults is told in a line."""
+_NARROW_CELLS = ("p50", "max")
+_FAULT_COLUMNS = {
+    "detect": "detect",
+    "notice": "notice",
+    "no coord.": "no coordinator",
+    "commit gap": "commit gap",
+}
+"""Headings of the table of many faults, and the measures in it."""
+HEADINGS: dict[Chain, str] = {
+    "broker": "broker chain, per offsets partition",
+    "client": "client chain, per member",
+    "gap": "what was felt",
+}
+
+
+def print_summary(
+    console: Console, manifest: Manifest, results: Results, phases: RunSummary | None
+) -> None:
+    """Print everything that a run has to say when it ends."""
+    console.print()
+    _print_verdict(console, manifest, results)
+    _print_faults(console, results.faults)
+    if phases is not None:
+        print_phases(console, phases)
+    print_checks(console, results.checks)
+
+
+def print_phases(console: Console, summary: RunSummary) -> None:
+    """Print the phases and outcomes of each fault, then what the run did to its groups as a whole.
+
+    Up to `_MAX_FAULTS_IN_FULL` faults have both chains in full, more of them a line each.
+    """
+    if len(summary.faults) > _MAX_FAULTS_IN_FULL:
+        _print_fault_table(console, summary.faults)
+    for fault in summary.faults[:_MAX_FAULTS_TOLD]:
+        if len(summary.faults) <= _MAX_FAULTS_IN_FULL:
+            _print_phases_of(console, fault)
+        elif fault.rebalances:
+            print_lines(console, [f"{fault.fault}: {fault.node or 'nobody'}"], style="bold")
+            print_lines(console, (f"  {line}" for line in rebalance_lines(fault)))
+    outcomes = list(outcome_lines(summary))
+    if outcomes:
+        console.print()
+        print_lines(console, outcomes)
+    if not summary.completed:
+        console.print(Text("the trace ends early: this run is incomplete", style="yellow"))
+    for reason, count in summary.bad_rows:
+        console.print(Text(f"{count} rows were set aside: {reason}", style="yellow"))
+    for file in summary.unreadable:
+        console.print(Text(f"set aside: {file}", style="yellow"))
+
+
+def _print_phases_of(console: Console, fault: FaultSummary) -> None:
+    console.print()
+    console.print(
+        Text(f"{fault.fault}", style="bold").append(
+            f"  {fault.node or 'nobody'} at {seconds(fault.injected_us)}", style=""
+        )
+    )
+    narrow = console.width < _NARROW
+    tables = [_phase_table(fault, chain, narrow=narrow) for chain in HEADINGS if fault.rows(chain)]
+    if tables:
+        console.print(Columns(tables, padding=(0, 4)))
+    if not fault.partitions_moved:
+        console.print("no coordinator moved")
+    noticed = noticed_text(fault)
+    print_lines(console, [] if noticed is None else [noticed])
+    print_lines(console, leaving_texts(fault))
+    print_lines(console, rebalance_lines(fault))
+
+
+def _print_fault_table(console: Console, faults: Sequence[FaultSummary]) -> None:
+    """Print one line per fault with its longest phases and gaps."""
+    console.print()
+    if console.width < _NARROW_FAULTS:
+        for fault in faults[:_MAX_FAULTS_TOLD]:
+            print_lines(console, [_fault_line(fault)])
+    else:
+        console.print(_fault_table(faults[:_MAX_FAULTS_TOLD]))
+    said = "longest of each; kept: members with the same id and generation after it"
+    print_lines(console, [said], style="dim")
+    if len(faults) > _MAX_FAULTS_TOLD:
+        print_lines(console, [f"and {len(faults) - _MAX_FAULTS_TOLD:,} more: table figures"])
+
+
+def _fault_line(fault: FaultSummary) -> str:
+    found = {name: fault.distribution(name) for name in _FAULT_COLUMNS.values()}
+    said = [f"{name} {each.longest_text}" for name, each in found.items() if each is not None]
+    said.append(f"rebalances {fault.rebalance_count}")
+    said += [f"kept {fault.members_kept} of {fault.members}"] if fault.members else []
+    return f"{seconds(fault.injected_us)} {fault.node or '-'}: {', '.join(said)}"
+
+
+def _fault_table(faults: Sequence[FaultSummary]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("at", justify="right")
+    table.add_column("hit")
+    for heading in (*_FAULT_COLUMNS, "rebalances", "kept"):
+        table.add_column(heading, justify="right")
+    for fault in faults:
+        found = [fault.distribution(measure) for measure in _FAULT_COLUMNS.values()]
+        table.add_row(
+            seconds(fault.injected_us),
+            fault.node or "-",
+            *("" if each is None else each.longest_text for each in found),
+            str(fault.rebalance_count),
+            f"{fault.members_kept}/{fault.members}" if fault.members else "",
+        )
+    return table
+
+
+def _phase_table(fault: FaultSummary, chain: Chain, *, narrow: bool) -> Group:
+    rows = fault.rows(chain)
+    said = [
+        place
+        for place, heading in enumerate(HEADER)
+        if any(row[place + 1] for row in rows) and (not narrow or heading in _NARROW_CELLS)
+    ]
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("", no_wrap=True)
+    for place in said:
+        table.add_column(HEADER[place], justify="right")
+    for name, *cells in rows:
+        table.add_row(name, *(cells[place] for place in said))
+    return Group(Text(HEADINGS[chain], style="underline"), table)
+
+
+def _print_verdict(console: Console, manifest: Manifest, results: Results) -> None:
+    match results.outcome:
+        case RunOutcome.COMPLETED:
+            word = Text(results.verdict.upper(), style=_VERDICT_STYLES[results.verdict])
+        case RunOutcome.INTERRUPTED:
+            word = Text("INTERRUPTED", style="bold yellow")
+        case RunOutcome.INTERNAL_ERROR:
+            word = Text("INTERNAL ERROR", style="bold red")
+    line = Text.assemble(
+        word,
+        f"  {manifest.experiment} on {manifest.runtime}, seed {manifest.seed}, "
+        f"{seconds(results.ended_at_us)} of the run's clock",
+    )
+    console.print(line, highlight=False, soft_wrap=True)
+    if results.outcome is RunOutcome.INTERNAL_ERROR:
+        console.print("coordlab itself failed; this says nothing about Kafka:")
+    print_lines(console, (f"  {reason}" for reason in results.reasons))
+    counts = (
+        f"records acknowledged to producers {results.records_produced:,}, consumed "
+        f"{results.records_consumed:,}; commits acknowledged {results.commits_acknowledged:,}"
+    )
+    print_lines(console, [counts], style="dim")
+
+
+def _print_faults(console: Console, faults: Sequence[JournalEntry]) -> None:
+    """Tell what became of each fault; of very many, of the first ones and of what went wrong."""
+    told = [
+        fault
+        for place, fault in enumerate(faults)
+        if place < _MAX_FAULTS_TOLD or fault.outcome is FaultOutcome.FAILED
+    ]
+    for fault in told[: 2 * _MAX_FAULTS_TOLD]:
+        _print_fault(console, fault)
+    hidden = len(faults) - min(len(told), 2 * _MAX_FAULTS_TOLD)
+    if hidden > 0:
+        outcomes = Counter(fault.outcome.value for fault in faults)
+        counts = ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.items())
+        line = f"and {hidden:,} more faults: journal.json; of all {len(faults):,}: {counts}"
+        print_lines(console, [line])
+
+
+def _print_fault(console: Console, fault: JournalEntry) -> None:
+    print_lines(console, [f"{fault.fault} {fault.target}: {_what_became_of(fault)}"])
+    radius = fault.blast_radius
+    if radius.groups or radius.partitions:
+        groups, partitions = listed(radius.groups) or "none", listed(radius.partitions) or "none"
+        line = f"  blast radius: groups {groups}; partitions {partitions}"
+        print_lines(console, [line], style="dim")
+
+
+def _what_became_of(fault: JournalEntry) -> str:
+    match fault.outcome:
+        case FaultOutcome.PLANNED:
+            return "never injected"
+        case FaultOutcome.MISSED:
+            return f"hit nothing at {seconds(fault.fired_at_us)}: {fault.error}"
+        case FaultOutcome.FAILED:
+            return f"failed at {seconds(fault.fired_at_us)}: {fault.error}"
+        case FaultOutcome.HIT:
+            pid = "" if fault.pid is None else f" (pid {fault.pid})"
+            healed = ""
+            if fault.healed_at_us is not None:
+                healed = f", healed at {seconds(fault.healed_at_us)}"
+            if fault.note is not None:
+                healed += f": {fault.note}"
+            return f"hit {fault.hit}{pid} at {seconds(fault.fired_at_us)}{healed}"

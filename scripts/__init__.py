@@ -1,0 +1,1 @@
+"""What keeps the project: documents from its code, pictures from its reports, figures of it."""

@@ -1,0 +1,176 @@
+"""The conformance page: which scenario is covered by which test or recording.
+
+The list of scenarios is tests/conformance/scenarios.toml. A test covers those that its docstring
+names (`GC-010, GC-011`, or `GC-010..012`); a recording covers those under `covers` if the cluster
+follows it step by step. Reads the source of the tests and runs none of them.
+"""
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from coordlab.own_packages import package_root
+from scripts.docs.markdown import table
+
+TESTS = package_root() / "tests"
+CONFORMANCE = TESTS / "conformance"
+FAMILIES = {
+    "GC": "GroupCoordinatorTest",
+    "GM": "GroupMetadataTest",
+    "MM": "GroupMetadataManagerTest",
+    "CO": "GroupCoordinatorConcurrencyTest",
+    "JC": "GroupMetadataManagerTest of the Java coordinator, classic groups",
+}
+"""Kafka's tests that the scenarios are taken from, by the prefix of their ids."""
+STATUSES = ("covered", "deviates", "not applicable", "missing")
+_ID = re.compile(rf"\b({'|'.join(FAMILIES)})-(\d+)(?:\.\.(\d+))?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioList:
+    """The committed list: every id with its meaning, or with the ids that it repeats."""
+
+    meaning: Mapping[str, str]
+    same_as: Mapping[str, tuple[str, ...]]
+    deviates: Mapping[str, str]
+    not_applicable: Mapping[str, str]
+
+    def ids(self) -> tuple[str, ...]:
+        """Return every id, by family and number."""
+        order = list(FAMILIES)
+
+        def place(scenario: str) -> tuple[int, int]:
+            family, number = scenario.split("-")
+            return order.index(family), int(number)
+
+        return tuple(sorted((*self.meaning, *self.same_as), key=place))
+
+
+class _Recording(msgspec.Struct):
+    """What the page needs to know of a transcript."""
+
+    id: str
+    covers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A test or a recording, and the file that holds it, from the checkout's root."""
+
+    name: str
+    path: str
+
+
+def read_scenarios() -> ScenarioList:
+    """Return the committed list."""
+    with (CONFORMANCE / "scenarios.toml").open("rb") as file:
+        return msgspec.convert(tomllib.load(file), ScenarioList)
+
+
+def ids_in(text: str) -> Iterator[str]:
+    """Yield the ids that a text names, ranges written out: `GM-05..07` are three."""
+    for family, first, last in _ID.findall(text):
+        for number in range(int(first), int(last or first) + 1):
+            yield f"{family}-{number:0{len(first)}}"
+
+
+@cache
+def named() -> Mapping[str, tuple[Place, ...]]:
+    """Return the tests and recordings that name each id, known or not."""
+    places: dict[str, dict[Place, None]] = {}
+    for scenario, place in (*_in_tests(), *_in_recordings()):
+        places.setdefault(scenario, {})[place] = None
+    return {scenario: tuple(found) for scenario, found in places.items()}
+
+
+def statuses(scenarios: ScenarioList) -> dict[str, str]:
+    """Return the status of each id; one that repeats others is covered when all of them are."""
+    places = named()
+    status = {}
+    for scenario in scenarios.ids():
+        if scenario in scenarios.deviates:
+            status[scenario] = "deviates"
+        elif scenario in scenarios.not_applicable:
+            status[scenario] = "not applicable"
+        else:
+            needed = scenarios.same_as.get(scenario, (scenario,))
+            is_covered = scenario in places or all(status.get(n) == "covered" for n in needed)
+            status[scenario] = "covered" if is_covered else "missing"
+    return status
+
+
+def conformance_page() -> str:
+    """Every scenario with its status and where it is covered, after the counts."""
+    scenarios = read_scenarios()
+    status = statuses(scenarios)
+    covered = sum(each == "covered" for each in status.values())
+    parts = [
+        "# Conformance\n\nThe scenarios by which the coordinator is measured, each taken from a "
+        "test of Kafka's own coordinators. A scenario is covered when a test names it in its "
+        "docstring, or when a recording of a real Kafka that shows it is followed step by step. "
+        "The list with its reasons is [scenarios.toml](../../tests/conformance/scenarios.toml); "
+        "what deviates is told in [FIDELITY](../FIDELITY.md).\n\n"
+        f"**{covered} of {len(status)} covered ({100 * covered / len(status):.1f} %).**\n\n",
+        _counts(status),
+    ]
+    for family, title in FAMILIES.items():
+        rows = [_row(s, scenarios, status[s]) for s in status if s.startswith(f"{family}-")]
+        parts += [
+            f"\n## {family}: {title}\n\n",
+            table(("id", "scenario", "status", "where"), rows),
+        ]
+    return "".join(parts)
+
+
+def _counts(status: Mapping[str, str]) -> str:
+    rows = []
+    for family in (*FAMILIES, ""):
+        found = [each for scenario, each in status.items() if scenario.startswith(family)]
+        counts = (str(found.count(each)) for each in STATUSES)
+        rows.append((family or "all", str(len(found)), *counts))
+    return table(("family", "scenarios", *STATUSES), rows)
+
+
+def _row(scenario: str, scenarios: ScenarioList, status: str) -> tuple[str, str, str, str]:
+    same_as = scenarios.same_as.get(scenario, ())
+    meaning = scenarios.meaning.get(scenario) or f"as {', '.join(same_as)}"
+    reason = scenarios.deviates.get(scenario) or scenarios.not_applicable.get(scenario)
+    links = ", ".join(f"[{place.name}](../../{place.path})" for place in named().get(scenario, ()))
+    return scenario, meaning, f"{status}: {reason}" if reason else status, links
+
+
+def _in_tests() -> Iterator[tuple[str, Place]]:
+    for path in sorted(TESTS.rglob("test_*.py")):
+        source = path.read_text(encoding="utf-8")
+        if _ID.search(source) is None:
+            continue
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                place = Place(name=node.name, path=_from_root(path))
+                yield from _each(ids_in(ast.get_docstring(node) or ""), place)
+
+
+def _in_recordings() -> Iterator[tuple[str, Place]]:
+    differing = msgspec.json.decode((CONFORMANCE / "known_differences.json").read_bytes())
+    for path in sorted((CONFORMANCE / "transcripts").rglob("*.json")):
+        if path.name == "index.json":
+            continue
+        recording = msgspec.json.decode(path.read_bytes(), type=_Recording)
+        if recording.id not in differing:
+            place = Place(name=f"recording {recording.id}", path=_from_root(path))
+            yield from _each(ids_in(" ".join(recording.covers)), place)
+
+
+def _each(scenarios: Iterable[str], place: Place) -> Iterator[tuple[str, Place]]:
+    for scenario in scenarios:
+        yield scenario, place
+
+
+def _from_root(path: Path) -> str:
+    return path.relative_to(package_root()).as_posix()
