@@ -29,7 +29,13 @@ from protocol.records.offsets import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
-from tests.support.builders import envelope, heartbeat, join_group, offset_commit, sync_group
+from tests.support.builders.requests import (
+    envelope,
+    heartbeat,
+    join_group,
+    offset_commit,
+    sync_group,
+)
 
 MEMBERS = 1_000
 ROUNDS = 5

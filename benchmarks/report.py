@@ -28,8 +28,8 @@ from coordlab.analysis import analyze_runs
 from coordlab.report_facts import facts_of
 from pipeline.report.build import build_report
 from pipeline.report.charts.javascript import vega_javascript
-from tests.support.browser import chromium, draw_all, find_chromium, visit
-from tests.support.report_runs import RECIPES, Recipe, make_run
+from tests.support.harness.browser import chromium, draw_all, find_chromium, visit
+from tests.support.worlds.report_runs import RECIPES, Recipe, make_run
 
 ROOT = Path(__file__).resolve().parent.parent
 ROUNDS, PROCESS_ROUNDS = 7, 3

@@ -20,7 +20,7 @@ from chaos.results.run_directory import PastRun
 from coordlab.analysis import analyze_runs
 from coordlab.report_facts import facts_of
 from pipeline.report.build import build_report
-from tests.support.browser import (
+from tests.support.harness.browser import (
     INSTALL,
     Scheme,
     Screen,
@@ -30,7 +30,7 @@ from tests.support.browser import (
     set_range,
     visit,
 )
-from tests.support.report_runs import RECIPES, SEED, Recipe, make_run
+from tests.support.worlds.report_runs import RECIPES, SEED, Recipe, make_run
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 LARGEST_BYTES = 200_000
@@ -213,7 +213,7 @@ def _made_by(recipe: Recipe) -> str:
     if recipe.experiment is None:
         return (
             "The experiment is written by "
-            "[tests/support/report_runs.py](../../tests/support/report_runs.py)."
+            "[tests/support/worlds/report_runs.py](../../tests/support/worlds/report_runs.py)."
         )
     command = replay_command(
         recipe.experiment, runtime="virtual", seed=SEED, overrides=recipe.overrides

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
     from pyspark.sql import SparkSession
 
-    from tests.support.analysed_runs import Analysis
+    from tests.support.worlds.analysed_runs import Analysis
 
 if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
     # A shell starts what it puts in the background with SIGINT ignored, and children inherit that:
@@ -74,7 +74,7 @@ def spark() -> "Iterator[SparkSession]":
 @pytest.fixture(scope="session")
 def analysis(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> "Analysis":
     """Analyse all runs whose tables and reports are tested, once: Spark costs more than they."""
-    from tests.support.analysed_runs import analyse_together
+    from tests.support.worlds.analysed_runs import analyse_together
 
     return analyse_together(spark, tmp_path_factory.mktemp("runs"))
 
@@ -82,7 +82,7 @@ def analysis(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.fixture(scope="module")
 def browser() -> "Iterator[Browser]":
     """Start a headless Chromium, for one module only: while it is there, asyncio is not free."""
-    from tests.support.browser import INSTALL, PROGRAMS, chromium, find_chromium
+    from tests.support.harness.browser import INSTALL, PROGRAMS, chromium, find_chromium
 
     program = find_chromium()
     if program is None:

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.command_line import CommandLine
+from tests.support.harness.command_line import CommandLine
 
 if TYPE_CHECKING:
-    from tests.support.analysed_runs import Analysis
-    from tests.support.reports import Reports
+    from tests.support.worlds.analysed_runs import Analysis
+    from tests.support.worlds.reports import Reports
 
 
 @pytest.fixture
@@ -21,6 +21,6 @@ def command_line(tmp_path: Path) -> CommandLine:
 @pytest.fixture(scope="session")
 def reports(analysis: "Analysis") -> "Reports":
     """Make the reports that are tested, once."""
-    from tests.support.reports import make_reports
+    from tests.support.worlds.reports import make_reports
 
     return make_reports(analysis.played)

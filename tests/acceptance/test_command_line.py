@@ -20,8 +20,8 @@ from chaos.results.manifest import RunStatus
 from chaos.results.verdict import RunOutcome, Verdict
 from coordlab.cli import COMMANDS
 from protocol.trace import TraceKind
-from tests.support.acceptance import rows_of_run
-from tests.support.command_line import COMMAND_TIMEOUT_S, ROOT, CommandLine
+from tests.support.harness.command_line import COMMAND_TIMEOUT_S, ROOT, CommandLine
+from tests.support.worlds.acceptance import rows_of_run
 
 pytestmark = pytest.mark.slow
 

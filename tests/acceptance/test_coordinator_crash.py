@@ -11,7 +11,7 @@ import pytest
 from chaos.checkers.base import CheckOutcome
 from chaos.results.verdict import Verdict
 from protocol.trace import TraceKind
-from tests.support.acceptance import (
+from tests.support.worlds.acceptance import (
     DETECT_MAX_US,
     DETECT_MIN_US,
     RESUME_MAX_US,

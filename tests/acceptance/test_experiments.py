@@ -14,9 +14,15 @@ import pytest
 from chaos.checkers.base import CheckOutcome
 from chaos.results.verdict import Verdict
 from protocol.trace import TraceKind, TraceRow
-from tests.support.acceptance import VirtualRun, detail_of, lost_commits, play_virtual, shifted
-from tests.support.failover import Failover, failover_of
-from tests.support.story import milestones_of
+from tests.support.worlds.acceptance import (
+    VirtualRun,
+    detail_of,
+    lost_commits,
+    play_virtual,
+    shifted,
+)
+from tests.support.worlds.failover import Failover, failover_of
+from tests.support.worlds.story import milestones_of
 
 pytestmark = pytest.mark.slow
 

@@ -21,8 +21,8 @@ from chaos.experiment.loader import load_experiment
 from chaos.exploration.space import load_space
 from chaos.exploration.store import Played, PlayedAgain, open_exploration
 from chaos.results.replay_stamp import code_version
-from tests.support.command_line import COMMAND_TIMEOUT_S, CommandLine
-from tests.support.programs import ray_head
+from tests.support.harness.command_line import COMMAND_TIMEOUT_S, CommandLine
+from tests.support.harness.programs import ray_head
 
 pytestmark = pytest.mark.slow
 

@@ -15,14 +15,14 @@ from chaos.results.verdict import Results, Verdict
 from cluster.spec import CostModel
 from protocol.ids import offsets_partition
 from protocol.trace import TraceKind, TraceRow
-from tests.support.acceptance import (
+from tests.support.builders.experiments import experiment
+from tests.support.worlds.acceptance import (
     CoordinatorFailover,
     coordinator_failover,
     lost_commits,
     play_ray,
     play_virtual,
 )
-from tests.support.experiments import experiment
 
 pytestmark = pytest.mark.slow
 

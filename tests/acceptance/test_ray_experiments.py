@@ -12,8 +12,8 @@ import pytest
 from chaos.results.verdict import Verdict
 from cluster.ray.machine_files import start_ticks
 from protocol.trace import TraceKind, TraceRow
-from tests.support.acceptance import detail_of, play_ray, play_virtual, shifted
-from tests.support.story import milestones_of
+from tests.support.worlds.acceptance import detail_of, play_ray, play_virtual, shifted
+from tests.support.worlds.story import milestones_of
 
 pytestmark = [
     pytest.mark.ray,

@@ -19,8 +19,8 @@ from tests.acceptance.test_ray_run import (
     in_force,
     wait_until,
 )
-from tests.support.acceptance import rows_of_run
-from tests.support.command_line import CommandLine
+from tests.support.harness.command_line import CommandLine
+from tests.support.worlds.acceptance import rows_of_run
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
 

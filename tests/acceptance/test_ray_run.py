@@ -19,15 +19,15 @@ from cluster.ray.machine_files import is_stopped, start_ticks
 from cluster.trace.files import FrameReader
 from pipeline.engine.java import JavaProblem, find_java
 from protocol.trace import TraceKind, TraceRow
-from tests.support.acceptance import (
+from tests.support.harness.command_line import CommandLine
+from tests.support.harness.programs import left_after, processes, rays_own
+from tests.support.worlds.acceptance import (
     RESUME_MAX_US,
     coordinator_failover,
     detail_of,
     lost_commits,
     rows_of_run,
 )
-from tests.support.command_line import CommandLine
-from tests.support.programs import left_after, processes, rays_own
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
 

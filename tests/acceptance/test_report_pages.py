@@ -11,7 +11,8 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.browser import (
+from tests.support.contrast import contrasts
+from tests.support.harness.browser import (
     DESKTOP,
     PHONE,
     Scheme,
@@ -24,9 +25,8 @@ from tests.support.browser import (
     shown_range,
     visit,
 )
-from tests.support.contrast import contrasts
-from tests.support.report_runs import RECIPES
-from tests.support.reports import Reports
+from tests.support.worlds.report_runs import RECIPES
+from tests.support.worlds.reports import Reports
 
 pytestmark = [
     pytest.mark.browser,

@@ -7,8 +7,8 @@ from signal import SIGINT
 import pytest
 
 from chaos.results.run_directory import list_runs
-from tests.support.command_line import CommandLine
-from tests.support.terminal import TerminalCommand, without_control
+from tests.support.harness.command_line import CommandLine
+from tests.support.harness.terminal import TerminalCommand, without_control
 
 pytestmark = pytest.mark.slow
 

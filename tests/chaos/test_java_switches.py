@@ -5,8 +5,8 @@ import pytest
 from chaos.experiment.structs import Experiment
 from chaos.results.verdict import Verdict
 from protocol.trace import TraceKind
-from tests.support.experiments import experiment
-from tests.support.planted import CUT, Played, play, readers
+from tests.support.builders.experiments import experiment
+from tests.support.worlds.planted import CUT, Played, play, readers
 
 CUT_S = 30
 SECOND_US = 1_000_000

@@ -37,7 +37,7 @@ from protocol.ids import NodeName
 from protocol.messages.group import HeartbeatResponse
 from protocol.records.batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind, TraceRow
-from tests.support.planted import CUT, play, readers, small
+from tests.support.worlds.planted import CUT, play, readers, small
 
 pytestmark = pytest.mark.slow
 

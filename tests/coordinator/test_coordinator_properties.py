@@ -16,7 +16,7 @@ from protocol.errors import ErrorCode
 from protocol.ids import RequestId, TopicPartition
 from protocol.messages.group import LeaveGroupResponse, MemberIdentity
 from protocol.records.offsets import OffsetCommitValue
-from tests.support.builders import (
+from tests.support.builders.requests import (
     heartbeat,
     join_group,
     leave_group,
@@ -27,7 +27,7 @@ from tests.support.builders import (
     sync_group,
     txn_offset_commit,
 )
-from tests.support.coordinator_harness import CoordinatorHarness
+from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 GROUPS = ("a", "b")
 CHANGES_THOUGH_AN_ERROR = {

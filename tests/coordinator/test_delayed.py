@@ -10,7 +10,7 @@ from protocol.envelope import GroupRequest
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId
 from protocol.trace import TraceKind
-from tests.support.builders import (
+from tests.support.builders.requests import (
     heartbeat,
     join_group,
     leave_group,
@@ -19,7 +19,7 @@ from tests.support.builders import (
     subscription,
     sync_group,
 )
-from tests.support.coordinator_harness import CoordinatorHarness
+from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 DELAY_MS = 3_000
 SESSION_MS = 10_000

@@ -16,8 +16,8 @@ from protocol.errors import ErrorCode, IllegalTransition
 from protocol.ids import RequestId, TopicPartition
 from protocol.messages.group import JoinGroupResponse, SyncGroupResponse
 from protocol.records.offsets import OffsetCommitValue
-from tests.support.builders import protocols, subscription
-from tests.support.coordinator_harness import CoordinatorHarness
+from tests.support.builders.requests import protocols, subscription
+from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def empty_group() -> Group:

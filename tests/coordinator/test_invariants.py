@@ -11,7 +11,7 @@ from coordinator.states import GroupState
 from coordinator.turn import GroupTimer, SessionTimer
 from protocol.errors import InvariantViolation
 from protocol.ids import RequestId
-from tests.support.coordinator_harness import CoordinatorHarness
+from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def stable_group() -> Group:

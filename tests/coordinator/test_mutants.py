@@ -8,7 +8,14 @@ runs them all.
 import msgspec
 import pytest
 
-from tests.support.mutants import PACKAGE, ROOT, Mutant, read_mutants, scenario_tests, survivors
+from tests.support.mutation.mutants import (
+    PACKAGE,
+    ROOT,
+    Mutant,
+    read_mutants,
+    scenario_tests,
+    survivors,
+)
 
 MUTANTS = read_mutants()
 KEPT_AT_LEAST = 60

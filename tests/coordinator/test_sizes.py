@@ -1,8 +1,8 @@
 """How much there is at a coordinator: what the gauges of its metrics tell."""
 
 from coordinator.states import GroupState
-from tests.support.builders import join_group, leave_group, offset_commit
-from tests.support.coordinator_harness import CoordinatorHarness
+from tests.support.builders.requests import join_group, leave_group, offset_commit
+from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def states(harness: CoordinatorHarness) -> dict[GroupState, int]:

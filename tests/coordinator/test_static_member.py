@@ -6,8 +6,14 @@ from coordinator.states import GroupState
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId
 from protocol.messages.group import JoinGroupRequestProtocol, JoinGroupResponse
-from tests.support.builders import join_group, leave_group, offset_commit, protocols, sync_group
-from tests.support.coordinator_harness import CoordinatorHarness
+from tests.support.builders.requests import (
+    join_group,
+    leave_group,
+    offset_commit,
+    protocols,
+    sync_group,
+)
+from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 BOTH = protocols("range", "roundrobin")
 

@@ -9,7 +9,7 @@ from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS
 from coordlab.cli import run_cli
 from coordlab.commands.analyze import summaries_document
 from pipeline.summary.summary_file import summary_path, write_summary
-from tests.support.report_rows import S, fault_summary, summary_of
+from tests.support.builders.report_rows import S, fault_summary, summary_of
 
 Captured = pytest.CaptureFixture[str]
 

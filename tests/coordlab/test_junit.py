@@ -9,7 +9,7 @@ from chaos.checkers.base import CheckOutcome, CheckReport, Finding
 from chaos.results.verdict import EXIT_BAD_ARGUMENTS, Results, RunOutcome, Verdict
 from coordlab.cli import run_cli
 from coordlab.junit import junit_of_failure, junit_of_run
-from tests.support.past_runs import manifest, results
+from tests.support.builders.past_runs import manifest, results
 
 CHILDREN = {
     "testsuites": ("testsuite",),

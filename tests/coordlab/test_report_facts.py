@@ -20,9 +20,9 @@ from coordlab.settings_facts import KAFKA, LAB, settings_of
 from pipeline.report.facts import SettingFact
 from protocol.config import BrokerConfig, ConsumerConfig, ProducerConfig, TopicConfig
 from protocol.trace import TraceKind, TraceRow
-from tests.support.experiments import experiment
-from tests.support.programs import pid_of_nobody
-from tests.support.rows import Rows
+from tests.support.builders.experiments import experiment
+from tests.support.builders.rows import Rows
+from tests.support.harness.programs import pid_of_nobody
 
 
 def create(root: Path, of: Experiment | None = None) -> RunDirectory:

@@ -10,8 +10,8 @@ from chaos.run.journal import FaultOutcome, JournalEntry
 from coordlab.views.check_view import print_checks
 from coordlab.views.summary_view import print_phases, print_summary
 from pipeline.summary.figures import FaultSummary
-from tests.support.past_runs import manifest, results
-from tests.support.report_rows import S, fault_summary, summary_of
+from tests.support.builders.past_runs import manifest, results
+from tests.support.builders.report_rows import S, fault_summary, summary_of
 
 MS = 1_000
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.support.analysed_runs import AnalysedRuns, Analysis
-from tests.support.random_runs import AnalysedRun
+from tests.support.random_worlds.random_runs import AnalysedRun
+from tests.support.worlds.analysed_runs import AnalysedRuns, Analysis
 
 
 @pytest.fixture(scope="session")

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from chaos.results.verdict import Verdict
-from tests.support.acceptance import VirtualRun, play_virtual, shifted
-from tests.support.failover import Failover, failover_of
 from tests.support.soak import KEPT, ROOT, code_id, remembered, say, say_failovers
+from tests.support.worlds.acceptance import VirtualRun, play_virtual, shifted
+from tests.support.worlds.failover import Failover, failover_of
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_500)]
 

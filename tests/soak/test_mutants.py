@@ -21,8 +21,8 @@ from benchmarks.planted_bugs.hunt import Hunted, hunt
 from benchmarks.planted_bugs.record import PAGE, is_found, page
 from chaos.exploration.space import load_space
 from tests.chaos import test_planted_bugs as planted_bugs
-from tests.support import planted
-from tests.support.mutants import (
+from tests.support.mutation.draw import sample
+from tests.support.mutation.mutants import (
     PACKAGE,
     ROOT,
     drawn_survivors,
@@ -30,8 +30,8 @@ from tests.support.mutants import (
     read_survivors,
     survivors,
 )
-from tests.support.mutation import sample
 from tests.support.soak import remembered, say
+from tests.support.worlds import planted
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_000)]
 

@@ -14,10 +14,10 @@ import pytest
 from chaos.checkers.base import CheckOutcome
 from chaos.results.verdict import Results, Verdict
 from protocol.trace import TraceRow
-from tests.support.acceptance import play_ray, play_virtual, shifted
-from tests.support.failover import Failover, failover_of
 from tests.support.soak import remembered, say, say_failovers
-from tests.support.story import Milestones, differences, milestones_of, phases_of
+from tests.support.worlds.acceptance import play_ray, play_virtual, shifted
+from tests.support.worlds.failover import Failover, failover_of
+from tests.support.worlds.story import Milestones, differences, milestones_of, phases_of
 
 pytestmark = [
     pytest.mark.soak,

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from chaos.experiment.loader import load_experiment
 from chaos.experiment.structs import Experiment
 from protocol.config import Guards
-from tests.support.acceptance import play_ray
 from tests.support.soak import remembered, say
+from tests.support.worlds.acceptance import play_ray
 
 pytestmark = [
     pytest.mark.soak,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.random_worlds.storage_crashes import check_crash_points
 from tests.support.soak import say
-from tests.support.storage_crashes import check_crash_points
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 

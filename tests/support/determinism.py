@@ -28,10 +28,10 @@ from cluster.virtual.lives import NodeBuilder
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.ids import broker_name
 from protocol.trace import TraceEvent, TraceKind
-from tests.support.fake_cluster import fake_builder, fake_spec
-from tests.support.fault_mix import SlowToStop, everything
-from tests.support.quick_experiment import failing_experiment
-from tests.support.real_cluster import GROUP, real_spec
+from tests.support.builders.quick_experiment import failing_experiment
+from tests.support.harness.fake_cluster import fake_builder, fake_spec
+from tests.support.harness.real_cluster import GROUP, real_spec
+from tests.support.random_worlds.fault_mix import SlowToStop, everything
 
 SECOND_US = 1_000_000
 FAKE_RUN_US = 3 * SECOND_US

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import msgspec
 
-from tests.support.acceptance import percentile
-from tests.support.failover import Failover
+from tests.support.worlds.acceptance import percentile
+from tests.support.worlds.failover import Failover
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from chaos.exploration.running_totals import FindingGroup, Tally, is_chosen
 from chaos.exploration.search import MAX_BROKEN, Limits, Search, Stop
 from chaos.exploration.store import ExplorationRecord, Lost, Played, PlayedAgain
 from cluster.ray.fan_out import Workers
-from tests.support.fan_out import (
+from tests.support.harness.fan_out import (
     ScriptedClock,
     ScriptedWorkers,
     passed,

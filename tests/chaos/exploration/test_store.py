@@ -21,8 +21,8 @@ from chaos.exploration.store import (
 )
 from chaos.results.manifest import replay_command
 from chaos.results.run_directory import EXPLORATIONS, NotARun, create_run_directory, scan_runs
-from tests.support.experiments import experiment
-from tests.support.fan_out import passed, violated
+from tests.support.builders.experiments import experiment
+from tests.support.harness.fan_out import passed, violated
 
 RECORDS: tuple[ExplorationRecord, ...] = (
     Played(worker="here:1", busy_s=1.5, runs=(passed(0), violated(1))),

@@ -9,7 +9,7 @@ from protocol.errors import ErrorCode
 from protocol.ids import offsets_partition
 from protocol.partitioner import partition_for
 from protocol.trace import TraceKind, TraceRow
-from tests.support.brokers import BrokerLab, broker_cluster
+from tests.support.harness.brokers import BrokerLab, broker_cluster
 
 GROUP = "group"
 PARTITION = partition_for(GROUP, 3)

@@ -11,7 +11,7 @@ from protocol.ids import BrokerId, TopicPartition, broker_name, offsets_partitio
 from protocol.messages.offset import OffsetCommitResponse
 from protocol.partitioner import partition_for
 from protocol.trace import TraceKind, TraceRow
-from tests.support.brokers import ORDERS, BrokerLab, broker_cluster, values_of
+from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster, values_of
 
 GROUP = "group"
 PARTITION = partition_for(GROUP, 3)

@@ -16,7 +16,7 @@ from protocol.messages.offset import (
 )
 from protocol.partitioner import partition_for
 from protocol.trace import TraceKind
-from tests.support.brokers import ORDERS, BrokerLab, broker_cluster
+from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
 
 GROUP = "group"
 PARTITION = partition_for(GROUP, 3)

@@ -10,8 +10,8 @@ from protocol.messages.discovery import MetadataRequest, MetadataResponse
 from protocol.messages.offset import OffsetFetchResponse
 from protocol.partitioner import partition_for
 from protocol.trace import TraceKind
-from tests.support.brokers import ORDERS, BrokerLab, broker_cluster
-from tests.support.builders import offset_fetch
+from tests.support.builders.requests import offset_fetch
+from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
 
 GROUP = "group"
 COORDINATOR = partition_for(GROUP, 3)

@@ -11,9 +11,9 @@ from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, NodeName, broker_name, offsets_partition, transaction_partition
 from protocol.partitioner import partition_for
 from protocol.trace import TraceKind
-from tests.support.brokers import BrokerLab, broker_cluster
-from tests.support.controllers import NO_BALANCING
-from tests.support.transactional_client import (
+from tests.support.harness.brokers import BrokerLab, broker_cluster
+from tests.support.harness.controllers import NO_BALANCING
+from tests.support.harness.transactional_client import (
     TransactionalClient,
     fetched,
     stable_offset,

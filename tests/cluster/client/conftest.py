@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.scripted_broker import ClientLab, LabMaker
+from tests.support.harness.scripted_broker import ClientLab, LabMaker
 
 
 @pytest.fixture

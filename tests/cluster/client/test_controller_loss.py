@@ -8,7 +8,7 @@ from cluster.runtime import ClusterStatus
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.ids import broker_name, controller_name
 from protocol.trace import TraceRow
-from tests.support.measured_cluster import SECOND, cluster
+from tests.support.worlds.measured_cluster import SECOND, cluster
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from cluster.runtime import ClusterStatus
 from cluster.spec import TopicSpec
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.trace import TraceKind, TraceRow
-from tests.support.measured_cluster import SECOND, cluster
+from tests.support.worlds.measured_cluster import SECOND, cluster
 
 GONE = "gone"
 

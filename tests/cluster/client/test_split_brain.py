@@ -17,7 +17,7 @@ from cluster.virtual.runtime import VirtualRuntime
 from protocol.config import ConsumerConfig
 from protocol.ids import NodeName, controller_name
 from protocol.trace import TraceRow
-from tests.support.measured_cluster import SECOND, cluster
+from tests.support.worlds.measured_cluster import SECOND, cluster
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ import pytest
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.trace import TraceKind
-from tests.support.controllers import ControllerLab, cluster_of, topic
+from tests.support.harness.controllers import ControllerLab, cluster_of, topic
 
 P0 = TopicPartition("orders", 0)
 P1 = TopicPartition("orders", 1)

@@ -6,7 +6,7 @@ from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.messages.controller import AlterPartitionRequest, AlterPartitionResponse
 from protocol.trace import TraceKind
-from tests.support.controllers import ControllerLab, cluster_of, topic
+from tests.support.harness.controllers import ControllerLab, cluster_of, topic
 
 P0 = TopicPartition("orders", 0)
 

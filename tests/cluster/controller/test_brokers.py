@@ -5,7 +5,7 @@ from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.records.metadata import NO_LEADER, RegisterBrokerRecord
 from protocol.trace import TraceKind
-from tests.support.controllers import ControllerLab, cluster_of, topic
+from tests.support.harness.controllers import ControllerLab, cluster_of, topic
 
 SESSION_MS = 9_000
 P0 = TopicPartition("orders", 0)

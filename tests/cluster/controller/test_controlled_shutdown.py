@@ -8,7 +8,7 @@ from protocol.records.metadata import (
     PartitionChangeRecord,
 )
 from protocol.trace import TraceKind
-from tests.support.controllers import ControllerLab, cluster_of, topic
+from tests.support.harness.controllers import ControllerLab, cluster_of, topic
 
 P0, P1, P2 = (TopicPartition("orders", index) for index in range(3))
 

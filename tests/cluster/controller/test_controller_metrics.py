@@ -5,8 +5,8 @@ import pytest
 from cluster.controller.controller_metrics import COUNTED, ControllerMetrics
 from protocol.config import BrokerConfig
 from protocol.ids import TopicPartition
-from tests.support.controllers import ControllerLab, cluster_of, topic
-from tests.support.virtual_hosts import HostLab
+from tests.support.harness.controllers import ControllerLab, cluster_of, topic
+from tests.support.harness.virtual_hosts import HostLab
 
 SESSION_MS = 9_000
 P0 = TopicPartition("orders", 0)

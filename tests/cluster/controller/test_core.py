@@ -17,7 +17,7 @@ from protocol.messages.log import (
 from protocol.records.batch import Record
 from protocol.records.metadata import TopicRecord, decode_metadata_record
 from protocol.trace import TraceKind
-from tests.support.controllers import ControllerLab, cluster_of, topic
+from tests.support.harness.controllers import ControllerLab, cluster_of, topic
 
 P0 = TopicPartition("orders", 0)
 

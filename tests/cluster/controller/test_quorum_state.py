@@ -5,7 +5,7 @@ from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage, MemoryStorage
 from protocol.ids import METADATA_PARTITION
 from protocol.messages.log import FetchResponse
-from tests.support.controllers import CONTROLLER, ControllerLab, cluster_of, topic
+from tests.support.harness.controllers import CONTROLLER, ControllerLab, cluster_of, topic
 
 
 def begin(storage: MemoryStorage) -> int:

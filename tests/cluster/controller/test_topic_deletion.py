@@ -9,7 +9,7 @@ from protocol.ids import TopicPartition
 from protocol.messages.admin import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from protocol.records.metadata import RemoveTopicRecord
 from protocol.trace import TraceKind
-from tests.support.controllers import ControllerLab, cluster_of, topic
+from tests.support.harness.controllers import ControllerLab, cluster_of, topic
 
 
 def running_lab() -> ControllerLab:

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.ray.environment import TOKEN_FILE
 from cluster.ray.machine_files import is_stopped
-from tests.support.programs import (
+from tests.support.harness.programs import (
     PATIENCE_S,
     driver_arguments,
     event,

@@ -23,7 +23,7 @@ from cluster.runtime import (
 from cluster.spec import BrokerSpec, ClusterSpec, NodeSpec
 from protocol.ids import BrokerId, NodeName, broker_name
 from protocol.trace import TraceKind, TraceRow
-from tests.support.fake_cluster import FakeBroker, fake_builder, fake_spec
+from tests.support.harness.fake_cluster import FakeBroker, fake_builder, fake_spec
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("local_ray")]
 

@@ -14,7 +14,7 @@ from chaos.exploration.store import ExplorationRecord, Played
 from cluster.ray.actors import LOCAL
 from cluster.ray.fan_out import Died, Finished, ThisProcess, Workers, WorkersFailed
 from cluster.ray.tasks import RayWorkers
-from tests.support.ray_work import DEADLY, FAILING, events_of, wait_idle, work
+from tests.support.harness.ray_work import DEADLY, FAILING, events_of, wait_idle, work
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("local_ray")]
 

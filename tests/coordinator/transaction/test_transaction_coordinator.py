@@ -23,7 +23,7 @@ from protocol.records.transaction import (
     encode_transaction_key,
     encode_transaction_value,
 )
-from tests.support.transaction_harness import OFFSETS, TX, TransactionHarness, end_txn
+from tests.support.harness.transaction_harness import OFFSETS, TX, TransactionHarness, end_txn
 
 NONE = ErrorCode.NONE
 CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS

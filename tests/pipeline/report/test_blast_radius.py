@@ -6,8 +6,8 @@ from typing import Any
 from pipeline.report.charts.chart import Paragraph, Section, TextTable
 from pipeline.report.sections.blast_radius import MAX_IN_FULL, section
 from pipeline.summary.figures import FaultSummary
-from tests.support.report_inputs import fault_fact, report_input, run_facts, run_summary
-from tests.support.report_rows import (
+from tests.support.builders.report_inputs import fault_fact, report_input, run_facts, run_summary
+from tests.support.builders.report_rows import (
     GROUP,
     OFFSETS,
     Row,

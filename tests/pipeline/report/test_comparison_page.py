@@ -9,8 +9,8 @@ from pipeline.report.comparison_page import build_comparison
 from pipeline.report.facts import RunFacts, SettingFact
 from pipeline.report.run_names import column_names, differing_settings
 from pipeline.summary.figures import RunSummary
-from tests.support.report_inputs import run_facts
-from tests.support.report_rows import S, fault_summary, summary_of
+from tests.support.builders.report_inputs import run_facts
+from tests.support.builders.report_rows import S, fault_summary, summary_of
 
 TIMEOUT = "broker.session.timeout.ms"
 

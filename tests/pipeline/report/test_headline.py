@@ -11,8 +11,8 @@ from pipeline.report.facts import CheckFact, FindingFact, RunFacts, SettingFact
 from pipeline.report.report_input import ReportInput
 from pipeline.report.sections.headline import Headline, headline, verdict_of
 from pipeline.summary.outcomes import Coordinators, Office, Owners, Rebalances
-from tests.support.report_inputs import fault_fact, report_input, run_facts, run_summary
-from tests.support.report_rows import (
+from tests.support.builders.report_inputs import fault_fact, report_input, run_facts, run_summary
+from tests.support.builders.report_rows import (
     GROUP,
     S,
     broker_phase,

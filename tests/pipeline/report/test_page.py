@@ -9,7 +9,7 @@ import pytest
 from pipeline.report.build import report_html
 from pipeline.report.charts.chart import Beside, Paragraph, Section, TextTable
 from pipeline.report.report_input import ReportInput
-from tests.support.report_inputs import (
+from tests.support.builders.report_inputs import (
     fault_fact,
     report_input,
     run_facts,

@@ -11,8 +11,8 @@ from playwright.sync_api import Browser, Page
 from pipeline.report.build import report_html, write_report
 from pipeline.report.charts.chart import Chart, Paragraph, Pick, Section, time_params, time_x
 from pipeline.report.report_input import ReportInput
-from tests.support.browser import PHONE, draw_all, shown_range, visit
-from tests.support.report_inputs import fault_fact, report_input, run_facts, small_chart
+from tests.support.builders.report_inputs import fault_fact, report_input, run_facts, small_chart
+from tests.support.harness.browser import PHONE, draw_all, shown_range, visit
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -12,8 +12,15 @@ from pipeline.report.sections.phases import MAX_IN_FULL, figures_table, section
 from pipeline.report.sentences.chain_words import broker_sentence, client_sentence, gap_sentence
 from pipeline.report.settings import Settings
 from pipeline.summary.figures import HEADER, FaultSummary
-from tests.support.report_inputs import report_input, run_facts, run_summary
-from tests.support.report_rows import Row, S, broker_phase, client_phase, fault_summary, gap
+from tests.support.builders.report_inputs import report_input, run_facts, run_summary
+from tests.support.builders.report_rows import (
+    Row,
+    S,
+    broker_phase,
+    client_phase,
+    fault_summary,
+    gap,
+)
 
 MS = 1_000
 BROKER = (7_790 * MS, 30 * MS, 0, 5 * MS)

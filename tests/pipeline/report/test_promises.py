@@ -8,7 +8,7 @@ from pipeline.report.charts.chart import Paragraph, Section
 from pipeline.report.facts import CheckFact, EvidenceFact, FindingFact, SettingFact
 from pipeline.report.sections import checks, violations
 from pipeline.report.sections.violations import MAX_STEPS, lane_of
-from tests.support.report_inputs import report_input, run_facts
+from tests.support.builders.report_inputs import report_input, run_facts
 
 PASSED = CheckFact(
     name="fencing", promise="nothing is lost", outcome="pass", seen=("3 appends acknowledged",)

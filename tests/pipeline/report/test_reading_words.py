@@ -10,8 +10,8 @@ from pipeline.report.sentences.phase_words import definitions
 from pipeline.report.sentences.reading_words import why_not_consumed
 from pipeline.summary.figures import MEASURES
 from pipeline.summary.outcomes import Owners
-from tests.support.report_inputs import fault_fact, report_input, run_facts, run_summary
-from tests.support.report_rows import GROUP, Row, S, broker_phase, fault_summary, gap
+from tests.support.builders.report_inputs import fault_fact, report_input, run_facts, run_summary
+from tests.support.builders.report_rows import GROUP, Row, S, broker_phase, fault_summary, gap
 
 
 def _settings(interval: str, auto: str) -> tuple[SettingFact, ...]:

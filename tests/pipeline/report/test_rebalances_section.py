@@ -5,8 +5,15 @@ from collections.abc import Sequence
 from pipeline.report.charts.chart import Chart, Paragraph, Section, TextTable
 from pipeline.report.sections.rebalances import MAX_LISTED, MAX_ONE_BY_ONE, section
 from pipeline.summary.figures import FaultSummary
-from tests.support.report_inputs import report_input, run_summary
-from tests.support.report_rows import GROUP, Row, S, fault_summary, rebalance, rebalances_of
+from tests.support.builders.report_inputs import report_input, run_summary
+from tests.support.builders.report_rows import (
+    GROUP,
+    Row,
+    S,
+    fault_summary,
+    rebalance,
+    rebalances_of,
+)
 
 
 def built(rows: Sequence[Row], *faults: FaultSummary) -> Section:

@@ -3,7 +3,7 @@
 from pipeline.report.charts.chart import Paragraph, Section, TextTable
 from pipeline.report.facts import SettingFact
 from pipeline.report.sections import configuration, replay
-from tests.support.report_inputs import report_input, run_facts
+from tests.support.builders.report_inputs import report_input, run_facts
 
 SESSION = "session.timeout.ms"
 

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from pipeline.report.charts.strips import MAX_DOTS, Strip, axis_over, figures_text, strip_rows
-from tests.support.report_rows import S, distribution
+from tests.support.builders.report_rows import S, distribution
 
 
 def strip(*values_us: int | None, bound_us: int = 0, note: str = "") -> Strip:

@@ -7,8 +7,8 @@ from pipeline.report.charts.chart import Paragraph, Section, TextTable
 from pipeline.report.facts import SettingFact
 from pipeline.report.sections.two_at_once import section
 from pipeline.summary.outcomes import Coordinators, Office
-from tests.support.report_inputs import report_input, run_facts, run_summary
-from tests.support.report_rows import (
+from tests.support.builders.report_inputs import report_input, run_facts, run_summary
+from tests.support.builders.report_rows import (
     GROUP,
     OFFSETS,
     Row,

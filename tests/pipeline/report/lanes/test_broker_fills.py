@@ -3,9 +3,9 @@
 from pipeline.report.charts.chart import SERIES, soft
 from pipeline.report.lanes import coordinators, groups, ownership
 from pipeline.report.lanes.broker_fills import broker_fill, broker_fills
-from tests.support.lane_rows import group, state, tenure
-from tests.support.lane_rows import ownership as owned
-from tests.support.report_inputs import report_input
+from tests.support.builders.lane_rows import group, state, tenure
+from tests.support.builders.lane_rows import ownership as owned
+from tests.support.builders.report_inputs import report_input
 from tests.support.vega import cells, compiled_without_warnings
 
 _TABLES = {

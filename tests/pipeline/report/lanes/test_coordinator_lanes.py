@@ -1,8 +1,8 @@
 """The fault lane and the coordinator lanes: the tables' words, overlaps and gaps as bars."""
 
 from pipeline.report.lanes import coordinators, faults
-from tests.support.lane_rows import OFFSETS_2, group, load, tenure, tenure_overlap, us
-from tests.support.report_inputs import fault_fact, report_input, run_facts
+from tests.support.builders.lane_rows import OFFSETS_2, group, load, tenure, tenure_overlap, us
+from tests.support.builders.report_inputs import fault_fact, report_input, run_facts
 from tests.support.vega import cells, compiled_without_warnings
 
 

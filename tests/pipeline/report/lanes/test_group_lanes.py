@@ -1,8 +1,8 @@
 """Group states, rebalances and availability: rows of few, counts of many."""
 
 from pipeline.report.lanes import availability, groups, rebalances
-from tests.support.lane_rows import gap, group, rebalance, state, tenure
-from tests.support.report_inputs import fault_fact, report_input, run_facts
+from tests.support.builders.lane_rows import gap, group, rebalance, state, tenure
+from tests.support.builders.report_inputs import fault_fact, report_input, run_facts
 from tests.support.vega import cells, compiled_without_warnings, rows
 
 

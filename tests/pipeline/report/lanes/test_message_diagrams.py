@@ -6,8 +6,8 @@ from pipeline.report.charts.chart import Chart
 from pipeline.report.lanes import messages
 from pipeline.report.lanes.message_rows import MAX_NODES, Word, diagram, placed
 from pipeline.report.lanes.section import message_diagrams, timeline
-from tests.support.lane_rows import Row, load, message, us
-from tests.support.report_inputs import fault_fact, report_input, run_facts
+from tests.support.builders.lane_rows import Row, load, message, us
+from tests.support.builders.report_inputs import fault_fact, report_input, run_facts
 from tests.support.vega import cells, compiled_without_warnings
 
 _CLIENT, _BROKER = "consumer-1", "broker-2"

@@ -2,9 +2,9 @@
 
 from pipeline.report.charts.chart import Chart
 from pipeline.report.lanes import ownership
-from tests.support.lane_rows import ownership as owned
-from tests.support.lane_rows import ownership_overlap
-from tests.support.report_inputs import report_input
+from tests.support.builders.lane_rows import ownership as owned
+from tests.support.builders.lane_rows import ownership_overlap
+from tests.support.builders.report_inputs import report_input
 from tests.support.vega import Datum, cells, compiled_without_warnings, rows
 
 

@@ -1,0 +1,75 @@
+"""The table `broker_phases` in plain Python."""
+
+from itertools import pairwise
+
+from pipeline.in_memory.faults import faults_of
+from pipeline.in_memory.trace import TableRow, Trace, detail_of, is_offsets_partition
+from protocol.trace import TraceKind, TraceRow
+
+
+def broker_phases_of(trace: Trace) -> list[TableRow]:
+    """Return what each fault's failover was for each offsets partition that it moved."""
+    faults = faults_of(trace)
+    elections = [row for row in trace.of(TraceKind.LEADER_ELECTED) if is_offsets_partition(row)]
+    elections.sort(key=lambda row: (row.time_us, row.leader_epoch))
+    leaders: dict[str, str] = {}
+    first: dict[tuple[str, str], TableRow] = {}
+    for row in elections:
+        partition = str(row.partition)
+        old_leader = leaders.get(partition)
+        if row.peer:
+            leaders[partition] = row.peer
+        due = [
+            fault
+            for fault in faults
+            if fault["injected_us"] <= row.time_us
+            and (partition in fault["partitions"] or old_leader in fault["nodes"])
+        ]
+        if due and row.peer:
+            fault = due[-1]
+            place = (fault["fault"], partition)
+            first.setdefault(place, _phases(trace, fault, row, old_leader))
+    return list(first.values())
+
+
+def _phases(trace: Trace, fault: TableRow, election: TraceRow, old_leader: str | None) -> TableRow:
+    applied = _first(trace, TraceKind.BECAME_LEADER, election)
+    started = _first(trace, TraceKind.LOAD_STARTED, election)
+    active = _first(trace, TraceKind.LOAD_COMPLETED, election)
+    moments = [
+        fault["injected_us"],
+        election.time_us,
+        *(row.time_us if row else None for row in (applied, started, active)),
+    ]
+    phases = [
+        None if begin is None or end is None else end - begin for begin, end in pairwise(moments)
+    ]
+    read = detail_of(active) if active else {}
+    on_it = [group for group, place in trace.groups().items() if place == election.partition]
+    return {
+        "fault": fault["fault"],
+        "partition": election.partition,
+        "old_leader": old_leader,
+        "new_leader": election.peer,
+        "leader_epoch": election.leader_epoch,
+        "groups": sorted(on_it),
+        **dict(
+            zip(
+                ("fault_us", "decided_us", "applied_us", "load_started_us", "active_us"),
+                moments,
+                strict=True,
+            )
+        ),
+        **dict(zip(("detect_us", "publish_us", "load_wait_us", "load_us"), phases, strict=True)),
+        "records": read.get("records"),
+        "bytes": read.get("bytes"),
+    }
+
+
+def _first(trace: Trace, kind: TraceKind, election: TraceRow) -> TraceRow | None:
+    """Return the first row of a kind that the elected leader wrote of its new epoch."""
+    for row in trace.of(kind):
+        of_this = (row.node, row.partition, row.leader_epoch)
+        if of_this == (election.peer, election.partition, election.leader_epoch):
+            return row
+    return None

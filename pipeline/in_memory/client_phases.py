@@ -1,0 +1,206 @@
+"""The table `client_phases` in plain Python."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pipeline.in_memory.failovers import Failover, failovers_of
+from pipeline.in_memory.trace import MEMBER_KINDS, TableRow, Trace
+from protocol.trace import TraceKind, TraceRow
+
+T = TypeVar("T")
+
+_GROUP_APIS = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFetch")
+_LOOKUPS = (TraceKind.COORDINATOR_FOUND, TraceKind.COORDINATOR_LOOKUP_FAILED)
+_MEMBERSHIP = tuple(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECORDS_CONSUMED)
+_SAID = (*_LOOKUPS, TraceKind.COORDINATOR_UNKNOWN, *_MEMBERSHIP)
+"""Rows of a consumer's own that say who it is. Records may still be those of a former member id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """One thing that a consumer did or was told. `sent_us`: of an answer, when it had asked."""
+
+    row: TraceRow
+    sent_us: int | None = None
+
+    @property
+    def at_us(self) -> int:
+        return self.row.time_us
+
+    def is_answer(self, *apis: str, error: str | None = None) -> bool:
+        """Return whether this is an answer of one of `apis`, or what stands for one."""
+        if self.row.kind not in (TraceKind.RESPONSE_RECEIVED, TraceKind.REQUEST_FAILED):
+            return False
+        return self.row.api in apis and error in (None, self.row.error or "NONE")
+
+
+def client_phases_of(trace: Trace) -> list[TableRow]:
+    """Return what each fault's failover was for each consumer of each group that it affected."""
+    failovers = [failover for failover in failovers_of(trace) if failover.affected]
+    found = []
+    for (group, consumer), rows in _rows_of_consumers(trace).items():
+        steps = _steps(rows)
+        asked = [row for row in rows if row.kind == TraceKind.REQUEST_SENT]
+        for failover in failovers:
+            was_member = any(
+                row.kind in _MEMBERSHIP and row.time_us < failover.fault_us for row in rows
+            )
+            if failover.group == group and was_member:
+                until_us = failover.until_us
+                seen = [step for step in steps if step.at_us < until_us]
+                sent = [row for row in asked if failover.fault_us <= row.time_us < until_us]
+                found.append(
+                    {"fault": failover.fault, "group": group, "consumer": consumer}
+                    | _phases(failover, seen, sent)
+                )
+    return found
+
+
+def _rows_of_consumers(trace: Trace) -> dict[tuple[str, str], list[TraceRow]]:
+    """Return the rows of each member of each group, in the order in which it wrote them."""
+    members = {(row.group, row.node) for row in trace.of(*MEMBER_KINDS)}
+    found: dict[tuple[str, str], list[TraceRow]] = {}
+    for row in sorted(trace.rows, key=lambda r: (r.node, r.incarnation, r.seq)):
+        if row.group is not None and (row.group, row.node) in members:
+            found.setdefault((row.group, row.node), []).append(row)
+    return found
+
+
+def _steps(rows: list[TraceRow]) -> list[_Step]:
+    """Return a consumer's steps, each answer with the last request of its id before it."""
+    found = []
+    sent: dict[tuple[object, ...], int] = {}
+    for row in rows:
+        request = (row.incarnation, row.peer, row.cause, row.api, row.correlation_id)
+        if row.kind == TraceKind.REQUEST_SENT:
+            sent[request] = row.time_us
+        elif row.kind in (TraceKind.RESPONSE_RECEIVED, TraceKind.REQUEST_FAILED):
+            if row.api in _GROUP_APIS:
+                found.append(_Step(row=row, sent_us=sent.get(request)))
+        elif row.kind in _SAID:
+            found.append(_Step(row=row))
+    return found
+
+
+def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> TableRow:
+    """Walk through one consumer's steps, which end with the next fault of its group."""
+    fault_us = failover.fault_us
+    after = [step for step in steps if step.at_us >= fault_us]
+    unknown = _place(after, lambda step: step.row.kind == TraceKind.COORDINATOR_UNKNOWN)
+    looking = [] if unknown is None else after[unknown + 1 :]
+    named = _place(looking, lambda step: _is_named(failover, step))
+    lookups = looking if named is None else looking[: named + 1]
+    lookups = [step for step in lookups if step.row.kind in _LOOKUPS]
+    accepted = None
+    if named is not None:
+        accepted = _first(looking[named + 1 :], lambda step: _is_accepted(failover, step))
+    unknown_us = None if unknown is None else after[unknown].at_us
+    named_us = None if named is None else looking[named].at_us
+    accepted_us = None if accepted is None else accepted.at_us
+    stale = [
+        step
+        for step in lookups
+        if step.row.kind == TraceKind.COORDINATOR_FOUND and not _is_named(failover, step)
+    ]
+    from_old = [step for step in after if step.row.peer == failover.old_leader is not None]
+    waits = [
+        step.at_us - step.sent_us
+        for step in from_old
+        if step.is_answer("Heartbeat", "OffsetCommit")
+        and step.sent_us is not None
+        and (unknown_us is None or step.sent_us <= unknown_us)
+    ]
+    timeouts = [s for s in from_old if s.is_answer("OffsetCommit", error="REQUEST_TIMED_OUT")]
+    looked = unknown_us is not None
+    before = [step for step in steps if step.at_us < fault_us]
+    return {
+        "member_id": _last(step.row.member or None for step in before),
+        "member_id_after": _last(step.row.member or None for step in after),
+        "generation": _last(_known(step.row.generation) for step in before),
+        "generation_after": _last(_known(step.row.generation) for step in after),
+        "fault_us": fault_us,
+        "unknown_us": unknown_us,
+        "named_us": named_us,
+        "accepted_us": accepted_us,
+        "notice_us": _minus(unknown_us, fault_us),
+        "rediscover_us": _minus(named_us, unknown_us),
+        "accept_us": _minus(accepted_us, named_us),
+        "join_us": _asked_and_got("JoinGroup", sent, after, fault_us),
+        "sync_us": _asked_and_got("SyncGroup", sent, after, fault_us),
+        "longest_wait_us": max(waits, default=None),
+        "noticed_by": None if unknown is None else after[unknown].row.cause,
+        "attempts": len(lookups) if looked else None,
+        "stale_answers": len(stale) if looked else None,
+        "self_answers": sum(s.row.cause == s.row.peer for s in stale) if looked else None,
+        "commit_timeouts": len(timeouts),
+        "late_heartbeats": _late_heartbeats(failover, from_old),
+    }
+
+
+def _is_named(failover: Failover, step: _Step) -> bool:
+    """Return whether the consumer is told the coordinator of the newest epoch."""
+    row, phases = step.row, failover.phases
+    if row.kind != TraceKind.COORDINATOR_FOUND or row.peer != failover.coordinator:
+        return False
+    elected_anew = phases is not None and failover.coordinator == failover.old_leader
+    return not elected_anew or phases is None or row.time_us >= phases["decided_us"]
+
+
+def _is_accepted(failover: Failover, step: _Step) -> bool:
+    """Return whether this is a success at the coordinator of the newest epoch after its load."""
+    loaded_us = failover.fault_us if failover.phases is None else failover.phases["active_us"]
+    if loaded_us is None or step.at_us < loaded_us or step.row.peer != failover.coordinator:
+        return False
+    if step.is_answer("Heartbeat", error="NONE"):
+        return step.sent_us is not None and step.sent_us >= loaded_us
+    is_commit = step.row.kind == TraceKind.OFFSETS_COMMITTED
+    return is_commit or step.is_answer(*_GROUP_APIS, error="NONE")
+
+
+def _late_heartbeats(failover: Failover, from_old: list[_Step]) -> int | None:
+    """Count the old coordinator's good answers while the new one, another broker, was active."""
+    if failover.phases is None or failover.coordinator == failover.old_leader:
+        return None
+    active_us: int | None = failover.phases["active_us"]
+    if active_us is None:
+        return 0
+    late = [step for step in from_old if step.at_us >= active_us]
+    return sum(step.is_answer("Heartbeat", error="NONE") for step in late)
+
+
+def _asked_and_got(api: str, sent: list[TraceRow], after: list[_Step], fault_us: int) -> int | None:
+    """Return the time from the first request of an API after the fault to its first success."""
+    asked = [row.time_us for row in sent if row.api == api]
+    got = _first(
+        after,
+        lambda step: (
+            step.is_answer(api, error="NONE")
+            and step.sent_us is not None
+            and step.sent_us >= fault_us
+        ),
+    )
+    if got is None or got.sent_us is None:
+        return None
+    return got.at_us - min(asked, default=got.sent_us)
+
+
+def _place(steps: list[_Step], wanted: Callable[[_Step], bool]) -> int | None:
+    return next((place for place, step in enumerate(steps) if wanted(step)), None)
+
+
+def _first(steps: list[_Step], wanted: Callable[[_Step], bool]) -> _Step | None:
+    return next((step for step in steps if wanted(step)), None)
+
+
+def _last(values: Iterable[T | None]) -> T | None:
+    known = [value for value in values if value is not None]
+    return known[-1] if known else None
+
+
+def _known(generation: int | None) -> int | None:
+    return None if generation is None or generation < 0 else generation
+
+
+def _minus(end_us: int | None, begin_us: int | None) -> int | None:
+    return None if end_us is None or begin_us is None else end_us - begin_us

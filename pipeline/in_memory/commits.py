@@ -1,0 +1,34 @@
+"""The table `commits` in plain Python."""
+
+from pipeline.in_memory.faults import faults_of
+from pipeline.in_memory.trace import TableRow, Trace, last_fault_before
+from protocol.trace import TraceKind
+
+
+def commits_of(trace: Trace) -> list[TableRow]:
+    """Return how many commits of each member had which outcome, after which fault, where."""
+    told: dict[tuple[int, str | None, str, int, str | None], str] = {}
+    for row in trace.of(TraceKind.OFFSETS_COMMITTED, TraceKind.COMMIT_FAILED):
+        commit = (row.time_us, row.group, row.node, row.incarnation, row.peer)
+        error = row.error or "NONE"
+        if told.get(commit, "NONE") == "NONE":
+            told[commit] = error
+    faults = faults_of(trace)
+    found: dict[tuple[object, ...], TableRow] = {}
+    for (time_us, group, consumer, _, coordinator), error in told.items():
+        fault = last_fault_before(faults, time_us)
+        counts = found.setdefault(
+            (fault, group, consumer, coordinator, error),
+            {
+                "fault": fault,
+                "group": group,
+                "consumer": consumer,
+                "coordinator": coordinator,
+                "error": error,
+                "commits": 0,
+                "first_us": time_us,
+            },
+        )
+        counts["commits"] += 1
+        counts["last_us"] = time_us
+    return list(found.values())

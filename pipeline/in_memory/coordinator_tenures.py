@@ -1,0 +1,83 @@
+"""The table `coordinator_tenures` in plain Python."""
+
+from pipeline.in_memory.faults import faults_of
+from pipeline.in_memory.trace import Span, TableRow, Trace, is_offsets_partition, length_us, within
+from protocol.trace import TraceKind, TraceRow
+
+
+def coordinator_tenures_of(trace: Trace) -> list[TableRow]:
+    """Return every tenure of a coordinator, with what befell it and what it acknowledged."""
+    found = [tenure for tenure in _in_office(trace) if tenure["start_us"] <= trace.end_us]
+    faults = faults_of(trace)
+    stored = _acknowledged_commits(trace)
+    for tenure in found:
+        served = Span(from_us=tenure["start_us"], to_us=tenure["end_us"])
+        others = [
+            Span(from_us=other["start_us"], to_us=other["end_us"])
+            for other in found
+            if other is not tenure and other["partition"] == tenure["partition"]
+        ]
+        tenure["overlap_us"] = length_us(within(others, served))
+        paused = within(trace.pauses(tenure["broker"]), served)
+        cut = within(trace.cuts(tenure["broker"], faults), served)
+        for name, spans in (("paused", paused), ("cut", cut)):
+            tenure[f"{name}_us"] = length_us(spans)
+            tenure[f"{name}_from_us"] = spans[0].from_us if spans else None
+            tenure[f"{name}_to_us"] = spans[-1].to_us if spans else None
+        key = ("broker", "incarnation", "partition", "leader_epoch")
+        commits = stored.get(tuple(tenure[name] for name in key), [])
+        tenure["commits"] = len(commits)
+        tenure["first_commit_us"] = min(commits, default=None)
+        tenure["last_commit_us"] = max(commits, default=None)
+    return found
+
+
+def _in_office(trace: Trace) -> list[TableRow]:
+    """Follow each process of a broker: what it loaded, and what ended that."""
+    found = []
+    kinds = (TraceKind.LOAD_COMPLETED, TraceKind.UNLOAD_COMPLETED)
+    for (broker, incarnation), rows in trace.lives(*kinds):
+        for place, row in enumerate(rows):
+            if row.kind != TraceKind.LOAD_COMPLETED or not is_offsets_partition(row):
+                continue
+            end_us, reason = _end(trace, row, rows[place + 1 :])
+            found.append(
+                {
+                    "partition": row.partition,
+                    "leader_epoch": row.leader_epoch,
+                    "broker": broker,
+                    "incarnation": incarnation,
+                    "start_us": row.time_us,
+                    "end_us": end_us,
+                    "end_reason": reason,
+                }
+            )
+    return found
+
+
+def _end(trace: Trace, load: TraceRow, later: list[TraceRow]) -> tuple[int, str]:
+    """Return when and how a tenure ended. At one moment: first the run, then its own act."""
+    ends = [(trace.end_us, 0, "run end")]
+    own = next((row for row in later if row.partition == load.partition), None)
+    if own is not None:
+        unloads = own.kind == TraceKind.UNLOAD_COMPLETED
+        ends.append((own.time_us, 1, "unloaded" if unloads else "reloaded"))
+    death = trace.death(load.node, load.incarnation, load.time_us)
+    if death is not None:
+        ends.append((death.at_us, 2, death.by))
+    end_us, _, reason = min(ends)
+    return end_us, reason
+
+
+def _acknowledged_commits(trace: Trace) -> dict[tuple[object, ...], list[int]]:
+    """Return when each broker's process acknowledged commits of a partition in an epoch."""
+    commits = {
+        (row.node, row.incarnation, row.correlation_id) for row in trace.of(TraceKind.COMMIT_STORED)
+    }
+    found: dict[tuple[object, ...], list[int]] = {}
+    for row in trace.of(TraceKind.APPEND_COMPLETED):
+        append = (row.node, row.incarnation, row.correlation_id)
+        if row.error == "NONE" and append in commits:
+            key = (row.node, row.incarnation, row.partition, row.leader_epoch)
+            found.setdefault(key, []).append(row.time_us)
+    return found

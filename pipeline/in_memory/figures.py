@@ -1,0 +1,70 @@
+"""The table `figures` in plain Python: nearest ranks over the other oracles' rows."""
+
+from pipeline.in_memory.availability import availability_of
+from pipeline.in_memory.broker_phases import broker_phases_of
+from pipeline.in_memory.client_phases import client_phases_of
+from pipeline.in_memory.faults import faults_of
+from pipeline.in_memory.trace import TableRow, Trace
+
+_BROKER = {
+    "detect": "detect_us",
+    "publish": "publish_us",
+    "load wait": "load_wait_us",
+    "load": "load_us",
+    "records read": "records",
+    "bytes read": "bytes",
+}
+_CLIENT = {
+    "notice": "notice_us",
+    "rediscover": "rediscover_us",
+    "accept": "accept_us",
+    "join": "join_us",
+    "sync": "sync_us",
+    "longest wait": "longest_wait_us",
+    "lookups": "attempts",
+    "stale answers": "stale_answers",
+    "old named itself": "self_answers",
+    "timeouts at old": "commit_timeouts",
+    "heartbeats at old": "late_heartbeats",
+}
+_GAPS = {"commit gap": "member", "processing gap": "partition", "no coordinator": "group"}
+_RANKED = {"p50": (50, 1), "p90": (90, 10), "p99": (99, 100)}
+"""Percent, and from how many samples on it is given."""
+
+
+def figures_of(trace: Trace) -> list[TableRow]:
+    """Return every measure of every fault that has subjects."""
+    broker, client = broker_phases_of(trace), client_phases_of(trace)
+    available = availability_of(trace)
+    measured = [("broker", name, column, broker) for name, column in _BROKER.items()]
+    measured += [("client", name, column, client) for name, column in _CLIENT.items()]
+    for name, subject in _GAPS.items():
+        rows = [row for row in available if row["subject_kind"] == subject]
+        measured.append(("gap", name, "gap_us", rows))
+    found = []
+    for fault in faults_of(trace):
+        for chain, name, column, rows in measured:
+            values = [row[column] for row in rows if row["fault"] == fault["fault"]]
+            about = {
+                "fault": fault["fault"],
+                "kind": fault["kind"],
+                "chain": chain,
+                "measure": name,
+                "is_time": column.endswith("_us"),
+            }
+            if values:
+                found.append(about | _summed(values))
+    return found
+
+
+def _summed(values: list[int | None]) -> TableRow:
+    known = sorted(value for value in values if value is not None)
+    summed: TableRow = {
+        "samples": len(known),
+        "missing": len(values) - len(known),
+        "max": max(known, default=None),
+    }
+    for name, (percent, needed) in _RANKED.items():
+        rank = -(-len(known) * percent // 100)  # the first that `percent` of them do not exceed
+        summed[name] = known[rank - 1] if len(known) >= needed else None
+    return summed

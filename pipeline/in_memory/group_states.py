@@ -1,0 +1,114 @@
+"""The table `group_states` in plain Python."""
+
+from pipeline.in_memory.trace import TableRow, Trace, detail_of
+from protocol.trace import TraceKind, TraceRow
+
+_KINDS = (
+    TraceKind.GROUP_LOADED,
+    TraceKind.GROUP_STATE,
+    TraceKind.GENERATION_STARTED,
+    TraceKind.MEMBER_ADDED,
+    TraceKind.MEMBER_REMOVED,
+    TraceKind.LOAD_STARTED,
+    TraceKind.LOAD_COMPLETED,
+    TraceKind.UNLOAD_COMPLETED,
+)
+
+
+def group_states_of(trace: Trace) -> list[TableRow]:
+    """Return the states of each group on each coordinator that had it."""
+    found = []
+    for (broker, incarnation), rows in trace.lives(*_KINDS):
+        follower = _Follower(trace, broker, incarnation)
+        for row in rows:
+            follower.see(row)
+        found += follower.finish()
+    return found
+
+
+class _Follower:
+    """Walks through one life of a broker, with what it has open for each group."""
+
+    def __init__(self, trace: Trace, broker: str, incarnation: int) -> None:
+        self._trace = trace
+        self._homes = trace.groups()
+        self._life: TableRow = {"broker": broker, "incarnation": incarnation}
+        self._epochs: dict[str, int | None] = {}
+        self._members: dict[str, int | None] = {}
+        self._open: dict[str, TableRow] = {}
+        self._closed: list[TableRow] = []
+
+    def see(self, row: TraceRow) -> None:
+        """Take the next thing that the broker did."""
+        group = row.group
+        match TraceKind(row.kind):
+            case TraceKind.LOAD_STARTED | TraceKind.LOAD_COMPLETED:
+                self._epochs[str(row.partition)] = row.leader_epoch
+            case TraceKind.UNLOAD_COMPLETED:
+                for name in list(self._open):
+                    if self._open[name]["partition"] == row.partition:
+                        self._close(name, row.time_us)
+            case TraceKind.MEMBER_ADDED:
+                self._count(str(group), 1)
+            case TraceKind.MEMBER_REMOVED:
+                self._count(str(group), -1)
+            case TraceKind.GENERATION_STARTED:
+                self._list(str(group), row)
+            case TraceKind.GROUP_LOADED:
+                self._list(str(group), row)
+                self._enter(str(group), row, detail_of(row).get("state"), row.partition)
+            case TraceKind.GROUP_STATE:
+                state = detail_of(row).get("to")
+                if state == "Dead":
+                    self._members[str(group)] = 0
+                self._enter(str(group), row, state, None)
+            case _:
+                pass
+
+    def finish(self) -> list[TableRow]:
+        """Return all intervals, those that lasted ended by the broker's end or the run's."""
+        for group in list(self._open):
+            self._close(group, None)
+        return [row for row in self._closed if row["from_us"] <= self._trace.end_us]
+
+    def _count(self, group: str, change: int) -> None:
+        known = self._members.setdefault(group, 0)
+        self._members[group] = None if known is None else known + change
+
+    def _list(self, group: str, row: TraceRow) -> None:
+        listed = detail_of(row).get("members")
+        self._members[group] = len(listed) if isinstance(listed, list) else None
+
+    def _enter(self, group: str, row: TraceRow, state: str | None, said: str | None) -> None:
+        if state is None:
+            return
+        self._close(group, row.time_us)
+        partition = self._homes.get(group) or said
+        self._open[group] = self._life | {
+            "group": group,
+            "partition": partition,
+            "leader_epoch": self._epochs.get(str(partition)),
+            "state": state,
+            "generation": row.generation,
+            "members": self._members.setdefault(group, 0),
+            "cause": row.cause,
+            "from_us": row.time_us,
+        }
+        if state == "Dead":
+            self._close(group, row.time_us)
+
+    def _close(self, group: str, at_us: int | None) -> None:
+        """End a group's interval; the broker may have ended before."""
+        row = self._open.pop(group, None)
+        if row is None:
+            return
+        from_us, end_us = row["from_us"], self._trace.end_us
+        death = self._trace.death(row["broker"], row["incarnation"], from_us)
+        ends = [] if at_us is None else [at_us]
+        if death is not None and row["state"] != "Dead":
+            ends.append(death.at_us)
+        to_us = min(ends, default=None)
+        if row["state"] != "Dead" and to_us is not None and to_us >= end_us:
+            to_us = None
+        length_us = (end_us if to_us is None else to_us) - from_us
+        self._closed.append(row | {"to_us": to_us, "length_us": length_us})

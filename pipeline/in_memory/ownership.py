@@ -1,0 +1,112 @@
+"""The tables `ownership` and what overlaps of owners need, in plain Python."""
+
+from collections.abc import Sequence
+
+from pipeline.in_memory.coordinator_tenures import coordinator_tenures_of
+from pipeline.in_memory.trace import Span, TableRow, Trace, detail_of, length_us, within
+from protocol.trace import TraceKind, TraceRow
+
+_KINDS = (
+    TraceKind.RESPONSE_RECEIVED,
+    TraceKind.PARTITIONS_ASSIGNED,
+    TraceKind.PARTITIONS_REVOKED,
+    TraceKind.PARTITIONS_LOST,
+    TraceKind.POSITION_RESET,
+    TraceKind.RECORDS_CONSUMED,
+)
+
+
+def ownership_of(trace: Trace) -> list[TableRow]:
+    """Return every interval in which a member owned a partition."""
+    epochs = _Epochs(trace)
+    found = []
+    for (consumer, incarnation), rows in trace.lives(*_KINDS):
+        for owned in _follow(rows):
+            if owned["from_us"] > trace.end_us:
+                continue
+            _end(trace, owned, consumer, incarnation)
+            until_us = trace.end_us if owned["to_us"] is None else owned["to_us"]
+            whole = Span(from_us=owned["from_us"], to_us=until_us)
+            owned["length_us"] = until_us - owned["from_us"]
+            owned["paused_us"] = length_us(within(trace.pauses(consumer), whole))
+            owned["consumer"], owned["incarnation"] = consumer, incarnation
+            owned["leader_epoch"] = epochs.at(owned)
+            found.append(owned)
+    return found
+
+
+def _follow(rows: Sequence[TraceRow]) -> list[TableRow]:
+    """Walk through one life of a consumer: what it was given, did with it, and gave up."""
+    found: list[TableRow] = []
+    held: dict[tuple[str, str], TableRow] = {}
+    synced_with: dict[str, str | None] = {}
+    for row in rows:
+        group = str(row.group)
+        if row.kind == TraceKind.RESPONSE_RECEIVED:
+            if row.api == "SyncGroup" and row.error == "NONE":
+                synced_with[group] = row.peer
+        elif row.kind == TraceKind.PARTITIONS_ASSIGNED:
+            for partition in detail_of(row)["partitions"]:
+                _give_up(held, (group, partition), row.time_us, "reassigned")
+                held[group, partition] = {
+                    "group": group,
+                    "partition": partition,
+                    "member": row.member,
+                    "generation": row.generation,
+                    "coordinator": row.peer or synced_with.get(group),
+                    "position": None,
+                    "start_offset": None,
+                    "from_us": row.time_us,
+                    "to_us": None,
+                    "ended_by": "run end",
+                    "records": 0,
+                }
+                found.append(held[group, partition])
+        elif row.kind in (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST):
+            how = "lost" if row.kind == TraceKind.PARTITIONS_LOST else "revoked"
+            for partition in detail_of(row)["partitions"]:
+                _give_up(held, (group, partition), row.time_us, how)
+        elif (group, str(row.partition)) in held:
+            owned = held[group, str(row.partition)]
+            if row.kind == TraceKind.RECORDS_CONSUMED:
+                owned["records"] += detail_of(row)["count"]
+            elif owned["position"] is None:
+                owned["position"], owned["start_offset"] = row.cause, row.offset
+    return found
+
+
+def _give_up(
+    held: dict[tuple[str, str], TableRow], place: tuple[str, str], at_us: int, how: str
+) -> None:
+    owned = held.pop(place, None)
+    if owned is not None:
+        owned["to_us"], owned["ended_by"] = at_us, how
+
+
+def _end(trace: Trace, owned: TableRow, consumer: str, incarnation: int) -> None:
+    """End an interval with its owner's death, if that came first; nothing ends after the run."""
+    death = trace.death(consumer, incarnation, owned["from_us"])
+    if death is not None and (owned["to_us"] is None or death.at_us < owned["to_us"]):
+        owned["to_us"], owned["ended_by"] = death.at_us, death.by
+    if owned["to_us"] is not None and owned["to_us"] >= trace.end_us:
+        owned["to_us"], owned["ended_by"] = None, "run end"
+
+
+class _Epochs:
+    """In which epoch a coordinator gave an assignment: that of its latest tenure by then."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._groups = trace.groups()
+        self._tenures = coordinator_tenures_of(trace)
+
+    def at(self, owned: TableRow) -> int | None:
+        served = [
+            tenure
+            for tenure in self._tenures
+            if tenure["partition"] == self._groups.get(owned["group"])
+            and tenure["broker"] == owned["coordinator"]
+            and tenure["start_us"] <= owned["from_us"]
+        ]
+        latest = max(served, key=lambda t: (t["start_us"], t["leader_epoch"]), default=None)
+        epoch: int | None = latest["leader_epoch"] if latest else None
+        return epoch

@@ -1,0 +1,74 @@
+"""The table `processing` in plain Python: record by record."""
+
+from pipeline.in_memory.ownership import ownership_of
+from pipeline.in_memory.trace import TableRow, Trace, detail_of
+from protocol.trace import TraceKind, TraceRow
+
+
+def processing_of(trace: Trace) -> list[TableRow]:
+    """Return what each member processed of each partition."""
+    found: dict[tuple[str, str, str], TableRow] = {}
+    seen: set[tuple[str, str, int]] = set()
+    for row in trace.of(TraceKind.RECORDS_CONSUMED):
+        group, partition = str(row.group), str(row.partition)
+        offsets = _offsets(row)
+        counts = found.setdefault(
+            (group, partition, row.node),
+            {
+                "group": group,
+                "partition": partition,
+                "consumer": row.node,
+                "records": 0,
+                "first_offset": offsets[0],
+                "last_offset": offsets[-1],
+                "first_us": row.time_us,
+                "repeated": 0,
+            },
+        )
+        counts["records"] += len(offsets)
+        counts["first_offset"] = min(counts["first_offset"], offsets[0])
+        counts["last_offset"] = max(counts["last_offset"], offsets[-1])
+        counts["last_us"] = row.time_us
+        counts["repeated"] += sum((group, partition, offset) in seen for offset in offsets)
+        seen.update((group, partition, offset) for offset in offsets)
+    shared = _shared(trace)
+    return [row | {"shared": len(shared.get(key, ()))} for key, row in found.items()]
+
+
+def _shared(trace: Trace) -> dict[tuple[str, str, str], set[int]]:
+    """Return the offsets that a member and another owner of the partition both processed."""
+    found: dict[tuple[str, str, str], set[int]] = {}
+    owners = ownership_of(trace)
+    for one in owners:
+        for other in owners:
+            place = (one["group"], one["partition"])
+            if (
+                place != (other["group"], other["partition"])
+                or one["consumer"] == other["consumer"]
+            ):
+                continue
+            from_us = max(one["from_us"], other["from_us"])
+            ends = (one["to_us"], other["to_us"])
+            until_us = min(trace.end_us if end is None else end for end in ends)
+            if from_us < until_us:
+                both = _processed(trace, one, from_us, until_us)
+                both &= _processed(trace, other, from_us, until_us)
+                found.setdefault((*place, one["consumer"]), set()).update(both)
+    return found
+
+
+def _processed(trace: Trace, owner: TableRow, from_us: int, until_us: int) -> set[int]:
+    return {
+        offset
+        for row in trace.of(TraceKind.RECORDS_CONSUMED)
+        if (row.group, row.partition, row.node)
+        == (owner["group"], owner["partition"], owner["consumer"])
+        and from_us <= row.time_us <= until_us
+        for offset in _offsets(row)
+    }
+
+
+def _offsets(row: TraceRow) -> range:
+    if row.offset is None:
+        return range(0)
+    return range(row.offset, detail_of(row)["last"] + 1)

@@ -1,0 +1,50 @@
+"""The tables `runs`, `groups` and `bad_rows` in plain Python."""
+
+from collections.abc import Sequence
+
+from pipeline.in_memory.trace import MEMBER_KINDS, TableRow, Trace, detail_of
+from protocol.trace import TraceKind
+
+_NEEDED = ("time_us", "seq", "node", "incarnation", "kind")
+
+
+def runs_of(trace: Trace) -> list[TableRow]:
+    """Return the run's one row."""
+    begun: dict[str, int] = {}
+    for row in trace.of(TraceKind.RUN_STAGE):
+        begun.setdefault(detail_of(row)["stage"], row.time_us)
+    return [
+        {
+            "events": len(trace.rows),
+            "nodes": len({row.node for row in trace.rows}),
+            "steady_us": begun.get("steady"),
+            "end_us": begun.get("stopping", trace.rows[-1].time_us),
+            "completed": "stopping" in begun,
+        }
+    ]
+
+
+def groups_of(trace: Trace) -> list[TableRow]:
+    """Return each group that had members, with how many nodes they were."""
+    consumers: dict[str, dict[str, None]] = {}
+    for row in trace.of(*MEMBER_KINDS):
+        if row.group is not None:
+            consumers.setdefault(row.group, {})[row.node] = None
+    return [
+        {"group": group, "partition": partition, "consumers": len(consumers[group])}
+        for group, partition in trace.groups().items()
+    ]
+
+
+def bad_rows_of(rows: Sequence[TableRow]) -> list[TableRow]:
+    """Return which of the rows of a file, as they were written, cannot be used, and why."""
+    known = {kind.value for kind in TraceKind}
+    found = []
+    for row in rows:
+        reasons = [f"no {name}" for name in _NEEDED if row[name] is None]
+        if not reasons and row["kind"] not in known:
+            reasons = ["unknown kind"]
+        if reasons:
+            cells = {name: row[name] for name in (*_NEEDED, "detail")}
+            found.append(cells | {"reason": reasons[0]})
+    return found

@@ -1,0 +1,70 @@
+"""The table `tenure_overlaps` in plain Python."""
+
+from pipeline.in_memory.broker_phases import broker_phases_of
+from pipeline.in_memory.coordinator_tenures import coordinator_tenures_of
+from pipeline.in_memory.faults import faults_of
+from pipeline.in_memory.trace import Span, TableRow, Trace, length_us, within
+from protocol.trace import TraceKind, TraceRow
+
+
+def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
+    """Return each pair of coordinators that were in office at once, with what both did."""
+    tenures = coordinator_tenures_of(trace)
+    tenures.sort(key=lambda t: (t["leader_epoch"], t["start_us"], t["broker"], t["incarnation"]))
+    moved_by = {
+        (phases["partition"], phases["leader_epoch"]): phases["fault"]
+        for phases in broker_phases_of(trace)
+    }
+    faults = faults_of(trace)
+    found = []
+    for place, older in enumerate(tenures):
+        for newer in tenures[place + 1 :]:
+            shared = _span(older).shared_with(_span(newer))
+            if shared is None or older["partition"] != newer["partition"]:
+                continue
+            partition = older["partition"]
+            groups = [group for group, at in trace.groups().items() if at == partition]
+            broker = older["broker"]
+            row = {
+                "partition": partition,
+                "groups": sorted(groups),
+                "fault": moved_by.get((partition, newer["leader_epoch"])),
+                "from_us": shared.from_us,
+                "to_us": shared.to_us,
+                "length_us": shared.to_us - shared.from_us,
+                "older_end": older["end_reason"],
+                "older_paused_us": length_us(within(trace.pauses(broker), shared)),
+                "older_cut_us": length_us(within(trace.cuts(broker, faults), shared)),
+                "older_last_commit_us": older["last_commit_us"],
+                "newer_first_commit_us": newer["first_commit_us"],
+            }
+            for side, tenure in (("older", older), ("newer", newer)):
+                row[f"{side}_broker"] = tenure["broker"]
+                row[f"{side}_epoch"] = tenure["leader_epoch"]
+                row[f"{side}_incarnation"] = tenure["incarnation"]
+                row[f"{side}_commits_in_all"] = tenure["commits"]
+                heard = [r for r in _heartbeats(trace) if _is_from(r, tenure, groups, shared)]
+                told = [r for r in _commits(trace) if _is_from(r, tenure, groups, shared)]
+                row[f"{side}_heartbeats"] = len(heard)
+                row[f"{side}_commits"] = len({(r.group, r.node, r.time_us) for r in told})
+            found.append(row)
+    return found
+
+
+def _span(tenure: TableRow) -> Span:
+    return Span(from_us=tenure["start_us"], to_us=tenure["end_us"])
+
+
+def _is_from(row: TraceRow, tenure: TableRow, groups: list[str], shared: Span) -> bool:
+    """Return whether a client heard this from the tenure's broker in the time that is shared."""
+    in_time = shared.from_us <= row.time_us < shared.to_us
+    return in_time and row.peer == tenure["broker"] and row.group in groups
+
+
+def _heartbeats(trace: Trace) -> list[TraceRow]:
+    answers = trace.of(TraceKind.RESPONSE_RECEIVED)
+    return [row for row in answers if row.api == "Heartbeat" and row.error == "NONE"]
+
+
+def _commits(trace: Trace) -> list[TraceRow]:
+    return trace.of(TraceKind.OFFSETS_COMMITTED)

@@ -1,0 +1,226 @@
+"""What the oracles share: a run's rows in order, its end, who died, stood still or was cut off.
+
+An oracle computes one table in plain Python, from the words of docs/TABLES.md and with nothing but
+loops over sorted rows: no pandas, no Spark, none of the pipeline's code.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from protocol.partitioner import partition_for
+from protocol.trace import TraceKind, TraceRow
+
+TableRow = dict[str, Any]  # Any: a cell's type is its column's
+
+MEMBER_KINDS = (
+    TraceKind.MEMBER_STATE,
+    TraceKind.PARTITIONS_ASSIGNED,
+    TraceKind.RECORDS_CONSUMED,
+    TraceKind.OFFSETS_COMMITTED,
+    TraceKind.COMMIT_FAILED,
+)
+"""What only a member of a group writes."""
+_OFFSETS = "__consumer_offsets-"
+_PARTITION_KINDS = (
+    TraceKind.LEADER_ELECTED,
+    TraceKind.BECAME_LEADER,
+    TraceKind.BECAME_FOLLOWER,
+    TraceKind.LOAD_COMPLETED,
+)
+
+
+def detail_of(row: TraceRow) -> dict[str, Any]:  # Any: what JSON holds
+    """Return a row's detail; empty where it has none."""
+    found: dict[str, Any] = json.loads(row.detail) if row.detail else {}
+    return found
+
+
+def is_offsets_partition(row: TraceRow) -> bool:
+    """Return whether the row is about a partition of `__consumer_offsets`."""
+    return (row.partition or "").startswith(_OFFSETS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Death:
+    """The end of a node's process. `incarnation` None: of the one that lived then."""
+
+    node: str
+    at_us: int
+    by: str
+    before_incarnation: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A time from one moment to another, microseconds on the run's clock."""
+
+    from_us: int
+    to_us: int
+
+    def shared_with(self, other: "Span") -> "Span | None":
+        """Return the time that both have in common, None if there is none."""
+        both = Span(from_us=max(self.from_us, other.from_us), to_us=min(self.to_us, other.to_us))
+        return both if both.to_us > both.from_us else None
+
+
+class Trace:
+    """One run's rows, by the run's clock; those of one node's life stay in the order of `seq`."""
+
+    def __init__(self, rows: Sequence[TraceRow]) -> None:
+        self.rows = sorted(rows, key=_by_clock)
+        self._of_kind: dict[str, list[TraceRow]] = {}
+        for row in self.rows:
+            self._of_kind.setdefault(row.kind, []).append(row)
+        stops = [r.time_us for r in self.of(TraceKind.RUN_STAGE) if _stage(r) == "stopping"]
+        self.end_us = min(stops) if stops else max(r.time_us for r in self.rows)
+
+    def of(self, *kinds: TraceKind) -> list[TraceRow]:
+        """Return the rows of the given kinds, by time."""
+        found = [row for kind in kinds for row in self._of_kind.get(kind.value, [])]
+        return found if len(kinds) == 1 else sorted(found, key=_by_clock)
+
+    def lives(self, *kinds: TraceKind) -> Iterator[tuple[tuple[str, int], list[TraceRow]]]:
+        """Return the rows of the given kinds of each node's life, by `seq`."""
+        found: dict[tuple[str, int], list[TraceRow]] = {}
+        for row in sorted(self.of(*kinds), key=lambda r: (r.node, r.incarnation, r.seq)):
+            found.setdefault((row.node, row.incarnation), []).append(row)
+        yield from found.items()
+
+    def groups(self) -> dict[str, str | None]:
+        """Return the offsets partition of each group that had members."""
+        indexes = [
+            int((row.partition or "").rsplit("-", 1)[1])
+            for row in self.of(*_PARTITION_KINDS)
+            if is_offsets_partition(row)
+        ]
+        partitions = max(indexes) + 1 if indexes else 0
+        found: dict[str, str | None] = {}
+        for row in self.of(*MEMBER_KINDS):
+            if row.group is not None:
+                by_name = partition_for(row.group, partitions) if partitions else None
+                found[row.group] = None if by_name is None else f"{_OFFSETS}{by_name}"
+        for row in self.of(TraceKind.GROUP_LOADED):
+            if row.group in found:
+                found[row.group] = row.partition
+        return found
+
+    def consumers(self) -> dict[tuple[str, str], str]:
+        """Return which consumer is behind each member id of each group."""
+        found: dict[tuple[str, str], str] = {}
+        for row in self.of(TraceKind.MEMBER_ADDED):
+            client_id = detail_of(row).get("client_id")
+            if row.group and row.member and client_id:
+                found[row.group, row.member] = client_id
+        for row in self.of(*MEMBER_KINDS):
+            if row.group and row.member:
+                found[row.group, row.member] = row.node
+        return found
+
+    # -- deaths --
+
+    def deaths(self) -> list[Death]:
+        """Return the ends of processes that were seen, or that a newer life of the node proves."""
+        found = []
+        for row in self.of(TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED, TraceKind.NODE_STARTED):
+            proves = row.kind == TraceKind.NODE_STARTED
+            found.append(
+                Death(
+                    node=str(row.peer) if row.kind == TraceKind.NODE_KILLED else row.node,
+                    at_us=row.time_us,
+                    by="stopped" if row.kind == TraceKind.NODE_STOPPED else "killed",
+                    before_incarnation=row.incarnation if proves else None,
+                )
+            )
+        return found
+
+    def death(self, node: str, incarnation: int, since_us: int) -> Death | None:
+        """Return the first death of a node's life at or after a moment of it, None if it lives."""
+        for death in self.deaths():
+            if death.node == node and death.at_us >= since_us:
+                of_this_life = (
+                    death.before_incarnation is None or death.before_incarnation > incarnation
+                )
+                if of_this_life:
+                    return death
+        return None
+
+    # -- pauses and cuts --
+
+    def pauses(self, node: str) -> list[Span]:
+        """Return when a node stood still: until it was resumed, killed or started anew."""
+        found: list[Span] = []
+        since: int | None = None
+        for row in self.of(
+            TraceKind.NODE_PAUSED,
+            TraceKind.NODE_RESUMED,
+            TraceKind.NODE_KILLED,
+            TraceKind.NODE_STARTED,
+        ):
+            about = row.node if row.kind == TraceKind.NODE_STARTED else row.peer
+            if about != node:
+                continue
+            if since is not None:
+                found.append(Span(from_us=since, to_us=row.time_us))
+                since = None
+            if row.kind == TraceKind.NODE_PAUSED:
+                since = row.time_us
+        if since is not None:
+            found.append(Span(from_us=since, to_us=self.end_us))
+        return _merged(found, self.end_us)
+
+    def cuts(self, node: str, faults: Sequence[TableRow]) -> list[Span]:
+        """Return when a node was cut off from others, by the oracle's `faults`."""
+        found = []
+        for fault in faults:
+            cut_off = fault["from_nodes"] or fault["nodes"]
+            if fault["kind"] not in ("cut", "clog") or node not in cut_off:
+                continue
+            began_us = _first(fault["in_force_us"], fault["injected_us"])
+            ended_us = _first(fault["in_force_until_us"], fault["healed_us"], self.end_us)
+            found.append(Span(from_us=began_us, to_us=ended_us))
+        return _merged(found, self.end_us)
+
+
+def within(spans: Iterable[Span], whole: Span) -> list[Span]:
+    """Return what each span has in common with a longer one, without those that have nothing."""
+    return [shared for shared in (span.shared_with(whole) for span in spans) if shared is not None]
+
+
+def length_us(spans: Iterable[Span]) -> int:
+    """Return for how long spans that share no time last together."""
+    return sum(span.to_us - span.from_us for span in spans)
+
+
+def last_fault_before(faults: Sequence[TableRow], at_us: int) -> str | None:
+    """Return the id of the latest fault at or before a moment, None before the first one."""
+    before = [fault for fault in faults if fault["injected_us"] <= at_us]
+    return before[-1]["fault"] if before else None
+
+
+def _merged(spans: Iterable[Span], end_us: int) -> list[Span]:
+    """Return spans as those that share no time, none of them longer than the run."""
+    merged: list[Span] = []
+    for span in sorted(spans, key=lambda each: (each.from_us, each.to_us)):
+        to_us = max(span.from_us, min(span.to_us, end_us))
+        if merged and span.from_us <= merged[-1].to_us:
+            last = merged.pop()
+            merged.append(Span(from_us=last.from_us, to_us=max(last.to_us, to_us)))
+        else:
+            merged.append(Span(from_us=span.from_us, to_us=to_us))
+    return merged
+
+
+def _first(*values: int | None) -> int:
+    """Return the first value that is known."""
+    return next(value for value in values if value is not None)
+
+
+def _by_clock(row: TraceRow) -> tuple[int, str, int, int]:
+    return row.time_us, row.node, row.incarnation, row.seq
+
+
+def _stage(row: TraceRow) -> str | None:
+    stage: str | None = detail_of(row).get("stage")
+    return stage

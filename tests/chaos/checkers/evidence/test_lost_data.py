@@ -1,0 +1,219 @@
+"""What may be lost with the last replica in sync, and what may not: the checkers know the line.
+
+Found by the standard space, seeds 42, 54, 62, 96, 101 and 116: power losses and empty disks of the
+only replica in sync, which Kafka answers with a clean election of a leader that has lost its log.
+"""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from chaos.checkers.base import (
+    CheckContext,
+    Checker,
+    CheckOutcome,
+    CheckReport,
+    GroupExpectation,
+)
+from chaos.checkers.durable_commits import DurableCommits
+from chaos.checkers.evidence.lost_data import LostData
+from chaos.checkers.fencing import Fencing
+from chaos.checkers.needless_rebalance import NeedlessRebalance
+from chaos.checkers.ownership import Ownership
+from chaos.checkers.processing import Processing
+from protocol.trace import TraceKind
+from tests.support.builders.rows import OFFSETS_0, Rows
+
+CONTROLLER = "controller-100"
+TRANSACTIONS = "__transaction_state-1"
+CONTEXT = CheckContext(
+    groups={
+        "g": GroupExpectation(
+            consumers=("consumer-0", "consumer-1"), offsets_partition=OFFSETS_0, commits=True
+        )
+    }
+)
+
+
+def elected(rows: Rows, time_s: float, leader: str, epoch: int, isr: list[int]) -> None:
+    """The controller makes `leader` the leader among those in sync; "" for nobody."""
+    rows.add(
+        time_s,
+        CONTROLLER,
+        TraceKind.LEADER_ELECTED,
+        partition=OFFSETS_0,
+        peer=leader,
+        leader_epoch=epoch,
+        detail={"isr": isr, "reason": "test"},
+    )
+
+
+def damaged(rows: Rows, time_s: float, broker: str, how: str) -> None:
+    """The broker's machine loses power, or the broker is killed and its disk emptied."""
+    disk = {"disk": "empty"} if how == "empty disk" else {}
+    rows.add(
+        time_s,
+        "driver",
+        TraceKind.FAULT_INJECTED,
+        peer=broker,
+        cause="crash-0",
+        detail={"members_survive": True, "momentary": False, **disk},
+    )
+    cause = "power loss" if how == "power loss" else None
+    rows.add(time_s, "driver", TraceKind.NODE_KILLED, peer=broker, cause=cause)
+
+
+def last_replica_lost(
+    *, how: str = "power loss", isr: tuple[int, ...] = (0,), left_isr: bool = False
+) -> Rows:
+    """Broker 0 acknowledges a commit, is damaged, and leads again with an empty log."""
+    rows = Rows()
+    elected(rows, 0.1, "broker-0", 0, [0, 1])
+    rows.leads(0.2, "broker-0", 0, 0)
+    rows.assigned(1, "consumer-0", peer="broker-0")
+    rows.appended(2, "broker-0", 0, 0)
+    rows.committed(2.1, "consumer-0", 7, peer="broker-0")
+    damaged(rows, 3, "broker-0", how)
+    if left_isr:
+        elected(rows, 4, "broker-1", 1, [1])
+        rows.leads(4.1, "broker-1", 1, 1)
+        elected(rows, 4.5, "broker-1", 2, [1, 0])
+    elected(rows, 5, "broker-0", 3, list(isr))
+    rows.leads(5.1, "broker-0", 3, 0)
+    rows.stage(6, "verifying")
+    rows.fetched(6.1, "consumer-0", -1, peer="broker-0", cause="verification")
+    return rows
+
+
+def check(checker: Checker, rows: Rows) -> CheckReport:
+    for row in rows.rows:
+        checker.observe(row)
+    return checker.finish()
+
+
+@pytest.mark.parametrize("checker", [Fencing, DurableCommits])
+@pytest.mark.parametrize("how", ["power loss", "empty disk"])
+def test_what_the_last_replica_in_sync_lost_is_no_violation(
+    checker: type[Checker], how: str
+) -> None:
+    """Nobody else was in sync, whoever may have had it: Kafka elects cleanly, and loses."""
+    assert check(checker(CONTEXT), last_replica_lost(how=how)).findings_total == 0
+
+
+@pytest.mark.parametrize("checker", [Fencing, DurableCommits])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        last_replica_lost(how="kill"),
+        last_replica_lost(isr=(0, 1)),
+        last_replica_lost(left_isr=True),
+    ],
+    ids=["killed with its disk whole", "another was in sync", "it had come back into sync"],
+)
+def test_what_a_replica_had_no_right_to_lose_is_found(checker: type[Checker], rows: Rows) -> None:
+    """A kill keeps what was written; another replica in sync had it; or it had fetched it again."""
+    assert check(checker(CONTEXT), rows).findings_total == 1
+
+
+def test_commits_after_the_loss_are_promised_again() -> None:
+    """The group goes on in the new log, which nobody damaged."""
+    rows = last_replica_lost()
+    rows.committed(7, "consumer-0", 9, peer="broker-0")
+    rows.stage(9, "verifying")
+    rows.fetched(9.1, "consumer-0", -1, peer="broker-0", cause="verification")
+
+    report = check(DurableCommits(CONTEXT), rows)
+
+    assert report.findings_total == 1
+    assert "offset 9 was acknowledged" in report.findings[0].summary
+    assert report.measured["commits_lost_with_the_last_replica"] == 1
+
+
+def transaction_over_a_loss(began_s: float, partition: str) -> Rows:
+    """A transaction with offset 9 ends well at 7 s; its partition lost data at 5 s."""
+    rows = last_replica_lost()
+    rows.rows[:] = [
+        msgspec.structs.replace(row, partition=partition) if row.partition == OFFSETS_0 else row
+        for row in rows.rows
+    ]
+    rows.committed(began_s, "consumer-0", 8, peer="broker-0")
+    rows.rows.sort(key=lambda row: row.time_us)
+    rows.committed(7, "consumer-0", 9, peer="broker-0")
+    rows.stage(9, "verifying")
+    rows.fetched(9.1, "consumer-0", -1, peer="broker-0", cause="verification")
+    return rows
+
+
+@pytest.mark.parametrize("partition", [TRANSACTIONS, OFFSETS_0])
+@pytest.mark.parametrize(("began_s", "findings"), [(4.9, 0), (5.1, 1)])
+def test_transaction_that_was_open_when_data_was_lost_may_be_lost_although_it_ended(
+    partition: str, began_s: float, findings: int
+) -> None:
+    """Its offsets were taken before the loss, and its end is acknowledged after it."""
+    (expected,) = CONTEXT.groups.values()
+    context = replace(
+        CONTEXT, groups={"g": replace(expected, transaction_partitions=(TRANSACTIONS,))}
+    )
+
+    report = check(DurableCommits(context), transaction_over_a_loss(began_s, partition))
+
+    assert report.findings_total == findings
+
+
+def test_election_that_loses_data_is_named_with_its_epoch() -> None:
+    """Whoever compares epochs needs to know between which of them the log was cut."""
+    lost = LostData()
+    for row in last_replica_lost().rows:
+        lost.observe(row)
+    assert [row.leader_epoch for row in lost.of(OFFSETS_0)] == [3]
+
+
+def test_records_between_a_lost_commit_and_the_latest_may_be_skipped() -> None:
+    """Without its commit the group starts from the latest, as it was told to."""
+    rows = last_replica_lost()
+    rows.position_reset(7, "consumer-0", 40, "latest")
+    rows.consumed(8, "consumer-0", 40, 41)
+
+    report = check(Processing(CONTEXT), rows)
+
+    assert report.findings_total == 0
+    assert report.measured["skipped_where_data_was_lost_with_the_last_replica"] == 33
+
+
+def test_owner_of_a_group_that_is_gone_may_be_overtaken_at_once() -> None:
+    """The new coordinator knows no group: whoever joins first begins a new one."""
+    rows = last_replica_lost()
+    rows.add(5.2, "broker-0", TraceKind.LOAD_STARTED, partition=OFFSETS_0, leader_epoch=3)
+    rows.add(5.3, "broker-0", TraceKind.LOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=3)
+    rows.assigned(6.2, "consumer-1", peer="broker-0")
+    rows.given_up(6.3, "consumer-0", lost=True)
+
+    assert check(Ownership(CONTEXT), rows).findings_total == 0
+
+
+@pytest.mark.parametrize("fault_before_load", [False, True])
+def test_rebalance_of_a_group_that_lost_its_members_is_needed(*, fault_before_load: bool) -> None:
+    """They were stored in the log that is gone, also if another fault comes before the load."""
+    rows = Rows()
+    elected(rows, 0.1, "broker-0", 0, [0])
+    rows.add(0.2, "broker-0", TraceKind.LOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=0)
+    rows.add(
+        1,
+        "broker-0",
+        TraceKind.GROUP_STATE,
+        group="g",
+        generation=1,
+        detail={"from": "CompletingRebalance", "to": "Stable"},
+    )
+    damaged(rows, 3, "broker-0", "power loss")
+    elected(rows, 5, "broker-0", 1, [0])
+    if fault_before_load:
+        rows.fault(5.1, "broker-1")
+    rows.add(5.2, "broker-0", TraceKind.LOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=1)
+    rows.add(6, "broker-0", TraceKind.REBALANCE_STARTED, group="g", generation=0, cause="joined")
+
+    report = check(NeedlessRebalance(CONTEXT), rows)
+
+    assert report.seen["failovers_of_a_stable_group"] == 1
+    assert (report.outcome, report.findings_total) == (CheckOutcome.PASS, 0)

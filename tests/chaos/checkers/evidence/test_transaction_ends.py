@@ -1,0 +1,193 @@
+"""What a transaction committed counts exactly if its end was decided so."""
+
+import pytest
+
+from chaos.checkers.base import CheckContext, CheckOutcome, CheckReport, GroupExpectation
+from chaos.checkers.durable_commits import DurableCommits
+from protocol.trace import TraceKind
+from tests.support.builders.rows import OFFSETS_0, Rows
+
+COMMIT, ABORT = "PrepareCommit", "PrepareAbort"
+
+
+def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
+    group = GroupExpectation(consumers=("consumer-g-0",), offsets_partition=OFFSETS_0, commits=True)
+    checker = DurableCommits(CheckContext(groups={"g": group}, clock_error_us=clock_error_us))
+    for row in sorted(rows.rows, key=lambda row: row.time_us):
+        checker.observe(row)
+    return checker.finish()
+
+
+def pending(rows: Rows, time_s: float, producer_id: int = 0) -> None:
+    rows.add(
+        time_s,
+        "broker-0",
+        TraceKind.TXN_COMMIT_PENDING,
+        group="g",
+        partition="t-0",
+        offset=1,
+        detail={"producer_id": producer_id},
+    )
+
+
+def decided(rows: Rows, time_s: float, to: str, producer_id: int = 0) -> None:
+    rows.add(
+        time_s,
+        "broker-2",
+        TraceKind.TRANSACTION_STATE,
+        partition="__transaction_state-0",
+        detail={
+            "transactional_id": "consumer-g-0",
+            "producer_id": producer_id,
+            "from": "Ongoing",
+            "to": to,
+        },
+    )
+
+
+def completed(
+    rows: Rows,
+    time_s: float,
+    *,
+    committed: bool,
+    node: str = "broker-0",
+    offsets: int | None = None,
+) -> None:
+    counted = int(committed) if offsets is None else offsets
+    rows.add(
+        time_s,
+        node,
+        TraceKind.TRANSACTION_COMPLETED,
+        group="g",
+        detail={"producer_id": 0, "committed": committed, "offsets": counted},
+    )
+
+
+def elected(rows: Rows, time_s: float) -> None:
+    """Broker 2, alone in sync, leads the log of transactions."""
+    rows.add(
+        time_s,
+        "controller-100",
+        TraceKind.LEADER_ELECTED,
+        partition="__transaction_state-0",
+        peer="broker-2",
+        detail={"isr": [2]},
+    )
+
+
+@pytest.mark.parametrize(("to", "committed"), [(COMMIT, True), (ABORT, False)])
+def test_end_as_it_was_decided_passes_also_at_the_next_coordinator(
+    to: str, *, committed: bool
+) -> None:
+    """The marker finds the group wherever it is."""
+    rows = Rows()
+    pending(rows, 1)
+    decided(rows, 2, to)
+    completed(rows, 3, committed=committed, node="broker-1")
+
+    assert check(rows).findings_total == 0
+
+
+@pytest.mark.parametrize(
+    ("to", "committed", "told"),
+    [
+        (ABORT, True, "broker-0 counted the offsets of a transaction of producer 0, which was "),
+        (COMMIT, False, "broker-0 forgot the offsets of a transaction of producer 0, which was "),
+    ],
+)
+def test_end_against_the_decision_is_found(to: str, told: str, *, committed: bool) -> None:
+    """Planted bug: a marker that is read the wrong way round."""
+    rows = Rows()
+    pending(rows, 0.1)
+    decided(rows, 0.2, COMMIT if to == ABORT else ABORT)  # of the transaction before
+    completed(rows, 0.3, committed=committed)
+    pending(rows, 1)
+    decided(rows, 2, to)
+    completed(rows, 3, committed=committed)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    (finding,) = report.findings
+    assert told in finding.summary
+    assert [row.kind for row in finding.evidence] == [
+        TraceKind.TXN_COMMIT_PENDING,
+        TraceKind.TRANSACTION_STATE,
+        TraceKind.TRANSACTION_COMPLETED,
+    ]
+
+
+def test_offsets_that_count_whatever_the_marker_says_are_found() -> None:
+    """Planted bug: an abort marker that makes of what waits the group's offsets."""
+    rows = Rows()
+    pending(rows, 1)
+    decided(rows, 2, ABORT)
+    completed(rows, 3, committed=False, offsets=1)
+
+    assert check(rows).findings_total == 1
+
+
+def test_marker_that_the_next_transaction_overtakes_is_judged_by_its_own_decision() -> None:
+    """A completion waits behind the loads of the group's broker, as in Kafka."""
+    rows = Rows()
+    pending(rows, 1)
+    decided(rows, 2, COMMIT)
+    pending(rows, 3)
+    decided(rows, 4, ABORT)
+    completed(rows, 5, committed=True)
+    completed(rows, 5.1, committed=False)
+
+    assert check(rows).findings_total == 0
+
+
+def test_decision_that_nobody_wrote_down_proves_nothing() -> None:
+    """Its coordinator died when the log had it; the next one loads it, and writes the markers."""
+    rows = Rows()
+    pending(rows, 1)
+    decided(rows, 2, ABORT, producer_id=7)
+    completed(rows, 3, committed=True)
+
+    assert check(rows).findings_total == 0
+
+
+@pytest.mark.parametrize(("clock_error_us", "findings"), [(0, 1), (2_000_000, 0)])
+def test_decision_by_a_clock_that_is_late_is_waited_for(clock_error_us: int, findings: int) -> None:
+    """Of two clocks the transaction coordinator's may be the later one."""
+    rows = Rows()
+    pending(rows, 1)
+    decided(rows, 1.5, ABORT)
+    completed(rows, 2, committed=True)
+    decided(rows, 3, COMMIT)
+
+    assert check(rows, clock_error_us).findings_total == findings
+
+
+@pytest.mark.parametrize(("carried_out_s", "findings"), [(None, 1), (2.5, 0)])
+def test_marker_after_the_transaction_was_carried_out_is_the_next_ones(
+    carried_out_s: float | None, findings: int
+) -> None:
+    """A group that was loaded with the marker leaves no row (standard space, seed 4446)."""
+    rows = Rows()
+    pending(rows, 1)
+    decided(rows, 2, COMMIT)
+    if carried_out_s is not None:
+        decided(rows, carried_out_s, "CompleteCommit")
+    completed(rows, 60, committed=False)
+
+    assert check(rows).findings_total == findings
+
+
+@pytest.mark.parametrize(("cause", "findings"), [("power loss", 0), (None, 1)])
+def test_decision_that_was_lost_with_the_last_replica_in_sync_binds_nobody(
+    cause: str | None, findings: int
+) -> None:
+    """The coordinator of transactions is back at an older one (standard space, seed 9203)."""
+    rows = Rows()
+    elected(rows, 0.1)
+    pending(rows, 1)
+    decided(rows, 2, ABORT)
+    rows.add(3, "driver", TraceKind.NODE_KILLED, peer="broker-2", cause=cause)
+    elected(rows, 9)
+    completed(rows, 10, committed=True)
+
+    assert check(rows).findings_total == findings

@@ -1,0 +1,135 @@
+"""The suite: who gets which rows, what it tells while the run goes on, and what it expects."""
+
+import msgspec
+
+from chaos.checkers.base import CheckReport, Finding
+from chaos.checkers.registry import CHECKERS, CheckSuite, context_of
+from chaos.experiment.structs import Experiment, to_cluster_spec
+from protocol.trace import TraceKind
+from tests.support.builders.experiments import experiment
+from tests.support.builders.rows import Rows
+
+READER = "consumer-readers-0"
+
+
+def two_owners(suite: CheckSuite) -> Rows:
+    rows = Rows(suite.observe)
+    rows.assigned(1, READER, "readers")
+    rows.assigned(2, "consumer-readers-1", "readers")
+    rows.add(5, READER, TraceKind.PARTITIONS_REVOKED, group="readers", detail={"partitions": []})
+    return rows
+
+
+def test_seven_checkers_are_in_every_suite() -> None:
+    """DESIGN 7 names them."""
+    suite = CheckSuite(context_of(experiment()))
+
+    assert [checker.name for checker in suite.checkers] == [
+        "fencing",
+        "durable_commits",
+        "generations",
+        "ownership",
+        "liveness",
+        "needless_rebalance",
+        "processing",
+    ]
+    assert all(checker.promise and checker.kinds for checker in CHECKERS.values())
+
+
+def test_transactions_of_members_are_looked_for_where_their_names_belong() -> None:
+    """A member's name is its transactional id; others need nothing of `__transaction_state`."""
+    cluster = {"brokers": 3, "config": {"transaction.state.log.num.partitions": 5}}
+    readers = {"members": 3, "topics": ["orders"], "commit_interval_ms": 200}
+    transactional = {**readers, "transactional": True}
+
+    context = context_of(experiment(cluster=cluster, groups={"readers": transactional}))
+
+    names = [f"__transaction_state-{index}" for index in (0, 3, 4)]
+    assert list(context.groups["readers"].transaction_partitions) == names
+    assert context.transaction_min_isr == 2
+    context = context_of(experiment(cluster=cluster, groups={"readers": readers}))
+    assert context.groups["readers"].transaction_partitions == ()
+
+
+def test_finding_is_told_when_it_is_made() -> None:
+    """The run may write it into its trace, which comes back to the suite and changes nothing."""
+    told: list[Finding] = []
+    suite = CheckSuite(context_of(experiment()))
+    rows = Rows()
+
+    def tell(finding: Finding) -> None:
+        told.append(finding)
+        suite.observe(
+            rows.add(5, "driver", TraceKind.VIOLATION, group=finding.group, cause=finding.check)
+        )
+
+    suite.report_findings_to(tell)
+    two_owners(suite)
+
+    assert [finding.check for finding in told] == ["ownership"]
+    assert suite.violations() == 1
+    assert suite.finish()[3].findings == tuple(told)
+
+
+def test_figures_are_there_while_the_run_goes_on_and_in_the_reports() -> None:
+    """The summary has them although they are no verdict."""
+    suite = CheckSuite(context_of(experiment()))
+    two_owners(suite)
+
+    measured = suite.measured()
+    reports = {report.check: report for report in suite.finish()}
+
+    assert measured["ownership"]["longest_overlap_ms"] == 3_000
+    assert measured["processing"]["processed_again"] == 0
+    assert measured["durable_commits"]["commits_indefinite"] == 0
+    assert reports["ownership"].measured == measured["ownership"]
+
+
+def test_report_without_figures_can_still_be_read() -> None:
+    """results.json of an earlier run."""
+    old = b'{"check":"fencing","outcome":"pass","seen":{"appends_failed":0}}'
+
+    assert msgspec.json.decode(old, type=CheckReport).measured == {}
+
+
+def expectation_of(of: Experiment) -> tuple[int, int, int, int]:
+    known = context_of(of).groups["readers"]
+    return (
+        known.session_timeout_us,
+        known.heartbeat_interval_us,
+        known.eviction_us,
+        known.application_us,
+    )
+
+
+def test_expectations_come_from_the_consumers_settings() -> None:
+    """A coordinator may drop a silent member after the shorter of its two timeouts."""
+    group = {
+        "members": 2,
+        "topics": ["orders"],
+        "process_us": 1_000,
+        "poll_timeout_ms": 100,
+        "config": {
+            "session.timeout.ms": 10_000,
+            "heartbeat.interval.ms": 2_000,
+            "max.poll.interval.ms": 8_000,
+            "max.poll.records": 50,
+        },
+    }
+
+    assert expectation_of(experiment()) == (45_000_000, 3_000_000, 45_000_000, 50_000)
+    assert expectation_of(experiment(groups={"readers": group})) == (
+        10_000_000,
+        2_000_000,
+        8_000_000,
+        150_000,
+    )
+
+
+def test_every_consumer_of_the_cluster_is_expected() -> None:
+    """Those that join late included: they count once they were started."""
+    made = experiment()
+    known = context_of(made).groups["readers"]
+
+    assert known.consumers == tuple(each.name for each in to_cluster_spec(made).consumers)
+    assert known.late == ()

@@ -1,0 +1,621 @@
+"""The durable-commits checker finds planted losses and excuses what Kafka allows."""
+
+from dataclasses import replace
+
+import pytest
+
+from chaos.checkers.base import CheckContext, CheckOutcome, CheckReport, GroupExpectation
+from chaos.checkers.durable_commits import DurableCommits
+from protocol.trace import TraceKind
+from tests.support.builders.rows import OFFSETS_0, Rows
+
+CONTEXT = CheckContext(
+    groups={
+        "g": GroupExpectation(
+            consumers=("consumer-g-0", "consumer-g-1"), offsets_partition=OFFSETS_0, commits=True
+        )
+    }
+)
+C0, C1 = "consumer-g-0", "consumer-g-1"
+
+
+def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
+    checker = DurableCommits(replace(CONTEXT, clock_error_us=clock_error_us))
+    for row in rows.rows:
+        checker.observe(row)
+    return checker.finish()
+
+
+def two_commits() -> Rows:
+    """C0 is given t-0 and has 100, then 200 acknowledged by broker 0 in epoch 0."""
+    rows = Rows()
+    rows.leads(0.1, "broker-0", 0, 0)
+    rows.assigned(1, C0)
+    rows.committed(2, C0, 100)
+    rows.committed(3, C0, 200)
+    return rows
+
+
+def verify(rows: Rows, time_s: float, offset: int, peer: str = "broker-1") -> None:
+    rows.stage(time_s, "verifying")
+    rows.fetched(time_s + 0.1, "admin-0", offset, peer=peer, cause="verification")
+
+
+def deleted(rows: Rows, time_s: float, cause: str = "deleted by an administrator") -> None:
+    rows.add(time_s, "broker-0", TraceKind.OFFSET_REMOVED, group="g", partition="t-0", cause=cause)
+
+
+def test_last_acknowledged_commit_returned_passes() -> None:
+    """The ordinary run."""
+    rows = two_commits()
+    rows.leads(4, "broker-1", 1, 2)
+    verify(rows, 10, 200)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["commits_acknowledged"] == 2
+    assert report.seen["fetches_judged"] == 1
+
+
+def test_older_commit_returned_after_a_failover_is_found_with_its_story() -> None:
+    """Planted bug: acknowledged before it was replicated; the new coordinator has the old one."""
+    rows = two_commits()
+    rows.leads(4, "broker-1", 1, 1)
+    verify(rows, 10, 100)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    (finding,) = report.findings
+    assert "offset 200 was acknowledged by broker-0 to consumer-g-0" in finding.summary
+    assert "a later fetch returned offset 100" in finding.summary
+    assert [row.kind for row in finding.evidence] == [
+        TraceKind.OFFSETS_COMMITTED,
+        TraceKind.OFFSETS_COMMITTED,
+        TraceKind.BECAME_LEADER,
+        TraceKind.OFFSETS_FETCHED,
+    ]
+    assert [row.time_us for row in finding.evidence] == sorted(
+        row.time_us for row in finding.evidence
+    )
+
+
+def test_offset_that_nobody_committed_is_found_also_before_the_first_commit() -> None:
+    """Planted bug: a load that drops tombstones brings back what was deleted before the run."""
+    rows = Rows()
+    rows.leads(0.1, "broker-0", 0, 0)
+    rows.assigned(1, C0)
+    rows.fetched(1.1, C0, 17)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "a fetch returned offset 17, which nobody is known" in report.findings[0].summary
+
+
+def test_offset_whose_commit_becomes_known_later_passes() -> None:
+    """A coordinator loads above the high watermark what its member is told of later, or never."""
+    rows = Rows()
+    rows.leads(0.1, "broker-0", 0, 0)
+    rows.assigned(1, C0)
+    rows.assigned(1.1, C1)
+    rows.fetched(1.2, C1, 17)
+    rows.commit_failed(2, C0, 17, "REQUEST_TIMED_OUT")
+
+    assert check(rows).outcome is not CheckOutcome.VIOLATED
+
+
+def test_commit_that_vanished_altogether_is_found() -> None:
+    """Planted bug: a load that swallowed its error leaves the group without offsets."""
+    rows = two_commits()
+    verify(rows, 10, -1)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "returned no offset" in report.findings[0].summary
+
+
+@pytest.mark.parametrize("cause", ["deleted by an administrator", "its topic was deleted"])
+def test_offset_that_was_deleted_may_be_missing_or_come_back(cause: str) -> None:
+    """Nobody waits for the tombstone: a load may find the commit and not that."""
+    for returned in (-1, 200):
+        rows = two_commits()
+        deleted(rows, 4, cause)
+        verify(rows, 10, returned)
+        assert check(rows).outcome is CheckOutcome.PASS, returned
+
+
+def administrator(rows: Rows, time_s: float, offset: int, error: str) -> None:
+    rows.add(
+        time_s,
+        "admin-0",
+        TraceKind.ADMIN_COMMIT,
+        group="g",
+        partition="t-0",
+        member="",
+        generation=-1,
+        offset=offset,
+        peer="broker-0",
+        error=error,
+    )
+
+
+def test_commit_of_an_administrator_is_one_like_any_other() -> None:
+    """What he was told is stored is there, and what was before it is not.
+
+    When he sent it is known by the answer to his last one only.
+    """
+    for returned, outcome in ((50, CheckOutcome.PASS), (200, CheckOutcome.VIOLATED)):
+        rows = two_commits()
+        administrator(rows, 4, 0, "NONE")
+        administrator(rows, 5, 50, "NONE")
+        verify(rows, 10, returned)
+        assert check(rows).outcome is outcome, returned
+
+
+@pytest.mark.parametrize("error", ["TIMED_OUT", "DISCONNECTED", "REQUEST_TIMED_OUT"])
+def test_commit_of_an_administrator_without_an_answer_may_count(error: str) -> None:
+    """It may have been carried out, or not."""
+    for returned in (50, 200):
+        rows = two_commits()
+        administrator(rows, 4, 50, error)
+        verify(rows, 10, returned)
+        assert check(rows).outcome is CheckOutcome.PASS, returned
+
+
+def test_commit_of_an_administrator_that_was_refused_is_none() -> None:
+    """A group with members keeps its offsets."""
+    rows = two_commits()
+    administrator(rows, 4, 50, "UNKNOWN_MEMBER_ID")
+    verify(rows, 10, 50)
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+def test_offset_that_came_after_the_deletion_is_not_excused_by_it() -> None:
+    """What was acknowledged later must be there; and an older one than the deleted never is."""
+    rows = two_commits()
+    deleted(rows, 4)
+    rows.committed(5, C0, 300)
+    rows.committed(6, C0, 400)
+    verify(rows, 10, -1)
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+    rows = two_commits()
+    deleted(rows, 4)
+    verify(rows, 10, 100)
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+def test_offset_that_expired_though_its_group_lives_is_found() -> None:
+    """An expiry explains nothing: the cleanup must not touch what a live group committed."""
+    rows = two_commits()
+    deleted(rows, 4, "expired")
+    verify(rows, 10, -1)
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+def test_value_that_nobody_committed_is_found() -> None:
+    """Planted bug: one partition's offset stored under another."""
+    rows = two_commits()
+    verify(rows, 10, 777)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "nobody is known to have committed" in report.findings[0].summary
+
+
+def test_loss_seen_by_the_next_owner_is_found_without_any_verification() -> None:
+    """A member that starts from a stale offset reprocesses: its fetch proves the loss."""
+    rows = two_commits()
+    rows.assigned(5, C1)
+    rows.fetched(5.1, C1, 100)
+
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+def test_clients_own_rewind_passes() -> None:
+    """A member may commit a smaller offset: newer means later, not larger."""
+    rows = two_commits()
+    rows.committed(4, C0, 50)
+    verify(rows, 10, 50)
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_value_before_a_rewind_returned_is_found() -> None:
+    """And then the larger offset is the stale one."""
+    rows = two_commits()
+    rows.committed(4, C0, 50)
+    verify(rows, 10, 200)
+
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+@pytest.mark.parametrize("returned", [200, 300])
+def test_commit_that_timed_out_may_or_may_not_be_returned(returned: int) -> None:
+    """Its record may stand in the log: the client cannot know, nor can the checker."""
+    rows = two_commits()
+    rows.commit_failed(9, C0, 300, "REQUEST_TIMED_OUT")
+    verify(rows, 10, returned)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["commits_indefinite"] == 1
+
+
+@pytest.mark.parametrize("error", ["REQUEST_TIMED_OUT", "NOT_COORDINATOR"])
+def test_failure_that_the_broker_answered_is_replaced_by_a_later_acknowledged_commit(
+    error: str,
+) -> None:
+    """Its record stands in the log before whatever was begun after the answer, or nowhere."""
+    rows = two_commits()
+    rows.commit_failed(4, C0, 300, error)
+    rows.committed(5, C0, 400)
+    verify(rows, 10, 300)
+
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+@pytest.mark.parametrize("error", ["TIMED_OUT", "DISCONNECTED"])
+def test_commit_that_its_client_gave_up_on_may_take_effect_behind_a_newer_one(error: str) -> None:
+    """A paused broker finds it in its socket when it goes on, behind what others sent anew."""
+    rows = two_commits()
+    rows.commit_failed(4, C0, 300, error)
+    rows.committed(5, C0, 400)
+    verify(rows, 10, 300)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["fetches_of_a_value_that_timed_out"] == 1
+
+
+@pytest.mark.parametrize("killed_s", [3.99, 4.2])
+def test_commit_that_died_with_its_broker_does_not_excuse(killed_s: float) -> None:
+    """The request ended with the process; the driver may write the kill down a little later."""
+    rows = two_commits()
+    for time_s in sorted([killed_s, 4]):
+        if time_s == killed_s:
+            rows.add(time_s, "driver", TraceKind.NODE_KILLED, peer="broker-0")
+        else:
+            rows.commit_failed(time_s, C0, 300, "DISCONNECTED")
+    rows.committed(5, C0, 400, peer="broker-1")
+    verify(rows, 10, 300)
+
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+def test_kill_long_before_a_commit_was_given_up_does_not_bound_it() -> None:
+    """The broker that was asked is its next life, and lives."""
+    rows = two_commits()
+    rows.add(1.5, "driver", TraceKind.NODE_KILLED, peer="broker-0")
+    rows.commit_failed(4, C0, 300, "DISCONNECTED")
+    rows.committed(5, C0, 400)
+    verify(rows, 10, 300)
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_value_whose_committer_gives_up_later_is_no_loss() -> None:
+    """The old coordinator is paused: the new one loads what its member still waits for."""
+    rows = two_commits()
+    rows.leads(8, "broker-1", 1, 3)
+    rows.assigned(10, C1)
+    rows.fetched(10.1, C1, 300, peer="broker-1")
+    rows.commit_failed(33, C0, 300, "TIMED_OUT")
+    rows.stage(50, "stopping")
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_value_that_nobody_owns_up_to_in_time_is_told_while_the_run_goes_on() -> None:
+    """A request timeout after the fetch nobody can still be waiting."""
+    rows = two_commits()
+    rows.assigned(10, C1)
+    rows.fetched(10.1, C1, 300)
+    checker = DurableCommits(CONTEXT)
+    for row in rows.rows:
+        checker.observe(row)
+    assert checker.findings_total == 0
+
+    # Not at a message: what is told is traced, and a trace without messages must be the same.
+    checker.observe(rows.add(40, C1, TraceKind.REQUEST_SENT, api="Heartbeat", group="g"))
+    assert checker.findings_total == 0
+    checker.observe(rows.add(41, "driver", TraceKind.RUN_STAGE, detail={"stage": "healing"}))
+
+    assert checker.findings_total == 1
+
+
+def split_with_a_commit_on_each_side(*, acknowledged: bool) -> Rows:
+    """C0 stays with broker 0, which is cut off at 4 s; C1 is given t-0 by broker 1."""
+    rows = two_commits()
+    rows.leads(11, "broker-1", 1, 2)
+    if acknowledged:
+        rows.committed(12, C0, 300, peer="broker-0")
+        rows.committed(40, C0, 500, peer="broker-0")
+    else:
+        rows.commit_failed(17, C0, 300, "REQUEST_TIMED_OUT", peer="broker-0")
+        rows.commit_failed(45, C0, 500, "REQUEST_TIMED_OUT", peer="broker-0")
+    rows.assigned(56, C1)
+    rows.fetched(56.1, C1, 200, peer="broker-1")
+    rows.committed(58, C1, 250, peer="broker-1")
+    verify(rows, 100, 250)
+    return rows
+
+
+def test_split_network_in_which_the_old_sides_commits_time_out_passes() -> None:
+    """Guards on: the old leader cannot advance its high watermark, so nothing is promised."""
+    report = check(split_with_a_commit_on_each_side(acknowledged=False))
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.measured["commits_indefinite"] == 2
+
+
+def test_split_network_in_which_both_sides_acknowledge_is_found() -> None:
+    """`high_watermark_gate` off: the new side begins at what the old one had replicated."""
+    report = check(split_with_a_commit_on_each_side(acknowledged=True))
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    finding = report.findings[0]
+    assert "offset 500 was acknowledged by broker-0 to consumer-g-0" in finding.summary
+    assert "a later fetch returned offset 200" in finding.summary
+
+
+def test_definite_failure_does_not_count_as_written() -> None:
+    """COORDINATOR_LOAD_IN_PROGRESS means that nothing was appended."""
+    rows = two_commits()
+    rows.commit_failed(4, C0, 300, "COORDINATOR_LOAD_IN_PROGRESS")
+    verify(rows, 10, 300)
+
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+def test_commit_acknowledged_while_the_fetch_was_under_way_may_be_missing() -> None:
+    """The fetch may have been answered first: its start bounds what it must know."""
+    rows = two_commits()
+    rows.stage(10, "verifying")
+    rows.committed(10.05, C0, 300)
+    rows.fetched(10.1, "admin-0", 200, cause="verification")
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_fetch_request_bounds_the_start_of_a_fetch() -> None:
+    """A member that was assigned long ago fetches again: its request says when."""
+    rows = Rows()
+    rows.assigned(1, C1)
+    rows.assigned(1, C0)
+    rows.committed(2, C0, 100)
+    rows.committed(3, C0, 200)
+    rows.add(4, C1, TraceKind.REQUEST_SENT, api="OffsetFetch", group="g", peer="broker-0")
+    rows.fetched(4.1, C1, 100)
+
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+def test_two_owners_whose_commits_overlap_may_end_with_either() -> None:
+    """Neither commit certainly came after the other."""
+    rows = Rows()
+    rows.assigned(1, C0)
+    rows.assigned(1, C1)
+    rows.committed(2, C0, 200)
+    rows.committed(2.1, C1, 150)
+    verify(rows, 10, 200)
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_next_owners_commit_replaces_the_previous_owners() -> None:
+    """C1 was given the partition after C0's last commit: its commit came later for certain."""
+    rows = two_commits()
+    rows.assigned(4, C1)
+    rows.committed(5, C1, 250)
+    verify(rows, 10, 200)
+
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+def test_stale_answer_of_a_replaced_coordinator_is_counted_and_excused() -> None:
+    """A zombie answers from memory until it learns: Kafka allows it (BEHAVIOUR 6.5)."""
+    rows = two_commits()
+    rows.leads(4, "broker-1", 1, 2)
+    rows.committed(5, C0, 300, peer="broker-1")
+    rows.assigned(6, C1)
+    rows.fetched(6.1, C1, 200, peer="broker-0")
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["fetches_from_a_replaced_coordinator"] == 1
+
+
+@pytest.mark.parametrize(
+    ("healed_s", "outcome"), [(59, CheckOutcome.PASS), (50, CheckOutcome.VIOLATED)]
+)
+def test_replaced_coordinator_may_answer_a_verification_for_a_moment_after_the_healing(
+    healed_s: float, outcome: CheckOutcome
+) -> None:
+    """It was paused while another took its place, long ago: it has to learn that first."""
+    rows = two_commits()
+    rows.leads(4, "broker-1", 1, 2)
+    rows.committed(5, C0, 300, peer="broker-1")
+    rows.stage(healed_s, "liveness")
+    verify(rows, 60, 200, peer="broker-0")
+
+    assert check(rows).outcome is outcome
+
+
+def aborted(rows: Rows, time_s: float, offset: int) -> None:
+    """C0's transaction with `offset` was aborted, and C0 knows."""
+    rows.commit_failed(time_s, C0, offset, "TRANSACTION_ABORTED")
+
+
+def test_offset_of_an_aborted_transaction_returned_is_found() -> None:
+    """Planted bug: an abort marker that makes what was pending the group's offset."""
+    rows = two_commits()
+    aborted(rows, 4, 300)
+    verify(rows, 10, 300)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "nobody is known to have committed" in report.findings[0].summary
+
+
+def test_aborted_transaction_leaves_what_was_committed_before() -> None:
+    """Nothing of it was ever written."""
+    rows = two_commits()
+    aborted(rows, 4, 300)
+    verify(rows, 10, 200)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["commits_indefinite"] == 0
+
+
+def test_marker_stored_behind_its_answer_is_the_same_commit() -> None:
+    """The end of a transaction is acknowledged when it is decided; its marker comes later.
+
+    Were it another commit, unanswered, it would excuse a fetch that lost the next one.
+    """
+    rows = two_commits()
+    rows.add(
+        3.5,
+        "broker-0",
+        TraceKind.COMMIT_STORED,
+        group="g",
+        partition="t-0",
+        offset=200,
+        member=f"{C0}-id",
+        generation=1,
+        cause="transaction of producer 0",
+    )
+    rows.committed(4, C0, 250)
+    verify(rows, 10, 200)
+
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+def test_commit_stored_while_its_member_died_may_be_returned() -> None:
+    """The coordinator stored it, the answer never reached anybody."""
+    rows = two_commits()
+    rows.add(
+        4, "broker-0", TraceKind.COMMIT_STORED, group="g", partition="t-0", offset=300, member="m"
+    )
+    verify(rows, 10, 300)
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_unknown_value_after_a_member_was_killed_is_not_accused() -> None:
+    """Its last commit may have been on the way; no row can tell."""
+    rows = two_commits()
+    rows.add(4, "driver", TraceKind.NODE_KILLED, peer=C0)
+    verify(rows, 10, 333)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["fetches_of_a_value_nobody_is_known_to_have_committed"] == 1
+
+
+def test_run_without_commits_says_that_nothing_was_judged() -> None:
+    """A group that never commits cannot lose a commit: nor is any of its fetches judged."""
+    rows = Rows()
+    rows.assigned(1, C0)
+    rows.fetched(1.1, C0, -1)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.NOTHING_SEEN
+    assert report.note == "no commit was acknowledged"
+    assert report.seen["fetches_judged"] == 0
+    assert report.seen["fetches_with_no_commit_acknowledged_before"] == 1
+
+
+def test_experiment_whose_members_never_commit_says_so() -> None:
+    """`no commit was acknowledged` alone reads as if the coordinator had refused some."""
+    readers = replace(CONTEXT.groups["g"], commits=False)
+    report = DurableCommits(CheckContext(groups={"g": readers})).finish()
+
+    assert report.note == "no member commits offsets in this experiment"
+
+
+@pytest.mark.parametrize("clock_error_us", [0, 500, 2_000])
+def test_loss_of_the_last_commit_is_found_whatever_the_clocks(clock_error_us: int) -> None:
+    """The broker's row of a commit must not pass for a later commit where clocks differ."""
+    rows = Rows()
+    rows.leads(0.1, "broker-0", 0, 0)
+    rows.assigned(1, C0)
+    for at, offset in ((2.0, 100), (2.2, 200)):
+        rows.add(
+            at,
+            "broker-0",
+            TraceKind.COMMIT_STORED,
+            group="g",
+            partition="t-0",
+            offset=offset,
+            member=f"{C0}-id",
+            generation=1,
+        )
+        rows.committed(at + 0.0003, C0, offset)
+    rows.leads(4, "broker-1", 1, 1)
+    verify(rows, 10, 100)
+
+    report = check(rows, clock_error_us)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    (finding,) = report.findings
+    assert TraceKind.COMMIT_STORED in [row.kind for row in finding.evidence]
+
+
+def acknowledged(error: str, in_sync: list[int], *, needed: int = 2) -> CheckReport:
+    """Broker 2 answers an append; the controller has taken the others out of the ISR."""
+    rows = Rows()
+    rows.add(1, "controller-100", TraceKind.ISR_CHANGED, partition=OFFSETS_0, detail={"isr": [2]})
+    rows.add(
+        2,
+        "broker-2",
+        TraceKind.APPEND_COMPLETED,
+        partition=OFFSETS_0,
+        leader_epoch=1,
+        error=error,
+        detail={"records": 1, "isr": in_sync},
+    )
+    checker = DurableCommits(replace(CONTEXT, min_insync_replicas=needed))
+    for row in rows.rows:
+        checker.observe(row)
+    return checker.finish()
+
+
+def test_append_acknowledged_by_a_replica_alone_is_found_before_anything_is_lost() -> None:
+    """BEHAVIOUR 6.1: NOT_ENOUGH_REPLICAS; the controller's last word stands in the story."""
+    report = acknowledged("NONE", [2])
+
+    (finding,) = report.findings
+    assert finding.summary == (
+        f"{OFFSETS_0}: broker-2 acknowledged an append with 1 replica(s) in sync, where "
+        "min.insync.replicas asks for 2"
+    )
+    assert [row.kind for row in finding.evidence] == ["isr_changed", "append_completed"]
+
+
+@pytest.mark.parametrize(
+    ("error", "in_sync", "needed"),
+    [
+        ("NOT_ENOUGH_REPLICAS_AFTER_APPEND", [2], 2),
+        ("REQUEST_TIMED_OUT", [2], 2),
+        ("NONE", [2], 1),
+        ("NONE", [2, 1], 2),
+    ],
+)
+def test_append_with_enough_replicas_or_with_an_error_passes(
+    error: str, in_sync: list[int], needed: int
+) -> None:
+    """Refused, asked for no more, or its leader has two: what the controller says comes later."""
+    assert acknowledged(error, in_sync, needed=needed).findings_total == 0

@@ -1,0 +1,307 @@
+"""The fencing checker finds planted bugs and stays silent over correct failovers."""
+
+import pytest
+
+from chaos.checkers.base import CheckContext, CheckOutcome, CheckReport, Finding
+from chaos.checkers.fencing import ATTEMPTS, NOT_TESTED, Fencing
+from protocol.ids import CONSUMER_OFFSETS
+from protocol.trace import TraceKind
+from tests.support.builders.rows import OFFSETS_0, Rows
+
+
+def check(rows: Rows, context: CheckContext | None = None) -> CheckReport:
+    checker = Fencing(context or CheckContext())
+    for row in rows.rows:
+        checker.observe(row)
+    return checker.finish()
+
+
+def failover(rows: Rows, log_end: int) -> None:
+    """Broker 0 acknowledges [0, 12) in epoch 0; broker 1 takes over with `log_end` records."""
+    rows.leads(1, "broker-0", 0, 0)
+    rows.appended(2, "broker-0", 0, 0, records=10)
+    rows.appended(3, "broker-0", 0, 10, records=2)
+    rows.leads(9, "broker-1", 1, log_end)
+
+
+def test_failover_whose_log_holds_every_acknowledged_append_passes() -> None:
+    """The ordinary failover: the new leader was in the ISR."""
+    rows = Rows()
+    failover(rows, log_end=12)
+    rows.appended(10, "broker-1", 1, 12)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["acknowledged_before_a_later_epoch"] == 2
+
+
+def test_append_that_its_leader_acknowledges_when_it_leads_again_is_of_that_epoch() -> None:
+    """Standard space, seed 26: it heard of neither election, and what it had waited in its log."""
+    rows = Rows()
+    rows.leads(1, "broker-0", 4, 138)
+    rows.leads(2, "broker-1", 5, 189)
+    waiting = rows.append_started(3, "broker-0", 4, 196)
+    rows.leads(4, "broker-0", 8, 199)
+    rows.append_completed(4.1, "broker-0", 4, 196, waiting)
+
+    assert check(rows).findings_total == 0
+
+    rows.leads(9, "broker-1", 9, 190)
+    (finding,) = check(rows).findings
+    assert "acknowledged in epoch 8 from offset 196 is missing from the log of epoch 9" in (
+        finding.summary
+    )
+
+
+def test_zombie_that_never_leads_again_may_acknowledge_nothing() -> None:
+    """Only a leader acknowledges: the same append, and no newer epoch of its broker."""
+    rows = Rows()
+    rows.leads(1, "broker-0", 4, 138)
+    rows.leads(2, "broker-1", 5, 189)
+    rows.appended(3, "broker-0", 4, 196)
+
+    assert check(rows).findings_total == 1
+
+
+def elected(rows: Rows, time_s: float, broker: str, epoch: int) -> None:
+    """The controller makes `broker` the leader; "" for nobody."""
+    rows.add(
+        time_s,
+        "controller-100",
+        TraceKind.LEADER_ELECTED,
+        partition=OFFSETS_0,
+        peer=broker,
+        leader_epoch=epoch,
+    )
+
+
+def test_failover_whose_old_leader_attempts_nothing_says_that_fencing_was_not_tested() -> None:
+    """Its appends ended before the election: the promise is kept, and nobody tried to break it."""
+    rows = Rows()
+    elected(rows, 0.5, "broker-0", 0)
+    failover(rows, log_end=12)
+    elected(rows, 8.9, "broker-1", 1)
+    rows.appended(10, "broker-1", 1, 12)
+
+    report = check(rows)
+
+    assert (report.outcome, report.seen[ATTEMPTS]) == (CheckOutcome.PASS, 0)
+    assert report.note == NOT_TESTED
+
+
+@pytest.mark.parametrize("begun_s", [8, 11], ids=["waited for its replicas", "begun afterwards"])
+def test_append_of_a_deposed_leader_is_an_attempt(begun_s: float) -> None:
+    """Both must be fenced: one that the election overtook, and one of a leader that knows none."""
+    rows = Rows()
+    failover(rows, log_end=12)
+    if begun_s < 9:
+        append = rows.append_started(begun_s, "broker-0", 0, 12)
+        elected(rows, 9, "broker-1", 1)
+    else:
+        elected(rows, 9, "broker-1", 1)
+        append = rows.append_started(begun_s, "broker-0", 0, 12)
+    rows.append_completed(14, "broker-0", 0, 12, append, error="REQUEST_TIMED_OUT")
+
+    report = check(rows)
+
+    assert (report.outcome, report.seen[ATTEMPTS]) == (CheckOutcome.PASS, 1)
+    assert report.note == ""
+
+
+def test_append_of_a_leader_that_was_elected_again_or_not_replaced_is_no_attempt() -> None:
+    """A newer epoch of the same broker, or one without a leader, deposes nobody."""
+    rows = Rows()
+    failover(rows, log_end=12)
+    elected(rows, 9, "broker-0", 1)
+    elected(rows, 9.1, "", 2)
+    rows.append_started(10, "broker-0", 0, 12)
+
+    assert check(rows).seen[ATTEMPTS] == 0
+
+
+def test_attempt_within_the_clocks_error_is_not_counted() -> None:
+    """Which came first, the append or the election, nobody can tell."""
+    rows = Rows()
+    failover(rows, log_end=12)
+    elected(rows, 9, "broker-1", 1)
+    rows.append_started(9.004, "broker-0", 0, 12)
+
+    assert check(rows).seen[ATTEMPTS] == 1
+    assert check(rows, CheckContext(clock_error_us=5_000)).seen[ATTEMPTS] == 0
+
+
+def test_acknowledged_append_missing_from_the_later_log_is_found() -> None:
+    """Planted bug: acknowledged before the high watermark passed, and never replicated."""
+    rows = Rows()
+    failover(rows, log_end=10)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    (finding,) = report.findings
+    assert "from offset 10 is missing from the log of epoch 1, which begins at 10" in (
+        finding.summary
+    )
+    assert [row.kind for row in finding.evidence] == [
+        TraceKind.APPEND_STARTED,
+        TraceKind.APPEND_COMPLETED,
+        TraceKind.BECAME_LEADER,
+    ]
+    assert "offset 10" in finding.story[0]
+
+
+def test_append_acknowledged_by_a_zombie_after_the_later_epoch_began_is_found() -> None:
+    """Planted bug: no high watermark gate, so the old leader goes on acknowledging alone."""
+    rows = Rows()
+    failover(rows, log_end=12)
+    rows.appended(10, "broker-1", 1, 12)
+    rows.appended(11, "broker-0", 0, 12)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "missing from the log of epoch 1" in report.findings[0].summary
+
+
+def test_append_begun_after_the_later_epochs_first_acknowledged_one_is_found() -> None:
+    """Planted bug: two leaders share one log; offsets agree, the order of epochs does not."""
+    rows = Rows()
+    rows.leads(1, "broker-0", 0, 0)
+    rows.leads(2, "broker-1", 1, 20)
+    rows.appended(3, "broker-1", 1, 20)
+    rows.appended(4, "broker-0", 0, 12)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "begun after epoch 1 had acknowledged its first" in report.findings[0].summary
+
+
+def test_late_append_within_the_clock_error_is_not_accused() -> None:
+    """Between machines, 1 ms of "after" means nothing when clocks are 5 ms apart."""
+    rows = Rows()
+    rows.leads(1, "broker-0", 0, 0)
+    rows.leads(2, "broker-1", 1, 20)
+    rows.appended(3, "broker-1", 1, 20)
+    rows.appended(3.003, "broker-0", 0, 12)
+
+    assert check(rows, CheckContext(clock_error_us=5_000)).outcome is CheckOutcome.PASS
+
+
+def test_two_leaders_of_one_epoch_are_found() -> None:
+    """Planted bug: the controller elects twice without a new epoch."""
+    rows = Rows()
+    rows.leads(1, "broker-0", 3, 5)
+    rows.leads(2, "broker-1", 3, 5)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "two leaders in epoch 3" in report.findings[0].summary
+
+
+def test_failed_append_truncated_by_the_later_epoch_passes() -> None:
+    """A zombie's append that timed out was never promised, and may vanish (MEASURED_FAILOVER)."""
+    rows = Rows()
+    failover(rows, log_end=12)
+    lost = rows.append_started(10, "broker-0", 0, 12)
+    rows.append_completed(15, "broker-0", 0, 12, lost, error="REQUEST_TIMED_OUT")
+    rows.appended(16, "broker-1", 1, 12)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["appends_failed"] == 1
+
+
+def test_same_leader_again_after_a_restart_passes() -> None:
+    """A restarted broker numbers its appends anew: ids of two lives must not be mixed."""
+    rows = Rows()
+    failover(rows, log_end=12)
+    rows.leads(20, "broker-0", 2, 12)
+    rows.appended(21, "broker-0", 2, 12)
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_run_without_a_later_epoch_says_that_nothing_was_judged() -> None:
+    """A green check that saw no failover proves nothing, and must not look as if it did."""
+    rows = Rows()
+    rows.leads(1, "broker-0", 0, 0)
+    rows.appended(2, "broker-0", 0, 0)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.NOTHING_SEEN
+    assert report.seen["appends_acknowledged"] == 1
+
+
+def test_data_partitions_are_none_of_its_business() -> None:
+    """A topic written with acks=1 may lose records: its owner chose so."""
+    rows = Rows()
+    rows.add(1, "broker-0", TraceKind.BECAME_LEADER, partition="t-0", leader_epoch=0, offset=5)
+    rows.add(2, "broker-1", TraceKind.BECAME_LEADER, partition="t-0", leader_epoch=0, offset=3)
+
+    assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
+
+
+def test_violation_is_told_once_while_the_run_goes_on_and_whole_at_its_end() -> None:
+    """Nobody should wait for the end to hear of it; how much was lost only the end can tell."""
+    told: list[Finding] = []
+    checker = Fencing(CheckContext())
+    checker.on_finding = told.append
+    rows = Rows(checker.observe)
+
+    failover(rows, log_end=10)
+    assert [finding.summary.partition(" is ")[0] for finding in told] == [
+        f"{OFFSETS_0}: 1 append acknowledged in epoch 0 from offset 10"
+    ]
+    rows.appended(10, "broker-0", 0, 12)
+    report = checker.finish()
+
+    assert len(told) == 1
+    (finding,) = report.findings
+    assert "2 appends acknowledged in epoch 0 from offset 10 are missing" in finding.summary
+
+
+def test_unload_of_an_older_epoch_than_the_loaded_one_is_found() -> None:
+    """KAFKA-10614: it takes the groups from the broker that leads them."""
+    rows = Rows()
+    rows.unloaded(1, "broker-0", 1)
+    rows.load_completed(2, "broker-0", 2)
+    rows.unloaded(3, "broker-0", 1)
+
+    (finding,) = check(rows).findings
+
+    assert finding.summary == (
+        f"{OFFSETS_0}: broker-0 unloaded it as of epoch 1 after it had loaded it in epoch 2"
+    )
+    assert [row.kind for row in finding.evidence] == ["load_completed", "unload_completed"]
+
+
+def test_load_of_an_older_epoch_than_the_unloaded_one_is_found() -> None:
+    """It would serve what somebody else leads."""
+    rows = Rows()
+    rows.load_completed(1, "broker-0", 2)
+    rows.unloaded(2, "broker-0", 3)
+    rows.load_completed(3, "broker-0", 2)
+
+    (finding,) = check(rows).findings
+    assert "broker-0 loaded it as of epoch 2 after it had unloaded it in epoch 3" in finding.summary
+
+
+def test_loads_and_unloads_in_the_order_of_epochs_pass() -> None:
+    """The same twice, a second unload, another broker or partition, a deleted one, a new life."""
+    rows = Rows()
+    rows.load_completed(1, "broker-0", 2)
+    rows.load_completed(1, "broker-1", 1)
+    rows.unloaded(2, "broker-0", 3)
+    rows.unloaded(3, "broker-0", 3)
+    rows.unloaded(3.5, "broker-0", 2)
+    unloaded = TraceKind.UNLOAD_COMPLETED
+    rows.add(4, "broker-0", unloaded, partition=f"{CONSUMER_OFFSETS}-1", leader_epoch=0)
+    rows.add(5, "broker-0", unloaded, partition=OFFSETS_0)
+    rows.add(6, "broker-0", unloaded, incarnation=1, partition=OFFSETS_0, leader_epoch=1)
+
+    assert check(rows).findings_total == 0

@@ -1,0 +1,329 @@
+"""The generations checker: who commits, numbers that only grow, partitions that nobody shares."""
+
+from chaos.checkers.base import CheckContext, CheckOutcome, CheckReport, GroupExpectation
+from chaos.checkers.generations import Generations
+from protocol.trace import TraceKind
+from tests.support.builders.rows import OFFSETS_0, Rows
+
+C0, C1 = "consumer-g-0", "consumer-g-1"
+M0, M1 = f"{C0}-id", f"{C1}-id"
+CONTEXT = CheckContext(
+    groups={"g": GroupExpectation(consumers=(C0, C1), offsets_partition=OFFSETS_0, commits=True)}
+)
+
+
+def check(rows: Rows) -> CheckReport:
+    checker = Generations(CONTEXT)
+    for row in rows.rows:
+        checker.observe(row)
+    return checker.finish()
+
+
+def stable_group() -> Rows:
+    """Broker 0 has g in generation 1 with two members, each with one of t-0 and t-1."""
+    rows = Rows()
+    rows.load_started(0.1, "broker-0", 0)
+    rows.member_added(1, "broker-0", M0)
+    rows.member_added(1.1, "broker-0", M1)
+    rows.generation_started(4, "broker-0", 1, (M0, M1))
+    rows.assigned(4.1, C0, names=["t-0"], peer="broker-0")
+    rows.assigned(4.1, C1, names=["t-1"], peer="broker-0")
+    return rows
+
+
+def commit(
+    rows: Rows, time_s: float, member: str, generation: int, stored_s: float | None = None
+) -> None:
+    append_id = rows.append_started(time_s, "broker-0", 0, 5)
+    rows.commit_stored(
+        time_s + 0.002 if stored_s is None else stored_s, "broker-0", member, generation, append_id
+    )
+
+
+def test_commits_of_current_members_pass() -> None:
+    """The ordinary run."""
+    rows = stable_group()
+    commit(rows, 5, M0, 1)
+    commit(rows, 5.1, M1, 1)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["commits_judged"] == 2
+    assert report.seen["partitions_assigned"] == 2
+
+
+def test_commit_of_an_older_generation_is_found() -> None:
+    """Planted bug: `generation_check` off lets a member that missed a rebalance commit."""
+    rows = stable_group()
+    rows.generation_started(10, "broker-0", 2, (M0, M1))
+    commit(rows, 11, M0, 1)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    (finding,) = report.findings
+    assert "in generation 1 while the group was in generation 2" in finding.summary
+    assert [row.kind for row in finding.evidence] == [
+        TraceKind.GENERATION_STARTED,
+        TraceKind.COMMIT_STORED,
+    ]
+
+
+def test_commit_of_a_removed_member_is_found_with_its_removal() -> None:
+    """Planted bug: nobody asks whether the committer is still a member."""
+    rows = stable_group()
+    rows.member_removed(8, "broker-0", M1)
+    rows.generation_started(10, "broker-0", 2, (M0,))
+    commit(rows, 11, M1, 2)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    (finding,) = report.findings
+    assert "of which it was no member" in finding.summary
+    assert TraceKind.MEMBER_REMOVED in [row.kind for row in finding.evidence]
+
+
+def test_commit_accepted_before_a_rebalance_and_stored_after_it_passes() -> None:
+    """Its record waits for the high watermark, for up to 5 s: what counts is when it was taken."""
+    rows = stable_group()
+    append_id = rows.append_started(9.9, "broker-0", 0, 5)
+    rows.member_removed(9.95, "broker-0", M0, "leave")
+    rows.generation_started(10, "broker-0", 2, (M1,))
+    rows.commit_stored(12, "broker-0", M0, 1, append_id)
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_member_of_the_old_generation_that_rejoins_may_still_commit() -> None:
+    """While a rebalance is prepared the generation is the old one."""
+    rows = stable_group()
+    rows.add(9, "broker-0", TraceKind.REBALANCE_STARTED, group="g", generation=1)
+    rows.group_state(9, "broker-0", "Stable", "PreparingRebalance", generation=1)
+    commit(rows, 9.1, M0, 1)
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def pending(rows: Rows, time_s: float, member: str, generation: int) -> None:
+    """The coordinator takes an offset into a transaction."""
+    rows.add(
+        time_s + 0.002,
+        "broker-0",
+        TraceKind.TXN_COMMIT_PENDING,
+        correlation_id=rows.append_started(time_s, "broker-0", 0, 5),
+        group="g",
+        member=member,
+        partition="t-0",
+        offset=100,
+        generation=generation,
+    )
+
+
+def test_commit_in_a_transaction_is_judged_when_it_is_taken() -> None:
+    """The group may have gone on by the time its marker comes, and the transaction stands."""
+    rows = stable_group()
+    pending(rows, 5, M0, 1)
+    rows.member_removed(6, "broker-0", M0)
+    rows.generation_started(6.1, "broker-0", 2, (M1,))
+    rows.add(
+        7,
+        "broker-0",
+        TraceKind.COMMIT_STORED,
+        group="g",
+        member=M0,
+        partition="t-0",
+        offset=100,
+        generation=1,
+    )
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["commits_judged"] == 1
+
+
+def test_commit_in_a_transaction_of_an_older_generation_is_found() -> None:
+    """Planted bug: TxnOffsetCommit of a member that missed a rebalance (KIP-447)."""
+    rows = stable_group()
+    rows.generation_started(10, "broker-0", 2, (M0, M1))
+    pending(rows, 11, M0, 1)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "in generation 1 while the group was in generation 2" in report.findings[0].summary
+
+
+def test_simple_consumer_may_commit_to_an_empty_group_only() -> None:
+    """An administrator resets offsets of a group that is Empty; to a Stable one he may not."""
+    rows = stable_group()
+    rows.member_removed(8, "broker-0", M0)
+    rows.member_removed(8, "broker-0", M1)
+    rows.group_state(8, "broker-0", "PreparingRebalance", "Empty", generation=2)
+    commit(rows, 9, "", -1)
+    assert check(rows).outcome is CheckOutcome.PASS
+
+    rows = stable_group()
+    commit(rows, 9, "", -1)
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+def test_generation_that_goes_back_is_found() -> None:
+    """Planted bug: a counter that is reset when the group becomes Empty."""
+    rows = stable_group()
+    rows.generation_started(10, "broker-0", 2, (M0, M1))
+    rows.generation_started(20, "broker-0", 1, (M0, M1))
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "generation 1 follows generation 2 at broker-0" in report.findings[0].summary
+
+
+def test_generation_that_begins_twice_is_found() -> None:
+    """Planted bug: a join phase that completes without counting up."""
+    rows = stable_group()
+    rows.generation_started(10, "broker-0", 1, (M0, M1))
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "generation 1 began twice" in report.findings[0].summary
+
+
+def test_group_that_was_deleted_counts_from_the_beginning() -> None:
+    """A new group has nothing to do with the dead one of its name."""
+    rows = stable_group()
+    rows.group_state(8, "broker-0", "Empty", "Dead", generation=2)
+    rows.member_added(9, "broker-0", M0)
+    rows.generation_started(12, "broker-0", 1, (M0,))
+    rows.assigned(12.1, C0, names=["t-0", "t-1"], peer="broker-0")
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_answer_of_a_group_that_was_deleted_is_told_from_its_namesakes() -> None:
+    """A member that slept hears of a generation 1 that ended before the present one began."""
+    rows = stable_group()
+    rows.group_state(8, "broker-0", "Empty", "Dead", generation=2)
+    rows.member_added(9, "broker-0", "new")
+    rows.generation_started(12, "broker-0", 1, ("new",))
+    rows.assigned(12.1, C0, names=["t-0", "t-1"], peer="broker-0", member="new")
+    rows.assigned(13, C1, names=["t-1"], peer="broker-0", member=M1)
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_two_lineages_of_a_split_brain_may_count_alike() -> None:
+    """MEASURED_FAILOVER: 14 generations on one side, 2 on the other, side by side for 27 s."""
+    rows = stable_group()
+    for number in range(2, 8):
+        rows.generation_started(10 + number, "broker-0", number, (M0, M1))
+    rows.load_started(17.9, "broker-1", 1)
+    rows.group_loaded(18, "broker-1", generation=1, members=(M0, M1))
+    rows.member_removed(63, "broker-1", M0)
+    rows.member_removed(63, "broker-1", M1)
+    rows.generation_started(63.1, "broker-1", 2, ("late-id",))
+    rows.assigned(64, "consumer-g-2", names=["t-0", "t-1"], generation=2, peer="broker-1")
+    rows.assigned(64.1, C0, names=["t-0"], generation=2, peer="broker-0")
+    rows.assigned(64.1, C1, names=["t-1"], generation=2, peer="broker-0")
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["generations"] == 8
+
+
+def test_partition_given_to_two_members_of_one_generation_is_found() -> None:
+    """Planted bug: an assignor that shares a partition."""
+    rows = stable_group()
+    rows.generation_started(10, "broker-0", 2, (M0, M1))
+    rows.assigned(10.1, C0, names=["t-0", "t-1"], generation=2, peer="broker-0")
+    rows.assigned(10.1, C1, names=["t-1"], generation=2, peer="broker-0")
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    (finding,) = report.findings
+    assert finding.partition == "t-1"
+    assert [row.kind for row in finding.evidence] == [
+        TraceKind.GENERATION_STARTED,
+        TraceKind.PARTITIONS_ASSIGNED,
+        TraceKind.PARTITIONS_ASSIGNED,
+    ]
+
+
+def test_generation_that_a_new_coordinator_loaded_is_the_stored_one() -> None:
+    """Planted bug: after a failover the same generation is handed out with another assignment."""
+    rows = stable_group()
+    rows.load_started(17.9, "broker-1", 1)
+    rows.group_loaded(18, "broker-1", generation=1, members=(M0, M1))
+    rows.assigned(19, C1, names=["t-0"], generation=1, peer="broker-1")
+
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+def test_generation_of_a_group_that_was_lost_is_not_the_one_that_counts_alike() -> None:
+    """Standard space, seed 3314: lost with its disks, begun again, stored above the watermark."""
+    for comes, outcome in (("new-id", CheckOutcome.PASS), (M1, CheckOutcome.VIOLATED)):
+        rows = stable_group()
+        rows.load_started(20, "broker-0", 4)
+        if comes == "new-id":
+            rows.generation_started(25, "broker-0", 1, ("new-id",))
+        rows.load_started(40, "broker-1", 6)
+        rows.group_loaded(40.1, "broker-1", generation=1, members=(comes,))
+        rows.add(
+            41,
+            C0,
+            TraceKind.PARTITIONS_ASSIGNED,
+            group="g",
+            member=comes,
+            generation=1,
+            peer="broker-1",
+            detail={"partitions": ["t-0"]},
+        )
+
+        assert check(rows).outcome is outcome
+
+
+def test_static_member_that_comes_back_keeps_its_partitions() -> None:
+    """Its id is new, its generation and its partitions are the old ones."""
+    rows = Rows()
+    rows.load_started(0.1, "broker-0", 0)
+    rows.member_added(1, "broker-0", "old", instance="i-0")
+    rows.generation_started(4, "broker-0", 1, ("old",))
+    rows.assigned(4.1, C0, names=["t-0"], peer="broker-0", member="old")
+    replaced = "static member i-0 replaced"
+    rows.member_removed(20, "broker-0", "old", replaced, instance="i-0")
+    rows.member_added(20, "broker-0", "new", generation=1, instance="i-0")
+    rows.assigned(20.1, C0, names=["t-0"], peer="broker-0", member="new")
+    commit(rows, 21, "new", 1)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["commits_judged"] == 1
+
+
+def test_commits_at_a_coordinator_that_has_loaded_the_group_are_judged() -> None:
+    """What it loaded is what it goes by; once unloaded it knows nothing."""
+    rows = Rows()
+    rows.load_started(0.1, "broker-0", 0)
+    rows.group_loaded(0.2, "broker-0", generation=7, members=(M0,))
+    commit(rows, 1, M0, 7)
+    commit(rows, 2, M1, 7)
+    rows.unloaded(3, "broker-0", 1)
+    commit(rows, 4, M0, 7)
+
+    report = check(rows)
+
+    assert report.findings_total == 1
+    assert report.seen["commits_judged"] == 2
+    assert report.seen["commits_of_unknown_start"] == 1
+
+
+def test_run_without_members_says_that_nothing_was_judged() -> None:
+    """A group that nobody joins breaks no promise."""
+    assert check(Rows()).outcome is CheckOutcome.NOTHING_SEEN

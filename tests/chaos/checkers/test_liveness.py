@@ -1,0 +1,486 @@
+"""The liveness checker finds groups that never come back, and knows when they need not."""
+
+import pytest
+
+from chaos.checkers.base import CheckContext, CheckOutcome, CheckReport, GroupExpectation
+from chaos.checkers.liveness import Liveness
+from protocol.trace import TraceKind
+from tests.support.builders.rows import OFFSETS_0, Rows
+
+C0, C1 = "consumer-g-0", "consumer-g-1"
+
+
+TRANSACTIONS = "__transaction_state-1"
+
+
+def check(
+    rows: Rows,
+    *,
+    commits: bool = True,
+    late: tuple[str, ...] = (),
+    transactions: tuple[str, ...] = (),
+) -> CheckReport:
+    checker = Liveness(
+        CheckContext(
+            groups={
+                "g": GroupExpectation(
+                    consumers=(C0, C1),
+                    offsets_partition=OFFSETS_0,
+                    commits=commits,
+                    late=late,
+                    transaction_partitions=transactions,
+                )
+            },
+            min_insync_replicas=2,
+            transaction_min_isr=3,
+            liveness_timeout_us=60_000_000,
+        )
+    )
+    for row in rows.rows:
+        checker.observe(row)
+    return checker.finish()
+
+
+def healed_group() -> Rows:
+    """A Stable group of two, a failover, and healing at 40 s."""
+    rows = Rows()
+    rows.group_state(1, "broker-0", "CompletingRebalance", "Stable")
+    for consumer in (C0, C1):
+        rows.member_state(1, consumer, "STABLE")
+        rows.assigned(1, consumer)
+    rows.group_loaded(8, "broker-1")
+    rows.stage(39, "healing")
+    rows.stage(40, "liveness")
+    return rows
+
+
+def finish(rows: Rows, verifying_s: float) -> Rows:
+    rows.stage(verifying_s, "verifying")
+    rows.stage(verifying_s + 1, "stopping")
+    return rows
+
+
+def test_group_that_commits_again_after_healing_passes() -> None:
+    """The ordinary end."""
+    rows = healed_group()
+    rows.committed(40.2, C0, 1)
+    rows.committed(40.3, C1, 1)
+
+    report = check(finish(rows, 41))
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["slowest_after_healing_us"] == 300_000
+
+
+def test_member_that_never_commits_again_is_found() -> None:
+    """Planted bug: a client that stays with a dead coordinator (KAFKA-12890's kin)."""
+    rows = healed_group()
+    rows.committed(40.2, C0, 1)
+
+    report = check(finish(rows, 100))
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert f"{C1} has no commit acknowledged since healing" in report.findings[0].summary
+
+
+def test_group_stuck_in_a_rebalance_is_found() -> None:
+    """Planted bug: a join phase that never completes."""
+    rows = healed_group()
+    rows.group_state(40.5, "broker-1", "Stable", "PreparingRebalance")
+    rows.member_state(40.6, C0, "PREPARING_REBALANCE")
+
+    report = check(finish(rows, 100))
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "its coordinator has it PreparingRebalance" in report.findings[0].summary
+    assert "broker-1" in "\n".join(report.findings[0].story)
+
+
+def test_group_that_came_back_too_late_is_found() -> None:
+    """The bound is part of the promise."""
+    rows = healed_group()
+    rows.committed(40.2, C0, 1)
+    rows.committed(105, C1, 1)
+
+    assert check(finish(rows, 106)).outcome is CheckOutcome.VIOLATED
+
+
+def test_group_without_quorum_is_allowed_to_be_down() -> None:
+    """Too few replicas in sync: nobody promised anything, and nothing is proven."""
+    rows = healed_group()
+    rows.add(41, "controller-100", TraceKind.ISR_CHANGED, partition=OFFSETS_0, detail={"isr": [1]})
+
+    report = check(finish(rows, 100))
+
+    assert report.outcome is CheckOutcome.INCONCLUSIVE
+    assert "under min.insync.replicas 2" in report.note
+
+
+def test_group_that_was_watched_too_briefly_proves_nothing() -> None:
+    """An interrupted wait is neither a pass nor a violation."""
+    report = check(finish(healed_group(), 45))
+
+    assert report.outcome is CheckOutcome.INCONCLUSIVE
+
+
+def test_group_that_does_not_commit_needs_only_be_stable() -> None:
+    """Members without commits are well when the protocol says so."""
+    assert check(finish(healed_group(), 41), commits=False).outcome is CheckOutcome.PASS
+
+
+def test_old_coordinator_that_unloads_late_does_not_matter() -> None:
+    """In a move the old broker forgets the group after the new one has it."""
+    rows = healed_group()
+    rows.load_completed(40.1, "broker-1", 1)
+    rows.group_state(40.15, "broker-0", "Stable", "Dead")
+    rows.committed(40.2, C0, 1)
+    rows.committed(40.3, C1, 1)
+
+    assert check(finish(rows, 41)).outcome is CheckOutcome.PASS
+
+
+@pytest.mark.parametrize("cause", ["already loaded or loading", "stale leader epoch"])
+def test_broker_that_is_elected_again_before_it_heard_of_another_coordinates_as_it_is(
+    cause: str,
+) -> None:
+    """Its load is ignored, and what it has is the group (standard space, seed 7304)."""
+    rows = healed_group()
+    rows.load_completed(40.05, "broker-1", 1)
+    rows.add(
+        40.1,
+        "broker-0",
+        TraceKind.LOAD_IGNORED,
+        partition=OFFSETS_0,
+        leader_epoch=2,
+        cause=cause,
+        detail={"known_epoch": 2},
+    )
+    rows.group_state(40.15, "broker-1", "PreparingRebalance", "Dead")
+    rows.committed(40.2, C0, 1)
+    rows.committed(40.3, C1, 1)
+
+    passed = check(finish(rows, 101)).outcome is CheckOutcome.PASS
+    assert passed is (cause == "already loaded or loading")
+
+
+def test_group_that_its_newest_coordinator_does_not_know_is_found() -> None:
+    """Planted bug: the group's records were not loaded; the old broker's state is no excuse."""
+    rows = healed_group()
+    rows.load_completed(40.1, "broker-2", 2)
+    rows.committed(40.2, C0, 1)
+    rows.committed(40.3, C1, 1)
+
+    report = check(finish(rows, 101))
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "its coordinator has it not loaded" in report.findings[0].summary
+
+
+def test_member_without_partitions_need_not_commit() -> None:
+    """More members than partitions: the idle one has nothing to commit."""
+    rows = healed_group()
+    rows.assigned(40.1, C1, partitions=0)
+    rows.committed(40.2, C0, 1)
+
+    assert check(finish(rows, 41)).outcome is CheckOutcome.PASS
+
+
+def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
+    """Standard space, seed 326: its new id was never stored, and the next coordinator fences it."""
+    for lost in (True, False):
+        rows = healed_group()
+        rows.add(36, "broker-1", TraceKind.MEMBER_ADDED, group="g", member="new", cause="replaced")
+        if lost:
+            rows.group_loaded(37, "broker-2", members=["old", f"{C1}-id"])
+        rows.committed(40.2, C1, 1)
+        rows.add(
+            41,
+            C0,
+            TraceKind.MEMBER_STATE,
+            group="g",
+            member="new",
+            cause="the application stops: FENCED_INSTANCE_ID",
+            detail={"from": "STABLE", "to": "UNJOINED"},
+        )
+        if lost:
+            rows.load_completed(37.1, "broker-2", 2)
+            rows.group_state(42, "broker-2", "CompletingRebalance", "Stable")
+
+        report = check(finish(rows, 101))
+
+        assert (report.outcome is CheckOutcome.PASS) is lost, report.note
+
+
+@pytest.mark.parametrize("old_coordinator", ["serves", "has unloaded", "is dead"])
+def test_static_member_that_a_replaced_coordinator_fences_is_not_expected(
+    old_coordinator: str,
+) -> None:
+    """Standard space, seed 2993: the member got its id from the new one, and asked the old one."""
+    rows = healed_group()
+    rows.add(35, "broker-2", TraceKind.MEMBER_ADDED, group="g", member="old", cause="joined")
+    if old_coordinator == "has unloaded":
+        rows.add(35.5, "broker-2", TraceKind.UNLOAD_COMPLETED, partition=OFFSETS_0)
+    if old_coordinator == "is dead":
+        rows.add(35.5, "driver", TraceKind.NODE_KILLED, peer="broker-2")
+    rows.add(36, "broker-1", TraceKind.MEMBER_ADDED, group="g", member="new", cause="replaced")
+    rows.committed(40.2, C1, 1)
+    rows.add(
+        41,
+        C0,
+        TraceKind.MEMBER_STATE,
+        group="g",
+        member="new",
+        cause="the application stops: FENCED_INSTANCE_ID",
+        detail={"from": "STABLE", "to": "UNJOINED"},
+    )
+
+    report = check(finish(rows, 101))
+
+    is_excused = report.outcome is CheckOutcome.PASS
+    assert is_excused is (old_coordinator == "serves"), report.note
+
+
+def test_run_that_never_healed_is_inconclusive() -> None:
+    """Liveness is a promise about what follows healing."""
+    rows = Rows()
+    rows.stage(1, "stopping")
+
+    assert check(rows).outcome is CheckOutcome.INCONCLUSIVE
+
+
+def test_member_that_was_killed_and_not_started_again_is_not_expected() -> None:
+    """Its group must be well without it."""
+    rows = healed_group()
+    rows.committed(40.2, C0, 1)
+    rows.add(40.5, "driver", TraceKind.NODE_KILLED, peer=C1)
+
+    report = check(finish(rows, 100))
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["members_absent"] == 1
+
+
+def test_member_that_was_started_again_must_come_back() -> None:
+    """Its new life begins with nothing: what the old one had committed does not count."""
+    rows = healed_group()
+    rows.committed(40.2, C0, 1)
+    rows.committed(40.3, C1, 1)
+    rows.group_state(40.35, "broker-1", "Stable", "PreparingRebalance")
+    rows.add(40.4, "driver", TraceKind.NODE_KILLED, peer=C1)
+    rows.add(40.5, C1, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "consumer"})
+    rows.group_state(41, "broker-1", "CompletingRebalance", "Stable", generation=2)
+
+    # It was live for a moment between the commits and the rebalance: as far as this goes, it is.
+    assert check(finish(rows, 100)).outcome is CheckOutcome.PASS
+
+    rows = healed_group()
+    rows.add(40.1, "driver", TraceKind.NODE_KILLED, peer=C1)
+    rows.add(40.15, C1, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "consumer"})
+    rows.committed(40.2, C0, 1)
+
+    report = check(finish(rows, 110))
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert f"{C1} is never seen" in report.findings[0].summary
+
+
+def test_late_member_is_expected_once_it_was_started() -> None:
+    """Until then nobody waits for it."""
+    rows = healed_group()
+    rows.committed(40.2, C0, 1)
+    assert check(finish(rows, 110), late=(C1,)).outcome is CheckOutcome.PASS
+
+    rows = healed_group()
+    rows.add(38, C1, TraceKind.NODE_STARTED, detail={"role": "consumer"})
+    rows.committed(40.2, C0, 1)
+    assert check(finish(rows, 110), late=(C1,)).outcome is CheckOutcome.VIOLATED
+
+
+def test_group_whose_members_are_all_dead_proves_nothing() -> None:
+    """Nobody is left that could be live."""
+    rows = healed_group()
+    for consumer in (C0, C1):
+        rows.add(40.1, "driver", TraceKind.NODE_KILLED, peer=consumer)
+
+    report = check(finish(rows, 110))
+
+    assert report.outcome is CheckOutcome.INCONCLUSIVE
+    assert "all its members are dead" in report.note
+
+
+def test_member_whose_partition_has_no_leader_need_not_commit() -> None:
+    """It has no position in what it owns, and nothing to commit."""
+    rows = healed_group()
+    rows.add(30, "controller-100", TraceKind.LEADER_ELECTED, partition="t-0", peer="")
+    rows.committed(40.2, C0, 1)
+
+    report = check(finish(rows, 110))
+
+    assert report.outcome is CheckOutcome.INCONCLUSIVE
+    assert "t-0 has no leader" in report.note
+
+
+def test_partition_that_could_have_a_leader_and_has_none_is_found() -> None:
+    """Planted bug: a controller that elects nobody when a replica in sync is back."""
+    rows = healed_group()
+    nobody: dict[str, object] = {"isr": [2], "reason": "broker fenced"}
+    rows.add(30, "controller-100", TraceKind.BROKER_FENCED, peer="broker-2")
+    rows.add(
+        30, "controller-100", TraceKind.LEADER_ELECTED, partition="t-0", peer="", detail=nobody
+    )
+    rows.committed(40.2, C0, 1)
+    rows.add(41, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-2")
+
+    report = check(finish(rows, 110))
+
+    assert report.outcome is CheckOutcome.VIOLATED
+
+
+def test_partition_whose_last_replica_in_sync_is_stopping_need_have_no_leader() -> None:
+    """It leads no more from its first heartbeat on, and is fenced once it has stopped."""
+    rows = healed_group()
+    nobody: dict[str, object] = {"isr": [2], "reason": "controlled shutdown"}
+    rows.add(29, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-2")
+    rows.add(30, "driver", TraceKind.NODE_STOPPING, peer="broker-2")
+    rows.add(
+        30, "controller-100", TraceKind.LEADER_ELECTED, partition="t-0", peer="", detail=nobody
+    )
+    rows.committed(40.2, C0, 1)
+
+    report = check(finish(rows, 110))
+
+    assert report.outcome is CheckOutcome.INCONCLUSIVE
+    assert "t-0 has no leader" in report.note
+
+
+@pytest.mark.parametrize(
+    ("kind", "leader", "isr", "why"),
+    [
+        (TraceKind.LEADER_ELECTED, "", [2], "__transaction_state-1 has no leader"),
+        (TraceKind.ISR_CHANGED, None, [1, 2], "under min.insync.replicas 3"),
+    ],
+)
+def test_transactions_need_their_own_topic_to_work(
+    kind: TraceKind, leader: str | None, isr: list[int], why: str
+) -> None:
+    """A member that commits in transactions commits nothing without their coordinator."""
+    rows = healed_group()
+    rows.add(41, "controller-100", kind, partition=TRANSACTIONS, peer=leader, detail={"isr": isr})
+    finish(rows, 110)
+
+    report = check(rows, transactions=(TRANSACTIONS,))
+
+    assert report.outcome is CheckOutcome.INCONCLUSIVE
+    assert why in report.note
+    assert check(rows).outcome is CheckOutcome.VIOLATED  # of no concern to other groups
+
+
+@pytest.mark.parametrize("lost", [TRANSACTIONS, OFFSETS_0])
+def test_transaction_whose_end_was_lost_may_stay_open_for_ever(lost: str) -> None:
+    """Its coordinator has forgotten it, or the marker is gone: what it covers is never stable."""
+    rows = Rows()
+    rows.add(
+        0,
+        "controller-100",
+        TraceKind.LEADER_ELECTED,
+        partition=lost,
+        peer="broker-2",
+        detail={"isr": [2]},
+    )
+    rows.rows += healed_group().rows
+    rows.add(41, "driver", TraceKind.NODE_KILLED, peer="broker-2", cause="power loss")
+    rows.add(
+        42,
+        "controller-100",
+        TraceKind.LEADER_ELECTED,
+        partition=lost,
+        peer="broker-2",
+        detail={"isr": [2]},
+    )
+    rows.add(43, "controller-100", TraceKind.ISR_CHANGED, partition=lost, detail={"isr": [2, 1, 0]})
+    finish(rows, 110)
+
+    report = check(rows, transactions=(TRANSACTIONS,))
+
+    assert report.outcome is CheckOutcome.INCONCLUSIVE
+    assert f"{lost} lost data" in report.note
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+def test_member_that_its_coordinator_has_forgotten_is_found() -> None:
+    """Planted bug: a zombie that takes UNKNOWN_MEMBER_ID for an answer and stays STABLE."""
+    rows = healed_group()
+    rows.generation_started(40.5, "broker-1", 2, (f"{C0}-id",))
+    rows.group_state(40.6, "broker-1", "CompletingRebalance", "Stable", generation=2)
+    rows.committed(41, C0, 1)
+    rows.committed(41, C1, 1)
+
+    report = check(finish(rows, 110), commits=False)
+
+    assert report.outcome is CheckOutcome.PASS  # it was live before
+
+    rows = Rows()
+    rows.generation_started(30, "broker-1", 2, (f"{C0}-id",))
+    rows.group_state(30.6, "broker-1", "CompletingRebalance", "Stable", generation=2)
+    for consumer in (C0, C1):
+        rows.member_state(1, consumer, "STABLE")
+    rows.stage(40, "liveness")
+
+    report = check(finish(rows, 110), commits=False)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert f"{C1} is {C1}-id, whom its coordinator does not know" in report.findings[0].summary
+
+
+def test_application_that_is_too_slow_for_its_own_settings_proves_nothing() -> None:
+    """It polls too late, leaves, rejoins, and so on: Kafka promises it nothing."""
+    rows = finish(healed_group(), 110)
+    expected = GroupExpectation(
+        consumers=(C0, C1),
+        offsets_partition=OFFSETS_0,
+        commits=True,
+        application_us=50_000_000,
+        max_poll_interval_us=15_000_000,
+    )
+    checker = Liveness(CheckContext(groups={"g": expected}, min_insync_replicas=1))
+    for row in rows.rows:
+        checker.observe(row)
+
+    report = checker.finish()
+
+    assert report.outcome is CheckOutcome.INCONCLUSIVE
+    assert "may take 50 s between two polls, max.poll.interval.ms is 15 s" in report.note
+
+
+def test_group_that_waits_for_the_session_of_a_dead_member_proves_nothing_yet() -> None:
+    """The new life of a member has another id; the old one's session ends 45 s after its death."""
+
+    def rejoining(*, verifying_s: float) -> CheckReport:
+        rows = Rows()
+        rows.generation_started(30, "broker-1", 2, (f"{C0}-id", "old-id"))
+        rows.add(35, "driver", TraceKind.NODE_KILLED, peer=C1)
+        rows.add(36, C1, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "consumer"})
+        rows.group_state(37, "broker-1", "Stable", "PreparingRebalance")
+        rows.member_state(30, C0, "STABLE")
+        rows.member_state(37, C1, "PREPARING_REBALANCE")
+        rows.stage(40, "liveness")
+        rows.stage(verifying_s, "verifying")
+        checker = Liveness(
+            CheckContext(
+                groups={
+                    "g": GroupExpectation(
+                        consumers=(C0, C1), offsets_partition=OFFSETS_0, commits=False
+                    )
+                },
+                liveness_timeout_us=20_000_000,
+            )
+        )
+        for row in rows.rows:
+            checker.observe(row)
+        return checker.finish()
+
+    waiting = rejoining(verifying_s=61)
+
+    assert waiting.outcome is CheckOutcome.INCONCLUSIVE
+    assert "whose session may end at 83 s" in waiting.note
+    assert rejoining(verifying_s=90).outcome is CheckOutcome.VIOLATED

@@ -1,0 +1,180 @@
+"""What a fault in a file may not say, with the place, what was expected and a near miss."""
+
+from typing import Any
+
+import pytest
+
+from chaos.experiment.problems import Problem
+from chaos.experiment.rules.all_rules import errors, warnings
+from tests.support.builders.experiments import experiment
+
+PAUSE: dict[str, Any] = {"at": "1s", "fault": "pause", "target": "broker(0)", "duration": "20s"}
+CUT: dict[str, Any] = {"at": "1s", "fault": "cut", "from": "broker(0)", "to": "controller"}
+MOVE: dict[str, Any] = {"at": "1s", "fault": "leadership_move", "target": "leader-of(orders-0)"}
+
+
+def problems(fault: dict[str, Any]) -> list[Problem]:
+    return list(errors(experiment(faults=[fault])))
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        PAUSE,
+        CUT,
+        MOVE,
+        {**PAUSE, "every": "20s", "repeat": 3},
+        {**MOVE, "every": "1s", "repeat": 10},
+        {**CUT, "to": ["controller", "brokers", "clients", "members(readers)"]},
+        {**CUT, "args": {"apis": ["Fetch"], "purposes": ["coordinator"], "direction": "one_way"}},
+        {**CUT, "fault": "slow", "args": {"delay": "200ms"}},
+        {**CUT, "fault": "reset", "args": {"purposes": ["metadata"]}},
+        {**CUT, "from": "any-broker", "to": "any-broker"},
+        {**CUT, "from": "brokers", "to": "brokers"},
+        {**CUT, "fault": "slow", "args": {"delay": "0s", "jitter": "5ms"}},
+        {**MOVE, "args": {"to": "broker(2)"}},
+        {**MOVE, "fault": "preferred_leader_election", "target": "all-topic-partitions"},
+        {**PAUSE, "fault": "crash", "args": {"disk": "empty"}},
+    ],
+)
+def test_fault_that_makes_sense_is_accepted(fault: dict[str, Any]) -> None:
+    """One of each form."""
+    assert problems(fault) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "path", "message", "near_miss"),
+    [
+        # targets and ends
+        ({**PAUSE, "target": None}, "target", "is missing", None),
+        ({**PAUSE, "target": "brokers"}, "target", "`pause` cannot be aimed at it", None),
+        (
+            {**PAUSE, "fault": "controlled_shutdown", "target": "controller"},
+            "target",
+            "cannot be aimed",
+            None,
+        ),
+        ({**MOVE, "target": "broker(0)"}, "target", "cannot be aimed at it", None),
+        ({**CUT, "to": "all-topic-partitions"}, "to", "cannot be aimed at it", None),
+        ({**CUT, "to": ["controller", "broker(7)"]}, "to[1]", "there is no broker `7`", None),
+        ({**CUT, "to": "controler"}, "to", "unknown target", "controller"),
+        ({**CUT, "to": []}, "to", "is missing", None),
+        ({**CUT, "to": None}, "to", "is missing", None),
+        ({**PAUSE, "from": "broker(1)"}, "from", "`pause` is no fault of links", None),
+        ({**CUT, "target": "broker(1)"}, "target", "it has two ends and no target", None),
+        ({**CUT, "to": "broker(0)"}, "to", "a node has no link to itself", None),
+        ({**CUT, "from": "controller"}, "to", "a node has no link to itself", None),
+        # times
+        ({**MOVE, "duration": "5s"}, "duration", "is done in a moment", None),
+        ({**PAUSE, "repeat": 3}, "every", "is missing beside `repeat`", None),
+        ({**PAUSE, "every": "30s"}, "repeat", "is missing beside `every`", None),
+        ({**PAUSE, "every": "19s", "repeat": 2}, "duration", "would begin before this one", None),
+        (
+            {**PAUSE, "duration": None, "every": "19s", "repeat": 2},
+            "duration",
+            "is missing beside `every`",
+            None,
+        ),
+        ({**MOVE, "every": "0s", "repeat": 2}, "every", "is not allowed", None),
+        ({**PAUSE, "every": "0s", "repeat": 2}, "every", "is not allowed", None),
+        ({**MOVE, "every": "1h", "repeat": 25}, "repeat", "the last one would be too late", None),
+        # arguments
+        ({**PAUSE, "args": {"disk": "empty"}}, "args.disk", "unknown key", None),
+        ({**CUT, "args": {"direction": "oneway"}}, "args.direction", "is not allowed", "one_way"),
+        ({**CUT, "args": {"purpose": ["metadata"]}}, "args.purpose", "unknown key", "purposes"),
+        ({**CUT, "args": {"apis": ["Fetch", 5]}}, "args.apis[1]", "is not allowed", None),
+        (
+            {**CUT, "args": {"purposes": ["coordinater"]}},
+            "args.purposes[0]",
+            "unknown purpose `coordinater`",
+            "coordinator",
+        ),
+        (
+            {**CUT, "args": {"apis": ["Fetch", "join_group"]}},
+            "args.apis[1]",
+            "unknown API `join_group`",
+            "JoinGroup",
+        ),
+        ({**CUT, "fault": "reset", "args": {"apis": ["Fetch"]}}, "args.apis", "unknown key", None),
+        ({**CUT, "fault": "slow"}, "args.delay", "is missing", None),
+        ({**CUT, "fault": "slow", "args": {"delay": "fast"}}, "args.delay", "not allowed", None),
+        ({**CUT, "fault": "slow", "args": {"delay": 5}}, "args.delay", "not allowed", "5s"),
+        ({**CUT, "fault": "slow", "args": {"delay": "0s"}}, "args.delay", "not allowed", None),
+        ({**CUT, "fault": "slow", "args": {"delay": "25h"}}, "args.delay", "not allowed", None),
+        (
+            {**CUT, "fault": "slow", "args": {"delay": "1s", "jitter": "25h"}},
+            "args.jitter",
+            "not allowed",
+            None,
+        ),
+        ({**MOVE, "args": {"to": "broker(3)"}}, "args.to", "there is no broker `3`", None),
+        ({**MOVE, "args": {"to": "controller"}}, "args.to", "is no destination", None),
+        (
+            {**PAUSE, "fault": "crash", "target": "controller", "args": {"disk": "empty"}},
+            "args.disk",
+            "the only copy of the cluster's metadata",
+            None,
+        ),
+        (
+            {**PAUSE, "fault": "crash", "target": "member(readers, 0)", "args": {"disk": "empty"}},
+            "args.disk",
+            "a member has no disk",
+            None,
+        ),
+    ],
+)
+def test_fault_that_makes_no_sense_is_an_error_at_its_place(
+    fault: dict[str, Any], path: str, message: str, near_miss: str | None
+) -> None:
+    """Before anything is started, and one problem for one mistake."""
+    (problem,) = problems(fault)
+
+    assert problem.path == f"faults[0].{path}"
+    assert message in problem.message
+    assert problem.near_miss == near_miss
+
+
+def test_destination_that_holds_no_replica_is_an_error() -> None:
+    """Where the replicas are is decided by the file alone."""
+    made_of = experiment(
+        cluster={
+            "brokers": 4,
+            "config": {"offsets.topic.num.partitions": 2, "min.insync.replicas": 2},
+        },
+        faults=[{**MOVE, "target": "leader-of(orders-1)", "args": {"to": "broker(0)"}}],
+    )
+
+    (problem,) = errors(made_of)
+
+    assert problem.message == "holds no replica of orders-1"
+    assert problem.expected == "one of `broker(1)`, `broker(2)`, `broker(3)`"
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ({**PAUSE, "duration": "5s"}, "the controller may not notice at all"),
+        ({**PAUSE, "fault": "power_loss", "duration": "5s"}, "fails over all the same"),
+        ({**PAUSE, "fault": "crash", "target": "member(readers, 0)"}, "two rebalances"),
+    ],
+)
+def test_fault_too_short_to_be_noticed_is_a_warning(fault: dict[str, Any], message: str) -> None:
+    """It may be meant: it is said and run."""
+    (warning,) = warnings(experiment(faults=[fault]))
+
+    assert warning.path == "faults[0].duration"
+    assert message in warning.message
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {**PAUSE, "target": "member(readers, 0)", "duration": "1s"},
+        {**PAUSE, "target": "controller", "duration": "1s"},
+        {**PAUSE, "fault": "controlled_shutdown", "duration": "1s"},
+        {**CUT, "duration": "1s"},
+    ],
+)
+def test_fault_that_is_short_and_felt_all_the_same_is_no_warning(fault: dict[str, Any]) -> None:
+    """Warnings that cry wolf are not read."""
+    assert list(warnings(experiment(faults=[fault]))) == []

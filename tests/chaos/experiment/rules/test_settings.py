@@ -1,0 +1,357 @@
+"""Settings that Kafka takes and an engineer would not want are said, each at its place."""
+
+from typing import Any
+
+import pytest
+
+from chaos.experiment.rules.all_rules import errors, warnings
+from tests.support.builders.experiments import experiment
+
+CLUSTER = {"offsets.topic.num.partitions": 2, "min.insync.replicas": 2}
+CONSUMER = {"enable.auto.commit": False}
+CRASH = {
+    "at": "5s",
+    "fault": "crash",
+    "target": "coordinator-of(readers)",
+    "duration": "25s",
+}
+MOVE = {"at": "5s", "fault": "leadership_move", "target": "coordinator-of(readers)"}
+CUT = {"at": "5s", "fault": "cut", "duration": "25s"}
+
+
+def cluster(**config: object) -> dict[str, Any]:
+    return {"brokers": 3, "config": CLUSTER | _kafka(config)}
+
+
+def readers(group: dict[str, Any] | None = None, **config: object) -> dict[str, Any]:
+    base = {"members": 2, "topics": ["orders"], "commit_interval_ms": 200}
+    return {"readers": base | {"config": CONSUMER | _kafka(config)} | (group or {})}
+
+
+def producer(**config: object) -> list[dict[str, Any]]:
+    return [{"topic": "orders", "records_per_second": 10, "config": _kafka(config)}]
+
+
+def topics(**config: object) -> dict[str, Any]:
+    return {"orders": {"partitions": 2, "replication.factor": 3, "config": _kafka(config)}}
+
+
+def _kafka(config: dict[str, object]) -> dict[str, object]:
+    return {name.replace("_", "."): value for name, value in config.items()}
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "expected"),
+    [
+        (
+            {"cluster": cluster(offsets_topic_replication_factor=1, min_insync_replicas=1)},
+            "cluster.config.offsets.topic.replication.factor",
+            "3",
+        ),
+        (
+            {"cluster": cluster(min_insync_replicas=3)},
+            "cluster.config.min.insync.replicas",
+            "at most 2, one less than offsets.topic.replication.factor",
+        ),
+        (
+            {"cluster": cluster(min_insync_replicas=1)},
+            "cluster.config.min.insync.replicas",
+            "2",
+        ),
+        (
+            {"topics": topics(cleanup_policy="compact")},
+            "topics.orders.config.cleanup.policy",
+            "delete",
+        ),
+        (
+            {
+                "cluster": cluster(min_insync_replicas=3),
+                "faults": [{**CUT, "from": "broker(0)", "to": "controller"}],
+            },
+            "cluster.config.min.insync.replicas",
+            "at most 2, one less than offsets.topic.replication.factor",
+        ),
+        (
+            {"cluster": cluster(unclean_leader_election_enable=True)},
+            "cluster.config.unclean.leader.election.enable",
+            "false",
+        ),
+        (
+            {"cluster": cluster(broker_heartbeat_interval_ms=5_000)},
+            "cluster.config.broker.heartbeat.interval.ms",
+            "at most half of broker.session.timeout.ms",
+        ),
+        (
+            {"topics": topics(min_insync_replicas=3), "producers": producer()},
+            "topics.orders.config.min.insync.replicas",
+            "at most 2",
+        ),
+        (
+            {"topics": topics(unclean_leader_election_enable=True)},
+            "topics.orders.config.unclean.leader.election.enable",
+            "false",
+        ),
+        (
+            {"run": {"steady_state_timeout": "3s"}},
+            "run.steady_state_timeout",
+            "more than group.initial.rebalance.delay.ms (3000 ms)",
+        ),
+        (
+            {
+                "faults": [{**MOVE, "at": "1s"}, {**CRASH, "duration": None}],
+                "run": {"after_faults": "5s"},
+            },
+            "run.after_faults",
+            "more than broker.session.timeout.ms (9000 ms)",
+        ),
+        (
+            {"groups": readers(heartbeat_interval_ms=20_000)},
+            "groups.readers.config.heartbeat.interval.ms",
+            "at most 15000",
+        ),
+        (
+            {"groups": readers(max_poll_interval_ms=30_000)},
+            "groups.readers.config.max.poll.interval.ms",
+            "at least session.timeout.ms (45000)",
+        ),
+        (
+            {"groups": readers({"process_us": 700_000})},
+            "groups.readers.config.max.poll.interval.ms",
+            "more than 350050",
+        ),
+        (
+            {"groups": readers(request_timeout_ms=5_000)},
+            "groups.readers.config.request.timeout.ms",
+            "more than offsets.commit.timeout.ms (5000)",
+        ),
+        (
+            {"groups": readers(fetch_max_wait_ms=30_000)},
+            "groups.readers.config.fetch.max.wait.ms",
+            "less than request.timeout.ms (30000)",
+        ),
+        (
+            {"groups": readers(default_api_timeout_ms=20_000)},
+            "groups.readers.config.default.api.timeout.ms",
+            "at least request.timeout.ms (30000)",
+        ),
+        (
+            {"groups": readers(retry_backoff_ms=2_000)},
+            "groups.readers.config.retry.backoff.ms",
+            "at most retry.backoff.max.ms (1000)",
+        ),
+        (
+            {"groups": readers(socket_connection_setup_timeout_ms=40_000)},
+            "groups.readers.config.socket.connection.setup.timeout.ms",
+            "at most socket.connection.setup.timeout.max.ms (30000)",
+        ),
+        (
+            {"groups": readers({"members": 3})},
+            "groups.readers.members",
+            "at most 2, the partitions of its largest topic",
+        ),
+        (
+            {"producers": producer(acks="1")},
+            "producers[0].config.acks",
+            "`all`",
+        ),
+        (
+            {"producers": producer(reconnect_backoff_ms=2_000)},
+            "producers[0].config.reconnect.backoff.ms",
+            "at most reconnect.backoff.max.ms (1000)",
+        ),
+        ({"faults": []}, "faults", None),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_unwise_setting_is_one_warning_at_its_place(
+    changes: dict[str, Any], path: str, expected: str | None
+) -> None:
+    """Nothing else is said beside it, and the file runs."""
+    made_of = experiment(**changes)
+
+    (warning,) = warnings(made_of)
+
+    assert (warning.path, warning.expected) == (path, expected)
+    assert list(errors(made_of)) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cluster": cluster(min_insync_replicas=3), "faults": [MOVE]},
+        {"cluster": cluster(min_insync_replicas=1), "faults": [MOVE]},
+        {
+            "cluster": cluster(min_insync_replicas=3),
+            "faults": [{**CUT, "from": "broker(0)", "to": "clients"}],
+        },
+        {
+            "cluster": cluster(min_insync_replicas=3),
+            "faults": [
+                {
+                    **CUT,
+                    "fault": "slow",
+                    "from": "broker(0)",
+                    "to": "brokers",
+                    "args": {"delay": "5ms"},
+                }
+            ],
+        },
+        {"topics": topics(min_insync_replicas=3), "producers": producer(), "faults": [MOVE]},
+        {"faults": [{**CRASH, "duration": None}]},
+        {
+            "faults": [{**CRASH, "target": "member(readers, 0)", "duration": None}],
+            "run": {"after_faults": "5s"},
+        },
+        {"producers": producer(linger_ms=0)},
+        {"groups": readers({"process_us": 500_000})},
+    ],
+)
+def test_setting_that_the_plan_never_tries_is_no_warning(changes: dict[str, Any]) -> None:
+    """Warnings that cry wolf are not read: who moves a leader needs every replica, and has it."""
+    assert list(warnings(experiment(**changes))) == []
+
+
+def test_rebalance_that_is_over_before_members_hear_of_it_is_warned_about() -> None:
+    """Standard space, seed 58: members dropped each other for ever, two minutes after healing."""
+    made_of = experiment(
+        groups=readers(
+            session_timeout_ms=6_000, heartbeat_interval_ms=2_000, max_poll_interval_ms=2_000
+        )
+    )
+
+    told = {(each.path, each.expected) for each in warnings(made_of)}
+
+    assert (
+        "groups.readers.config.heartbeat.interval.ms",
+        "less than max.poll.interval.ms (2000), the rebalance timeout",
+    ) in told
+
+
+def test_what_late_members_inherit_is_said_once() -> None:
+    """Their own settings are judged, with their place; the group's are the group's."""
+    unwise = {"heartbeat.interval.ms": 20_000}
+    late = [
+        {"at": "1s", "members": 1, "config": CONSUMER | unwise},
+        {"at": "2s", "members": 1, "config": CONSUMER | {"retry.backoff.ms": 2_000}},
+    ]
+
+    found = warnings(
+        experiment(groups=readers({"late_members": late}, heartbeat_interval_ms=20_000))
+    )
+
+    assert [warning.path for warning in found] == [
+        "groups.readers.config.heartbeat.interval.ms",
+        "groups.readers.late_members[1].config.retry.backoff.ms",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "message"),
+    [
+        (
+            {"cluster": cluster(replica_lag_time_max_ms=400)},
+            "cluster.config.replica.fetch.wait.max.ms",
+            "Kafka's broker refuses to start",
+        ),
+        (
+            {"cluster": cluster(replica_socket_timeout_ms=400)},
+            "cluster.config.replica.fetch.wait.max.ms",
+            "Kafka's broker refuses to start",
+        ),
+        (
+            {"producers": producer(delivery_timeout_ms=29_999)},
+            "producers[0].config.delivery.timeout.ms",
+            "Kafka's producer refuses to start",
+        ),
+        (
+            {"producers": producer(request_timeout_ms=120_001)},
+            "producers[0].config.delivery.timeout.ms",
+            "the default is too short for it",
+        ),
+    ],
+)
+def test_settings_with_which_kafka_does_not_start_are_errors(
+    changes: dict[str, Any], path: str, message: str
+) -> None:
+    """Source: KafkaConfig.validateValues, KafkaProducer.configureDeliveryTimeout."""
+    (error,) = errors(experiment(**changes))
+
+    assert (error.path, error.message) == (path, message)
+
+
+TRANSACTIONAL = {"transactional": True}
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "expected"),
+    [
+        (
+            {"groups": readers({**TRANSACTIONAL, "commit_interval_ms": None})},
+            "groups.readers.commit_interval_ms",
+            "a number of milliseconds beside `transactional: true`",
+        ),
+        (
+            {"groups": readers(TRANSACTIONAL, enable_auto_commit=True)},
+            "groups.readers.config.enable.auto.commit",
+            "false beside `transactional: true`",
+        ),
+        (
+            {
+                "groups": readers(
+                    {
+                        **TRANSACTIONAL,
+                        "late_members": [
+                            {"at": "1s", "members": 1, "config": {"enable.auto.commit": True}}
+                        ],
+                    }
+                )
+            },
+            "groups.readers.late_members[0].config.enable.auto.commit",
+            "false beside `transactional: true`",
+        ),
+        (
+            {
+                "groups": readers({**TRANSACTIONAL, "transaction_timeout_ms": 60_001}),
+                "cluster": cluster(transaction_max_timeout_ms=60_000),
+            },
+            "groups.readers.transaction_timeout_ms",
+            "at most 60000 (transaction.max.timeout.ms)",
+        ),
+        (
+            {
+                "groups": readers(TRANSACTIONAL),
+                "cluster": cluster(transaction_state_log_replication_factor=4),
+            },
+            "cluster.config.transaction.state.log.replication.factor",
+            "at most 3 (cluster.brokers)",
+        ),
+        (
+            {
+                "groups": readers(TRANSACTIONAL),
+                "cluster": cluster(transaction_state_log_min_isr=4),
+            },
+            "cluster.config.transaction.state.log.min.isr",
+            "at most 3",
+        ),
+    ],
+)
+def test_setting_with_which_no_transaction_could_be_is_an_error(
+    changes: dict[str, Any], path: str, expected: str
+) -> None:
+    """A group whose members could not commit in transactions is refused before it starts."""
+    told = {error.path: error.expected for error in errors(experiment(**changes))}
+
+    assert path in told
+    assert (told[path] or "").startswith(expected)
+
+
+def test_what_transactions_need_is_asked_of_no_other_group() -> None:
+    """The topic of transactions is only where there are transactions."""
+    changes = {
+        "groups": readers({"transaction_timeout_ms": 60_001}),
+        "cluster": cluster(
+            transaction_max_timeout_ms=60_000, transaction_state_log_replication_factor=4
+        ),
+    }
+
+    assert not list(errors(experiment(**changes)))

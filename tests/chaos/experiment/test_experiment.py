@@ -1,0 +1,121 @@
+"""From an experiment to the cluster that both runtimes build, and to the plan."""
+
+import pytest
+
+from chaos.experiment.structs import microseconds, to_cluster_spec
+from chaos.run.plan import acts_of, plan_of
+from cluster.spec import CostModel
+from protocol.config import JavaSwitches
+from protocol.partitioner import partition_for
+from tests.support.builders.experiments import experiment
+
+
+@pytest.mark.parametrize(
+    ("text", "us"),
+    [("0s", 0), ("250ms", 250_000), ("5s", 5_000_000), ("2m", 120_000_000), ("7us", 7)],
+)
+def test_duration_is_read_in_microseconds(text: str, us: int) -> None:
+    """One unit inside, one clear form outside."""
+    assert microseconds(text) == us
+
+
+@pytest.mark.parametrize("text", ["", "5", "5 s", "-5s", "1.5s", "5s\n", "5S"])
+def test_duration_in_another_form_is_refused(text: str) -> None:
+    """No guessing."""
+    with pytest.raises(ValueError, match="not a duration"):
+        microseconds(text)
+
+
+def test_cluster_has_the_offsets_topic_and_alike_members() -> None:
+    """`__consumer_offsets` comes from the brokers' settings, compacted as in Kafka."""
+    spec = to_cluster_spec(experiment())
+
+    offsets, orders = spec.topics
+    assert (offsets.name, offsets.partitions, offsets.replication_factor) == (
+        "__consumer_offsets",
+        2,
+        3,
+    )
+    assert offsets.config.cleanup_policy == "compact"
+    assert orders.partitions == 2
+    assert [consumer.name for consumer in spec.consumers] == [
+        "consumer-readers-0",
+        "consumer-readers-1",
+    ]
+    assert spec.controllers[0].name == "controller-100"
+
+
+def test_cluster_with_transactions_has_their_topic_too() -> None:
+    """Each member has a transactional id; the topic comes from the brokers' settings."""
+    spec = to_cluster_spec(
+        experiment(
+            cluster={
+                "brokers": 3,
+                "config": {
+                    "offsets.topic.num.partitions": 2,
+                    "transaction.state.log.num.partitions": 5,
+                    "transaction.state.log.min.isr": 1,
+                },
+            },
+            groups={
+                "readers": {
+                    "members": 1,
+                    "topics": ["orders"],
+                    "commit_interval_ms": 200,
+                    "transactional": True,
+                    "transaction_timeout_ms": 9_000,
+                    "config": {"enable.auto.commit": False},
+                }
+            },
+        )
+    )
+
+    (topic,) = (topic for topic in spec.topics if topic.name == "__transaction_state")
+    assert (topic.partitions, topic.replication_factor) == (5, 3)
+    assert (topic.config.cleanup_policy, topic.config.min_insync_replicas) == ("compact", 1)
+    (consumer,) = spec.consumers
+    assert (consumer.transactional, consumer.transaction_timeout_ms) == (True, 9_000)
+
+
+def test_costs_and_what_java_does_are_the_clusters() -> None:
+    """What a load takes in virtual time; switch by switch what the Java coordinator does."""
+    spec = to_cluster_spec(
+        experiment(
+            cluster={
+                "brokers": 3,
+                "config": {"offsets.topic.num.partitions": 2},
+                "costs": {"load_ns_per_record": 1_200},
+                "java_coordinator": {"failed_load_refuses": True},
+            }
+        )
+    )
+    assert spec.costs == CostModel(load_ns_per_record=1_200)
+    assert spec.java == JavaSwitches(failed_load_refuses=True)
+    assert to_cluster_spec(experiment()).costs == CostModel()
+
+
+def test_preloaded_log_stands_in_the_groups_own_partition() -> None:
+    """A large log matters to the group only where the group lives."""
+    preload = {"group": "readers", "commit_records": 1_000, "unreadable": True}
+    spec = to_cluster_spec(experiment(offsets_log=[preload]))
+
+    assert spec.preload[0].partition == partition_for("readers", 2)
+    assert (spec.preload[0].commit_records, spec.preload[0].unreadable) == (1_000, True)
+
+
+def test_plan_is_in_time_order_with_ends_before_beginnings() -> None:
+    """A broker that comes back and one that goes at the same moment: never two down by accident."""
+    plan = plan_of(
+        experiment(
+            faults=[
+                {"at": "8s", "fault": "crash", "target": "broker(1)"},
+                {"at": "3s", "fault": "crash", "target": "broker(0)", "duration": "5s"},
+            ]
+        )
+    )
+
+    assert [(act.at_us // 1_000_000, act.planned.fault_id, act.heals) for act in acts_of(plan)] == [
+        (3, "crash-1", False),
+        (8, "crash-1", True),
+        (8, "crash-0", False),
+    ]

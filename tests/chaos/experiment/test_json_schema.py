@@ -1,0 +1,299 @@
+"""The JSON Schema of experiment files: valid, published as generated, and of one mind with us."""
+
+import random
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from chaos.experiment.json_schema import (
+    FILE_NAME,
+    encoded_schema,
+    experiment_schema,
+    target_pattern,
+)
+from chaos.experiment.loader import list_experiments, load_experiment
+from chaos.experiment.problems import ExperimentError
+from chaos.experiment.shape import check_shape
+from chaos.experiment.structs import Experiment
+from chaos.experiment.yaml_document import item_of
+from chaos.faults.registry import FAULT_KINDS
+from chaos.targets.registry import TARGET_KINDS, check_target
+from tests.support.builders.experiments import experiment
+
+PUBLISHED = Path(__file__).resolve().parents[3] / "docs" / FILE_NAME
+MUTATIONS = 150
+
+Loads = Callable[[object], bool]
+
+
+@cache
+def validator() -> Any:  # noqa: ANN401 - jsonschema has no types
+    return jsonschema.Draft202012Validator(experiment_schema())
+
+
+def refused(document: object) -> list[str]:
+    """Where the schema refuses a document, innermost places first."""
+    return [
+        ".".join(map(str, error.absolute_path)) + f": {error.message}"
+        for error in validator().iter_errors(document)
+    ]
+
+
+@pytest.fixture
+def loads(tmp_path: Path) -> Loads:
+    """Whether `validate` takes a document."""
+
+    def load(document: object) -> bool:
+        file = tmp_path / "document.yaml"
+        file.write_text(yaml.safe_dump(document, sort_keys=False))
+        try:
+            load_experiment(str(file))
+        except ExperimentError:
+            return False
+        return True
+
+    return load
+
+
+def shipped() -> list[dict[str, Any]]:
+    return [yaml.safe_load(Path(each.path).read_text()) for each in list_experiments()]
+
+
+def test_schema_is_valid_in_its_own_dialect() -> None:
+    """Draft 2020-12: what editors know."""
+    schema = experiment_schema()
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_published_schema_is_the_generated_one() -> None:
+    """Editors read the file; `make docs` writes it."""
+    assert PUBLISHED.read_bytes() == encoded_schema()
+
+
+def test_every_key_of_the_schema_says_what_it_means() -> None:
+    """Completion without explanation sends people back to the documentation."""
+
+    def silent(place: str, schema: dict[str, Any]) -> Iterator[str]:
+        for name, entry in schema.get("properties", {}).items():
+            if not entry.get("description", "").strip():
+                yield f"{place}.{name}"
+
+    schema = experiment_schema()
+    assert list(silent("", schema)) == []
+    assert [each for name, part in schema["$defs"].items() for each in silent(name, part)] == []
+
+
+def test_schema_accepts_every_shipped_experiment() -> None:
+    """And the small one of the tests, whole: with every default written out."""
+    assert len(shipped()) >= 9
+    for document in shipped():
+        assert refused(document) == [], document["name"]
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("version", 2),
+        ("name", "no name"),
+        ("topics", []),
+        ("cluster.brokers", "many"),
+        ("cluster.brokers", 0),
+        ("cluster.brokrs", 3),
+        ("cluster.config.session.timeout", 1),
+        ("cluster.config.broker.session.timeout.ms", 0),
+        ("cluster.config.group.coordinator.new.enable", True),
+        ("cluster.guards.leader_epoch_gard", True),
+        ("cluster.links.base_us", -1),
+        ("cluster.storage.write_back_check_ms", 0),
+        ("groups.orders-readers.topics", []),
+        ("groups.orders-readers.topics", ["orders", "orders"]),
+        ("groups.orders-readers.config.group.instance.id", "reader {index}"),
+        ("groups.orders-readers.config.partition.assignment.strategy", ["sticky"]),
+        ("groups.orders-readers.config.partition.assignment.strategy", []),
+        ("groups.orders-readers.config.bootstrap.servers", ["localhost:9092"]),
+        ("groups.order readers", {"members": 1, "topics": ["orders"]}),
+        ("producers.0.records_per_second", 0),
+        ("producers.0.config.acks", "most"),
+        ("faults.0.at", "5 s"),
+        ("faults.0.at", 5),
+        ("faults.0.fault", "crahs"),
+        ("faults.0.target", "coordinator-of"),
+        ("faults.0.target", "coordinator_of(orders-readers)"),
+        ("faults.0.target", "brokers"),
+        ("faults.0.target", None),
+        ("faults.0.from", "broker(0)"),
+        ("faults.0.args", {"disk": "full"}),
+        ("faults.0.args", {"dsk": "same"}),
+        ("faults.0.every", "20s"),
+        ("faults.0.every", "0s"),
+        ("faults.0.repeat", 3),
+        ("checks", ["durable-commits"]),
+        ("checks", ["liveness", "liveness"]),
+    ],
+)
+def test_schema_refuses_what_no_file_may_say(path: str, value: object, loads: Loads) -> None:
+    """Each of them `validate` refuses too: an editor that shows nothing would lie."""
+    document = changed(CRASH, path, value)
+
+    assert refused(document)
+    assert not loads(document)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"fault": "cut", "from": "broker(0)"},
+        {"fault": "cut", "from": "broker(0)", "to": []},
+        {"fault": "cut", "from": "broker(0)", "to": "controller", "target": "broker(0)"},
+        {"fault": "cut", "from": "brokers", "to": "controller", "args": {"purposes": ["fetch"]}},
+        {"fault": "slow", "from": "brokers", "to": "controller"},
+        {"fault": "slow", "from": "brokers", "to": "controller", "args": {"jitter": "1ms"}},
+        {"fault": "reset", "from": "brokers", "to": "clients", "duration": "5s"},
+        {"fault": "pause", "target": "broker(0)", "args": {"disk": "same"}},
+        {"fault": "crash", "target": "broker(0)", "every": "5s", "repeat": 2},
+        {"fault": "leadership_move", "target": "broker(0)"},
+        {"fault": "preferred_leader_election", "target": "all-topic-partitions", "duration": "1s"},
+    ],
+    ids=lambda fault: str(fault["fault"]),
+)
+def test_schema_knows_what_each_fault_takes(fault: dict[str, Any], loads: Loads) -> None:
+    """Ends or a target, a duration or none, its own arguments."""
+    document = changed(CRASH, "faults", [{"at": "5s", **fault}])
+
+    assert refused(document)
+    assert not loads(document)
+
+
+CRASH: dict[str, Any] = yaml.safe_load(
+    next(each.path for each in list_experiments() if each.name == "coordinator_crash").read_text()
+)
+
+
+def changed(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
+    """Return a document with one place changed; of Kafka's names the longest that fits is taken."""
+    made = deepcopy(document)
+    here: Any = made
+    rest = path
+    while rest:
+        known = here if isinstance(here, dict) else map(str, range(len(here)))
+        step = next((key for key in known if rest.startswith(f"{key}.")), rest)
+        if step == rest:
+            here[step if isinstance(here, dict) else int(step)] = value
+            return made
+        here = here[step if isinstance(here, dict) else int(step)]
+        rest = rest[len(step) + 1 :]
+    return made
+
+
+VALUES: tuple[object, ...] = (
+    *(None, True, 0, -1, 3, 10**6, 0.5, "", "x", "5s", "0s", "5", "broker(0)", "brokers"),
+    *("coordinator-of(orders-readers)", "member(orders-readers, 0)", "crash", "cut", "reset"),
+    *([], ["orders"], ["broker(0)", "controller"], {}, {"delay": "5ms"}, {"members": 1}),
+)
+
+
+def mutated(document: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+    """Return a document with one to three places changed, removed, renamed or added."""
+    made = deepcopy(document)
+    for _ in range(rng.randint(1, 3)):
+        holder, key = rng.choice(list(places(made)))
+        act = rng.randrange(4)
+        if act == 0:
+            holder[key] = deepcopy(rng.choice(VALUES))
+        elif act == 1:
+            del holder[key]
+        elif isinstance(holder, list):
+            holder.append(deepcopy(holder[key]))
+        elif act == 2:
+            holder[f"{key}s"] = holder.pop(key)
+        else:
+            holder[rng.choice(KEYS)] = deepcopy(rng.choice(VALUES))
+    return made
+
+
+KEYS = ("target", "from", "to", "duration", "every", "repeat", "args", "config", "checks")
+
+
+def places(value: object) -> Iterator[tuple[Any, Any]]:
+    """Yield every place of a document, as its holder and the key there."""
+    if isinstance(value, dict | list):
+        for key in list(value) if isinstance(value, dict) else range(len(value)):
+            yield value, key
+            yield from places(value[key])
+
+
+def test_schema_and_validate_agree_on_random_mutations(loads: Loads) -> None:
+    """What `validate` takes the schema takes, and what has not the shape it refuses.
+
+    It may take what only the whole file decides: a group that is not defined, too many replicas.
+    """
+    rng = random.Random(5)
+    documents = [*shipped(), *(changed(CRASH, "faults", [fault]) for fault in ONE_OF_EACH)]
+    accepted = shapeless = 0
+    for number in range(MUTATIONS):
+        document = mutated(rng.choice(documents), rng)
+        said = f"mutation {number}: {document}"
+        if loads(document):
+            accepted += 1
+            assert refused(document) == [], said
+        elif any(check_shape(item_of(document), Experiment, "")):
+            shapeless += 1
+            assert refused(document), said
+    assert accepted > MUTATIONS // 20
+    assert shapeless > MUTATIONS // 4
+
+
+ONE_OF_EACH = (
+    {"at": "1s", "fault": "power_loss", "target": "broker(1)", "args": {"disk": "empty"}},
+    {"at": "1s", "fault": "controlled_shutdown", "target": "any-broker", "duration": "5s"},
+    {"at": "1s", "fault": "pause", "target": "member(orders-readers, 1)", "duration": "5s"},
+    {"at": "1s", "fault": "leadership_move", "target": "leader-of(orders-1)"},
+    {"at": "1s", "fault": "preferred_leader_election", "target": "all-topic-partitions"},
+    {"at": "1s", "fault": "remove_members", "target": "coordinator-of(orders-readers)"},
+    {"at": "1s", "fault": "delete_group", "target": "coordinator-of(orders-readers)"},
+    {
+        "at": "1s",
+        "fault": "delete_offsets",
+        "target": "coordinator-of(orders-readers)",
+        "args": {"topic": "orders"},
+    },
+    {
+        "at": "1s",
+        "fault": "reset_offsets",
+        "target": "coordinator-of(orders-readers)",
+        "args": {"to": "latest"},
+    },
+    {"at": "1s", "fault": "cut", "from": "broker(1)", "to": ["controller", "clients"]},
+    {"at": "1s", "fault": "clog", "from": ["members(orders-readers)"], "to": "brokers"},
+    {"at": "1s", "fault": "slow", "from": "brokers", "to": "clients", "args": {"delay": "2ms"}},
+    {"at": "1s", "fault": "reset", "from": "clients", "to": "brokers", "every": "9s", "repeat": 3},
+)
+
+
+def test_every_fault_is_in_the_mutated_documents() -> None:
+    """A fault that is added must be tried, too."""
+    tried = {fault["fault"] for each in shipped() for fault in each["faults"]}
+    assert tried | {fault["fault"] for fault in ONE_OF_EACH} == set(FAULT_KINDS)
+
+
+@pytest.mark.parametrize("name", TARGET_KINDS)
+def test_pattern_of_a_target_takes_what_the_target_takes(name: str) -> None:
+    """Spaces included; and nothing that is no target."""
+    syntax = TARGET_KINDS[name].syntax
+    written = syntax.replace("<group>", "readers").replace("<topic-partition>", "orders-1")
+    written = written.replace("<id>", "1").replace("<index>", "1")
+    pattern = {"type": "string", "pattern": f"^({target_pattern(syntax)})$"}
+    spaced = written.replace("(", " ( ").replace(",", " ,  ")
+    for taken in (written, spaced):
+        assert check_target(taken, experiment()) is None
+        jsonschema.validate(taken, pattern)
+    for refused_one in (f"{written}x", f"x{written}", f"{name}(?)", ""):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(refused_one, pattern)

@@ -1,0 +1,189 @@
+"""Draws: the same in every process, valid, wide, and not reshuffled by a change elsewhere."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from chaos.experiment.dump import experiment_text
+from chaos.experiment.loader import load_experiment
+from chaos.experiment.rules.all_rules import errors
+from chaos.experiment.structs import Experiment, microseconds
+from chaos.exploration.draw.draw import draw
+from chaos.exploration.draw.patterns import PATTERNS
+from chaos.exploration.space import Space, load_space
+from chaos.faults.registry import FAULT_KINDS
+from chaos.run.plan import ends_of, plan_of
+from chaos.targets.registry import TARGET_KINDS, split_target
+
+SEEDS = 300
+DIGESTS = """
+import json
+from tests.chaos.exploration.draw.test_draw import digests
+print(json.dumps(digests()))
+"""
+
+
+@cache
+def standard() -> Space:
+    return load_space("standard")
+
+
+@cache
+def drawn() -> tuple[Experiment, ...]:
+    return tuple(draw(standard(), seed) for seed in range(SEEDS))
+
+
+def digests() -> list[str]:
+    """Return the digest of each of the first seeds' experiments."""
+    return [sha256(msgspec.json.encode(draw(standard(), seed))).hexdigest() for seed in range(20)]
+
+
+def test_draw_is_the_same_in_another_process() -> None:
+    """Under another hash seed: a seed means one experiment, everywhere and for ever."""
+    said = subprocess.run(
+        [sys.executable, "-c", DIGESTS],
+        env={**os.environ, "PYTHONHASHSEED": "4711"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+    assert json.loads(said) == digests()
+
+
+def test_every_draw_can_be_run() -> None:
+    """As if it had been read from a file; each is called by its seed."""
+    for seed, experiment in enumerate(drawn()):
+        assert list(errors(experiment)) == []
+        assert experiment.name == f"standard-{seed}"
+
+
+def test_draw_written_as_a_file_is_read_again_as_the_same(tmp_path: Path) -> None:
+    """So that whatever is found can be kept, changed and run by people."""
+    path = tmp_path / "drawn.yaml"
+    for experiment in drawn()[:20]:
+        path.write_text(experiment_text(experiment), encoding="utf-8")
+        assert load_experiment(str(path)).experiment == experiment
+
+
+def test_every_value_of_every_setting_is_drawn() -> None:
+    """A value that no seed takes would be a promise of the file that is not kept."""
+    texts = [msgspec.json.encode(experiment).decode() for experiment in drawn()]
+    for value in (
+        '"brokers":5',
+        '"session.timeout.ms":15000',
+        '"group.instance.id":"member',
+        '"late_members":[{',
+    ):
+        assert 10 < sum(value in text for text in texts) < SEEDS, value
+    groups = Counter(len(experiment.groups) for experiment in drawn())
+    assert set(groups) == {1, 2, 3}
+    assert groups[2] > groups[3]  # it stands there twice
+    members = {group.members for each in drawn() for group in each.groups.values()}
+    assert members == {1, 2, 3, 4}
+    differing = sum(len({group.members for group in each.groups.values()}) > 1 for each in drawn())
+    assert differing > SEEDS / 4  # each group draws its own
+
+
+def test_every_fault_target_and_kind_of_link_is_drawn() -> None:
+    """The search is as wide as the faults that there are."""
+    faults = [fault for experiment in drawn() for fault in experiment.faults]
+    roles = {
+        parts[0]
+        for fault in faults
+        for target in (fault.target, *ends_of(fault.from_), *ends_of(fault.to))
+        if target is not None and (parts := split_target(target)) is not None
+    }
+
+    assert {fault.fault for fault in faults} == set(FAULT_KINDS)
+    assert roles == set(TARGET_KINDS)
+    for argument in ("direction", "purposes", "apis", "disk", "to", "delay", "jitter"):
+        assert any(argument in fault.args for fault in faults), argument
+    assert any(len(ends_of(fault.from_)) > 1 for fault in faults)
+
+
+def test_seeds_leave_faults_out_so_that_others_get_more_of_the_run() -> None:
+    """Swarm testing: with everything in every run, some things would never happen."""
+    without = Counter(
+        kind
+        for experiment in drawn()
+        for kind in FAULT_KINDS
+        if experiment.faults and kind not in {fault.fault for fault in experiment.faults}
+    )
+
+    assert all(without[kind] > 10 for kind in FAULT_KINDS)
+
+
+def test_lengths_are_drawn_around_the_timeouts_of_the_same_experiment() -> None:
+    """0.9 and 1.1 of a session are where it is decided whether it ends."""
+    near: Counter[float] = Counter()
+    for experiment in drawn():
+        sessions = {group.config.session_timeout_ms for group in experiment.groups.values()}
+        for fault in plan_of(experiment):
+            for session_ms in sessions:
+                for factor in standard().faults.factors:
+                    near[factor] += fault.duration_us == int(session_ms * factor) * 1_000
+    assert all(near[factor] > 5 for factor in standard().faults.factors)
+
+
+def test_faults_begin_within_the_window_and_none_lasts_longer_than_allowed() -> None:
+    """Patterns may go on a little longer: they begin in it."""
+    faults = msgspec.structs.replace(standard().faults, patterns={})
+    longest_us, window_us = microseconds(faults.longest), microseconds(faults.window)
+    for seed in range(60):
+        for fault in plan_of(draw(replace(standard(), faults=faults), seed)):
+            assert fault.duration_us is None or fault.duration_us <= longest_us
+            assert fault.at_us < window_us
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_every_pattern_makes_faults_that_can_be_run(name: str) -> None:
+    """Alone: each seed is one pattern after the other."""
+    faults = msgspec.structs.replace(standard().faults, kinds={}, patterns={name: 1}, kept=1.0)
+    space = replace(standard(), faults=faults)
+
+    experiments = [draw(space, seed) for seed in range(12)]  # draws check themselves
+
+    assert any(len(experiment.faults) > 1 for experiment in experiments)
+
+
+def test_another_value_of_one_setting_leaves_all_else_as_it_was() -> None:
+    """A stream for each choice and each fault: a wider space does not make other schedules."""
+    choices = tuple(
+        replace(choice, options=(*choice.options, (1,)))
+        if choice.where.startswith("settings.groups.*.members")
+        else choice
+        for choice in standard().choices
+    )
+    wider = replace(standard(), choices=choices)
+    changed = 0
+    for seed in range(40):
+        before, after = drawn()[seed], draw(wider, seed)
+        changed += before.groups != after.groups
+        assert before.cluster == after.cluster
+        assert before.topics == after.topics
+        assert [(fault.at, fault.fault) for fault in before.faults] == [
+            (fault.at, fault.fault) for fault in after.faults
+        ] or any("members_one_by_one" in name for name in standard().faults.patterns)
+    assert changed
+
+
+def test_smaller_window_cuts_the_schedule_short() -> None:
+    """The faults that are left are the same."""
+    faults = msgspec.structs.replace(
+        standard().faults, patterns={}, window="10s", kinds=standard().faults.kinds
+    )
+    wide = msgspec.structs.replace(faults, window="30s")
+    for seed in range(20):
+        short = draw(replace(standard(), faults=faults), seed).faults
+        whole = draw(replace(standard(), faults=wide), seed).faults
+        assert whole[: len(short)] == short

@@ -1,0 +1,148 @@
+"""The tally: what is counted, what is grouped, and what an exploration's results say of it."""
+
+from pathlib import Path
+
+import pytest
+
+from chaos.exploration.marks.registry import MARKS
+from chaos.exploration.play import PlayedRun, PlayResult
+from chaos.exploration.results import results_of
+from chaos.exploration.running_totals import Tally, is_chosen
+from chaos.exploration.search import Stop
+from chaos.exploration.store import Lost, Played, PlayedAgain
+from tests.support.harness.fan_out import passed, says_nothing, violated
+
+MARK = next(iter(MARKS))
+
+
+def tally_of(*runs: PlayedRun, again: tuple[PlayedRun, ...] = (), percent: float = 0.0) -> Tally:
+    """Return the tally of runs that one worker played, and another again."""
+    tally = Tally(percent)
+    tally.take(Played(worker="here:1", busy_s=1.0, runs=runs))
+    if again:
+        tally.take(PlayedAgain(worker="here:2", busy_s=1.0, runs=again))
+    return tally
+
+
+@pytest.mark.parametrize("percent", [0, 1, 5, 12.5, 33, 50, 100])
+def test_chosen_seeds_are_so_many_in_a_hundred_wherever_one_begins(percent: float) -> None:
+    for first in (0, 5_000, 999_999):
+        chosen = sum(is_chosen(seed, percent) for seed in range(first, first + 1_000))
+        assert chosen == pytest.approx(10 * percent, abs=1)
+
+
+def test_findings_are_grouped_by_check_claim_and_story_and_numbered_by_check() -> None:
+    tally = tally_of(
+        violated(1),
+        violated(2, check="liveness"),
+        violated(3, claim="it broke otherwise"),
+        violated(4),
+    )
+    assert {group.name: group.seeds for group in tally.groups.values()} == {
+        "fencing-1": [1, 4],
+        "liveness-1": [2],
+        "fencing-2": [3],
+    }
+
+
+def test_example_is_the_run_with_the_fewest_faults_then_the_soonest() -> None:
+    runs = (
+        violated(1, faults=9, time_us=1),
+        violated(2, faults=3, time_us=8),
+        violated(3, faults=3, time_us=5),
+        violated(4, faults=3, time_us=5),
+    )
+    for order in (runs, runs[::-1]):
+        (group,) = tally_of(*order).groups.values()
+        assert group.example.seed == 3
+
+
+def test_seed_that_is_reported_twice_is_counted_once() -> None:
+    tally = tally_of(passed(1), passed(1))
+    assert tally.runs == 1
+    assert tally.results == {PlayResult.PASS: 1}
+
+
+def test_runs_that_say_nothing_stand_apart_by_their_reasons() -> None:
+    tally = tally_of(
+        says_nothing(1, PlayResult.UNKNOWN, "no steady state within 60s: broker-1 is fenced"),
+        says_nothing(2, PlayResult.UNKNOWN, "no steady state within 30s: broker-2 is fenced"),
+        says_nothing(3, PlayResult.BROKEN, "KeyError: 3"),
+    )
+    assert tally.unknown == {"no steady state within Ns: BROKER is fenced": [1, 2]}
+    assert tally.broken == {"KeyError: N": [3]}
+    assert tally.groups == {}
+
+
+@pytest.mark.parametrize(
+    ("tally", "stop", "verdict", "outcome", "code"),
+    [
+        (tally_of(passed(1)), Stop.COUNT, "pass", "completed", 0),
+        (tally_of(passed(1), violated(2)), Stop.COUNT, "violated", "completed", 1),
+        (tally_of(), Stop.TIME_LIMIT, "unknown", "completed", 2),
+        (
+            tally_of(says_nothing(1, PlayResult.UNKNOWN, "no steady state")),
+            Stop.COUNT,
+            "unknown",
+            "completed",
+            2,
+        ),
+        (
+            tally_of(passed(1), says_nothing(2, PlayResult.UNKNOWN, "no steady state")),
+            Stop.COUNT,
+            "pass",
+            "completed",
+            0,
+        ),
+        (tally_of(passed(1), violated(2)), Stop.INTERRUPTED, "violated", "interrupted", 130),
+        (
+            tally_of(passed(1), says_nothing(2, PlayResult.BROKEN, "boom")),
+            Stop.COUNT,
+            "pass",
+            "internal_error",
+            255,
+        ),
+        (
+            tally_of(passed(1), again=(violated(1),), percent=100),
+            Stop.COUNT,
+            "pass",
+            "internal_error",
+            255,
+        ),
+    ],
+    ids=[
+        "all pass",
+        "one violated",
+        "nothing played",
+        "only unknown",
+        "some unknown",
+        "interrupted",
+        "one broken",
+        "not deterministic",
+    ],
+)
+def test_verdict_outcome_and_exit_code(
+    tally: Tally, stop: Stop, verdict: str, outcome: str, code: int
+) -> None:
+    """DESIGN 10; a failure of the lab is never a verdict, and never passes for success."""
+    results = results_of(tally, stop, Path("x"), elapsed_s=1.0, runs_per_minute=1.0, workers=1)
+    assert (results.verdict, results.outcome, results.exit_code) == (verdict, outcome, code)
+
+
+def test_results_say_of_each_finding_where_its_file_is_and_of_each_mark_how_often() -> None:
+    reached = PlayedRun(seed=2, result=PlayResult.PASS, marks=(MARK,))
+    tally = tally_of(violated(1), reached)
+    tally.take(Lost(seeds=(9,), why="killed"))
+    results = results_of(
+        tally, Stop.COUNT, Path("runs/x"), elapsed_s=1.0, runs_per_minute=1.0, workers=1
+    )
+    (found,) = results.findings
+    assert found.file == "findings/fencing-1.yaml"
+    assert found.replay == "python -m coordlab replay runs/x/findings/fencing-1.yaml"
+    assert found.shrink == "python -m coordlab shrink runs/x/findings/fencing-1.yaml"
+    assert {mark.mark: mark.runs for mark in results.marks}[MARK] == 1
+    assert MARK not in results.marks_unreached
+    assert set(results.marks_unreached) == set(MARKS) - {MARK}
+    assert results.runs == {"pass": 1, "violated": 1, "unknown": 0, "broken": 1}
+    assert results.lost == {"9": "killed"}
+    assert results.seeds == 3

@@ -1,0 +1,106 @@
+"""Orders about groups: what is asked of whom, and what a refusal is."""
+
+from typing import Any
+
+import pytest
+
+from chaos.experiment.rules.all_rules import errors
+from chaos.run.journal import FaultOutcome
+from cluster.client.admin.group_changes import GroupOrderRefused, GroupOrderUnanswered
+from protocol.trace import TraceKind
+from tests.support.builders.experiments import experiment
+from tests.support.builders.injecting import Injecting
+
+ORDERS = ("remove_members", "delete_group", "delete_offsets", "reset_offsets")
+
+
+def order(fault: str, **args: str) -> dict[str, Any]:
+    return {"at": "1s", "fault": fault, "target": "coordinator-of(readers)", "args": args}
+
+
+@pytest.mark.parametrize(
+    ("fault", "asked"),
+    [
+        (order("remove_members"), "remove_members readers"),
+        (order("delete_group"), "delete_group readers"),
+        (order("delete_offsets"), "delete_offsets readers ('orders',)"),
+        (order("delete_offsets", topic="orders"), "delete_offsets readers ('orders',)"),
+        (order("reset_offsets"), "reset_offsets readers ('orders',) earliest"),
+        (order("reset_offsets", to="latest"), "reset_offsets readers ('orders',) latest"),
+    ],
+)
+def test_order_is_about_the_group_whose_coordinator_is_named(
+    fault: dict[str, Any], asked: str
+) -> None:
+    """Of every topic of the group, unless one is named."""
+    run = Injecting(fault)
+
+    entry = run.inject()
+
+    assert run.runtime.acts == [asked]
+    assert entry.outcome is FaultOutcome.HIT
+    assert entry.node == "broker-0"
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_order_is_momentary_and_concerns_its_group_only(name: str) -> None:
+    """The coordinator's other groups stay as they are."""
+    run = Injecting(order(name))
+
+    entry = run.inject()
+    run.heal_everything()
+
+    assert not entry.in_force
+    assert [kind for kind, _, _ in run.traced()] == [TraceKind.FAULT_INJECTED]
+    detail = run.detail_of(TraceKind.FAULT_INJECTED)
+    assert (detail["groups"], detail["partitions"]) == (["readers"], [])
+    assert detail["momentary"] is True
+    assert detail["members_survive"] is (name != "remove_members")
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (
+            GroupOrderRefused("readers: NON_EMPTY_GROUP"),
+            "the coordinator refused: readers: NON_EMPTY_GROUP",
+        ),
+        (
+            {"orders-0": "UNKNOWN_MEMBER_ID", "orders-1": "UNKNOWN_MEMBER_ID"},
+            "the coordinator refused: readers: UNKNOWN_MEMBER_ID",
+        ),
+        (
+            GroupOrderUnanswered("readers: no answer"),
+            "it may have been carried out all the same: readers: no answer",
+        ),
+    ],
+)
+def test_order_that_is_refused_or_not_answered_is_a_miss(
+    answer: dict[str, str] | Exception, reason: str
+) -> None:
+    """Kafka's error is named: it is the answer that the experiment was about, or a slip in it."""
+    run = Injecting(order("delete_group"))
+    run.runtime.order_answer = answer
+
+    entry = run.inject()
+
+    assert (entry.outcome, entry.error) == (FaultOutcome.MISSED, reason)
+
+
+def test_order_that_is_carried_out_in_part_says_what_was_refused() -> None:
+    """A topic that somebody reads keeps its offsets, the other does not."""
+    run = Injecting(order("delete_offsets"))
+    run.runtime.order_answer = {"orders-0": "NONE", "orders-1": "GROUP_SUBSCRIBED_TO_TOPIC"}
+
+    entry = run.inject()
+
+    assert entry.outcome is FaultOutcome.HIT
+    assert entry.resolved["refused"] == {"orders-1": "GROUP_SUBSCRIBED_TO_TOPIC"}
+
+
+def test_order_about_a_topic_that_the_file_does_not_have_is_refused() -> None:
+    """By the loader, with what was probably meant."""
+    (problem,) = errors(experiment(faults=[order("delete_offsets", topic="order")]))
+
+    assert problem.path == "faults[0].args.topic"
+    assert (problem.message, problem.near_miss) == ("no topic `order` is defined", "orders")

@@ -1,0 +1,160 @@
+"""Faults of leadership: who leads before and after, and what cannot be moved."""
+
+from typing import Any
+
+import pytest
+
+from chaos.run.journal import FaultOutcome, LeaderMove
+from cluster.runtime import ElectionFailed, NodeState, PartitionStatus
+from protocol.ids import BrokerId, TopicPartition, broker_name
+from protocol.trace import TraceKind
+from tests.support.builders.injecting import Injecting
+
+
+def move(target: str = "coordinator-of(readers)", **args: str) -> dict[str, Any]:
+    return {"at": "1s", "fault": "leadership_move", "target": target, "args": args}
+
+
+def elect(target: str) -> dict[str, Any]:
+    return {"at": "1s", "fault": "preferred_leader_election", "target": target}
+
+
+def led_by(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> PartitionStatus:
+    return PartitionStatus(
+        leader=BrokerId(leader),
+        leader_epoch=0,
+        replicas=tuple(map(BrokerId, replicas)),
+        isr=tuple(map(BrokerId, isr)),
+    )
+
+
+def test_leadership_goes_to_the_next_in_sync_replica_that_is_up() -> None:
+    """By the replica order, after the leader: one plan, one meaning."""
+    run = Injecting(move("leader-of(orders-1)"))
+    run.runtime.partitions[TopicPartition("orders", 1)] = led_by(1, (0, 1, 2), (0, 1, 2))
+    run.runtime.nodes[broker_name(2)] = NodeState.PAUSED
+
+    entry = run.inject()
+
+    assert run.runtime.acts == ["move orders-1 to 0"]
+    assert entry.moves == (LeaderMove(partition="orders-1", from_broker=1, to_broker=0),)
+    assert entry.hit == "orders-1: 1 to 0"
+
+
+def test_leadership_goes_where_the_file_says() -> None:
+    """`to: broker(2)`."""
+    run = Injecting(move(to="broker(2)"))
+
+    run.inject()
+
+    assert run.runtime.acts == ["move __consumer_offsets-0 to 2"]
+
+
+def test_moved_leadership_is_momentary_and_concerns_its_partition_only() -> None:
+    """The other groups of that broker stay: their rebalances would be needless all the same."""
+    run = Injecting(move())
+
+    entry = run.inject()
+    run.heal_everything()
+
+    assert entry.outcome is FaultOutcome.HIT
+    assert not entry.in_force
+    assert (entry.in_force_from_us, entry.healed_at_us) == (None, None)
+    assert [kind for kind, _, _ in run.traced()] == [TraceKind.FAULT_INJECTED]
+    detail = run.detail_of(TraceKind.FAULT_INJECTED)
+    assert detail == {
+        "fault": "leadership_move",
+        "target": "coordinator-of(readers)",
+        "nodes": ["broker-0"],
+        "from": ["broker-0"],
+        "to": ["broker-1"],
+        "groups": ["readers"],
+        "partitions": ["__consumer_offsets-0"],
+        "members_survive": True,
+        "momentary": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "to", "reason"),
+    [
+        (led_by(0, (0, 1, 2), (0,)), None, "orders-1 has no in-sync follower that is up"),
+        (led_by(0, (0, 1, 2), (0, 1)), 2, "broker 2 is not in sync with the leader of orders-1"),
+        (led_by(1, (0, 1, 2), (0, 1)), 1, "broker 1 leads orders-1 already"),
+        (led_by(0, (0, 1), (0, 1)), 2, "broker 2 holds no replica of orders-1"),
+    ],
+)
+def test_leadership_that_cannot_move_is_a_miss(
+    status: PartitionStatus, to: int | None, reason: str
+) -> None:
+    """Nothing is asked of the controller that it would refuse."""
+    args = {} if to is None else {"to": f"broker({to})"}
+    run = Injecting(move("leader-of(orders-1)", **args))
+    run.runtime.partitions[TopicPartition("orders", 1)] = status
+
+    entry = run.inject()
+
+    assert (entry.outcome, entry.error) == (FaultOutcome.MISSED, reason)
+    assert run.runtime.acts == []
+
+
+@pytest.mark.parametrize("fault", [move("leader-of(orders-1)"), elect("all-topic-partitions")])
+def test_election_without_a_controller_is_a_miss_at_once(fault: dict[str, Any]) -> None:
+    """Who led last is known, but nobody is there to elect another: no wait for a timeout."""
+    run = Injecting(fault)
+    run.runtime.controller = None
+
+    assert run.inject().error == "no controller answers, and only it elects leaders"
+    assert run.runtime.acts == []
+
+
+@pytest.mark.parametrize("error", [ElectionFailed("orders-1: X"), TimeoutError("no answer")])
+def test_election_that_the_cluster_refuses_is_a_miss(error: Exception) -> None:
+    """It moved between the look and the act, or no controller answers: not the tool's failure."""
+    run = Injecting(move())
+    run.runtime.election_fails_with = error
+
+    entry = run.inject()
+
+    assert entry.outcome is FaultOutcome.MISSED
+    assert str(error) in (entry.error or "")
+
+
+def test_preferred_election_of_all_names_every_leadership_that_moves() -> None:
+    """Those that are led by their preferred leader are not hit."""
+    run = Injecting(elect("all-topic-partitions"))
+    run.runtime.partitions[TopicPartition("orders", 0)] = led_by(0, (2, 0, 1), (0, 1, 2))
+    run.runtime.partitions[TopicPartition("orders", 1)] = led_by(2, (1, 2, 0), (2, 1))
+
+    entry = run.inject()
+
+    assert run.runtime.acts == ["elect all"]
+    assert entry.hit == "orders-0: 0 to 2, orders-1: 2 to 1"
+    assert entry.nodes == ("broker-0", "broker-2")
+    assert entry.blast_radius.partitions == ("orders-0", "orders-1")
+    assert entry.blast_radius.groups == ()
+
+
+def test_preferred_election_of_one_partition_asks_for_that_one() -> None:
+    """`leader-of(...)` and `coordinator-of(...)` name a partition."""
+    run = Injecting(elect("leader-of(orders-0)"))
+    run.runtime.partitions[TopicPartition("orders", 0)] = led_by(0, (2, 0, 1), (0, 1, 2))
+
+    run.inject()
+
+    assert run.runtime.acts == ["elect orders-0"]
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("coordinator-of(readers)", "broker 0 leads __consumer_offsets-0 already"),
+        ("all-topic-partitions", "no partition has a preferred leader that could lead and does"),
+    ],
+)
+def test_preferred_election_with_nothing_to_elect_is_a_miss(target: str, reason: str) -> None:
+    """Kafka answers ELECTION_NOT_NEEDED: such a run proves nothing."""
+    run = Injecting(elect(target))
+
+    assert reason in (run.inject().error or "")
+    assert run.runtime.acts == []

@@ -1,0 +1,219 @@
+"""Faults of links: who is kept from whom, by which rules, in which order."""
+
+from typing import Any
+
+import pytest
+
+from chaos.run.blast_radius import BlastRadius
+from chaos.run.journal import FaultOutcome, LinkEnds
+from cluster.links.rules import Clog, Cut, LinkEffect, LinkRule, Selector, Slow
+from cluster.runtime import NodeState
+from protocol.ids import NodeName, broker_name
+from protocol.trace import TraceKind
+from tests.support.builders.experiments import experiment
+from tests.support.builders.injecting import Injecting
+
+
+def fault(kind: str, source: object, destination: object, **args: object) -> dict[str, Any]:
+    return {"at": "1s", "fault": kind, "from": source, "to": destination, "args": args}
+
+
+def names(*nodes: str) -> tuple[NodeName, ...]:
+    return tuple(map(NodeName, nodes))
+
+
+def test_coordinator_is_cut_from_the_controller_and_all_other_brokers() -> None:
+    """A node is never cut from itself: `brokers` means the others."""
+    run = Injecting(fault("cut", "coordinator-of(readers)", ["controller", "brokers"]))
+
+    entry = run.inject()
+
+    there = Selector(
+        sources=names("broker-0"), destinations=names("controller-100", "broker-1", "broker-2")
+    )
+    back = Selector(sources=there.destinations, destinations=there.sources)
+    assert run.runtime.rules == (
+        LinkRule(rule_id="cut-0:there", selector=there, effect=Cut()),
+        LinkRule(rule_id="cut-0:back", selector=back, effect=Cut()),
+    )
+    assert entry.links == LinkEnds(
+        from_=("broker-0",), to=("controller-100", "broker-1", "broker-2")
+    )
+    assert entry.hit == "broker-0 <-> controller-100, broker-1, broker-2"
+
+
+def test_one_way_cut_holds_only_what_travels_there() -> None:
+    """The other direction passes."""
+    run = Injecting(
+        fault("cut", "broker(1)", "controller", direction="one_way", purposes=["heartbeat"])
+    )
+
+    entry = run.inject()
+
+    (rule,) = run.runtime.rules
+    assert rule.selector == Selector(
+        sources=names("broker-1"), destinations=names("controller-100"), purposes=("heartbeat",)
+    )
+    assert entry.hit == "broker-1 -> controller-100"
+
+
+@pytest.mark.parametrize(
+    ("kind", "args", "effect"),
+    [
+        ("clog", {}, Clog()),
+        ("slow", {"delay": "200ms"}, Slow(delay_us=200_000)),
+        ("slow", {"delay": "1s", "jitter": "50ms"}, Slow(delay_us=1_000_000, jitter_us=50_000)),
+    ],
+)
+def test_rule_says_what_becomes_of_the_frames(
+    kind: str, args: dict[str, str], effect: LinkEffect
+) -> None:
+    """For some APIs only, if asked."""
+    run = Injecting(fault(kind, "broker(1)", "broker(2)", apis=["Fetch"], **args))
+
+    run.inject()
+
+    assert [rule.effect for rule in run.runtime.rules] == [effect, effect]
+    assert run.runtime.rules[0].selector.apis == ("Fetch",)
+
+
+def test_rules_of_several_faults_are_in_force_together_in_order_of_injection() -> None:
+    """The first rule that holds a frame wins; withdrawing one fault's keeps the others'."""
+    run = Injecting(
+        fault("slow", "broker(1)", "broker(2)", delay="1s"),
+        fault("cut", "broker(1)", "controller", direction="one_way"),
+    )
+
+    run.inject(1)
+    run.inject(0)
+    run.heal(1)
+    run.heal(0)
+
+    assert run.runtime.acts == [
+        "rules cut-1:there",
+        "rules cut-1:there slow-0:there slow-0:back",
+        "rules slow-0:there slow-0:back",
+        "rules none",
+    ]
+
+
+def test_reset_ends_connections_of_the_named_purposes_and_is_over() -> None:
+    """Momentary: nothing is in force, nothing is undone."""
+    run = Injecting(
+        {
+            "at": "1s",
+            "fault": "reset",
+            "from": "clients",
+            "to": "coordinator-of(readers)",
+            "args": {"purposes": ["coordinator"]},
+        }
+    )
+
+    entry = run.inject()
+    run.heal_everything()
+
+    assert run.runtime.acts == [
+        "reset consumer-readers-0 consumer-readers-1 - broker-0 (coordinator)"
+    ]
+    assert entry.outcome is FaultOutcome.HIT
+    assert entry.resolved["connections"] == 3
+    assert [kind for kind, _, _ in run.traced()] == [TraceKind.FAULT_INJECTED]
+
+
+def test_reset_of_no_connection_is_a_miss() -> None:
+    """Nothing was broken: such a run proves nothing."""
+    run = Injecting({"at": "1s", "fault": "reset", "from": "broker(0)", "to": "broker(1)"})
+    run.runtime.open_connections = 0
+
+    entry = run.inject()
+
+    assert entry.outcome is FaultOutcome.MISSED
+    assert entry.error == "no such connection was open between broker-0 and broker-1"
+    assert (entry.nodes, entry.links, entry.blast_radius) == ((), None, BlastRadius())
+    assert [kind for kind, _, _ in run.traced()] == [
+        TraceKind.FAULT_INJECTED,
+        TraceKind.FAULT_MISSED,
+    ]
+
+
+def test_end_that_is_the_other_end_alone_is_a_miss() -> None:
+    """Two roles, one broker: there is no link."""
+    run = Injecting(fault("cut", "coordinator-of(readers)", ["leader-of(orders-0)"]))
+
+    assert run.inject().error == ("a node has no link to itself: both ends are broker-0 alone")
+    assert run.runtime.acts == []
+
+
+def test_end_where_nobody_lives_is_a_miss() -> None:
+    """A dead broker has no links."""
+    run = Injecting(fault("cut", "broker(1)", "controller"))
+    run.runtime.nodes[broker_name(1)] = NodeState.DOWN
+
+    assert run.inject().error == "nobody at the end `from` is there: broker-1 is down"
+
+
+def test_end_with_somebody_alive_takes_the_dead_and_the_late_with_it() -> None:
+    """The rule is in force for them when they come."""
+    made_of = experiment(
+        groups={
+            "readers": {
+                "members": 1,
+                "topics": ["orders"],
+                "late_members": [{"at": "9s", "members": 1}],
+            }
+        },
+        faults=[fault("cut", "members(readers)", "brokers")],
+    )
+    run = Injecting(made_of=made_of)
+    run.runtime.nodes[broker_name(1)] = NodeState.DOWN
+
+    run.inject()
+
+    assert run.runtime.rules[0].selector == Selector(
+        sources=names("consumer-readers-0", "consumer-readers-1"),
+        destinations=names("broker-0", "broker-1", "broker-2"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "survive"),
+    [
+        ("coordinator-of(readers)", ["controller", "brokers"], True),
+        ("coordinator-of(readers)", ["controller", "member(readers, 0)"], False),
+        ("clients", "broker(0)", False),
+        ("controller", "brokers", True),
+    ],
+)
+def test_members_survive_unless_a_link_of_theirs_is_touched(
+    source: object, destination: object, survive: bool
+) -> None:
+    """Only where no member is out of reach is a rebalance needless."""
+    run = Injecting(fault("cut", source, destination))
+
+    run.inject()
+
+    assert run.detail_of(TraceKind.FAULT_INJECTED)["members_survive"] is survive
+
+
+def test_blast_radius_is_that_of_the_end_that_is_isolated() -> None:
+    """`from` says what the fault is about, not whom it is kept from."""
+    run = Injecting(fault("cut", "member(readers, 1)", "brokers"))
+
+    assert run.inject().blast_radius == BlastRadius(groups=("readers",), partitions=("orders-1",))
+
+
+def test_blast_radius_of_a_broker_that_leads_nothing_is_empty() -> None:
+    """It is kept from all others, who go on: their groups are not concerned."""
+    run = Injecting(fault("cut", "broker(2)", ["controller", "brokers", "clients"]))
+
+    assert run.inject().blast_radius == BlastRadius()
+
+
+def test_blast_radius_of_a_controller_is_that_of_the_other_end() -> None:
+    """The controller leads nothing: what it is kept from is what may suffer."""
+    run = Injecting(fault("cut", "controller", "broker(0)"))
+
+    radius = run.inject().blast_radius
+
+    assert radius.groups == ("readers",)
+    assert "orders-0" in radius.partitions

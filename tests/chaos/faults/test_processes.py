@@ -1,0 +1,150 @@
+"""Faults of processes: what is done to the node, and how it comes back."""
+
+import pytest
+
+from chaos.run.injection import ToolFailed
+from chaos.run.journal import FaultOutcome
+from cluster.links.rules import Cut, Selector
+from cluster.runtime import NodeState
+from protocol.ids import NodeName, broker_name
+from protocol.trace import TraceKind
+from tests.support.builders.injecting import Injecting
+
+S = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("fault", "target", "acts"),
+    [
+        ("crash", "broker(1)", ["crash broker-1", "restart broker-1"]),
+        ("crash", "controller", ["crash controller-100", "restart controller-100"]),
+        (
+            "crash",
+            "member(readers, 1)",
+            ["crash consumer-readers-1", "restart consumer-readers-1"],
+        ),
+        (
+            "power_loss",
+            "broker(1)",
+            [
+                "rules power_loss-0:there power_loss-0:back",
+                "power loss broker-1",
+                "restart broker-1",
+                "rules none",
+            ],
+        ),
+        ("pause", "broker(1)", ["pause broker-1", "resume broker-1"]),
+        (
+            "pause",
+            "leader-member-of(readers)",
+            ["pause consumer-readers-0", "resume consumer-readers-0"],
+        ),
+    ],
+)
+def test_fault_of_a_process_is_done_and_undone(fault: str, target: str, acts: list[str]) -> None:
+    """A fault and its undoing are one record."""
+    run = Injecting({"at": "1s", "fault": fault, "target": target})
+
+    assert run.inject().outcome is FaultOutcome.HIT
+    assert run.heal().healed_by == "plan"
+    assert run.runtime.acts == acts
+
+
+@pytest.mark.parametrize("fault", ["crash", "power_loss"])
+def test_disk_can_be_lost_with_the_process(fault: str) -> None:
+    """A machine that is replaced comes back without what it had."""
+    run = Injecting({"at": "1s", "fault": fault, "target": "broker(1)", "args": {"disk": "empty"}})
+
+    run.inject()
+    run.heal()
+
+    assert "restart on an empty disk: broker-1" in run.runtime.acts
+
+
+def test_machine_without_power_is_cut_off_from_everybody() -> None:
+    """Its kernel cannot tell the peers: they must not see their connections end."""
+    run = Injecting({"at": "1s", "fault": "power_loss", "target": "broker(1)"})
+
+    run.inject()
+
+    there, back = run.runtime.rules
+    others = tuple(name for name in run.runtime.nodes if name != broker_name(1))
+    assert there.selector == Selector(sources=(broker_name(1),), destinations=others)
+    assert back.selector == Selector(sources=others, destinations=(broker_name(1),))
+    assert (there.effect, back.effect) == (Cut(), Cut())
+
+
+def test_power_that_cannot_be_cut_leaves_no_rule_behind() -> None:
+    """Half injected, it is undone like the rest."""
+    run = Injecting({"at": "1s", "fault": "power_loss", "target": "broker(1)"})
+    run.runtime.power_fails_with = OSError("no such process")
+
+    with pytest.raises(ToolFailed):
+        run.inject()
+    run.heal_everything()
+
+    assert run.runtime.rules == ()
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        (NodeState.DOWN, "broker-0, which leads __consumer_offsets-0, is down"),
+        (NodeState.PAUSED, "broker-0, which leads __consumer_offsets-0, is paused"),
+        (NodeState.STOPPING, "broker-0, which leads __consumer_offsets-0, is stopping"),
+    ],
+)
+def test_process_that_is_not_up_is_a_miss_with_the_reason(state: NodeState, reason: str) -> None:
+    """Two faults on one process would undo each other: the second one is told as a miss."""
+    run = Injecting({"at": "1s", "fault": "crash", "target": "coordinator-of(readers)"})
+    run.runtime.nodes[broker_name(0)] = state
+
+    entry = run.inject()
+
+    assert (entry.outcome, entry.error) == (FaultOutcome.MISSED, reason)
+    assert [row.kind for row in run.rows] == [TraceKind.FAULT_MISSED]
+    assert run.runtime.acts == []
+
+
+def test_member_that_has_not_joined_yet_is_a_miss() -> None:
+    """It cannot be killed before it lives."""
+    run = Injecting({"at": "1s", "fault": "pause", "target": "member(readers, 1)"})
+    run.runtime.nodes[NodeName("consumer-readers-1")] = NodeState.NOT_STARTED
+
+    assert run.inject().error == "consumer-readers-1 is not started"
+
+
+def test_controlled_shutdown_is_started_again_when_it_is_down() -> None:
+    """The restart waits for the leaderships to have moved and the process to have gone."""
+    run = Injecting({"at": "1s", "fault": "controlled_shutdown", "target": "broker(2)"})
+    run.runtime.stopping_takes_us = 3 * S
+
+    run.inject()
+    entry = run.heal()
+
+    assert run.runtime.acts == ["shut down broker-2", "restart broker-2"]
+    assert entry.healed_at_us == 3 * S
+    assert entry.note is None
+
+
+def test_controlled_shutdown_that_never_ends_is_killed_and_says_so() -> None:
+    """Without the controller a broker may wait for leave to go for minutes: the wait is bounded."""
+    run = Injecting({"at": "1s", "fault": "controlled_shutdown", "target": "broker(2)"})
+    run.runtime.stopping_takes_us = None
+
+    run.inject()
+    entry = run.heal()
+
+    assert run.runtime.acts == ["shut down broker-2", "crash broker-2", "restart broker-2"]
+    assert entry.note == "broker-2 was still stopping 30 s later, and was killed"
+    assert entry.healed_at_us == 30 * S
+
+
+def test_fault_that_the_runtime_cannot_do_is_a_failure_of_the_tool() -> None:
+    """Neither a miss nor a finding."""
+    run = Injecting({"at": "1s", "fault": "crash", "target": "broker(2)"})
+    run.runtime.crash_fails_with = OSError("no such process")
+
+    with pytest.raises(ToolFailed, match="crash-0 could not be injected: no such process"):
+        run.inject()
+    assert run.entry().outcome is FaultOutcome.FAILED

@@ -1,0 +1,75 @@
+"""The stamp of a replay file: what must be the same for the same run to come again."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaos.results import replay_stamp
+from chaos.results.replay_stamp import ReplayStamp, code_version, differences, python_version
+
+ROOT = str(Path(__file__).resolve().parents[3])
+STAMP = ReplayStamp(
+    seed=7, code=code_version(), python=python_version(), result="pass", digest="12"
+)
+
+
+def test_stamp_of_this_code_and_python_has_no_difference() -> None:
+    """What was just written can be replayed."""
+    assert differences(STAMP) == ()
+
+
+def test_other_code_and_other_python_are_both_named() -> None:
+    """Each alone may change a run; the commit says where the old code is."""
+    other = ReplayStamp(
+        seed=7, code="0f", commit="a" * 40, python="3.99", result="pass", digest="12"
+    )
+
+    assert differences(other) == (
+        "the code is another: it was written by code 0f (commit aaaaaaaaaaaa), "
+        f"this is {code_version()}",
+        f"Python is another: it was written by 3.99, this is {python_version()}",
+    )
+
+
+def test_code_version_is_the_same_in_another_process_elsewhere() -> None:
+    """It must not depend on the folder, the order of a directory or the process."""
+    program = "from chaos.results.replay_stamp import code_version; print(code_version())"
+    said = subprocess.run(
+        [sys.executable, "-O", "-c", f"import sys; sys.path.insert(0, {ROOT!r}); {program}"],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+    assert said.strip() == code_version()
+
+
+def test_code_version_changes_with_the_text_and_the_name_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A moved line changes a run as a changed one does; a test file beside does not."""
+    folder = tmp_path / "somewhere"
+    folder.mkdir()
+    monkeypatch.setattr(replay_stamp, "_folder_of", lambda package: folder)
+    seen = []
+
+    def version_with(name: str, text: str) -> str:
+        (folder / name).write_text(text)
+        code_version.cache_clear()
+        seen.append(code_version())
+        return seen[-1]
+
+    try:
+        first = version_with("a.py", "one\n")
+        assert version_with("a.py", "two\n") != first
+        assert version_with("a.py", "one\n") == first
+        assert version_with("notes.txt", "x") == first
+        assert version_with("b.py", "") != first
+        (folder / "b.py").rename(folder / "c.py")
+        code_version.cache_clear()
+        assert code_version() not in seen
+    finally:
+        code_version.cache_clear()

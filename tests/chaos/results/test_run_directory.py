@@ -1,0 +1,139 @@
+"""Run directories: unique, readable while they are written and after they were cut short."""
+
+from pathlib import Path
+
+import pytest
+
+from chaos.experiment.structs import Experiment
+from chaos.results.manifest import RunStatus, experiment_of, replay_command
+from chaos.results.run_directory import (
+    NotARun,
+    RunDirectory,
+    create_run_directory,
+    list_runs,
+    open_run,
+)
+from chaos.run.journal import FaultOutcome, Journal
+from chaos.run.plan import plan_of
+from tests.support.builders.experiments import experiment
+from tests.support.harness.programs import pid_of_nobody
+
+
+def create(root: Path, of: Experiment | None = None) -> RunDirectory:
+    made_of = of or experiment()
+    return create_run_directory(
+        root, made_of, plan_of(made_of), seed=7, runtime="virtual", replay="again"
+    )
+
+
+def test_runs_at_the_same_time_get_directories_of_their_own(tmp_path: Path) -> None:
+    """Two runs side by side must not touch each other; colons would break Hadoop."""
+    paths = [create(tmp_path).path for _ in range(5)]
+
+    assert len(set(paths)) == 5
+    assert all(":" not in path.name for path in paths)
+    assert (tmp_path / "small" / "latest").resolve() == paths[-1].resolve()
+
+
+def test_manifest_holds_what_the_run_can_be_made_from_again(tmp_path: Path) -> None:
+    """Config, plan, seed: the experiment comes back equal."""
+    run = create(tmp_path)
+
+    manifest = open_run(run.path).manifest
+
+    assert experiment_of(manifest) == experiment()
+    assert manifest.plan == plan_of(experiment())
+    assert (manifest.seed, manifest.runtime, manifest.replay) == (7, "virtual", "again")
+    assert manifest.versions["python"]
+    assert manifest.config["groups"]["readers"]["config"]["session.timeout.ms"] == 45_000
+
+
+def test_run_of_a_process_that_is_gone_reads_as_incomplete(tmp_path: Path) -> None:
+    """Its driver was killed: nobody wrote an end into the manifest."""
+    run = create(tmp_path)
+    assert not open_run(run.path).incomplete
+    assert open_run(run.path).is_running
+    assert open_run(run.path).is_here
+
+    run.manifest.pid = pid_of_nobody()
+    run.write_manifest()
+
+    assert open_run(run.path).manifest.status is RunStatus.RUNNING
+    assert open_run(run.path).incomplete
+    assert not open_run(run.path).is_running
+
+
+@pytest.mark.parametrize(
+    ("status", "incomplete"),
+    [
+        (RunStatus.COMPLETED, False),
+        (RunStatus.INTERRUPTED, True),
+        (RunStatus.FAILED, True),
+    ],
+)
+def test_ended_run_says_how(tmp_path: Path, status: RunStatus, *, incomplete: bool) -> None:
+    """Only a completed run has a trace that ends where the run did."""
+    run = create(tmp_path)
+    run.finish(status)
+
+    past = open_run(run.path)
+
+    assert past.manifest.status is status
+    assert past.manifest.ended_at is not None
+    assert past.incomplete is incomplete
+    assert not past.is_running
+
+
+def test_journal_is_on_disk_after_every_change(tmp_path: Path) -> None:
+    """A run that dies leaves what it had done to the cluster."""
+    run = create(tmp_path)
+    journal = Journal(plan_of(experiment()), run.write_journal)
+    assert open_run(run.path).journal()[0].outcome is FaultOutcome.PLANNED
+
+    entry = journal.entry("crash-0")
+    entry.outcome, entry.node, entry.pid = FaultOutcome.HIT, "broker-1", 4711
+    journal.changed()
+
+    (written,) = open_run(run.path).journal()
+    assert (written.outcome, written.node, written.pid) == (FaultOutcome.HIT, "broker-1", 4711)
+    assert written.in_force
+
+
+def test_list_skips_the_latest_link_and_what_is_no_run(tmp_path: Path) -> None:
+    """Otherwise the last run would count twice."""
+    first, second = create(tmp_path), create(tmp_path)
+    (tmp_path / "small" / "notes").mkdir()
+    (second.path / "journal.json").write_text("{")
+
+    assert [past.path for past in list_runs(tmp_path)] == [first.path, second.path]
+    assert list(list_runs(tmp_path / "nowhere")) == []
+
+
+def test_experiments_folder_opens_its_latest_run(tmp_path: Path) -> None:
+    """`analyze runs/small` means the last one."""
+    create(tmp_path)
+    last = create(tmp_path)
+
+    assert open_run(tmp_path / "small").path == last.path.resolve()
+
+
+@pytest.mark.parametrize("content", [None, "", "{}", '{"format": 99}'])
+def test_path_that_holds_no_run_says_so(tmp_path: Path, content: str | None) -> None:
+    """Never a traceback of a JSON reader."""
+    if content is not None:
+        (tmp_path / "manifest.json").write_text(content)
+
+    with pytest.raises(NotARun, match=r"manifest\.json"):
+        open_run(tmp_path)
+
+
+def test_replay_command_quotes_what_a_shell_would_split() -> None:
+    """It is meant to be pasted."""
+    command = replay_command(
+        "my experiment.yaml", runtime="virtual", seed=7, overrides=["faults[0].at=1s"]
+    )
+
+    assert command == (
+        "python -m coordlab run 'my experiment.yaml' --runtime virtual --seed 7 "
+        "--var 'faults[0].at=1s'"
+    )

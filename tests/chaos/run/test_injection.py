@@ -1,0 +1,229 @@
+"""The injector: rows and journal around each act, and everything healed whatever happened."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from chaos.run.injection import ToolFailed
+from chaos.run.journal import FaultOutcome, decode_journal, encode_journal
+from cluster.links.rules import LinkRule
+from cluster.runtime import HitNode, NodeState
+from protocol.ids import NodeName, broker_name
+from protocol.trace import TraceKind
+from tests.support.builders.experiments import experiment
+from tests.support.builders.injecting import Injecting
+from tests.support.harness.fake_runtime import FakeRuntime
+
+S = 1_000_000
+PAUSE = {"at": "1s", "fault": "pause", "target": "broker(1)"}
+CRASH = {"at": "1s", "fault": "crash", "target": "broker(2)"}
+SHUTDOWN = {"at": "1s", "fault": "controlled_shutdown", "target": "broker(2)"}
+CUT = {"at": "1s", "fault": "cut", "from": "broker(0)", "to": "controller"}
+
+
+class SlowRuntime(FakeRuntime):
+    """Every act takes a second until it is done."""
+
+    async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
+        await self.sleep(S)
+        await super().set_link_rules(rules)
+
+    async def resume(self, node: NodeName) -> None:
+        await self.sleep(S)
+        await super().resume(node)
+
+    async def pause(self, node: NodeName) -> HitNode:
+        await self.sleep(S)
+        return await super().pause(node)
+
+
+@pytest.mark.parametrize("fault", [PAUSE, CUT])
+def test_fault_is_in_force_from_the_injections_return_until_its_undoing_begins(
+    fault: dict[str, object],
+) -> None:
+    """Only in that time did every node concerned have it: a checker may rely on no more."""
+    made_of = experiment(faults=[fault])
+    run = Injecting(made_of=made_of, runtime=SlowRuntime(made_of))
+
+    run.inject()
+    run.runtime.time_us = 10 * S
+    entry = run.heal()
+
+    assert (entry.fired_at_us, entry.in_force_from_us) == (0, S)
+    assert (entry.in_force_until_us, entry.healed_at_us) == (10 * S, 11 * S)
+    assert [(row.kind, row.time_us) for row in run.rows] == [
+        (TraceKind.FAULT_INJECTED, 0),
+        (TraceKind.FAULT_IN_FORCE, S),
+        (TraceKind.FAULT_HEALED, 11 * S),
+    ]
+    assert run.detail_of(TraceKind.FAULT_HEALED)["in_force_until_us"] == 10 * S
+
+
+def test_every_row_of_a_fault_has_its_id_and_one_peer() -> None:
+    """The pipeline joins them by the id; of links the peer is the first of `from`."""
+    run = Injecting({**CUT, "from": ["broker(1)", "broker(0)"], "to": ["controller"]})
+
+    run.inject()
+    run.heal()
+
+    assert [(row.cause, row.peer) for row in run.rows] == [("cut-0", "broker-1")] * 3
+    detail = run.detail_of(TraceKind.FAULT_INJECTED)
+    assert detail["nodes"] == detail["from"] == ["broker-1", "broker-0"]
+    assert detail["to"] == ["controller-100"]
+    assert detail["target"] == "broker(1), broker(0) <-> controller"
+
+
+@pytest.mark.parametrize(
+    ("fault", "survive"),
+    [(CRASH, True), (PAUSE, True), ({**PAUSE, "target": "member(readers, 0)"}, False)],
+)
+def test_members_survive_what_hits_servers_only(fault: dict[str, object], survive: bool) -> None:
+    """Only then is a rebalance needless."""
+    run = Injecting(fault)
+
+    entry = run.inject()
+
+    assert entry.members_survive is survive
+    assert run.detail_of(TraceKind.FAULT_INJECTED)["members_survive"] is survive
+
+
+def test_journal_of_every_kind_of_hit_is_read_back_as_it_was_written() -> None:
+    """Nodes, ends and moves stand in the file."""
+    run = Injecting(
+        PAUSE, CUT, {**PAUSE, "fault": "leadership_move", "target": "leader-of(orders-0)"}
+    )
+    for index in range(3):
+        run.inject(index)
+
+    entries = run.journal.entries
+
+    assert decode_journal(encode_journal(entries)) == entries
+    assert b'"from":' in encode_journal(entries).replace(b" ", b"")
+
+
+def test_target_left_to_chance_is_the_seeds_and_the_faults_own() -> None:
+    """Another fault before it must not shift the draw."""
+    alone = Injecting({**CRASH, "target": "any-broker"})
+    after_another = Injecting({**CRASH, "target": "any-broker"}, PAUSE)
+    after_another.inject(1)
+    after_another.heal(1)
+
+    assert alone.inject().node == after_another.inject(0).node
+
+
+def test_everything_that_is_in_force_is_healed_links_first() -> None:
+    """A node that comes back should find its way to the others."""
+    run = Injecting(PAUSE, CRASH, CUT)
+    for index in range(3):
+        run.inject(index)
+    run.runtime.acts.clear()
+
+    run.heal_everything()
+
+    assert run.runtime.acts == ["rules none", "restart broker-2", "resume broker-1"]
+    assert [entry.healed_by for entry in run.journal.entries] == ["end", "end", "end"]
+    assert not run.injector.anything_left
+
+
+def test_fault_that_is_healed_already_is_not_healed_again() -> None:
+    """Each row of the trace is one act."""
+    run = Injecting(PAUSE)
+    run.inject()
+    run.heal()
+
+    run.heal_everything()
+
+    assert run.runtime.acts == ["pause broker-1", "resume broker-1"]
+    assert len(run.rows) == 3
+
+
+class BreaksOff(FakeRuntime):
+    """Ctrl-C comes after each act and before its answer, as long as `broken`."""
+
+    broken = True
+
+    async def pause(self, node: NodeName) -> HitNode:
+        await super().pause(node)
+        raise KeyboardInterrupt
+
+    async def shut_down(self, node: NodeName) -> HitNode:
+        await super().shut_down(node)
+        raise KeyboardInterrupt
+
+    async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
+        await super().set_link_rules(rules)
+        if self.broken:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("fault", "undone"),
+    [
+        (PAUSE, ["resume broker-1"]),
+        (SHUTDOWN, ["restart broker-2"]),
+        (CUT, ["rules none"]),
+    ],
+)
+def test_half_injected_fault_is_undone_from_whatever_it_left(
+    fault: dict[str, object], undone: list[str]
+) -> None:
+    """Nobody knows how far it came: the state of the nodes is asked, the rules are taken out."""
+    made_of = experiment(faults=[fault])
+    runtime = BreaksOff(made_of)
+    run = Injecting(made_of=made_of, runtime=runtime)
+    with pytest.raises(KeyboardInterrupt):
+        run.inject()
+    assert run.injector.anything_left
+    runtime.acts.clear()
+    runtime.broken = False
+
+    run.heal_everything()
+
+    assert runtime.acts == undone
+    assert not run.injector.anything_left
+
+
+class NeverPaused(FakeRuntime):
+    """The process that should be paused cannot be."""
+
+    async def pause(self, node: NodeName) -> HitNode:
+        raise OSError("not permitted")
+
+
+def test_fault_that_was_never_done_leaves_nothing_to_undo() -> None:
+    """The node is up: it is neither resumed nor started a second time."""
+    made_of = experiment(faults=[PAUSE])
+    run = Injecting(made_of=made_of, runtime=NeverPaused(made_of))
+    with pytest.raises(ToolFailed):
+        run.inject()
+
+    run.heal_everything()
+
+    assert run.runtime.acts == []
+    assert run.entry().outcome is FaultOutcome.FAILED
+
+
+class StubbornLinks(FakeRuntime):
+    """Rules cannot be withdrawn one by one; the second time they can."""
+
+    attempts = 0
+
+    async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
+        self.attempts += 1
+        if self.attempts == 2:
+            raise OSError("no answer")
+        await super().set_link_rules(rules)
+
+
+def test_rules_are_taken_out_even_if_a_fault_of_links_could_not_be_healed() -> None:
+    """No rule may outlive the run, and the failure is told."""
+    made_of = experiment(faults=[CUT, PAUSE])
+    run = Injecting(made_of=made_of, runtime=StubbornLinks(made_of))
+    run.inject(0)
+    run.inject(1)
+
+    with pytest.raises(ToolFailed, match="cut-0 could not be healed: no answer"):
+        run.heal_everything()
+
+    assert run.runtime.rules == ()
+    assert run.runtime.nodes[broker_name(1)] is NodeState.UP

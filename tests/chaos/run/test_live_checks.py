@@ -1,0 +1,94 @@
+"""Checks ahead of the whole trace: findings are told, and trouble in them harms nothing."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from chaos.checkers.base import CheckContext, Finding
+from chaos.checkers.registry import CheckSuite, context_of
+from chaos.results.run_directory import create_run_directory
+from chaos.results.verdict import RunOutcome, Verdict
+from chaos.run.live_checks import LiveChecks, TraceFollower
+from chaos.run.plan import plan_of
+from chaos.run.runner import ExperimentRun, Progress
+from protocol.trace import TraceKind, TraceRow
+from tests.support.builders.experiments import experiment
+from tests.support.builders.rows import Rows
+from tests.support.harness.fake_runtime import FakeRuntime
+
+SAFETY = ("fencing", "durable_commits")
+
+
+def broken_rows() -> list[TraceRow]:
+    """Two leaders of one partition in one epoch."""
+    rows = Rows()
+    rows.leads(1, "broker-0", 0, 0)
+    rows.leads(2, "broker-1", 0, 0)
+    return list(rows.rows)
+
+
+def following(rows: Sequence[TraceRow]) -> TraceFollower:
+    """Hand out the rows that are not younger than the clock, each once."""
+    left = list(rows)
+
+    def follow(now_us: int) -> Iterable[TraceRow]:
+        while left and left[0].time_us <= now_us:
+            yield left.pop(0)
+
+    return follow
+
+
+def test_finding_is_told_when_its_rows_can_be_read() -> None:
+    """Not before, and not twice."""
+    found: list[Finding] = []
+    live = LiveChecks(CheckSuite(CheckContext(), SAFETY), following(broken_rows()))
+    live.report_findings_to(found.append)
+    last_us = broken_rows()[-1].time_us
+
+    live.advance(last_us - 1)
+    assert found == []
+    live.advance(last_us)
+    live.advance(last_us + 1)
+
+    assert [finding.check for finding in found] == ["fencing"]
+
+
+def test_trouble_ends_the_live_checks_and_nothing_else() -> None:
+    """A torn file in the middle of a run is no reason to end it."""
+
+    def follow(now_us: int) -> Iterable[TraceRow]:
+        raise OSError("the file went away")
+
+    live = LiveChecks(CheckSuite(CheckContext(), SAFETY), follow)
+    live.advance(1)
+    live.advance(2)
+
+    assert live.trouble == "not checked while running: OSError: the file went away"
+
+
+def test_run_shows_what_seems_violated_and_leaves_the_verdict_to_the_whole_trace(
+    tmp_path: Path,
+) -> None:
+    """The rows that were ahead may be incomplete: they write no VIOLATION and decide nothing."""
+    of = experiment()
+    rows: list[TraceRow] = []
+    progress: list[Progress] = []
+    suite = CheckSuite(context_of(of), SAFETY)
+    plan = plan_of(of)
+    directory = create_run_directory(tmp_path, of, plan, seed=0, runtime="fake", replay="")
+    live = LiveChecks(CheckSuite(context_of(of), SAFETY), following(broken_rows()))
+
+    results = ExperimentRun(
+        of,
+        plan,
+        FakeRuntime(of, rows.append),
+        suite,
+        directory=directory,
+        progress=progress.append,
+        live_checks=live,
+    ).execute()
+
+    assert results.outcome is RunOutcome.COMPLETED
+    assert results.verdict is not Verdict.VIOLATED
+    assert [finding.check for finding in progress[-1].findings] == ["fencing"]
+    assert not [row for row in rows if row.kind == TraceKind.VIOLATION]
+    assert "fencing seems violated" in (directory.path / "log.txt").read_text()

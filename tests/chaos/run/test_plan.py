@@ -1,0 +1,91 @@
+"""The plan: repeats, ends, and the schedule of faults and late members."""
+
+from chaos.experiment.structs import consumer_name
+from chaos.run.plan import Arrival, PlannedAct, arrivals_of, plan_of, schedule_of
+from tests.support.builders.experiments import experiment
+
+S = 1_000_000
+
+
+def test_repeated_fault_is_one_record_for_each_injection() -> None:
+    """`repeat` counts all injections; each has an id of its own for journal, trace and tables."""
+    plan = plan_of(
+        experiment(
+            faults=[
+                {
+                    "at": "5s",
+                    "fault": "pause",
+                    "target": "broker(0)",
+                    "duration": "4s",
+                    "every": "20s",
+                    "repeat": 3,
+                },
+                {"at": "1s", "fault": "crash", "target": "broker(1)"},
+            ]
+        )
+    )
+
+    assert [(fault.fault_id, fault.at_us // S, fault.duration_us) for fault in plan] == [
+        ("pause-0", 5, 4 * S),
+        ("pause-0.1", 25, 4 * S),
+        ("pause-0.2", 45, 4 * S),
+        ("crash-1", 1, None),
+    ]
+
+
+def test_ends_of_links_are_lists_however_they_are_written() -> None:
+    """One target needs no brackets."""
+    both, one_way = plan_of(
+        experiment(
+            faults=[
+                {"at": "1s", "fault": "cut", "from": "broker(0)", "to": ["controller", "brokers"]},
+                {
+                    "at": "2s",
+                    "fault": "cut",
+                    "from": ["broker(0)"],
+                    "to": "clients",
+                    "args": {"direction": "one_way"},
+                },
+            ]
+        )
+    )
+
+    assert both.from_ == ("broker(0)",)
+    assert both.to == ("controller", "brokers")
+    assert both.aimed_at == "broker(0) <-> controller, brokers"
+    assert one_way.aimed_at == "broker(0) -> clients"
+
+
+def test_schedule_has_healing_first_then_faults_then_late_members() -> None:
+    """What falls together must mean one thing: a cut before those who join "at the cut"."""
+    made_of = experiment(
+        groups={
+            "readers": {
+                "members": 1,
+                "topics": ["orders"],
+                "late_members": [{"at": "9s", "members": 2}, {"at": "3s", "members": 1}],
+            }
+        },
+        faults=[
+            {"at": "9s", "fault": "crash", "target": "broker(1)"},
+            {"at": "3s", "fault": "pause", "target": "broker(0)", "duration": "6s"},
+        ],
+    )
+
+    schedule = schedule_of(plan_of(made_of), arrivals_of(made_of))
+
+    told = []
+    for moment in schedule:
+        match moment:
+            case PlannedAct(planned=planned, heals=heals):
+                told.append((moment.at_us // S, f"{'heal' if heals else 'do'} {planned.fault_id}"))
+            case Arrival(node=node):
+                told.append((moment.at_us // S, str(node)))
+    assert told == [
+        (3, "do pause-1"),
+        (3, str(consumer_name("readers", 3))),
+        (9, "heal pause-1"),
+        (9, "do crash-0"),
+        (9, str(consumer_name("readers", 1))),
+        (9, str(consumer_name("readers", 2))),
+    ]

@@ -1,0 +1,506 @@
+"""The runner on a scripted runtime: stages, faults, healing, and what every ending proves."""
+
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from chaos.checkers.base import CheckOutcome
+from chaos.checkers.registry import CheckSuite, context_of
+from chaos.experiment.structs import FIRST_CONTROLLER_ID, Experiment
+from chaos.results.manifest import RunStatus
+from chaos.results.run_directory import RunDirectory, create_run_directory, open_run
+from chaos.results.verdict import Results, RunOutcome, Verdict
+from chaos.run.journal import FaultOutcome
+from chaos.run.plan import plan_of
+from chaos.run.runner import ExperimentRun, Progress
+from cluster.runtime import HitNode, NodeState
+from protocol.ids import BrokerId, NodeName, Offset, TopicPartition, broker_name, controller_name
+from protocol.trace import TraceEvent, TraceKind, TraceRow
+from tests.support.builders.experiments import experiment
+from tests.support.harness.fake_runtime import FakeRuntime
+
+SAFETY = ("fencing", "durable_commits")
+"""The checks that need no rows of nodes, which the fake runtime does not have."""
+
+
+class Run:
+    """One run of an experiment on a FakeRuntime, and everything that it showed."""
+
+    def __init__(self, of: Experiment | None = None, *, time_limit_us: int | None = None) -> None:
+        self.experiment = of or experiment()
+        self.suite = CheckSuite(context_of(self.experiment), SAFETY)
+        self.rows: list[TraceRow] = []
+        self.progress: list[Progress] = []
+        self.runtime = FakeRuntime(self.experiment, self.observe)
+        self.directory: RunDirectory | None = None
+        self.time_limit_us = time_limit_us
+
+    def observe(self, row: TraceRow) -> None:
+        self.rows.append(row)
+        self.suite.observe(row)
+
+    def execute(self) -> Results:
+        return ExperimentRun(
+            self.experiment,
+            plan_of(self.experiment),
+            self.runtime,
+            self.suite,
+            progress=self.progress.append,
+            directory=self.directory,
+            time_limit_us=self.time_limit_us,
+        ).execute()
+
+    def of_kind(self, kind: TraceKind) -> list[TraceRow]:
+        return [row for row in self.rows if row.kind == kind]
+
+
+def test_run_goes_through_its_stages_and_heals_by_plan() -> None:
+    """The whole order, faults at their times after the steady state."""
+    run = Run()
+
+    results = run.execute()
+
+    assert run.runtime.acts == [
+        "stage starting",
+        "start",
+        "stage steady",
+        "stage faults",
+        "crash broker-0",
+        "restart broker-0",
+        "stage healing",
+        "stage liveness",
+        "stage verifying",
+        "read offsets of readers",
+        "stage stopping",
+        "stop",
+    ]
+    (entry,) = results.faults
+    assert entry.outcome is FaultOutcome.HIT
+    assert entry.fired_at_us == entry.planned_at_us == (results.steady_at_us or 0) + 5_000_000
+    assert entry.healed_at_us == 30_000_000
+    assert entry.healed_by == "plan"
+    assert (entry.node, entry.incarnation, entry.pid) == ("broker-0", 0, 4711)
+    assert results.outcome is RunOutcome.COMPLETED
+    assert results.verdict is Verdict.UNKNOWN
+    assert results.reasons == ("no check saw anything to judge",)  # the fake cluster traces nothing
+    assert results.exit_code == 2
+
+
+def test_fault_is_traced_with_what_it_hit_and_its_blast_radius() -> None:
+    """The pipeline joins phases to faults by these rows."""
+    run = Run()
+    run.execute()
+
+    (injected,) = run.of_kind(TraceKind.FAULT_INJECTED)
+    (healed,) = run.of_kind(TraceKind.FAULT_HEALED)
+
+    assert injected.peer == healed.peer == "broker-0"
+    assert injected.cause == healed.cause == "crash-0"
+    assert injected.detail is not None
+    assert '"groups":["readers"]' in injected.detail
+    assert '"__consumer_offsets-0"' in injected.detail
+
+
+def test_fault_without_duration_is_healed_at_the_end() -> None:
+    """A fault and its undoing are one record: nothing stays broken."""
+    run = Run(experiment(faults=[{"at": "1s", "fault": "crash", "target": "broker(2)"}]))
+
+    results = run.execute()
+
+    assert results.faults[0].healed_by == "end"
+    acts = run.runtime.acts
+    assert acts.index("restart broker-2") > acts.index("stage healing")
+
+
+def test_run_is_watched_after_an_undoing_that_took_its_time() -> None:
+    """A broker that had to be killed was back 30 s late: `after_faults` counts from then."""
+    shutdown = {"fault": "controlled_shutdown", "target": "broker(1)", "duration": "5s"}
+    run = Run(experiment(faults=[{"at": "1s", **shutdown}]))
+    run.runtime.stopping_takes_us = None
+
+    results = run.execute()
+
+    healed_us = results.faults[0].healed_at_us
+    assert healed_us == 36_000_000
+    (healing,) = (row for row in run.of_kind(TraceKind.RUN_STAGE) if "healing" in str(row.detail))
+    assert healing.time_us == healed_us + 10_000_000
+
+
+def test_undoing_that_must_wait_holds_up_nothing_else_of_the_plan() -> None:
+    """Standard space, seed 42: 30 s of faults came at once, behind a broker that would not stop."""
+    shutdown = {"fault": "controlled_shutdown", "target": "broker(1)", "duration": "5s"}
+    crash = {"fault": "crash", "target": "broker(2)", "duration": "4s"}
+    run = Run(experiment(faults=[{"at": "1s", **shutdown}, {"at": "8s", **crash}]))
+    run.runtime.stopping_takes_us = None
+
+    results = run.execute()
+
+    stopped, crashed = results.faults
+    assert (crashed.fired_at_us, crashed.healed_at_us) == (8_000_000, 12_000_000)
+    assert (stopped.in_force_until_us, stopped.healed_at_us) == (6_000_000, 36_000_000)
+    assert stopped.note == "broker-1 was still stopping 30 s later, and was killed"
+
+
+def test_fault_finds_its_target_while_no_controller_answers() -> None:
+    """Leaders are those that the controller named last: it alone could have named others."""
+    made_of = experiment(
+        faults=[
+            {"at": "1s", "fault": "pause", "target": "controller", "duration": "20s"},
+            {"at": "5s", "fault": "crash", "target": "coordinator-of(readers)", "duration": "9s"},
+        ]
+    )
+    run = Run(made_of)
+    run.runtime.leader = BrokerId(2)
+
+    def silence(runtime: FakeRuntime) -> None:
+        runtime.controller = None
+
+    def speak(runtime: FakeRuntime) -> None:
+        runtime.controller = controller_name(FIRST_CONTROLLER_ID)
+
+    run.runtime.at |= {2_000_000: silence, 22_000_000: speak}
+
+    results = run.execute()
+
+    assert [fault.outcome for fault in results.faults] == [FaultOutcome.HIT] * 2
+    assert results.faults[1].nodes == ("broker-2",)
+    assert "orders-0" in results.faults[1].blast_radius.partitions
+
+
+def test_fault_that_hits_nothing_makes_the_run_unknown() -> None:
+    """A run whose faults hit nothing proves nothing (exit 2)."""
+    run = Run()
+
+    def lose_the_broker(runtime: FakeRuntime) -> None:
+        runtime.nodes[broker_name(0)] = NodeState.DOWN
+
+    run.runtime.at[2_000_000] = lose_the_broker
+
+    results = run.execute()
+
+    assert results.verdict is Verdict.UNKNOWN
+    assert results.exit_code == 2
+    assert results.faults[0].outcome is FaultOutcome.MISSED
+    assert "crash-0 hit nothing: broker-0, which leads __consumer_offsets-" in results.reasons[0]
+    assert not run.of_kind(TraceKind.FAULT_INJECTED)
+    assert [row.cause for row in run.of_kind(TraceKind.FAULT_MISSED)] == ["crash-0"]
+
+
+def test_group_that_nobody_joins_makes_the_run_unknown() -> None:
+    """Exit 2, with what was missing; nothing is broken in a cluster that was never steady."""
+    run = Run()
+    run.runtime.nobody_joined = True
+
+    results = run.execute()
+
+    assert results.verdict is Verdict.UNKNOWN
+    assert results.reasons == (
+        "no steady state within 60s: group readers: its coordinator does not know it",
+    )
+    assert results.steady_at_us is None
+    assert results.faults[0].outcome is FaultOutcome.PLANNED
+    assert run.runtime.stopped
+
+
+def test_member_that_never_commits_keeps_the_run_from_its_steady_state() -> None:
+    """A commit gap has no beginning where nothing was ever committed."""
+    run = Run()
+    run.runtime.first_commit = 0
+    run.runtime.commits_stand_still = True
+
+    assert "consumer-readers-0 has no commit acknowledged" in run.execute().reasons[0]
+
+
+def test_offset_that_vanished_is_a_violation() -> None:
+    """The coordinator has no offset: the trace says so of each that was asked for."""
+    run = Run()
+    run.runtime.committed = {TopicPartition("orders", 1): Offset(7)}
+
+    def acknowledge(runtime: FakeRuntime) -> None:
+        runtime.trace(
+            TraceEvent(
+                kind=TraceKind.OFFSETS_COMMITTED, group="readers", partition="orders-0", offset=7
+            )
+        )
+
+    run.runtime.at[20_000_000] = acknowledge
+
+    results = run.execute()
+
+    assert results.verdict is Verdict.VIOLATED
+    assert results.exit_code == 1
+    assert results.findings[0].partition == "orders-0"
+    assert results.checks[1].outcome is CheckOutcome.VIOLATED
+
+
+def test_failed_tool_is_never_a_verdict_about_kafka() -> None:
+    """A node's task that died is our bug (exit 255), whatever the checkers say."""
+    run = Run()
+
+    def break_the_tool(runtime: FakeRuntime) -> None:
+        runtime.tool_failures.append("broker-1: task fetch died")
+
+    run.runtime.at[8_000_000] = break_the_tool
+
+    results = run.execute()
+
+    assert results.outcome is RunOutcome.INTERNAL_ERROR
+    assert results.exit_code == 255
+    assert results.verdict is Verdict.UNKNOWN
+    assert any("task fetch died" in reason for reason in results.reasons)
+    assert "restart broker-0" in run.runtime.acts
+    assert run.runtime.stopped
+
+
+def test_fault_that_cannot_be_injected_is_a_failure_of_the_tool() -> None:
+    """Neither a miss nor a finding."""
+    run = Run()
+    run.runtime.crash_fails_with = OSError("no such process")
+
+    results = run.execute()
+
+    assert results.outcome is RunOutcome.INTERNAL_ERROR
+    assert results.faults[0].outcome is FaultOutcome.FAILED
+    assert "no such process" in results.reasons[0]
+    assert run.runtime.stopped
+
+
+def test_interrupted_run_is_healed_stopped_and_marked(tmp_path: Path) -> None:
+    """Ctrl-C while the broker is down: it is started again, everything stops, exit 130."""
+    run = Run()
+    directory = create_run_directory(
+        tmp_path, run.experiment, plan_of(run.experiment), seed=7, runtime="fake", replay="again"
+    )
+    run.directory = directory
+
+    def press_ctrl_c(runtime: FakeRuntime) -> NoReturn:
+        raise KeyboardInterrupt
+
+    run.runtime.at[12_000_000] = press_ctrl_c
+
+    results = run.execute()
+
+    assert results.outcome is RunOutcome.INTERRUPTED
+    assert results.exit_code == 130
+    assert results.reasons == ("interrupted",)
+    assert run.runtime.acts[-4:] == ["stage healing", "restart broker-0", "stage stopping", "stop"]
+    past = open_run(directory.path)
+    assert past.manifest.status is RunStatus.INTERRUPTED
+    assert past.incomplete
+    assert past.journal()[0].healed_by == "end"
+    assert past.results() == results
+
+
+class InterruptedInjection(FakeRuntime):
+    """Ctrl-C comes after the kill and before its answer."""
+
+    async def crash(self, node: NodeName) -> HitNode:
+        await super().crash(node)
+        raise KeyboardInterrupt
+
+
+def test_fault_half_injected_when_interrupted_is_undone() -> None:
+    """Nobody knows how far the injection came: it is undone as if it had hit."""
+    run = Run()
+    run.runtime = InterruptedInjection(run.experiment)
+
+    results = run.execute()
+
+    assert results.exit_code == 130
+    assert "restart broker-0" in run.runtime.acts
+
+
+class StubbornBroker(FakeRuntime):
+    """Broker 2 never starts again."""
+
+    async def restart(self, node: NodeName, *, empty_disk: bool = False) -> None:
+        if node == "broker-2":
+            raise OSError("address in use")
+        await super().restart(node)
+
+
+def test_fault_that_cannot_be_undone_keeps_no_other_from_it() -> None:
+    """Everything is healed at the end, as far as it can be."""
+    run = Run(
+        experiment(
+            faults=[
+                {"at": "1s", "fault": "crash", "target": "broker(1)"},
+                {"at": "2s", "fault": "crash", "target": "broker(2)"},
+            ]
+        )
+    )
+    run.runtime = StubbornBroker(run.experiment)
+
+    results = run.execute()
+
+    assert results.outcome is RunOutcome.INTERNAL_ERROR
+    assert "crash-1 could not be healed: address in use" in results.reasons[0]
+    assert [entry.in_force for entry in results.faults] == [False, True]
+
+
+def test_interrupted_run_says_what_it_could_not_undo() -> None:
+    """Who stopped it must know that something may be left."""
+    run = Run(experiment(faults=[{"at": "1s", "fault": "crash", "target": "broker(2)"}]))
+    run.runtime = StubbornBroker(run.experiment)
+
+    def press_ctrl_c(runtime: FakeRuntime) -> NoReturn:
+        raise KeyboardInterrupt
+
+    run.runtime.at[2_000_000] = press_ctrl_c
+
+    interrupted, failure = run.execute().reasons
+
+    assert interrupted == "interrupted"
+    assert "crash-0 could not be healed: address in use" in failure
+
+
+def test_late_members_are_started_between_the_faults_and_awaited_in_the_end() -> None:
+    """The steady state cannot wait for them, liveness must."""
+    made_of = experiment(
+        groups={
+            "readers": {
+                "members": 1,
+                "topics": ["orders"],
+                "late_members": [{"at": "7s", "members": 1}],
+            }
+        },
+        faults=[{"at": "5s", "fault": "pause", "target": "broker(2)", "duration": "10s"}],
+    )
+    run = Run(made_of)
+
+    def lose_the_late_one(runtime: FakeRuntime) -> None:
+        runtime.nodes[NodeName("consumer-readers-1")] = NodeState.DOWN
+
+    run.runtime.at[20_000_000] = lose_the_late_one
+
+    results = run.execute()
+
+    acts = [act for act in run.runtime.acts if not act.startswith("stage")]
+    assert acts[1:4] == ["pause broker-2", "start consumer-readers-1", "resume broker-2"]
+    assert results.steady_at_us == 0
+    awaited = [progress for progress in run.progress if progress.waiting_for]
+    assert {progress.stage for progress in awaited} == {"liveness"}
+    assert "consumer-readers-1 does not answer" in awaited[0].waiting_for
+
+
+def test_rules_and_pauses_are_undone_after_an_exception_in_the_middle() -> None:
+    """Nothing may be left stopped, and no rule in force, whatever happened."""
+    run = Run(
+        experiment(
+            faults=[
+                {"at": "1s", "fault": "cut", "from": "broker(0)", "to": "controller"},
+                {"at": "2s", "fault": "pause", "target": "broker(1)"},
+                {"at": "3s", "fault": "controlled_shutdown", "target": "broker(2)"},
+            ]
+        )
+    )
+
+    def explode(runtime: FakeRuntime) -> NoReturn:
+        raise ValueError("boom")
+
+    run.runtime.at[3_100_000] = explode
+
+    results = run.execute()
+
+    assert results.exit_code == 255
+    assert run.runtime.rules == ()
+    assert set(run.runtime.nodes.values()) == {NodeState.UP}
+    assert [entry.healed_by for entry in results.faults] == ["end"] * 3
+
+
+def test_finding_of_a_running_run_is_traced_and_shown_at_the_next_look() -> None:
+    """Nobody should have to wait for the end to hear of a broken promise."""
+    run = Run()
+
+    def find(runtime: FakeRuntime) -> None:
+        run.suite.checkers[0].found("a record is lost", [], partition="orders-0")
+
+    run.runtime.at[19_900_000] = find
+
+    results = run.execute()
+
+    assert results.verdict is Verdict.VIOLATED
+    (violation,) = run.of_kind(TraceKind.VIOLATION)
+    assert (violation.cause, violation.partition) == ("fencing", "orders-0")
+    assert violation.time_us == 20_000_000
+    shown = [progress for progress in run.progress if progress.findings]
+    assert shown[0].time_us == 20_000_000
+
+
+def test_time_limit_makes_the_run_unknown_and_heals_it() -> None:
+    """A run that was cut off proves nothing, and leaves nothing broken."""
+    run = Run(time_limit_us=12_000_000)
+
+    results = run.execute()
+
+    assert results.verdict is Verdict.UNKNOWN
+    assert results.reasons == ("the time limit of 12 s was reached",)
+    assert results.faults[0].healed_by == "end"
+
+
+def test_progress_says_what_a_stage_waits_for() -> None:
+    """The live view shows why the run is not steady yet."""
+    run = Run()
+    run.runtime.group_state = "PreparingRebalance"
+
+    def stabilize(runtime: FakeRuntime) -> None:
+        runtime.group_state = "Stable"
+
+    run.runtime.at[3_000_000] = stabilize
+
+    results = run.execute()
+
+    waiting = [progress for progress in run.progress if progress.waiting_for]
+    assert waiting[0].stage == "starting"
+    assert "group readers is PreparingRebalance" in waiting[0].waiting_for
+    assert results.steady_at_us == 3_000_000
+    assert run.progress[-1].stage == "stopping"
+
+
+def test_run_that_is_watched_asks_the_runtime_for_the_same() -> None:
+    """A look is an event of the virtual loop: watching must not change the run."""
+    watched, alone = Run(), Run()
+    watched.execute()
+    ExperimentRun(alone.experiment, plan_of(alone.experiment), alone.runtime, alone.suite).execute()
+
+    assert watched.runtime.acts == alone.runtime.acts
+    assert watched.rows == alone.rows
+
+
+def test_trace_read_after_the_stop_is_judged_too() -> None:
+    """On Ray rows come from files, when every node has stopped."""
+    run = Run()
+    runtime = FakeRuntime(run.experiment, run.rows.append)
+    suite = CheckSuite(context_of(run.experiment), SAFETY)
+
+    def read() -> list[TraceRow]:
+        assert runtime.stopped
+        return run.rows
+
+    results = ExperimentRun(
+        run.experiment, plan_of(run.experiment), runtime, suite, read_trace=read
+    ).execute()
+
+    assert results.rows_seen == len(run.rows) > 0
+
+
+@pytest.mark.parametrize("when_s", [0.1, 7.0, 41.0])
+def test_exception_anywhere_still_stops_the_cluster(when_s: float) -> None:
+    """While starting, while broken, while waiting for liveness."""
+    run = Run()
+    run.runtime.commits_stand_still = True  # the wait for liveness lasts its whole bound
+    if when_s < 1:
+        run.runtime.group_state = "Empty"
+
+    def explode(runtime: FakeRuntime) -> NoReturn:
+        raise ValueError("boom")
+
+    run.runtime.at[round(when_s * 1_000_000)] = explode
+
+    results = run.execute()
+
+    assert results.exit_code == 255
+    assert "boom" in results.reasons[0]
+    assert run.runtime.stopped
+    assert set(run.runtime.nodes.values()) == {NodeState.UP}

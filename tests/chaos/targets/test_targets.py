@@ -1,0 +1,326 @@
+"""Targets are resolved when the fault fires, and say who was meant or why nobody was."""
+
+from dataclasses import replace
+
+import pytest
+
+from chaos.experiment.structs import Experiment
+from chaos.run.blast_radius import BlastRadius, blast_radius_of
+from chaos.targets.base import Hit, Miss, Situation
+from chaos.targets.registry import TARGET_KINDS, check_target, resolve_target
+from cluster.host.randomness import stream
+from cluster.runtime import ClusterStatus, NodeState, PartitionStatus
+from protocol.ids import BrokerId, NodeName, TopicPartition, broker_name
+from tests.support.builders.experiments import experiment
+from tests.support.harness.fake_runtime import FakeRuntime
+
+
+async def _status(runtime: FakeRuntime) -> ClusterStatus:
+    return await runtime.status()
+
+
+def look(runtime: FakeRuntime, *, seed: int = 0) -> Situation:
+    return Situation(
+        experiment=runtime.experiment,
+        status=runtime.run(_status(runtime)),
+        rng=stream(seed, "target", "crash-0"),
+    )
+
+
+def hit(target: str, runtime: FakeRuntime) -> Hit:
+    resolved = resolve_target(target, look(runtime))
+    assert isinstance(resolved, Hit), resolved
+    return resolved
+
+
+def miss(target: str, runtime: FakeRuntime) -> str:
+    resolved = resolve_target(target, look(runtime))
+    assert isinstance(resolved, Miss), resolved
+    return resolved.reason
+
+
+def led_by(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> PartitionStatus:
+    return PartitionStatus(
+        leader=BrokerId(leader),
+        leader_epoch=4,
+        replicas=tuple(map(BrokerId, replicas)),
+        isr=tuple(map(BrokerId, isr)),
+    )
+
+
+def with_late_members() -> Experiment:
+    return experiment(
+        groups={
+            "readers": {
+                "members": 2,
+                "topics": ["orders"],
+                "late_members": [{"at": "3s", "members": 2}],
+            }
+        },
+        producers=[{"topic": "orders", "records_per_second": 1}],
+    )
+
+
+def test_coordinator_of_is_the_leader_of_the_groups_offsets_partition() -> None:
+    """`readers` lives in one of two partitions; broker 1 leads everything here."""
+    runtime = FakeRuntime(experiment())
+    runtime.leader = BrokerId(1)
+
+    coordinator = hit("coordinator-of(readers)", runtime)
+
+    assert coordinator.nodes == ("broker-1",)
+    assert [partition.topic for partition in coordinator.partitions] == ["__consumer_offsets"]
+    assert coordinator.detail["loaded_by"] == [1]
+
+
+def test_coordinator_while_leadership_moves_is_the_controllers_choice() -> None:
+    """The old broker still has the group: both are named, the new leader is hit."""
+    runtime = FakeRuntime(experiment())
+    before = look(runtime).status
+    runtime.leader = BrokerId(1)
+    now = look(runtime)
+    status = replace(now.status, groups=before.groups)
+
+    coordinator = resolve_target("coordinator-of(readers)", replace(now, status=status))
+
+    assert isinstance(coordinator, Hit)
+    assert coordinator.nodes == ("broker-1",)
+    assert coordinator.detail["loaded_by"] == [0]
+
+
+def test_leader_of_is_the_partitions_own_leader() -> None:
+    """Data partitions and `__consumer_offsets` are led independently."""
+    runtime = FakeRuntime(experiment())
+    runtime.partitions[TopicPartition("orders", 1)] = led_by(2, (1, 2, 0), (2, 0))
+
+    leader = hit("leader-of(orders-1)", runtime)
+
+    assert leader.nodes == ("broker-2",)
+    assert leader.detail == {"partition": "orders-1", "leader_epoch": 4}
+    assert hit("leader-of(__consumer_offsets-1)", runtime).nodes == ("broker-0",)
+
+
+@pytest.mark.parametrize(
+    ("isr", "down", "follower"),
+    [
+        ((2, 1, 0), (), "broker-0"),  # the one after the leader in replica order, not in the ISR's
+        ((2, 1), (), "broker-1"),
+        ((2, 1, 0), (0,), "broker-1"),
+    ],
+)
+def test_follower_of_is_the_next_in_sync_replica_that_is_up(
+    isr: tuple[int, ...], down: tuple[int, ...], follower: str
+) -> None:
+    """One answer, whatever the order of the ISR: a plan must mean one thing."""
+    runtime = FakeRuntime(experiment())
+    runtime.partitions[TopicPartition("orders", 1)] = led_by(2, (1, 2, 0), isr)
+    for broker in down:
+        runtime.nodes[broker_name(broker)] = NodeState.DOWN
+
+    assert hit("follower-of(orders-1)", runtime).nodes == (follower,)
+
+
+def test_follower_of_a_leader_alone_is_a_miss() -> None:
+    """Nobody plays the role."""
+    runtime = FakeRuntime(experiment())
+    runtime.partitions[TopicPartition("orders", 1)] = led_by(2, (1, 2, 0), (2,))
+
+    assert miss("follower-of(orders-1)", runtime) == "orders-1 has no in-sync follower that is up"
+
+
+@pytest.mark.parametrize("target", ["coordinator-of(readers)", "leader-of(orders-0)"])
+def test_partition_without_leader_is_a_miss(target: str) -> None:
+    """Nobody plays the role."""
+    runtime = FakeRuntime(experiment())
+    runtime.leader = BrokerId(-1)
+
+    assert "has no leader" in miss(target, runtime)
+
+
+def test_any_broker_is_drawn_by_the_seed_among_those_that_are_up() -> None:
+    """The same seed draws the same broker; over many seeds each that is up comes up."""
+    runtime = FakeRuntime(experiment())
+    runtime.nodes[broker_name(1)] = NodeState.PAUSED
+
+    def draw(seed: int) -> NodeName:
+        resolved = resolve_target("any-broker", look(runtime, seed=seed))
+        assert isinstance(resolved, Hit)
+        return resolved.nodes[0]
+
+    drawn = [draw(seed) for seed in range(40)]
+
+    assert drawn == [draw(seed) for seed in range(40)]
+    assert sorted(set(drawn)) == ["broker-0", "broker-2"]
+
+
+def test_any_broker_with_none_up_is_a_miss() -> None:
+    """Nobody plays the role."""
+    runtime = FakeRuntime(experiment())
+    for broker in range(3):
+        runtime.nodes[broker_name(broker)] = NodeState.DOWN
+
+    assert miss("any-broker", runtime) == "no broker is up"
+
+
+def test_controller_is_the_active_one_or_the_only_one() -> None:
+    """One that was stopped does not say that it is active; there is no other all the same."""
+    runtime = FakeRuntime(experiment())
+
+    assert hit("controller", runtime).nodes == ("controller-100",)
+    runtime.controller = None
+    assert hit("controller", runtime).nodes == ("controller-100",)
+
+
+def test_leader_member_is_found_by_the_id_that_the_coordinator_knows() -> None:
+    """The coordinator knows member ids, the runtime knows nodes."""
+    runtime = FakeRuntime(experiment())
+    runtime.group_leader = "id-of-consumer-readers-1"
+
+    assert hit("leader-member-of(readers)", runtime).nodes == ("consumer-readers-1",)
+
+
+def test_leader_member_that_does_not_answer_is_a_miss() -> None:
+    """A member that was killed still leads the group, until its session ends."""
+    runtime = FakeRuntime(experiment())
+    runtime.nodes[NodeName("consumer-readers-0")] = NodeState.DOWN
+
+    assert "no member that answers is id-of-consumer-readers-0" in miss(
+        "leader-member-of(readers)", runtime
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "nodes"),
+    [
+        ("member(readers, 3)", ["consumer-readers-3"]),
+        ("members(readers)", [f"consumer-readers-{index}" for index in range(4)]),
+        ("clients", [*(f"consumer-readers-{index}" for index in range(4)), "producer-0"]),
+        ("brokers", ["broker-0", "broker-1", "broker-2"]),
+    ],
+)
+def test_sets_hold_late_members_and_dead_brokers_too(target: str, nodes: list[str]) -> None:
+    """A rule for them is in force when they come."""
+    runtime = FakeRuntime(with_late_members())
+    runtime.nodes[broker_name(1)] = NodeState.DOWN
+
+    assert list(hit(target, runtime).nodes) == nodes
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "coordinator-of(readers)",
+        " coordinator-of( readers ) ",
+        "member(readers,0)",
+        "member( readers , 1 )",
+        "leader-of(__consumer_offsets-1)",
+        "any-broker",
+        "any-broker()",
+        "all-topic-partitions",
+    ],
+)
+def test_target_with_or_without_spaces_is_the_same_target(target: str) -> None:
+    """People write both."""
+    assert check_target(target, experiment()) is None
+
+
+@pytest.mark.parametrize(
+    ("target", "message", "near_miss"),
+    [
+        ("", "is no target", None),
+        ("readers", "unknown target `readers`", "coordinator-of(readers)"),
+        ("coordinator-of", "names no group", "coordinator-of(readers)"),
+        ("leader-of()", "names no partition", None),
+        ("member()", "names no member", None),
+        ("broker", "names no broker", None),
+        ("broker(\u0661)", "there is no broker `\u0661`", None),
+        ("broker(-1)", "there is no broker `-1`", None),
+        ("broker(1)x", "is no target", None),
+        ("leader-of(order-1)", "no topic `order` is defined", "leader-of(orders-1)"),
+        ("leader-of(orders-2)", "there is no partition orders-2", None),
+        ("leader-of(orders)", "`orders` is no partition", "leader-of(orders-0)"),
+        ("follower-of(orders-x)", "`orders-x` is no partition", "follower-of(orders-0)"),
+        ("member(readers)", "`readers` is no member", "member(readers, 0)"),
+        ("member(reader, 1)", "no group `reader` is defined", "member(readers, 1)"),
+        ("member(readers, 2)", "group `readers` has no member 2", None),
+        ("leader-member-of(reader)", "no group `reader`", "leader-member-of(readers)"),
+        ("controller(0)", "`controller` takes no argument", "controller"),
+        ("anybroker", "unknown target `anybroker`", "any-broker"),
+        ("broker-1", "is no target", "broker(1)"),
+        ("broker 1", "is no target", "broker(1)"),
+        ("broker-3", "is no target", None),
+        ("controller-100", "is no target", "controller"),
+        ("consumer-readers-1", "is no target", "member(readers, 1)"),
+        ("controler", "unknown target `controler`", "controller"),
+    ],
+)
+def test_target_that_can_never_exist_is_unknown_with_a_near_miss(
+    target: str, message: str, near_miss: str | None
+) -> None:
+    """Refused before anything starts."""
+    unknown = check_target(target, experiment())
+
+    assert unknown is not None
+    assert message in unknown.message
+    assert unknown.near_miss == near_miss
+
+
+def test_follower_of_a_partition_with_one_replica_can_never_exist() -> None:
+    """Nobody will follow it, whatever happens: no reason to start a cluster."""
+    topics = {"orders": {"partitions": 2, "replication.factor": 1}}
+    unknown = check_target("follower-of(orders-0)", experiment(topics=topics))
+
+    assert unknown is not None
+    assert "a single replica" in unknown.message
+
+
+def test_topic_of_transactions_is_a_target_where_there_are_transactions() -> None:
+    """`leader-of(__transaction_state-0)` is the coordinator of some transactional ids."""
+    target = "leader-of(__transaction_state-0)"
+    group = {
+        "members": 1,
+        "topics": ["orders"],
+        "commit_interval_ms": 200,
+        "transactional": True,
+    }
+
+    assert check_target(target, experiment(groups={"readers": group})) is None
+    assert check_target(target, experiment()) is not None
+
+
+def test_every_target_kind_is_read_back_from_its_own_syntax() -> None:
+    """The documentation shows the syntax: it must be one that is read."""
+    for kind in TARGET_KINDS.values():
+        example = kind.syntax.replace("<group>", "readers").replace("<topic-partition>", "orders-0")
+        example = example.replace("<id>", "0").replace("<index>", "1")
+        assert check_target(example, experiment()) is None, example
+        resolve_target(example, look(FakeRuntime(experiment())))
+
+
+def test_blast_radius_of_a_broker_is_what_lives_on_it() -> None:
+    """A broker that leads nothing takes nobody with it."""
+    runtime = FakeRuntime(experiment())
+    situation = look(runtime)
+
+    def radius(*nodes: int) -> BlastRadius:
+        names = [broker_name(node) for node in nodes]
+        return blast_radius_of(names, runtime.experiment, situation.status)
+
+    assert radius(0).groups == ("readers",)
+    assert "orders-0" in radius(0).partitions
+    assert radius(2) == BlastRadius()
+    assert radius(0, 2) == radius(0)
+
+
+def test_blast_radius_of_a_member_is_its_group_and_what_it_owns() -> None:
+    """A member that does not answer owns what nobody can say, and has a group all the same."""
+    runtime = FakeRuntime(experiment())
+    name = NodeName("consumer-readers-1")
+
+    assert blast_radius_of((name,), runtime.experiment, look(runtime).status) == BlastRadius(
+        groups=("readers",), partitions=("orders-1",)
+    )
+    runtime.nodes[name] = NodeState.PAUSED
+    assert blast_radius_of((name,), runtime.experiment, look(runtime).status) == BlastRadius(
+        groups=("readers",)
+    )

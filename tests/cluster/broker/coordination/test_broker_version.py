@@ -1,0 +1,89 @@
+"""Brokers of an older version of Kafka (`inter.broker.protocol.version`)."""
+
+import msgspec
+import pytest
+
+from cluster.broker.coordination.static_membership import static_member_refusal
+from protocol.config import BrokerConfig
+from protocol.errors import ErrorCode
+from protocol.messages.group import (
+    HeartbeatResponse,
+    JoinGroupResponse,
+    MemberIdentity,
+    SyncGroupResponse,
+)
+from protocol.messages.offset import OffsetCommitResponse
+from protocol.partitioner import partition_for
+from tests.support.builders.requests import (
+    GROUP,
+    envelope,
+    heartbeat,
+    join_group,
+    leave_group,
+    offset_commit,
+    sync_group,
+)
+from tests.support.harness.brokers import BrokerLab, broker_cluster
+from tests.support.harness.controllers import NO_BALANCING
+
+COORDINATOR = partition_for(GROUP, 3)
+
+
+def test_static_member_is_refused_by_each_api_of_an_old_broker() -> None:
+    """2.0: whatever else the request says; LeaveGroup never checked it."""
+    error = ErrorCode.UNSUPPORTED_VERSION
+    joined = static_member_refusal(envelope(join_group(instance="i"), version=5))
+    assert isinstance(joined, JoinGroupResponse)
+    assert (joined.error_code, joined.member_id, joined.generation_id) == (error, "", -1)
+    synced = static_member_refusal(envelope(sync_group("m", 1, instance="i")))
+    assert isinstance(synced, SyncGroupResponse)
+    assert synced.error_code is error
+    beaten = static_member_refusal(envelope(heartbeat("m", 1, instance="i")))
+    assert isinstance(beaten, HeartbeatResponse)
+    assert beaten.error_code is error
+    committed = static_member_refusal(
+        envelope(offset_commit({("t", 0): 1, ("u", 2): 3}, "m", 1, instance="i"))
+    )
+    assert isinstance(committed, OffsetCommitResponse)
+    assert [
+        (topic.name, entry.partition_index, entry.error_code)
+        for topic in committed.topics
+        for entry in topic.partitions
+    ] == [("t", 0, error), ("u", 2, error)]
+    leaving = MemberIdentity(member_id="m", group_instance_id="i")
+    assert static_member_refusal(envelope(leave_group(leaving))) is None
+
+
+def test_member_without_instance_id_is_left_to_the_coordinator() -> None:
+    """Only static members are new in 2.3."""
+    for body in (join_group(), sync_group("m", 1), heartbeat("m", 1), offset_commit({("t", 0): 1})):
+        assert static_member_refusal(envelope(body)) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [
+        ("2.2", ErrorCode.UNSUPPORTED_VERSION),
+        ("2.3", ErrorCode.UNKNOWN_MEMBER_ID),
+        ("3.9", ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_broker_of_an_old_version_knows_no_static_members(version: str, error: ErrorCode) -> None:
+    """The coordinator is not asked."""
+
+    async def story(lab: BrokerLab) -> None:
+        answer = await lab.client.call(COORDINATOR, heartbeat("m", 1, instance="i"))
+        assert isinstance(answer, HeartbeatResponse)
+        assert answer.error_code is error
+        plain = await lab.client.call(COORDINATOR, heartbeat("m", 1))
+        assert isinstance(plain, HeartbeatResponse)
+        assert plain.error_code is ErrorCode.UNKNOWN_MEMBER_ID
+
+    config = msgspec.structs.replace(NO_BALANCING, inter_broker_protocol_version=version)
+    BrokerLab(broker_cluster(config=config)).run(story)
+
+
+def test_version_that_kafka_does_not_have_is_no_setting() -> None:
+    """Refused when the experiment is read, before anything starts."""
+    with pytest.raises(msgspec.ValidationError, match=r"inter\.broker\.protocol\.version"):
+        msgspec.convert({"inter.broker.protocol.version": "2.1-IV9"}, BrokerConfig)

@@ -1,0 +1,130 @@
+"""Metrics of the coordinator under Kafka's names, sampled into the trace (BEHAVIOUR 8.3)."""
+
+import json
+from functools import cache
+from itertools import pairwise
+
+import pytest
+from msgspec.structs import replace
+
+from chaos.experiment.loader import load_experiment
+from chaos.experiment.structs import Experiment
+from chaos.results.verdict import Verdict
+from cluster.broker.coordination.coordinator_metrics import CoordinatorMetrics
+from protocol.trace import TraceKind, TraceRow
+from tests.support.harness.coordinator_harness import CoordinatorHarness
+from tests.support.harness.virtual_hosts import HostLab
+from tests.support.worlds.acceptance import VirtualRun, play_virtual
+
+pytestmark = pytest.mark.slow
+
+
+@cache
+def crash() -> VirtualRun:
+    """Play the crash of a coordinator, with its settings as they are."""
+    return play_virtual(
+        load_experiment("coordinator_crash").experiment, seed=7, trace_messages=False
+    )
+
+
+def samples(run: VirtualRun, node: str) -> list[dict[str, float]]:
+    """Return what a broker said of its coordinator, the earliest first."""
+    return [json.loads(row.detail or "{}") for row in sampled(run, node)]
+
+
+def sampled(run: VirtualRun, node: str | None = None) -> list[TraceRow]:
+    """Return the rows of a broker's coordinator, or of all of them."""
+    return [
+        row
+        for row in run.rows
+        if row.kind == TraceKind.METRICS
+        and node in (None, row.node)
+        and "NumGroups" in (row.detail or "")
+    ]
+
+
+def coordinator_of(run: VirtualRun, kind: TraceKind) -> TraceRow:
+    """Return the first row of a kind that a broker wrote about the group."""
+    return next(row for row in run.rows if row.kind == kind and row.group == "orders-readers")
+
+
+def test_every_broker_samples_every_ten_seconds() -> None:
+    rows = sampled(crash())
+    times = [row.time_us for row in rows if row.node == "broker-0" and row.incarnation == 0]
+    assert len(times) > 2
+    assert {later - before for before, later in pairwise(times)} == {10_000_000}
+    assert {row.node for row in rows} == {"broker-0", "broker-1", "broker-2"}
+
+
+def test_gauges_tell_the_group_where_it_is() -> None:
+    """MM-66: and after the failover at the broker that has loaded it, with its offsets."""
+    run = crash()
+    before = coordinator_of(run, TraceKind.ASSIGNMENT_STORED).node
+    after = coordinator_of(run, TraceKind.GROUP_LOADED).node
+    assert before != after
+    first, last = samples(run, before)[0], samples(run, after)[-1]
+    for sample in (first, last):
+        assert sample["NumGroups"] == sample["NumGroupsStable"] == 1
+        assert sample["NumOffsets"] == 12
+        for size in ("NumDelayedOperations", "PurgatorySize"):
+            assert sample[f"Heartbeat.{size}"] == 12
+            assert sample[f"Rebalance.{size}"] == 0
+    assert samples(run, after)[0]["NumGroups"] == 0
+    assert sum(sample["NumGroupsDead"] for sample in samples(run, after)) == 0
+
+
+def test_counts_are_those_of_the_trace() -> None:
+    run = crash()
+    after = coordinator_of(run, TraceKind.GROUP_LOADED).node
+    last = sampled(run, after)[-1].time_us
+    appends = {
+        row.correlation_id
+        for row in run.rows
+        if row.kind == TraceKind.COMMIT_STORED and row.node == after and row.time_us <= last
+    }
+    sample = samples(run, after)[-1]
+    assert sample["offset-commit-count"] == len(appends) > 100
+    assert 0 < sample["offset-commit-rate"] < len(appends)
+    assert sample["group-completed-rebalance-count"] == 0
+    completed = [samples(run, node)[0] for node in ("broker-0", "broker-1", "broker-2")]
+    assert sum(sample["group-completed-rebalance-count"] for sample in completed) == 1
+
+
+def test_load_time_has_the_wait_in_it_and_is_missing_before_the_first_load() -> None:
+    """MM-67: Kafka answers NaN before the first one."""
+    run = crash()
+    loads = [row for row in run.rows if row.kind == TraceKind.LOAD_COMPLETED]
+    after = coordinator_of(run, TraceKind.GROUP_LOADED)
+    (load,) = [row for row in loads if row.node == after.node and row.partition == after.partition]
+    scheduled = [
+        row
+        for row in run.rows
+        if row.kind == TraceKind.LOAD_SCHEDULED
+        and (row.node, row.partition) == (load.node, load.partition)
+    ]
+    took_ms = (load.time_us - scheduled[-1].time_us) / 1_000
+    sample = next(
+        json.loads(row.detail or "{}")
+        for row in sampled(run, after.node)
+        if row.time_us > load.time_us
+    )
+    assert sample["partition-load-time-max"] >= took_ms > 0
+    assert sample["partition-load-time-avg"] <= sample["partition-load-time-max"]
+    before = CoordinatorMetrics(
+        HostLab().host("broker-0"), CoordinatorHarness().coordinator, interval_us=0
+    )
+    values = before.values()
+    assert [name for name, value in values.items() if value is None] == [
+        "partition-load-time-max",
+        "partition-load-time-avg",
+    ]
+
+
+def test_interval_of_zero_writes_none() -> None:
+    experiment = load_experiment("coordinator_crash").experiment
+    quiet: Experiment = replace(
+        experiment, cluster=replace(experiment.cluster, metrics_interval="0s")
+    )
+    run = play_virtual(quiet, seed=7, trace_messages=False)
+    assert run.results.verdict is Verdict.PASS
+    assert not [row for row in run.rows if row.kind == TraceKind.METRICS]

@@ -1,0 +1,419 @@
+"""Loads and unloads run one at a time, in order, with their epochs checked (5.4, 5.5, FO-06)."""
+
+import json
+
+import msgspec
+
+from cluster.broker.control.controller_channel import ControllerChannel
+from cluster.broker.control.identity import BrokerIdentity
+from cluster.broker.control.metadata_cache import MetadataCache
+from cluster.broker.coordination.coordinator_tasks import LOAD_TURN_BYTES, CoordinatorTasks
+from cluster.broker.coordination.group_coordination import GroupCoordination
+from cluster.broker.coordination.preload import preloaded_batches
+from cluster.broker.replication.replica_manager import LocalLeadership, ReplicaManager
+from cluster.spec import CostModel, PreloadSpec
+from coordinator.coordinator import GroupCoordinator
+from partition_log.batches import build_batch
+from partition_log.compaction import Compaction
+from partition_log.log import PartitionLog
+from partition_log.memory_storage import MemoryLogStorage
+from partition_log.outcomes import ReplicaConfig
+from partition_log.replica import Partition
+from partition_log.transaction_index import TransactionIndex
+from protocol.config import JavaSwitches
+from protocol.effects import Result
+from protocol.ids import BrokerId, offsets_partition
+from protocol.records.batch import Record
+from protocol.trace import TraceKind, TraceRow
+from tests.support.harness.brokers import broker_cluster
+from tests.support.harness.controllers import NO_BALANCING
+from tests.support.harness.virtual_hosts import HostLab
+
+ME = BrokerId(0)
+REPLICAS = (BrokerId(0), BrokerId(1))
+TASK_KINDS = (
+    TraceKind.LOAD_STARTED,
+    TraceKind.LOAD_COMPLETED,
+    TraceKind.LOAD_FAILED,
+    TraceKind.LOAD_IGNORED,
+    TraceKind.UNLOAD_COMPLETED,
+    TraceKind.UNLOAD_IGNORED,
+)
+
+
+class TaskLab:
+    """The task queue of a broker, fed with leaderships by hand."""
+
+    def __init__(
+        self,
+        *,
+        late_notices_us: int = 0,
+        java: JavaSwitches | None = None,
+        load_buffer: int = 65_536,
+        costs: CostModel | None = None,
+        check_interval_ms: int = 600_000,
+    ) -> None:
+        self.lab = HostLab()
+        config = msgspec.structs.replace(
+            NO_BALANCING,
+            offsets_load_buffer_size=load_buffer,
+            offsets_retention_check_interval_ms=check_interval_ms,
+        )
+        self.cluster = msgspec.structs.replace(
+            broker_cluster(config=config),
+            late_notices_us=late_notices_us,
+            java=java or JavaSwitches(),
+            costs=costs or CostModel(),
+        )
+        host = self.lab.host("broker-0")
+        identity = BrokerIdentity(broker_id=ME)
+        cache = MetadataCache(num_offsets_partitions=3)
+        replicas = ReplicaManager(
+            host,
+            identity,
+            self.cluster,
+            cache,
+            ControllerChannel(host, (self.cluster.controllers[0].name,), "alter-partition"),
+        )
+        self.coordinator = GroupCoordinator(
+            config=self.cluster.broker_config,
+            guards=self.cluster.guards,
+            java=self.cluster.java,
+            num_offsets_partitions=3,
+            new_uuid=lambda: "uuid",
+        )
+        coordination = GroupCoordination(host, self.cluster, replicas, cache, self.coordinator)
+        self.tasks = CoordinatorTasks(host, self.cluster, replicas, coordination)
+        self.partitions: dict[int, Partition] = {}
+        self.tasks.start()
+        self.lab.run_for(1_000)
+
+    def partition(
+        self, index: int, *more: Record, commit_records: int = 0, records_per_batch: int = 500
+    ) -> Partition:
+        """Return this broker's replica of an offsets partition, made with that many records.
+
+        `more` stand behind them in one batch.
+        """
+        if index not in self.partitions:
+            storage = MemoryLogStorage()
+            spec = PreloadSpec(
+                partition=index,
+                commit_records=commit_records,
+                records_per_batch=records_per_batch,
+            )
+            for batch in preloaded_batches(spec, 3):
+                storage.append(batch)
+            if more:
+                storage.append(build_batch(more, base_offset=commit_records, leader_epoch=0))
+            name = offsets_partition(index)
+            self.partitions[index] = Partition(
+                name, ME, PartitionLog(name, storage), ReplicaConfig()
+            )
+        return self.partitions[index]
+
+    def lead(self, *indexes: int, epoch: int) -> None:
+        """Become leader of offsets partitions in one delta."""
+        for index in indexes:
+            self.partition(index).make_leader(
+                leader_epoch=epoch,
+                partition_epoch=epoch,
+                replicas=REPLICAS,
+                isr=REPLICAS,
+                now_us=self.lab.loop.now_us(),
+            )
+        self.tasks.leadership_changed(
+            LocalLeadership(
+                became_leader=tuple(self.partition(index) for index in indexes), became_follower=()
+            )
+        )
+
+    def follow(self, index: int, *, epoch: int) -> None:
+        """Become follower of an offsets partition."""
+        partition = self.partition(index)
+        partition.make_follower(
+            leader_id=BrokerId(1),
+            leader_epoch=epoch,
+            partition_epoch=epoch,
+            replicas=REPLICAS,
+            isr=REPLICAS,
+        )
+        self.tasks.leadership_changed(
+            LocalLeadership(became_leader=(), became_follower=(partition,))
+        )
+
+    def done(self) -> list[tuple[str, str | None, int | None]]:
+        """Return what the queue did: kind, partition and leader epoch."""
+        return [
+            (row.kind, row.partition, row.leader_epoch)
+            for row in self.lab.rows
+            if row.kind in TASK_KINDS
+        ]
+
+    def row(self, kind: TraceKind) -> TraceRow:
+        """Return the only row of one kind."""
+        (row,) = [row for row in self.lab.rows if row.kind == kind]
+        return row
+
+
+def test_loads_of_one_delta_run_one_after_the_other() -> None:
+    """One scheduler thread: the second partition waits for the first one's load (6.3)."""
+    lab = TaskLab()
+    lab.partition(0, commit_records=20_000)
+    lab.lead(0, 1, epoch=1)
+    lab.lab.run_for(1_000_000)
+    assert lab.done() == [
+        ("load_started", "__consumer_offsets-0", 1),
+        ("load_completed", "__consumer_offsets-0", 1),
+        ("load_started", "__consumer_offsets-1", 1),
+        ("load_completed", "__consumer_offsets-1", 1),
+    ]
+    waits = [
+        json.loads(row.detail or "{}")["wait_us"]
+        for row in lab.lab.rows
+        if row.kind == TraceKind.LOAD_STARTED
+    ]
+    assert waits[0] == 0
+    assert waits[1] >= CostModel().load_fixed_us
+
+
+def test_load_costs_what_the_model_says_and_reads_everything() -> None:
+    """In virtual time: 300 ns a record and 4 ns a byte, and a fixed part."""
+    lab = TaskLab()
+    lab.partition(0, commit_records=20_000)
+    lab.lead(0, epoch=1)
+    lab.lab.run_for(1_000_000)
+    completed = lab.row(TraceKind.LOAD_COMPLETED)
+    detail = json.loads(completed.detail or "{}")
+    assert (detail["records"], detail["groups"], completed.offset) == (20_000, 20, 20_000)
+    costs = CostModel()
+    expected_us = (
+        costs.load_fixed_us
+        + (detail["records"] * costs.load_ns_per_record + detail["bytes"] * costs.load_ns_per_byte)
+        / 1_000
+    )
+    took_us = completed.time_us - lab.row(TraceKind.LOAD_STARTED).time_us
+    turns = detail["bytes"] / LOAD_TURN_BYTES
+    assert expected_us - turns - 2 <= took_us <= expected_us
+
+
+def test_load_makes_the_next_one_wait_for_what_it_costs() -> None:
+    """One thread (6.3): ten times the cost, ten times the wait, whatever the next one has to read.
+
+    Here of the Java coordinator's measured rate (MEASURED_FAILOVER), and of a tenth of it.
+    """
+    waits = []
+    for load_ns_per_record in (1_200, 12_000):
+        costs = CostModel(
+            load_ns_per_record=load_ns_per_record, load_ns_per_byte=0, load_fixed_us=0
+        )
+        lab = TaskLab(costs=costs)
+        lab.partition(1, commit_records=20_000)
+        lab.lead(1, 2, 0, epoch=1)
+        lab.lab.run_for(1_000_000)
+        started = [row for row in lab.lab.rows if row.kind == TraceKind.LOAD_STARTED]
+        assert [row.partition for row in started] == [
+            f"__consumer_offsets-{index}" for index in (1, 2, 0)
+        ]
+        waits.append([json.loads(row.detail or "{}")["wait_us"] for row in started])
+    assert waits == [[0, 24_000, 24_000], [0, 240_000, 240_000]]
+
+
+def test_expiry_waits_for_the_loads_before_it() -> None:
+    """The same thread looks for expired offsets."""
+    costs = CostModel(load_ns_per_record=10_000, load_ns_per_byte=0, load_fixed_us=0)
+    lab = TaskLab(costs=costs, check_interval_ms=100)
+    looked: list[int] = []
+    expire = lab.coordinator.expire_offsets
+
+    def expire_offsets(now_us: int) -> Result:
+        looked.append(lab.lab.loop.now_us())
+        return expire(now_us)
+
+    lab.coordinator.expire_offsets = expire_offsets  # type: ignore[method-assign]  # watched
+    lab.partition(0, commit_records=20_000)
+    lab.lead(0, epoch=1)
+    lab.lab.run_for(450_000)
+    completed_us = lab.row(TraceKind.LOAD_COMPLETED).time_us
+    assert 200_000 <= completed_us < 210_000
+    assert looked == [completed_us, completed_us, 300_000, 400_000]
+
+
+def test_groups_are_loading_until_everything_is_read() -> None:
+    """Requests meanwhile get COORDINATOR_LOAD_IN_PROGRESS, not half of the offsets."""
+    lab = TaskLab()
+    lab.partition(0, commit_records=20_000)
+    lab.lead(0, epoch=1)
+    lab.lab.run_for(8_000)
+    assert lab.coordinator.is_loading(0)
+    assert lab.coordinator.groups() == ()
+    lab.lab.run_for(1_000_000)
+    assert lab.coordinator.is_owned(0)
+
+
+def test_ping_pong_leaves_the_queue_in_the_order_of_the_epochs() -> None:
+    """FO-06, KAFKA-10614: lead 1, follow 2, lead 3, while the first load still runs."""
+    lab = TaskLab()
+    lab.partition(0, commit_records=20_000)
+    lab.lead(0, epoch=1)
+    lab.lab.run_for(6_000)
+    lab.follow(0, epoch=2)
+    lab.lead(0, epoch=3)
+    lab.lab.run_for(1_000_000)
+    name = "__consumer_offsets-0"
+    assert lab.done() == [
+        ("load_started", name, 1),
+        ("load_completed", name, 1),
+        ("unload_completed", name, 2),
+        ("load_started", name, 3),
+        ("load_completed", name, 3),
+    ]
+    assert lab.coordinator.is_owned(0)
+
+
+def test_load_of_a_lost_leadership_stops_reading() -> None:
+    """5.4 step 4: a replica that leads no more has no log end to read to."""
+    lab = TaskLab()
+    lab.partition(0, commit_records=20_000)
+    lab.lead(0, epoch=1)
+    lab.lab.run_for(6_000)
+    lab.follow(0, epoch=2)
+    lab.lab.run_for(1_000_000)
+    completed = lab.row(TraceKind.LOAD_COMPLETED)
+    assert completed.offset is not None
+    assert 0 < completed.offset < 20_000
+    assert not lab.coordinator.is_owned(0)
+    assert lab.coordinator.groups() == ()
+
+
+def test_load_reads_a_batch_that_is_larger_than_its_buffer() -> None:
+    """MM-20: the buffer grows for it."""
+    lab = TaskLab(load_buffer=100)
+    lab.partition(0, commit_records=1_000, records_per_batch=500)
+    lab.lead(0, epoch=1)
+    lab.lab.run_for(1_000_000)
+    detail = json.loads(lab.row(TraceKind.LOAD_COMPLETED).detail or "{}")
+    assert (detail["records"], detail["groups"]) == (1_000, 20)
+    assert detail["bytes"] > 2 * 100
+
+
+def test_load_says_why_it_stopped_early_and_serves_all_the_same() -> None:
+    """5.4 step 8 [S], recipe f: the groups of the partition are not there."""
+    lab = TaskLab()
+    lab.partition(0, Record(None, b"v"), commit_records=1_000)
+    lab.lead(0, epoch=1)
+    lab.lab.run_for(1_000_000)
+    completed = lab.row(TraceKind.LOAD_COMPLETED)
+    assert "without key" in (completed.cause or "")
+    assert json.loads(completed.detail or "{}")["groups"] == 0
+    assert lab.coordinator.is_owned(0)
+
+
+def test_load_that_failed_refuses_its_partition_until_a_newer_epoch_as_in_java() -> None:
+    """[J]: FAILED; the same epoch told again loads nothing."""
+    lab = TaskLab(java=JavaSwitches(failed_load_refuses=True), late_notices_us=100_000)
+    lab.partition(0, Record(None, b"v"), commit_records=1_000)
+    lab.lead(0, epoch=1)
+    lab.lab.run_for(1_000_000)
+    name = "__consumer_offsets-0"
+    assert lab.done() == [
+        ("load_started", name, 1),
+        ("load_failed", name, 1),
+        *[("load_ignored", name, 1)] * 3,
+    ]
+    failed = lab.row(TraceKind.LOAD_FAILED)
+    assert "without key" in (failed.cause or "")
+    assert json.loads(failed.detail or "{}")["records"] == 1_001
+    assert not lab.coordinator.is_owned(0)
+
+
+def test_load_goes_on_in_a_log_that_is_cleaned_meanwhile() -> None:
+    """KAFKA-19862: it reads by offset, and what a cleaning leaves has its offset still."""
+    lab = TaskLab()
+    log = lab.partition(0, commit_records=20_000).log
+    lab.lead(0, epoch=1)
+    lab.lab.run_for(6_000)
+    assert lab.coordinator.is_loading(0)
+    log.update_high_watermark(log.log_end_offset)
+    compaction = Compaction(
+        log,
+        TransactionIndex(log),
+        first_dirty_offset=0,
+        end_offset=19_500,
+        now_ms=0,
+        delete_retention_ms=0,
+    )
+    while not compaction.step(2**20):
+        pass
+    assert compaction.apply() is not None
+    lab.lab.run_for(1_000_000)
+    detail = json.loads(lab.row(TraceKind.LOAD_COMPLETED).detail or "{}")
+    assert detail["groups"] == 20
+    assert detail["records"] < 20_000
+    whole = TaskLab()
+    whole.partition(0, commit_records=20_000)
+    whole.lead(0, epoch=1)
+    whole.lab.run_for(1_000_000)
+    for group in whole.coordinator.groups():
+        loaded = lab.coordinator.group(group.group_id)
+        expected = whole.coordinator.group(group.group_id)
+        assert loaded is not None
+        assert expected is not None
+        assert loaded.offsets.committed() == expected.offsets.committed()
+
+
+def test_load_counts_the_records_that_it_does_not_know() -> None:
+    """MM-69: written by a newer coordinator."""
+    lab = TaskLab()
+    newer = Record(b"\x00\x10\x91\xa1x", b"\x00\x00")
+    lab.partition(0, newer, newer, commit_records=1_000)
+    lab.lead(0, epoch=1)
+    lab.lab.run_for(1_000_000)
+    completed = lab.row(TraceKind.LOAD_COMPLETED)
+    assert completed.cause is None
+    assert json.loads(completed.detail or "{}")["ignored"] == 2
+    assert lab.coordinator.is_owned(0)
+
+
+def test_load_of_a_partition_that_is_owned_is_ignored() -> None:
+    """Elected again with a higher epoch on the same broker: no reload (5.4 step 2)."""
+    lab = TaskLab()
+    lab.lead(0, epoch=1)
+    lab.lab.run_for(100_000)
+    lab.lead(0, epoch=2)
+    lab.lab.run_for(100_000)
+    ignored = lab.row(TraceKind.LOAD_IGNORED)
+    assert ignored.leader_epoch == 2
+    assert lab.coordinator.is_owned(0)
+
+
+def test_data_partitions_are_no_business_of_the_coordinator() -> None:
+    """Only __consumer_offsets is loaded."""
+    lab = TaskLab()
+    lab.tasks.leadership_changed(LocalLeadership(became_leader=(), became_follower=()))
+    lab.lab.run_for(10_000)
+    assert lab.done() == []
+
+
+def test_notices_that_come_again_too_late_are_refused_by_their_epoch() -> None:
+    """KAFKA-10614: without the epoch the last leader would serve nothing, or a former one."""
+    lab = TaskLab(late_notices_us=1_000_000)
+    lab.lead(0, epoch=1)
+    lab.follow(0, epoch=2)
+    lab.lead(0, epoch=3)
+    lab.lab.run_for(2_000_000)
+
+    done = lab.done()
+    assert done[:5] == [
+        ("load_started", "__consumer_offsets-0", 1),
+        ("load_completed", "__consumer_offsets-0", 1),
+        ("unload_completed", "__consumer_offsets-0", 2),
+        ("load_started", "__consumer_offsets-0", 3),
+        ("load_completed", "__consumer_offsets-0", 3),
+    ]
+    assert sorted(done[5:]) == [
+        *[("load_ignored", "__consumer_offsets-0", 1)] * 3,
+        *[("load_ignored", "__consumer_offsets-0", 3)] * 3,
+        *[("unload_ignored", "__consumer_offsets-0", 2)] * 3,
+    ]
+    assert lab.coordinator.is_owned(0)

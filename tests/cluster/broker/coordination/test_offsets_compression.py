@@ -1,0 +1,100 @@
+"""offsets.topic.compression.codec on real brokers: written, replicated, cleaned and loaded."""
+
+import json
+
+import msgspec
+import pytest
+
+from cluster.spec import PreloadSpec
+from protocol.compression import CompressionType
+from protocol.errors import ErrorCode
+from protocol.ids import CONSUMER_OFFSETS, BrokerId, broker_name, offsets_partition
+from protocol.messages.group import JoinGroupResponse, SyncGroupResponse
+from protocol.messages.offset import OffsetFetchResponse
+from protocol.partitioner import partition_for
+from protocol.trace import TraceKind
+from tests.support.builders.requests import GROUP, join_group, offset_fetch, sync_group
+from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
+from tests.support.harness.controllers import NO_BALANCING
+
+COORDINATOR = partition_for(GROUP, 3)
+PARTITION = offsets_partition(COORDINATOR)
+NEXT = BrokerId((COORDINATOR + 1) % 3)
+
+
+@pytest.mark.parametrize("codec", list(CompressionType))
+def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: CompressionType) -> None:
+    """What a coordinator writes, cleaned or not, the next one reads."""
+    config = msgspec.structs.replace(
+        NO_BALANCING,
+        offsets_topic_compression_codec=codec,
+        offsets_topic_segment_bytes=1_500,
+        log_cleaner_backoff_ms=500,
+        group_initial_rebalance_delay_ms=0,
+    )
+    base = broker_cluster(config=config)
+    cluster = msgspec.structs.replace(
+        base,
+        topics=tuple(
+            msgspec.structs.replace(
+                topic, config=msgspec.structs.replace(topic.config, cleanup_policy="compact")
+            )
+            if topic.name == CONSUMER_OFFSETS
+            else topic
+            for topic in base.topics
+        ),
+    )
+
+    async def story(lab: BrokerLab) -> None:
+        first = await lab.client.call(COORDINATOR, join_group())
+        assert isinstance(first, JoinGroupResponse)
+        joined = await lab.client.call(COORDINATOR, join_group(first.member_id))
+        assert isinstance(joined, JoinGroupResponse)
+        assignment = sync_group(first.member_id, 1, {first.member_id: b"mine"})
+        assert isinstance(await lab.client.call(COORDINATOR, assignment), SyncGroupResponse)
+        for offset in range(1, 60):
+            answer = await lab.client.commit(COORDINATOR, OTHER, offset, partitions=(0, 1, 2))
+            assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
+        await lab.seconds(2)
+        log = lab.storages[broker_name(NEXT)].log(PARTITION)
+        assert {log.batch(index).compression for index in range(len(log))} == {codec}
+        assert lab.events(TraceKind.LOG_CLEANED, broker_name(NEXT))
+        await lab.runtime.move_leader(PARTITION, NEXT)
+        await lab.seconds(1)
+        fetched = await lab.client.call(NEXT, offset_fetch((ORDERS, 1), group_id=OTHER))
+        assert isinstance(fetched, OffsetFetchResponse)
+        assert fetched.groups[0].topics[0].partitions[0].committed_offset == 59
+        again = await lab.client.call(NEXT, sync_group(first.member_id, 1))
+        assert isinstance(again, SyncGroupResponse)
+        assert (again.error_code, again.assignment) == (ErrorCode.NONE, b"mine")
+
+    BrokerLab(cluster).run(story)
+
+
+OTHER = next(
+    name
+    for name in (f"other-{number}" for number in range(99))
+    if partition_for(name, 3) == COORDINATOR
+)
+
+
+def test_preloaded_log_is_compressed_and_a_load_reads_fewer_bytes() -> None:
+    """As many records, for which most of the cost is."""
+    read = {}
+    for codec in (CompressionType.NONE, CompressionType.GZIP):
+        config = msgspec.structs.replace(NO_BALANCING, offsets_topic_compression_codec=codec)
+        preload = PreloadSpec(partition=COORDINATOR, commit_records=5_000)
+
+        async def story(lab: BrokerLab) -> dict[str, int]:
+            (row,) = [
+                row
+                for row in lab.events(TraceKind.LOAD_COMPLETED)
+                if row.partition == str(PARTITION)
+            ]
+            detail: dict[str, int] = json.loads(row.detail or "{}")
+            return detail
+
+        read[codec] = BrokerLab(broker_cluster(config=config, preload=(preload,))).run(story)
+    plain, compressed = read[CompressionType.NONE], read[CompressionType.GZIP]
+    assert (compressed["records"], compressed["groups"]) == (plain["records"], plain["groups"])
+    assert compressed["bytes"] < plain["bytes"] / 3

@@ -1,0 +1,68 @@
+"""Preloaded commit records: the same on every replica, written once."""
+
+from cluster.broker.coordination.preload import group_ids, preload, preloaded_batches
+from cluster.spec import PreloadSpec
+from partition_log.batches import check_batch
+from partition_log.log import PartitionLog
+from partition_log.memory_storage import MemoryStorage
+from protocol.errors import ErrorCode
+from protocol.ids import BrokerId, offsets_partition
+from protocol.partitioner import partition_for
+from protocol.records.batch import decode_records
+from protocol.records.offsets import OffsetCommitKey, decode_key, decode_offset_commit_value
+from tests.support.harness.brokers import broker_cluster
+
+SPEC = PreloadSpec(partition=1, commit_records=1_234, groups=3, records_per_batch=100)
+
+
+def test_batches_are_a_log_of_epoch_0_with_every_record() -> None:
+    """Contiguous, with valid CRCs: recovery and followers check them as any other batch."""
+    batches = preloaded_batches(SPEC, 3)
+    assert all(check_batch(batch) is ErrorCode.NONE for batch in batches)
+    storage = MemoryStorage()
+    for batch in batches:
+        storage.log(offsets_partition(1)).append(batch)
+    log = PartitionLog(offsets_partition(1), storage.log(offsets_partition(1)))
+    assert (log.log_end_offset, log.latest_epoch) == (1_234, 0)
+
+
+def test_records_are_commits_of_groups_of_that_partition() -> None:
+    """A load must find what it would find on an old cluster."""
+    assert all(partition_for(group, 3) == 1 for group in group_ids(SPEC, 3))
+    groups = {}
+    for batch in preloaded_batches(SPEC, 3):
+        for record in decode_records(batch.records):
+            assert record.key is not None
+            assert record.value is not None
+            key = decode_key(record.key)
+            assert isinstance(key, OffsetCommitKey)
+            groups[key.group] = decode_offset_commit_value(record.value).offset
+    assert list(groups) == group_ids(SPEC, 3)
+
+
+def test_deleted_offsets_end_in_a_tombstone_each() -> None:
+    """What a load of them must leave is nothing."""
+    spec = PreloadSpec(partition=1, commit_records=5, deleted=(("g", "t", 0), ("g", "t", 1)))
+    batches = preloaded_batches(spec, 3)
+    assert all(check_batch(batch) is ErrorCode.NONE for batch in batches)
+    values: dict[bytes, bool] = {}
+    for batch in batches:
+        for record in decode_records(batch.records):
+            assert record.key is not None
+            values[record.key] = record.value is not None
+    assert list(values.values()) == [False, False]
+    assert (batches[-1].base_offset, batches[-1].next_offset) == (5, 7)
+
+
+def test_preload_writes_to_an_empty_disk_of_a_replica_alone() -> None:
+    """A disk that has a log keeps it; a broker that is no replica gets none."""
+    cluster = broker_cluster(preload=(SPEC,))
+    storage = MemoryStorage()
+    preload(storage, BrokerId(0), cluster)
+    length = len(storage.log(offsets_partition(1)))
+    assert length == 13
+    preload(storage, BrokerId(0), cluster)
+    assert len(storage.log(offsets_partition(1))) == length
+    stranger = MemoryStorage()
+    preload(stranger, BrokerId(9), cluster)
+    assert len(stranger.log(offsets_partition(1))) == 0

@@ -1,0 +1,178 @@
+"""The store on a real broker: what is too large, what has expired, where there is no log."""
+
+import msgspec
+import pytest
+
+from cluster.broker.control.controller_channel import ControllerChannel
+from cluster.broker.control.identity import BrokerIdentity
+from cluster.broker.control.metadata_cache import MetadataCache
+from cluster.broker.coordination.appends import CoordinatorAppends
+from cluster.broker.replication.replica_manager import ReplicaManager
+from cluster.spec import PreloadSpec
+from protocol.config import BrokerConfig, JavaSwitches
+from protocol.effects import Append, AppendCompleted
+from protocol.errors import ErrorCode
+from protocol.ids import AppendId, BrokerId, TopicPartition, offsets_partition
+from protocol.messages.group import (
+    JoinGroupResponse,
+    SyncGroupResponse,
+)
+from protocol.messages.offset import OffsetCommitResponse, OffsetFetchResponse
+from protocol.partitioner import partition_for
+from protocol.records.batch import Record
+from protocol.records.offsets import (
+    GroupMetadataValue,
+    OffsetCommitValue,
+    encode_group_metadata_key,
+    encode_group_metadata_value,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+)
+from protocol.trace import TraceKind
+from tests.support.builders.requests import (
+    GROUP,
+    join_group,
+    offset_commit,
+    offset_fetch,
+    sync_group,
+)
+from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
+from tests.support.harness.controllers import NO_BALANCING
+from tests.support.harness.virtual_hosts import HostLab
+
+COORDINATOR = partition_for(GROUP, 3)
+
+
+def small_messages() -> BrokerConfig:
+    """Return settings of brokers whose logs take batches of 500 bytes."""
+    return msgspec.structs.replace(
+        NO_BALANCING, message_max_bytes=500, group_initial_rebalance_delay_ms=0
+    )
+
+
+def test_group_metadata_that_is_too_large_fails_the_rebalance() -> None:
+    """MM-34 on a real log: MESSAGE_TOO_LARGE becomes UNKNOWN_SERVER_ERROR, and it starts over."""
+
+    async def story(lab: BrokerLab) -> None:
+        first = await lab.client.call(COORDINATOR, join_group())
+        assert isinstance(first, JoinGroupResponse)
+        joined = await lab.client.call(COORDINATOR, join_group(first.member_id))
+        assert isinstance(joined, JoinGroupResponse)
+        assert joined.generation_id == 1
+        large = sync_group(first.member_id, 1, {first.member_id: b"x" * 600})
+        synced = await lab.client.call(COORDINATOR, large)
+        assert isinstance(synced, SyncGroupResponse)
+        assert synced.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+        again = await lab.client.call(COORDINATOR, join_group(first.member_id))
+        assert isinstance(again, JoinGroupResponse)
+        assert again.generation_id == 2
+        small = sync_group(first.member_id, 2, {first.member_id: b"x"})
+        synced = await lab.client.call(COORDINATOR, small)
+        assert isinstance(synced, SyncGroupResponse)
+        assert (synced.error_code, synced.assignment) == (ErrorCode.NONE, b"x")
+
+    BrokerLab(broker_cluster(config=small_messages())).run(story)
+
+
+def test_commit_that_is_too_large_is_refused_as_a_whole() -> None:
+    """5.8: INVALID_COMMIT_OFFSET_SIZE; each metadata alone is within its bound."""
+
+    async def story(lab: BrokerLab) -> None:
+        body = offset_commit({(ORDERS, 0): 1, (ORDERS, 1): 1}, metadata="m" * 300)
+        answer = await lab.client.call(COORDINATOR, body)
+        assert isinstance(answer, OffsetCommitResponse)
+        errors = [p.error_code for topic in answer.topics for p in topic.partitions]
+        assert errors == [ErrorCode.INVALID_COMMIT_OFFSET_SIZE] * 2
+
+    BrokerLab(broker_cluster(config=small_messages())).run(story)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Record(
+            encode_group_metadata_key(GROUP),
+            encode_group_metadata_value(
+                GroupMetadataValue(protocol_type="", generation=0, protocol=None, leader=None)
+            ),
+        ),
+        Record(
+            encode_offset_commit_key(GROUP, TopicPartition(ORDERS, 0)),
+            encode_offset_commit_value(OffsetCommitValue(offset=1, commit_timestamp_ms=0)),
+        ),
+    ],
+    ids=["group", "commit"],
+)
+def test_append_where_there_is_no_replica_fails_without_one(record: Record) -> None:
+    """MM-36, MM-41: NOT_LEADER_OR_FOLLOWER, of which clients are told NOT_COORDINATOR."""
+    lab = HostLab()
+    host = lab.host("broker-0")
+    cluster = broker_cluster()
+    replicas = ReplicaManager(
+        host,
+        BrokerIdentity(broker_id=BrokerId(0)),
+        cluster,
+        MetadataCache(num_offsets_partitions=3),
+        ControllerChannel(host, (cluster.controllers[0].name,), "alter-partition"),
+    )
+    completed: list[AppendCompleted] = []
+    appends = CoordinatorAppends(host, cluster, replicas, completed.append)
+    appends.append(Append(append_id=AppendId(1), partition=0, records=(record,)))
+    error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert completed == [AppendCompleted(append_id=AppendId(1), error=error)]
+    assert [row.kind for row in lab.rows] == [TraceKind.APPEND_COMPLETED]
+
+
+def test_periodic_look_at_offsets_tells_only_of_what_has_expired() -> None:
+    """MM-01: thousands of looks that find nothing would hide the one that did."""
+    config = msgspec.structs.replace(
+        NO_BALANCING, offsets_retention_minutes=1, offsets_retention_check_interval_ms=10_000
+    )
+    told: list[str] = []
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.client.commit(COORDINATOR, GROUP, 7, partitions=(0, 1, 2))
+        await lab.seconds(100)
+        assert len(lab.events(TraceKind.OFFSET_REMOVED)) == 3
+
+    lab = BrokerLab(
+        broker_cluster(config=config), log=lambda _at, node, line: told.append(f"{node}: {line}")
+    )
+    lab.run(story)
+    expired = [line for line in told if "expired" in line]
+    assert expired == [f"broker-{COORDINATOR}: removed 3 expired offsets"]
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_record_that_nobody_can_read_fails_every_load_of_its_partition(refuses: bool) -> None:
+    """Recipe f: [S] serves the partition without its groups, and takes new ones; [J] refuses it."""
+    preload = PreloadSpec(partition=COORDINATOR, commit_records=1_000, unreadable=True)
+    cluster = msgspec.structs.replace(
+        broker_cluster(preload=(preload,)), java=JavaSwitches(failed_load_refuses=refuses)
+    )
+
+    async def story(lab: BrokerLab) -> None:
+        kind = TraceKind.LOAD_FAILED if refuses else TraceKind.LOAD_COMPLETED
+        partition = str(offsets_partition(COORDINATOR))
+        (row,) = [row for row in lab.events(kind) if row.partition == partition]
+        assert row.cause == "unknown group value version 99"
+        answer = await lab.client.commit(COORDINATOR, GROUP, 7)
+        error = answer.topics[0].partitions[0].error_code
+        assert error is (ErrorCode.NOT_COORDINATOR if refuses else ErrorCode.NONE)
+        found = await lab.client.find_coordinator(0, GROUP)
+        assert found.node_id == COORDINATOR
+        await lab.runtime.move_leader(
+            offsets_partition(COORDINATOR), BrokerId((COORDINATOR + 1) % 3)
+        )
+        await lab.seconds(1)
+        fetched = await lab.client.call(
+            (COORDINATOR + 1) % 3, offset_fetch((ORDERS, 0), group_id=GROUP)
+        )
+        assert isinstance(fetched, OffsetFetchResponse)
+        (group,) = fetched.groups
+        if refuses:
+            assert group.error_code is ErrorCode.NOT_COORDINATOR
+        else:
+            assert group.topics[0].partitions[0].committed_offset == -1
+
+    BrokerLab(cluster).run(story)

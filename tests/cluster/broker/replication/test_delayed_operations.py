@@ -1,0 +1,111 @@
+"""What waits for the high watermark, for bytes, or for a timer."""
+
+from cluster.broker.replication.delayed_appends import DelayedAppends
+from cluster.host.keyed_timers import KeyedTimers
+from partition_log.log import PartitionLog
+from partition_log.memory_storage import MemoryLogStorage
+from partition_log.outcomes import ReplicaConfig
+from partition_log.replica import Partition
+from protocol.effects import CancelTimer, SetTimer
+from protocol.errors import ErrorCode
+from protocol.ids import BrokerId, TopicPartition
+from protocol.messages.log import FetchPartition
+from protocol.records.batch import Record
+from tests.support.harness.virtual_hosts import HostLab
+
+ME, FOLLOWER = BrokerId(0), BrokerId(1)
+REPLICAS = (ME, FOLLOWER)
+P0 = TopicPartition("orders", 0)
+
+
+def leader() -> Partition:
+    """Return a leader whose ISR has one follower."""
+    partition = Partition(P0, ME, PartitionLog(P0, MemoryLogStorage()), ReplicaConfig())
+    partition.make_leader(
+        leader_epoch=0, partition_epoch=0, replicas=REPLICAS, isr=REPLICAS, now_us=0
+    )
+    return partition
+
+
+def append(partition: Partition) -> int:
+    """Append a record and return the offset that must be passed."""
+    info = partition.append_records((Record(None, b"a"),), required_acks=-1, now_us=0)
+    return info.next_offset
+
+
+def follower_has(partition: Partition, offset: int) -> None:
+    """Let the follower fetch from `offset`: it has everything before it."""
+    partition.fetch(
+        FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=offset),
+        replica_id=FOLLOWER,
+        replica_epoch=-1,
+        max_bytes=1_000,
+        now_us=0,
+    )
+
+
+def test_appends_complete_in_the_order_of_the_log_up_to_the_high_watermark() -> None:
+    """One follower's Fetch may acknowledge several, and not the last one."""
+    partition, appends = leader(), DelayedAppends()
+    done: list[tuple[str, ErrorCode]] = []
+    for name in ("a", "b", "c"):
+
+        def completed(error: ErrorCode, name: str = name) -> None:
+            done.append((name, error))
+
+        appends.park(partition, append(partition), completed)
+    appends.check(partition)
+    assert done == []
+    follower_has(partition, 2)
+    appends.check(partition)
+    assert done == [("a", ErrorCode.NONE), ("b", ErrorCode.NONE)]
+
+
+def test_expired_append_is_not_completed_again() -> None:
+    """Its caller was told REQUEST_TIMED_OUT; that the record is committed later is its risk."""
+    partition, appends = leader(), DelayedAppends()
+    done: list[ErrorCode] = []
+    delayed = appends.park(partition, append(partition), done.append)
+    appends.expire(delayed)
+    follower_has(partition, 1)
+    appends.check(partition)
+    appends.expire(delayed)
+    assert done == [ErrorCode.REQUEST_TIMED_OUT]
+
+
+def test_lost_leadership_ends_every_wait() -> None:
+    """Whether the records survive is the new leader's business."""
+    partition, appends = leader(), DelayedAppends()
+    done: list[ErrorCode] = []
+    for _ in range(2):
+        appends.park(partition, append(partition), done.append)
+    partition.make_follower(
+        leader_id=FOLLOWER, leader_epoch=1, partition_epoch=1, replicas=REPLICAS, isr=REPLICAS
+    )
+    appends.check(partition)
+    assert done == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+
+
+def test_timer_with_the_same_key_replaces_the_pending_one() -> None:
+    """A member's heartbeat pushes its session's end back."""
+    lab = HostLab()
+    fired: list[tuple[int, str]] = []
+    timers = KeyedTimers(lab.host("a"), lambda key: fired.append((lab.loop.now_us(), key)))
+    timers.apply([SetTimer(key="m", delay_us=100), SetTimer(key="n", delay_us=150)])
+    lab.run_for(50)
+    timers.apply([SetTimer(key="m", delay_us=200)])
+    lab.run_for(1_000)
+    assert fired == [(150, "n"), (250, "m")]
+
+
+def test_cancelled_timer_does_not_fire_and_may_be_set_again() -> None:
+    """A cancel of a timer that is not there is no error either."""
+    lab = HostLab()
+    fired: list[str] = []
+    timers = KeyedTimers(lab.host("a"), fired.append)
+    timers.apply([SetTimer(key="m", delay_us=100), CancelTimer(key="m"), CancelTimer(key="x")])
+    lab.run_for(1_000)
+    assert fired == []
+    timers.apply([SetTimer(key="m", delay_us=100)])
+    lab.run_for(1_000)
+    assert fired == ["m"]

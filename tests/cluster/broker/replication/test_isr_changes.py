@@ -1,0 +1,196 @@
+"""ISR changes go through the controller, and only through it (6.1)."""
+
+import json
+
+from msgspec.structs import replace
+
+from cluster.broker.node import BrokerNode
+from cluster.controller.node import ControllerNode
+from cluster.host.frames import Frame, RequestFrame, ResponseFrame
+from cluster.host.host import Disconnected, RequestTimedOut
+from cluster.runtime import ClusterStatus
+from partition_log.batches import build_batch
+from protocol.config import BrokerConfig
+from protocol.envelope import AnyResponse
+from protocol.ids import CONSUMER_OFFSETS, NodeName, TopicPartition
+from protocol.messages.controller import AlterPartitionRequest, AlterPartitionResponse
+from protocol.messages.log import (
+    FetchRequest,
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.records.batch import Record
+from protocol.trace import TraceKind
+from tests.support.harness.brokers import ORDERS, broker_cluster
+from tests.support.harness.virtual_hosts import HostLab
+
+Outcome = AnyResponse | Disconnected | RequestTimedOut
+P0 = TopicPartition(ORDERS, 0)
+CONFIG = BrokerConfig(
+    auto_leader_rebalance_enable=False,
+    replica_lag_time_max_ms=4_000,
+    replica_socket_timeout_ms=2_000,
+)
+
+
+class LossyCluster:
+    """A controller and three brokers on a network that loses what a test tells it to."""
+
+    def __init__(self, *, metrics_interval_us: int = 0) -> None:
+        self.lab = HostLab()
+        cluster = replace(broker_cluster(config=CONFIG), metrics_interval_us=metrics_interval_us)
+        (controller,) = cluster.controllers
+        self.controller = ControllerNode(self.lab.host(controller.name), cluster, controller)
+        self.controller.start()
+        for spec in cluster.brokers:
+            BrokerNode(self.lab.host(spec.name), cluster, spec).start()
+        self.lab.run_for(2_000_000)
+
+    def isr(self) -> tuple[int, ...]:
+        """Return the ISR of orders-0 that the controller knows."""
+        status = ClusterStatus()
+        self.controller.report(status)
+        return status.partitions[P0].isr
+
+    def lose_fetches_of_broker_2(self, frame: Frame) -> bool:
+        """Whether `frame` is a Fetch that broker 2 sends to broker 0."""
+        return (
+            isinstance(frame, RequestFrame)
+            and (frame.source, frame.destination) == ("broker-2", "broker-0")
+            and isinstance(frame.envelope.body, FetchRequest)
+        )
+
+    def lose_alter_partition(self, frame: Frame) -> bool:
+        """Whether `frame` belongs to a leader's wish for another ISR, or to the lost Fetches."""
+        return self.lose_fetches_of_broker_2(frame) or (
+            isinstance(frame, RequestFrame)
+            and isinstance(frame.envelope.body, AlterPartitionRequest)
+        )
+
+    def alter_partition_requests(self) -> list[AlterPartitionRequest]:
+        """Return every AlterPartition that was sent, lost or not."""
+        return [
+            frame.envelope.body
+            for frame in self.lab.frames
+            if isinstance(frame, RequestFrame)
+            and isinstance(frame.envelope.body, AlterPartitionRequest)
+        ]
+
+    def metrics(self, node: str) -> dict[str, float]:
+        """Return what a broker said last of its replicas."""
+        samples = [
+            row.detail or ""
+            for row in self.lab.rows
+            if row.kind == TraceKind.METRICS and row.node == node
+        ]
+        found: dict[str, float] = json.loads(
+            next(said for said in reversed(samples) if "PartitionCount" in said)
+        )
+        return found
+
+    def produce(self, *, seconds: int, topic: str = ORDERS) -> Outcome | None:
+        """Produce a record to broker 0 and return what was answered within `seconds`."""
+        answers: list[Outcome] = []
+        client = self.lab.host(f"client-{topic}-{self.lab.loop.now_us()}")
+        connection = client.connect(NodeName("broker-0"), "test", setup_timeout_us=1_000_000)
+        batch = build_batch((Record(None, b"a"),))
+        data = PartitionProduceData(index=0, records=batch)
+        connection.send(
+            ProduceRequest(
+                acks=-1,
+                timeout_ms=60_000,
+                topic_data=(TopicProduceData(name=topic, partition_data=(data,)),),
+            ),
+            timeout_us=90_000_000,
+            on_response=answers.append,
+        )
+        self.lab.run_for(seconds * 1_000_000)
+        return answers[0] if answers else None
+
+
+def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> None:
+    """Out after replica.lag.time.max.ms (checked twice in it); in with its first full Fetch."""
+    cluster = LossyCluster()
+    cluster.lab.lose = cluster.lose_fetches_of_broker_2
+    begun_us = cluster.lab.loop.now_us()
+    assert cluster.produce(seconds=1) is None
+    cluster.lab.run_for(8_000_000)
+    assert cluster.isr() == (0, 1)
+    (change,) = [
+        row
+        for row in cluster.lab.rows
+        if row.kind == TraceKind.ISR_CHANGED and row.partition == str(P0)
+    ]
+    assert 3_500_000 <= change.time_us - begun_us <= 7_000_000
+    assert isinstance(cluster.produce(seconds=1), ProduceResponse)
+    cluster.lab.lose = lambda _frame: False
+    cluster.lab.run_for(8_000_000)
+    assert sorted(cluster.isr()) == [0, 1, 2]
+    assert cluster.lab.failures == []
+
+
+def test_leader_counts_its_isr_changes_once_they_are_in_force() -> None:
+    """And tells how many of its partitions lack a replica meanwhile."""
+    cluster = LossyCluster(metrics_interval_us=1_000_000)
+    cluster.lab.lose = cluster.lose_alter_partition
+    cluster.produce(seconds=9)
+    assert cluster.alter_partition_requests()
+    assert cluster.metrics("broker-0")["IsrShrinksPerSec.Count"] == 0
+
+    cluster = LossyCluster(metrics_interval_us=1_000_000)
+    cluster.lab.lose = cluster.lose_fetches_of_broker_2
+    cluster.produce(seconds=9)
+    shrunk = cluster.metrics("broker-0")
+    assert (shrunk["PartitionCount"], shrunk["LeaderCount"]) == (6, 2)
+    assert (shrunk["UnderReplicatedPartitions"], shrunk["UnderMinIsrPartitionCount"]) == (1, 0)
+    assert (shrunk["IsrShrinksPerSec.Count"], shrunk["IsrExpandsPerSec.Count"]) == (1, 0)
+    assert shrunk["IsrShrinksPerSec.MeanRate"] > 0
+
+    cluster.lab.lose = lambda _frame: False
+    cluster.lab.run_for(8_000_000)
+    whole = cluster.metrics("broker-0")
+    assert whole["UnderReplicatedPartitions"] == 0
+    assert (whole["IsrShrinksPerSec.Count"], whole["IsrExpandsPerSec.Count"]) == (1, 1)
+    assert cluster.metrics("broker-1")["IsrShrinksPerSec.Count"] == 0
+
+
+def test_record_waits_until_the_shrink_is_confirmed_then_it_is_acknowledged() -> None:
+    """A replica that is being removed counts for the high watermark until the controller agrees."""
+    cluster = LossyCluster()
+    cluster.lab.lose = cluster.lose_fetches_of_broker_2
+    assert isinstance(cluster.produce(seconds=9), ProduceResponse)
+
+
+def test_leader_that_cannot_reach_the_controller_never_shrinks_its_isr() -> None:
+    """The core protection against a zombie that acknowledges alone: nothing is acknowledged."""
+    cluster = LossyCluster()
+    cluster.lab.lose = cluster.lose_alter_partition
+    assert cluster.produce(seconds=40) is None
+    assert cluster.isr() == (0, 1, 2)
+    # It goes on asking: the request that was lost timed out after 30 s.
+    assert len(cluster.alter_partition_requests()) >= 2
+    assert cluster.lab.failures == []
+
+
+def test_one_request_is_in_flight_at_a_time() -> None:
+    """AlterPartitionManager: what comes meanwhile goes with the next request."""
+    cluster = LossyCluster()
+    cluster.lab.lose = cluster.lose_fetches_of_broker_2
+    cluster.produce(seconds=0)
+    cluster.produce(seconds=9, topic=CONSUMER_OFFSETS)
+    story = [
+        type(frame.envelope.body).__name__
+        for frame in cluster.lab.frames
+        if isinstance(frame, RequestFrame | ResponseFrame)
+        and isinstance(frame.envelope.body, AlterPartitionRequest | AlterPartitionResponse)
+    ]
+    assert story == [
+        "AlterPartitionRequest",
+        "AlterPartitionResponse",
+        "AlterPartitionRequest",
+        "AlterPartitionResponse",
+    ]
+    topics = [request.topics[0].topic_name for request in cluster.alter_partition_requests()]
+    assert sorted(topics) == [CONSUMER_OFFSETS, ORDERS]

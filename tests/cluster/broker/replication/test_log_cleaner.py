@@ -1,0 +1,229 @@
+"""The log cleaner on real brokers: what it leaves, who reads it, and when it looks."""
+
+import json
+
+import msgspec
+import pytest
+
+from cluster.broker.replication.log_cleaner import CLEANER_OFFSET_CHECKPOINT
+from cluster.spec import ClusterSpec, PreloadSpec
+from partition_log.checkpoints import decode_offset_checkpoint
+from protocol.config import BrokerConfig
+from protocol.errors import ErrorCode
+from protocol.ids import (
+    CONSUMER_OFFSETS,
+    BrokerId,
+    NodeName,
+    TopicPartition,
+    broker_name,
+    offsets_partition,
+)
+from protocol.messages.offset import OffsetCommitResponse, OffsetFetchResponse
+from protocol.partitioner import partition_for
+from protocol.trace import TraceKind, TraceRow
+from tests.support.builders.requests import offset_commit, offset_fetch
+from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
+from tests.support.harness.controllers import NO_BALANCING
+
+GROUP = "group"
+COORDINATOR = partition_for(GROUP, 3)
+PARTITION = offsets_partition(COORDINATOR)
+NEXT = BrokerId((COORDINATOR + 1) % 3)
+OTHER = BrokerId((COORDINATOR + 2) % 3)
+
+
+def compacted(config: BrokerConfig | None = None, **more: object) -> ClusterSpec:
+    """Return a cluster whose offsets topic is compacted, in segments of two thousand bytes."""
+    settings = config or msgspec.structs.replace(
+        NO_BALANCING, offsets_topic_segment_bytes=2_000, log_cleaner_backoff_ms=1_000
+    )
+    base = broker_cluster(config=settings, **more)  # type: ignore[arg-type]  # by name
+    return msgspec.structs.replace(
+        base,
+        topics=tuple(
+            msgspec.structs.replace(
+                topic, config=msgspec.structs.replace(topic.config, cleanup_policy="compact")
+            )
+            if topic.name == CONSUMER_OFFSETS
+            else topic
+            for topic in base.topics
+        ),
+    )
+
+
+async def commit(lab: BrokerLab, count: int, *, at: int = COORDINATOR) -> None:
+    """Commit the offsets 1 to `count` of one partition, one after the other."""
+    for offset in range(1, count + 1):
+        answer = await lab.client.commit(at, GROUP, offset)
+        assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
+
+
+async def committed(lab: BrokerLab, broker_id: int) -> int:
+    """Return what a coordinator says is committed."""
+    answer = await lab.client.call(broker_id, offset_fetch((ORDERS, 0), group_id=GROUP))
+    assert isinstance(answer, OffsetFetchResponse)
+    assert answer.groups[0].error_code is ErrorCode.NONE
+    return answer.groups[0].topics[0].partitions[0].committed_offset
+
+
+def detail(row: TraceRow) -> dict[str, int]:
+    found: dict[str, int] = json.loads(row.detail or "{}")
+    return found
+
+
+def loaded(lab: BrokerLab, broker_id: int) -> dict[str, int]:
+    """Return the detail of a broker's last load of the group's partition."""
+    rows = [
+        row
+        for row in lab.events(TraceKind.LOAD_COMPLETED, broker_name(broker_id))
+        if row.partition == str(PARTITION)
+    ]
+    return detail(rows[-1])
+
+
+def test_every_replica_is_cleaned_and_a_load_reads_what_is_left() -> None:
+    """Compaction decides how much there is to load."""
+
+    async def story(lab: BrokerLab) -> None:
+        await commit(lab, 60)
+        await lab.seconds(3)
+        cleaned = lab.events(TraceKind.LOG_CLEANED)
+        assert sorted({row.node for row in cleaned}) == [broker_name(i) for i in range(3)]
+        assert {row.partition for row in cleaned} == {str(PARTITION)}
+        removed = detail(cleaned[0])
+        assert removed["records"] == 1
+        assert removed["removed_records"] >= 15
+        assert (cleaned[0].offset or 0) == removed["records"] + removed["removed_records"]
+        await lab.runtime.move_leader(PARTITION, NEXT)
+        await lab.seconds(1)
+        assert loaded(lab, NEXT)["records"] < 60 - removed["removed_records"] + 2
+        assert await committed(lab, NEXT) == 60
+
+    BrokerLab(compacted()).run(story)
+
+
+def test_nothing_is_cleaned_in_segments_of_kafkas_size() -> None:
+    """The active segment has 100 MB by default: short runs never fill it."""
+
+    async def story(lab: BrokerLab) -> None:
+        await commit(lab, 60)
+        await lab.seconds(5)
+        assert lab.events(TraceKind.LOG_CLEANED) == []
+
+    config = msgspec.structs.replace(NO_BALANCING, log_cleaner_backoff_ms=1_000)
+    BrokerLab(compacted(config)).run(story)
+
+
+@pytest.mark.parametrize("off", ["cleaner", "policy"])
+def test_cleaner_that_is_off_or_has_no_compacted_topic_does_nothing(off: str) -> None:
+    """log.cleaner.enable, cleanup.policy."""
+    config = msgspec.structs.replace(
+        NO_BALANCING,
+        offsets_topic_segment_bytes=2_000,
+        log_cleaner_backoff_ms=1_000,
+        log_cleaner_enable=off != "cleaner",
+    )
+
+    async def story(lab: BrokerLab) -> None:
+        await commit(lab, 60)
+        await lab.seconds(3)
+        assert lab.events(TraceKind.LOG_CLEANED) == []
+
+    BrokerLab(compacted(config) if off == "cleaner" else broker_cluster(config=config)).run(story)
+
+
+def test_follower_that_comes_back_reads_over_the_holes_and_leads_in_its_turn() -> None:
+    """It fetches from its log end, where its leader has nothing left."""
+
+    async def story(lab: BrokerLab) -> None:
+        await commit(lab, 5)
+        await lab.kill(NEXT)
+        await lab.until(lambda status: len(status.partitions[PARTITION].isr) == 2)
+        await commit(lab, 80)
+        await lab.seconds(3)
+        assert lab.events(TraceKind.LOG_CLEANED, broker_name(COORDINATOR))
+        await lab.restart(NEXT)
+        await lab.until(lambda status: len(status.partitions[PARTITION].isr) == 3)
+        own = lab.storages[broker_name(NEXT)].log(PARTITION)
+        bases = [own.batch(index).base_offset for index in range(len(own))]
+        assert len(bases) < 60
+        assert own.batch(len(own) - 1).next_offset == 85
+        await lab.runtime.move_leader(PARTITION, NEXT)
+        await lab.seconds(1)
+        assert await committed(lab, NEXT) == 80
+        await commit(lab, 3, at=NEXT)
+        await lab.runtime.move_leader(PARTITION, OTHER)
+        await lab.seconds(1)
+        assert await committed(lab, OTHER) == 3
+
+    BrokerLab(compacted()).run(story)
+
+
+def test_restarted_broker_knows_what_is_clean_already() -> None:
+    """cleaner-offset-checkpoint."""
+
+    async def story(lab: BrokerLab) -> None:
+        await commit(lab, 60)
+        await lab.seconds(3)
+        name = broker_name(OTHER)
+        content = lab.storages[name].read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
+        first_dirty = decode_offset_checkpoint(content or b"")[PARTITION]
+        assert first_dirty > 15
+        before = len(lab.events(TraceKind.LOG_CLEANED, name))
+        await lab.kill(OTHER)
+        await lab.restart(OTHER)
+        await lab.seconds(15)
+        assert len(lab.events(TraceKind.LOG_CLEANED, name)) == before
+        await lab.runtime.move_leader(PARTITION, OTHER)
+        await lab.seconds(1)
+        assert await committed(lab, OTHER) == 60
+
+    BrokerLab(compacted()).run(story)
+
+
+def test_preloaded_log_is_cleaned_like_any_other() -> None:
+    """20,000 commits of 1,000 keys: a tenth of the load is left, and a bit."""
+    preload = PreloadSpec(partition=COORDINATOR, commit_records=20_000)
+    config = msgspec.structs.replace(
+        NO_BALANCING, offsets_topic_segment_bytes=100_000, log_cleaner_backoff_ms=1_000
+    )
+
+    async def story(lab: BrokerLab) -> None:
+        first = loaded(lab, COORDINATOR)
+        assert first["records"] == 20_000
+        await lab.seconds(3)
+        await lab.runtime.move_leader(PARTITION, NEXT)
+        await lab.seconds(1)
+        second = loaded(lab, NEXT)
+        assert second["records"] < 5_000
+        assert second["bytes"] < first["bytes"] / 3
+        assert second["groups"] == first["groups"] == 20
+
+    BrokerLab(compacted(config, preload=(preload,))).run(story)
+
+
+def test_deleted_topic_is_forgotten_by_the_cleaner() -> None:
+    """Also in the middle of a cleaning."""
+
+    async def story(lab: BrokerLab) -> None:
+        await commit(lab, 60)
+        await lab.runtime.delete_topics([CONSUMER_OFFSETS])
+        await lab.seconds(5)
+        assert lab.storages[NodeName("broker-0")].partitions() == tuple(
+            TopicPartition(ORDERS, index) for index in range(3)
+        )
+
+    BrokerLab(compacted()).run(story)
+
+
+def test_batch_that_is_larger_than_a_segment_is_not_taken() -> None:
+    """5.8: RECORD_LIST_TOO_LARGE, of which the client is told INVALID_COMMIT_OFFSET_SIZE."""
+
+    async def story(lab: BrokerLab) -> None:
+        body = offset_commit({(ORDERS, index): 1 for index in range(3)}, metadata="m" * 1_000)
+        answer = await lab.client.call(COORDINATOR, body)
+        assert isinstance(answer, OffsetCommitResponse)
+        errors = [p.error_code for topic in answer.topics for p in topic.partitions]
+        assert errors == [ErrorCode.INVALID_COMMIT_OFFSET_SIZE] * 3
+
+    BrokerLab(compacted()).run(story)

@@ -1,0 +1,163 @@
+"""When a broker's logs reach the disk: Kafka's scheduler and settings, the system's write-back."""
+
+import pytest
+from msgspec.structs import replace
+
+from cluster.broker.replication.log_flusher import LogFlusher
+from cluster.spec import StorageModel
+from partition_log.log import PartitionLog
+from partition_log.memory_storage import MemoryLogStorage
+from protocol.config import BrokerConfig, TopicConfig
+from protocol.ids import TopicPartition
+from tests.partition_log.builders import records
+from tests.support.harness.controllers import cluster_of
+from tests.support.harness.virtual_hosts import HostLab
+
+SECOND_US = 1_000_000
+ORDERS = TopicPartition("orders", 0)
+PAYMENTS = TopicPartition("payments", 0)
+
+
+class FlusherLab:
+    """A flusher on a host of its own, with two logs."""
+
+    def __init__(
+        self,
+        config: BrokerConfig | None = None,
+        *,
+        topic: TopicConfig | None = None,
+        model: StorageModel | None = None,
+    ) -> None:
+        cluster = replace(
+            cluster_of(config=config or BrokerConfig()), storage=model or StorageModel()
+        )
+        self.hosts = HostLab()
+        self.orders = PartitionLog(ORDERS, MemoryLogStorage())
+        self.payments = PartitionLog(PAYMENTS, MemoryLogStorage())
+        settings = {"payments": topic or TopicConfig()}
+        self.flusher = LogFlusher(
+            self.hosts.host("broker-0"),
+            cluster,
+            lambda: [self.orders, self.payments],
+            lambda name: settings.get(name, TopicConfig()),
+        )
+        self.flusher.start()
+        self.flusher.configure(self.orders)
+        self.flusher.configure(self.payments)
+
+    def append(self, log: PartitionLog) -> None:
+        """Append one record."""
+        log.append_as_leader(records("a"), leader_epoch=0)
+
+    def seconds(self, duration_s: float) -> None:
+        """Let time pass."""
+        self.hosts.run_for(round(duration_s * SECOND_US))
+
+
+def test_system_writes_back_what_has_been_dirty_for_30_seconds() -> None:
+    """Linux: expired after 30 s, found by the next wake-up of its flusher, up to 5 s later."""
+    lab = FlusherLab()
+    lab.seconds(12)
+    lab.append(lab.orders)
+    lab.seconds(29)
+    assert lab.orders.storage.flushed_length == 0
+    lab.seconds(10)
+    assert lab.orders.storage.flushed_length == 1
+    assert lab.orders.recovery_point == 0, "Kafka did not flush it"
+
+
+def test_system_writes_back_a_file_as_a_whole() -> None:
+    """The age is the file's, since its first dirty page; what is newer goes with it."""
+    lab = FlusherLab()
+    for _ in range(36):
+        lab.append(lab.orders)
+        lab.seconds(1)
+    assert lab.orders.storage.flushed_length >= 35
+
+
+def test_write_back_counts_from_the_first_append_after_a_flush() -> None:
+    """A flush makes the file clean: its age begins anew."""
+    lab = FlusherLab()
+    lab.append(lab.orders)
+    lab.seconds(21)
+    lab.orders.flush()
+    lab.append(lab.orders)
+    lab.seconds(20)
+    assert lab.orders.storage.flushed_length == 1
+    lab.seconds(16)
+    assert lab.orders.storage.flushed_length == 2
+
+
+def test_write_back_interval_is_the_clusters() -> None:
+    """An experiment about power losses sets it."""
+    lab = FlusherLab(model=StorageModel(write_back_ms=1_000, write_back_check_ms=100))
+    lab.append(lab.orders)
+    lab.seconds(0.9)
+    assert lab.orders.storage.flushed_length == 0
+    lab.seconds(0.4)
+    assert lab.orders.storage.flushed_length == 1
+
+
+def test_log_flush_interval_messages_is_told_to_every_log() -> None:
+    """The broker's setting, unless the topic has its own."""
+    lab = FlusherLab(
+        BrokerConfig(log_flush_interval_messages=2), topic=TopicConfig(flush_messages=3)
+    )
+    assert lab.orders.flush_interval_messages == 2
+    assert lab.payments.flush_interval_messages == 3
+    assert FlusherLab().orders.flush_interval_messages is None
+
+
+def test_logs_are_not_flushed_by_time_unless_the_scheduler_is_on() -> None:
+    """log.flush.interval.ms alone does nothing: log.flush.scheduler.interval.ms is Long.MAX."""
+    lab = FlusherLab(BrokerConfig(log_flush_interval_ms=1))
+    lab.append(lab.orders)
+    lab.seconds(600)
+    assert lab.orders.recovery_point == 0
+
+
+def test_scheduler_flushes_what_was_last_flushed_longer_ago_than_the_interval() -> None:
+    """Kafka's kafka-log-flusher: first after 30 s, then at every interval of its own."""
+    config = BrokerConfig(log_flush_interval_ms=40_000, log_flush_scheduler_interval_ms=2_000)
+    lab = FlusherLab(config, topic=TopicConfig(flush_ms=1_000))
+    lab.append(lab.orders)
+    lab.append(lab.payments)
+    lab.seconds(29)
+    assert (lab.orders.recovery_point, lab.payments.recovery_point) == (0, 0)
+    lab.seconds(2)
+    assert (lab.orders.recovery_point, lab.payments.recovery_point) == (0, 1)
+    lab.seconds(8)
+    assert lab.orders.recovery_point == 0
+    lab.seconds(2)
+    assert lab.orders.recovery_point == 1
+
+
+def test_flush_by_the_number_of_messages_puts_off_the_one_by_time() -> None:
+    """The interval counts from the last flush of any kind."""
+    config = BrokerConfig(
+        log_flush_interval_messages=2,
+        log_flush_interval_ms=10_000,
+        log_flush_scheduler_interval_ms=1_000,
+    )
+    lab = FlusherLab(config)
+    lab.seconds(35)
+    lab.append(lab.orders)
+    lab.append(lab.orders)
+    assert lab.orders.recovery_point == 2
+    lab.seconds(1)
+    lab.append(lab.orders)
+    lab.seconds(8)
+    assert lab.orders.recovery_point == 2
+    lab.seconds(3)
+    assert lab.orders.recovery_point == 3
+
+
+@pytest.mark.parametrize("interval_ms", [None, 5_000])
+def test_flush_all_flushes_every_log(interval_ms: int | None) -> None:
+    """An orderly shutdown leaves nothing to the system."""
+    lab = FlusherLab(BrokerConfig(log_flush_interval_ms=interval_ms))
+    lab.append(lab.orders)
+    lab.append(lab.payments)
+    lab.flusher.flush_all()
+    assert (lab.orders.recovery_point, lab.payments.recovery_point) == (1, 1)
+    assert (lab.orders.storage.flushed_length, lab.payments.storage.flushed_length) == (1, 1)

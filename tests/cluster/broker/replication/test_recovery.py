@@ -1,0 +1,267 @@
+"""Brokers that lose power or their disk: what is lost, what is not, and how they come back."""
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from cluster.spec import ClusterSpec, PreloadSpec, TopicSpec
+from cluster.storage.file_storage import FileStorage
+from cluster.storage.recovery_report import report_recoveries
+from partition_log.checkpoints import (
+    REPLICATION_OFFSET_CHECKPOINT,
+    decode_offset_checkpoint,
+)
+from protocol.config import BrokerConfig, TopicConfig
+from protocol.errors import ErrorCode
+from protocol.ids import NO_BROKER, TopicPartition, broker_name, offsets_partition
+from protocol.trace import TraceKind
+from tests.partition_log.builders import batch
+from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster, values_of
+from tests.support.harness.controllers import NO_BALANCING
+from tests.support.harness.virtual_hosts import HostLab
+
+P0 = TopicPartition(ORDERS, 0)
+ALL = {0, 1, 2}
+
+
+async def lose_power(lab: BrokerLab, broker_id: int) -> None:
+    """Kill a broker with all that it has not flushed."""
+    await lab.runtime.power_loss(broker_name(broker_id))
+
+
+def single_replica(config: BrokerConfig, *, flush_messages: int | None = None) -> ClusterSpec:
+    """Return three brokers; orders has one replica of each partition, partition 0 on broker 0."""
+    orders = TopicSpec(
+        name=ORDERS,
+        partitions=3,
+        replication_factor=1,
+        config=TopicConfig(flush_messages=flush_messages),
+    )
+    return replace(broker_cluster(config=config), topics=(orders,))
+
+
+def test_acknowledged_records_survive_the_power_loss_of_their_leader() -> None:
+    """acks=all with min.insync.replicas=2: replication, not the disk, is Kafka's durability.
+
+    The broker comes back with an empty log, catches up as a follower and is in sync again; what it
+    then leads is everything that was acknowledged.
+    """
+
+    async def story(lab: BrokerLab) -> None:
+        for value in (b"a", b"b", b"c"):
+            assert (await lab.client.produce(0, value)).error_code is ErrorCode.NONE
+        await lose_power(lab, 0)
+        await lab.until(lambda status: status.partitions[P0].leader == 1)
+        await lab.seconds(1)
+        assert values_of(await lab.client.fetch(1)) == [b"a", b"b", b"c"]
+        await lab.restart(0)
+        assert len(lab.storages[broker_name(0)].log(P0)) == 0
+        await lab.until(lambda status: set(status.partitions[P0].isr) == ALL)
+        assert (await lab.client.produce(1, b"d")).error_code is ErrorCode.NONE
+        await lab.kill(1)
+        await lab.kill(2)
+        await lab.until(lambda status: status.partitions[P0].leader == 0)
+        log = lab.storages[broker_name(0)].log(P0)
+        assert [log.batch(index).base_offset for index in range(len(log))] == [0, 1, 2, 3]
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_broker_that_lost_power_says_what_it_lost() -> None:
+    """LOG_RECOVERED, for each log that holds less than was written to it, before anything else."""
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.client.produce(0, b"a", b"b")
+        await lab.client.produce(0, b"c", partition=0)
+        await lose_power(lab, 0)
+        await lab.restart(0)
+        (recovered,) = lab.events(TraceKind.LOG_RECOVERED)
+        assert (recovered.node, recovered.incarnation) == ("broker-0", 1)
+        assert (recovered.partition, recovered.offset) == (f"{ORDERS}-0", 0)
+        assert recovered.cause == "power loss"
+        detail = json.loads(recovered.detail or "{}")
+        assert detail["cut_batches"] == 2
+        assert detail["cut_bytes"] > 0
+        await lab.kill(0)
+        await lab.restart(0)
+        assert len(lab.events(TraceKind.LOG_RECOVERED)) == 1, "it was told before"
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_broker_that_was_killed_has_lost_nothing_and_says_nothing() -> None:
+    """A kill takes the process, not the page cache."""
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.client.produce(0, b"a")
+        await lab.kill(0)
+        await lab.restart(0)
+        assert len(lab.storages[broker_name(0)].log(P0)) == 1
+        assert lab.events(TraceKind.LOG_RECOVERED) == []
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_power_loss_within_the_session_does_not_make_the_broker_lead_an_empty_log() -> None:
+    """It may not register before its old life is fenced: by then another replica leads.
+
+    Were it let in at once, it would still be the leader, and its followers would truncate.
+    """
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.client.produce(0, b"a")
+        await lose_power(lab, 0)
+        await lab.restart(0)
+        await lab.until(lambda status: status.partitions[P0].leader == 1)
+        await lab.until(lambda status: set(status.partitions[P0].isr) == ALL)
+        assert values_of(await lab.client.fetch(1)) == [b"a"]
+        assert len(lab.storages[broker_name(0)].log(P0)) == 1
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+@pytest.mark.parametrize(
+    ("config", "flush_messages", "kept"),
+    [
+        (NO_BALANCING, None, []),
+        (
+            BrokerConfig(auto_leader_rebalance_enable=False, log_flush_interval_messages=1),
+            None,
+            [b"a", b"b"],
+        ),
+        (NO_BALANCING, 1, [b"a", b"b"]),
+        (NO_BALANCING, 2, [b"a", b"b"]),
+    ],
+    ids=["default", "log.flush.interval.messages=1", "flush.messages=1", "flush.messages=2"],
+)
+def test_records_of_one_replica_survive_a_power_loss_if_they_were_flushed(
+    config: BrokerConfig, flush_messages: int | None, kept: list[bytes]
+) -> None:
+    """With one replica the disk is all there is, and by default nobody flushes."""
+
+    async def story(lab: BrokerLab) -> None:
+        for value in (b"a", b"b"):
+            assert (await lab.client.produce(0, value)).error_code is ErrorCode.NONE
+        await lose_power(lab, 0)
+        await lab.until(lambda status: status.partitions[P0].leader == NO_BROKER)
+        await lab.restart(0)
+        await lab.until(lambda status: status.partitions[P0].leader == 0)
+        await lab.seconds(1)
+        assert values_of(await lab.client.fetch(0)) == kept
+        assert (await lab.client.produce(0, b"new")).base_offset == len(kept)
+
+    BrokerLab(single_replica(config, flush_messages=flush_messages)).run(story)
+
+
+def test_records_of_one_replica_survive_a_power_loss_after_the_system_wrote_them_back() -> None:
+    """Linux writes back what has been dirty for 30 s; what is younger is lost."""
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.client.produce(0, b"old")
+        await lab.seconds(36)
+        await lab.client.produce(0, b"young")
+        await lose_power(lab, 0)
+        await lab.seconds(10)
+        await lab.restart(0)
+        await lab.until(lambda status: status.partitions[P0].leader == 0)
+        await lab.seconds(1)
+        assert values_of(await lab.client.fetch(0)) == [b"old"]
+        (recovered,) = lab.events(TraceKind.LOG_RECOVERED)
+        assert recovered.offset == 1
+
+    BrokerLab(single_replica(NO_BALANCING)).run(story)
+
+
+def test_high_watermark_checkpoint_beyond_the_log_end_is_cut() -> None:
+    """The checkpoint survives the power loss that the log did not."""
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.client.produce(0, b"a", b"b")
+        await lab.seconds(6)
+        await lose_power(lab, 0)
+        await lab.restart(0)
+        disk = lab.storages[broker_name(0)]
+        content = disk.read_checkpoint(REPLICATION_OFFSET_CHECKPOINT) or b""
+        assert decode_offset_checkpoint(content)[P0] == 2
+        assert len(disk.log(P0)) == 0
+        await lab.seconds(6)
+        content = disk.read_checkpoint(REPLICATION_OFFSET_CHECKPOINT) or b""
+        assert decode_offset_checkpoint(content)[P0] == 0, "still waits for its old life's fence"
+        await lab.until(lambda status: status.partitions[P0].leader == 1)
+        await lab.until(lambda status: set(status.partitions[P0].isr) == ALL)
+        await lab.seconds(6)
+        content = disk.read_checkpoint(REPLICATION_OFFSET_CHECKPOINT) or b""
+        assert decode_offset_checkpoint(content)[P0] == 2
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_broker_with_an_empty_disk_catches_up_and_leads_all_that_was_acknowledged() -> None:
+    """A new disk is a follower that has fetched nothing yet."""
+
+    async def story(lab: BrokerLab) -> None:
+        for number in range(20):
+            await lab.client.produce(0, str(number).encode())
+        await lab.kill(0)
+        await lab.until(lambda status: status.partitions[P0].leader == 1)
+        await lab.runtime.restart(broker_name(0), empty_disk=True)
+        assert lab.storages[broker_name(0)].partitions() == ()
+        await lab.until(lambda status: set(status.partitions[P0].isr) == ALL)
+        assert lab.events(TraceKind.LOG_RECOVERED) == []
+        old, new = (lab.storages[broker_name(broker)].log(P0) for broker in (1, 0))
+        assert [new.batch(index) for index in range(len(new))] == [
+            old.batch(index) for index in range(20)
+        ]
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_follower_that_lost_power_truncates_nothing_and_fetches_what_it_lost() -> None:
+    """Its log is a prefix of the leader's: there is nothing to truncate, only to fetch."""
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.client.produce(0, b"a")
+        await lab.seconds(36)
+        await lab.client.produce(0, b"b")
+        await lose_power(lab, 2)
+        await lab.until(lambda status: 2 not in status.partitions[P0].isr)
+        assert (await lab.client.produce(0, b"c")).error_code is ErrorCode.NONE
+        await lab.restart(2)
+        assert len(lab.storages[broker_name(2)].log(P0)) == 1
+        await lab.until(lambda status: set(status.partitions[P0].isr) == ALL)
+        assert len(lab.storages[broker_name(2)].log(P0)) == 3
+        assert lab.events(TraceKind.LOG_TRUNCATED, "broker-2") == []
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_preloaded_commits_are_on_the_disk_from_the_beginning() -> None:
+    """They stand for what an old cluster wrote long ago: no power loss takes them."""
+
+    async def story(lab: BrokerLab) -> None:
+        await lose_power(lab, 1)
+        await lab.restart(1)
+        assert len(lab.storages[broker_name(1)].log(offsets_partition(1))) == 4
+        assert lab.events(TraceKind.LOG_RECOVERED, "broker-1") == []
+
+    preload = PreloadSpec(partition=1, commit_records=2_000)
+    BrokerLab(broker_cluster(preload=(preload,))).run(story)
+
+
+def test_torn_tail_of_a_file_is_traced_and_logged(tmp_path: Path) -> None:
+    """On Ray a kill may hit a write: the broker says what it cut off."""
+    FileStorage(tmp_path).log(P0).append(batch("a"))
+    path = tmp_path / f"{P0}.log"
+    path.write_bytes(path.read_bytes() + b"torn")
+    lab = HostLab()
+    host = lab.host("broker-0", incarnation=1)
+    host.storage = FileStorage(tmp_path)
+    report_recoveries(host)
+    (row,) = lab.rows
+    assert (row.kind, row.partition, row.offset) == (TraceKind.LOG_RECOVERED, "orders-0", 1)
+    assert (row.cause, json.loads(row.detail or "{}")) == (
+        "torn tail",
+        {"cut_bytes": 4, "cut_batches": None},
+    )

@@ -1,0 +1,145 @@
+"""A follower's fetch loop: who waits for whom after an error."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from cluster.broker.control.identity import BrokerIdentity
+from cluster.broker.replication.replica_fetcher import ReplicaFetchers
+from cluster.host.host import IncomingRequest
+from partition_log.log import PartitionLog
+from partition_log.memory_storage import MemoryLogStorage
+from partition_log.outcomes import ReplicaConfig
+from partition_log.replica import Partition
+from protocol.config import BrokerConfig
+from protocol.errors import ErrorCode
+from protocol.ids import (
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicPartition,
+    broker_name,
+)
+from protocol.messages.log import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from tests.support.harness.virtual_hosts import LATENCY_US, HostLab
+
+MS = 1_000
+SOURCE, FOLLOWER = BrokerId(0), BrokerId(1)
+BACKOFF_US = 1_000 * MS
+"""replica.fetch.backoff.ms"""
+WRONG = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class Lab:
+    """A follower's fetchers and the broker that they fetch from."""
+
+    def __init__(self) -> None:
+        self.hosts = HostLab()
+        self.asked: list[tuple[int, tuple[int, ...]]] = []
+        """When the source was asked, in us, and for which partitions."""
+        self.wrong: tuple[int, ...] = ()
+        """Partitions that the source does not lead."""
+        host = self.hosts.host(broker_name(FOLLOWER))
+        identity = BrokerIdentity(broker_id=FOLLOWER)
+        identity.broker_epoch = BrokerEpoch(7)
+        self.fetchers = ReplicaFetchers(host, identity, BrokerConfig(), lambda *_: None)
+
+    def start_source(self) -> None:
+        """Let the source serve."""
+        self.source = self.hosts.host(broker_name(SOURCE))
+        self.source.serve(self._serve)
+
+    def follow(self, index: int) -> None:
+        """Follow a partition."""
+        name = TopicPartition("orders", index)
+        partition = Partition(
+            name,
+            FOLLOWER,
+            PartitionLog(name, MemoryLogStorage()),
+            ReplicaConfig(
+                min_insync_replicas=1,
+                replica_lag_time_max_ms=30_000,
+                message_max_bytes=1_000_000,
+                min_insync_check=True,
+            ),
+        )
+        partition.make_follower(
+            leader_id=SOURCE,
+            leader_epoch=LeaderEpoch(0),
+            partition_epoch=PartitionEpoch(0),
+            replicas=(SOURCE, FOLLOWER),
+            isr=(SOURCE, FOLLOWER),
+        )
+        self.fetchers.follow(partition)
+
+    def run_for(self, duration_us: int) -> None:
+        """Let time pass."""
+        self.hosts.run_for(duration_us)
+        assert self.hosts.failures == []
+
+    def _serve(self, request: IncomingRequest) -> None:
+        body = request.envelope.body
+        assert isinstance(body, FetchRequest)
+        (topic,) = body.topics
+        indexes = tuple(position.partition for position in topic.partitions)
+        self.asked.append((self.hosts.loop.now_us(), indexes))
+        data = tuple(
+            PartitionData(
+                partition_index=index,
+                error_code=WRONG if index in self.wrong else ErrorCode.NONE,
+                high_watermark=0,
+                log_start_offset=0,
+            )
+            for index in indexes
+        )
+        answer = FetchResponse(responses=(FetchableTopicResponse(topic="orders", partitions=data),))
+        delay_us = 0 if set(self.wrong) & set(indexes) else body.max_wait_ms * MS
+        self.source.after(delay_us, self.source.reply, request.request_id, answer)
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    made = Lab()
+    yield made
+    for host in made.hosts.hosts:
+        host.retire()
+        host.dispose()
+
+
+def test_partition_that_met_an_error_is_left_out_and_keeps_no_other_from_being_fetched(
+    lab: Lab,
+) -> None:
+    """Kafka delays the partition; one that is followed meanwhile ends the thread's wait."""
+    lab.start_source()
+    lab.wrong = (0,)
+    lab.follow(0)
+    lab.run_for(300 * MS)
+    assert [indexes for _, indexes in lab.asked] == [(0,)]
+    lab.follow(1)
+    lab.run_for(2 * LATENCY_US)
+    assert [indexes for _, indexes in lab.asked] == [(0,), (1,)]
+    lab.wrong = ()
+    lab.run_for(2_000 * MS)
+    first_us = lab.asked[0][0]
+    again_us = next(at_us for at_us, indexes in lab.asked[1:] if 0 in indexes)
+    assert BACKOFF_US <= again_us - first_us <= BACKOFF_US + 500 * MS + 4 * LATENCY_US
+
+
+def test_partition_that_is_followed_while_the_source_is_held_back_is_fetched_at_once(
+    lab: Lab,
+) -> None:
+    """A request that failed delays what was fetched then, and nothing that comes after it."""
+    lab.follow(0)
+    lab.run_for(300 * MS)
+    lab.start_source()
+    lab.follow(1)
+    lab.run_for(4 * LATENCY_US)
+    assert [indexes for _, indexes in lab.asked] == [(1,)]
+    lab.run_for(2_000 * MS)
+    assert (0, 1) in {tuple(sorted(indexes)) for _, indexes in lab.asked}

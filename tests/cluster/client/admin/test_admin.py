@@ -1,0 +1,103 @@
+"""The verification's question: what has the group committed?"""
+
+import pytest
+
+from cluster.client.admin.admin import fetch_committed_offsets
+from cluster.client.net.errors import ClientError
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+from protocol.messages.offset import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
+from tests.support.harness.scripted_broker import GROUP, SECOND, ClientLab, LabMaker
+
+
+def ask(lab: ClientLab) -> dict[TopicPartition, int]:
+    host = lab.client_host("admin-0")
+    return dict(lab.hosts.run(fetch_committed_offsets(host, lab.cluster, GROUP)))
+
+
+def group_error(code: ErrorCode) -> OffsetFetchResponse:
+    return OffsetFetchResponse(groups=(OffsetFetchResponseGroup(group_id=GROUP, error_code=code),))
+
+
+def test_committed_offsets_are_read_stable_and_traced_as_verification(make_lab: LabMaker) -> None:
+    """Partitions without an offset are left out of the answer, not of the trace."""
+    lab = make_lab(2)
+    lab.coordinator = 1
+    lab.committed = {0: 11}
+    assert ask(lab) == {TopicPartition("t", 0): 11}
+    (request,) = lab.brokers[1].of_type(OffsetFetchRequest)
+    assert isinstance(request, OffsetFetchRequest)
+    assert request.require_stable
+    assert request.groups[0].topics is None
+    assert [
+        (row.partition, row.offset, row.cause, row.peer) for row in lab.of_kind("offsets_fetched")
+    ] == [
+        ("t-0", 11, "verification", "broker-1"),
+        ("t-1", -1, "verification", "broker-1"),
+    ]
+
+
+def test_partitions_that_are_named_are_asked_for_by_name(make_lab: LabMaker) -> None:
+    """Whoever answers "no offset" is known: a zombie's answer proves nothing (seed 7370)."""
+    lab = make_lab(2)
+    lab.coordinator = 1
+    host = lab.client_host("admin-0")
+    asked = [TopicPartition("t", 0), TopicPartition("t", 1)]
+    lab.committed = {0: 11}
+    answer = lab.hosts.run(fetch_committed_offsets(host, lab.cluster, GROUP, asked))
+    assert answer == {TopicPartition("t", 0): 11}
+    (request,) = lab.brokers[1].of_type(OffsetFetchRequest)
+    assert isinstance(request, OffsetFetchRequest)
+    assert request.groups[0].topics == (
+        OffsetFetchRequestTopics(name="t", partition_indexes=(0, 1)),
+    )
+
+
+def test_committed_offsets_are_asked_for_until_the_coordinator_has_loaded(
+    make_lab: LabMaker,
+) -> None:
+    """It retries as clients do: LOAD at the same broker, NOT_COORDINATOR after a new lookup."""
+    lab = make_lab(1)
+    lab.committed = {0: 1}
+    lab.brokers[0].answer(
+        OffsetFetchRequest,
+        *[group_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)] * 3,
+        group_error(ErrorCode.NOT_COORDINATOR),
+        lab.fetched_offsets(range(2), ErrorCode.UNSTABLE_OFFSET_COMMIT),
+    )
+    assert ask(lab) == {TopicPartition("t", 0): 1}
+    assert len(lab.brokers[0].of_type(OffsetFetchRequest)) == 6
+
+
+def test_committed_offsets_without_any_broker_time_out_after_a_minute(make_lab: LabMaker) -> None:
+    """default.api.timeout.ms; the caller's verdict is then UNKNOWN, not lost."""
+    lab = make_lab(2)
+    for broker in lab.brokers:
+        broker.host.crash()
+    with pytest.raises(TimeoutError, match="g in 60000 ms"):
+        ask(lab)
+    assert 60 * SECOND <= lab.hosts.loop.now_us() < 61 * SECOND
+
+
+def test_committed_offsets_that_are_forbidden_are_an_error_at_once(make_lab: LabMaker) -> None:
+    """No retry can help: the error itself is raised."""
+    lab = make_lab(1)
+    lab.brokers[0].answer(OffsetFetchRequest, group_error(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    with pytest.raises(ClientError, match="GROUP_AUTHORIZATION_FAILED"):
+        ask(lab)
+
+
+def test_committed_offsets_can_be_asked_for_twice_on_one_host(make_lab: LabMaker) -> None:
+    """Each question closes its connections; the runtime keeps one admin-0."""
+    lab = make_lab(1)
+    lab.committed = {0: 1}
+    host = lab.client_host("admin-0")
+    for _ in range(2):
+        answer = lab.hosts.run(fetch_committed_offsets(host, lab.cluster, GROUP))
+        assert answer == {TopicPartition("t", 0): 1}
+    lab.run_for(400 * SECOND)

@@ -1,0 +1,161 @@
+"""Who is asked about which key, and when again: one request over many groups, broker by broker."""
+
+import pytest
+
+from cluster.client.admin.admin_driver import GaveUp
+from cluster.client.admin.group_admin import GroupAdmin
+from cluster.client.admin.group_descriptions import GroupDescription
+from cluster.client.net.errors import ClientError
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition, broker_name
+from protocol.messages.discovery import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from protocol.messages.group_admin import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from protocol.messages.offset import OffsetCommitRequest
+from tests.support.harness.scripted_broker import (
+    GROUP,
+    SECOND,
+    TOPIC,
+    ClientLab,
+    LabMaker,
+    commit_error,
+    coordinator_is,
+)
+
+OTHER = "other"
+Described = dict[str, GroupDescription | ClientError]
+
+
+def describe(lab: ClientLab, *groups: str, timeout_ms: int = 15_000) -> Described:
+    admin = GroupAdmin(lab.client_host("admin-0"), lab.cluster, timeout_ms=timeout_ms)
+    return lab.hosts.run(admin.describe(groups))
+
+
+def answer(*groups: str, error: ErrorCode = ErrorCode.NONE) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(
+        groups=tuple(
+            DescribedGroup(group_id=group, error_code=error, group_state="Empty")
+            for group in groups
+        )
+    )
+
+
+def found(places: dict[str, int]) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(
+        coordinators=tuple(
+            Coordinator(key=key, node_id=broker, host=broker_name(broker), port=9092)
+            for key, broker in places.items()
+        )
+    )
+
+
+def state(outcome: GroupDescription | ClientError) -> str:
+    return outcome.state if isinstance(outcome, GroupDescription) else outcome.name
+
+
+def test_coordinator_that_loads_is_asked_again_without_another_lookup(make_lab: LabMaker) -> None:
+    """DescribeConsumerGroupsHandler: COORDINATOR_LOAD_IN_PROGRESS keeps the key where it is."""
+    lab = make_lab(1)
+    loading = answer(GROUP, error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    lab.brokers[0].answer(DescribeGroupsRequest, loading, loading, answer(GROUP))
+    (outcome,) = describe(lab, GROUP).values()
+    assert state(outcome) == "Empty"
+    assert len(lab.brokers[0].of_type(FindCoordinatorRequest)) == 1
+    assert 160_000 < lab.hosts.loop.now_us() < 400_000, "100 ms, then 200 ms, a fifth more or less"
+
+
+@pytest.mark.parametrize(
+    "error", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE], ids=str
+)
+def test_coordinator_that_is_elsewhere_is_looked_up_again(
+    make_lab: LabMaker, error: ErrorCode
+) -> None:
+    """Its groups moved: the brokers are asked who has them now."""
+    lab = make_lab(2)
+    for broker in lab.brokers:
+        broker.answer(FindCoordinatorRequest, coordinator_is(0), coordinator_is(1))
+    lab.brokers[0].answer(DescribeGroupsRequest, *[answer(GROUP, error=error)] * 2)
+    lab.brokers[1].answer(DescribeGroupsRequest, answer(GROUP))
+    (outcome,) = describe(lab, GROUP).values()
+    assert isinstance(outcome, GroupDescription)
+    assert outcome.coordinator == 1
+
+
+def test_error_that_no_retry_can_help_is_the_groups_own(make_lab: LabMaker) -> None:
+    """The other group of the same request is answered."""
+    lab = make_lab(1)
+    lab.brokers[0].answer(FindCoordinatorRequest, found({GROUP: 0, OTHER: 0}))
+    refused = DescribedGroup(group_id=OTHER, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    lab.brokers[0].answer(
+        DescribeGroupsRequest, DescribeGroupsResponse(groups=(*answer(GROUP).groups, refused))
+    )
+    outcomes = describe(lab, GROUP, OTHER)
+    assert [state(outcome) for outcome in outcomes.values()] == [
+        "Empty",
+        "GROUP_AUTHORIZATION_FAILED",
+    ]
+    assert len(lab.brokers[0].of_type(DescribeGroupsRequest)) == 1
+
+
+def test_coordinator_that_says_nothing_does_not_hold_up_another_group(make_lab: LabMaker) -> None:
+    """Each group is repeated on its own: one waits for a stopped broker, one for a load."""
+    lab = make_lab(2)
+    places = found({GROUP: 0, OTHER: 1})
+    for broker in lab.brokers:
+        broker.answer(FindCoordinatorRequest, *[places] * 3)
+    lab.brokers[0].answer(DescribeGroupsRequest, *[None] * 9)
+    loading = answer(OTHER, error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    lab.brokers[1].answer(DescribeGroupsRequest, loading, answer(OTHER))
+    silent, other = describe(lab, GROUP, OTHER, timeout_ms=3_000).values()
+    assert state(other) == "Empty"
+    assert isinstance(silent, GaveUp)
+    assert (silent.name, silent.waited_us) == ("TIMED_OUT", 3 * SECOND)
+    assert len(lab.brokers[0].of_type(DescribeGroupsRequest)) == 3, "a third of the time each"
+
+
+def test_broker_that_loads_lists_what_it_knows_until_the_time_is_over(make_lab: LabMaker) -> None:
+    """And a group that two brokers claim stands there twice: a split brain is to be seen."""
+    lab = make_lab(2)
+    listed = (ListedGroup(group_id=GROUP, protocol_type="", group_state="x", group_type="classic"),)
+    lab.brokers[0].answer(ListGroupsRequest, ListGroupsResponse(groups=listed))
+    loading = ListGroupsResponse(groups=listed, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    lab.brokers[1].answer(ListGroupsRequest, *[loading] * 50)
+    admin = GroupAdmin(lab.client_host("admin-0"), lab.cluster, timeout_ms=2_000)
+    listings = lab.hosts.run(admin.list_groups())
+    assert [group.broker for group in listings.groups] == [0, 1]
+    assert [error.name for error in listings.failures.values()] == ["COORDINATOR_LOAD_IN_PROGRESS"]
+
+
+def test_commit_is_repeated_while_the_group_rebalances(make_lab: LabMaker) -> None:
+    """AlterConsumerGroupOffsetsHandler: the members may have gone when it is over."""
+    lab = make_lab(1)
+    lab.brokers[0].answer(
+        OffsetCommitRequest,
+        commit_error(ErrorCode.REBALANCE_IN_PROGRESS, 1),
+        commit_error(ErrorCode.OFFSET_METADATA_TOO_LARGE, 1),
+    )
+    admin = GroupAdmin(lab.client_host("admin-0"), lab.cluster, timeout_ms=2_000)
+    partition = TopicPartition(TOPIC, 0)
+    assert lab.hosts.run(admin.set_offsets(GROUP, {partition: 1})) == {
+        partition: ErrorCode.OFFSET_METADATA_TOO_LARGE
+    }
+
+
+def test_no_broker_at_all_is_told_when_the_time_is_over(make_lab: LabMaker) -> None:
+    """Nobody listens: lookups are refused until then."""
+    lab = make_lab(1)
+    lab.brokers[0].host.crash()
+    (outcome,) = describe(lab, GROUP, timeout_ms=2_000).values()
+    assert isinstance(outcome, GaveUp)
+    assert outcome.name in {"DISCONNECTED", "NO_BROKER_AVAILABLE"}
+    assert lab.hosts.loop.now_us() == 2 * SECOND

@@ -1,0 +1,166 @@
+"""An administrator elects and moves leaders, on real controllers and brokers in virtual time."""
+
+import pytest
+
+from cluster.runtime import ClusterStatus, ElectionFailed
+from protocol.errors import ErrorCode
+from protocol.ids import BrokerId, TopicPartition, broker_name, offsets_partition
+from protocol.messages.admin import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
+from protocol.trace import TraceKind
+from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
+
+P0 = TopicPartition(ORDERS, 0)
+TWO = BrokerId(2)
+
+
+def leader(status: ClusterStatus, name: TopicPartition) -> int:
+    return status.partitions[name].leader
+
+
+def test_moved_leader_is_first_of_the_replicas_and_leads_when_the_call_returns() -> None:
+    """What kafka-reassign-partitions and kafka-leader-election do one after the other."""
+
+    async def story(lab: BrokerLab) -> ClusterStatus:
+        await lab.runtime.move_leader(P0, TWO)
+        return await lab.runtime.status()
+
+    moved = BrokerLab(broker_cluster()).run(story).partitions[P0]
+    assert (moved.leader, moved.leader_epoch, moved.replicas) == (2, 1, (2, 0, 1))
+    assert sorted(moved.isr) == [0, 1, 2]
+
+
+def test_moved_leader_takes_over_without_anybody_being_fenced_or_losing_records() -> None:
+    """The old leader follows: it stays in the ISR, and what it acknowledged is there."""
+
+    async def story(lab: BrokerLab) -> tuple[ErrorCode, ErrorCode]:
+        await lab.client.produce(0, b"before")
+        await lab.runtime.move_leader(P0, TWO)
+        await lab.seconds(2)
+        late = await lab.client.produce(0, b"to the old leader")
+        after = await lab.client.produce(2, b"after")
+        assert after.base_offset == 1
+        assert lab.events(TraceKind.BROKER_FENCED) == []
+        return late.error_code, after.error_code
+
+    assert BrokerLab(broker_cluster()).run(story) == (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NONE,
+    )
+
+
+def test_moved_leader_that_leads_already_is_a_success_and_changes_nothing() -> None:
+    """ELECTION_NOT_NEEDED: what was wanted is so."""
+
+    async def story(lab: BrokerLab) -> int:
+        await lab.runtime.move_leader(P0, BrokerId(0))
+        await lab.runtime.elect_preferred_leaders([P0, offsets_partition(1)])
+        return (await lab.runtime.status()).partitions[P0].leader_epoch
+
+    assert BrokerLab(broker_cluster()).run(story) == 0
+
+
+def test_leaders_go_back_to_the_preferred_replicas_of_every_partition_when_asked() -> None:
+    """After a rolling restart, before the automatic check of 300 s."""
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.runtime.shut_down(broker_name(0))
+        await lab.seconds(6)
+        await lab.restart(0)
+        await lab.until(lambda status: len(status.partitions[P0].isr) == 3)
+        assert leader(await lab.runtime.status(), P0) == 1
+        await lab.runtime.elect_preferred_leaders(None)
+        status = await lab.runtime.status()
+        assert all(p.leader == p.replicas[0] for p in status.partitions.values())
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_election_of_a_replica_that_is_down_names_the_partition_and_kafkas_error() -> None:
+    """An answer, not a failure of the tool: it comes at once."""
+
+    async def story(lab: BrokerLab) -> str:
+        await lab.runtime.shut_down(broker_name(0))
+        await lab.seconds(6)
+        with pytest.raises(ElectionFailed) as failed:
+            await lab.runtime.elect_preferred_leaders(None)
+        with pytest.raises(ElectionFailed, match="orders-0: PREFERRED_LEADER_NOT_AVAILABLE"):
+            await lab.runtime.move_leader(P0, BrokerId(0))
+        return str(failed.value)
+
+    message = BrokerLab(broker_cluster()).run(story)
+    assert "orders-0: PREFERRED_LEADER_NOT_AVAILABLE" in message
+    assert "__consumer_offsets-0: PREFERRED_LEADER_NOT_AVAILABLE" in message
+    assert "orders-1" not in message
+
+
+@pytest.mark.parametrize(
+    ("name", "broker", "message"),
+    [
+        (P0, BrokerId(9), "orders-0: broker 9 has no replica"),
+        (TopicPartition(ORDERS, 7), TWO, "orders-7: UNKNOWN_TOPIC_OR_PARTITION"),
+        (TopicPartition("no such topic", 0), TWO, "UNKNOWN_TOPIC_OR_PARTITION"),
+    ],
+)
+def test_move_of_what_does_not_exist_is_refused(
+    name: TopicPartition, broker: BrokerId, message: str
+) -> None:
+    """A target of an experiment that can never be: said in words."""
+
+    async def story(lab: BrokerLab) -> None:
+        with pytest.raises(ElectionFailed, match=message):
+            await lab.runtime.move_leader(name, broker)
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_election_waits_for_a_controller_that_is_away_for_a_while() -> None:
+    """It retries as clients do, and asks in the controller's next life."""
+
+    async def story(lab: BrokerLab) -> int:
+        await lab.runtime.crash(lab.controller)
+        lab.client.host.spawn(restart_later(lab), name="restart-later")
+        await lab.runtime.move_leader(P0, TWO)
+        return leader(await lab.runtime.status(), P0)
+
+    async def restart_later(lab: BrokerLab) -> None:
+        await lab.client.host.sleep(5_000_000)
+        await lab.runtime.restart(lab.controller)
+
+    assert BrokerLab(broker_cluster()).run(story) == 2
+
+
+def test_election_without_a_controller_times_out_after_a_minute() -> None:
+    """default.api.timeout.ms; whether it happened nobody knows."""
+
+    async def story(lab: BrokerLab) -> int:
+        await lab.runtime.crash(lab.controller)
+        begun_us = lab.runtime.now_us()
+        with pytest.raises(TimeoutError, match="the controller in 60000 ms"):
+            await lab.runtime.elect_preferred_leaders(None)
+        return lab.runtime.now_us() - begun_us
+
+    assert 60_000_000 <= BrokerLab(broker_cluster()).run(story) < 61_000_000
+
+
+def test_election_asked_of_a_broker_is_refused_as_not_controller() -> None:
+    """DEVIATION: Kafka's brokers would forward it."""
+
+    async def story(lab: BrokerLab) -> ErrorCode:
+        response = await lab.client.call(1, ElectLeadersRequest())
+        assert isinstance(response, ElectLeadersResponse)
+        return response.error_code
+
+    assert BrokerLab(broker_cluster()).run(story) is ErrorCode.NOT_CONTROLLER
+
+
+def test_messages_of_an_administrator_pass_the_codec() -> None:
+    """The same story with every message copied, as on Ray."""
+
+    async def story(lab: BrokerLab) -> int:
+        await lab.runtime.move_leader(P0, TWO)
+        return leader(await lab.runtime.status(), P0)
+
+    assert BrokerLab(broker_cluster(), copy_messages=True).run(story) == 2

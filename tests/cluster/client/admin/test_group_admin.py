@@ -1,0 +1,277 @@
+"""An administrator of groups, on real brokers and consumers in virtual time."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import pytest
+
+from cluster.client.admin.admin_driver import GaveUp
+from cluster.client.admin.group_admin import GroupAdmin
+from cluster.client.admin.group_descriptions import GroupDescription
+from cluster.client.net.errors import ClientError
+from protocol.errors import ErrorCode
+from protocol.ids import BrokerId, TopicPartition, broker_name
+from protocol.partitioner import partition_for
+from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
+from tests.support.harness.real_cluster import GROUP, TOPIC, real_spec
+
+T = TypeVar("T")
+
+SIMPLE = "tool"
+"""A group without members: somebody committed."""
+COORDINATOR = partition_for(SIMPLE, 3)
+P0, P1, P2 = (TopicPartition(ORDERS, index) for index in range(3))
+
+
+@asynccontextmanager
+async def admin_of(
+    lab: BrokerLab, timeout_ms: int = 15_000, broker: BrokerId | None = None
+) -> AsyncIterator[GroupAdmin]:
+    """An administrator whose connections end with the block."""
+    host = lab.runtime.admin_host()
+    admin = GroupAdmin(host, lab.cluster, timeout_ms=timeout_ms, broker=broker)
+    try:
+        yield admin
+    finally:
+        admin.close()
+
+
+def with_simple_group(ask: Callable[[GroupAdmin, BrokerLab], Awaitable[T]]) -> T:
+    """Ask of a cluster on which `tool` has committed 5 for the first two partitions."""
+
+    async def story(lab: BrokerLab) -> T:
+        for _ in range(9):
+            await lab.client.produce(0, b"record")
+        await lab.client.commit(COORDINATOR, SIMPLE, 5, partitions=(0, 1))
+        async with admin_of(lab) as admin:
+            return await ask(admin, lab)
+
+    return BrokerLab(broker_cluster()).run(story)
+
+
+def with_members(ask: Callable[[GroupAdmin, BrokerLab], Awaitable[T]]) -> T:
+    """Ask of a cluster on which two consumers read, and `tool` has committed."""
+
+    async def story(lab: BrokerLab) -> T:
+        await lab.until(
+            lambda status: any(
+                group.state == "Stable" and len(group.members) == 2
+                for group in status.groups.get(GROUP, [])
+            )
+        )
+        await lab.seconds(1)
+        await lab.client.commit(COORDINATOR, SIMPLE, 0)
+        async with admin_of(lab) as admin:
+            return await ask(admin, lab)
+
+    return BrokerLab(real_spec(consumers=2)).run(story)
+
+
+def test_groups_of_every_broker_are_listed_with_their_state_and_broker() -> None:
+    """GA-list: no broker knows the groups of another."""
+
+    async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
+        listings = await admin.list_groups()
+        assert listings.failures == {}
+        assert [
+            (group.group_id, group.state, group.group_type, group.protocol_type, group.broker)
+            for group in listings.groups
+        ] == [
+            (GROUP, "Stable", "classic", "consumer", partition_for(GROUP, 3)),
+            (SIMPLE, "Empty", "classic", "", COORDINATOR),
+        ]
+        empty = await admin.list_groups(states=("empty", "Dead"))
+        assert [group.group_id for group in empty.groups] == [SIMPLE]
+        assert (await admin.list_groups(types=("consumer",))).groups == ()
+
+    with_members(ask)
+
+
+def test_broker_that_does_not_answer_is_named_beside_the_groups_of_the_others() -> None:
+    """A stopped broker that nobody has fenced yet: its list is missing, not the whole answer."""
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.client.commit(COORDINATOR, SIMPLE, 5)
+        silent = (COORDINATOR + 1) % 3
+        await lab.runtime.pause(broker_name(silent))
+        async with admin_of(lab, timeout_ms=900) as admin:
+            listings = await admin.list_groups()
+        assert [group.group_id for group in listings.groups] == [SIMPLE]
+        ((broker, error),) = listings.failures.items()
+        assert broker == silent
+        assert isinstance(error, GaveUp)
+        assert error.name == "TIMED_OUT"
+        await lab.runtime.resume(broker_name(silent))
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_described_group_has_its_coordinator_protocol_and_who_is_assigned_what() -> None:
+    """DescribeConsumerGroupsHandler: the assignments of its members are read."""
+
+    async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
+        group, gone = (await admin.describe((GROUP, "nobody"))).values()
+        assert isinstance(group, GroupDescription)
+        assert (group.coordinator, group.state) == (partition_for(GROUP, 3), "Stable")
+        assert (group.protocol_type, group.protocol_name) == ("consumer", "range")
+        assert sorted(member.client_id for member in group.members) == [
+            f"consumer-{GROUP}-{index}" for index in range(2)
+        ]
+        owned = sorted(partition for member in group.members for partition in member.assigned)
+        assert owned == [TopicPartition(TOPIC, index) for index in range(12)]
+        assert isinstance(gone, GroupDescription)
+        assert (gone.state, gone.members) == ("Dead", ())
+
+    with_members(ask)
+
+
+def test_committed_offsets_and_the_logs_ends_are_read_for_the_lag() -> None:
+    """OffsetFetch of all partitions, and ListOffsets at the leaders."""
+
+    async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
+        assert await admin.committed_offsets((SIMPLE, "nobody")) == {
+            SIMPLE: {P0: 5, P1: 5},
+            "nobody": {},
+        }
+        assert await admin.latest_offsets((P0, P1)) == {P0: 9, P1: 0}
+        assert await admin.earliest_offsets((P0,)) == {P0: 0}
+        assert await admin.count_partitions((ORDERS,)) == {ORDERS: 3}
+
+    with_simple_group(ask)
+
+
+def test_what_does_not_exist_is_an_answer_at_once() -> None:
+    """No retry of UNKNOWN_TOPIC_OR_PARTITION: a person waits."""
+
+    async def ask(admin: GroupAdmin, lab: BrokerLab) -> None:
+        began_us = lab.runtime.now_us()
+        ends = await admin.latest_offsets((TopicPartition(ORDERS, 7), TopicPartition("no", 0)))
+        counts = await admin.count_partitions(("no",))
+        for error in (*ends.values(), *counts.values()):
+            assert isinstance(error, ClientError)
+            assert error.name == "UNKNOWN_TOPIC_OR_PARTITION"
+        assert lab.runtime.now_us() - began_us < 100_000
+
+    with_simple_group(ask)
+
+
+def test_group_with_members_is_not_deleted_and_one_without_goes_with_its_offsets() -> None:
+    """DeleteGroups, group by group: Kafka's errors are answers."""
+
+    async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
+        outcomes = await admin.delete_groups((GROUP, SIMPLE, "nobody"))
+        assert {group: error and error.name for group, error in outcomes.items()} == {
+            GROUP: "NON_EMPTY_GROUP",
+            SIMPLE: None,
+            "nobody": "GROUP_ID_NOT_FOUND",
+        }
+        assert [group.group_id for group in (await admin.list_groups()).groups] == [GROUP]
+        assert await admin.committed_offsets((SIMPLE,)) == {SIMPLE: {}}
+
+    with_members(ask)
+
+
+def test_offsets_of_a_topic_that_a_group_reads_are_not_deleted() -> None:
+    """GROUP_SUBSCRIBED_TO_TOPIC, partition by partition; what does not exist is told too."""
+
+    async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
+        nowhere = TopicPartition("no", 3)
+        assert await admin.delete_offsets(GROUP, (P0, nowhere)) == {
+            P0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+            nowhere: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        with pytest.raises(ClientError, match="GROUP_ID_NOT_FOUND"):
+            await admin.delete_offsets("nobody", (P0,))
+
+    with_members(ask)
+
+
+def test_offset_of_a_group_without_members_is_deleted() -> None:
+    """The other partitions keep theirs."""
+
+    async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
+        assert await admin.delete_offsets(SIMPLE, (P0,)) == {P0: ErrorCode.NONE}
+        assert await admin.committed_offsets((SIMPLE,)) == {SIMPLE: {P1: 5}}
+
+    with_simple_group(ask)
+
+
+def test_offsets_of_a_group_without_members_are_set_and_another_load_finds_them() -> None:
+    """A commit without a generation, as Kafka's tool sends it: also for a group that never was."""
+
+    async def ask(admin: GroupAdmin, lab: BrokerLab) -> None:
+        assert await admin.set_offsets(SIMPLE, {P0: 2, P2: 1}) == {
+            P0: ErrorCode.NONE,
+            P2: ErrorCode.NONE,
+        }
+        assert await admin.set_offsets("new", {P0: 3}) == {P0: ErrorCode.NONE}
+        await lab.runtime.shut_down(broker_name(COORDINATOR))
+        await lab.seconds(6)
+        assert await admin.committed_offsets((SIMPLE, "new")) == {
+            SIMPLE: {P0: 2, P1: 5, P2: 1},
+            "new": {P0: 3},
+        }
+
+    with_simple_group(ask)
+
+
+def test_offsets_of_a_group_with_members_are_refused_by_its_coordinator() -> None:
+    """Nobody's commit: UNKNOWN_MEMBER_ID at every partition."""
+
+    async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
+        assert await admin.set_offsets(GROUP, {P0: 0}) == {P0: ErrorCode.UNKNOWN_MEMBER_ID}
+
+    with_members(ask)
+
+
+def test_question_goes_on_over_the_death_of_the_coordinator() -> None:
+    """Asked while nobody coordinates the group: answered by the next one, once it has loaded."""
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.client.commit(COORDINATOR, SIMPLE, 5)
+        await lab.kill(COORDINATOR)
+        async with admin_of(lab, timeout_ms=60_000) as admin:
+            (group,) = (await admin.describe((SIMPLE,))).values()
+        assert isinstance(group, GroupDescription)
+        assert group.coordinator != COORDINATOR
+        assert group.state == "Empty"
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_time_that_is_over_is_told_with_the_error_that_came_last() -> None:
+    """A dead coordinator is named until the controller fences it, here after 9 s."""
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.client.commit(COORDINATOR, SIMPLE, 5)
+        await lab.kill(COORDINATOR)
+        began_us = lab.runtime.now_us()
+        async with admin_of(lab, timeout_ms=2_000) as admin:
+            (error,) = (await admin.describe((SIMPLE,))).values()
+        assert isinstance(error, GaveUp)
+        assert error.name == "DISCONNECTED"
+        assert error.waited_us == lab.runtime.now_us() - began_us == 2_000_000
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_broker_that_is_named_is_asked_itself_and_its_no_is_an_answer() -> None:
+    """Nobody is looked up: what it believes is wanted, also that it is not the coordinator."""
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.client.commit(COORDINATOR, SIMPLE, 5)
+        began_us = lab.runtime.now_us()
+        async with admin_of(lab, broker=BrokerId((COORDINATOR + 1) % 3)) as admin:
+            assert (await admin.list_groups()).groups == ()
+            (refused,) = (await admin.describe((SIMPLE,))).values()
+            assert isinstance(refused, ClientError)
+            assert (refused.name, refused.retriable) == ("NOT_COORDINATOR", False)
+            with pytest.raises(ClientError, match="NOT_COORDINATOR"):
+                await admin.delete_offsets(SIMPLE, (P0,))
+        async with admin_of(lab, broker=BrokerId(COORDINATOR)) as admin:
+            assert [group.group_id for group in (await admin.list_groups()).groups] == [SIMPLE]
+            assert await admin.committed_offsets((SIMPLE,)) == {SIMPLE: {P0: 5}}
+        assert lab.runtime.now_us() - began_us < 100_000
+
+    BrokerLab(broker_cluster()).run(story)

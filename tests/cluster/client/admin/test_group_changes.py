@@ -1,0 +1,151 @@
+"""Orders about a group, on real brokers and consumers in virtual time."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import pytest
+
+from cluster.client.admin.admin_driver import GaveUp
+from cluster.client.admin.group_admin import GroupAdmin
+from cluster.client.admin.group_changes import (
+    ORDER_TIMEOUT_MS,
+    GroupOrderRefused,
+    GroupOrderUnanswered,
+    delete_group,
+    delete_offsets,
+    remove_members,
+    reset_offsets,
+)
+from protocol.ids import BrokerId, TopicPartition, broker_name
+from protocol.partitioner import partition_for
+from protocol.trace import TraceKind
+from tests.support.harness.brokers import BrokerLab
+from tests.support.harness.real_cluster import GROUP, TOPIC, real_spec
+
+COORDINATOR_ID = BrokerId(partition_for(GROUP, 3))
+COORDINATOR = broker_name(COORDINATOR_ID)
+Story = Callable[[BrokerLab], Awaitable[None]]
+
+
+def until_stable(lab: BrokerLab, members: int = 2) -> Awaitable[object]:
+    """Wait for the group to have so many members and an assignment."""
+    return lab.until(
+        lambda status: any(
+            group.state == "Stable" and len(group.members) == members
+            for group in status.groups.get(GROUP, [])
+        )
+    )
+
+
+def with_members(story: Story) -> BrokerLab:
+    """Play `story` on a cluster on which two consumers read."""
+    lab = BrokerLab(real_spec(consumers=2))
+
+    async def play(lab: BrokerLab) -> None:
+        await until_stable(lab)
+        await lab.seconds(1)
+        await story(lab)
+
+    lab.run(play)
+    return lab
+
+
+async def all_members_leave(lab: BrokerLab) -> None:
+    """Stop both consumers, and wait until the group knows."""
+    for node in (await lab.runtime.status()).members:
+        await lab.runtime.shut_down(node)
+    await lab.until(
+        lambda status: any(group.state == "Empty" for group in status.groups.get(GROUP, []))
+    )
+
+
+def test_removed_members_are_told_and_join_again() -> None:
+    """Both go at once; each hears UNKNOWN_MEMBER_ID by its next heartbeat, and comes back."""
+    before: list[str] = []
+
+    async def story(lab: BrokerLab) -> None:
+        before.extend((await lab.runtime.status()).groups[GROUP][0].members)
+        answers = await lab.runtime.ask_as_admin(partial(remove_members, group_id=GROUP))
+        assert answers == dict.fromkeys(before, "NONE")
+        await until_stable(lab)
+        after = (await lab.runtime.status()).groups[GROUP][0].members
+        assert not set(before) & set(after)
+
+    lab = with_members(story)
+
+    started = [row.cause or "" for row in lab.rows if row.kind == TraceKind.REBALANCE_STARTED]
+    reason = "client reason: member was removed by an admin"
+    assert any(cause.endswith(reason) for cause in started)
+
+
+def test_group_with_members_is_not_deleted() -> None:
+    """NON_EMPTY_GROUP is an answer: nobody asks again."""
+
+    async def story(lab: BrokerLab) -> None:
+        with pytest.raises(GroupOrderRefused, match=f"{GROUP}: NON_EMPTY_GROUP"):
+            await lab.runtime.ask_as_admin(partial(delete_group, group_id=GROUP))
+
+    with_members(story)
+
+
+def test_empty_group_loses_offsets_then_itself() -> None:
+    """First to the end, then gone; the administrator's commits are in the trace."""
+
+    async def story(lab: BrokerLab) -> None:
+        await all_members_leave(lab)
+        reset = partial(reset_offsets, group_id=GROUP, topics=(TOPIC,))
+        delete = partial(delete_offsets, group_id=GROUP, topics=(TOPIC,))
+        moved = await lab.runtime.ask_as_admin(partial(reset, to="latest"))
+        assert set(moved.values()) == {"NONE"}
+        committed = await lab.runtime.committed_offsets(GROUP)
+        assert {str(partition) for partition in committed} == set(moved)
+        gone = await lab.runtime.ask_as_admin(delete)
+        assert gone == moved
+        assert await lab.runtime.committed_offsets(GROUP) == {}
+        await lab.runtime.ask_as_admin(partial(reset, to="earliest"))
+        assert await lab.runtime.ask_as_admin(partial(delete_group, group_id=GROUP)) == {}
+        assert GROUP not in (await lab.runtime.status()).groups
+
+    lab = with_members(story)
+
+    commits = [row for row in lab.rows if row.kind == TraceKind.ADMIN_COMMIT]
+    assert {(row.peer, row.error, row.member, row.generation) for row in commits} == {
+        (COORDINATOR, "NONE", "", -1)
+    }
+    assert {row.offset for row in commits} >= {0}
+
+
+def test_order_that_nobody_answers_is_given_up() -> None:
+    """After two seconds: a plan goes on."""
+
+    async def story(lab: BrokerLab) -> None:
+        for broker in lab.cluster.brokers:
+            await lab.runtime.pause(broker.name)
+        began_us = lab.runtime.now_us()
+        with pytest.raises(GroupOrderUnanswered, match=GROUP):
+            await lab.runtime.ask_as_admin(partial(delete_group, group_id=GROUP))
+        assert lab.runtime.now_us() - began_us == ORDER_TIMEOUT_MS * 1_000
+
+    with_members(story)
+
+
+def test_commit_of_an_administrator_that_is_given_up_may_still_arrive() -> None:
+    """Each request to the silent coordinator is in the trace, for whoever judges later fetches."""
+    asked = {TopicPartition(TOPIC, 0): 3}
+
+    async def story(lab: BrokerLab) -> None:
+        await all_members_leave(lab)
+        await lab.runtime.pause(COORDINATOR)
+        admin = GroupAdmin(
+            lab.runtime.admin_host(), lab.cluster, timeout_ms=3_000, broker=COORDINATOR_ID
+        )
+        with pytest.raises(GaveUp):
+            await admin.set_offsets(GROUP, asked)
+        admin.close()
+
+    lab = with_members(story)
+
+    commits = [row for row in lab.rows if row.kind == TraceKind.ADMIN_COMMIT]
+    assert {(row.partition, row.offset, row.peer, row.error) for row in commits} == {
+        (f"{TOPIC}-0", 3, COORDINATOR, "TIMED_OUT")
+    }

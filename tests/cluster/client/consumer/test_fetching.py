@@ -1,0 +1,190 @@
+"""Positions and fetches: where reading begins, what the application gets, what moves leaders."""
+
+import pytest
+
+from protocol.config import ConsumerConfig
+from protocol.errors import ErrorCode
+from protocol.messages.discovery import MetadataRequest
+from protocol.messages.log import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
+from tests.support.harness.scripted_broker import (
+    MS,
+    SECOND,
+    ClientLab,
+    LabMaker,
+    fetch_error,
+    member_status,
+)
+
+
+def ranges(lab: ClientLab) -> list[tuple[str | None, int | None, str | None]]:
+    """Return partition, first offset and detail of every RECORDS_CONSUMED row."""
+    return [(row.partition, row.offset, row.detail) for row in lab.of_kind("records_consumed")]
+
+
+@pytest.mark.parametrize(("reset", "offset"), [("earliest", 0), ("latest", 5)])
+def test_partition_without_a_committed_offset_is_reset(
+    make_lab: LabMaker, reset: str, offset: int
+) -> None:
+    """auto.offset.reset: what a group without offsets reads first."""
+    lab = make_lab(1)
+    lab.high_watermark = 5
+    config = ConsumerConfig(
+        enable_auto_commit=False, auto_offset_reset="earliest" if reset == "earliest" else "latest"
+    )
+    lab.consumer(config)
+    lab.run_for(SECOND)
+    assert [(row.offset, row.cause) for row in lab.of_kind("position_reset")] == [
+        (offset, reset),
+        (offset, reset),
+    ]
+
+
+def test_partition_without_a_committed_offset_and_reset_none_ends_the_application(
+    make_lab: LabMaker,
+) -> None:
+    """Kafka's NoOffsetForPartitionException is the application's business."""
+    lab = make_lab(1)
+    node = lab.consumer(ConsumerConfig(enable_auto_commit=False, auto_offset_reset="none"))
+    lab.run_for(2 * SECOND)
+    assert lab.brokers[0].of_type(ListOffsetsRequest) == []
+    assert member_status(node).state == "UNJOINED"
+
+
+def test_reset_that_fails_is_repeated(make_lab: LabMaker) -> None:
+    """A leader that has moved: metadata is asked for and the reset retried."""
+    lab = make_lab(1)
+    lab.brokers[0].answer(ListOffsetsRequest, ListOffsetsResponse(), ListOffsetsResponse())
+    lab.consumer()
+    lab.run_for(2 * SECOND)
+    assert len(lab.brokers[0].of_type(ListOffsetsRequest)) == 3
+    assert len(lab.of_kind("position_reset")) == 2
+
+
+def test_consumed_ranges_name_first_last_and_count(make_lab: LabMaker) -> None:
+    """Duplicates and gaps are counted from these rows."""
+    lab = make_lab(1, partitions=1)
+    lab.high_watermark = 3
+    lab.consumer()
+    lab.run_for(SECOND)
+    lab.high_watermark = 5
+    lab.run_for(SECOND)
+    assert ranges(lab) == [
+        ("t-0", 0, '{"count":3,"last":2}'),
+        ("t-0", 3, '{"count":2,"last":4}'),
+    ]
+
+
+def test_poll_returns_at_most_max_poll_records(make_lab: LabMaker) -> None:
+    """max.poll.records cuts a fetch into several polls; positions follow what was returned."""
+    lab = make_lab(1, partitions=1)
+    lab.high_watermark = 25
+    config = ConsumerConfig(
+        enable_auto_commit=False, auto_offset_reset="earliest", max_poll_records=10
+    )
+    lab.consumer(config)
+    lab.run_for(2 * SECOND)
+    assert [detail for _partition, _first, detail in ranges(lab)] == [
+        '{"count":10,"last":9}',
+        '{"count":10,"last":19}',
+        '{"count":5,"last":24}',
+    ]
+    assert lab.committed == {0: 25}
+
+
+def test_one_fetch_is_in_flight_per_leader(make_lab: LabMaker) -> None:
+    """All partitions of a leader travel in one long poll of fetch.max.wait.ms."""
+    lab = make_lab(1, partitions=6)
+    lab.consumer(commit_interval_ms=None)
+    lab.run_for(SECOND)
+    before = len(lab.brokers[0].of_type(FetchRequest))
+    lab.run_for(5 * SECOND)
+    assert len(lab.brokers[0].of_type(FetchRequest)) - before == 10
+    request = lab.brokers[0].of_type(FetchRequest)[-1]
+    assert isinstance(request, FetchRequest)
+    assert [entry.partition for topic in request.topics for entry in topic.partitions] == [
+        *range(6)
+    ]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ],
+)
+def test_fetch_from_the_wrong_leader_refreshes_metadata_and_goes_on_elsewhere(
+    make_lab: LabMaker, code: ErrorCode
+) -> None:
+    """Records on a partition whose leader moved are read from the new one."""
+    lab = make_lab(2)
+    node = lab.consumer(commit_interval_ms=None)
+    lab.run_for(SECOND)
+    asked = sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers)
+    lab.brokers[0].answer(FetchRequest, *[fetch_error(code)] * 2)
+    lab.leader, lab.leader_epoch, lab.high_watermark = 1, 1, 4
+    lab.run_for(2 * SECOND)
+    assert sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers) > asked
+    assert member_status(node).records_consumed == 8
+    request = lab.brokers[1].of_type(FetchRequest)[-1]
+    assert isinstance(request, FetchRequest)
+    assert request.topics[0].partitions[0].current_leader_epoch == 1
+
+
+def test_fetch_from_a_leader_that_died_goes_on_with_the_next_one(make_lab: LabMaker) -> None:
+    """The broken connection asks for metadata by itself; nothing is read twice."""
+    lab = make_lab(2)
+    lab.coordinator = 1
+    lab.high_watermark = 3
+    node = lab.consumer()
+    lab.run_for(2 * SECOND)
+    lab.brokers[0].host.crash()
+    lab.run_for(3 * SECOND)
+    lab.leader, lab.leader_epoch, lab.high_watermark = 1, 1, 4
+    lab.run_for(3 * SECOND)
+    assert member_status(node).records_consumed == 8
+    assert lab.committed == {0: 4, 1: 4}
+
+
+def test_fetch_keeps_the_newer_leader_when_an_older_broker_is_asked(make_lab: LabMaker) -> None:
+    """Kafka ignores metadata with an older leader epoch than it has seen."""
+    lab = make_lab(2)
+    lab.leader, lab.leader_epoch = 1, 5
+    lab.consumer(
+        ConsumerConfig(
+            enable_auto_commit=False, auto_offset_reset="earliest", metadata_max_age_ms=1_000
+        ),
+        commit_interval_ms=None,
+    )
+    lab.run_for(SECOND)
+    lab.leader, lab.leader_epoch = 0, 4
+    lab.run_for(5 * SECOND)
+    assert lab.brokers[0].of_type(FetchRequest) == []
+
+
+def test_fetch_out_of_range_resets_the_position(make_lab: LabMaker) -> None:
+    """A committed offset beyond the log (an unclean election) falls back to auto.offset.reset."""
+    lab = make_lab(1, partitions=1)
+    lab.committed = {0: 100}
+    lab.high_watermark = 2
+    lab.brokers[0].answer(FetchRequest, fetch_error(ErrorCode.OFFSET_OUT_OF_RANGE, 1))
+    lab.consumer(commit_interval_ms=None)
+    lab.run_for(2 * SECOND)
+    assert [(row.offset, row.cause) for row in lab.of_kind("position_reset")] == [
+        (100, "committed"),
+        (0, "earliest"),
+    ]
+    assert ranges(lab) == [("t-0", 0, '{"count":2,"last":1}')]
+
+
+def test_records_are_counted_when_they_are_processed(make_lab: LabMaker) -> None:
+    """process_us a record; a consumer that dies before has processed nothing."""
+    lab = make_lab(1, partitions=1)
+    lab.high_watermark = 10
+    lab.consumer(process_us=100 * MS)
+    lab.run_for(900 * MS)
+    assert ranges(lab) == []
+    lab.run_for(300 * MS)
+    assert len(ranges(lab)) == 1

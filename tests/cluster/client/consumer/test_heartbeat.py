@@ -1,0 +1,170 @@
+"""Heartbeats: their rhythm, and every row of BEHAVIOUR 7.4's table."""
+
+import pytest
+
+from protocol.config import ConsumerConfig
+from protocol.errors import ErrorCode
+from protocol.messages.group import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+)
+from tests.support.harness.scripted_broker import MS, SECOND, ClientLab, LabMaker, member_status
+
+
+def heartbeat_error(code: ErrorCode) -> HeartbeatResponse:
+    return HeartbeatResponse(error_code=code)
+
+
+def member_ids(lab: ClientLab, broker: int = 0) -> list[str]:
+    """Return the member ids of the JoinGroups that a broker got."""
+    requests = lab.brokers[broker].of_type(JoinGroupRequest)
+    return [request.member_id for request in requests if isinstance(request, JoinGroupRequest)]
+
+
+def test_heartbeats_come_every_interval_with_the_generation(make_lab: LabMaker) -> None:
+    """heartbeat.interval.ms 3000, from the join on."""
+    lab = make_lab(1)
+    lab.consumer(commit_interval_ms=None)
+    lab.run_for(31 * SECOND)
+    beats = lab.brokers[0].of_type(HeartbeatRequest)
+    assert len(beats) == 10
+    assert {
+        (beat.member_id, beat.generation_id) for beat in beats if isinstance(beat, HeartbeatRequest)
+    } == {("m-1", 1)}
+
+
+@pytest.mark.parametrize(
+    ("code", "next_member_id", "end_of_ownership"),
+    [
+        (ErrorCode.REBALANCE_IN_PROGRESS, "m-1", "partitions_revoked"),
+        (ErrorCode.ILLEGAL_GENERATION, "m-1", "partitions_lost"),
+        (ErrorCode.UNKNOWN_MEMBER_ID, "", "partitions_lost"),
+    ],
+)
+def test_heartbeat_error_makes_the_member_rejoin_as_its_row_says(
+    make_lab: LabMaker, code: ErrorCode, next_member_id: str, end_of_ownership: str
+) -> None:
+    """7.4, CL-17: a reset generation loses the partitions, a rebalance revokes them."""
+    lab = make_lab(1)
+    lab.brokers[0].answer(HeartbeatRequest, heartbeat_error(code))
+    node = lab.consumer()
+    lab.run_for(5 * SECOND)
+    assert member_ids(lab)[2] == next_member_id
+    (ended,) = [*lab.of_kind("partitions_revoked"), *lab.of_kind("partitions_lost")]
+    assert ended.kind == end_of_ownership
+    assert (ended.member, ended.generation) == ("m-1", 1)
+    assert member_status(node).state == "STABLE"
+
+
+@pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR])
+def test_heartbeat_to_the_wrong_broker_is_repeated_to_the_right_one(
+    make_lab: LabMaker, code: ErrorCode
+) -> None:
+    """7.4: the coordinator is doubted and the heartbeat retried soon; no rejoin."""
+    lab = make_lab(2)
+    lab.brokers[0].answer(HeartbeatRequest, heartbeat_error(code))
+    node = lab.consumer(commit_interval_ms=None)
+    lab.run_for(2 * SECOND)
+    lab.coordinator = 1
+    lab.run_for(2 * SECOND)
+    assert [row.cause for row in lab.of_kind("coordinator_unknown")] == [code.name]
+    assert len(lab.brokers[1].of_type(HeartbeatRequest)) == 1, "after retry.backoff, not 3 s"
+    assert member_ids(lab) == ["", "m-1"]
+    assert member_status(node).generation == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ],
+)
+def test_heartbeat_fatal_error_surfaces_at_the_next_poll(
+    make_lab: LabMaker, code: ErrorCode
+) -> None:
+    """7.4: the application gets it and closes."""
+    lab = make_lab(1)
+    lab.brokers[0].answer(HeartbeatRequest, heartbeat_error(code))
+    node = lab.consumer(commit_interval_ms=None)
+    lab.run_for(10 * SECOND)
+    assert len(lab.brokers[0].of_type(HeartbeatRequest)) == 1
+    assert member_status(node).state == "UNJOINED"
+
+
+def test_heartbeat_error_for_an_older_generation_is_ignored(make_lab: LabMaker) -> None:
+    """CL-07: a late answer must not undo what an earlier one has begun.
+
+    1. The coordinator hangs with three heartbeats of generation 1 in flight. 2. It answers the
+    first with ILLEGAL_GENERATION: the member rejoins under its id. 3. The second answer is
+    UNKNOWN_MEMBER_ID, for a generation that is no more: the id stays.
+    """
+    lab = make_lab(2)
+    lab.leader = 1
+    broker = lab.brokers[0]
+    broker.answer(
+        HeartbeatRequest,
+        None,
+        heartbeat_error(ErrorCode.UNKNOWN_MEMBER_ID),
+        heartbeat_error(ErrorCode.FENCED_INSTANCE_ID),
+    )
+    node = lab.consumer(commit_interval_ms=None)
+    lab.run_for(10 * SECOND)
+    (parked,) = broker.unanswered
+    broker.host.reply(parked.request_id, heartbeat_error(ErrorCode.ILLEGAL_GENERATION))
+    lab.run_for(SECOND)
+    assert member_ids(lab) == ["", "m-1", "m-1"]
+    status = member_status(node)
+    assert (status.state, status.member_id, status.generation) == ("STABLE", "m-1", 2)
+
+
+def test_heartbeat_without_answers_doubts_the_coordinator_after_the_session(
+    make_lab: LabMaker,
+) -> None:
+    """7.4: the client's own copy of the session timeout, against a coordinator that hangs."""
+    lab = make_lab(1)
+    config = ConsumerConfig(
+        enable_auto_commit=False, auto_offset_reset="earliest", session_timeout_ms=10_000
+    )
+    lab.brokers[0].answer(HeartbeatRequest, *[None] * 3)
+    lab.consumer(config, commit_interval_ms=None)
+    lab.run_for(12 * SECOND)
+    unknown = lab.of_kind("coordinator_unknown")[0]
+    assert unknown.cause == "session timed out without receiving a heartbeat response"
+    assert 10 * SECOND <= unknown.time_us <= 11 * SECOND
+
+
+def test_application_that_does_not_poll_leaves_the_group_and_loses_its_partitions(
+    make_lab: LabMaker,
+) -> None:
+    """7.4: max.poll.interval.ms; the next poll finds the partitions lost and rejoins."""
+    lab = make_lab(1)
+    config = ConsumerConfig(
+        enable_auto_commit=False, auto_offset_reset="earliest", max_poll_interval_ms=5_000
+    )
+    lab.high_watermark = 1
+    node = lab.consumer(config, process_us=4 * SECOND)
+    lab.run_for(6_500 * MS)
+    (leave,) = lab.brokers[0].of_type(LeaveGroupRequest)
+    assert isinstance(leave, LeaveGroupRequest)
+    assert leave.members[0].reason == "consumer poll timeout has expired"
+    assert lab.of_kind("partitions_lost") == [], "the application is still busy"
+    lab.run_for(5 * SECOND)
+    assert len(lab.of_kind("partitions_lost")) == 1
+    assert {row.member for row in lab.of_kind("records_consumed")[:2]} == {"m-1"}
+    assert member_ids(lab)[2:4] == ["", "m-2"]
+    assert member_status(node).records_consumed >= 2
+
+
+def test_application_that_polls_and_gets_nothing_stays_in_the_group(make_lab: LabMaker) -> None:
+    """An idle consumer polls every 50 ms, though the lab does not play each poll."""
+    lab = make_lab(1)
+    config = ConsumerConfig(
+        enable_auto_commit=False, auto_offset_reset="earliest", max_poll_interval_ms=5_000
+    )
+    lab.consumer(config, commit_interval_ms=None)
+    lab.run_for(60 * SECOND)
+    assert lab.brokers[0].of_type(LeaveGroupRequest) == []

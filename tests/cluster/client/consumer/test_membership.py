@@ -1,0 +1,325 @@
+"""JoinGroup, SyncGroup, LeaveGroup: every row of BEHAVIOUR 7.3's tables."""
+
+import pytest
+
+from cluster.client.consumer.membership import truncated_reason
+from protocol.config import ConsumerConfig
+from protocol.errors import ErrorCode
+from protocol.messages.discovery import FindCoordinatorRequest, MetadataRequest, MetadataResponse
+from protocol.messages.group import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from protocol.messages.offset import OffsetCommitRequest
+from tests.support.harness.scripted_broker import MS, SECOND, LabMaker, member_status
+
+JOIN_FATAL = [
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+    ErrorCode.INVALID_SESSION_TIMEOUT,
+    ErrorCode.INVALID_GROUP_ID,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.GROUP_MAX_SIZE_REACHED,
+    ErrorCode.UNSUPPORTED_VERSION,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+]
+SYNC_FATAL = [
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+]
+
+
+def join_error(code: ErrorCode) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=code)
+
+
+def joins_of(requests: list[object]) -> list[JoinGroupRequest]:
+    return [request for request in requests if isinstance(request, JoinGroupRequest)]
+
+
+def test_first_join_sends_no_id_and_the_second_the_one_that_was_demanded(
+    make_lab: LabMaker,
+) -> None:
+    """CL-03, KIP-394: MEMBER_ID_REQUIRED is answered at once with the id, without a backoff."""
+    lab = make_lab(1)
+    node = lab.consumer()
+    lab.run_for(SECOND)
+    first, second = joins_of(list(lab.brokers[0].requests))
+    assert (first.member_id, second.member_id) == ("", "m-1")
+    assert first.rebalance_timeout_ms == ConsumerConfig().max_poll_interval_ms
+    assert first.protocols == second.protocols
+    status = member_status(node)
+    assert (status.state, status.member_id, status.generation) == ("STABLE", "m-1", 1)
+    assert [str(partition) for partition in status.assigned] == ["t-0", "t-1"]
+
+
+def test_member_states_are_traced_in_kafkas_order(make_lab: LabMaker) -> None:
+    """7.1: UNJOINED, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE."""
+    lab = make_lab(1)
+    lab.consumer()
+    lab.run_for(SECOND)
+    assert [row.detail for row in lab.of_kind("member_state")] == [
+        '{"from":"UNJOINED","to":"PREPARING_REBALANCE"}',
+        '{"from":"PREPARING_REBALANCE","to":"COMPLETING_REBALANCE"}',
+        '{"from":"COMPLETING_REBALANCE","to":"STABLE"}',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "next_member_id", "marks_unknown"),
+    [
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "m-1", False),
+        (ErrorCode.REBALANCE_IN_PROGRESS, "m-1", False),
+        (ErrorCode.UNKNOWN_MEMBER_ID, "", False),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, "m-1", True),
+        (ErrorCode.NOT_COORDINATOR, "m-1", True),
+    ],
+)
+def test_join_group_error_is_retried_as_its_row_says(
+    make_lab: LabMaker, code: ErrorCode, next_member_id: str, marks_unknown: bool
+) -> None:
+    """7.3, JoinGroup: whether the id is kept, and whether the coordinator is doubted."""
+    lab = make_lab(1)
+    broker = lab.brokers[0]
+    demanded = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-1")
+    broker.answer(JoinGroupRequest, demanded, join_error(code))
+    node = lab.consumer()
+    lab.run_for(2 * SECOND)
+    assert joins_of(list(broker.requests))[2].member_id == next_member_id
+    unknown = [row.cause for row in lab.of_kind("coordinator_unknown")]
+    assert unknown[:1] == ([code.name] if marks_unknown else [])
+    assert member_status(node).state == "STABLE"
+
+
+@pytest.mark.parametrize("code", JOIN_FATAL)
+def test_join_group_fatal_error_ends_the_application(make_lab: LabMaker, code: ErrorCode) -> None:
+    """7.3: thrown to the application, which closes its consumer and asks no more."""
+    lab = make_lab(1)
+    lab.brokers[0].answer(JoinGroupRequest, join_error(code))
+    node = lab.consumer()
+    lab.run_for(10 * SECOND)
+    assert len(joins_of(list(lab.brokers[0].requests))) == 1
+    assert member_status(node).state == "UNJOINED"
+
+
+def test_join_group_is_awaited_longer_than_the_request_timeout(make_lab: LabMaker) -> None:
+    """CL-02: max(request timeout, rebalance timeout + 5 s); then the coordinator is doubted."""
+    lab = make_lab(1)
+    config = ConsumerConfig(
+        enable_auto_commit=False, auto_offset_reset="earliest", max_poll_interval_ms=40_000
+    )
+    lab.brokers[0].answer(JoinGroupRequest, None)
+    lab.consumer(config)
+    lab.run_for(44 * SECOND)
+    assert len(joins_of(list(lab.brokers[0].requests))) == 1
+    lab.run_for(2 * SECOND)
+    (failed,) = lab.of_kind("request_failed")
+    assert (failed.api, failed.error) == ("JoinGroup", "TIMED_OUT")
+    assert lab.of_kind("coordinator_unknown")[0].cause == "TIMED_OUT"
+    assert len(joins_of(list(lab.brokers[0].requests))) > 1
+
+
+def test_join_group_whose_connection_ends_keeps_the_member_id(make_lab: LabMaker) -> None:
+    """CL-04: the coordinator dies with the JoinGroup parked; the next one carries the same id."""
+    lab = make_lab(2)
+    demanded = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-7")
+    lab.brokers[0].answer(JoinGroupRequest, demanded, None)
+    lab.leader = 1
+    lab.consumer()
+    lab.run_for(SECOND)
+    lab.coordinator = 1
+    lab.brokers[0].host.crash()
+    lab.run_for(2 * SECOND)
+    assert [request.member_id for request in joins_of(list(lab.brokers[1].requests))] == ["m-7"]
+
+
+@pytest.mark.parametrize(
+    ("code", "next_member_id", "marks_unknown"),
+    [
+        (ErrorCode.REBALANCE_IN_PROGRESS, "m-1", False),
+        (ErrorCode.UNKNOWN_MEMBER_ID, "", False),
+        (ErrorCode.ILLEGAL_GENERATION, "m-1", False),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, "m-1", True),
+        (ErrorCode.NOT_COORDINATOR, "m-1", True),
+    ],
+)
+def test_sync_group_error_leads_to_the_next_join_as_its_row_says(
+    make_lab: LabMaker, code: ErrorCode, next_member_id: str, marks_unknown: bool
+) -> None:
+    """7.3, SyncGroup: ILLEGAL_GENERATION keeps the id, UNKNOWN_MEMBER_ID does not."""
+    lab = make_lab(1)
+    broker = lab.brokers[0]
+    broker.answer(SyncGroupRequest, SyncGroupResponse(error_code=code))
+    node = lab.consumer()
+    lab.run_for(2 * SECOND)
+    assert joins_of(list(broker.requests))[2].member_id == next_member_id
+    unknown = [row.cause for row in lab.of_kind("coordinator_unknown")]
+    assert unknown[:1] == ([code.name] if marks_unknown else [])
+    assert member_status(node).state == "STABLE"
+
+
+@pytest.mark.parametrize("code", SYNC_FATAL)
+def test_sync_group_fatal_error_ends_the_application(make_lab: LabMaker, code: ErrorCode) -> None:
+    """7.3: COORDINATOR_LOAD_IN_PROGRESS too, which is why the broker never says it here."""
+    lab = make_lab(1)
+    lab.brokers[0].answer(SyncGroupRequest, SyncGroupResponse(error_code=code))
+    lab.consumer()
+    lab.run_for(5 * SECOND)
+    assert len(lab.brokers[0].of_type(SyncGroupRequest)) == 1
+    assert len(joins_of(list(lab.brokers[0].requests))) == 2
+
+
+def test_sync_group_for_another_protocol_is_inconsistent(make_lab: LabMaker) -> None:
+    """CL-06: a protocol name that was not selected is fatal."""
+    lab = make_lab(1)
+    lab.brokers[0].answer(
+        SyncGroupRequest, SyncGroupResponse(protocol_type="consumer", protocol_name="sticky")
+    )
+    lab.consumer()
+    lab.run_for(3 * SECOND)
+    assert len(lab.brokers[0].of_type(SyncGroupRequest)) == 1
+    assert lab.of_kind("partitions_assigned") == []
+
+
+def test_sync_group_and_heartbeat_that_fail_together_make_one_rejoin(make_lab: LabMaker) -> None:
+    """7.4, CL-08: heartbeats go on while COMPLETING_REBALANCE, behind the parked SyncGroup."""
+    lab = make_lab(2)
+    lab.leader = 1
+    broker = lab.brokers[0]
+    broker.answer(SyncGroupRequest, None)
+    broker.answer(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
+    lab.consumer()
+    lab.run_for(4 * SECOND)
+    (parked,) = broker.unanswered
+    broker.host.reply(
+        parked.request_id, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+    )
+    lab.run_for(2 * SECOND)
+    assert len(broker.of_type(HeartbeatRequest)) == 1
+    assert [join.member_id for join in joins_of(list(broker.requests))] == ["", "m-1", "m-1"]
+    assert len(lab.of_kind("partitions_assigned")) == 1
+
+
+def test_assignment_of_a_topic_that_is_not_subscribed_makes_the_member_rejoin(
+    make_lab: LabMaker,
+) -> None:
+    """CL-14: nothing is assigned from an outdated assignment."""
+    lab = make_lab(1)
+    other = b"\x00\x00\x00\x00\x00\x01\x00\x01u\x00\x00\x00\x01\x00\x00\x00\x00\xff\xff\xff\xff"
+    lab.brokers[0].answer(SyncGroupRequest, SyncGroupResponse(assignment=other))
+    node = lab.consumer()
+    lab.run_for(SECOND)
+    assert len(joins_of(list(lab.brokers[0].requests))) == 3
+    assert [str(partition) for partition in member_status(node).assigned] == ["t-0", "t-1"]
+
+
+def test_leader_without_metadata_waits_for_it_before_it_assigns(make_lab: LabMaker) -> None:
+    """CL-12: Kafka's leader makes sure that its metadata is fresh."""
+    lab = make_lab(1)
+    lab.brokers[0].answer(MetadataRequest, MetadataResponse(), MetadataResponse())
+    node = lab.consumer()
+    lab.run_for(2 * SECOND)
+    assert len(member_status(node).assigned) == 2
+
+
+def test_leader_that_sees_new_partitions_rejoins_and_assigns_them(make_lab: LabMaker) -> None:
+    """CL-13, 7.7: the partition count differs from the snapshot of the last assignment."""
+    lab = make_lab(1)
+    config = ConsumerConfig(
+        enable_auto_commit=False, auto_offset_reset="earliest", metadata_max_age_ms=1_000
+    )
+    node = lab.consumer(config)
+    lab.run_for(3 * SECOND)
+    lab.partitions = 3
+    lab.run_for(3 * SECOND)
+    assert [str(partition) for partition in member_status(node).assigned] == ["t-0", "t-1", "t-2"]
+    causes = [row.cause for row in lab.of_kind("member_state") if "PREPARING" in (row.detail or "")]
+    assert "cached metadata has changed" in causes
+    lab.run_for(3 * SECOND)
+    assert len(lab.of_kind("partitions_assigned")) == 2, "and no third time"
+
+
+def test_revoked_partitions_are_committed_synchronously_before_the_join(
+    make_lab: LabMaker,
+) -> None:
+    """7.6, eager: the rebalance listener's commit is acknowledged before JoinGroup is sent."""
+    lab = make_lab(1)
+    broker = lab.brokers[0]
+    lab.consumer(commit_interval_ms=60_000)
+    lab.run_for(SECOND)
+    lab.high_watermark = 5
+    lab.run_for(SECOND)
+    broker.answer(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    lab.run_for(3 * SECOND)
+    assert lab.committed == {0: 5, 1: 5}
+    kinds = [type(request) for request in broker.requests]
+    last_join = len(kinds) - 1 - kinds[::-1].index(JoinGroupRequest)
+    last_commit = len(kinds) - 1 - kinds[::-1].index(OffsetCommitRequest)
+    assert last_commit < last_join
+    (revoked,) = lab.of_kind("partitions_revoked")
+    assert (revoked.member, revoked.generation) == ("m-1", 1)
+    rejoined = joins_of(list(broker.requests))[-1]
+    assert rejoined.member_id == "m-1"
+    assert rejoined.reason == "group is already rebalancing"
+
+
+def test_closing_a_dynamic_member_commits_and_leaves_the_group(make_lab: LabMaker) -> None:
+    """CL-09, CL-22: an orderly close tells the coordinator; the others need not wait 45 s."""
+    lab = make_lab(1)
+    node = lab.consumer(commit_interval_ms=60_000)
+    lab.run_for(SECOND)
+    lab.high_watermark = 3
+    lab.run_for(SECOND)
+    node.close()
+    lab.run_for(5 * SECOND)
+    (leave,) = lab.brokers[0].of_type(LeaveGroupRequest)
+    assert isinstance(leave, LeaveGroupRequest)
+    assert [member.member_id for member in leave.members] == ["m-1"]
+    assert lab.committed == {0: 3, 1: 3}
+    assert member_status(node).assigned == ()
+    requests = len(lab.brokers[0].requests)
+    lab.run_for(10 * SECOND)
+    assert len(lab.brokers[0].requests) == requests
+
+
+def test_closing_a_static_member_leaves_silently(make_lab: LabMaker) -> None:
+    """CL-09: it may be back before its session ends."""
+    lab = make_lab(1)
+    config = ConsumerConfig(
+        enable_auto_commit=False, auto_offset_reset="earliest", group_instance_id="i"
+    )
+    node = lab.consumer(config)
+    lab.run_for(SECOND)
+    node.close()
+    lab.run_for(SECOND)
+    assert lab.brokers[0].of_type(LeaveGroupRequest) == []
+    assert member_status(node).state == "UNJOINED"
+
+
+def test_closing_without_a_coordinator_returns(make_lab: LabMaker) -> None:
+    """CL-22: nothing can be said to nobody, and the wait is bounded."""
+    lab = make_lab(2)
+    lab.coordinator = 1
+    node = lab.consumer(commit_interval_ms=None)
+    lab.run_for(SECOND)
+    lab.brokers[1].host.crash()
+    lab.run_for(10 * MS)
+    node.close()
+    lab.run_for(SECOND)
+    assert member_status(node).assigned == ()
+    lookups = len(lab.brokers[0].of_type(FindCoordinatorRequest))
+    lab.run_for(5 * SECOND)
+    assert len(lab.brokers[0].of_type(FindCoordinatorRequest)) == lookups
+
+
+def test_reason_is_cut_to_255_bytes_between_characters() -> None:
+    """CL-05."""
+    assert truncated_reason("x" * 300) == "x" * 255
+    assert truncated_reason("é" * 200) == "é" * 127

@@ -1,0 +1,263 @@
+"""OffsetCommit and OffsetFetch: every row of BEHAVIOUR 7.5's tables."""
+
+import pytest
+
+from protocol.config import ConsumerConfig
+from protocol.errors import ErrorCode
+from protocol.messages.discovery import FindCoordinatorRequest
+from protocol.messages.group import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
+from protocol.messages.offset import (
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
+from tests.support.harness.scripted_broker import (
+    GROUP,
+    MS,
+    SECOND,
+    ClientLab,
+    LabMaker,
+    commit_error,
+    member_status,
+)
+
+
+def last_join(lab: ClientLab) -> JoinGroupRequest:
+    request = lab.brokers[0].of_type(JoinGroupRequest)[-1]
+    assert isinstance(request, JoinGroupRequest)
+    return request
+
+
+def test_commit_carries_generation_and_every_position(make_lab: LabMaker) -> None:
+    """OFFSETS_COMMITTED: one row a partition, peer the coordinator that acknowledged."""
+    lab = make_lab(1)
+    lab.high_watermark = 4
+    node = lab.consumer()
+    lab.run_for(SECOND)
+    assert lab.committed == {0: 4, 1: 4}
+    rows = lab.of_kind("offsets_committed")[-2:]
+    assert [(row.partition, row.offset, row.peer, row.member, row.generation) for row in rows] == [
+        ("t-0", 4, "broker-0", "m-1", 1),
+        ("t-1", 4, "broker-0", "m-1", 1),
+    ]
+    assert member_status(node).commits_acknowledged == len(lab.of_kind("offsets_committed")) // 2
+
+
+def test_application_has_one_commit_in_flight(make_lab: LabMaker) -> None:
+    """MEASURED_FAILOVER: the next commit waits for the answer, however long it takes."""
+    lab = make_lab(1)
+    broker = lab.brokers[0]
+    lab.consumer()
+    lab.run_for(SECOND)
+    before = len(broker.of_type(OffsetCommitRequest))
+    broker.answer(OffsetCommitRequest, None)
+    lab.run_for(5 * SECOND)
+    assert len(broker.of_type(OffsetCommitRequest)) == before + 1
+
+
+@pytest.mark.parametrize(
+    ("code", "marks_unknown"),
+    [
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, False),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, True),
+        (ErrorCode.NOT_COORDINATOR, True),
+        (ErrorCode.REQUEST_TIMED_OUT, True),
+    ],
+)
+def test_commit_with_a_retriable_error_fails_once_and_the_next_one_succeeds(
+    make_lab: LabMaker, code: ErrorCode, marks_unknown: bool
+) -> None:
+    """CommitAsync never retries by itself; the generation is kept."""
+    lab = make_lab(1)
+    lab.brokers[0].answer(OffsetCommitRequest, commit_error(code))
+    node = lab.consumer()
+    lab.run_for(2 * SECOND)
+    failed = [row for row in lab.of_kind("commit_failed") if row.peer is not None]
+    assert [(row.error, row.partition) for row in failed] == [
+        (code.name, "t-0"),
+        (code.name, "t-1"),
+    ]
+    unknown = [row.cause for row in lab.of_kind("coordinator_unknown")]
+    assert unknown[:1] == ([code.name] if marks_unknown else [])
+    assert lab.of_kind("offsets_committed")
+    assert member_status(node).generation == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "next_member_id", "end_of_ownership"),
+    [
+        (ErrorCode.REBALANCE_IN_PROGRESS, "m-1", "partitions_revoked"),
+        (ErrorCode.ILLEGAL_GENERATION, "m-1", "partitions_lost"),
+        (ErrorCode.UNKNOWN_MEMBER_ID, "", "partitions_lost"),
+    ],
+)
+def test_commit_that_is_fenced_makes_the_member_rejoin(
+    make_lab: LabMaker, code: ErrorCode, next_member_id: str, end_of_ownership: str
+) -> None:
+    """CL-19: the id is kept for ILLEGAL_GENERATION, dropped for UNKNOWN_MEMBER_ID."""
+    lab = make_lab(1)
+    lab.brokers[0].answer(OffsetCommitRequest, commit_error(code))
+    lab.consumer()
+    lab.run_for(SECOND)
+    joins = lab.brokers[0].of_type(JoinGroupRequest)
+    third = joins[2]
+    assert isinstance(third, JoinGroupRequest)
+    assert third.member_id == next_member_id
+    assert len(lab.of_kind(end_of_ownership)) == 1
+
+
+def test_commit_while_rebalancing_fails_without_being_sent(make_lab: LabMaker) -> None:
+    """7.5: only a STABLE member sends its generation; the failure says why."""
+    lab = make_lab(1)
+    broker = lab.brokers[0]
+    node = lab.consumer(
+        ConsumerConfig(
+            enable_auto_commit=True,
+            auto_commit_interval_ms=100,
+            auto_offset_reset="earliest",
+            max_poll_interval_ms=1_000,
+        ),
+        commit_interval_ms=None,
+    )
+    lab.run_for(SECOND)
+    broker.answer(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    broker.answer(JoinGroupRequest, None)
+    lab.run_for(4 * SECOND)
+    commits = len(broker.of_type(OffsetCommitRequest))
+    assert member_status(node).state == "PREPARING_REBALANCE"
+    lab.run_for(SECOND)
+    assert len(broker.of_type(OffsetCommitRequest)) == commits
+
+
+def test_sync_commit_before_revocation_is_retried_until_it_is_acknowledged(
+    make_lab: LabMaker,
+) -> None:
+    """CL-18: commitSync retries what is retriable; the JoinGroup waits for it."""
+    lab = make_lab(1)
+    broker = lab.brokers[0]
+    lab.consumer(commit_interval_ms=60_000)
+    lab.run_for(SECOND)
+    lab.high_watermark = 2
+    lab.run_for(SECOND)
+    broker.answer(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    broker.answer(
+        OffsetCommitRequest,
+        *[commit_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)] * 3,
+        commit_error(ErrorCode.NOT_COORDINATOR),
+    )
+    lab.run_for(4 * SECOND)
+    assert len(lab.of_kind("commit_failed")) == 8
+    assert lab.committed == {0: 2, 1: 2}
+    (revoked,) = lab.of_kind("partitions_revoked")
+    acknowledged = [row.time_us for row in lab.of_kind("offsets_committed") if row.offset == 2]
+    assert acknowledged[0] <= revoked.time_us
+
+
+def test_sync_commit_that_is_fenced_does_not_hold_the_rejoin_back(make_lab: LabMaker) -> None:
+    """CL-15: a non-retriable failure is logged, and the rebalance goes on."""
+    lab = make_lab(1)
+    broker = lab.brokers[0]
+    lab.consumer(commit_interval_ms=60_000)
+    lab.run_for(SECOND)
+    broker.answer(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    broker.answer(OffsetCommitRequest, commit_error(ErrorCode.UNKNOWN_MEMBER_ID))
+    lab.run_for(4 * SECOND)
+    joins = broker.of_type(JoinGroupRequest)
+    assert [join.member_id for join in joins if isinstance(join, JoinGroupRequest)][2:] == [
+        "",
+        "m-2",
+    ]
+
+
+def test_auto_commit_comes_every_interval(make_lab: LabMaker) -> None:
+    """CL-20: auto.commit.interval.ms in poll, also when no records come."""
+    lab = make_lab(1)
+    lab.high_watermark = 1
+    config = ConsumerConfig(auto_offset_reset="earliest", auto_commit_interval_ms=1_000)
+    lab.consumer(config, commit_interval_ms=None)
+    lab.run_for(10_500 * MS)
+    assert 9 <= len(lab.brokers[0].of_type(OffsetCommitRequest)) <= 10
+    assert lab.committed == {0: 1, 1: 1}
+
+
+def test_auto_commit_after_a_retriable_failure_comes_soon(make_lab: LabMaker) -> None:
+    """CL-20: retry.backoff.ms rather than a whole interval."""
+    lab = make_lab(1)
+    config = ConsumerConfig(auto_offset_reset="earliest", auto_commit_interval_ms=3_000)
+    lab.brokers[0].answer(OffsetCommitRequest, commit_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    lab.consumer(config, commit_interval_ms=None)
+    lab.run_for(4 * SECOND)
+    failed = lab.of_kind("commit_failed")[0]
+    acknowledged = lab.of_kind("offsets_committed")[0]
+    assert acknowledged.time_us - failed.time_us < 200 * MS
+
+
+# -- OffsetFetch ------------------------------------------------------------------------------
+
+
+def test_position_is_the_committed_offset(make_lab: LabMaker) -> None:
+    """POSITION_RESET, cause "committed"; always with requireStable."""
+    lab = make_lab(1)
+    lab.committed = {0: 7, 1: 9}
+    lab.high_watermark = 20
+    node = lab.consumer()
+    lab.run_for(SECOND)
+    assert [(row.partition, row.offset, row.cause) for row in lab.of_kind("position_reset")] == [
+        ("t-0", 7, "committed"),
+        ("t-1", 9, "committed"),
+    ]
+    (request,) = lab.brokers[0].of_type(OffsetFetchRequest)
+    assert isinstance(request, OffsetFetchRequest)
+    assert request.require_stable
+    assert member_status(node).records_consumed == 13 + 11
+
+
+def group_error(code: ErrorCode) -> OffsetFetchResponse:
+    return OffsetFetchResponse(groups=(OffsetFetchResponseGroup(group_id=GROUP, error_code=code),))
+
+
+@pytest.mark.parametrize(
+    ("code", "marks_unknown"),
+    [
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, False),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, True),
+        (ErrorCode.NOT_COORDINATOR, True),
+    ],
+)
+def test_offset_fetch_with_a_retriable_error_is_repeated(
+    make_lab: LabMaker, code: ErrorCode, marks_unknown: bool
+) -> None:
+    """CL-21: LOAD is retried, NOT_COORDINATOR rediscovers first."""
+    lab = make_lab(1)
+    lab.brokers[0].answer(OffsetFetchRequest, group_error(code), group_error(code))
+    lab.committed = {0: 1, 1: 1}
+    lab.consumer(commit_interval_ms=None)
+    lab.run_for(2 * SECOND)
+    assert len(lab.brokers[0].of_type(OffsetFetchRequest)) == 3
+    assert len(lab.of_kind("position_reset")) == 2
+    lookups = len(lab.brokers[0].of_type(FindCoordinatorRequest))
+    assert lookups > 1 if marks_unknown else lookups == 1
+
+
+def test_offset_fetch_of_unstable_offsets_waits_for_them(make_lab: LabMaker) -> None:
+    """CL-21: UNSTABLE_OFFSET_COMMIT of one partition repeats the request."""
+    lab = make_lab(1)
+    unstable = lab.fetched_offsets(range(2), ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    lab.brokers[0].answer(OffsetFetchRequest, *[unstable] * 3)
+    lab.consumer(commit_interval_ms=None)
+    lab.run_for(2 * SECOND)
+    assert len(lab.brokers[0].of_type(OffsetFetchRequest)) == 4
+    assert len(lab.of_kind("position_reset")) == 2
+
+
+def test_offset_fetch_of_an_unknown_topic_ends_the_application(make_lab: LabMaker) -> None:
+    """7.5: UNKNOWN_TOPIC_OR_PARTITION per partition is no retriable error here."""
+    lab = make_lab(1)
+    unknown = lab.fetched_offsets(range(2), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    lab.brokers[0].answer(OffsetFetchRequest, unknown)
+    node = lab.consumer()
+    lab.run_for(2 * SECOND)
+    assert member_status(node).state == "UNJOINED"
+    assert last_join(lab).member_id == "m-1"

@@ -1,0 +1,232 @@
+"""A member that commits in transactions, one answer at a time (KIP-98, KIP-447)."""
+
+import pytest
+
+from cluster.client.consumer.node import ConsumerNode
+from protocol.envelope import AnyResponse
+from protocol.errors import ErrorCode
+from protocol.messages.discovery import CoordinatorType, FindCoordinatorRequest
+from protocol.messages.offset import OffsetCommitRequest
+from protocol.messages.transaction import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TxnOffsetCommitRequest,
+)
+from protocol.trace import TraceRow
+from tests.support.harness.scripted_broker import (
+    GROUP,
+    SECOND,
+    ClientLab,
+    LabMaker,
+    member_status,
+    txn_commit_error,
+)
+
+TIMEOUT_MS = 3_000
+
+
+def started(lab: ClientLab) -> ConsumerNode:
+    """Return a transactional consumer of four records."""
+    lab.high_watermark = 4
+    return lab.consumer(transaction_timeout_ms=TIMEOUT_MS)
+
+
+def failures(lab: ClientLab) -> list[tuple[str | None, str | None, str | None]]:
+    """Return error, reason and peer of the commits that failed, by their first partition."""
+    return [
+        (row.error, row.cause, row.peer)
+        for row in lab.of_kind("commit_failed")
+        if row.partition == "t-0" and row.error != "COMMIT_FAILED"
+    ]
+
+
+def ends(lab: ClientLab) -> list[bool]:
+    """Return the ends asked for: True is a commit."""
+    return [
+        request.committed
+        for request in lab.brokers[0].of_type(EndTxnRequest)
+        if isinstance(request, EndTxnRequest)
+    ]
+
+
+def test_commit_is_a_transaction_in_kafkas_order(make_lab: LabMaker) -> None:
+    """InitProducerId once; then AddOffsetsToTxn, TxnOffsetCommit with the member, EndTxn."""
+    lab = make_lab(1)
+    node = started(lab)
+    lab.run_for(2 * SECOND)
+    broker = lab.brokers[0]
+    kinds = (InitProducerIdRequest, AddOffsetsToTxnRequest, TxnOffsetCommitRequest, EndTxnRequest)
+    sent = [type(each) for each in broker.requests if isinstance(each, kinds)]
+    assert sent[:7] == [*kinds, *kinds[1:]]
+    assert broker.of_type(OffsetCommitRequest) == []
+    (init,) = broker.of_type(InitProducerIdRequest)
+    assert init == InitProducerIdRequest(
+        transactional_id="consumer-g-0", transaction_timeout_ms=TIMEOUT_MS
+    )
+    commit = broker.of_type(TxnOffsetCommitRequest)[-1]
+    assert isinstance(commit, TxnOffsetCommitRequest)
+    assert (commit.producer_id, commit.producer_epoch, commit.group_id) == (7, 0, GROUP)
+    assert (commit.member_id, commit.generation_id) == ("m-1", 1)
+    assert lab.committed == {0: 4, 1: 4}
+    rows = lab.of_kind("offsets_committed")[-2:]
+    assert [(row.partition, row.offset, row.peer, row.member, row.generation) for row in rows] == [
+        ("t-0", 4, "broker-0", "m-1", 1),
+        ("t-1", 4, "broker-0", "m-1", 1),
+    ]
+    assert member_status(node).commits_acknowledged == ends(lab).count(True)
+
+
+def test_transaction_coordinator_is_asked_for_by_the_transactional_id(make_lab: LabMaker) -> None:
+    lab = make_lab(1)
+    started(lab)
+    lab.run_for(2 * SECOND)
+    asked = [
+        request.coordinator_keys
+        for request in lab.brokers[0].of_type(FindCoordinatorRequest)
+        if isinstance(request, FindCoordinatorRequest)
+        and request.key_type == CoordinatorType.TRANSACTION
+    ]
+    assert asked == [("consumer-g-0",)]
+
+
+@pytest.mark.parametrize(
+    ("request_type", "answer"),
+    [
+        (
+            InitProducerIdRequest,
+            InitProducerIdResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS),
+        ),
+        (
+            InitProducerIdRequest,
+            InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        ),
+        (
+            AddOffsetsToTxnRequest,
+            AddOffsetsToTxnResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS),
+        ),
+        (AddOffsetsToTxnRequest, AddOffsetsToTxnResponse(error_code=ErrorCode.NOT_COORDINATOR)),
+        (TxnOffsetCommitRequest, txn_commit_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)),
+        (TxnOffsetCommitRequest, txn_commit_error(ErrorCode.NOT_COORDINATOR)),
+        (TxnOffsetCommitRequest, txn_commit_error(ErrorCode.REQUEST_TIMED_OUT)),
+        (EndTxnRequest, EndTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)),
+        (EndTxnRequest, EndTxnResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS)),
+    ],
+)
+def test_what_must_be_waited_for_is_asked_again(
+    make_lab: LabMaker, request_type: type, answer: AnyResponse
+) -> None:
+    """The transaction goes on and commits; its producer stays."""
+    lab = make_lab(1)
+    lab.brokers[0].answer(request_type, answer, answer)
+    started(lab)
+    lab.run_for(4 * SECOND)
+    assert lab.committed == {0: 4, 1: 4}
+    assert failures(lab) == []
+    assert False not in ends(lab)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+    ],
+)
+def test_commit_that_is_refused_aborts_the_transaction(make_lab: LabMaker, code: ErrorCode) -> None:
+    """And the next one commits what this one should have."""
+    lab = make_lab(1)
+    lab.brokers[0].answer(TxnOffsetCommitRequest, txn_commit_error(code))
+    started(lab)
+    lab.run_for(3 * SECOND)
+    assert failures(lab) == [("TRANSACTION_ABORTED", code.name, None)]
+    assert ends(lab)[:2] == [False, True]
+    assert lab.committed == {0: 4, 1: 4}
+
+
+def test_commit_that_is_not_answered_in_time_aborts_the_transaction(make_lab: LabMaker) -> None:
+    """After transaction.timeout.ms its coordinator would abort it anyway."""
+    lab = make_lab(1)
+    loading = txn_commit_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    lab.brokers[0].answer(TxnOffsetCommitRequest, *[loading] * 12)
+    started(lab)
+    lab.run_for(12 * SECOND)
+    assert failures(lab)[0] == ("TRANSACTION_ABORTED", "COORDINATOR_LOAD_IN_PROGRESS", None)
+    assert ends(lab)[0] is False
+    assert lab.committed == {0: 4, 1: 4}
+
+
+@pytest.mark.parametrize(
+    ("request_type", "answer"),
+    [
+        (AddOffsetsToTxnRequest, AddOffsetsToTxnResponse(error_code=ErrorCode.PRODUCER_FENCED)),
+        (
+            AddOffsetsToTxnRequest,
+            AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        ),
+        (TxnOffsetCommitRequest, txn_commit_error(ErrorCode.INVALID_PRODUCER_EPOCH)),
+        (EndTxnRequest, EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED)),
+    ],
+)
+def test_fenced_producer_is_followed_by_a_new_one(
+    make_lab: LabMaker, request_type: type, answer: AnyResponse
+) -> None:
+    """It asks for nothing more; the application begins anew, in the next epoch."""
+    lab = make_lab(1)
+    lab.brokers[0].answer(request_type, answer)
+    started(lab)
+    lab.run_for(3 * SECOND)
+    ((error, _why, peer),) = failures(lab)
+    assert (error, peer) == ("TRANSACTION_ABORTED", None)
+    assert len(lab.brokers[0].of_type(InitProducerIdRequest)) == 2
+    last = lab.brokers[0].of_type(EndTxnRequest)[-1]
+    assert isinstance(last, EndTxnRequest)
+    assert last.producer_epoch == 1
+    assert lab.committed == {0: 4, 1: 4}
+
+
+def test_end_is_asked_for_until_it_is_answered(make_lab: LabMaker) -> None:
+    """No other transaction can begin before; the member goes on polling meanwhile."""
+    lab = make_lab(1)
+    not_available = EndTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    lab.brokers[0].answer(EndTxnRequest, *[not_available] * 20)
+    node = started(lab)
+    lab.run_for(12 * SECOND)
+    assert member_status(node).commits_acknowledged == 0
+    assert len(lab.brokers[0].of_type(TxnOffsetCommitRequest)) == 1
+    lab.run_for(20 * SECOND)
+    assert member_status(node).commits_acknowledged > 0
+    assert failures(lab) == []
+
+
+def test_consumer_that_is_closed_commits_what_it_processed_first(make_lab: LabMaker) -> None:
+    lab = make_lab(1)
+    node = started(lab)
+    lab.run_for(2 * SECOND)
+    lab.high_watermark = 9
+    lab.run_for(SECOND // 20)
+    done: list[bool] = []
+    node.shut_down(lambda: done.append(True))
+    lab.run_for(5 * SECOND)
+    assert done == [True]
+    assert lab.committed == {0: 9, 1: 9}
+
+
+def test_consumer_that_is_closed_with_its_end_unanswered_leaves_it_in_doubt(
+    make_lab: LabMaker,
+) -> None:
+    """TIMED_OUT with the coordinator that has the offsets: it may commit at any time."""
+    lab = make_lab(1)
+    lab.brokers[0].answer(EndTxnRequest, *[None] * 40)
+    node = started(lab)
+    lab.run_for(3 * SECOND)
+    node.shut_down(lambda: None)
+    lab.run_for(100 * SECOND)
+    rows: list[TraceRow] = lab.of_kind("commit_failed")
+    assert ("TIMED_OUT", "broker-0") in [(row.error, row.peer) for row in rows]

@@ -1,0 +1,91 @@
+"""`bootstrap.servers`: whom a client asks before it knows the brokers."""
+
+import pytest
+
+from cluster.host.connection_purposes import GENERAL
+from cluster.host.frames import OpenFrame
+from protocol.config import ConsumerConfig
+from protocol.errors import ErrorCode
+from protocol.messages.discovery import FindCoordinatorRequest, MetadataRequest
+from protocol.messages.group import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
+from tests.support.harness.scripted_broker import MS, SECOND, LabMaker, member_status
+
+
+def only(*servers: str) -> ConsumerConfig:
+    """Return a consumer's settings that name these servers and no others."""
+    return ConsumerConfig(
+        enable_auto_commit=False, auto_offset_reset="earliest", bootstrap_servers=servers
+    )
+
+
+@pytest.mark.parametrize("server", ["broker-1", "broker-1:9092"])
+def test_first_lookup_goes_to_a_bootstrap_server(make_lab: LabMaker, server: str) -> None:
+    """No other node is known: what it names, also itself, is the first coordinator.
+
+    Kafka's consumer looks its coordinator up before it knows the brokers. This is how a member
+    that joins during a split ends on one side of it.
+    """
+    lab = make_lab(3)
+    lab.coordinator = 2
+    node = lab.consumer(only(server))
+    lab.run_for(SECOND)
+    assert {row.cause for row in lab.of_kind("coordinator_found")} == {"broker-1"}
+    assert [len(broker.of_type(FindCoordinatorRequest)) for broker in lab.brokers] == [0, 1, 0]
+    assert [len(broker.of_type(MetadataRequest)) for broker in lab.brokers] == [0, 1, 0]
+    assert member_status(node).state == "STABLE"
+
+
+def test_all_brokers_are_known_after_the_first_metadata(make_lab: LabMaker) -> None:
+    """The list is for the beginning: the coordinator that is named is reached all the same."""
+    lab = make_lab(3)
+    lab.coordinator = 2
+    lab.leader = 0
+    lab.consumer(only("broker-1"))
+    lab.run_for(2 * SECOND)
+    assert len(lab.brokers[2].of_type(JoinGroupRequest)) >= 1
+    lab.brokers[1].host.crash()
+    lab.brokers[2].host.crash()
+    lab.coordinator = 0
+    lab.run_for(5 * SECOND)
+    assert lab.of_kind("coordinator_found")[-1].cause == "broker-0"
+
+
+def test_client_keeps_an_idle_connection_to_a_broker_from_the_first_metadata_on(
+    make_lab: LabMaker,
+) -> None:
+    """Kafka's client opens one for telemetry and never uses it for that: lookups go there.
+
+    Without it the member would have no connection but that to the leader it fetches from, and each
+    lookup would wait behind the Fetch that is parked there, for up to fetch.max.wait.ms.
+    """
+    lab = make_lab(3)
+    lab.leader = 1  # it draws another one for its idle connection
+    lab.consumer(only("broker-2"))
+    lab.run_for(2 * SECOND)
+    opened = [
+        frame.destination
+        for frame in lab.hosts.frames
+        if isinstance(frame, OpenFrame) and frame.purpose == GENERAL
+    ]
+    idle, leader = opened
+    assert (idle, leader) == ("broker-0", "broker-1")
+    not_coordinator = HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
+    lab.brokers[0].answer(HeartbeatRequest, not_coordinator)
+    lab.run_for(5 * SECOND)
+    doubt = lab.of_kind("coordinator_unknown")[0]
+    found = lab.of_kind("coordinator_found")[1]
+    assert found.cause == idle
+    assert found.time_us - doubt.time_us < MS
+
+
+def test_bootstrap_servers_that_are_down_leave_the_client_alone(make_lab: LabMaker) -> None:
+    """It knows of no other broker, and joins once a named one is back."""
+    lab = make_lab(3)
+    lab.brokers[1].host.crash()
+    node = lab.consumer(only("broker-1:9092"))
+    lab.run_for(5 * SECOND)
+    assert [broker.requests for broker in lab.brokers] == [[], [], []]
+    assert member_status(node).state == "UNJOINED"
+    lab.brokers[1].restart()
+    lab.run_for(3 * SECOND)
+    assert member_status(node).state == "STABLE"

@@ -1,0 +1,194 @@
+"""Finding the coordinator, and going round in circles while brokers name a dead one."""
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.messages.discovery import FindCoordinatorRequest, MetadataRequest
+from protocol.messages.group import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
+from protocol.messages.log import FetchRequest
+from tests.support.harness.scripted_broker import (
+    MS,
+    SECOND,
+    LabMaker,
+    coordinator_is,
+    fetch_error,
+    member_status,
+    no_coordinator,
+)
+
+
+def test_discovery_of_a_reachable_coordinator_is_traced_with_who_named_it(
+    make_lab: LabMaker,
+) -> None:
+    """COORDINATOR_FOUND: peer is the coordinator, cause the broker that answered."""
+    lab = make_lab(1)
+    node = lab.consumer()
+    lab.run_for(SECOND)
+    (found,) = lab.of_kind("coordinator_found")
+    assert (found.peer, found.cause, found.group) == ("broker-0", "broker-0", "g")
+    assert member_status(node).coordinator == 0
+
+
+@pytest.mark.parametrize(
+    "error", [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+)
+def test_discovery_with_a_retriable_error_asks_again_after_a_backoff(
+    make_lab: LabMaker, error: ErrorCode
+) -> None:
+    """CL-01: __consumer_offsets may not exist yet; the member goes on asking."""
+    lab = make_lab(1)
+    lab.brokers[0].answer(FindCoordinatorRequest, *[no_coordinator(error)] * 3)
+    node = lab.consumer()
+    lab.run_for(SECOND)
+    assert [row.error for row in lab.of_kind("coordinator_lookup_failed")] == [error.name] * 3
+    assert len(lab.brokers[0].of_type(FindCoordinatorRequest)) == 4
+    assert member_status(node).state == "STABLE"
+
+
+def test_discovery_with_a_fatal_error_stops_the_application(make_lab: LabMaker) -> None:
+    """CL-01: GROUP_AUTHORIZATION_FAILED is thrown to the application, which closes."""
+    lab = make_lab(1)
+    lab.brokers[0].answer(
+        FindCoordinatorRequest, no_coordinator(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    )
+    lab.consumer()
+    lab.run_for(5 * SECOND)
+    assert len(lab.brokers[0].of_type(FindCoordinatorRequest)) == 1
+    assert lab.brokers[0].of_type(JoinGroupRequest) == []
+
+
+def test_lookups_that_meet_share_one_request(make_lab: LabMaker) -> None:
+    """CL-01: commits, heartbeats and poll all want the coordinator; one request is in flight."""
+    lab = make_lab(1)
+    lab.consumer(commit_interval_ms=20)
+    lab.run_for(2 * SECOND)
+    broker = lab.brokers[0]
+    before = len(broker.of_type(FindCoordinatorRequest))
+    broker.answer(FindCoordinatorRequest, None)
+    broker.answer(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR))
+    lab.run_for(4 * SECOND)
+    assert len(lab.of_kind("commit_failed")) == 0
+    assert len(broker.of_type(FindCoordinatorRequest)) == before + 1
+
+
+def test_coordinator_that_dies_is_noticed_at_once_and_found_again_in_circles(
+    make_lab: LabMaker,
+) -> None:
+    """The story of a kill: stale answers name the dead broker until the metadata changes.
+
+    Before that every belief is dropped as soon as its connection is refused or held back; member
+    id and generation are kept throughout, and no JoinGroup is sent.
+    """
+    lab = make_lab(3)
+    lab.coordinator = 2
+    node = lab.consumer()
+    lab.run_for(2 * SECOND)
+    before = member_status(node)
+    lab.brokers[2].host.crash()
+    killed_us = lab.hosts.loop.now_us()
+    lab.run_for(8 * SECOND)
+    unknown = [row for row in lab.of_kind("coordinator_unknown") if row.time_us > killed_us]
+    assert unknown[0].time_us - killed_us < 50 * MS
+    found = [row for row in lab.of_kind("coordinator_found") if row.time_us > killed_us]
+    assert {row.peer for row in found} == {"broker-2"}
+    assert "broker-2" not in {row.cause for row in found}
+    assert 8 <= len(found) <= 8 * 25, "rounds are bounded by poll's 50 ms and by backoff"
+    assert {row.cause for row in unknown} <= {"coordinator unavailable", "DISCONNECTED"}
+
+    lab.coordinator = 1
+    moved_us = lab.hosts.loop.now_us()
+    lab.run_for(2 * SECOND)
+    after = member_status(node)
+    assert (after.member_id, after.generation, after.state, after.coordinator) == (
+        before.member_id,
+        before.generation,
+        "STABLE",
+        1,
+    )
+    first = next(row for row in lab.of_kind("offsets_committed") if row.time_us > moved_us)
+    assert first.time_us - moved_us < 1_200 * MS
+    assert first.peer == "broker-1"
+    assert lab.brokers[1].of_type(JoinGroupRequest) == []
+
+
+def test_consumer_without_a_coordinator_goes_on_fetching_and_processing(make_lab: LabMaker) -> None:
+    """7.4: ownership is no lease on the client; only its commits fail."""
+    lab = make_lab(2)
+    lab.coordinator = 1
+    node = lab.consumer()
+    lab.run_for(2 * SECOND)
+    lab.brokers[1].host.crash()
+    lab.run_for(100 * MS)
+    consumed = member_status(node).records_consumed
+    for _ in range(20):
+        lab.high_watermark += 1
+        lab.run_for(200 * MS)
+    lab.run_for(SECOND)
+    assert member_status(node).records_consumed == consumed + 40
+    assert {row.error for row in lab.of_kind("commit_failed")} <= {
+        "COORDINATOR_NOT_AVAILABLE",
+        "DISCONNECTED",
+    }
+
+
+def test_stale_coordinator_that_says_so_is_left_for_the_named_one(make_lab: LabMaker) -> None:
+    """A moved coordinator: NOT_COORDINATOR marks it unknown, the next answer names the new one."""
+    lab = make_lab(2)
+    node = lab.consumer()
+    lab.run_for(2 * SECOND)
+    lab.coordinator = 1
+    not_coordinator = HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
+    lab.brokers[0].answer(HeartbeatRequest, not_coordinator)
+    lab.brokers[0].answer(FindCoordinatorRequest, coordinator_is(0))
+    lab.run_for(5 * SECOND)
+    causes = [row.cause for row in lab.of_kind("coordinator_unknown")]
+    assert causes[0] == "NOT_COORDINATOR"
+    assert member_status(node).coordinator == 1
+    assert len(lab.brokers[1].of_type(HeartbeatRequest)) >= 1
+
+
+def test_doubting_the_coordinator_asks_for_no_metadata(make_lab: LabMaker) -> None:
+    """The client hangs up itself, and Kafka suspects metadata only when somebody else does.
+
+    With the request the lookup would find its node busy, and ask one that Kafka would not ask.
+    """
+    lab = make_lab(2)
+    lab.consumer()
+    lab.run_for(2 * SECOND)
+    asked = sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers)
+    not_coordinator = HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
+    lab.brokers[0].answer(HeartbeatRequest, not_coordinator)
+    lab.run_for(5 * SECOND)
+    assert [row.cause for row in lab.of_kind("coordinator_unknown")][:1] == ["NOT_COORDINATOR"]
+    assert sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers) == asked
+
+
+def test_lookup_that_a_silent_broker_was_asked_is_not_waited_for(make_lab: LabMaker) -> None:
+    """A broker that is stopped keeps its connections: 30 s would pass before another is asked.
+
+    1. The member has fetched from broker 1, which leads no more: that connection is open and idle,
+    the least loaded. 2. Broker 1 is stopped. 3. The coordinator is doubted, and broker 1 is asked
+    for it. 4. Kafka's heartbeat thread clears that lookup after retry.backoff.ms and begins
+    another: broker 1 has as much in flight as broker 0 now, and soon more.
+    """
+    lab = make_lab(2)
+    lab.leader = 1
+    lab.consumer(commit_interval_ms=None)
+    lab.run_for(2 * SECOND)
+    lab.leader, lab.leader_epoch = 0, 1
+    lab.brokers[1].answer(FetchRequest, fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    lab.run_for(2 * SECOND)
+    lab.brokers[1].host.pause()
+    not_coordinator = HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
+    lab.brokers[0].answer(HeartbeatRequest, not_coordinator)
+    lab.run_for(5 * SECOND)
+    (doubt,) = lab.of_kind("coordinator_unknown")
+    asked = next(
+        row
+        for row in lab.of_kind("request_sent")
+        if row.api == "FindCoordinator" and row.time_us >= doubt.time_us
+    )
+    assert asked.peer == "broker-1"
+    found = lab.of_kind("coordinator_found")[1]
+    assert found.cause == "broker-0"
+    assert found.time_us - doubt.time_us < SECOND

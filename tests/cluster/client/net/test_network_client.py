@@ -1,0 +1,167 @@
+"""Which node is asked, and when it may be connected to again."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+from cluster.client.net.errors import DISCONNECTED, TIMED_OUT
+from cluster.client.net.futures import RequestFuture
+from cluster.client.net.network_client import KnownNode, NetworkClient
+from cluster.host.connection_purposes import GENERAL
+from protocol.config import ConsumerConfig
+from protocol.ids import NodeName
+from protocol.messages.group import HeartbeatResponse
+from tests.support.harness.virtual_hosts import EchoServer, HostLab, heartbeat
+
+SERVERS = tuple(NodeName(f"s{i}") for i in range(3))
+KNOWN = tuple(KnownNode(name, GENERAL) for name in SERVERS)
+
+
+def client(lab: HostLab, on_disconnect: Callable[[], None] = lambda: None) -> NetworkClient:
+    return NetworkClient(
+        lab.host("c"), ConsumerConfig(), known_nodes=lambda: KNOWN, on_disconnect=on_disconnect
+    )
+
+
+def ask(
+    network: NetworkClient, node: NodeName, group: str = "g", *, timeout_us: int = 1_000_000
+) -> RequestFuture[HeartbeatResponse]:
+    return network.send(node, GENERAL, heartbeat(group), HeartbeatResponse, timeout_us=timeout_us)
+
+
+def picks(network: NetworkClient, times: int = 60) -> list[str]:
+    """Return who is least loaded, over many random starts."""
+    chosen = [network.least_loaded_node() for _ in range(times)]
+    return sorted({node.name for node in chosen if node is not None})
+
+
+def test_least_loaded_node_without_connections_is_any_node_from_a_random_start() -> None:
+    """CL-01: members of a group spread their first lookups over the brokers."""
+    assert picks(client(HostLab())) == list(SERVERS)
+
+
+def test_least_loaded_node_prefers_connected_and_idle_over_busy_and_unconnected() -> None:
+    """Kafka NetworkClient.leastLoadedNode, its first rule."""
+    lab = HostLab()
+    for name in SERVERS:
+        EchoServer(lab.host(name), parked_groups=("parked",))
+    network = client(lab)
+    ask(network, SERVERS[0], "parked")
+    ask(network, SERVERS[1])
+    lab.run_for(10_000)
+    assert picks(network) == [SERVERS[1]]
+
+
+def test_least_loaded_node_prefers_fewest_in_flight_over_an_unconnected_one() -> None:
+    """Kafka asks a connected node behind a parked Fetch rather than connect to another."""
+    lab = HostLab()
+    for name in SERVERS:
+        EchoServer(lab.host(name), parked_groups=("parked",))
+    network = client(lab)
+    ask(network, SERVERS[0], "parked")
+    ask(network, SERVERS[1], "parked")
+    ask(network, SERVERS[1], "parked")
+    lab.run_for(10_000)
+    assert picks(network) == [SERVERS[0]]
+
+
+def test_least_loaded_node_prefers_a_connection_that_is_being_made() -> None:
+    """Kafka waits for it rather than open another."""
+    lab = HostLab()
+    network = client(lab)
+    network.try_connect(SERVERS[2], GENERAL)
+    assert picks(network) == [SERVERS[2]]
+
+
+def test_least_loaded_node_leaves_out_those_that_are_held_back() -> None:
+    """A refused connection is not tried again at once."""
+    lab = HostLab()
+    EchoServer(lab.host(SERVERS[1]))
+    network = client(lab)
+    refused = ask(network, SERVERS[0])
+    ask(network, SERVERS[2])
+    lab.run_for(1_000)
+    assert refused.error is not None
+    assert refused.error.name == DISCONNECTED
+    assert picks(network) == [SERVERS[1]]
+
+
+def test_reconnect_backoff_of_a_refusing_node_grows_to_its_maximum() -> None:
+    """reconnect.backoff.ms 50 doubles up to reconnect.backoff.max.ms 1000, 20 % jitter."""
+    lab = HostLab()
+    network = client(lab)
+    times: list[int] = []
+    for _ in range(3_000):
+        if not network.is_unavailable(SERVERS[0], GENERAL):
+            times.append(lab.loop.now_us())
+            network.try_connect(SERVERS[0], GENERAL)
+        lab.run_for(5_000)
+    waits = [later - earlier for earlier, later in pairwise(times)]
+    assert 40_000 <= waits[0] <= 65_000
+    assert 80_000 <= waits[1] <= 125_000
+    assert all(800_000 <= wait <= 1_005_000 for wait in waits[5:])
+    assert len(waits) > 15
+
+
+def test_reconnect_backoff_starts_anew_once_a_connection_had_opened() -> None:
+    """Kafka resets the backoff when a connection is ready."""
+    lab = HostLab()
+    network = client(lab)
+    for _ in range(4):
+        lab.run_for(1_100_000)
+        network.try_connect(SERVERS[0], GENERAL)
+    lab.run_for(1_100_000)
+    server = lab.host(SERVERS[0])
+    EchoServer(server)
+    assert ask(network, SERVERS[0]).error is None
+    lab.run_for(10_000)
+    server.crash()
+    lab.run_for(200)
+    assert network.is_unavailable(SERVERS[0], GENERAL)
+    lab.run_for(60_000)
+    assert not network.is_unavailable(SERVERS[0], GENERAL)
+
+
+def test_send_to_a_node_that_is_held_back_fails_without_a_connection() -> None:
+    """Kafka fails what is unsent to a node whose connection failed."""
+    lab = HostLab()
+    network = client(lab)
+    ask(network, SERVERS[0])
+    lab.run_for(1_000)
+    frames = len(lab.frames)
+    second = ask(network, SERVERS[0])
+    assert not second.is_done
+    lab.run_for(1)
+    assert second.error is not None
+    assert second.error.name == DISCONNECTED
+    assert len(lab.frames) == frames
+
+
+def test_send_without_an_answer_times_out_and_closes_the_connection() -> None:
+    """Kafka's client disconnects after a request timeout: the next request reconnects."""
+    lab = HostLab()
+    EchoServer(lab.host(SERVERS[0]), parked_groups=("parked",))
+    ended: list[int] = []
+    network = client(lab, on_disconnect=lambda: ended.append(lab.loop.now_us()))
+    request = ask(network, SERVERS[0], "parked", timeout_us=50_000)
+    lab.run_for(60_000)
+    assert request.error is not None
+    assert request.error.name == TIMED_OUT
+    assert ended == [50_000]
+    assert network.is_unavailable(SERVERS[0], GENERAL)
+
+
+def test_connection_that_the_client_hangs_up_itself_is_no_sign_of_stale_metadata() -> None:
+    """Kafka's NetworkClient.disconnect requests no metadata; what the peer ends does."""
+    lab = HostLab()
+    EchoServer(lab.host(SERVERS[0]), parked_groups=("parked",))
+    ended: list[int] = []
+    network = client(lab, on_disconnect=lambda: ended.append(lab.loop.now_us()))
+    request = ask(network, SERVERS[0], "parked")
+    lab.run_for(10_000)
+    network.disconnect(SERVERS[0], GENERAL)
+    assert network.is_unavailable(SERVERS[0], GENERAL)
+    assert not request.is_done
+    lab.run_for(0)
+    assert request.error is not None
+    assert request.error.name == DISCONNECTED
+    assert ended == []

@@ -1,0 +1,30 @@
+"""The purposes of connections: the registry names those that nodes really use."""
+
+from cluster.host.connection_purposes import PURPOSES
+from protocol.trace import TraceKind
+from tests.support.builders.experiments import experiment
+from tests.support.worlds.acceptance import play_virtual
+
+
+def test_every_purpose_that_nodes_use_is_in_the_registry_and_none_besides() -> None:
+    """A fault for a purpose that nobody uses would hit nothing."""
+    groups = {
+        name: {
+            "members": 2,
+            "topics": ["orders"],
+            "commit_interval_ms": 200,
+            "transactional": name == "movers",
+            "config": {"enable.auto.commit": False},
+        }
+        for name in ("readers", "movers")
+    }
+    producers = [{"topic": "orders", "records_per_second": 20}]
+    run = play_virtual(experiment(groups=groups, producers=producers), seed=3)
+
+    used = {
+        row.cause
+        for row in run.rows
+        if row.kind == TraceKind.REQUEST_SENT and row.node != "admin-0"
+    }
+
+    assert used == set(PURPOSES)

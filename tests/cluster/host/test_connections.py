@@ -1,0 +1,392 @@
+"""Connections: handshake, FIFO, one request at a time, timeouts, and every way they end."""
+
+import pytest
+
+from cluster.host.client_connection import ClientConnection
+from cluster.host.frames import CloseFrame, OpenFrame, ResponseFrame
+from cluster.host.host import Connection, Disconnected, RequestTimedOut
+from cluster.virtual.host import VirtualHost
+from protocol.envelope import AnyResponse
+from protocol.errors import SimulationError
+from protocol.ids import NodeName, RequestId
+from protocol.messages.discovery import FindCoordinatorRequest
+from protocol.messages.group import HeartbeatResponse
+from tests.support.harness.virtual_hosts import LATENCY_US, EchoServer, HostLab, heartbeat
+
+SERVER = NodeName("broker-0")
+SETUP_US = 10_000
+TIMEOUT_US = 50_000
+
+
+class Outcomes:
+    """Collects what a client's requests came to, in order: "ok" or the failure's class name."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.seen: list[tuple[str, str]] = []
+
+    def send(self, group: str, *, timeout_us: int = TIMEOUT_US) -> None:
+        """Send a heartbeat of `group`."""
+
+        def on_response(outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
+            name = "ok" if isinstance(outcome, HeartbeatResponse) else type(outcome).__name__
+            self.seen.append((group, name))
+
+        self.connection.send(heartbeat(group), timeout_us=timeout_us, on_response=on_response)
+
+
+def connect(client: VirtualHost) -> Connection:
+    """Open a connection to the server."""
+    return client.connect(SERVER, "coordinator", setup_timeout_us=SETUP_US)
+
+
+def test_requests_sent_while_connecting_go_out_in_order_when_it_opens() -> None:
+    """A client need not wait for the handshake; order is kept across it."""
+    lab = HostLab()
+    server, client = EchoServer(lab.host(SERVER)), lab.host("client")
+    outcomes = Outcomes(connection := connect(client))
+    for group in ("a", "b", "c"):
+        outcomes.send(group)
+    assert (connection.is_open, connection.is_closed, connection.in_flight) == (False, False, 3)
+    lab.run_for(2 * LATENCY_US)
+    assert connection.is_open
+    assert server.served == []
+    lab.run_for(2 * LATENCY_US)
+    assert server.served_groups == ["a", "b", "c"]
+    assert outcomes.seen == [("a", "ok"), ("b", "ok"), ("c", "ok")]
+    assert connection.in_flight == 0
+
+
+def test_call_returns_the_response() -> None:
+    """The coroutine form of send."""
+    lab = HostLab()
+    EchoServer(lab.host(SERVER))
+    connection = connect(lab.host("client"))
+    assert lab.run(connection.call(heartbeat(), timeout_us=TIMEOUT_US)) == HeartbeatResponse()
+    assert lab.loop.now_us() == 4 * LATENCY_US
+
+
+def test_a_parked_request_holds_back_what_was_sent_behind_it_on_its_connection_only() -> None:
+    """Kafka mutes a channel until its request is answered: a parked JoinGroup blocks heartbeats."""
+    lab = HostLab()
+    server = EchoServer(lab.host(SERVER), parked_groups=("join",))
+    client = lab.host("client")
+    outcomes, others = Outcomes(connect(client)), Outcomes(connect(client))
+    for group in ("join", "behind", "last"):
+        outcomes.send(group)
+    others.send("other")
+    lab.run_for(10 * LATENCY_US)
+    assert server.served_groups == ["join", "other"]
+    server.release()
+    assert server.served_groups == ["join", "other"]  # not in the middle of the handler's turn
+    lab.run_for(LATENCY_US)
+    assert server.served_groups == ["join", "other", "behind", "last"]
+    assert outcomes.seen == [("join", "ok"), ("behind", "ok"), ("last", "ok")]
+
+
+def test_an_open_to_a_node_that_does_not_serve_is_refused() -> None:
+    """The port is closed: the client learns it one round trip later, long before any timeout."""
+    lab = HostLab()
+    lab.host(SERVER)
+    outcomes = Outcomes(connection := connect(lab.host("client")))
+    outcomes.send("g")
+    lab.run_for(2 * LATENCY_US)
+    assert connection.is_closed
+    assert outcomes.seen == [("g", "Disconnected")]
+    assert lab.kinds(SERVER) == ["connection_refused"]
+
+
+@pytest.mark.parametrize("name", ["broker-0", "no-such-host"])
+def test_an_open_to_a_node_that_is_not_there_is_refused(name: str) -> None:
+    """Any name may be tried, as with DNS."""
+    lab = HostLab()
+    client = lab.host("client")
+    connection = client.connect(NodeName(name), "metadata", setup_timeout_us=SETUP_US)
+    with pytest.raises(Disconnected, match="refused"):
+        lab.run(connection.call(heartbeat(), timeout_us=TIMEOUT_US))
+    assert lab.loop.now_us() == 2 * LATENCY_US
+
+
+def test_a_setup_that_hangs_ends_after_its_timeout() -> None:
+    """A cut link is silent: only socket.connection.setup.timeout.ms ends it."""
+    lab = HostLab()
+    EchoServer(lab.host(SERVER))
+    lab.lose = lambda frame: isinstance(frame, OpenFrame)
+    outcomes = Outcomes(connection := connect(lab.host("client")))
+    outcomes.send("g")
+    lab.run_for(SETUP_US - 1)
+    assert not connection.is_closed
+    lab.run_for(1)
+    assert connection.is_closed
+    assert outcomes.seen == [("g", "Disconnected")]
+
+
+def test_a_request_that_times_out_takes_the_others_with_it() -> None:
+    """Kafka's client closes the connection: the expired one timed out, the rest disconnected."""
+    lab = HostLab()
+    server = EchoServer(lab.host(SERVER), parked_groups=("slow", "patient", "also slow"))
+    outcomes = Outcomes(connection := connect(lab.host("client")))
+    outcomes.send("patient", timeout_us=3 * TIMEOUT_US)
+    outcomes.send("slow")
+    outcomes.send("also slow")
+    closed: list[int] = []
+    connection.on_close(lambda: closed.append(lab.loop.now_us()))
+    lab.run_for(TIMEOUT_US)
+    assert outcomes.seen == [
+        ("slow", "RequestTimedOut"),
+        ("also slow", "RequestTimedOut"),
+        ("patient", "Disconnected"),
+    ]
+    assert closed == [TIMEOUT_US]
+    errors = [row.error for row in lab.rows if row.kind == "request_failed"]
+    assert errors == ["TIMED_OUT", "TIMED_OUT", "DISCONNECTED"]
+    lab.run_for(LATENCY_US)
+    server.release()  # the server was told: its answer goes nowhere
+    assert not [frame for frame in lab.frames if isinstance(frame, ResponseFrame)]
+
+
+def test_an_answered_request_never_times_out_and_a_later_one_still_does() -> None:
+    """One timer serves all requests of a connection: it must not forget the younger ones."""
+    lab = HostLab()
+    EchoServer(lab.host(SERVER), parked_groups=("slow",))
+    outcomes = Outcomes(connection := connect(lab.host("client")))
+    outcomes.send("quick")
+    lab.run_for(TIMEOUT_US // 2)
+    outcomes.send("slow")
+    lab.run_for(TIMEOUT_US - 1)
+    assert outcomes.seen == [("quick", "ok")]
+    lab.run_for(1)
+    assert outcomes.seen == [("quick", "ok"), ("slow", "RequestTimedOut")]
+    assert connection.is_closed
+
+
+def test_a_shorter_timeout_sent_later_fires_first() -> None:
+    """A JoinGroup waits minutes; the heartbeat behind it does not."""
+    lab = HostLab()
+    EchoServer(lab.host(SERVER), parked_groups=("join",))
+    outcomes = Outcomes(connect(lab.host("client")))
+    outcomes.send("join", timeout_us=10 * TIMEOUT_US)
+    lab.run_for(1_000)
+    outcomes.send("heartbeat")
+    lab.run_for(TIMEOUT_US)
+    assert outcomes.seen == [("heartbeat", "RequestTimedOut"), ("join", "Disconnected")]
+
+
+def test_close_fails_everything_after_it_returns_and_tells_the_server() -> None:
+    """Callbacks never run inside the caller's own step."""
+    lab = HostLab()
+    server = EchoServer(lab.host(SERVER), parked_groups=("g",))
+    outcomes = Outcomes(connection := connect(lab.host("client")))
+    closed: list[str] = []
+    connection.on_close(lambda: closed.append("closed"))
+    outcomes.send("g")
+    lab.run_for(4 * LATENCY_US)
+    connection.close()
+    connection.close()
+    assert (connection.is_closed, outcomes.seen, closed) == (True, [], [])
+    lab.run_for(LATENCY_US)
+    assert (outcomes.seen, closed) == ([("g", "Disconnected")], ["closed"])
+    server.release()
+    lab.run_for(LATENCY_US)
+    assert outcomes.seen == [("g", "Disconnected")]
+    assert sum(isinstance(frame, CloseFrame) for frame in lab.frames) == 1
+
+
+def test_a_closed_connection_fails_requests_and_calls_on_close_at_once() -> None:
+    """It never opens again, and `send` still answers exactly once, and not before it returns."""
+    lab = HostLab()
+    EchoServer(lab.host(SERVER))
+    outcomes = Outcomes(connection := connect(lab.host("client")))
+    connection.close()
+    lab.run_for(10 * LATENCY_US)
+    assert connection.is_closed
+    closed: list[str] = []
+    connection.on_close(lambda: closed.append("closed"))
+    outcomes.send("late")
+    assert (outcomes.seen, closed) == ([], ["closed"])
+    with pytest.raises(Disconnected):
+        lab.run(connection.call(heartbeat(), timeout_us=TIMEOUT_US))
+    assert outcomes.seen == [("late", "Disconnected")]
+
+
+def test_the_death_of_the_server_ends_its_connections_one_latency_later() -> None:
+    """As a reset does; other servers' connections stay."""
+    lab = HostLab()
+    host = lab.host(SERVER)
+    EchoServer(host, parked_groups=("g",))
+    EchoServer(lab.host("broker-1"))
+    client = lab.host("client")
+    outcomes = Outcomes(connection := connect(client))
+    other = client.connect(NodeName("broker-1"), "fetch", setup_timeout_us=SETUP_US)
+    outcomes.send("g")
+    lab.run_for(10 * LATENCY_US)
+    host.crash()
+    lab.run_for(LATENCY_US - 1)
+    assert not connection.is_closed
+    lab.run_for(1)
+    assert connection.is_closed
+    assert outcomes.seen == [("g", "Disconnected")]
+    assert other.is_open
+
+
+def test_the_death_of_the_client_lets_the_server_forget_its_requests() -> None:
+    """The parked answer of a dead member goes nowhere, and is no misuse."""
+    lab = HostLab()
+    server = EchoServer(lab.host(SERVER), parked_groups=("g",))
+    client = lab.host("client")
+    outcomes = Outcomes(connect(client))
+    outcomes.send("g")
+    outcomes.send("behind")
+    lab.run_for(10 * LATENCY_US)
+    client.crash()
+    lab.run_for(LATENCY_US)
+    frames = len(lab.frames)
+    server.release()
+    lab.run_for(LATENCY_US)
+    assert server.served_groups == ["g"]
+    assert len(lab.frames) == frames
+    assert outcomes.seen == []
+    assert lab.failures == []
+
+
+def test_a_restarted_server_resets_connections_of_its_former_life() -> None:
+    """Even if the news of its death was lost, as with the loss of a machine."""
+    lab = HostLab()
+    first = lab.host(SERVER)
+    EchoServer(first)
+    outcomes = Outcomes(connection := connect(lab.host("client")))
+    lab.run_for(10 * LATENCY_US)
+    first.retire()
+    second = EchoServer(lab.host(SERVER, incarnation=1))
+    outcomes.send("g")
+    lab.run_for(2 * LATENCY_US)
+    assert outcomes.seen == [("g", "Disconnected")]
+    assert connection.is_closed
+    assert second.served == []
+
+
+def test_the_news_of_a_death_spares_a_connection_to_the_next_incarnation() -> None:
+    """A reset that comes late must not end what the restarted server is about to accept."""
+    lab = HostLab()
+    first = lab.host(SERVER)
+    EchoServer(first)
+    client = lab.host("client")
+    connect(client)
+    lab.run_for(10 * LATENCY_US)
+    first.crash()
+    EchoServer(lab.host(SERVER, incarnation=1))
+    fresh = Outcomes(connect(client))
+    fresh.send("g")
+    lab.run_for(10 * LATENCY_US)
+    assert fresh.seen == [("g", "ok")]
+
+
+def test_a_restarted_client_is_not_confused_with_its_former_life() -> None:
+    """Late answers to the dead incarnation find no connection, whatever its ids were."""
+    lab = HostLab()
+    server = EchoServer(lab.host(SERVER), parked_groups=("old",))
+    first = lab.host("client")
+    Outcomes(connect(first)).send("old")
+    lab.run_for(10 * LATENCY_US)
+    first.retire()  # nobody is told
+    outcomes = Outcomes(connect(lab.host("client", incarnation=1)))
+    outcomes.send("new")
+    server.release()
+    lab.run_for(10 * LATENCY_US)
+    assert outcomes.seen == [("new", "ok")]
+    assert lab.failures == []
+
+
+def test_a_reply_to_an_unknown_request_or_a_second_reply_is_misuse() -> None:
+    """A broker that answers twice has a bug, which must not vanish."""
+    lab = HostLab()
+    host = lab.host(SERVER)
+    server = EchoServer(host)
+    Outcomes(connect(lab.host("client"))).send("g")
+    lab.run_for(10 * LATENCY_US)
+    with pytest.raises(SimulationError, match="replied twice"):
+        host.reply(server.served[0].request_id, HeartbeatResponse())
+    with pytest.raises(SimulationError):
+        host.reply(RequestId(77), HeartbeatResponse())
+
+
+def test_close_all_ends_both_directions() -> None:
+    """An orderly stop: the ends of connections to and from the node see Disconnected."""
+    lab = HostLab()
+    EchoServer(lab.host(SERVER), parked_groups=("out",))
+    middle = lab.host("middle")
+    EchoServer(middle, parked_groups=("in",))
+    client = lab.host("client")
+    outgoing = Outcomes(connect(middle))
+    incoming = Outcomes(client.connect(NodeName("middle"), "x", setup_timeout_us=SETUP_US))
+    outgoing.send("out")
+    incoming.send("in")
+    lab.run_for(10 * LATENCY_US)
+    middle._endpoint.close_all()
+    lab.run_for(LATENCY_US)
+    assert outgoing.seen == [("out", "Disconnected")]
+    assert incoming.seen == [("in", "Disconnected")]
+    assert lab.failures == []
+
+
+def test_a_broken_transport_link_ends_connecting_ones_too() -> None:
+    """What the TCP transport says when its stream to a process ends."""
+    lab = HostLab()
+    lab.lose = lambda frame: isinstance(frame, OpenFrame)
+    client = lab.host("client")
+    outcomes = Outcomes(connection := connect(client))
+    outcomes.send("g")
+    client._endpoint.peer_lost(SERVER)
+    assert isinstance(connection, ClientConnection)
+    assert connection.is_closed
+    assert outcomes.seen == [("g", "Disconnected")]
+
+
+def test_messages_are_traced_on_both_sides_with_what_the_request_names() -> None:
+    """Columns as the trace schema says; the purpose of the connection is the cause."""
+    lab = HostLab()
+    EchoServer(lab.host(SERVER))
+    client = lab.host("client")
+    Outcomes(connect(client)).send("orders")
+    lab.run_for(10 * LATENCY_US)
+    sent, received, answered, got = lab.rows
+    assert [row.kind for row in lab.rows] == [
+        "request_sent",
+        "request_received",
+        "response_sent",
+        "response_received",
+    ]
+    for row in (sent, got):
+        assert (row.node, row.peer, row.cause) == ("client", SERVER, "coordinator")
+        assert (row.group, row.member, row.generation) == ("orders", "m", 3)
+    for row in (received, answered):
+        assert (row.node, row.peer) == (SERVER, "client")
+    assert {(row.api, row.correlation_id) for row in lab.rows} == {("Heartbeat", 0)}
+    assert [row.error for row in lab.rows] == [None, None, "NONE", "NONE"]
+
+
+def test_without_message_tracing_only_failures_are_traced() -> None:
+    """REQUEST_FAILED matters to every checker; the rest costs time."""
+    lab = HostLab()
+    EchoServer(lab.host(SERVER, traced=False), parked_groups=("g",))
+    outcomes = Outcomes(connection := connect(lab.host("client", traced=False)))
+    outcomes.send("ok")
+    outcomes.send("g")
+    lab.run_for(10 * LATENCY_US)
+    connection.close()
+    lab.run_for(1)
+    assert [(row.kind, row.error, row.group) for row in lab.rows] == [
+        ("request_failed", "DISCONNECTED", "g")
+    ]
+
+
+def test_a_coordinator_lookup_is_traced_with_its_group() -> None:
+    """The key of FindCoordinator is the group that looks for its coordinator."""
+    lab = HostLab()
+    EchoServer(lab.host(SERVER))
+    connect(lab.host("client")).send(
+        FindCoordinatorRequest(coordinator_keys=("orders",)),
+        timeout_us=TIMEOUT_US,
+        on_response=lambda _outcome: None,
+    )
+    assert (lab.rows[0].api, lab.rows[0].group) == ("FindCoordinator", "orders")

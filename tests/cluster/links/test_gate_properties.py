@@ -1,0 +1,200 @@
+"""Two link gates with a line between them: order and completeness under any rules."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.host.connections import ConnectionEnd
+from cluster.host.frames import CloseFrame, Frame, ResetFrame
+from cluster.links.gate import LinkGate
+from cluster.links.rules import Clog, Cut, LinkRule, Slow
+from cluster.virtual.loop import VirtualLoop
+from protocol.ids import Incarnation, NodeName
+from tests.support.builders.link_frames import A, B, close, request, response, rule
+
+SECOND_US = 1_000_000
+LATENCY_US = 10
+PURPOSES = ("coordinator", "fetch")
+
+
+@dataclass(frozen=True)
+class Send:
+    """One end sends a request (`a`, the client of every connection) or a response."""
+
+    sender: NodeName
+    connection: int
+    find: bool
+
+
+@dataclass(frozen=True)
+class Close:
+    """One end closes a connection."""
+
+    sender: NodeName
+    connection: int
+
+
+@dataclass(frozen=True)
+class SetRules:
+    """Both gates get other rules."""
+
+    rules: tuple[LinkRule, ...]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Time passes."""
+
+    duration_us: int
+
+
+Step = Send | Close | SetRules | Wait
+
+
+class Pair:
+    """Gates of `a` and `b` with a line of constant latency each way; what was sent and heard."""
+
+    def __init__(self) -> None:
+        self.loop = VirtualLoop()
+        self.sent: dict[tuple[NodeName, int], list[Frame]] = {}
+        """By sender and connection."""
+        self.heard: dict[tuple[NodeName, int], list[Frame]] = {}
+        self.closed: dict[tuple[NodeName, int], None] = {}
+        self.gates = {
+            node: LinkGate(
+                node,
+                self,
+                after=lambda delay_us, fn: self.loop.call_at_us(self.loop.now_us() + delay_us, fn),
+                transmit=self._transmit,
+                deliver=self._heard,
+                rng_for=random.Random,
+            )
+            for node in (A, B)
+        }
+
+    def purpose_of(self, end: ConnectionEnd) -> str:
+        """Return a purpose: odd connections have another one."""
+        return PURPOSES[end.connection_id % 2]
+
+    def lost_with(
+        self, peer: NodeName, incarnation: Incarnation | None = None
+    ) -> tuple[CloseFrame, ...]:
+        """Nobody dies."""
+        return ()
+
+    def send(self, sender: NodeName, connection: int, number: int, find: bool) -> None:
+        """Send a request (`a` is the client of every connection) or a response."""
+        if (sender, connection) not in self.closed:
+            make: Callable[..., Frame] = request if sender == A else response
+            self._send(sender, connection, make(number, connection=connection, find=find))
+
+    def close(self, sender: NodeName, connection: int) -> None:
+        """Close a connection at one end."""
+        if (sender, connection) not in self.closed:
+            self.closed[sender, connection] = None
+            frame = close(
+                connection,
+                by_client=sender == A,
+                source=sender,
+                destination=B if sender == A else A,
+            )
+            self._send(sender, connection, frame)
+
+    def set_rules(self, rules: tuple[LinkRule, ...]) -> None:
+        """Give both gates the same rules."""
+        for gate in self.gates.values():
+            gate.set_rules(rules)
+
+    def _send(self, sender: NodeName, connection: int, frame: Frame) -> None:
+        self.sent.setdefault((sender, connection), []).append(frame)
+        self.gates[sender].send(frame)
+
+    def _transmit(self, frame: Frame) -> None:
+        gate = self.gates[frame.destination]
+        self.loop.post_at(self.loop.now_us() + LATENCY_US, gate.receive, frame)
+
+    def _heard(self, frame: Frame) -> None:
+        if not isinstance(frame, ResetFrame):
+            self.heard.setdefault((frame.source, frame.connection_id), []).append(frame)
+
+
+SENDERS = st.sampled_from((A, B))
+CONNECTIONS = st.integers(0, 3)
+EFFECTS = st.sampled_from((Cut(), Clog(), Slow(delay_us=7, jitter_us=20)))
+RULES = st.builds(
+    lambda effect, nodes, purposes, apis: rule(
+        effect, sources=nodes[0], destinations=nodes[1], purposes=purposes, apis=apis
+    ),
+    EFFECTS,
+    st.sampled_from((((A,), (B,)), ((B,), (A,)), ((A, B), (A, B)))),
+    st.sampled_from(((), PURPOSES[:1])),
+    st.sampled_from(((), ("Heartbeat",))),
+)
+SENDS = st.builds(Send, SENDERS, CONNECTIONS, st.booleans())
+STEPS = st.lists(
+    st.one_of(
+        SENDS,
+        SENDS,
+        st.builds(Close, SENDERS, CONNECTIONS),
+        st.builds(SetRules, st.lists(RULES, max_size=2).map(tuple)),
+        st.builds(Wait, st.integers(1, 30)),
+    ),
+    max_size=40,
+)
+
+
+def play(pair: Pair, steps: list[Step]) -> None:
+    """Carry out the steps, then heal and let everything arrive."""
+    for number, step in enumerate(steps):
+        match step:
+            case Send():
+                pair.send(step.sender, step.connection, number, step.find)
+            case Close():
+                pair.close(step.sender, step.connection)
+            case SetRules():
+                pair.set_rules(step.rules)
+            case Wait():
+                pair.loop.run_until_us(pair.loop.now_us() + step.duration_us)
+    pair.set_rules(())
+    pair.loop.run_until_us(pair.loop.now_us() + SECOND_US)
+
+
+def is_subsequence(part: list[Frame], whole: list[Frame]) -> bool:
+    """Return whether `part` is `whole` with some left out."""
+    rest = iter(whole)
+    return all(frame in rest for frame in part)
+
+
+@given(STEPS)
+def test_whatever_the_rules_order_is_kept_and_all_arrives_unless_closed(
+    steps: list[Step],
+) -> None:
+    """Per connection and direction; and of a closed one the end arrives, as the last thing."""
+    pair = Pair()
+    play(pair, steps)
+    for (sender, connection), sent in pair.sent.items():
+        heard = pair.heard.get((sender, connection), [])
+        peer = B if sender == A else A
+        assert is_subsequence(heard, sent)
+        if (sender, connection) in pair.closed:
+            if (peer, connection) not in pair.closed:
+                assert heard[-1] == sent[-1]
+        elif (peer, connection) not in pair.closed:
+            assert heard == sent
+
+
+@given(STEPS)
+def test_where_nothing_is_cut_everything_arrives(steps: list[Step]) -> None:
+    """Clogged or slow: late, in order, and complete, whoever closed what."""
+    pair = Pair()
+    without_cuts = [
+        SetRules(tuple(r for r in step.rules if not isinstance(r.effect, Cut)))
+        if isinstance(step, SetRules)
+        else step
+        for step in steps
+    ]
+    play(pair, without_cuts)
+    assert pair.heard == pair.sent

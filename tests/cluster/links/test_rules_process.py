@@ -1,0 +1,294 @@
+"""Link rules and resets in NodeProcesses: within one, over TCP, and when a process dies."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from cluster.host.host import Disconnected
+from cluster.links.reset import LinkReset
+from cluster.links.rules import Clog, Cut, LinkRule, Selector, Slow
+from cluster.realtime.host import RealHost
+from protocol.messages.group import HeartbeatResponse
+from tests.support.harness.process_lab import (
+    CLIENT,
+    OTHER,
+    SECOND_US,
+    SERVER,
+    EchoNode,
+    Lab,
+    beat,
+    closed,
+    connect,
+    in_lab,
+)
+
+TO_SERVER = Selector(sources=(CLIENT,), destinations=(SERVER,))
+FROM_SERVER = Selector(sources=(SERVER,), destinations=(CLIENT,))
+CUT = (
+    LinkRule(rule_id="cut/there", selector=TO_SERVER, effect=Cut()),
+    LinkRule(rule_id="cut/back", selector=FROM_SERVER, effect=Cut()),
+)
+placements = pytest.mark.parametrize(
+    "client_process", ["p0", "p1"], ids=["same-process", "over-tcp"]
+)
+
+
+async def a_while() -> None:
+    """Give sockets and timers of a few milliseconds the time to do what they would."""
+    await asyncio.sleep(0.05)
+
+
+async def pair(lab: Lab, client_process: str) -> tuple[EchoNode, EchoNode]:
+    await lab.process("p0")
+    await lab.process("p1")
+    return lab.node("p0", SERVER), lab.node(client_process, CLIENT)
+
+
+@placements
+def test_cut_holds_requests_and_opens_until_it_is_healed(
+    tmp_path: Path, client_process: str
+) -> None:
+    """Open connections stay open and silent, new ones hang; at healing all arrives in order."""
+
+    async def body(lab: Lab) -> None:
+        server, client = await pair(lab, client_process)
+        old = connect(client)
+        await beat(old)
+        lab.set_rules(CUT)
+        new = connect(client)
+        waiting = [asyncio.ensure_future(beat(old, n)) for n in (1, 2)]
+        waiting.append(asyncio.ensure_future(beat(new, 3)))
+        await a_while()
+        assert server.served == [0]
+        assert (old.is_open, new.is_open, new.is_closed) == (True, False, False)
+        lab.set_rules(())
+        assert await asyncio.gather(*waiting) == [HeartbeatResponse()] * 3
+        assert server.served == [0, 1, 2, 3]
+
+    in_lab(tmp_path, body)
+
+
+def test_cut_one_way_lets_requests_through_and_holds_the_answers(tmp_path: Path) -> None:
+    """The server goes on serving whom its answers do not reach."""
+
+    async def body(lab: Lab) -> None:
+        server, client = await pair(lab, "p1")
+        connection = connect(client)
+        await beat(connection)
+        lab.set_rules(CUT[1:])
+        waiting = asyncio.ensure_future(beat(connection, 1))
+        await a_while()
+        assert server.served == [0, 1]
+        assert not waiting.done()
+        lab.set_rules(())
+        await waiting
+
+    in_lab(tmp_path, body)
+
+
+def test_cut_spares_the_links_that_it_does_not_name(tmp_path: Path) -> None:
+    """All nodes of two processes share one TCP link: a cut is between nodes, not processes."""
+
+    async def body(lab: Lab) -> None:
+        _, client = await pair(lab, "p1")
+        other = lab.node("p1", OTHER)
+        lab.set_rules(CUT)
+        await beat(connect(other))
+        assert not connect(client).is_open
+
+    in_lab(tmp_path, body)
+
+
+@pytest.mark.parametrize(
+    ("client_process", "death"),
+    [("p0", "crash of the node"), ("p1", "crash of the node"), ("p1", "end of its process")],
+)
+def test_death_behind_a_cut_is_heard_when_it_is_healed(
+    tmp_path: Path, client_process: str, death: str
+) -> None:
+    """A network that is cut carries no RST either: the client waits as for a live broker."""
+
+    async def body(lab: Lab) -> None:
+        _, client = await pair(lab, client_process)
+        old = connect(client)
+        await beat(old)
+        lab.set_rules(CUT)
+        new = connect(client)
+        if death == "crash of the node":
+            lab.processes["p0"].crash_node(SERVER)
+        else:
+            await lab.processes["p0"].stop()
+        del lab.directory[SERVER]
+        lab.push()
+        late = connect(client)
+        await a_while()
+        assert [c.is_closed for c in (old, new, late)] == [False, False, False]
+        lab.set_rules(())
+        for connection in (old, new, late):
+            await closed(connection)
+        assert client.host.now_us() < 5 * SECOND_US
+
+    in_lab(tmp_path, body)
+
+
+def test_server_behind_a_cut_that_moved_is_not_met_before_healing(tmp_path: Path) -> None:
+    """The directory names the new process at once; the cut is between nodes wherever they live."""
+
+    async def body(lab: Lab) -> None:
+        _, client = await pair(lab, "p1")
+        old = connect(client)
+        await beat(old)
+        await lab.process("p2")
+        lab.set_rules(CUT)
+        await lab.processes["p0"].stop()
+        successor = lab.node("p2", SERVER, incarnation=1)
+        new = connect(client)
+        await a_while()
+        assert (old.is_closed, new.is_open, new.is_closed) == (False, False, False)
+        lab.set_rules(())
+        await closed(old)
+        await beat(new, 5)
+        assert successor.served == [5]
+
+    in_lab(tmp_path, body)
+
+
+def test_node_started_later_has_the_rules_before_it_runs(tmp_path: Path) -> None:
+    """A consumer that joins during a split must not reach the other side for a moment."""
+
+    async def body(lab: Lab) -> None:
+        await lab.process("p0")
+        await lab.process("p1")
+        server = lab.node("p0", SERVER)
+        lab.set_rules(CUT)
+        client = lab.node("p1", CLIENT)
+        waiting = asyncio.ensure_future(beat(connect(client)))
+        await a_while()
+        assert server.served == []
+        lab.set_rules(())
+        await waiting
+
+    in_lab(tmp_path, body)
+
+
+@placements
+def test_clog_delivers_everything_in_order_and_slow_delays(
+    tmp_path: Path, client_process: str
+) -> None:
+    """Neither loses anything."""
+
+    async def body(lab: Lab) -> None:
+        server, client = await pair(lab, client_process)
+        connection = connect(client)
+        await beat(connection)
+        lab.set_rules([LinkRule(rule_id="clog", selector=TO_SERVER, effect=Clog())])
+        waiting = [asyncio.ensure_future(beat(connection, n)) for n in range(1, 5)]
+        await a_while()
+        assert server.served == [0]
+        slow = Slow(delay_us=20_000)
+        lab.set_rules([LinkRule(rule_id="slow", selector=TO_SERVER, effect=slow)])
+        started_us = client.host.now_us()
+        await asyncio.gather(*waiting)
+        assert client.host.now_us() - started_us >= 20_000
+        assert server.served == [0, 1, 2, 3, 4]
+
+    in_lab(tmp_path, body)
+
+
+def reset_everywhere(lab: Lab, reset: LinkReset) -> tuple[int, int]:
+    """Reset as the control plane does; return the ends that clients and servers had."""
+    processes = list(lab.processes.values())
+    names = [name for process in processes for name in process.reset_client_ends(reset)]
+    of_silent = sum(process.reset_server_ends(reset, names, ()) for process in processes)
+    return len(names), of_silent
+
+
+@placements
+@pytest.mark.parametrize("paused", [False, True], ids=["running", "server-paused"])
+def test_reset_ends_both_ends_and_spares_what_was_opened_since(
+    tmp_path: Path, client_process: str, paused: bool
+) -> None:
+    """The client reconnects before the server has heard of the reset: that one must live."""
+
+    async def body(lab: Lab) -> None:
+        server, client = await pair(lab, client_process)
+        first, second = connect(client), connect(client)
+        await beat(first, 1)
+        await beat(second, 2)
+        in_flight = asyncio.ensure_future(beat(first, 3))
+        if paused:
+            lab.processes["p0"].pause_node(SERVER)
+        reset = LinkReset(sources=(CLIENT,), destinations=(SERVER,))
+        processes = list(lab.processes.values())
+        names = [name for process in processes for name in process.reset_client_ends(reset)]
+        again = connect(client)
+        assert (first.is_closed, second.is_closed, len(names)) == (True, True, 2)
+        for process in processes:
+            assert process.reset_server_ends(reset, names, ()) == 0
+        with pytest.raises(Disconnected):
+            await in_flight
+        if paused:
+            lab.processes["p0"].resume_node(SERVER)
+        await beat(again, 4)
+        assert server.served in ([1, 2, 4], [1, 2, 3, 4])
+        assert reset_everywhere(lab, reset) == (1, 0), "the old ends are gone at the server too"
+
+    in_lab(tmp_path, body)
+
+
+def test_reset_names_purposes_and_spares_other_connections(tmp_path: Path) -> None:
+    """The coordinator's connection is reset, the fetcher's lives."""
+
+    async def body(lab: Lab) -> None:
+        _, client = await pair(lab, "p1")
+        spared = connect(client)
+        hit = client.host.connect(SERVER, "coordinator", setup_timeout_us=SECOND_US)
+        await beat(spared)
+        await beat(hit)
+        reset = LinkReset(
+            sources=(SERVER,), destinations=(CLIENT,), purposes=("coordinator", "heartbeat")
+        )
+        assert reset_everywhere(lab, reset) == (1, 0)
+        assert (hit.is_closed, spared.is_open) == (True, True)
+        await beat(spared, 2)
+
+    in_lab(tmp_path, body)
+
+
+def test_reset_of_a_silent_client_is_counted_at_its_server(tmp_path: Path) -> None:
+    """Its process is stopped and cannot be asked; it ends its own end when it goes on."""
+
+    async def body(lab: Lab) -> None:
+        _, client = await pair(lab, "p1")
+        connection = connect(client)
+        await beat(connection)
+        reset = LinkReset(sources=(CLIENT,), destinations=(SERVER,))
+        assert lab.processes["p0"].reset_server_ends(reset, (), (CLIENT,)) == 1
+        assert lab.processes["p1"].reset_client_ends(reset) == ((CLIENT, 0),)
+        assert connection.is_closed
+
+    in_lab(tmp_path, body)
+
+
+def test_death_of_a_client_whose_goodbye_is_held_is_heard_when_it_is_healed(
+    tmp_path: Path,
+) -> None:
+    """It has hung up behind the cut; then nobody but its kernel can say so."""
+
+    async def body(lab: Lab) -> None:
+        server, client = await pair(lab, "p1")
+        lab.node("p1", OTHER)  # the process goes on
+        connection = connect(client)
+        await beat(connection)
+        lab.set_rules(CUT)
+        connection.close()
+        lab.processes["p1"].crash_node(CLIENT)
+        await a_while()
+        assert isinstance(server.host, RealHost)
+        assert server.host.peers() == (CLIENT,)
+        lab.set_rules(())
+        await a_while()
+        assert server.host.peers() == ()
+
+    in_lab(tmp_path, body)

@@ -1,0 +1,67 @@
+"""Samples of metrics: when they are taken, and that a whole cluster's tell what happened."""
+
+import json
+from functools import cache
+
+import pytest
+
+from chaos.experiment.loader import load_experiment
+from cluster.metrics.sampler import MetricsSampler
+from protocol.trace import TraceKind
+from tests.support.harness.virtual_hosts import HostLab
+from tests.support.worlds.acceptance import VirtualRun, play_virtual
+
+BROKERS = ("broker-0", "broker-1", "broker-2")
+
+
+@cache
+def crash() -> VirtualRun:
+    """Play the crash of a coordinator, with its settings as they are."""
+    return play_virtual(
+        load_experiment("coordinator_crash").experiment, seed=7, trace_messages=False
+    )
+
+
+def samples(node: str, name: str) -> list[tuple[int, float]]:
+    """Return when a node said what of a metric, the earliest first."""
+    said = [
+        (row.time_us, json.loads(row.detail or "{}"))
+        for row in crash().rows
+        if row.kind == TraceKind.METRICS and row.node == node
+    ]
+    return [(time_us, values[name]) for time_us, values in said if name in values]
+
+
+@pytest.mark.parametrize(("interval_us", "times"), [(400, [400, 800]), (0, [])])
+def test_samples_are_taken_every_interval_or_never(interval_us: int, times: list[int]) -> None:
+    lab = HostLab()
+    values = iter(({"a": 1}, {"a": 2}, {"a": 3}))
+    MetricsSampler(lab.host("n"), lambda: next(values), interval_us=interval_us).start()
+    lab.run_for(1_000)
+    assert [row.time_us for row in lab.rows] == times
+    assert [row.detail for row in lab.rows] == ['{"a":1}', '{"a":2}'][: len(times)]
+
+
+@pytest.mark.slow
+def test_controller_tells_which_brokers_are_fenced() -> None:
+    """During the outage one of three, and the changes of brokers add up to those of the trace."""
+    rows = crash().rows
+    fenced_us = next(row.time_us for row in rows if row.kind == TraceKind.BROKER_FENCED)
+    fenced = samples("controller-100", "FencedBrokerCount")
+    assert next(value for at_us, value in fenced if at_us >= fenced_us) == 1
+    assert fenced[-1][1] == 0
+    at_us, changes = samples("controller-100", "LeaderElectionRateAndTimeMs.Count")[-1]
+    kinds = (TraceKind.BROKER_FENCED, TraceKind.BROKER_UNFENCED)
+    assert changes == sum(row.kind in kinds and row.time_us <= at_us for row in rows) == 5
+    assert samples("controller-100", "UncleanLeaderElectionsPerSec.Count")[-1][1] == 0
+
+
+@pytest.mark.slow
+def test_leaders_of_all_brokers_are_all_partitions() -> None:
+    """Before the crash each partition has three replicas and one leader; after it, two."""
+    leaders = [samples(broker, "LeaderCount")[0][1] for broker in BROKERS]
+    held = [samples(broker, "PartitionCount")[0][1] for broker in BROKERS]
+    assert sum(leaders) * 3 == sum(held) > 0
+    lacking = [value for b in BROKERS for _, value in samples(b, "UnderReplicatedPartitions")]
+    assert lacking[0] == 0
+    assert max(lacking) > 0

@@ -1,0 +1,177 @@
+"""The agent's part on its machine, without Ray: signals to real processes, and files to fetch."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.ray.machine_files import (
+    ProcessRef,
+    disk_of,
+    is_alive,
+    is_stopped,
+    kill,
+    own_process,
+    remove_disk,
+    send_signal,
+    start_ticks,
+    stop,
+    wait_gone,
+)
+from cluster.ray.services import AgentService
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def child() -> Iterator["subprocess.Popen[bytes]"]:
+    """A process that waits for its input to end."""
+    code = "import sys; sys.stdout.write('up'); sys.stdout.flush(); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(2) == b"up"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def ref_of(child: "subprocess.Popen[bytes]") -> ProcessRef:
+    ticks = start_ticks(child.pid)
+    assert ticks is not None
+    return ProcessRef(pid=child.pid, start_ticks=ticks)
+
+
+def test_kill_returns_when_the_process_is_gone(child: "subprocess.Popen[bytes]") -> None:
+    """One that only waits to be reaped by its parent is gone: it says and holds nothing."""
+    process = ref_of(child)
+    assert is_alive(process)
+    asyncio.run(kill(process, 10.0))
+    assert not is_alive(process)
+    assert child.wait() == -signal.SIGKILL
+    with pytest.raises(ProcessLookupError):
+        asyncio.run(kill(process, 10.0))
+
+
+def test_signal_spares_a_process_that_got_the_number_of_a_dead_one(
+    child: "subprocess.Popen[bytes]",
+) -> None:
+    """The system gives numbers anew: a fault must never hit somebody else's process."""
+    process = ref_of(child)
+    other = ProcessRef(pid=process.pid, start_ticks=process.start_ticks - 1)
+    with pytest.raises(ProcessLookupError):
+        send_signal(other, signal.SIGKILL)
+    assert is_alive(process)
+
+
+def test_stop_returns_when_the_process_stands_still(child: "subprocess.Popen[bytes]") -> None:
+    """A pause that has only been asked for would let a broker answer once more."""
+    process = ref_of(child)
+    assert not is_stopped(process)
+    asyncio.run(stop(process, 10.0))
+    assert is_stopped(process)
+    assert is_alive(process), "stopped is not gone"
+    send_signal(process, signal.SIGCONT)
+    assert child.stdin is not None
+    child.stdin.close()
+    assert child.wait(10) == 0, "it went on to its own end"
+    with pytest.raises(ProcessLookupError):
+        asyncio.run(stop(process, 10.0))
+    with pytest.raises(ProcessLookupError):
+        is_stopped(process)
+
+
+def test_stopped_process_can_be_killed(child: "subprocess.Popen[bytes]") -> None:
+    """Crash of a paused broker: nobody continues it first."""
+    process = ref_of(child)
+    asyncio.run(stop(process, 10.0))
+    asyncio.run(kill(process, 10.0))
+    assert not is_alive(process)
+
+
+def test_process_dies_with_its_parent_also_while_it_is_stopped() -> None:
+    """A driver that is killed takes its Ray with it, and nobody continues a stopped broker."""
+    grandchild = (
+        "import os, signal, sys; from cluster.ray.machine_files import die_with_parent;"
+        "die_with_parent(); print(os.getpid(), flush=True); os.kill(os.getpid(), signal.SIGSTOP)"
+    )
+    child = (
+        "import subprocess, sys;"
+        f"subprocess.Popen([sys.executable, '-c', {grandchild!r}]); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        process = ProcessRef(pid=pid, start_ticks=start_ticks(pid) or 0)
+
+        async def die() -> tuple[ProcessRef, ...]:
+            await stop(process, 10.0)
+            parent.kill()
+            return await wait_gone([process], 10.0)
+
+        assert asyncio.run(die()) == ()
+
+
+def test_remove_disk_deletes_one_nodes_directory(tmp_path: Path) -> None:
+    """The others' disks and the traces are none of its business; no disk is no error."""
+    for name in ("disks/broker-0/orders-0.log", "disks/broker-1/orders-0.log"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"x")
+    remove_disk(tmp_path, "broker-0")
+    remove_disk(tmp_path, "broker-2")
+    assert not disk_of(tmp_path, "broker-0").exists()
+    assert (disk_of(tmp_path, "broker-1") / "orders-0.log").exists()
+
+
+def test_wait_gone_names_who_is_still_there() -> None:
+    """What does not end is a failure of the run, with a pid to look for."""
+    myself = own_process()
+    assert asyncio.run(wait_gone([myself], 0.0)) == (myself,)
+    assert asyncio.run(wait_gone([], 0.0)) == ()
+
+
+def test_agent_on_the_drivers_machine_uses_the_run_directory(tmp_path: Path) -> None:
+    """What is written there need not be fetched; only the disks are thrown away."""
+
+    async def main() -> None:
+        (tmp_path / "marker").touch()
+        (tmp_path / "trace").mkdir()
+        (tmp_path / "trace" / "broker-0-0.frames").write_bytes(b"x")
+        (tmp_path / "disks" / "broker-0").mkdir(parents=True)
+        agent = AgentService("run")
+        assert await agent.prepare(str(tmp_path), "marker") == str(tmp_path)
+        assert await agent.files_to_fetch() == ()
+        await agent.clean_up()
+        assert not (tmp_path / "disks").exists()
+        assert (tmp_path / "trace" / "broker-0-0.frames").exists()
+
+    asyncio.run(main())
+
+
+def test_agent_on_another_machine_offers_its_files_and_leaves_nothing(tmp_path: Path) -> None:
+    """Traces and logs travel to the driver; the machine is left as it was found."""
+
+    async def main() -> None:
+        agent = AgentService("coordinator_crash/2026")
+        directory = Path(await agent.prepare(str(tmp_path / "not-here"), "marker"))
+        (directory / "trace").mkdir()
+        (directory / "trace" / "broker-0-0.frames").write_bytes(b"0123456789")
+        (directory / "disks").mkdir()
+        (directory / "disks" / "orders-0.log").write_bytes(b"not to be fetched")
+        assert await agent.files_to_fetch() == (("trace/broker-0-0.frames", 10),)
+        assert await agent.read_piece("trace/broker-0-0.frames", 4) == b"456789"
+        with pytest.raises(ValueError, match="outside"):
+            await agent.read_piece("../../etc/passwd", 0)
+        await agent.clean_up()
+        assert not directory.exists()
+
+    asyncio.run(main())

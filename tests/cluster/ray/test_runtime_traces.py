@@ -1,0 +1,46 @@
+"""What RayRuntime makes of the trace files at the end of a run. No Ray is started."""
+
+from pathlib import Path
+
+from cluster.ray.runtime import RayRuntime
+from cluster.trace.files import FrameTraceWriter, frames_path
+from protocol.ids import NodeName
+from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
+from tests.support.harness.fake_cluster import fake_builder, fake_spec
+
+STORY = 'Traceback (most recent call last):\n  File "x.py", line 1\nZeroDivisionError: planted\n'
+
+
+def write_failure(run_dir: Path, node: str) -> None:
+    """Let the trace of a node say that one of its tasks died."""
+    writer = FrameTraceWriter(frames_path(run_dir / "trace", NodeName(node), 0))
+    event = TraceEvent(kind=TraceKind.TASK_FAILED, cause="fetcher", detail={"exception": STORY})
+    row = stamp(event, run="run", time_us=5, node_time_us=5, seq=0, node=node, incarnation=0)
+    writer.write(row)
+    writer.close()
+
+
+def test_failure_that_was_only_traced_is_a_failure_of_the_run(tmp_path: Path) -> None:
+    """Its process was ended a moment later, by a fault or with the run, and nobody heard of it.
+
+    What the process itself has said is not said twice.
+    """
+    rows: list[TraceRow] = []
+    runtime = RayRuntime(
+        fake_spec(brokers=2, consumers=1),
+        seed=1,
+        run_id="run",
+        run_dir=tmp_path,
+        build=fake_builder(),
+        observers=[rows.append],
+    )
+    for node in ("broker-0", "broker-1"):
+        write_failure(tmp_path, node)
+    heard = "broker-1: fetcher died with ZeroDivisionError: planted"
+    runtime._failed(heard)
+    runtime.run(runtime.stop())
+    assert runtime.failures() == (
+        heard,
+        "broker-0: fetcher died with ZeroDivisionError: planted",
+    )
+    assert [row.node for row in rows] == ["broker-0", "broker-1"]

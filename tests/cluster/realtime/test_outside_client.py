@@ -1,0 +1,237 @@
+"""A client from outside: it asks the nodes of a run by what the run's directory says of them."""
+
+import asyncio
+import stat
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from cluster.host.host import Disconnected, Host
+from cluster.realtime.clock import RunClock
+from cluster.realtime.listeners_file import (
+    FILE_NAME,
+    Listeners,
+    NoListeners,
+    read_listeners,
+    remove_listeners,
+    write_listeners,
+)
+from cluster.realtime.outside_client import NotReachable, ask_as_guest
+from cluster.realtime.tcp import LINK_VERSION, ProcessAddress
+from cluster.trace.files import read_frames
+from protocol.envelope import AnyResponse
+from protocol.errors import SimulationError
+from protocol.ids import NodeName
+from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
+from tests.support.harness.process_lab import (
+    CLIENT,
+    SECOND_US,
+    SERVER,
+    Lab,
+    beat,
+    connect,
+    in_lab,
+)
+
+T = TypeVar("T")
+Question = Callable[[Host], Coroutine[Any, Any, T]]
+
+
+def listeners(
+    directory: dict[NodeName, ProcessAddress],
+    *,
+    token: str = "secret",
+    link_version: int = LINK_VERSION,
+) -> Listeners:
+    return Listeners(
+        link_version=link_version,
+        run_id="run",
+        seed=1,
+        token=token,
+        clock=RunClock.starting_now(),
+        trace_messages=True,
+        directory=directory,
+    )
+
+
+def beating(count: int = 1) -> Question[list[AnyResponse]]:
+    """A question: so many heartbeats to the server, on one connection."""
+
+    async def ask_server(host: Host) -> list[AnyResponse]:
+        connection = host.connect(SERVER, "admin", setup_timeout_us=10 * SECOND_US)
+        request = HeartbeatRequest(group_id="g", generation_id=0, member_id="m")
+        return [await connection.call(request, timeout_us=10 * SECOND_US) for _ in range(count)]
+
+    return ask_server
+
+
+async def ask(lab: Lab, question: Question[T]) -> T:
+    """Ask as another process would: on a loop of its own, in another thread."""
+    return await asyncio.to_thread(ask_as_guest, lab.run_dir, question)
+
+
+async def serve(lab: Lab, process_id: str = "p0", incarnation: int = 0) -> None:
+    """Start the server in a process of its own, and say where it is."""
+    await lab.process(process_id)
+    lab.node(process_id, SERVER, incarnation)
+    write_listeners(lab.run_dir, listeners(lab.directory))
+
+
+def test_guest_is_answered_by_nodes_that_no_directory_told_of_it(tmp_path: Path) -> None:
+    """It says itself where it listens; and the run's trace gets a file of what it did."""
+
+    async def body(lab: Lab) -> None:
+        await serve(lab)
+        assert await ask(lab, beating(3)) == [HeartbeatResponse()] * 3
+        assert lab.processes["p0"].status().records_produced == 3
+        (file,) = (lab.run_dir / "trace").glob("admin-*.frames")
+        kinds = [row.kind for row in read_frames(file).rows]
+        assert kinds[0] == "node_started"
+        assert kinds.count("request_sent") == 3
+        assert kinds[-1] == "node_stopped"
+
+    in_lab(tmp_path, body)
+
+
+def test_guest_may_come_again_and_nodes_go_on_without_it(tmp_path: Path) -> None:
+    """Its end is that of a client: its connections are gone, the others' are not."""
+
+    async def body(lab: Lab) -> None:
+        await serve(lab)
+        await lab.process("p1")
+        neighbour = connect(lab.node("p1", CLIENT))
+        for _ in range(2):
+            assert await ask(lab, beating()) == [HeartbeatResponse()]
+        await beat(neighbour)
+        assert not neighbour.is_closed
+        assert lab.processes["p0"].failures == []
+
+    in_lab(tmp_path, body)
+
+
+def test_guest_finds_a_node_that_is_started_elsewhere_while_it_asks(tmp_path: Path) -> None:
+    """A broker that was killed comes back in another process: the file says where."""
+
+    async def body(lab: Lab) -> None:
+        await serve(lab)
+        answered, restarted = threading.Event(), threading.Event()
+
+        async def until_it_is_back(host: Host) -> int:
+            refusals = 0
+            while True:
+                try:
+                    await beating()(host)
+                    answered.set()
+                    if restarted.is_set() and refusals:
+                        return refusals
+                except Disconnected:
+                    refusals += 1
+                await host.sleep(SECOND_US // 100)
+
+        asked = asyncio.ensure_future(ask(lab, until_it_is_back))
+        await asyncio.to_thread(answered.wait)
+        await lab.processes["p0"].stop()
+        await serve(lab, "p1", incarnation=1)
+        restarted.set()
+        assert await asked > 0
+        assert lab.processes["p1"].status().records_produced > 0
+
+    in_lab(tmp_path, body)
+
+
+def test_guest_is_told_when_the_run_stops_before_there_is_an_answer(tmp_path: Path) -> None:
+    """It would wait for its timeout otherwise."""
+
+    async def body(lab: Lab) -> None:
+        await serve(lab)
+        began = threading.Event()
+
+        async def forever(host: Host) -> None:
+            began.set()
+            await host.sleep(60 * SECOND_US)
+
+        asked = asyncio.ensure_future(ask(lab, forever))
+        await asyncio.to_thread(began.wait)
+        remove_listeners(lab.run_dir)
+        with pytest.raises(NotReachable, match="the run stopped before"):
+            await asked
+
+    in_lab(tmp_path, body)
+
+
+def test_guest_with_another_token_is_turned_away(tmp_path: Path) -> None:
+    """The file of another run, or an old one, opens no door."""
+
+    async def body(lab: Lab) -> None:
+        await serve(lab)
+        write_listeners(lab.run_dir, listeners(lab.directory, token="other"))
+        with pytest.raises(Disconnected):
+            await ask(lab, beating())
+        refused = [row for row in lab.rows(SERVER) if row.kind == "connection_refused"]
+        assert "wrong token" in (refused[0].detail or "")
+
+    in_lab(tmp_path, body)
+
+
+def test_question_that_breaks_a_task_of_the_guest_is_our_failure(tmp_path: Path) -> None:
+    """It must not hang until somebody looks."""
+
+    async def body(lab: Lab) -> None:
+        await serve(lab)
+
+        async def breaks(host: Host) -> None:
+            async def dies() -> None:
+                raise ValueError("broken")
+
+            host.spawn(dies(), name="dies")
+            await host.sleep(60 * SECOND_US)
+
+        with pytest.raises(SimulationError, match="dies died with ValueError: broken"):
+            await ask(lab, breaks)
+
+    in_lab(tmp_path, body)
+
+
+def test_listeners_are_readable_by_their_owner_only_from_the_first_moment(tmp_path: Path) -> None:
+    """The token is in it. What another writer left half done is not written into."""
+    left = tmp_path / f".{FILE_NAME}.unfinished"
+    left.write_text("open to all")
+    left.chmod(0o666)
+    directory = {SERVER: ProcessAddress(process_id="p", host="127.0.0.1", port=1)}
+    written = listeners(directory)
+    write_listeners(tmp_path, written)
+    assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
+    assert stat.S_IMODE((tmp_path / FILE_NAME).stat().st_mode) == 0o600
+    assert read_listeners(tmp_path) == written
+    remove_listeners(tmp_path)
+    remove_listeners(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(None, "there is no"), (b"{", "cannot be read")],
+)
+def test_run_without_listeners_cannot_be_asked(
+    tmp_path: Path, content: bytes | None, told: str
+) -> None:
+    """It has not started its nodes, or stops, or is over."""
+    if content is not None:
+        (tmp_path / FILE_NAME).write_bytes(content)
+    with pytest.raises(NoListeners, match=told):
+        read_listeners(tmp_path)
+    with pytest.raises(NotReachable, match=told):
+        ask_as_guest(tmp_path, beating())
+
+
+def test_run_of_another_version_of_the_links_is_not_called(tmp_path: Path) -> None:
+    """Its nodes would turn the guest away without a word."""
+    write_listeners(tmp_path, listeners({}, link_version=LINK_VERSION + 1))
+    with pytest.raises(NotReachable, match=f"version {LINK_VERSION + 1} of the links"):
+        ask_as_guest(tmp_path, beating())
+    write_listeners(tmp_path, listeners({}))
+    with pytest.raises(NotReachable, match="none of its nodes is up"):
+        ask_as_guest(tmp_path, beating())

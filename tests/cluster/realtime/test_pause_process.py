@@ -1,0 +1,325 @@
+"""Pauses and controlled shutdowns of nodes in a NodeProcess, which share it with others."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from cluster.host.host import Disconnected
+from cluster.links.rules import Cut, LinkRule, Selector
+from protocol.errors import SimulationError
+from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
+from protocol.trace import TraceKind
+from tests.support.harness.process_lab import (
+    CLIENT,
+    OTHER,
+    SECOND_US,
+    SERVER,
+    EchoNode,
+    Lab,
+    beat,
+    closed,
+    connect,
+    in_lab,
+)
+
+MS = 1_000
+
+
+def heartbeat() -> HeartbeatRequest:
+    return HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+
+
+async def a_while() -> None:
+    """Give sockets and timers of a few milliseconds the time to do what they would."""
+    await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("client_process", ["p0", "p1"], ids=["same-process", "over-tcp"])
+def test_paused_node_keeps_its_connections_open_and_silent(
+    tmp_path: Path, client_process: str
+) -> None:
+    """Kafka's clients see nothing of a SIGSTOP until a timeout; whoever connects hangs."""
+
+    async def body(lab: Lab) -> None:
+        process = await lab.process("p0")
+        await lab.process("p1")
+        server, client = lab.node("p0", SERVER), lab.node(client_process, CLIENT)
+        old = connect(client)
+        await beat(old)
+        process.pause_node(SERVER)
+        new = connect(client)
+        waiting = [asyncio.ensure_future(beat(old, 1)), asyncio.ensure_future(beat(new, 2))]
+        await a_while()
+        assert server.served == [0]
+        assert (old.is_open, new.is_open, new.is_closed) == (True, False, False)
+        process.resume_node(SERVER)
+        assert await asyncio.gather(*waiting) == [HeartbeatResponse()] * 2
+        assert server.served == [0, 1, 2]
+
+    in_lab(tmp_path, body)
+
+
+def test_pause_spares_the_neighbours_of_the_process(tmp_path: Path) -> None:
+    """A hundred consumers share a process: only the zombie stands still."""
+
+    async def body(lab: Lab) -> None:
+        process = await lab.process("p0")
+        lab.node("p0", SERVER)
+        neighbour, client = lab.node("p0", OTHER), lab.node("p0", CLIENT)
+        process.pause_node(SERVER)
+        await beat(connect(client, OTHER), 3)
+        assert neighbour.served == [3]
+
+    in_lab(tmp_path, body)
+
+
+def test_resumed_node_fires_due_timers_before_it_takes_what_arrived(tmp_path: Path) -> None:
+    """A zombie acts on its old beliefs first: that order is Kafka's danger (DESIGN 3).
+
+    A request arrives first; then two timers come due, one of which wakes a task and cancels a
+    third, due as well, as a session timer that is no longer wanted.
+    """
+
+    async def body(lab: Lab) -> None:
+        process = await lab.process("p0")
+        server, client = lab.node("p0", SERVER), lab.node("p0", CLIENT)
+        host = server.host
+        connection = connect(client)
+        await beat(connection)
+        story: list[str] = []
+
+        async def sleeper() -> None:
+            await host.sleep(2 * MS)
+            story.append("the sleeper woke")
+
+        host.serve(lambda request: story.append(f"served {type(request.envelope.body).__name__}"))
+        host.spawn(sleeper(), name="sleeper")
+        await asyncio.sleep(0)
+        process.pause_node(SERVER)
+        connection.send(
+            HeartbeatRequest(group_id="g", generation_id=1, member_id="m"),
+            timeout_us=SECOND_US,
+            on_response=lambda _: None,
+        )
+        cancelled = host.after(20 * MS, story.append, "a cancelled timer fired")
+        host.after(10 * MS, cancelled.cancel)
+        host.after(5 * MS, story.append, "a timer fired")
+        await a_while()
+        assert story == []
+        process.resume_node(SERVER)
+        await a_while()
+        assert story == ["a timer fired", "the sleeper woke", "served HeartbeatRequest"]
+
+    in_lab(tmp_path, body)
+
+
+def test_resumed_node_takes_what_a_cut_held_behind_its_timers_and_before_what_arrived(
+    tmp_path: Path,
+) -> None:
+    """A cut that ends during the pause: what it held has waited longest, and is a message too."""
+
+    async def body(lab: Lab) -> None:
+        process = await lab.process("p0")
+        await lab.process("p1")
+        server, client = lab.node("p0", SERVER), lab.node("p1", CLIENT)
+        host = server.host
+        early, late = connect(client), connect(client)
+        await beat(early)
+        await beat(late)
+        story: list[str] = []
+
+        async def sleeper() -> None:
+            await host.sleep(200 * MS)
+            story.append("the sleeper woke")
+
+        host.serve(lambda request: story.append(f"served {request.envelope.correlation_id}"))
+        host.spawn(sleeper(), name="sleeper")
+        selector = Selector(sources=(CLIENT,), destinations=(SERVER,))
+        process.set_link_rules([LinkRule(rule_id="cut", selector=selector, effect=Cut())])
+        for connection in (early, late):
+            connection.send(heartbeat(), timeout_us=SECOND_US, on_response=lambda _: None)
+            await a_while()
+            if connection is early:
+                process.pause_node(SERVER)
+                process.set_link_rules(())
+        await asyncio.sleep(0.2)
+        assert story == []
+        process.resume_node(SERVER)
+        await a_while()
+        assert story == ["the sleeper woke", "served 2", "served 3"]
+
+    in_lab(tmp_path, body)
+
+
+def test_frames_that_arrived_during_a_pause_come_before_later_ones(tmp_path: Path) -> None:
+    """A connection is a TCP stream: what comes after the resume must not overtake."""
+
+    async def body(lab: Lab) -> None:
+        process = await lab.process("p0")
+        server, client = lab.node("p0", SERVER), lab.node("p0", CLIENT)
+        connection = connect(client)
+        await beat(connection)
+        process.pause_node(SERVER)
+        waiting = [asyncio.ensure_future(beat(connection, number)) for number in (1, 2)]
+        await a_while()
+        process.resume_node(SERVER)
+        waiting += [asyncio.ensure_future(beat(connection, number)) for number in (3, 4)]
+        await asyncio.gather(*waiting)
+        assert server.served == [0, 1, 2, 3, 4]
+
+    in_lab(tmp_path, body)
+
+
+def test_node_paused_twice_stands_still_until_it_is_resumed_again(tmp_path: Path) -> None:
+    """A pause right after a resume must not let go what the first one held."""
+
+    async def body(lab: Lab) -> None:
+        process = await lab.process("p0")
+        server, client = lab.node("p0", SERVER), lab.node("p0", CLIENT)
+        connection = connect(client)
+        await beat(connection)
+        process.pause_node(SERVER)
+        waiting = asyncio.ensure_future(beat(connection, 1))
+        await a_while()
+        process.resume_node(SERVER)
+        process.pause_node(SERVER)
+        await a_while()
+        assert server.served == [0]
+        process.resume_node(SERVER)
+        process.resume_node(SERVER)
+        await waiting
+        assert server.served == [0, 1]
+
+    in_lab(tmp_path, body)
+
+
+def test_paused_client_learns_after_the_pause_that_its_server_died(tmp_path: Path) -> None:
+    """What its kernel knows since long, a stopped process hears when it goes on, last."""
+
+    async def body(lab: Lab) -> None:
+        await lab.process("p0")
+        clients = await lab.process("p1")
+        lab.node("p0", SERVER)
+        client = lab.node("p1", CLIENT)
+        connection = connect(client)
+        await beat(connection)
+        clients.pause_node(CLIENT)
+        await lab.processes["p0"].stop()
+        await a_while()
+        assert connection.is_open
+        clients.resume_node(CLIENT)
+        await closed(connection)
+
+    in_lab(tmp_path, body)
+
+
+def test_crash_of_a_paused_node_ends_every_connection_to_it(tmp_path: Path) -> None:
+    """Also those that nobody had accepted: the kernel resets its backlog."""
+
+    async def body(lab: Lab) -> None:
+        process = await lab.process("p0")
+        await lab.process("p1")
+        lab.node("p0", SERVER)
+        client = lab.node("p1", CLIENT)
+        old = connect(client)
+        await beat(old)
+        process.pause_node(SERVER)
+        new = connect(client)
+        await a_while()
+        process.crash_node(SERVER)
+        await closed(old)
+        await closed(new)
+        assert client.host.now_us() < 5 * SECOND_US
+        with pytest.raises(SimulationError, match="broker-0 is not alive"):
+            process.resume_node(SERVER)
+        successor = lab.node("p0", SERVER, incarnation=1)
+        await beat(connect(client), 9)
+        assert successor.served == [9]
+
+    in_lab(tmp_path, body)
+
+
+def test_paused_node_has_traced_everything_and_traces_nothing(tmp_path: Path) -> None:
+    """Whoever reads the files of a running run must not wait for a stopped process's rows."""
+
+    async def body(lab: Lab) -> None:
+        process = await lab.process("p0")
+        lab.node("p0", SERVER)
+        client = lab.node("p0", CLIENT)
+        connection = connect(client)
+        await beat(connection)
+        waiting = asyncio.ensure_future(beat(connection, 1))
+        await asyncio.sleep(0)
+        process.pause_node(CLIENT)
+        rows = lab.rows(CLIENT)
+        assert rows[-1].kind == TraceKind.REQUEST_SENT
+        await a_while()
+        assert lab.rows(CLIENT) == rows
+        process.resume_node(CLIENT)
+        await waiting
+
+    in_lab(tmp_path, body)
+
+
+async def asked_to_stop(node: EchoNode) -> None:
+    while node.on_done is None:
+        await asyncio.sleep(0)
+
+
+def finish(node: EchoNode) -> None:
+    assert node.on_done is not None
+    node.on_done()
+
+
+def test_node_that_is_shut_down_serves_until_it_is_done_and_then_disconnects(
+    tmp_path: Path,
+) -> None:
+    """SIGTERM's order: leaders move while the broker still answers, then its sockets close."""
+
+    async def body(lab: Lab) -> None:
+        process = await lab.process("p0")
+        await lab.process("p1")
+        server, client = lab.node("p0", SERVER), lab.node("p1", CLIENT)
+        connection = connect(client)
+        stopping = asyncio.ensure_future(process.shut_down_node(SERVER))
+        await asked_to_stop(server)
+        await beat(connection)
+        with pytest.raises(SimulationError, match="shutting down already"):
+            await process.shut_down_node(SERVER)
+        finish(server)
+        assert await stopping is True
+        await closed(connection)
+        with pytest.raises(Disconnected):
+            await beat(connect(client))
+        assert lab.kinds(SERVER)[-1] == TraceKind.NODE_STOPPED
+        successor = lab.node("p0", SERVER, incarnation=1)
+        await beat(connect(client), 9)
+        assert successor.served == [9]
+
+    in_lab(tmp_path, body)
+
+
+@pytest.mark.parametrize("end", ["crash", "stop"])
+def test_node_killed_while_it_shuts_down_is_reported_to_whoever_waits(
+    tmp_path: Path, end: str
+) -> None:
+    """A driver that waits for the end of a shutdown must not wait for a dead node."""
+
+    async def body(lab: Lab) -> None:
+        process = await lab.process("p0")
+        server = lab.node("p0", SERVER)
+        stopping = asyncio.ensure_future(process.shut_down_node(SERVER))
+        await asked_to_stop(server)
+        process.pause_node(SERVER)
+        if end == "crash":
+            process.crash_node(SERVER)
+        else:
+            await process.stop()
+        assert await stopping is (end == "stop")
+        finish(server)
+        await a_while()
+        assert lab.kinds(SERVER).count(TraceKind.NODE_STOPPED) == (end == "stop")
+        assert process.failures == []
+
+    in_lab(tmp_path, body)

@@ -1,0 +1,379 @@
+"""NodeProcess and RealHost: nodes that talk within a process and between two, and how they end."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from cluster.host.host import Connection, Disconnected, HostDead, IncomingRequest
+from cluster.trace.files import frames_path, read_frames
+from partition_log.memory_storage import MemoryStorage
+from protocol.errors import SimulationError
+from protocol.ids import Incarnation
+from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
+from protocol.trace import TraceEvent, TraceKind
+from tests.support.harness.process_lab import (
+    CLIENT,
+    OTHER,
+    SECOND_US,
+    SERVER,
+    EchoNode,
+    Lab,
+    beat,
+    closed,
+    connect,
+    in_lab,
+)
+
+
+@pytest.mark.parametrize("client_process", ["p0", "p1"], ids=["same-process", "over-tcp"])
+def test_request_to_another_node_is_answered_in_order(tmp_path: Path, client_process: str) -> None:
+    """A node must not see whether its peer shares its process."""
+
+    async def body(lab: Lab) -> None:
+        await lab.process("p0")
+        await lab.process("p1")
+        server, client = lab.node("p0", SERVER), lab.node(client_process, CLIENT)
+        connection = connect(client)
+        answers = await asyncio.gather(*(beat(connection, i) for i in range(50)))
+        assert answers == [HeartbeatResponse()] * 50
+        assert server.served == list(range(50))
+        assert lab.processes["p0"].status().records_produced == 50
+
+    in_lab(tmp_path, body)
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["unknown-name", "process-without-the-node"])
+def test_connection_to_a_node_that_is_not_up_is_refused_at_once(
+    tmp_path: Path, known: bool
+) -> None:
+    """Kafka's client finds a dead broker by ECONNREFUSED, not by a timeout."""
+
+    async def body(lab: Lab) -> None:
+        await lab.process("p0")
+        await lab.process("p1")
+        client = lab.node("p0", CLIENT)
+        if known:
+            lab.directory[SERVER] = lab.addresses["p1"]
+            lab.push()
+        with pytest.raises(Disconnected):
+            await beat(connect(client))
+        client.host.trace(TraceEvent(kind=TraceKind.RUN_STAGE))
+        assert client.host.now_us() < 5 * SECOND_US
+
+    in_lab(tmp_path, body)
+
+
+def test_connection_to_a_dead_process_ends_though_the_directory_forgot_it_meanwhile(
+    tmp_path: Path,
+) -> None:
+    """The end of a dial must be told although nobody knows any more who lived there.
+
+    1. A process is killed. 2. A client connects, by its old address. 3. The control plane takes
+    the node out of the directory. 4. The dial is refused: the client must be told, or it waits
+    for its setup timeout of 10 s (seen on Ray: one member of twelve missed a failover so).
+    """
+
+    async def body(lab: Lab) -> None:
+        await lab.process("p0")
+        await lab.process("p1")
+        lab.node("p0", SERVER)
+        client = lab.node("p1", CLIENT)
+        await lab.processes["p0"].stop()
+        started_us = client.host.now_us()
+        connection = connect(client)
+        del lab.directory[SERVER]
+        lab.push()
+        await closed(connection)
+        assert client.host.now_us() - started_us < 5 * SECOND_US
+
+    in_lab(tmp_path, body)
+
+
+def test_process_that_ends_disconnects_its_peers_and_is_refused_afterwards(
+    tmp_path: Path,
+) -> None:
+    """The sockets of a dead process end: every connection to its nodes with them."""
+
+    async def body(lab: Lab) -> None:
+        await lab.process("p0")
+        await lab.process("p1")
+        lab.node("p0", SERVER)
+        clients = [lab.node("p1", CLIENT), lab.node("p1", OTHER)]
+        connections = [connect(client) for client in clients]
+        for connection in connections:
+            await beat(connection)
+        await lab.processes["p0"].stop()
+        for connection in connections:
+            await closed(connection)
+        with pytest.raises(Disconnected):
+            await beat(connect(clients[0]))
+
+    in_lab(tmp_path, body)
+
+
+@pytest.mark.parametrize("forgotten", [False, True], ids=["moved", "forgotten-meanwhile"])
+def test_node_restarted_in_another_process_is_reached_there(
+    tmp_path: Path, forgotten: bool
+) -> None:
+    """After the directory says so, nothing goes to or comes from the old process any more.
+
+    A machine without power says nothing: its links are open when the node is up elsewhere. Their
+    end, when it comes, must not end the connections with the new incarnation.
+    """
+
+    async def body(lab: Lab) -> None:
+        for process_id in ("p0", "p1", "p2"):
+            await lab.process(process_id)
+        lab.node("p0", SERVER)
+        client = lab.node("p1", CLIENT)
+        old = connect(client)
+        await beat(old)
+        if forgotten:
+            del lab.directory[SERVER]
+            lab.push()
+        successor = lab.node("p2", SERVER, incarnation=1)
+        assert old.is_closed, "moved by the directory, without waiting for the socket"
+        new = connect(client)
+        await beat(new, 7)
+        assert successor.served == [7]
+        await lab.processes["p0"].stop()
+        await beat(new, 8)
+
+    in_lab(tmp_path, body)
+
+
+@pytest.mark.parametrize("client_process", ["p0", "p1"], ids=["same-process", "over-tcp"])
+def test_node_crashed_alone_resets_its_connections_and_spares_its_neighbours(
+    tmp_path: Path, client_process: str
+) -> None:
+    """A consumer that shares a process with others can be killed alone, as if it were a process."""
+
+    async def body(lab: Lab) -> None:
+        await lab.process("p0")
+        await lab.process("p1")
+        neighbour = lab.node("p0", OTHER)
+        lab.node("p0", SERVER)
+        client = lab.node(client_process, CLIENT)
+        connection, spared = connect(client), connect(client, OTHER)
+        await beat(connection)
+        await beat(spared)
+        lab.processes["p0"].crash_node(SERVER)
+        await closed(connection)
+        await beat(spared, 5)
+        assert neighbour.served == [0, 5]
+        with pytest.raises(Disconnected):
+            await beat(connect(client))
+        successor = lab.node("p0", SERVER, incarnation=1)
+        await beat(connect(client), 9)
+        assert successor.served == [9]
+        assert TraceKind.NODE_STOPPED not in lab.kinds(SERVER)
+
+    in_lab(tmp_path, body)
+
+
+def test_crash_of_a_node_that_is_not_alive_is_refused(tmp_path: Path) -> None:
+    """A fault that hits nothing must not pass for one that did; nor two lives of one node."""
+
+    async def body(lab: Lab) -> None:
+        process = await lab.process("p0")
+        with pytest.raises(SimulationError, match="broker-0 is not alive"):
+            process.crash_node(SERVER)
+        lab.node("p0", SERVER)
+        with pytest.raises(SimulationError, match="broker-0 is alive"):
+            lab.node("p0", SERVER)
+
+    in_lab(tmp_path, body)
+
+
+def test_host_of_a_crashed_node_refuses_everything(tmp_path: Path) -> None:
+    """No cleanup code of a dead incarnation may reach the world: it would say LeaveGroup."""
+
+    async def body(lab: Lab) -> None:
+        process = await lab.process("p0")
+        server, client = lab.node("p0", SERVER), lab.node("p0", CLIENT)
+        host = client.host
+        connection = connect(client)
+        await beat(connection, 1)
+        said_goodbye: list[str] = []
+
+        async def polite() -> None:
+            try:
+                await host.sleep(100 * SECOND_US)
+            finally:
+                said_goodbye.append("tried")
+                await beat(connection, 2)
+
+        host.spawn(polite(), name="polite")
+        await asyncio.sleep(0)
+        host.spawn(polite(), name="never began")
+        host.after(0, said_goodbye.append, "a timer fired")
+        process.crash_node(CLIENT)
+        for act in (
+            lambda: host.after(0, print),
+            lambda: host.trace(TraceEvent(kind=TraceKind.RUN_STAGE)),
+            lambda: host.log("x"),
+            host.create_future,
+            lambda: connect(client),
+            lambda: host.spawn(beat_for_ever(connection), name="late"),
+        ):
+            with pytest.raises(HostDead):
+                act()
+        with pytest.raises(HostDead):
+            await host.sleep(0)
+        await beat(connect(lab.node("p0", OTHER)), 3)
+        assert server.served == [1, 3]
+        assert said_goodbye == ["tried"]
+        assert process.failures == []
+
+    async def beat_for_ever(connection: Connection) -> None:
+        await beat(connection)
+
+    in_lab(tmp_path, body)
+
+
+@pytest.mark.parametrize("where", ["task", "timer", "handler"])
+def test_failure_inside_a_node_is_traced_and_reaches_the_process(
+    tmp_path: Path, where: str
+) -> None:
+    """What dies is our bug and must end the run; asyncio alone would only print it."""
+
+    async def body(lab: Lab) -> None:
+        process = await lab.process("p0")
+        server, client = lab.node("p0", SERVER), lab.node("p0", CLIENT)
+        waiting = asyncio.ensure_future(process.next_failures(0))
+
+        def broken(*_: object) -> None:
+            raise ZeroDivisionError("planted")
+
+        async def broken_task() -> None:
+            await server.host.sleep(1)
+            broken()
+
+        match where:
+            case "task":
+                server.host.spawn(broken_task(), name="planted task")
+            case "timer":
+                server.host.after(1, broken)
+            case _:
+                server.host.serve(broken)
+                connect(client).send(
+                    HeartbeatRequest(group_id="g", generation_id=0, member_id="m"),
+                    timeout_us=SECOND_US,
+                    on_response=lambda _: None,
+                )
+        (line,) = await waiting
+        assert line.startswith("broker-0: ")
+        assert "ZeroDivisionError: planted" in line
+        await asyncio.sleep(0)
+        failed = [row for row in lab.rows(SERVER) if row.kind == TraceKind.TASK_FAILED]
+        assert len(failed) == 1
+        assert "planted" in (failed[0].detail or "")
+
+    in_lab(tmp_path, body)
+
+
+def test_node_that_cannot_start_is_an_error_of_the_start(tmp_path: Path) -> None:
+    """The run must not begin without it, and the name must be free for another attempt."""
+
+    class Broken(EchoNode):
+        def start(self) -> None:
+            raise ZeroDivisionError
+
+    async def body(lab: Lab) -> None:
+        process = await lab.process("p0")
+        with pytest.raises(ZeroDivisionError):
+            process.start_node(
+                SERVER, Incarnation(0), Broken, storage=MemoryStorage(), role="broker"
+            )
+        lab.node("p0", SERVER, incarnation=1)
+
+    in_lab(tmp_path, body)
+
+
+def test_trace_is_in_the_file_before_the_message_that_it_speaks_of_arrives(
+    tmp_path: Path,
+) -> None:
+    """`kill -9` of a node loses no row that tells what it said to somebody."""
+
+    async def body(lab: Lab) -> None:
+        await lab.process("p0")
+        await lab.process("p1")
+        server, client = lab.node("p0", SERVER), lab.node("p1", CLIENT)
+        connection = connect(client)
+        await beat(connection)
+        seen: list[int] = []
+
+        def look(request: IncomingRequest) -> None:
+            sent = [r for r in lab.rows(CLIENT) if r.kind == TraceKind.REQUEST_SENT]
+            seen.append(len(sent))
+            server.host.reply(request.request_id, HeartbeatResponse())
+
+        server.host.serve(look)
+        for number in range(5):
+            await beat(connection, number)
+        assert seen == [2, 3, 4, 5, 6]
+
+    in_lab(tmp_path, body)
+
+
+def test_refused_caller_stands_in_the_log_and_in_the_trace(tmp_path: Path) -> None:
+    """A node that turns callers away must say so, or a wrong set-up looks like a dead network."""
+
+    async def body(lab: Lab) -> None:
+        await lab.process("p0")
+        await lab.process("p1", token="of another run")
+        server, client = lab.node("p0", SERVER), lab.node("p1", CLIENT)
+        with pytest.raises(Disconnected):
+            await beat(connect(client))
+        neighbour = lab.node("p0", OTHER)
+        await beat(connect(neighbour), 4)
+        assert server.served == [4]
+
+    in_lab(tmp_path, body)
+    rows = [
+        row
+        for row in read_frames(frames_path(tmp_path / "trace", SERVER, 0)).rows
+        if row.kind == TraceKind.CONNECTION_REFUSED
+    ]
+    assert len(rows) == 1
+    assert "wrong token" in (rows[0].detail or "")
+    assert "wrong token" in (tmp_path / "logs" / "broker-0-0.log").read_text()
+
+
+def test_trace_of_an_incarnation_is_numbered_and_ends_with_the_stop(tmp_path: Path) -> None:
+    """Readers merge by (time, node, incarnation, seq): none may be missing or go back."""
+
+    async def body(lab: Lab) -> None:
+        await lab.process("p0")
+        client = lab.node("p0", CLIENT)
+        lab.node("p0", SERVER)
+        await beat(connect(client))
+
+    in_lab(tmp_path, body)
+    rows = read_frames(frames_path(tmp_path / "trace", CLIENT, 0)).rows
+    assert rows[0].kind == TraceKind.NODE_STARTED
+    assert rows[-1].kind == TraceKind.NODE_STOPPED
+    assert [row.seq for row in rows] == list(range(len(rows)))
+    assert [row.time_us for row in rows] == sorted(row.time_us for row in rows)
+
+
+def test_host_timer_cancelled_does_not_fire_and_sleeps_end_in_order(tmp_path: Path) -> None:
+    """Timers are Kafka's session and rebalance timers: a wrong one removes members."""
+
+    async def body(lab: Lab) -> None:
+        await lab.process("p0")
+        host = lab.node("p0", CLIENT).host
+        fired: list[str] = []
+        host.after(1_000, fired.append, "cancelled").cancel()
+        host.after(2_000, fired.append, "second")
+        host.after(0, fired.append, "first")
+        started_us = host.now_us()
+        await host.sleep(5_000)
+        assert host.now_us() - started_us >= 5_000
+        assert fired == ["first", "second"]
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(host.sleep(60 * SECOND_US), 0.001)
+
+    in_lab(tmp_path, body)

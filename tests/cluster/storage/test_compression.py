@@ -1,0 +1,129 @@
+"""Codecs: what is compressed comes back, and what is not supported is refused by name."""
+
+import subprocess
+import sys
+
+import pytest
+
+from chaos.experiment.rules.all_rules import errors
+from cluster.storage import compression
+from cluster.storage.compression import CODECS, is_supported, require_codec, supported_codecs
+from coordinator.storage.load import Load
+from partition_log.batches import build_batch, check_batch
+from protocol.compression import NO_CODECS, CompressionType
+from protocol.config import BrokerConfig
+from protocol.errors import ErrorCode, SimulationError
+from protocol.records.batch import Record, records_of
+from tests.support.builders.experiments import experiment
+
+CODEC_IDS = [each for each in CompressionType if each is not CompressionType.NONE]
+PAYLOAD = b"a commit like the one before it, " * 50
+
+
+@pytest.mark.parametrize("codec", CODEC_IDS)
+def test_payload_comes_back_from_every_codec_and_is_smaller(codec: CompressionType) -> None:
+    """The same bytes every time: a digest must not hang on a clock."""
+    compressed = CODECS.compress(codec, PAYLOAD)
+    assert CODECS.compress(codec, PAYLOAD) == compressed
+    assert len(compressed) < len(PAYLOAD) / 4
+    assert CODECS.decompress(codec, compressed) == PAYLOAD
+    assert CODECS.decompress(codec, CODECS.compress(codec, b"")) == b""
+
+
+@pytest.mark.parametrize("codec", CODEC_IDS)
+@pytest.mark.parametrize("damage", ["nothing", "short", "garbage", "cut", "another length"])
+def test_payload_that_is_damaged_is_an_error(codec: CompressionType, damage: str) -> None:
+    """A load says so and ends; it does not read what is not there."""
+    whole = CODECS.compress(codec, PAYLOAD)
+    content = {
+        "nothing": b"",
+        "short": b"\x00\x00",
+        "garbage": whole[:4] + b"garbage" * 9,
+        "cut": whole[:-9],
+        "another length": b"\x00\x00\x00\x09" + whole[4:],
+    }[damage]
+    with pytest.raises(ValueError, match=r"codec|compressed"):
+        CODECS.decompress(codec, content)
+
+
+@pytest.mark.parametrize("codec", CODEC_IDS)
+def test_batch_says_what_it_is_compressed_with_and_its_crc_covers_it(
+    codec: CompressionType,
+) -> None:
+    """In its attributes, as in Kafka."""
+    records = tuple(Record(b"key", b"value", 7) for _ in range(20))
+    batch = build_batch(records, compression=codec, codecs=CODECS)
+    plain = build_batch(records)
+    assert (batch.compression, batch.record_count) == (codec, 20)
+    assert batch.size_in_bytes < plain.size_in_bytes
+    assert batch.crc != plain.crc
+    assert check_batch(batch) is ErrorCode.NONE
+    assert records_of(batch, CODECS) == records_of(plain)
+    with pytest.raises(ValueError, match="no codec"):
+        records_of(batch, NO_CODECS)
+
+
+def test_load_of_a_batch_that_cannot_be_decompressed_fails_and_says_why() -> None:
+    """As of any record that cannot be read."""
+    batch = build_batch((Record(b"k", b"v"),), compression=1, codecs=CODECS)
+    load = Load(0, 1)
+    load.read((batch,))
+    assert load.error == "no codec 1 to decompress with"
+
+
+def test_every_codec_of_kafka_is_supported_here() -> None:
+    """Gzip by the standard library, the others by pyarrow, which is there anyway."""
+    assert supported_codecs() == tuple(CompressionType)
+
+
+def test_codec_without_a_library_is_refused_with_those_that_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before anything starts, and by whoever starts without asking."""
+
+    def missing(codec: int) -> object:
+        raise SimulationError(f"pyarrow has no codec {codec}")
+
+    monkeypatch.setattr(compression, "_codec", missing)
+    assert not is_supported(4)
+    with pytest.raises(SimulationError, match=r"codec 4: .* supported are 0 \(none\), 1 \(gzip\)$"):
+        require_codec(4)
+    require_codec(1)
+    (found,) = errors(
+        experiment(
+            cluster={
+                "brokers": 3,
+                "config": {
+                    "offsets.topic.num.partitions": 2,
+                    "offsets.topic.compression.codec": 4,
+                },
+            }
+        )
+    )
+    assert found.path == "cluster.config.offsets.topic.compression.codec"
+    assert found.expected == "one of 0 (none), 1 (gzip)"
+
+
+def test_pyarrow_is_imported_only_for_its_codecs() -> None:
+    """It takes longer than a short run."""
+    program = (
+        "import sys; from cluster.storage.compression import require_codec; "
+        "require_codec(0); require_codec(1); print('pyarrow' in sys.modules); "
+        "require_codec(3); print('pyarrow' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["False", "True"]
+
+
+def test_setting_has_kafkas_ids() -> None:
+    """0 is Kafka's default."""
+    assert BrokerConfig().offsets_topic_compression_codec == CompressionType.NONE
+    assert [(each.name, each.value) for each in CompressionType] == [
+        ("NONE", 0),
+        ("GZIP", 1),
+        ("SNAPPY", 2),
+        ("LZ4", 3),
+        ("ZSTD", 4),
+    ]

@@ -1,0 +1,146 @@
+"""Random crash points in the writes of a broker's disk, and that they would find its mistakes."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from cluster.storage import file_storage
+from cluster.storage.file_storage import FileLogStorage
+from cluster.storage.flush_marks import FlushMark
+from cluster.storage.log_file import LogContent, read_log
+from protocol.records.batch import RecordBatch
+from tests.support.harness.crashing_files import CrashingFiles
+from tests.support.random_worlds.storage_crashes import End, Step, check_crash_points
+
+POINTS = 300
+"""`make soak` checks ten times as many."""
+POINTS_TO_FIND_A_MISTAKE = 1_500
+
+Mistake = Callable[[pytest.MonkeyPatch], None]
+
+
+@pytest.mark.slow
+def test_crash_points_leave_a_prefix_and_a_disk_that_can_be_written(tmp_path: Path) -> None:
+    """Issue 4: to a prefix of what was written and never to something else."""
+    report = check_crash_points(POINTS, 0, tmp_path)
+    assert report.points == POINTS
+    assert all(report.ends[end] for end in End)
+    assert all(report.steps[step] for step in Step)
+    assert report.torn_tails > 0
+    assert report.batches_lost > 0
+
+
+def mark_moves_before_its_data(patch: pytest.MonkeyPatch) -> None:
+    def flush(log: FileLogStorage) -> None:
+        log._mark.move(log._positions[-1], sync=True)
+        log._flushed_length = len(log)
+
+    patch.setattr(FileLogStorage, "flush", flush)
+
+
+def mark_is_not_synced(patch: pytest.MonkeyPatch) -> None:
+    move = FlushMark.move
+    patch.setattr(
+        FlushMark, "move", lambda mark, position, *, sync: move(mark, position, sync=False)
+    )
+
+
+def mark_stays_when_the_log_is_cut(patch: pytest.MonkeyPatch) -> None:
+    def cut(log: FileLogStorage, size: int) -> None:
+        log._files.ftruncate(log._file, size)
+        log._files.fdatasync(log._file)
+
+    patch.setattr(FileLogStorage, "_cut", cut)
+
+
+def cut_is_not_synced(patch: pytest.MonkeyPatch) -> None:
+    def cut(log: FileLogStorage, size: int) -> None:
+        if log._mark.position > size:
+            log._mark.move(size, sync=True)
+        log._files.ftruncate(log._file, size)
+
+    patch.setattr(FileLogStorage, "_cut", cut)
+
+
+def names_are_not_synced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CrashingFiles, "sync_directory", lambda files, directory: None)
+
+
+def torn_tail_is_kept(patch: pytest.MonkeyPatch) -> None:
+    def read_all(content: bytes) -> LogContent:
+        log = read_log(content)
+        log.positions[-1] = len(content)
+        return log
+
+    patch.setattr(file_storage, "read_log", read_all)
+
+
+def damaged_batches_are_skipped(patch: pytest.MonkeyPatch) -> None:
+    """Go on behind damage: what a reader that looks for the next good batch would do."""
+
+    def read_on(content: bytes) -> LogContent:
+        log = read_log(content)
+        for at in range(log.end + 1, len(content)):
+            rest = read_log(content[at:])
+            if rest.batches:
+                log.batches += rest.batches
+                log.positions += [at + position for position in rest.positions[1:]]
+                break
+        return log
+
+    patch.setattr(file_storage, "read_log", read_on)
+
+
+def cleaned_file_gets_the_name_before_it_is_synced(patch: pytest.MonkeyPatch) -> None:
+    replace_prefix = FileLogStorage.replace_prefix
+
+    def replace_unsynced(log: FileLogStorage, length: int, batches: Sequence[RecordBatch]) -> None:
+        files = log._files
+        sync = files.fdatasync
+
+        def sync_later(file: int) -> None:
+            files.fdatasync = sync  # type: ignore[method-assign]  # of this object alone
+
+        files.fdatasync = sync_later  # type: ignore[method-assign]
+        replace_prefix(log, length, batches)
+
+    patch.setattr(FileLogStorage, "replace_prefix", replace_unsynced)
+
+
+def checkpoint_is_written_in_place(patch: pytest.MonkeyPatch) -> None:
+    def write(path: Path, content: bytes, files: CrashingFiles) -> None:
+        file = files.open(path)
+        files.ftruncate(file, 0)
+        files.write(file, content, 0)
+        files.close(file)
+
+    patch.setattr(file_storage, "write_checkpoint_file", write)
+    patch.setattr(
+        file_storage,
+        "read_checkpoint_file",
+        lambda path: path.read_bytes() if path.exists() else None,
+    )
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        mark_moves_before_its_data,
+        mark_is_not_synced,
+        mark_stays_when_the_log_is_cut,
+        cut_is_not_synced,
+        names_are_not_synced,
+        torn_tail_is_kept,
+        damaged_batches_are_skipped,
+        cleaned_file_gets_the_name_before_it_is_synced,
+        checkpoint_is_written_in_place,
+    ],
+)
+def test_crash_points_find_a_planted_mistake(
+    mistake: Mistake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A check that no mistake fails would prove nothing of the storage that passes it."""
+    mistake(monkeypatch)
+    with pytest.raises(AssertionError, match="seed"):
+        check_crash_points(POINTS_TO_FIND_A_MISTAKE, 0, tmp_path)

@@ -1,0 +1,489 @@
+"""Faults of the virtual runtime: lives of nodes, links, elections, and an end after anything."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+import pytest
+
+from cluster.host.host import Disconnected, RequestTimedOut
+from cluster.links.rules import Cut, LinkEffect, Slow
+from cluster.runtime import ClusterStatus, NodeState, NodeTaskFailed, UnknownNode
+from cluster.virtual.runtime import VirtualRuntime
+from protocol.envelope import AnyResponse
+from protocol.ids import BrokerId, NodeName, TopicPartition
+from protocol.trace import TraceEvent, TraceKind, TraceRow
+from tests.support.harness.fake_cluster import MS, FakeBroker, FakeConsumer, fake_spec
+from tests.support.harness.real_cluster import GROUP, TOPIC, real_spec
+from tests.support.harness.virtual_hosts import heartbeat
+from tests.support.harness.virtual_runs import Run
+from tests.support.random_worlds.fault_mix import BROKERS, CONSUMERS, SlowToStop, everything, rule
+
+SECOND_US = 1_000_000
+BROKER = NodeName("broker-0")
+OTHER = NodeName("broker-1")
+CONSUMER = NodeName("consumer-0")
+
+
+def batches_on(status: ClusterStatus, broker: int) -> int:
+    """Return how many batches a fake broker has."""
+    sizes = {group.coordinator: group.generation for group in status.groups["g"]}
+    return sizes[BrokerId(broker)]
+
+
+def driver_rows(rows: list[TraceRow]) -> list[tuple[str, str | None, str | None]]:
+    """Return kind, peer and cause of what the driver wrote."""
+    return [(row.kind, row.peer, row.cause) for row in rows if row.node == "driver"]
+
+
+# -- lives ----------------------------------------------------------------------------------------
+
+
+def test_a_node_that_starts_later_is_started_by_the_run() -> None:
+    """It is no node of the cluster before, and has nothing of its own then."""
+    spec = fake_spec()
+    late = msgspec.structs.replace(spec.consumers[3], starts_later=True)
+    run = Run(spec=msgspec.structs.replace(spec, consumers=(*spec.consumers[:3], late)))
+    runtime = run.runtime
+
+    async def main() -> None:
+        await runtime.sleep(SECOND_US)
+        status = await runtime.status()
+        assert status.nodes[late.name] is NodeState.NOT_STARTED
+        assert late.name not in status.members
+        with pytest.raises(UnknownNode, match="not started and cannot be restarted"):
+            await runtime.restart(late.name)
+        with pytest.raises(UnknownNode, match="not started already and cannot be killed"):
+            await runtime.crash(late.name)
+        await runtime.start_node(late.name)
+        with pytest.raises(UnknownNode, match="up and cannot be started"):
+            await runtime.start_node(late.name)
+        await runtime.sleep(SECOND_US)
+        assert (await runtime.status()).members[late.name].commits_acknowledged > 10
+
+    run.run(main())
+    assert min(row.time_us for row in run.rows_of(late.name)) == SECOND_US
+
+
+def test_every_node_has_a_state_in_the_status() -> None:
+    """What the runtime itself knows, whatever the cluster believes; the paused cannot answer."""
+    run = Run(broker=SlowToStop)
+    runtime = run.runtime
+
+    async def main() -> None:
+        await runtime.sleep(SECOND_US)
+        await runtime.crash(BROKERS[0])
+        await runtime.pause(BROKERS[1])
+        await runtime.shut_down(BROKERS[2])
+        await runtime.pause(CONSUMER)
+        await runtime.sleep(1)
+        status = await runtime.status()
+        assert status.nodes == {
+            NodeName("controller-100"): NodeState.UP,
+            BROKERS[0]: NodeState.DOWN,
+            BROKERS[1]: NodeState.PAUSED,
+            BROKERS[2]: NodeState.STOPPING,
+            CONSUMER: NodeState.PAUSED,
+            **dict.fromkeys(CONSUMERS[1:], NodeState.UP),
+        }
+        assert status.brokers_alive == {0: False, 1: True, 2: True}
+        assert [group.coordinator for group in status.groups["g"]] == [2]
+        assert list(status.members) == list(CONSUMERS[1:])
+        await runtime.pause(BROKERS[2])
+        assert (await runtime.status()).nodes[BROKERS[2]] is NodeState.PAUSED
+        await runtime.sleep(SECOND_US)
+        await runtime.resume(BROKERS[2])
+        assert (await runtime.status()).nodes[BROKERS[2]] is NodeState.STOPPING
+        await runtime.sleep(1)
+        assert (await runtime.status()).nodes[BROKERS[2]] is NodeState.DOWN
+
+    run.run(main())
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda runtime: runtime.resume(BROKER), "broker-0 is up and cannot be resumed"),
+        (lambda runtime: runtime.pause(OTHER), "broker-1 is down and cannot be paused"),
+        (lambda runtime: runtime.shut_down(OTHER), "broker-1 is down and cannot be shut down"),
+        (lambda runtime: runtime.power_loss(OTHER), "broker-1 is down already"),
+        (lambda runtime: runtime.pause(CONSUMER), "consumer-0 is paused and cannot be paused"),
+        (lambda runtime: runtime.shut_down(CONSUMER), "consumer-0 is paused and cannot be shut"),
+        (lambda runtime: runtime.restart(CONSUMER), "consumer-0 is paused and cannot be rest"),
+        (lambda runtime: runtime.pause(NodeName("broker-9")), "no node broker-9"),
+        (lambda runtime: runtime.reset_links((NodeName("x"),), (BROKER,)), "no node x"),
+    ],
+)
+def test_an_act_on_a_node_in_the_wrong_state_is_misuse_and_changes_nothing(
+    act: Callable[[VirtualRuntime], Coroutine[Any, Any, object]], message: str
+) -> None:
+    """It names the node, its state and what was asked of it."""
+    run = Run()
+
+    async def main() -> None:
+        await run.runtime.crash(OTHER)
+        await run.runtime.pause(CONSUMER)
+        rows, nodes = len(run.rows), (await run.runtime.status()).nodes
+        with pytest.raises(UnknownNode, match=message):
+            await act(run.runtime)
+        assert len(run.rows) == rows
+        assert (await run.runtime.status()).nodes == nodes
+
+    run.run(main())
+
+
+def test_a_power_loss_cuts_the_disk_to_what_was_flushed_a_crash_does_not() -> None:
+    """The page cache outlives the process, not the machine."""
+    run = Run(broker=SlowToStop)
+    runtime = run.runtime
+    sizes: dict[NodeName, int] = {}
+
+    async def main() -> None:
+        await runtime.sleep(2 * SECOND_US)
+        hit = await runtime.power_loss(BROKER)
+        assert (hit.node, hit.incarnation, hit.pid) == (BROKER, 0, None)
+        await runtime.crash(OTHER)
+        for broker in (BROKER, OTHER):
+            await runtime.restart(broker)
+            sizes[broker] = batches_on(await runtime.status(), int(broker[-1]))
+
+    run.run(main())
+    appended = {
+        broker: [row.time_us for row in run.rows_of(broker, TraceKind.APPEND_STARTED)]
+        for broker in (BROKER, OTHER)
+    }
+    assert sizes[OTHER] == len(appended[OTHER])
+    assert sizes[BROKER] == len([at for at in appended[BROKER] if at < 500 * MS]) > 0
+    assert driver_rows(run.rows) == [
+        (TraceKind.NODE_KILLED, BROKER, "power loss"),
+        (TraceKind.NODE_KILLED, OTHER, None),
+    ]
+
+
+def test_a_restart_on_an_empty_disk_finds_nothing() -> None:
+    """The disk was lost with the machine."""
+    run = Run()
+    sizes: list[int] = []
+
+    async def main() -> None:
+        await run.runtime.sleep(SECOND_US)
+        for empty_disk in (False, True, False):
+            await run.runtime.crash(BROKER)
+            await run.runtime.restart(BROKER, empty_disk=empty_disk)
+            sizes.append(batches_on(await run.runtime.status(), 0))
+
+    run.run(main())
+    assert sizes[0] > 10
+    assert sizes[1:] == [0, 0]
+
+
+def test_a_controlled_shutdown_ends_when_the_node_is_done_and_its_peers_hear_it_at_once() -> None:
+    """SIGTERM's order: the node does what it has to do, and then its kernel closes everything."""
+    run = Run(broker=SlowToStop)
+    runtime = run.runtime
+
+    async def main() -> None:
+        await runtime.sleep(SECOND_US)
+        hit = await runtime.shut_down(BROKER)
+        assert hit.node == BROKER
+        await runtime.sleep(500 * MS - 1)
+        assert (await runtime.status()).nodes[BROKER] is NodeState.STOPPING
+        await runtime.sleep(1)
+        assert (await runtime.status()).nodes[BROKER] is NodeState.DOWN
+        await runtime.sleep(SECOND_US)
+        await runtime.restart(BROKER)
+        assert batches_on(await runtime.status(), 0) > 10
+
+    run.run(main())
+    assert driver_rows(run.rows) == [(TraceKind.NODE_STOPPING, BROKER, None)]
+    first = [row for row in run.rows_of(BROKER) if row.incarnation == 0]
+    assert (first[-1].kind, first[-1].time_us) == (TraceKind.NODE_STOPPED, 1_500 * MS)
+    assert [row for row in first if row.time_us > SECOND_US + 100 * MS]  # it served to the end
+    failed = [
+        row
+        for row in run.rows
+        if row.kind == TraceKind.REQUEST_FAILED and row.peer == BROKER and row.time_us > SECOND_US
+    ]
+    assert failed
+    assert {row.error for row in failed} == {"DISCONNECTED"}
+    assert min(row.time_us for row in failed) < 1_500 * MS + 10 * MS
+
+
+def test_a_node_that_dies_while_it_stops_is_dead() -> None:
+    """Its shutdown is forgotten, its next life is an ordinary one."""
+    run = Run(broker=SlowToStop)
+
+    async def main() -> None:
+        await run.runtime.shut_down(BROKER)
+        await run.runtime.sleep(1)
+        await run.runtime.crash(BROKER)
+        await run.runtime.restart(BROKER)
+        await run.runtime.sleep(SECOND_US)
+        assert (await run.runtime.status()).nodes[BROKER] is NodeState.UP
+
+    run.run(main())
+    assert len(run.rows_of(BROKER, TraceKind.NODE_STOPPED)) == 1
+
+
+class HasALastWord(FakeBroker):
+    """A broker that writes a row in the step in which it says that it is done."""
+
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Be done, and say so."""
+        on_done()
+        self.host.trace(TraceEvent(kind=TraceKind.RUN_STAGE))
+
+
+def test_a_node_finishes_the_step_in_which_it_is_done() -> None:
+    """Its process ends behind that step, not in the middle of it."""
+    run = Run(broker=HasALastWord)
+
+    async def main() -> None:
+        await run.runtime.shut_down(BROKER)
+        await run.runtime.sleep(1)
+
+    run.run(main())
+    kinds = [row.kind for row in run.rows_of(BROKER)]
+    assert kinds[-2:] == [TraceKind.RUN_STAGE, TraceKind.NODE_STOPPED]
+
+
+class CannotStop(FakeBroker):
+    """A broker whose shutdown has a bug."""
+
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Raise."""
+        raise LookupError("a bug")
+
+
+def test_a_shutdown_that_raises_is_the_nodes_failure() -> None:
+    """The caller's act has succeeded: it only asked."""
+    run = Run(broker=CannotStop)
+
+    async def main() -> None:
+        await run.runtime.shut_down(BROKER)
+        await run.runtime.sleep(SECOND_US)
+
+    with pytest.raises(NodeTaskFailed, match=r"broker-0 .*a bug"):
+        run.run(main())
+    assert len(run.runtime.failures()) == 1
+
+
+def test_a_paused_node_writes_no_row_until_it_goes_on() -> None:
+    """From NODE_PAUSED to NODE_RESUMED, to the microsecond; others wait for it, and fail."""
+    run = Run()
+
+    async def main() -> None:
+        await run.runtime.sleep(SECOND_US)
+        hit = await run.runtime.pause(BROKER)
+        assert (hit.node, hit.incarnation, hit.pid) == (BROKER, 0, None)
+        await run.runtime.sleep(SECOND_US)
+        await run.runtime.resume(BROKER)
+        await run.runtime.sleep(SECOND_US)
+
+    run.run(main())
+    order = [(row.node, row.kind) for row in run.rows if row.node in (BROKER, "driver")]
+    paused = order.index(("driver", TraceKind.NODE_PAUSED))
+    assert order[paused + 1] == ("driver", TraceKind.NODE_RESUMED)
+    assert [row.peer for row in run.rows if row.node == "driver"] == [BROKER, BROKER]
+    assert len([node for node, _ in order[paused:] if node == BROKER]) > 10
+    errors = {row.error for row in run.rows if row.kind == TraceKind.REQUEST_FAILED}
+    assert errors == {"TIMED_OUT"}
+
+
+# -- links ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("effect", [Cut(), Slow(delay_us=20 * SECOND_US)])
+def test_a_node_that_starts_later_has_the_rules_from_its_first_frame_on(
+    effect: LinkEffect,
+) -> None:
+    """Rules are for every incarnation, until they are withdrawn; a slow link is the sender's."""
+    run = Run()
+    runtime = run.runtime
+
+    async def main() -> None:
+        await runtime.set_link_rules([rule(effect, CONSUMERS, (BROKER,))])
+        await runtime.crash(CONSUMER)
+        await runtime.restart(CONSUMER)
+        await runtime.sleep(SECOND_US)
+        assert not run.rows_of(BROKER, TraceKind.REQUEST_RECEIVED)
+        await runtime.set_link_rules([])
+        await runtime.sleep(SECOND_US)
+
+    run.run(main())
+    served = {row.peer for row in run.rows_of(BROKER, TraceKind.REQUEST_RECEIVED)}
+    assert served == set(CONSUMERS)
+
+
+class FailsOnAnAnswer(FakeConsumer):
+    """Consumer 0 cannot bear an answer; the others do nothing."""
+
+    def start(self) -> None:
+        """Ask once."""
+        if self.spec.index == 0:
+            connection = self.host.connect(BROKER, "coordinator", setup_timeout_us=SECOND_US)
+            self.host.after(
+                500 * MS,
+                lambda: connection.send(
+                    heartbeat(), timeout_us=10 * SECOND_US, on_response=self.fail
+                ),
+            )
+
+    def fail(self, outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
+        """Raise."""
+        raise LookupError(f"a bug: {type(outcome).__name__}")
+
+
+def test_a_failure_in_what_healing_delivers_is_reported_once() -> None:
+    """It leaves the loop through the gate's own timer, which must not take it for another."""
+    run = Run(FailsOnAnAnswer)
+
+    async def main() -> None:
+        while not [r for r in run.rows_of(BROKER, TraceKind.RESPONSE_SENT) if r.peer == CONSUMER]:
+            await run.runtime.sleep(50)
+        await run.runtime.set_link_rules([rule(Cut(), BROKERS, CONSUMERS)])
+        await run.runtime.sleep(500 * MS)
+        await run.runtime.set_link_rules([])
+        await run.runtime.sleep(SECOND_US)
+
+    with pytest.raises(NodeTaskFailed, match="a bug: HeartbeatResponse"):
+        run.run(main())
+    assert len(run.runtime.failures()) == 1
+    assert len([row for row in run.rows if row.kind == TraceKind.TASK_FAILED]) == 1
+
+
+def test_reset_links_counts_each_connection_once() -> None:
+    """Whichever way the nodes are named, and whoever opened it."""
+    run = Run()
+    runtime = run.runtime
+
+    async def main() -> None:
+        await runtime.sleep(SECOND_US)
+        before = len([row for row in run.rows if row.kind == TraceKind.REQUEST_FAILED])
+        counts = [
+            await runtime.reset_links(CONSUMERS, BROKERS),
+            await runtime.reset_links(BROKERS, BROKERS),
+            await runtime.reset_links(CONSUMERS, BROKERS, ("fetch",)),
+        ]
+        assert counts == [4, 0, 0]
+        await runtime.sleep(1)
+        failed = [row for row in run.rows if row.kind == TraceKind.REQUEST_FAILED][before:]
+        assert {row.error for row in failed} <= {"DISCONNECTED"}
+        await runtime.sleep(SECOND_US)
+        assert await runtime.reset_links((BROKER, *CONSUMERS), (*CONSUMERS, *BROKERS)) == 4
+        assert await runtime.reset_links((), BROKERS) == 0
+
+    run.run(main())
+
+
+# -- an end after anything, and determinism -------------------------------------------------------
+
+
+def play_everything(seed: int, *, copy_messages: bool = False) -> tuple[Run, str]:
+    """Run all of it; return the run and its digest."""
+    run = Run(broker=SlowToStop, seed=seed, copy_messages=copy_messages)
+    run.run(everything(run.runtime))
+    return run, run.digest.hexdigest()
+
+
+def test_a_run_may_end_after_anything(recwarn: pytest.WarningsRecorder) -> None:
+    """Paused, cut off, half way through a shutdown: every node stops, and nothing is left."""
+    run, _ = play_everything(seed=1)
+    alive = {row.node for row in run.rows if row.kind == TraceKind.NODE_STARTED}
+    stopped = {row.node for row in run.rows if row.kind == TraceKind.NODE_STOPPED}
+    assert stopped == alive
+    assert run.runtime.failures() == ()
+    rows = len(run.rows)
+    run.runtime.run(run.runtime.sleep(60 * SECOND_US))
+    run.runtime.run(run.runtime.stop())
+    assert len(run.rows) == rows
+    assert not list(recwarn)
+
+
+def test_with_every_fault_a_seed_is_still_one_trace() -> None:
+    """Again, and through the codec: byte for byte; another seed is another run."""
+    _, digest = play_everything(seed=1)
+    assert play_everything(seed=1)[1] == digest
+    assert play_everything(seed=1, copy_messages=True)[1] == digest
+    assert play_everything(seed=2)[1] != digest
+
+
+def test_rules_and_pauses_that_are_undone_at_once_leave_a_run_as_it_was() -> None:
+    """Nothing was held, nothing drawn: the trace differs in the driver's rows only."""
+
+    def played(*, with_faults: bool) -> list[TraceRow]:
+        run = Run()
+        runtime = run.runtime
+
+        async def main() -> None:
+            await runtime.sleep(SECOND_US)
+            if with_faults:
+                await runtime.pause(BROKER)
+                await runtime.resume(BROKER)
+                await runtime.set_link_rules([rule(Cut(), BROKERS, CONSUMERS)])
+                await runtime.set_link_rules([])
+            await runtime.sleep(SECOND_US)
+
+        run.run(main())
+        return [row for row in run.rows if row.node != "driver"]
+
+    assert played(with_faults=True) == played(with_faults=False)
+
+
+# -- with real nodes ----------------------------------------------------------------------------
+
+
+def real_run(main: Callable[[VirtualRuntime], Coroutine[Any, Any, None]]) -> list[TraceRow]:
+    """Play `main` on a real cluster of three brokers and three consumers; return the rows."""
+    rows: list[TraceRow] = []
+    runtime = VirtualRuntime(
+        real_spec(consumers=3), seed=1, run_id="test", observers=(rows.append,)
+    )
+
+    async def whole() -> None:
+        await runtime.start()
+        await runtime.sleep(5 * SECOND_US)
+        await main(runtime)
+        await runtime.stop()
+
+    runtime.run(whole())
+    assert runtime.failures() == ()
+    return rows
+
+
+def test_leaders_move_and_come_back_through_the_clusters_own_network() -> None:
+    """An administrator asks for another preferred leader; restarted brokers get theirs back."""
+    partition = TopicPartition(TOPIC, 0)
+
+    async def main(runtime: VirtualRuntime) -> None:
+        first = (await runtime.status()).partitions[partition].leader
+        others = [i for i in range(3) if i != first]
+        await runtime.move_leader(partition, BrokerId(others[0]))
+        assert (await runtime.status()).partitions[partition].leader == others[0]
+        await runtime.crash(NodeName(f"broker-{others[0]}"))
+        await runtime.sleep(5 * SECOND_US)
+        assert (await runtime.status()).partitions[partition].leader != others[0]
+        await runtime.restart(NodeName(f"broker-{others[0]}"))
+        await runtime.sleep(5 * SECOND_US)
+        await runtime.elect_preferred_leaders(None)
+        assert (await runtime.status()).partitions[partition].leader == others[0]
+
+    rows = real_run(main)
+    started = [row.node for row in rows if row.kind == TraceKind.NODE_STARTED]
+    assert started.count("admin-0") == 1
+
+
+def test_a_consumer_that_is_shut_down_leaves_its_group() -> None:
+    """The others are told at the next heartbeat, not after a session timeout."""
+
+    async def main(runtime: VirtualRuntime) -> None:
+        members = (await runtime.status()).groups[GROUP][0].members
+        assert len(members) == 3
+        await runtime.shut_down(NodeName(f"consumer-{GROUP}-0"))
+        await runtime.sleep(SECOND_US)
+        status = await runtime.status()
+        assert status.nodes[NodeName(f"consumer-{GROUP}-0")] is NodeState.DOWN
+        assert len(status.groups[GROUP][0].members) == 2
+
+    rows = real_run(main)
+    assert not [row for row in rows if row.kind == TraceKind.TASK_FAILED]

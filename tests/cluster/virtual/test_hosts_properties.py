@@ -1,0 +1,361 @@
+"""Three hosts that ask one another, under any faults: what holds of every request and connection.
+
+The faults are those of a run (rules, pauses, crashes, resets), and one that only Ray has: the ends
+of a link get other rules at different times.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cluster.host.client_connection import ClientConnection
+from cluster.host.connections import ConnectionEnd
+from cluster.host.host import Connection, Disconnected, IncomingRequest, RequestTimedOut
+from cluster.links.rules import Clog, Cut, LinkRule, Slow
+from cluster.spec import LinkModel
+from cluster.virtual.host import VirtualHost
+from protocol.envelope import AnyRequest, AnyResponse
+from protocol.ids import NodeName
+from protocol.messages.discovery import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from tests.support.builders.link_frames import A, B, C, rule
+from tests.support.harness.virtual_hosts import HostLab
+
+NODES = (A, B, C)
+PURPOSES = ("coordinator", "client")
+SETUP_US = 20_000
+TIMEOUT_US = 30_000
+SETTLED_US = 1_000_000
+"""Longer than any timeout, delay or round trip here, many times over."""
+
+
+@dataclass(frozen=True)
+class Connect:
+    """A node opens a connection."""
+
+    node: NodeName
+    peer: NodeName
+    purpose: str
+
+
+@dataclass(frozen=True)
+class Send:
+    """A request on the n-th connection (modulo how many there are); some are answered late."""
+
+    connection: int
+    finds: bool
+    parked: bool
+
+
+@dataclass(frozen=True)
+class Close:
+    """A client hangs up."""
+
+    connection: int
+
+
+@dataclass(frozen=True)
+class SetRules:
+    """Some nodes get other rules; in virtual time it is always all of them."""
+
+    nodes: tuple[NodeName, ...]
+    rules: tuple[LinkRule, ...]
+
+
+@dataclass(frozen=True)
+class Act:
+    """A fault of one node."""
+
+    node: NodeName
+    act: str
+
+
+@dataclass(frozen=True)
+class Reset:
+    """The connections between two nodes end."""
+
+    node: NodeName
+    peer: NodeName
+    purposes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Time passes."""
+
+    duration_us: int
+
+
+Step = Connect | Send | Close | SetRules | Act | Reset | Wait
+
+
+@dataclass
+class Asked:
+    """One request: where it was sent, and what came of it."""
+
+    number: int
+    connection: Connection
+    outcomes: list[str] = field(default_factory=list)
+    served: int = 0
+
+
+class World:
+    """Three nodes, each of them client and server."""
+
+    def __init__(self) -> None:
+        model = LinkModel(base_us=100, jitter_us=200, tail_us=2_000, tail_one_in=5)
+        self.lab = HostLab(model)
+        self.incarnations = dict.fromkeys(NODES, -1)
+        self.rules: dict[NodeName, tuple[LinkRule, ...]] = dict.fromkeys(NODES, ())
+        self.hosts: dict[NodeName, VirtualHost] = {}
+        self.connections: list[tuple[VirtualHost, ClientConnection]] = []
+        self.asked: list[Asked] = []
+        self.served: dict[tuple[NodeName, int, int], list[int]] = {}
+        """Requests in the order in which they were served, by client, connection and server."""
+        for node in NODES:
+            self.start(node)
+
+    def start(self, node: NodeName) -> None:
+        """Start a node that is down, with the rules that are in force."""
+        if node in self.hosts:
+            return
+        self.incarnations[node] += 1
+        host = self.hosts[node] = self.lab.host(node, self.incarnations[node], traced=False)
+        host.set_link_rules(self.rules[node])
+        host.serve(lambda request: self._serve(host, request))
+
+    def crash(self, node: NodeName) -> None:
+        """Kill a node that is up."""
+        host = self.hosts.pop(node, None)
+        if host is not None:
+            host.crash()
+
+    def connect(self, node: NodeName, peer: NodeName, purpose: str) -> None:
+        """Open a connection; a node that is stopped does nothing."""
+        host = self.hosts.get(node)
+        if host is None or host.is_paused or node == peer:
+            return
+        connection = host.connect(peer, purpose, setup_timeout_us=SETUP_US)
+        assert isinstance(connection, ClientConnection)
+        self.connections.append((host, connection))
+
+    def send(self, index: int, *, finds: bool = True, parked: bool = False) -> Asked | None:
+        """Send a request on a connection of a node that is up."""
+        host, connection = self.connections[index % len(self.connections)]
+        if not host.alive or host.is_paused:
+            return None
+        asked = Asked(len(self.asked), connection)
+        self.asked.append(asked)
+        name = f"{'parked' if parked else 'at once'} {asked.number}"
+        request: AnyRequest = MetadataRequest(topics=(name,))
+        if finds:
+            request = FindCoordinatorRequest(coordinator_keys=(name,))
+
+        def on_response(outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
+            assert not host.is_paused
+            asked.outcomes.append(_name_in(outcome, name))
+
+        connection.send(request, timeout_us=TIMEOUT_US, on_response=on_response)
+        assert asked.outcomes == []
+        return asked
+
+    def set_rules(self, nodes: tuple[NodeName, ...], rules: tuple[LinkRule, ...]) -> None:
+        """Give some nodes other rules."""
+        for node in nodes:
+            self.rules[node] = rules
+            if node in self.hosts:
+                self.hosts[node].set_link_rules(rules)
+
+    def reset(self, node: NodeName, peer: NodeName, purposes: tuple[str, ...]) -> None:
+        """Reset what is between two nodes, as the runtime does."""
+        for name, other in ((node, peer), (peer, node)):
+            if name in self.hosts:
+                self.hosts[name].reset_links((other,), purposes)
+
+    def wait(self, duration_us: int) -> None:
+        """Let time pass."""
+        self.lab.run_for(duration_us)
+
+    def heal(self) -> None:
+        """Undo every fault, and let everything settle."""
+        self.set_rules(NODES, ())
+        for node in NODES:
+            if node in self.hosts:
+                self.hosts[node].resume()
+            else:
+                self.start(node)
+        self.wait(SETTLED_US)
+
+    def _serve(self, host: VirtualHost, request: IncomingRequest) -> None:
+        assert host.alive
+        assert not host.is_paused
+        name = _name_asked(request.envelope.body)
+        number = int(name.rpartition(" ")[2])
+        asked = self.asked[number]
+        asked.served += 1
+        connection = asked.connection
+        assert isinstance(connection, ClientConnection)
+        key = (request.peer, connection.connection_id, host.incarnation)
+        self.served.setdefault(key, []).append(number)
+        answer: AnyResponse = MetadataResponse(topics=(MetadataResponseTopic(name=name),))
+        if isinstance(request.envelope.body, FindCoordinatorRequest):
+            answer = FindCoordinatorResponse(coordinators=(Coordinator(key=name),))
+        delay_us = 5_000 if name.startswith("parked") else 0
+        host.after(delay_us, host.reply, request.request_id, answer)
+
+
+def _name_asked(request: AnyRequest) -> str:
+    if isinstance(request, FindCoordinatorRequest):
+        return request.coordinator_keys[0]
+    assert isinstance(request, MetadataRequest)
+    assert request.topics is not None
+    return request.topics[0]
+
+
+def _name_in(outcome: AnyResponse | Disconnected | RequestTimedOut, asked: str) -> str:
+    """Return what came of a request, after a look whether it is an answer to that request."""
+    match outcome:
+        case FindCoordinatorResponse():
+            assert outcome.coordinators[0].key == asked
+            return "answered"
+        case MetadataResponse():
+            assert outcome.topics[0].name == asked
+            return "answered"
+        case _:
+            return type(outcome).__name__
+
+
+NODE = st.sampled_from(NODES)
+PAIR = st.sampled_from(((A, B), (B, A), (A, C), (C, B)))
+RULES = st.builds(
+    lambda effect, pair, both, purposes, apis, number: rule(
+        effect,
+        sources=pair if both else pair[:1],
+        destinations=pair if both else pair[1:],
+        purposes=purposes,
+        apis=apis,
+        rule_id=f"r{number}",
+    ),
+    st.sampled_from((Cut(), Clog(), Slow(delay_us=300, jitter_us=3_000))),
+    PAIR,
+    st.booleans(),
+    st.sampled_from(((), (), PURPOSES[:1])),
+    st.sampled_from(((), (), ("FindCoordinator",))),
+    st.integers(0, 3),
+)
+RULE_LISTS = st.lists(RULES, max_size=2, unique_by=lambda r: r.rule_id).map(tuple)
+SENDS = st.builds(Send, st.integers(0, 7), st.booleans(), st.booleans())
+STEPS = st.lists(
+    st.one_of(
+        SENDS,
+        SENDS,
+        st.builds(
+            lambda pair, purpose: Connect(pair[0], pair[1], purpose),
+            PAIR,
+            st.sampled_from(PURPOSES),
+        ),
+        st.builds(Close, st.integers(0, 7)),
+        st.builds(SetRules, st.sampled_from((NODES, NODES, (A,), (B,), (C,))), RULE_LISTS),
+        st.builds(Act, NODE, st.sampled_from(("pause", "resume", "crash", "restart"))),
+        st.builds(
+            lambda pair, purposes: Reset(pair[0], pair[1], purposes),
+            PAIR,
+            st.sampled_from(((), PURPOSES[:1])),
+        ),
+        st.builds(Wait, st.sampled_from((0, 0, 150, 400, 2_000, 12_000, 40_000))),
+    ),
+    max_size=60,
+)
+
+
+def play(steps: list[Step]) -> World:
+    """Carry out the steps, heal, and let everything settle."""
+    world = World()
+    for pair in ((A, B), (B, A), (A, C), (C, B)):
+        world.connect(*pair, PURPOSES[0])
+    for step in steps:
+        match step:
+            case Connect():
+                world.connect(step.node, step.peer, step.purpose)
+            case Send():
+                world.send(step.connection, finds=step.finds, parked=step.parked)
+            case Close():
+                host, connection = world.connections[step.connection % len(world.connections)]
+                if host.alive and not host.is_paused:
+                    connection.close()
+            case SetRules():
+                world.set_rules(step.nodes, step.rules)
+            case Act():
+                act(world, step)
+            case Reset():
+                world.reset(step.node, step.peer, step.purposes)
+            case Wait():
+                world.wait(step.duration_us)
+    world.heal()
+    return world
+
+
+def act(world: World, step: Act) -> None:
+    """Carry out a fault of one node, if the node is in a state for it."""
+    host = world.hosts.get(step.node)
+    on_live: dict[str, Callable[[VirtualHost], None]] = {
+        "pause": VirtualHost.pause,
+        "resume": VirtualHost.resume,
+    }
+    if step.act == "restart":
+        world.start(step.node)
+    elif step.act == "crash":
+        world.crash(step.node)
+    elif host is not None:
+        on_live[step.act](host)
+
+
+@given(STEPS)
+def test_every_request_of_a_live_client_comes_to_exactly_one_thing(steps: list[Step]) -> None:
+    """And is served at most once, and in its turn, whatever was held, replaced or resumed."""
+    world = play(steps)
+    assert world.lab.failures == []
+    owners = {id(connection): host for host, connection in world.connections}
+    for asked in world.asked:
+        owner = owners[id(asked.connection)]
+        assert len(asked.outcomes) == 1 if owner.alive else len(asked.outcomes) <= 1, asked
+        assert asked.served <= 1
+    for numbers in world.served.values():
+        assert numbers == sorted(numbers)
+
+
+BEHIND_A_CUT = (SetRules((B,), (rule(Cut(), sources=(A, B), destinations=(A, B)),)), Wait(40_000))
+
+
+@example([*BEHIND_A_CUT, Act(B, "crash")])  # the end of a connection waits when its client dies
+@given(STEPS)
+def test_after_healing_a_connection_works_or_is_closed_at_both_ends(steps: list[Step]) -> None:
+    """Nothing hangs half open, nothing waits in a gate, and no node is still catching up."""
+    world = play(steps)
+    probes = [
+        world.send(index)
+        for index, (host, connection) in enumerate(world.connections)
+        if host.alive and not connection.is_closed
+    ]
+    world.wait(SETTLED_US)
+    assert all(probe is not None and len(probe.outcomes) == 1 for probe in probes)
+    for host, connection in world.connections:
+        server = world.hosts[connection.peer]
+        end = ConnectionEnd(host.name, connection.connection_id, is_client=False)
+        is_served = server._endpoint.purpose_of(end) is not None
+        assert is_served == (host.alive and connection.is_open), connection.connection_id
+        assert connection.is_open or connection.is_closed or not host.alive
+    for host in world.hosts.values():
+        assert not host.is_paused
+        host.set_link_rules(())
+        assert host._gate is None
+        assert host._backlog is None
+    assert world.lab.failures == []

@@ -1,0 +1,385 @@
+"""Link rules and resets on virtual hosts: what the two ends of a connection live through."""
+
+import pytest
+
+from cluster.host.frames import ResetFrame
+from cluster.host.host import Connection, Disconnected, RequestTimedOut
+from cluster.links.rules import Clog, Cut, LinkEffect, LinkRule, Slow
+from protocol.envelope import AnyRequest, AnyResponse
+from protocol.ids import NodeName
+from protocol.messages.discovery import FindCoordinatorRequest
+from protocol.trace import TraceKind
+from tests.support.builders.link_frames import rule
+from tests.support.harness.virtual_hosts import LATENCY_US, EchoServer, HostLab, heartbeat
+
+SERVER = NodeName("broker-0")
+CLIENT = NodeName("client")
+SETUP_US = 10_000
+TIMEOUT_US = 50_000
+
+
+def to_server(effect: LinkEffect, *, apis: tuple[str, ...] = ()) -> LinkRule:
+    """Return a rule about what the client sends."""
+    return rule(effect, sources=(CLIENT,), destinations=(SERVER,), apis=apis, rule_id="there")
+
+
+def to_client(
+    effect: LinkEffect, *, purposes: tuple[str, ...] = (), apis: tuple[str, ...] = ()
+) -> LinkRule:
+    """Return a rule about what the server sends."""
+    return rule(
+        effect,
+        sources=(SERVER,),
+        destinations=(CLIENT,),
+        purposes=purposes,
+        apis=apis,
+        rule_id="back",
+    )
+
+
+class Client:
+    """A client host whose connections to the server keep what their requests came to."""
+
+    def __init__(self, lab: HostLab) -> None:
+        self.lab = lab
+        self.host = lab.host(CLIENT)
+        self.outcomes: list[tuple[str, str]] = []
+
+    def connect(self, purpose: str = "coordinator") -> Connection:
+        """Open a connection."""
+        return self.host.connect(SERVER, purpose, setup_timeout_us=SETUP_US)
+
+    def send(
+        self,
+        connection: Connection,
+        group: str,
+        request: AnyRequest | None = None,
+        *,
+        timeout_us: int = TIMEOUT_US,
+    ) -> None:
+        """Send a heartbeat of `group`, or another request under that name."""
+
+        def on_response(outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
+            failed = isinstance(outcome, Disconnected | RequestTimedOut)
+            self.outcomes.append((group, type(outcome).__name__ if failed else "ok"))
+
+        connection.send(request or heartbeat(group), timeout_us=timeout_us, on_response=on_response)
+
+
+class World:
+    """A server and a client with one open connection."""
+
+    def __init__(self, *parked_groups: str) -> None:
+        self.lab = HostLab()
+        self.server = EchoServer(self.lab.host(SERVER), parked_groups=parked_groups)
+        self.client = Client(self.lab)
+        self.connection = self.client.connect()
+        self.lab.run_for(2 * LATENCY_US)
+
+    def cut(self, *, both_ways: bool = True) -> None:
+        """Cut the client off; one way only what it sends."""
+        rules = [to_server(Cut())]
+        if both_ways:
+            rules.append(to_client(Cut()))
+        self.lab.set_rules(*rules)
+
+
+def test_a_cut_is_silent_and_at_healing_all_arrives_in_order() -> None:
+    """Nobody notices a cut but by a timeout; what was sent meanwhile is served late."""
+    world = World("parked")
+    lab, client = world.lab, world.client
+    parked = client.connect("other")
+    client.send(parked, "parked")
+    lab.run_for(4 * LATENCY_US)
+    client.send(world.connection, "in flight")
+    world.cut()
+    for group in ("a", "b"):
+        client.send(world.connection, group)
+    world.server.release()
+    lab.run_for(TIMEOUT_US // 2)
+    assert world.server.served_groups == ["parked"]
+    assert client.outcomes == []
+    assert world.connection.is_open
+    lab.set_rules()
+    lab.run_for(0)
+    assert world.server.served_groups == ["parked", "in flight"]  # it had arrived long before
+    lab.run_for(LATENCY_US)
+    assert world.server.served_groups == ["parked", "in flight", "a", "b"]
+    assert sorted(client.outcomes) == [("in flight", "ok"), ("parked", "ok")]
+    lab.run_for(LATENCY_US)
+    assert client.outcomes[2:] == [("a", "ok"), ("b", "ok")]
+
+
+def test_requests_of_a_connection_that_timed_out_in_a_cut_are_never_served() -> None:
+    """Only its end arrives; the client's next connection is another one."""
+    world = World()
+    lab, client = world.lab, world.client
+    world.cut()
+    client.send(world.connection, "lost", timeout_us=1_000)
+    lab.run_for(1_000)
+    assert client.outcomes == [("lost", "RequestTimedOut")]
+    after = client.connect()
+    client.send(after, "after")
+    lab.set_rules()
+    lab.run_for(4 * LATENCY_US)
+    assert world.server.served_groups == ["after"]
+    assert client.outcomes[1:] == [("after", "ok")]
+    assert world.server.host.reset_links((CLIENT,), ())[0].connection_id == 1  # 0 is gone
+
+
+def test_a_new_connection_hangs_in_a_cut_until_its_setup_timeout() -> None:
+    """socket.connection.setup.timeout.ms is all that ends it: nobody refuses."""
+    world = World()
+    world.cut()
+    connection = world.client.connect()
+    world.client.send(connection, "g")
+    world.lab.run_for(SETUP_US - 1)
+    assert not connection.is_closed
+    world.lab.run_for(1)
+    assert connection.is_closed
+    assert world.client.outcomes == [("g", "Disconnected")]
+    world.lab.set_rules()
+    world.lab.run_for(10 * LATENCY_US)
+    assert world.server.served == []
+
+
+def test_a_cut_of_the_way_back_lets_requests_be_served_and_holds_the_answers() -> None:
+    """The other half of the link works: the server acts, and nobody learns of it."""
+    world = World()
+    lab, client = world.lab, world.client
+    lab.set_rules(to_client(Cut()))
+    client.send(world.connection, "a")
+    opening = client.connect()
+    lab.run_for(5 * LATENCY_US)
+    assert world.server.served_groups == ["a"]
+    assert (client.outcomes, opening.is_open) == ([], False)
+    lab.set_rules()
+    lab.run_for(LATENCY_US)
+    assert client.outcomes == [("a", "ok")]
+    assert opening.is_open
+
+
+def test_a_cut_one_way_does_not_touch_the_other() -> None:
+    """The client's requests hang, the server's answers to earlier ones come."""
+    world = World("parked")
+    lab, client = world.lab, world.client
+    parked = client.connect("other")
+    client.send(parked, "parked")
+    lab.run_for(4 * LATENCY_US)
+    world.cut(both_ways=False)
+    client.send(world.connection, "a")
+    world.server.release()
+    lab.run_for(LATENCY_US)
+    assert client.outcomes == [("parked", "ok")]
+    lab.run_for(10 * LATENCY_US)
+    assert world.server.served_groups == ["parked"]
+
+
+def test_a_cut_hides_a_death_until_healing() -> None:
+    """The kernel's reset does not come through either; after healing it does, at once."""
+    world = World()
+    lab, client = world.lab, world.client
+    world.cut()
+    client.send(world.connection, "g")
+    world.server.host.crash()
+    lab.run_for(10 * LATENCY_US)
+    assert (client.outcomes, world.connection.is_open) == ([], True)
+    lab.set_rules()
+    lab.run_for(0)
+    assert client.outcomes == [("g", "Disconnected")]
+    assert world.connection.is_closed
+
+
+def test_a_successor_never_sees_what_its_predecessors_connections_held() -> None:
+    """The broker is killed and back before the cut heals: its clients find it anew."""
+    world = World()
+    lab, client = world.lab, world.client
+    world.cut()
+    client.send(world.connection, "old")
+    world.server.host.crash()
+    lab.run_for(2 * LATENCY_US)
+    successor = EchoServer(lab.host(SERVER, 1))
+    world.cut()
+    lab.set_rules()
+    lab.run_for(0)
+    connection = client.connect()
+    client.send(connection, "new")
+    lab.run_for(4 * LATENCY_US)
+    assert successor.served_groups == ["new"]
+    assert client.outcomes == [("old", "Disconnected"), ("new", "ok")]
+
+
+def test_a_request_to_a_process_whose_death_nobody_announced_is_answered_by_its_kernel() -> None:
+    """After a cut a client may still believe in a connection that no process has any more."""
+    world = World()
+    world.lab.lose = lambda frame: isinstance(frame, ResetFrame)
+    world.server.host.crash()
+    world.client.send(world.connection, "g")
+    world.lab.run_for(2 * LATENCY_US)
+    assert world.client.outcomes == [("g", "Disconnected")]
+
+
+def test_the_answer_to_a_client_whose_death_nobody_announced_ends_the_servers_connection() -> None:
+    """Otherwise a server would keep the connections of dead clients for ever."""
+    world = World("p")
+    world.client.send(world.connection, "p")
+    world.lab.run_for(LATENCY_US)
+    world.lab.lose = lambda frame: isinstance(frame, ResetFrame)
+    world.client.host.crash()
+    assert len(world.server.host.reset_links((), ())) == 0
+    world.server.release()
+    world.lab.run_for(2 * LATENCY_US)
+    assert world.server.host.reset_links((CLIENT,), ()) == ()
+
+
+def test_after_a_clog_even_what_nobody_waits_for_any_more_is_served() -> None:
+    """A clog keeps everything: a request is served whose client has long given up."""
+    world = World()
+    world.lab.set_rules(to_server(Clog()), to_client(Clog()))
+    world.client.send(world.connection, "late", timeout_us=1_000)
+    world.lab.run_for(2_000)
+    assert world.client.outcomes == [("late", "RequestTimedOut")]
+    world.lab.set_rules()
+    world.lab.run_for(LATENCY_US)
+    assert world.server.served_groups == ["late"]
+
+
+def test_a_slow_link_adds_its_delay_to_each_frame() -> None:
+    """One way: the answer comes as fast as ever."""
+    world = World()
+    world.lab.set_rules(to_server(Slow(delay_us=700)))
+    world.client.send(world.connection, "g")
+    world.lab.run_for(700 + 2 * LATENCY_US - 1)
+    assert world.client.outcomes == []
+    world.lab.run_for(1)
+    assert world.client.outcomes == [("g", "ok")]
+
+
+def test_a_rule_about_an_api_holds_it_and_what_is_behind_on_its_connection() -> None:
+    """Opening passes, other requests pass, until the first Heartbeat stands in the way."""
+    world = World()
+    lab, client = world.lab, world.client
+    lab.set_rules(to_server(Cut(), apis=("Heartbeat",)))
+    find = FindCoordinatorRequest(coordinator_keys=("g",))
+    connections = [world.connection, client.connect("other")]
+    client.send(connections[0], "find 0", find)
+    client.send(connections[0], "heartbeat 0")
+    client.send(connections[0], "behind", find)
+    client.send(connections[1], "find 1", find)
+    lab.run_for(10 * LATENCY_US)
+    assert client.outcomes == [("find 0", "ok"), ("find 1", "ok")]
+    lab.set_rules()
+    lab.run_for(2 * LATENCY_US)
+    assert client.outcomes[2:] == [("heartbeat 0", "ok"), ("behind", "ok")]
+
+
+def test_a_rule_about_an_api_is_about_its_answers_on_the_way_back() -> None:
+    """Late leadership notices: the request goes, what it brought does not come back."""
+    world = World()
+    world.lab.set_rules(to_client(Cut(), apis=("Heartbeat",)))
+    world.client.send(world.connection, "g")
+    world.lab.run_for(10 * LATENCY_US)
+    assert world.server.served_groups == ["g"]
+    assert world.client.outcomes == []
+
+
+def test_a_rule_about_a_purpose_leaves_other_connections_alone() -> None:
+    """The server's end knows the purpose of what it accepted: it holds the answers too."""
+    world = World()
+    lab, client = world.lab, world.client
+    fetch = client.connect("fetch")
+    lab.run_for(2 * LATENCY_US)
+    lab.set_rules(to_client(Cut(), purposes=("coordinator",)))
+    client.send(world.connection, "coordinator")
+    client.send(fetch, "fetch")
+    lab.run_for(10 * LATENCY_US)
+    assert sorted(world.server.served_groups) == ["coordinator", "fetch"]
+    assert client.outcomes == [("fetch", "ok")]
+
+
+def test_a_reset_is_seen_at_both_ends_and_loses_what_is_in_flight() -> None:
+    """At once, and the connection's frames find nobody."""
+    world = World("parked")
+    lab, client = world.lab, world.client
+    other = client.connect("fetch")
+    client.send(world.connection, "parked")
+    lab.run_for(2 * LATENCY_US)
+    client.send(world.connection, "in flight")
+    ends = client.host.reset_links((SERVER,), ("coordinator",))
+    assert len(ends) == len(world.server.host.reset_links((CLIENT,), ("coordinator",))) == 1
+    lab.run_for(0)
+    assert client.outcomes == [("parked", "Disconnected"), ("in flight", "Disconnected")]
+    world.server.release()
+    lab.run_for(10 * LATENCY_US)
+    assert world.server.served_groups == ["parked"]
+    assert (world.connection.is_closed, other.is_open) == (True, True)
+    assert lab.failures == []
+
+
+def test_a_reset_comes_through_a_cut_and_loses_what_it_holds() -> None:
+    """Two faults at once: the connection ends now, and nothing of it is left to heal."""
+    world = World()
+    lab, client = world.lab, world.client
+    world.cut()
+    client.send(world.connection, "held")
+    client.host.reset_links((SERVER,), ())
+    world.server.host.reset_links((CLIENT,), ())
+    lab.run_for(0)
+    assert client.outcomes == [("held", "Disconnected")]
+    lab.set_rules()
+    frames = len(lab.frames)
+    lab.run_for(10 * LATENCY_US)
+    assert world.server.served == []
+    assert len(lab.frames) == frames
+
+
+@pytest.mark.parametrize("effect", [Cut(), Clog(), Slow(delay_us=10)])
+def test_a_host_that_dies_takes_along_what_its_gate_held(effect: LinkEffect) -> None:
+    """The send buffers of a killed process die with it; its death is heard as ever."""
+    world = World()
+    lab, client = world.lab, world.client
+    lab.set_rules(to_server(effect))
+    client.send(world.connection, "g")
+    client.host.crash()
+    lab.set_rules()
+    lab.run_for(1_000)
+    assert world.server.served == []
+    assert world.server.host.reset_links((CLIENT,), ()) == ()
+    assert lab.failures == []
+
+
+@pytest.mark.parametrize("effect", [Cut(), Clog()])
+def test_a_death_ends_what_was_accepted_and_not_heard_of(effect: LinkEffect) -> None:
+    """The server accepts, its answer is held, it dies: the client hears of it once it heals.
+
+    Standard space, seed 6753: it waited for the end of its connection setup timeout.
+    """
+    world = World()
+    lab, client = world.lab, world.client
+    lab.set_rules(to_client(effect))
+    half_open = client.connect("other")
+    lab.run_for(2 * LATENCY_US)
+    world.server.host.crash()
+    lab.run_for(2 * LATENCY_US)
+    assert not half_open.is_closed
+    lab.set_rules()
+    lab.run_for(0)
+    assert half_open.is_closed
+    assert world.connection.is_closed
+
+
+def test_a_failure_behind_a_gate_is_reported_once() -> None:
+    """A callback that dies in what healing delivers is the node's failure, as anywhere else."""
+    world = World()
+    lab = world.lab
+
+    def fail(_outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
+        raise LookupError("a bug")
+
+    lab.set_rules(to_client(Cut()))
+    world.connection.send(heartbeat(), timeout_us=TIMEOUT_US, on_response=fail)
+    lab.run_for(TIMEOUT_US // 2)
+    lab.set_rules()
+    lab.run_for(LATENCY_US)
+    assert [(what, str(error)) for what, error in lab.failures] == [("client: callback", "a bug")]
+    assert not [row for row in lab.rows if row.kind == TraceKind.TASK_FAILED]

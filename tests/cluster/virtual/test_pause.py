@@ -1,0 +1,279 @@
+"""A paused host: silent with open connections, and the order in which it catches up."""
+
+import asyncio
+
+import pytest
+
+from cluster.host.host import Connection, Disconnected, RequestTimedOut
+from cluster.links.rules import Cut
+from cluster.virtual.host import VirtualHost
+from protocol.envelope import AnyResponse
+from protocol.ids import NodeName
+from protocol.trace import TraceEvent, TraceKind
+from tests.support.builders.link_frames import rule
+from tests.support.harness.virtual_hosts import LATENCY_US, EchoServer, HostLab, heartbeat
+
+SERVER = NodeName("broker-0")
+CLIENT = NodeName("client")
+SETUP_US = 10_000
+TIMEOUT_US = 50_000
+
+
+class Calls:
+    """A client's connection and what its requests came to, with when."""
+
+    def __init__(self, lab: HostLab, client: VirtualHost, purpose: str = "coordinator") -> None:
+        self.lab = lab
+        self.connection: Connection = client.connect(SERVER, purpose, setup_timeout_us=SETUP_US)
+        self.outcomes: list[tuple[str, int, str]] = []
+
+    def send(self, group: str) -> None:
+        """Send a heartbeat of `group`."""
+
+        def on_response(outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
+            self.outcomes.append((group, self.lab.loop.now_us(), type(outcome).__name__))
+
+        self.connection.send(heartbeat(group), timeout_us=TIMEOUT_US, on_response=on_response)
+
+
+def test_a_paused_host_is_silent_and_its_connections_stay_open() -> None:
+    """SIGSTOP: no answer and no end; a client waits until its own timeout, or the resume."""
+    lab = HostLab()
+    server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
+    calls, late = Calls(lab, client), Calls(lab, client)
+    lab.run_for(2 * LATENCY_US)
+    server.host.pause()
+    assert server.host.is_paused
+    calls.send("a")
+    lab.run_for(TIMEOUT_US - 1)
+    assert calls.outcomes == []
+    assert calls.connection.is_open
+    late.send("b")
+    lab.run_for(1)
+    assert [(group, what) for group, _, what in calls.outcomes] == [("a", "RequestTimedOut")]
+    lab.run_for(LATENCY_US)
+    server.host.resume()
+    lab.run_for(LATENCY_US)
+    assert not server.host.is_paused
+    assert server.served_groups == ["a", "b"]  # it cannot know that nobody waits for the first
+    assert late.outcomes == [("b", lab.loop.now_us(), "HeartbeatResponse")]
+    assert late.connection.is_open
+
+
+def test_an_open_to_a_paused_host_hangs_and_times_out_or_is_accepted_at_last() -> None:
+    """The kernel takes the connection, and nobody answers on it."""
+    lab = HostLab()
+    server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
+    server.host.pause()
+    first = Calls(lab, client)
+    lab.run_for(SETUP_US - 1)
+    assert not first.connection.is_closed
+    second = Calls(lab, client)
+    lab.run_for(1)
+    assert first.connection.is_closed
+    lab.run_for(LATENCY_US)
+    server.host.resume()
+    lab.run_for(LATENCY_US)
+    assert second.connection.is_open
+
+
+def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_order() -> None:
+    """Kafka's danger: it acts on what it believed before it hears what has happened since."""
+    lab = HostLab()
+    host, client = lab.host(SERVER), lab.host(CLIENT)
+    seen: list[str] = []
+    host.serve(lambda request: seen.append(f"request on {request.envelope.correlation_id}"))
+    connections = [Calls(lab, client, purpose) for purpose in ("x", "y")]
+    lab.run_for(2 * LATENCY_US)
+
+    async def sleeper() -> None:
+        await host.sleep(200)
+        seen.append("sleeper")
+
+    def first() -> None:
+        seen.append("timer 100")
+        doomed.cancel()
+        host.after(0, seen.append, "made for now")
+        host.after(5, seen.append, "made for later")
+
+    host.spawn(sleeper(), name="sleeper")
+    lab.run_for(1)
+    host.after(300, seen.append, "timer 300")
+    doomed = host.after(250, seen.append, "cancelled meanwhile")
+    host.after(100, first)
+    host.after(5_000, seen.append, "timer 5000")
+    connections[1].send("g")
+    lab.run_for(10)
+    connections[0].send("g")
+    host.pause()
+    lab.run_for(3_000)
+    assert seen == []
+    host.resume()
+    lab.run_for(0)
+    assert seen == [
+        "timer 100",
+        "timer 300",
+        "made for now",
+        "sleeper",
+        "request on 0",
+        "request on 1",
+    ]
+    assert host.now_us() == lab.loop.now_us()
+    seen.clear()
+    lab.run_for(4)
+    assert seen == []
+    lab.run_for(1)
+    assert seen == ["made for later"]
+    lab.run_for(5_000 - 3_010 - 5 - 1)
+    assert seen == ["made for later"]
+    lab.run_for(1)
+    assert seen == ["made for later", "timer 5000"]
+
+
+def test_a_step_that_was_about_to_be_taken_waits_for_the_resume() -> None:
+    """Its future is resolved at the very instant of the stop."""
+    lab = HostLab()
+    host = lab.host(SERVER)
+    event = asyncio.Event()
+    seen: list[int] = []
+
+    async def waiter() -> None:
+        await event.wait()
+        seen.append(host.now_us())
+        host.trace(TraceEvent(kind=TraceKind.RUN_STAGE))
+
+    def wake_and_stop() -> None:
+        event.set()
+        host.pause()
+
+    host.spawn(waiter(), name="waiter")
+    lab.loop.post_at(100, wake_and_stop)
+    lab.run_for(500)
+    assert seen == []
+    host.resume()
+    lab.run_for(0)
+    assert seen == [500]
+
+
+def test_a_host_stopped_again_in_the_instant_of_its_resume_has_done_nothing() -> None:
+    """Whatever it had begun to catch up with waits for the next resume, in the same order."""
+    lab = HostLab()
+    host, client = lab.host(SERVER), lab.host(CLIENT)
+    server = EchoServer(host)
+    calls = Calls(lab, client)
+    lab.run_for(2 * LATENCY_US)
+    fired: list[int] = []
+    host.after(10, lambda: fired.append(host.now_us()))
+    host.pause()
+    calls.send("a")
+    lab.run_for(1_000)
+    host.resume()
+    host.pause()
+    lab.run_for(1_000)
+    assert (fired, server.served) == ([], [])
+    host.resume()
+    lab.run_for(0)
+    assert fired == [lab.loop.now_us()]
+    assert server.served_groups == ["a"]
+    host.resume()  # nothing: it runs
+    lab.run_for(1_000)
+    assert server.served_groups == ["a"]
+
+
+def test_a_paused_host_can_be_killed() -> None:
+    """Its peers hear it from the kernel, also those whose connections nobody had accepted."""
+    lab = HostLab()
+    server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
+    calls = Calls(lab, client)
+    lab.run_for(2 * LATENCY_US)
+    fired: list[str] = []
+    server.host.after(50, fired.append, "timer")
+    server.host.pause()
+    calls.send("a")
+    waiting = Calls(lab, client)
+    lab.run_for(500)
+    server.host.crash()
+    assert not server.host.is_paused
+    lab.run_for(LATENCY_US)
+    assert calls.connection.is_closed
+    assert waiting.connection.is_closed
+    assert [what for _, _, what in calls.outcomes] == ["Disconnected"]
+    server.host.resume()
+    lab.run_for(1_000)
+    assert (fired, server.served, lab.failures) == ([], [], [])
+
+
+def test_a_paused_host_has_the_link_rules_when_it_goes_on() -> None:
+    """Before anything else: not one frame leaves it by the old rules."""
+    lab = HostLab()
+    server, client = EchoServer(lab.host(SERVER), parked_groups=("p",)), lab.host(CLIENT)
+    calls = Calls(lab, client)
+    calls.send("p")
+    lab.run_for(4 * LATENCY_US)
+    server.host.after(10, server.release)
+    server.host.pause()
+    lab.set_rules(rule(Cut(), sources=(SERVER,), destinations=(CLIENT,)))
+    lab.run_for(1_000)
+    server.host.resume()
+    lab.run_for(1_000)
+    assert server.parked == []
+    assert calls.outcomes == []
+    server.host.pause()
+    lab.set_rules()
+    lab.run_for(1_000)
+    assert calls.outcomes == []  # the answer waits in the process that is stopped
+    server.host.resume()
+    lab.run_for(LATENCY_US)
+    assert [what for _, _, what in calls.outcomes] == ["HeartbeatResponse"]
+
+
+def test_what_a_cut_held_comes_after_the_due_timers_of_a_host_that_was_paused_meanwhile() -> None:
+    """It is a message that waited, wherever it waited: the steps that timers wake come first."""
+    lab = HostLab()
+    host, client = lab.host(SERVER), lab.host(CLIENT)
+    seen: list[str] = []
+    host.serve(lambda request: seen.append(f"request {request.envelope.correlation_id}"))
+    calls = Calls(lab, client)
+    lab.run_for(2 * LATENCY_US)
+
+    async def sleeper() -> None:
+        await host.sleep(500)
+        seen.append("sleeper")
+
+    host.spawn(sleeper(), name="sleeper")
+    calls.send("on its way when the cut begins")
+    lab.run_for(LATENCY_US // 2)
+    lab.set_rules(rule(Cut(), sources=(CLIENT,), destinations=(SERVER,)))
+    lab.run_for(LATENCY_US)
+    host.pause()
+    lab.set_rules()
+    calls.send("after the cut")
+    lab.run_for(1_000)
+    host.resume()
+    lab.run_for(0)
+    assert seen == ["sleeper", "request 0"]  # one request of a connection at a time
+    host.crash()
+    lab.run_for(LATENCY_US)
+    assert [what for _, _, what in calls.outcomes] == ["Disconnected"] * 2
+
+
+@pytest.mark.parametrize("stopped", [SERVER, CLIENT])
+def test_a_reset_of_links_is_heard_by_a_paused_end_when_it_goes_on(stopped: str) -> None:
+    """The kernel has heard it long before; what was in flight is lost."""
+    lab = HostLab()
+    server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
+    hosts = {SERVER: server.host, CLIENT: client}
+    calls = Calls(lab, client)
+    lab.run_for(2 * LATENCY_US)
+    calls.send("a")
+    hosts[NodeName(stopped)].pause()
+    lab.run_for(3 * LATENCY_US)
+    assert len(client.reset_links((SERVER,), ())) == 1
+    assert len(server.host.reset_links((CLIENT,), ())) == 1
+    lab.run_for(LATENCY_US)
+    assert calls.connection.is_closed == (stopped == SERVER)
+    hosts[NodeName(stopped)].resume()
+    lab.run_for(LATENCY_US)
+    assert calls.connection.is_closed
+    assert [what for _, _, what in calls.outcomes] == ["Disconnected"]
+    assert len(server.served) == (0 if stopped == SERVER else 1)

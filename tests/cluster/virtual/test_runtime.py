@@ -1,0 +1,600 @@
+"""The virtual runtime: lives of nodes, what a crash means, order, failures, and the network."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from cluster.host.host import Connection, Disconnected, HostDead
+from cluster.host.randomness import stream
+from cluster.runtime import ClusterStartError, ClusterStatus, NodeTaskFailed, UnknownNode
+from cluster.spec import LinkModel
+from cluster.virtual.clock import WALL_EPOCH_US, NodeClock
+from cluster.virtual.loop import Deadlock
+from cluster.virtual.network import Link
+from cluster.virtual.runtime import VirtualRuntime
+from protocol.errors import SimulationError
+from protocol.ids import BrokerId, NodeName, offsets_partition
+from protocol.records.batch import RecordBatch
+from protocol.trace import TraceEvent, TraceKind, TraceRow
+from tests.support.harness.fake_cluster import MS, FakeConsumer, fake_builder, fake_spec
+from tests.support.harness.virtual_hosts import LATENCY_US, EchoServer, HostLab, forever, heartbeat
+from tests.support.harness.virtual_runs import Run
+
+SECOND_US = 1_000_000
+BROKER = NodeName("broker-0")
+CONSUMER = NodeName("consumer-0")
+
+
+def test_nodes_start_in_order_run_in_virtual_time_and_stop() -> None:
+    """Hours pass in no time; what nodes did is in the status and the trace."""
+    run = Run()
+
+    async def main() -> None:
+        await run.runtime.sleep(10 * SECOND_US)
+        status = await run.runtime.status()
+        assert status.brokers_alive == {0: True, 1: True, 2: True}
+        assert len(status.members) == 4
+        assert all(member.commits_acknowledged > 100 for member in status.members.values())
+
+    run.run(main())
+    assert run.runtime.now_us() == 10 * SECOND_US
+    started = [row.node for row in run.rows if row.kind == "node_started"]
+    assert started == [
+        "controller-100",
+        *(f"broker-{i}" for i in range(3)),
+        *(f"consumer-{i}" for i in range(4)),
+    ]
+    assert started == [row.node for row in run.rows if row.kind == "node_stopped"]
+    assert [row.time_us for row in run.rows] == sorted(row.time_us for row in run.rows)
+    for node in started:
+        assert [row.seq for row in run.rows_of(node)] == list(range(len(run.rows_of(node))))
+
+
+def test_a_crash_is_final_for_the_incarnation_and_keeps_its_disk() -> None:
+    """After kill -9 not one row comes from the victim; its successor finds what it appended."""
+    run = Run()
+    appended: list[int] = []
+
+    async def main() -> None:
+        await run.runtime.sleep(SECOND_US)
+        killed = await run.runtime.crash(BROKER)
+        assert (killed.node, killed.incarnation, killed.pid) == (BROKER, 0, None)
+        status = await run.runtime.status()
+        assert status.brokers_alive == {0: False, 1: True, 2: True}
+        assert [group.coordinator for group in status.groups["g"]] == [1, 2]
+        await run.runtime.sleep(SECOND_US)
+        appended.append(len(run.rows_of(BROKER, TraceKind.APPEND_STARTED)))
+        await run.runtime.restart(BROKER)
+        status = await run.runtime.status()
+        appended.append(status.groups["g"][0].generation)
+        await run.runtime.sleep(SECOND_US)
+
+    run.run(main())
+    assert appended[0] == appended[1] > 10
+    killed_at = [row.time_us for row in run.rows_of("driver", TraceKind.NODE_KILLED)]
+    assert killed_at == [SECOND_US]
+    first, second = (
+        [row for row in run.rows_of(BROKER) if row.incarnation == incarnation]
+        for incarnation in (0, 1)
+    )
+    assert max(row.time_us for row in first) <= SECOND_US
+    assert min(row.time_us for row in second) == 2 * SECOND_US
+    assert len(second) > 10
+    assert run.rows_of(CONSUMER, TraceKind.REQUEST_FAILED)
+
+
+def test_crash_and_restart_of_the_wrong_node_are_misuse() -> None:
+    """Names are checked, and so is whether the node is up."""
+    run = Run()
+
+    async def main() -> None:
+        with pytest.raises(UnknownNode, match="broker-9"):
+            await run.runtime.crash(NodeName("broker-9"))
+        with pytest.raises(UnknownNode, match="is up and cannot be restarted"):
+            await run.runtime.restart(BROKER)
+        await run.runtime.crash(BROKER)
+        with pytest.raises(UnknownNode, match="down already"):
+            await run.runtime.crash(BROKER)
+
+    run.run(main())
+
+
+class LastWords(FakeConsumer):
+    """Says in `finally` what a killed process could never say."""
+
+    cleaned_up = 0
+
+    async def run(self) -> None:
+        """Wait, with cleanup that awaits and traces."""
+        try:
+            await self.host.sleep(3_600 * SECOND_US)
+        finally:
+            type(self).cleaned_up += 1
+            self.host.trace(TraceEvent(kind=TraceKind.RUN_STAGE))
+            await self.host.sleep(1)
+
+
+def test_a_crashed_task_runs_no_cleanup_and_leaves_no_warning(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    """`finally` blocks would say LeaveGroup; they run only when the run is over, unheard."""
+    LastWords.cleaned_up = 0
+    run = Run(LastWords)
+
+    async def main() -> None:
+        await run.runtime.sleep(SECOND_US)
+        await run.runtime.crash(CONSUMER)
+        await run.runtime.sleep(SECOND_US)
+        assert LastWords.cleaned_up == 0
+
+    run.run(main())
+    assert LastWords.cleaned_up == 4
+    assert not [row for row in run.rows if row.kind == TraceKind.RUN_STAGE]
+    assert run.runtime.failures() == ()
+    assert not list(recwarn)
+
+
+def test_a_task_about_to_take_a_step_at_the_instant_of_the_crash_does_not() -> None:
+    """Its future is resolved, its step is queued, and the kill comes first."""
+    lab = HostLab()
+    host = lab.host("victim")
+    seen: list[str] = []
+
+    async def wait() -> None:
+        await host.sleep(100)
+        seen.append("woke")
+
+    host.spawn(wait(), name="wait")
+    lab.loop.post_at(100, host.crash)  # scheduled before the timer: fires after it was armed
+    lab.run_for(50)
+    host2 = lab.host("bystander")
+    host2.after(50, lambda: seen.append("bystander"))
+    lab.run_for(1_000)
+    assert seen == ["bystander"]
+    host.dispose()
+
+
+def test_a_crash_in_the_middle_of_a_callback_of_the_same_node_is_safe() -> None:
+    """The rest of the step gets HostDead from whatever it calls; nothing it began takes effect."""
+    lab = HostLab()
+    EchoServer(lab.host("broker-0"))
+    host = lab.host("victim")
+    connection = host.connect(BROKER, "x", setup_timeout_us=10 * MS)
+    event = asyncio.Event()
+    seen: list[str] = []
+
+    async def waiter() -> None:
+        await event.wait()
+        seen.append("woken after death")
+
+    def step() -> None:
+        host.crash()
+        event.set()
+        for refused in (
+            host.now_us,
+            host.wall_us,
+            host.create_future,
+            lambda: host.after(1, lambda: None),
+            lambda: host.trace(TraceEvent(kind=TraceKind.RUN_STAGE)),
+            lambda: host.log("x"),
+            lambda: host.connect(BROKER, "x", setup_timeout_us=1),
+            lambda: host.serve(lambda _request: None),
+            lambda: host.spawn(forever(), name="late"),
+            lambda: connection.send(heartbeat(), timeout_us=1, on_response=lambda _o: None),
+            connection.close,
+        ):
+            with pytest.raises(HostDead):
+                refused()
+            seen.append("refused")
+        host.now_us()
+
+    host.spawn(waiter(), name="waiter")
+    host.after(10 * LATENCY_US, step)
+    host.after(10 * LATENCY_US, lambda: seen.append("another timer"))
+    lab.run_for(20 * LATENCY_US)
+    assert seen == ["refused"] * 11
+    assert lab.failures == []
+    host.dispose()
+
+
+def test_an_observer_may_kill_the_node_whose_row_it_sees() -> None:
+    """A crash at an exact moment: what follows the row in the same step does not happen."""
+    run = Run()
+    killed: list[TraceRow] = []
+
+    def kill(row: TraceRow) -> None:
+        if row.kind == TraceKind.APPEND_STARTED and row.offset == 5 and not killed:
+            killed.append(row)
+            runtime.crash_now(NodeName(row.node))
+
+    runtime = run.runtime = VirtualRuntime(
+        fake_spec(),
+        seed=1,
+        run_id="test",
+        observers=(run.rows.append, kill),
+        build=fake_builder(),
+    )
+
+    async def main() -> None:
+        await runtime.sleep(SECOND_US)
+        await runtime.restart(NodeName(killed[0].node))
+        status = await runtime.status()
+        sizes = {group.coordinator: group.generation for group in status.groups["g"]}
+        assert sizes[BrokerId(int(killed[0].node[-1]))] == 6
+
+    run.run(main())
+    assert runtime.failures() == ()
+
+
+class WritesAfterDeath(FakeConsumer):
+    """Appends to its disk in the cleanup of the step in which it is killed."""
+
+    def start(self) -> None:
+        """Arm the step; a later life only reads."""
+        self.log = self.host.storage.log(offsets_partition(0))
+        if self.host.incarnation == 0:
+            self.host.after(SECOND_US, self.step)
+
+    def step(self) -> None:
+        """Append one batch before the row that kills it, and one after."""
+        self.log.append(BATCH)
+        try:
+            self.host.trace(TraceEvent(kind=TraceKind.RUN_STAGE))
+        finally:
+            self.log.append(BATCH)
+
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Stop at once."""
+        on_done()
+
+    def report(self, status: ClusterStatus) -> None:
+        """Say how much is on the disk, as produced records."""
+        status.records_produced += len(self.log)
+
+
+def test_what_a_step_writes_after_its_node_died_is_not_on_the_disk() -> None:
+    """The kill is at an exact point of the step: the disk has what came before it only."""
+    run = Run()
+
+    def kill(row: TraceRow) -> None:
+        if row.kind == TraceKind.RUN_STAGE:
+            runtime.crash_now(NodeName(row.node))
+
+    runtime = VirtualRuntime(
+        fake_spec(consumers=1),
+        seed=1,
+        run_id="test",
+        observers=(run.rows.append, kill),
+        build=fake_builder(WritesAfterDeath),
+    )
+    run.runtime = runtime
+
+    async def main() -> None:
+        await runtime.sleep(2 * SECOND_US)
+        await runtime.restart(CONSUMER)
+        assert (await runtime.status()).records_produced == 1
+
+    run.run(main())
+    assert runtime.failures() == ()
+
+
+BATCH = RecordBatch(
+    base_offset=0, partition_leader_epoch=0, last_offset_delta=0, max_timestamp_ms=0, records=b""
+)
+
+
+class FailingConsumer(FakeConsumer):
+    """Consumer 1's task dies after a second."""
+
+    async def run(self) -> None:
+        """Die, or wait for ever."""
+        if self.spec.index == 1:
+            await self.host.sleep(SECOND_US)
+            raise LookupError("a bug")
+        await forever()
+
+
+class FailingCallback(FakeConsumer):
+    """Consumer 1's timer raises after a second."""
+
+    def start(self) -> None:
+        """Arm the timer."""
+        if self.spec.index == 1:
+            self.host.after(SECOND_US, self.fail)
+
+    def fail(self) -> None:
+        """Raise."""
+        raise LookupError("a bug")
+
+
+@pytest.mark.parametrize(
+    ("consumer", "what"), [(FailingConsumer, "heartbeats"), (FailingCallback, "callback")]
+)
+def test_a_task_or_callback_that_dies_fails_the_run(
+    consumer: type[FakeConsumer], what: str
+) -> None:
+    """Our bug is traced, reported and raised at once; main's cleanup still runs."""
+    run = Run(consumer)
+    seen: list[str] = []
+
+    async def main() -> None:
+        try:
+            await run.runtime.sleep(3_600 * SECOND_US)
+        finally:
+            seen.append("cleanup")
+            await run.runtime.sleep(1)
+            seen.append("cleaned up")
+
+    with pytest.raises(NodeTaskFailed, match=rf"consumer-1 .*{what} died.*a bug"):
+        run.run(main())
+    assert seen == ["cleanup", "cleaned up"]
+    assert run.runtime.now_us() == SECOND_US + 1
+    assert len(run.runtime.failures()) == 1
+    assert [row.node for row in run.rows if row.kind == "task_failed"] == ["consumer-1"]
+    run.runtime.run(run.runtime.stop())
+
+
+def test_a_node_that_cannot_start_stops_the_others() -> None:
+    """Nothing is left half started."""
+
+    class Unstartable(FakeConsumer):
+        def start(self) -> None:
+            if self.spec.index == 2:
+                raise LookupError("no such topic")
+            super().start()
+
+    run = Run(Unstartable)
+    with pytest.raises(ClusterStartError, match="consumer-2"):
+        run.runtime.run(run.runtime.start())
+    stopped = [row.node for row in run.rows if row.kind == "node_stopped"]
+    assert stopped[-1] == "consumer-1"
+    assert len(stopped) == 6
+
+
+def test_ctrl_c_ends_main_with_its_cleanup_and_the_run_can_go_on() -> None:
+    """Healing and stopping run on the same loop afterwards."""
+    run = Run()
+    seen: list[str] = []
+
+    async def main() -> None:
+        await run.runtime.start()
+        try:
+            await run.runtime.sleep(SECOND_US)
+            os.kill(os.getpid(), signal.SIGINT)
+            await run.runtime.sleep(3_600 * SECOND_US)
+        finally:
+            seen.append("cleanup")
+
+    with pytest.raises(KeyboardInterrupt):
+        run.runtime.run(main())
+    assert seen == ["cleanup"]
+    assert run.runtime.now_us() < 2 * SECOND_US
+    run.runtime.run(run.runtime.stop())
+    assert [row for row in run.rows if row.kind == "node_stopped"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_experiment_that_waits_for_nothing_is_a_deadlock() -> None:
+    """With no node alive nothing can ever happen."""
+    run = Run()
+    with pytest.raises(Deadlock):
+        run.runtime.run(forever())
+
+
+def test_the_same_seed_gives_the_same_trace_also_through_the_codec() -> None:
+    """By reference or as bytes: the same program; another seed: another run."""
+
+    def digest(seed: int, *, copy_messages: bool = False) -> tuple[str, int]:
+        run = Run(seed=seed, copy_messages=copy_messages)
+
+        async def main() -> None:
+            await run.runtime.sleep(2 * SECOND_US)
+            await run.runtime.crash(BROKER)
+            await run.runtime.sleep(2 * SECOND_US)
+
+        run.run(main())
+        return run.digest.hexdigest(), run.digest.rows
+
+    assert digest(7) == digest(7) == digest(7, copy_messages=True)
+    assert digest(7) != digest(8)
+
+
+def test_tracing_messages_or_not_does_not_change_what_happens() -> None:
+    """Explored with the trace off, a failing seed is run again with it on: the same run."""
+
+    def appends(*, trace_messages: bool) -> list[tuple[int, str]]:
+        run = Run(trace_messages=trace_messages)
+        run.run(run.runtime.sleep(2 * SECOND_US))
+        return [(row.time_us, row.node) for row in run.rows if row.kind == "append_started"]
+
+    assert appends(trace_messages=True) == appends(trace_messages=False)
+
+
+def test_a_log_line_carries_time_and_node() -> None:
+    """For people; it is no part of the trace."""
+
+    class Talker(FakeConsumer):
+        def start(self) -> None:
+            if self.spec.index == 0:
+                self.host.after(7, self.host.log, "hello")
+
+    run = Run(Talker)
+    run.run(run.runtime.sleep(10))
+    assert run.lines == [(7, CONSUMER, "hello")]
+
+
+def test_restart_gives_the_node_another_random_stream() -> None:
+    """An incarnation that repeated the draws of the last one would repeat its member ids."""
+    draws: list[tuple[str, float]] = []
+
+    class Drawer(FakeConsumer):
+        def start(self) -> None:
+            draws.append((self.host.name, self.host.rng.random()))
+
+    run = Run(Drawer)
+
+    async def main() -> None:
+        await run.runtime.crash(CONSUMER)
+        await run.runtime.restart(CONSUMER)
+
+    run.run(main())
+    assert len({value for _, value in draws}) == len(draws) == 5
+
+
+# -- the network ------------------------------------------------------------------------------
+
+
+def test_a_link_is_fifo_and_stays_within_its_model() -> None:
+    """Latency is base, jitter and one tail in so many; a late frame holds back those behind it."""
+    model = LinkModel(base_us=100, jitter_us=50, tail_us=1_000, tail_one_in=10)
+    link = Link(model, stream(3, "link"), cross_rack=False)
+    latencies = [link.arrival_us(now_us) - now_us for now_us in range(0, 50_000_000, 10_000)]
+    assert min(latencies) >= 100
+    assert max(latencies) < 100 + 50 + 1_000
+    assert 400 < sum(latency >= 150 for latency in latencies) < 600  # a tenth of 5,000
+    link = Link(model, stream(3, "link"), cross_rack=False)
+    arrivals = [link.arrival_us(now_us) for now_us in range(1_000)]
+    assert arrivals == sorted(arrivals)
+
+
+def test_every_frame_takes_two_draws_whatever_becomes_of_it() -> None:
+    """Switching the tail off must not reshuffle the jitter of later frames."""
+    with_tail = Link(LinkModel(tail_one_in=2, tail_us=9), stream(5, "link"), cross_rack=False)
+    without = Link(LinkModel(tail_one_in=0), stream(5, "link"), cross_rack=False)
+    far_apart = range(0, 10_000_000, 100_000)
+    differences = [with_tail.arrival_us(t) - without.arrival_us(t) for t in far_apart]
+    assert min(differences) >= 0
+    assert 0 < max(differences) < 9
+
+
+def test_another_rack_is_farther() -> None:
+    """Only between two known racks that differ."""
+    spec = fake_spec()
+    near, far = (
+        Link(LinkModel(jitter_us=0, tail_us=0, cross_rack_us=700), stream(1, "l"), cross_rack=far)
+        for far in (False, True)
+    )
+    assert far.arrival_us(0) - near.arrival_us(0) == 700
+    assert spec.links.cross_rack_us == 0
+
+
+def test_frames_of_one_link_never_overtake_each_other() -> None:
+    """Requests sent in a burst arrive in the order in which they were sent."""
+    lab = HostLab(LinkModel(base_us=10, jitter_us=500, tail_us=5_000, tail_one_in=3))
+    server = EchoServer(lab.host(BROKER))
+    connection: Connection = lab.host("client").connect(BROKER, "x", setup_timeout_us=SECOND_US)
+    for i in range(200):
+        connection.send(heartbeat(str(i)), timeout_us=SECOND_US, on_response=lambda _outcome: None)
+    lab.run_for(SECOND_US // 2)
+    assert server.served_groups == [str(i) for i in range(200)]
+
+
+def test_what_a_node_sent_before_it_died_still_arrives() -> None:
+    """The bytes were on the wire: the death comes behind them."""
+    lab = HostLab()
+    host = lab.host(BROKER)
+    EchoServer(host)
+    client = lab.host("client")
+
+    async def main() -> str:
+        connection = client.connect(BROKER, "x", setup_timeout_us=SECOND_US)
+        lab.loop.post_at(3 * LATENCY_US + 1, host.crash)  # just after it answered
+        first = await connection.call(heartbeat(), timeout_us=SECOND_US)
+        with pytest.raises(Disconnected):
+            await connection.call(heartbeat(), timeout_us=SECOND_US)
+        return type(first).__name__
+
+    assert lab.run(main()) == "HeartbeatResponse"
+    assert lab.loop.now_us() == 4 * LATENCY_US + 1
+
+
+# -- clocks -----------------------------------------------------------------------------------
+
+
+def test_a_drifting_clock_shows_other_times_and_fires_timers_accordingly() -> None:
+    """A clock that gains 10 % reaches its timeouts sooner in the run's time."""
+    lab = HostLab()
+    clock = NodeClock(lab.loop)
+    host = lab.host("fast", clock=clock)
+    lab.run_for(SECOND_US)
+    clock.set_drift(100_000)
+    assert host.now_us() == SECOND_US
+    fired: list[tuple[int, int]] = []
+    host.after(1_100_000, lambda: fired.append((lab.loop.now_us(), host.now_us())))
+    lab.run_for(5 * SECOND_US)
+    assert fired == [(2 * SECOND_US, 2_100_000)]
+    clock.set_drift(0)
+    shown = host.now_us()
+    lab.run_for(SECOND_US)
+    assert host.now_us() == shown + SECOND_US
+    with pytest.raises(ValueError, match="does not advance"):
+        clock.set_drift(-1_000_000)
+
+
+def test_a_timer_never_fires_before_its_time_on_the_nodes_own_clock() -> None:
+    """Rounding must not let a timeout find that it is not due."""
+    lab = HostLab()
+    clock = NodeClock(lab.loop)
+    host = lab.host("odd", clock=clock)
+    early: list[int] = []
+
+    def fire(due_us: int) -> None:
+        early.append(min(0, host.now_us() - due_us))
+
+    for drift_ppm in (333_333, -333_333, 7):
+        clock.set_drift(drift_ppm)
+        for delay_us in (1, 2, 3, 999, 1_000_001):
+            host.after(delay_us, fire, host.now_us() + delay_us)
+        lab.run_for(3 * SECOND_US)
+    assert early == [0] * 15
+
+
+def test_the_wall_clock_starts_at_a_fixed_epoch_and_may_jump() -> None:
+    """No run depends on the day on which it is made."""
+    lab = HostLab()
+    clock = NodeClock(lab.loop)
+    host = lab.host("n", clock=clock)
+    lab.run_for(5)
+    assert host.wall_us() == WALL_EPOCH_US + 5 == 1_735_689_600_000_005
+    clock.jump_wall(-100)
+    assert (host.wall_us(), host.now_us()) == (WALL_EPOCH_US - 95, 5)
+
+
+# -- randomness -------------------------------------------------------------------------------
+
+
+def test_random_streams_are_named_and_independent() -> None:
+    """The same name gives the same stream; labels do not run into each other."""
+    assert stream(1, "link", "a", "b").random() == stream(1, "link", "a", "b").random()
+    values = {
+        stream(1, "a", "bc").random(),
+        stream(1, "ab", "c").random(),
+        stream(1, "abc").random(),
+        stream(2, "abc").random(),
+        stream(1, "node", 1).random(),
+        stream(1, "node", "1").random(),
+        stream(11, "node").random(),
+    }
+    assert len(values) == 7
+
+
+def test_random_streams_are_the_same_on_every_machine() -> None:
+    """A pinned value: a change of the derivation makes every recorded seed mean another run."""
+    assert stream(7, "link", "broker-0", "consumer-1").randrange(10**9) == 867_259_941
+
+
+def test_status_and_failures_of_a_run_that_never_started_are_empty() -> None:
+    """Nothing breaks when an experiment ends before it began."""
+    run = Run()
+
+    async def main() -> ClusterStatus:
+        return await run.runtime.status()
+
+    status = run.runtime.run(main())
+    assert status.brokers_alive == {0: False, 1: False, 2: False}
+    assert run.runtime.failures() == ()
+    run.runtime.run(run.runtime.stop())
+    assert issubclass(NodeTaskFailed, SimulationError)

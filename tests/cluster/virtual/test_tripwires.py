@@ -1,0 +1,147 @@
+"""Tripwires: node code that reads the machine ends the run, and says who called what."""
+
+import os
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from types import FunctionType
+
+import pytest
+
+from chaos.exploration.play import PlayResult, play
+from cluster.runtime import NodeTaskFailed
+from cluster.virtual.runtime import VirtualRuntime
+from cluster.virtual.tripwires import Tripped, forbidden, tripwires
+from protocol.trace import TraceRow
+from tests.support.builders.quick_experiment import quick_experiment
+from tests.support.determinism import planted
+from tests.support.harness.fake_cluster import fake_builder, fake_spec
+
+NODE_MODULE = "cluster.broker.planted"
+CALLS = {
+    "time.time": "import time; time.time()",
+    "time.monotonic": "import time; time.monotonic()",
+    "time.perf_counter": "import time; time.perf_counter()",
+    "time.sleep": "import time; time.sleep(0)",
+    "random.random": "import random; random.random()",
+    "random.shuffle": "import random; random.shuffle([])",
+    "uuid.uuid4": "import uuid; uuid.uuid4()",
+    "os.urandom": "import os; os.urandom(1)",
+    "secrets.token_hex": "import secrets; secrets.token_hex()",
+    "random._urandom": "import random; random.SystemRandom().random()",
+    "random.random ": "import tenacity; tenacity.wait_random()(None)",
+    "threading.Thread.start": "import threading; threading.Thread(target=print).start()",
+    "threading.Thread.start ": "import concurrent.futures as f; f.ThreadPoolExecutor().submit(id)",
+}
+"""What trips by what a node does; some by way of a library."""
+
+
+def in_module(name: str, source: str) -> Callable[[], list[str]]:
+    """Return a function of the module `name` that does `source`."""
+    scope: dict[str, object] = {"__name__": name}
+    exec(f"def planted():\n    {source}\n    return []", scope)
+    made = scope["planted"]
+    assert isinstance(made, FunctionType)
+    return made
+
+
+def run_with(source: Callable[[], list[str]], observer: Callable[[TraceRow], None]) -> None:
+    """Run a small cluster for a second, with `source` called in one of its nodes."""
+    runtime = VirtualRuntime(
+        fake_spec(),
+        seed=0,
+        run_id="tripwires",
+        observers=(observer,),
+        build=planted(fake_builder(), source),
+    )
+
+    async def main() -> None:
+        await runtime.start()
+        await runtime.sleep(1_000_000)
+        await runtime.stop()
+
+    runtime.run(main())
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_node_that_reads_the_machine_dies_and_names_itself(what: str) -> None:
+    """Itself or through a library: the error says where, and what to do instead."""
+    with pytest.raises(NodeTaskFailed) as caught:
+        run_with(in_module(NODE_MODULE, CALLS[what]), lambda _row: None)
+
+    error = caught.value.__cause__
+    assert isinstance(error, Tripped)
+    assert f"{NODE_MODULE}.planted (<string>:2) called {what.strip()}()" in str(error)
+    assert "Host's now_us" in str(error)
+
+
+def test_library_through_which_a_node_reads_the_machine_is_named() -> None:
+    """Nobody finds it otherwise."""
+    with pytest.raises(NodeTaskFailed, match=r"by way of tenacity\.wait: in virtual time"):
+        run_with(in_module(NODE_MODULE, CALLS["random.random "]), lambda _row: None)
+
+
+@pytest.mark.parametrize(
+    "module", ["chaos.checkers.planted", "coordlab.views.live", "tests.planted"]
+)
+def test_tool_beside_the_nodes_may_read_the_machine(module: str) -> None:
+    """Checkers are called from within a node's step, by its row; displays have clocks."""
+    read = in_module(module, "import time, uuid; time.time(); uuid.uuid4()")
+    rows = []
+
+    def observe(row: TraceRow) -> None:
+        read()
+        rows.append(row)
+
+    run_with(lambda: [], observe)
+    assert rows
+
+
+def test_other_threads_go_on_while_a_run_is_on() -> None:
+    """Ray's, a live view's: they are no part of the run."""
+    read = in_module(NODE_MODULE, "import time; time.monotonic()")
+    seen: list[list[str]] = []
+    with tripwires():
+        with pytest.raises(Tripped):
+            read()
+        thread = threading.Thread(target=lambda: seen.append(read()))
+        thread.start()
+        thread.join()
+    assert seen == [[]]
+
+
+def test_everything_is_as_before_once_the_last_run_is_over() -> None:
+    """Also after an error, and when runs were nested."""
+    before = [getattr(owner, name) for owner, name in forbidden()]
+    with pytest.raises(ZeroDivisionError), tripwires(), tripwires():
+        raise ZeroDivisionError
+    assert [getattr(owner, name) for owner, name in forbidden()] == before
+    in_module(NODE_MODULE, "import time; time.time()")()
+
+
+def test_names_that_trip_are_the_usual_suspects() -> None:
+    """All functions of `random` that draw, or say what was drawn."""
+    names = {name for owner, name in forbidden() if owner in {time, random, uuid, os}}
+    assert names >= {"time", "monotonic_ns", "random", "gauss", "seed", "getstate", "uuid1"}
+
+
+def test_node_that_trips_breaks_an_explored_run_and_is_no_finding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The lab's own failure: never a verdict about Kafka."""
+    read = in_module(NODE_MODULE, "import time; time.time()")
+    from cluster.broker.node import BrokerNode
+
+    start = BrokerNode.start
+
+    def start_and_read(self: BrokerNode) -> None:
+        start(self)
+        read()
+
+    monkeypatch.setattr(BrokerNode, "start", start_and_read)
+    played = play(quick_experiment(), 0)
+
+    assert played.result is PlayResult.BROKEN
+    assert "called time.time()" in played.reasons[0]

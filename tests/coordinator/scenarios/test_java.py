@@ -1,0 +1,194 @@
+"""What the classic part of Java's GroupMetadataManagerTest says of loading and unloading.
+
+BEHAVIOUR 10.5.2. The others of its scenarios stand beside the Scala ones that they repeat, in
+test_scenarios_static, test_scenarios_sessions and test_scenarios_admin.
+"""
+
+import pytest
+
+from coordinator.states import GroupState
+from protocol.config import BrokerConfig
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+from protocol.messages.group import JoinGroupResponse, SyncGroupResponse
+from protocol.records.batch import Record
+from protocol.records.offsets import (
+    GroupMetadataValue,
+    MemberMetadataValue,
+    OffsetCommitValue,
+    encode_group_metadata_key,
+    encode_group_metadata_value,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+)
+from tests.support.builders.requests import GROUP, leave_group, protocols, subscription
+from tests.support.harness.coordinator_harness import CoordinatorHarness
+from tests.support.harness.kafka_bench import DELAY_MS, PARTITION, KafkaBench
+
+SESSION_MS = 4_000
+STATE_TIMESTAMP_MS = 77
+
+
+def member(
+    number: int, *, rebalance_timeout_ms: int = 9_000, session_timeout_ms: int = SESSION_MS
+) -> MemberMetadataValue:
+    """Return a static member as a group's record has it."""
+    return MemberMetadataValue(
+        member_id=f"member-{number}",
+        group_instance_id=f"instance-{number}",
+        client_id=f"client-{number}",
+        client_host=f"host-{number}",
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        session_timeout_ms=session_timeout_ms,
+        subscription=subscription(f"topic-{number}"),
+        assignment=b"for-%d" % number,
+    )
+
+
+def record(*members: MemberMetadataValue, group_id: str = GROUP, generation: int = 1) -> Record:
+    """Return the record of a consumer group."""
+    value = GroupMetadataValue(
+        protocol_type="consumer",
+        generation=generation,
+        protocol="range" if members else None,
+        leader=members[0].member_id if members else None,
+        current_state_timestamp_ms=STATE_TIMESTAMP_MS,
+        members=members,
+    )
+    return Record(encode_group_metadata_key(group_id), encode_group_metadata_value(value), 1)
+
+
+def tombstone(group_id: str = GROUP) -> Record:
+    """Return the record that deletes a group."""
+    return Record(encode_group_metadata_key(group_id), None, 1)
+
+
+def loaded(*records: Record, max_size: int = 10) -> CoordinatorHarness:
+    """Return a coordinator that has loaded these records, a batch each."""
+    h = CoordinatorHarness(
+        config=BrokerConfig(group_initial_rebalance_delay_ms=0, group_max_size=max_size), owned=()
+    )
+    for each in records:
+        h.write_records(each)
+    assert h.load() is None
+    return h
+
+
+@pytest.mark.parametrize(("stored_ms", "expected_ms"), [(9_000, 9_000), (-1, SESSION_MS)])
+def test_group_record_becomes_a_stable_group(stored_ms: int, expected_ms: int) -> None:
+    """JC-41: a rebalance timeout that is not there is the session timeout."""
+    h = loaded(*[record(*(member(n, rebalance_timeout_ms=stored_ms) for n in (0, 1)))])
+    group = h.group()
+    assert (group.state, group.generation_id) == (GroupState.STABLE, 1)
+    assert (group.leader_id, group.protocol_type, group.protocol_name) == (
+        "member-0",
+        "consumer",
+        "range",
+    )
+    assert group.current_state_timestamp_ms == STATE_TIMESTAMP_MS
+    assert group.static_members == {f"instance-{n}": f"member-{n}" for n in (0, 1)}
+    assert list(group.members) == ["member-0", "member-1"]
+    for number, each in enumerate(group.members.values()):
+        assert (each.client_id, each.client_host) == (f"client-{number}", f"host-{number}")
+        assert (each.rebalance_timeout_ms, each.session_timeout_ms) == (expected_ms, SESSION_MS)
+        assert each.supported_protocols == protocols(
+            "range", metadata=subscription(f"topic-{number}")
+        )
+        assert each.assignment == b"for-%d" % number
+        assert not each.is_new
+    assert group.supported_protocols == {"range": 2}
+    assert group.rebalance_timeout_ms == expected_ms
+
+
+def test_group_that_is_loaded_over_its_limit_rebalances() -> None:
+    """JC-42: with both of its members, who may still commit."""
+    h = loaded(record(member(0), member(1)), max_size=1)
+    assert (h.state(), len(h.summary().members)) == (GroupState.PREPARING_REBALANCE, 2)
+    assert h.beat("member-0", 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert "join-group" in h.timer_keys()
+
+
+def test_group_that_is_loaded_at_its_limit_does_not_rebalance() -> None:
+    """The bound is the largest size there may be."""
+    h = loaded(record(member(0), member(1)), max_size=2)
+    assert h.state() is GroupState.STABLE
+
+
+def test_each_member_of_a_loaded_group_has_its_own_session() -> None:
+    """JC-43: from the load on."""
+    h = loaded(record(member(0), member(1, session_timeout_ms=2 * SESSION_MS)))
+    assert h.timer_keys() == ["heartbeat-group-member-0", "heartbeat-group-member-1"]
+    h.advance(SESSION_MS - 1)
+    assert h.summary().members == ("member-0", "member-1")
+    h.advance(1)
+    assert h.summary().members == ("member-1",)
+    h.advance(SESSION_MS)
+    assert h.summary().members == ()
+
+
+def test_as_many_tombstones_as_groups_leave_none() -> None:
+    """JC-175: a group that was written twice needs one only."""
+    ids = [f"group-{n}" for n in range(4)]
+    records = [record(member(n), group_id=group_id) for n, group_id in enumerate(ids)]
+    again = record(member(9), group_id=ids[0], generation=2)
+    assert len(loaded(*records, again).coordinator.groups()) == 4
+    h = loaded(*records, again, *(tombstone(group_id) for group_id in ids))
+    assert h.coordinator.groups() == ()
+
+
+def test_group_that_is_written_after_its_tombstone_is_there() -> None:
+    """The last record counts, and the offsets of before are kept by their own keys."""
+    commit = Record(
+        encode_offset_commit_key(GROUP, TopicPartition("foo", 0)),
+        encode_offset_commit_value(OffsetCommitValue(offset=5, commit_timestamp_ms=1)),
+        1,
+    )
+    h = loaded(commit, record(member(0)), tombstone(), record(member(1), generation=2))
+    assert (h.summary().members, h.summary().generation) == (("member-1",), 2)
+    assert h.offset("foo", 0) == 5
+
+
+# -- unloading --
+
+
+def test_unload_of_an_empty_group() -> None:
+    """JC-186: it is Dead."""
+    h = KafkaBench()
+    h.leave(leave_group(h.first_member()))
+    group = h.group()
+    assert group.state is GroupState.EMPTY
+    h.unload(PARTITION)
+    assert (group.state, h.coordinator.groups()) == (GroupState.DEAD, ())
+
+
+def test_unload_of_a_group_that_is_preparing() -> None:
+    """JC-186: both parked JoinGroups are told to look elsewhere, with their own ids."""
+    h = KafkaBench()
+    ids = [h.give_id() for _ in range(2)]
+    joins = [h.add(member_id) for member_id in ids]
+    group = h.group()
+    h.unload(PARTITION)
+    assert group.state is GroupState.DEAD
+    assert [h.join_response(join) for join in joins] == [
+        JoinGroupResponse(error_code=ErrorCode.NOT_COORDINATOR, member_id=member_id)
+        for member_id in ids
+    ]
+
+
+def test_unload_of_a_group_that_is_completing() -> None:
+    """JC-187: both parked SyncGroups are, without an assignment."""
+    h = KafkaBench()
+    joins = [h.add() for _ in range(2)]
+    h.tick(DELAY_MS + 1)
+    h.tick(DELAY_MS + 1)
+    ids = [h.join_response(join).member_id for join in joins]
+    h.holds_appends = True
+    syncs = [h.sync_as(ids[0], 1, {ids[0]: b"a"}), h.sync_as(ids[1], 1)]
+    group = h.group()
+    h.unload(PARTITION)
+    assert group.state is GroupState.DEAD
+    assert [h.sync_response(sync) for sync in syncs] == [
+        SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR)
+    ] * 2
+    h.complete()
+    assert h.coordinator.groups() == ()

@@ -1,0 +1,126 @@
+"""What clients are told when an append fails: every row of BEHAVIOUR 5.8, and the Java column."""
+
+import pytest
+
+from coordinator.errors import group_append_error, offset_append_error
+from coordinator.states import GroupState
+from protocol.config import JavaSwitches
+from protocol.errors import ErrorCode
+from protocol.messages.group import SyncGroupResponse
+from tests.support.builders.requests import join_group, offset_commit, sync_group
+from tests.support.harness.coordinator_harness import CoordinatorHarness, commit_errors
+
+E = ErrorCode
+ROWS = [
+    # the log's error, a group's record [S], a commit [S], any write [J]
+    (
+        E.UNKNOWN_TOPIC_OR_PARTITION,
+        E.COORDINATOR_NOT_AVAILABLE,
+        E.COORDINATOR_NOT_AVAILABLE,
+        E.COORDINATOR_NOT_AVAILABLE,
+    ),
+    (
+        E.NOT_ENOUGH_REPLICAS,
+        E.COORDINATOR_NOT_AVAILABLE,
+        E.COORDINATOR_NOT_AVAILABLE,
+        E.COORDINATOR_NOT_AVAILABLE,
+    ),
+    (
+        E.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        E.COORDINATOR_NOT_AVAILABLE,
+        E.COORDINATOR_NOT_AVAILABLE,
+        E.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ),
+    (E.NOT_LEADER_OR_FOLLOWER, E.NOT_COORDINATOR, E.NOT_COORDINATOR, E.NOT_COORDINATOR),
+    (E.KAFKA_STORAGE_ERROR, E.NOT_COORDINATOR, E.NOT_COORDINATOR, E.NOT_COORDINATOR),
+    (
+        E.REQUEST_TIMED_OUT,
+        E.REBALANCE_IN_PROGRESS,
+        E.REQUEST_TIMED_OUT,
+        E.COORDINATOR_NOT_AVAILABLE,
+    ),
+    (
+        E.MESSAGE_TOO_LARGE,
+        E.UNKNOWN_SERVER_ERROR,
+        E.INVALID_COMMIT_OFFSET_SIZE,
+        E.UNKNOWN_SERVER_ERROR,
+    ),
+    (
+        E.RECORD_LIST_TOO_LARGE,
+        E.UNKNOWN_SERVER_ERROR,
+        E.INVALID_COMMIT_OFFSET_SIZE,
+        E.UNKNOWN_SERVER_ERROR,
+    ),
+    (
+        E.INVALID_FETCH_SIZE,
+        E.UNKNOWN_SERVER_ERROR,
+        E.INVALID_COMMIT_OFFSET_SIZE,
+        E.UNKNOWN_SERVER_ERROR,
+    ),
+    (
+        E.NETWORK_EXCEPTION,
+        E.NETWORK_EXCEPTION,
+        E.COORDINATOR_LOAD_IN_PROGRESS,
+        E.COORDINATOR_LOAD_IN_PROGRESS,
+    ),
+    (E.CORRUPT_MESSAGE, E.CORRUPT_MESSAGE, E.CORRUPT_MESSAGE, E.CORRUPT_MESSAGE),
+]
+SCALA, JAVA = JavaSwitches(), JavaSwitches(append_errors=True)
+
+
+@pytest.mark.parametrize(("error", "of_group", "of_commit", "of_java"), ROWS)
+def test_error_of_the_log_becomes_what_kafka_tells_its_clients(
+    error: ErrorCode, of_group: ErrorCode, of_commit: ErrorCode, of_java: ErrorCode
+) -> None:
+    """MM-34, MM-42, JC-84: what is not in the table passes through."""
+    assert group_append_error(error, SCALA) is of_group
+    assert offset_append_error(error, SCALA) is of_commit
+    assert group_append_error(error, JAVA) is of_java
+    assert offset_append_error(error, JAVA) is of_java
+
+
+@pytest.mark.parametrize(("error", "of_group", "of_commit", "of_java"), ROWS)
+@pytest.mark.parametrize("java", [SCALA, JAVA], ids=["scala", "java"])
+def test_sync_and_commit_whose_append_fails_are_told_so_and_store_nothing(
+    error: ErrorCode,
+    of_group: ErrorCode,
+    of_commit: ErrorCode,
+    of_java: ErrorCode,
+    java: JavaSwitches,
+) -> None:
+    """MM-34, MM-42, JC-117: the group starts its rebalance over; the offset is not there."""
+    h = CoordinatorHarness(java=java)
+    (member_id,) = h.stable_group(1)
+    h.holds_appends = True
+    commit = h.submit(offset_commit({("foo", 0): 5}, member_id, 1))
+    h.complete(error)
+    assert commit_errors(h.response(commit)) == [of_java if java.append_errors else of_commit]
+    assert not h.group().offsets.has_offsets
+    join = h.submit(join_group(member_id))
+    assert h.join_response(join).generation_id == 2
+    sync = h.submit(sync_group(member_id, 2, {member_id: b"a"}))
+    h.complete(error)
+    answer = h.response(sync)
+    assert isinstance(answer, SyncGroupResponse)
+    assert answer.error_code is (of_java if java.append_errors else of_group)
+    assert answer.assignment == b""
+    assert h.state() is GroupState.PREPARING_REBALANCE
+    assert h.failover().summary().generation == 1
+
+
+def test_static_member_whose_new_id_was_not_stored_keeps_its_old_one() -> None:
+    """JC-81: id, protocols and timeouts are what they were."""
+    h = CoordinatorHarness()
+    first = h.submit(join_group(instance="i", session_timeout_ms=9_000))
+    h.advance(0)
+    old_id = h.join_response(first).member_id
+    h.sync(sync_group(old_id, 1, {old_id: b"a"}, instance="i"))
+    h.holds_appends = True
+    second = h.submit(join_group(instance="i", session_timeout_ms=7_000))
+    assert h.response(second) is None
+    h.complete(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    answer = h.join_response(second)
+    assert (answer.error_code, answer.member_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
+    assert h.group().static_members == {"i": old_id}
+    assert h.group().members[old_id].session_timeout_ms == 9_000
+    assert h.beat(old_id, 1, "i") is ErrorCode.NONE

@@ -1,0 +1,384 @@
+"""Loading: what the log holds becomes groups, in chunks, under the epoch rules (BEHAVIOUR 5.4)."""
+
+import pytest
+
+from coordinator.coordinator import LoadIgnored
+from coordinator.states import GroupState
+from coordinator.storage.load import LoadReport
+from protocol.config import BrokerConfig, Guards, JavaSwitches
+from protocol.errors import ErrorCode, SimulationError
+from protocol.ids import TopicPartition
+from protocol.records.batch import Record
+from protocol.records.offsets import (
+    GroupMetadataValue,
+    MemberMetadataValue,
+    OffsetCommitValue,
+    encode_group_metadata_key,
+    encode_group_metadata_value,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+)
+from protocol.trace import TraceKind
+from tests.support.builders.requests import (
+    GROUP,
+    join_group,
+    leave_group,
+    offset_commit,
+    subscription,
+)
+from tests.support.harness.coordinator_harness import CoordinatorHarness
+
+
+def offset(partition: int, value: int | None, *, group_id: str = GROUP) -> Record:
+    """Return a commit of foo, or its tombstone."""
+    encoded = (
+        None
+        if value is None
+        else encode_offset_commit_value(OffsetCommitValue(offset=value, commit_timestamp_ms=1))
+    )
+    return Record(encode_offset_commit_key(group_id, TopicPartition("foo", partition)), encoded, 1)
+
+
+def group_value(
+    *members: str,
+    generation: int = 15,
+    metadata: bytes | None = None,
+    instance: str | None = None,
+    leader: str | None = None,
+) -> GroupMetadataValue:
+    """Return a consumer group's value: Stable with members, Empty without."""
+    return GroupMetadataValue(
+        protocol_type="consumer",
+        generation=generation,
+        protocol="range" if members else None,
+        leader=leader or (members[0] if members else None),
+        current_state_timestamp_ms=77,
+        members=tuple(
+            MemberMetadataValue(
+                member_id=member_id,
+                group_instance_id=instance if index == 0 else None,
+                client_id="c",
+                client_host="h",
+                rebalance_timeout_ms=30_000,
+                session_timeout_ms=10_000,
+                subscription=subscription("foo") if metadata is None else metadata,
+                assignment=b"a-" + member_id.encode(),
+            )
+            for index, member_id in enumerate(members)
+        ),
+    )
+
+
+def group(value: GroupMetadataValue | None, *, group_id: str = GROUP) -> Record:
+    """Return a group's record, or its tombstone."""
+    encoded = None if value is None else encode_group_metadata_value(value)
+    return Record(encode_group_metadata_key(group_id), encoded, 1)
+
+
+def loaded(
+    *batches: tuple[Record, ...], batches_per_chunk: int = 1_000, max_size: int = 1_000
+) -> CoordinatorHarness:
+    """Return a coordinator that has loaded these batches."""
+    h = CoordinatorHarness(
+        config=BrokerConfig(group_initial_rebalance_delay_ms=0, group_max_size=max_size), owned=()
+    )
+    for records in batches:
+        h.write_records(*records)
+    h.load(batches_per_chunk=batches_per_chunk)
+    return h
+
+
+def test_load_of_offsets_alone_gives_an_empty_group() -> None:
+    """MM-02: generation 0 and no protocol type: a simple group."""
+    h = loaded((offset(0, 23), offset(1, 455)), (offset(2, 8992),))
+    assert (h.state(), h.summary().generation) == (GroupState.EMPTY, 0)
+    assert h.group().protocol_type is None
+    assert [h.offset("foo", i) for i in range(3)] == [23, 455, 8992]
+
+
+def test_load_of_an_emptied_group_keeps_generation_and_type() -> None:
+    """MM-03, MM-27."""
+    h = loaded((offset(0, 23),), (group(group_value()),))
+    loaded_group = h.group()
+    assert (h.state(), loaded_group.generation_id) == (GroupState.EMPTY, 15)
+    assert (loaded_group.protocol_type, loaded_group.protocol_name) == ("consumer", None)
+    assert (loaded_group.leader_id, loaded_group.subscribed_topics) == (None, frozenset())
+    assert (loaded_group.current_state_timestamp_ms, h.offset("foo", 0)) == (77, 23)
+
+
+def test_load_of_a_group_with_members_gives_it_back_stable() -> None:
+    """MM-14, MM-25, MM-26: with its selected protocol only, and its topics parsed."""
+    h = loaded((group(group_value("m-1", "m-2", instance="i", leader="m-2")),), (offset(0, 5),))
+    loaded_group = h.group()
+    assert (h.state(), loaded_group.generation_id, loaded_group.leader_id) == (
+        GroupState.STABLE,
+        15,
+        "m-2",
+    )
+    assert loaded_group.static_members == {"i": "m-1"}
+    assert loaded_group.members["m-1"].protocol_names() == ("range",)
+    assert loaded_group.members["m-2"].assignment == b"a-m-2"
+    assert loaded_group.subscribed_topics == frozenset({"foo"})
+    assert h.beat("m-1", 15) is ErrorCode.NONE
+    (event,) = h.events(TraceKind.GROUP_LOADED)
+    assert (event.group, event.partition, event.generation) == (GROUP, "__consumer_offsets-0", 15)
+    assert event.detail == {"state": "Stable", "members": ["m-1", "m-2"], "offsets": 1}
+
+
+def test_load_gives_every_member_a_full_session() -> None:
+    """A failover must not expire members that could not heartbeat meanwhile."""
+    h = loaded((group(group_value("m-1", "m-2")),))
+    h.advance(9_999)
+    assert h.beat("m-1", 15) is ErrorCode.NONE
+    h.advance(1)
+    assert h.summary().members == ("m-1",)
+
+
+def test_load_of_a_tombstone_removes_what_was_before_it() -> None:
+    """MM-13, MM-19, MM-22: of an offset, and of a group, which may hold offsets later."""
+    assert loaded((offset(0, 1), offset(1, 2)), (offset(0, None),)).offset("foo", 1) == 2
+    h = loaded((offset(0, 1), offset(1, 2)), (offset(0, None),))
+    assert h.offset("foo", 0) == -1
+    assert loaded((group(group_value("m")),), (group(None),)).coordinator.groups() == ()
+    h = loaded((group(group_value("m")),), (group(None),), (offset(0, 3),))
+    assert (h.state(), h.summary().generation, h.offset("foo", 0)) == (GroupState.EMPTY, 0, 3)
+
+
+def test_load_takes_the_last_write_of_each_key() -> None:
+    """MM-23: of members and offsets, whatever batch they are in."""
+    h = loaded(
+        (offset(0, 1), offset(1, 1), group(group_value("old", generation=1))),
+        (offset(0, 2), group(group_value("new", generation=2)), offset(0, 3)),
+    )
+    assert (h.summary().members, h.summary().generation) == (("new",), 2)
+    assert [h.offset("foo", i) for i in range(2)] == [3, 1]
+
+
+def test_load_treats_keys_of_version_0_and_1_as_one() -> None:
+    """They have the same fields."""
+    old = Record(b"\x00\x00" + (offset(0, 7).key or b"")[2:], offset(0, 7).value, 1)
+    assert loaded((offset(0, 1),), (old,)).offset("foo", 0) == 7
+    assert loaded((old,), (offset(0, None),)).coordinator.groups() == ()
+
+
+def test_load_remembers_where_in_the_log_an_offset_stands() -> None:
+    """So that a commit that completes after the load cannot bring back an older one."""
+    h = loaded((offset(0, 1),), (offset(1, 2), offset(0, 3)))
+    stored = h.group().offsets.committed()
+    assert {str(tp): entry.appended_batch_offset for tp, entry in stored.items()} == {
+        "foo-0": 1,
+        "foo-1": 1,
+    }
+
+
+def test_load_ignores_records_of_unknown_kinds() -> None:
+    """MM-68, MM-69: a newer coordinator's, counted; the rest loads."""
+    newer = Record(b"\x00\x07\x91\xa1x", b"\x00\x00", 1)
+    h = loaded((newer, group(group_value("m")), offset(0, 5), newer), (newer,))
+    assert (h.state(), h.offset("foo", 0)) == (GroupState.STABLE, 5)
+    assert h.coordinator.load_report(0) == LoadReport(error=None, unknown_records=3)
+
+
+def test_load_in_one_epoch_may_be_repeated_by_scala_but_not_after_java_failed() -> None:
+    """[J]: FAILED until a newer epoch loads; then everything is there."""
+    java = JavaSwitches(failed_load_refuses=True)
+    h = CoordinatorHarness(owned=(), java=java)
+    h.write_records(offset(0, 5))
+    h.write_records(Record(None, b"v", 1))
+    h.load(epoch=3)
+    assert "without key" in (h.coordinator.load_error(0) or "")
+    assert (h.coordinator.is_owned(0), h.coordinator.is_loading(0)) == (False, False)
+    assert h.commit(offset_commit({("foo", 0): 1})) == [ErrorCode.NOT_COORDINATOR]
+    failed = LoadIgnored(reason="the load failed in this leader epoch", known_epoch=3)
+    assert h.load(epoch=3) == failed
+    h.log[0].pop()
+    assert h.load(epoch=4) is None
+    assert (h.coordinator.load_error(0), h.offset("foo", 0)) == (None, 5)
+
+
+def test_unload_forgets_that_a_load_failed() -> None:
+    """[J]: CLOSED; the same epoch may then come again."""
+    h = CoordinatorHarness(owned=(), java=JavaSwitches(failed_load_refuses=True))
+    h.write_records(Record(None, b"v", 1))
+    h.load(epoch=3)
+    h.unload(epoch=3)
+    h.log[0].clear()
+    assert h.load(epoch=3) is None
+    assert h.coordinator.is_owned(0)
+
+
+@pytest.mark.parametrize("java", [False, True])
+def test_load_that_its_leader_could_not_end_is_served_by_scala_and_refused_by_java(
+    java: bool,
+) -> None:
+    """5.4: the log end is -1 where nobody leads; [S] keeps what was read so far (KAFKA-16030)."""
+    h = CoordinatorHarness(owned=(), java=JavaSwitches(failed_load_refuses=java))
+    h.write_records(offset(0, 5))
+    h.coordinator.begin_load(0, 3, h.now_us)
+    h.coordinator.load_batches(0, tuple(h.log[0]))
+    h.execute(h.coordinator.finish_load(0, h.now_us, stopped="NOT_LEADER_OR_FOLLOWER"))
+    assert h.coordinator.is_owned(0) is not java
+    assert h.coordinator.load_error(0) == ("NOT_LEADER_OR_FOLLOWER" if java else None)
+    if not java:
+        assert h.offset("foo", 0) == 5
+
+
+@pytest.mark.parametrize(
+    ("record", "error"),
+    [
+        (Record(encode_group_metadata_key("g"), b"\x00\x09\x90", 1), "group value version 9"),
+        (
+            Record(encode_offset_commit_key("g", TopicPartition("t", 0)), b"\x00\x09\x90", 1),
+            "offset value version 9",
+        ),
+        (Record(None, b"v", 1), "without key"),
+        (Record(b"\x00", b"v", 1), "without key"),
+        (group(group_value("m", metadata=b"meta-c1")), "subscription"),
+        (group(group_value("m", leader="gone")), "gone"),
+    ],
+    ids=["group value", "offset value", "no key", "short key", "subscription", "leader"],
+)
+def test_load_that_cannot_read_a_record_serves_the_partition_without_groups(
+    record: Record, error: str
+) -> None:
+    """MM-29; [S] swallows the error: offsets are answered with -1 then (recipe f)."""
+    h = loaded((offset(0, 5),), (record,), (offset(1, 6),))
+    assert error in (h.coordinator.load_error(0) or "")
+    assert h.coordinator.is_owned(0)
+    assert h.coordinator.groups() == ()
+    assert h.offset("foo", 0) == -1
+
+
+def test_load_of_an_empty_log_owns_the_partition() -> None:
+    """MM-21."""
+    h = loaded()
+    assert (h.coordinator.is_owned(0), h.coordinator.is_loading(0)) == (True, False)
+
+
+def test_load_of_a_group_over_its_limit_rebalances() -> None:
+    """To give its members a chance to commit; then the first to rejoin stay."""
+    h = loaded((group(group_value("m-1", "m-2")),), max_size=1)
+    assert h.state() is GroupState.PREPARING_REBALANCE
+    assert "group.max.size" in (h.events(TraceKind.REBALANCE_STARTED)[0].cause or "")
+
+
+@pytest.mark.parametrize("batches_per_chunk", [1, 2, 7])
+def test_load_in_chunks_gives_the_same_groups(batches_per_chunk: int) -> None:
+    """It is resumable: the broker decides the bounds."""
+    batches = [(offset(i % 3, i, group_id=f"g{i % 4}"),) for i in range(20)]
+    batches.insert(5, (group(group_value("m"), group_id="g1"),))
+    whole = loaded(*batches)
+    parts = loaded(*batches, batches_per_chunk=batches_per_chunk)
+    assert parts.coordinator.groups() == whole.coordinator.groups()
+    for group_id in ("g0", "g1", "g2", "g3"):
+        assert parts.group(group_id).offsets.committed() == (
+            whole.group(group_id).offsets.committed()
+        )
+
+
+def test_load_shows_nothing_before_it_is_finished() -> None:
+    """Requests are told to wait, and no group is half there."""
+    h = CoordinatorHarness(owned=())
+    h.write_records(offset(0, 5))
+    h.coordinator.begin_load(0, 3, h.now_us)
+    h.coordinator.load_batches(0, tuple(h.log[0]))
+    assert (h.coordinator.is_loading(0), h.coordinator.is_owned(0)) == (True, False)
+    assert h.coordinator.groups() == ()
+    assert h.commit(offset_commit({("foo", 0): 1})) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+
+
+def test_load_gives_back_what_was_written() -> None:
+    """load(write(state)) == state: of groups in every persisted state, and their offsets."""
+    h = CoordinatorHarness()
+    ids = h.stable_group(3, group_id="stable")
+    h.submit(join_group(instance="i", group_id="static"))
+    h.advance(0)
+    h.commit(offset_commit({("foo", 0): 5, ("bar", 1): 6}, ids[0], 1, group_id="stable"))
+    h.commit(offset_commit({("foo", 0): 7}, group_id="simple", metadata="m", leader_epoch=2))
+    (gone,) = h.stable_group(1, group_id="emptied")
+    h.leave(leave_group(gone, group_id="emptied"))
+    other = h.failover()
+    for group_id in ("stable", "simple", "emptied"):
+        before, after = h.group(group_id), other.group(group_id)
+        assert other.summary(group_id) == h.summary(group_id)
+        assert after.offsets.committed() == before.offsets.committed()
+        assert after.members == before.members
+        assert after.leader_id == before.leader_id
+        assert (after.protocol_type, after.protocol_name) == (
+            before.protocol_type,
+            before.protocol_name,
+        )
+    assert other.coordinator.group("static") is None  # its first generation was never stored
+
+
+def test_load_in_the_middle_of_a_rebalance_brings_back_the_last_stored_generation() -> None:
+    """FO-02, FO-03: the join phase is soft; generation 2 may be given again."""
+    h = CoordinatorHarness()
+    ids = h.stable_group()
+    for member_id in ids:
+        h.submit(join_group(member_id))
+    assert (h.state(), h.summary().generation) == (GroupState.COMPLETING_REBALANCE, 2)
+    other = h.failover()
+    assert (other.state(), other.summary().generation) == (GroupState.STABLE, 1)
+    assert other.beat(ids[0], 2) is ErrorCode.ILLEGAL_GENERATION
+    assert other.beat(ids[0], 1) is ErrorCode.NONE
+
+
+# -- epochs --
+
+
+def test_load_of_an_older_epoch_is_ignored() -> None:
+    """MM-15: the known epoch stays."""
+    h = CoordinatorHarness(owned=())
+    assert h.load(epoch=2) is None
+    assert h.unload(epoch=2) is None
+    assert h.load(epoch=1) == LoadIgnored(reason="stale leader epoch", known_epoch=2)
+    assert not h.coordinator.is_owned(0)
+    assert h.load(epoch=2) is None
+
+
+def test_load_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
+    """What leader_epoch_guard prevents (KAFKA-10614)."""
+    h = CoordinatorHarness(owned=(), guards=Guards(leader_epoch_guard=False))
+    h.load(epoch=2)
+    assert h.unload(epoch=1) is None
+    assert h.load(epoch=0) is None
+    assert h.coordinator.is_owned(0)
+
+
+def test_load_of_a_partition_that_is_here_is_ignored_and_its_epoch_remembered() -> None:
+    """A re-election on the same broker does not read the log again."""
+    h = CoordinatorHarness(owned=())
+    h.load(epoch=2)
+    h.commit(offset_commit({("foo", 0): 1}))
+    assert h.load(epoch=5) == LoadIgnored(reason="already loaded or loading", known_epoch=5)
+    assert h.offset("foo", 0) == 1
+    assert h.unload(epoch=4) == LoadIgnored(reason="stale leader epoch", known_epoch=5)
+
+
+def test_load_of_a_partition_that_is_loading_is_ignored() -> None:
+    """The load under way goes on."""
+    h = CoordinatorHarness(owned=())
+    h.coordinator.begin_load(0, 1, h.now_us)
+    assert isinstance(h.coordinator.begin_load(0, 1, h.now_us), LoadIgnored)
+    h.execute(h.coordinator.finish_load(0, h.now_us))
+    assert h.coordinator.is_owned(0)
+
+
+def test_chunk_for_a_partition_that_is_not_loading_is_misuse() -> None:
+    """The broker's tasks run one at a time, in order."""
+    h = CoordinatorHarness()
+    with pytest.raises(SimulationError, match="not loading"):
+        h.coordinator.load_batches(0, ())
+    with pytest.raises(SimulationError, match="not loading"):
+        h.coordinator.finish_load(0, h.now_us)
+
+
+def test_load_after_a_failed_one_forgets_the_error() -> None:
+    """It is the last load's."""
+    h = loaded((Record(None, b"v", 1),))
+    assert h.coordinator.load_error(0) is not None
+    h.unload(epoch=1)
+    h.log[0].clear()
+    h.load(epoch=2)
+    assert h.coordinator.load_error(0) is None

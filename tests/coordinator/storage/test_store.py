@@ -1,0 +1,241 @@
+"""What groups write to the log, when, and in which version (BEHAVIOUR 5.1, 5.2)."""
+
+import pytest
+
+from coordinator.group import Group
+from coordinator.shard import Shard
+from coordinator.states import GroupState
+from coordinator.storage.store import group_record
+from protocol.config import BrokerConfig
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+from protocol.messages.group_admin import DeleteGroupsRequest, DeleteGroupsResponse
+from protocol.messages.offset import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol.metadata_version import ValueVersions
+from protocol.records.batch import Record, decode_records
+from protocol.records.offsets import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_group_metadata_value,
+    decode_key,
+    decode_offset_commit_value,
+    record_version,
+)
+from tests.support.builders.requests import GROUP, leave_group, offset_commit
+from tests.support.harness.coordinator_harness import EPOCH_US, CoordinatorHarness
+
+
+def harness(version: str = "3.9") -> CoordinatorHarness:
+    """Return a coordinator whose brokers are of this version of Kafka."""
+    return CoordinatorHarness(
+        config=BrokerConfig(
+            group_initial_rebalance_delay_ms=0, inter_broker_protocol_version=version
+        )
+    )
+
+
+def written(h: CoordinatorHarness, since: int = 0) -> list[Record]:
+    """Return the records in the log, from batch `since` on."""
+    return [record for batch in h.log[0][since:] for record in decode_records(batch.records)]
+
+
+def value_of(record: Record) -> bytes:
+    assert record.value is not None
+    return record.value
+
+
+def test_group_that_became_empty_is_stored_with_one_record() -> None:
+    """MM-32: generation and protocol type stay; protocol, leader and members are gone."""
+    h = harness()
+    (member_id,) = h.stable_group(1)
+    before = len(h.log[0])
+    h.leave(leave_group(member_id))
+    (record,) = written(h, before)
+    assert decode_key(record.key or b"") == GroupMetadataKey(GROUP)
+    assert decode_group_metadata_value(value_of(record)) == GroupMetadataValue(
+        protocol_type="consumer",
+        generation=2,
+        protocol=None,
+        leader=None,
+        current_state_timestamp_ms=EPOCH_US // 1_000,
+        members=(),
+    )
+    assert record.timestamp_ms == EPOCH_US // 1_000
+
+
+def test_group_of_an_old_record_has_no_time_of_its_state() -> None:
+    """-1, as Kafka writes it again."""
+    group = Group("g", 0, GroupState.EMPTY, 1)
+    group.current_state_timestamp_ms = None
+    record = group_record(group, {}, 7, ValueVersions(group=3, offset=3))
+    value = decode_group_metadata_value(value_of(record))
+    assert (value.current_state_timestamp_ms, record.timestamp_ms) == (-1, 7)
+
+
+def test_simple_group_is_stored_as_its_offsets_alone() -> None:
+    """MM-33: generation 0 and no protocol type need no record of their own."""
+    h = harness()
+    h.commit(offset_commit({("foo", 0): 5, ("bar", 1): 6}, metadata="m", leader_epoch=2))
+    (batch,) = h.log[0]
+    first, second = decode_records(batch.records)
+    assert decode_key(first.key or b"") == OffsetCommitKey(GROUP, "foo", 0)
+    assert decode_key(second.key or b"") == OffsetCommitKey(GROUP, "bar", 1)
+    assert decode_offset_commit_value(value_of(first)) == OffsetCommitValue(
+        offset=5, leader_epoch=2, metadata="m", commit_timestamp_ms=EPOCH_US // 1_000
+    )
+    assert (h.group().generation_id, h.group().protocol_type) == (0, None)
+
+
+def test_group_with_members_is_stored_with_one_append() -> None:
+    """MM-35: by its leader's SyncGroup; joining alone stores nothing."""
+    h = harness()
+    ids = h.stable_group(2)
+    ((record,),) = (decode_records(batch.records) for batch in h.log[0])
+    value = decode_group_metadata_value(value_of(record))
+    assert (value.generation, value.protocol, value.leader) == (1, "range", ids[0])
+    assert [member.member_id for member in value.members] == ids
+    assert [member.assignment for member in value.members] == [b"for-" + i.encode() for i in ids]
+
+
+@pytest.mark.parametrize(
+    ("version", "group", "offset"),
+    [
+        ("0.9.0", 0, 1),
+        ("0.10.2", 1, 1),
+        ("2.1-IV0", 2, 2),
+        ("2.2", 2, 3),
+        ("2.3-IV0", 3, 3),
+        ("3.9", 3, 3),
+    ],
+)
+def test_values_are_written_as_inter_broker_protocol_version_says(
+    version: str, group: int, offset: int
+) -> None:
+    """MM-56, MM-58, MM-59, MM-60; MM-30: the time of the state only from version 2 on."""
+    h = harness(version)
+    (member_id,) = h.stable_group(1)
+    h.commit(offset_commit({("foo", 0): 5}, member_id, 1, leader_epoch=2))
+    stored, committed = written(h)
+    assert record_version(value_of(stored)) == group
+    timestamp_ms = decode_group_metadata_value(value_of(stored)).current_state_timestamp_ms
+    assert timestamp_ms == (EPOCH_US // 1_000 if group >= 2 else -1)
+    assert record_version(value_of(committed)) == offset
+    epoch = decode_offset_commit_value(value_of(committed)).leader_epoch
+    assert epoch == (2 if offset == 3 else -1)
+    after = h.failover()
+    assert (after.state(), after.offset("foo", 0)) == (GroupState.STABLE, 5)
+    assert (after.group().current_state_timestamp_ms is None) == (group < 2)
+
+
+@pytest.mark.parametrize("version", ["1.1", "2.1-IV0", "3.9"])
+def test_commit_with_an_expiry_of_its_own_is_written_as_version_1(version: str) -> None:
+    """MM-54, MM-55, MM-57: no newer version has a field for it."""
+    h = harness(version)
+    h.commit(offset_commit({("foo", 0): 5}, retention_time_ms=1_000), version=4)
+    (record,) = written(h)
+    assert record_version(value_of(record)) == 1
+    expires_ms = EPOCH_US // 1_000 + 1_000
+    assert decode_offset_commit_value(value_of(record)).expire_timestamp_ms == expires_ms
+    stored = h.failover().group().offsets.get(TopicPartition("foo", 0))
+    assert stored is not None
+    assert stored.expire_timestamp_ms == expires_ms
+
+
+def test_member_of_an_old_record_has_its_session_as_rebalance_timeout() -> None:
+    """MM-31, JC-41: version 0 has no field for it."""
+    h = harness("0.9.0")
+    (member_id,) = h.stable_group(1, session_timeout_ms=8_000)
+    member = h.failover().group().members[member_id]
+    assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (8_000, 8_000)
+
+
+def test_group_is_taken_in_only_where_there_is_none_of_its_id() -> None:
+    """MM-24: the first instance stays, and is what the second caller gets."""
+    shard = Shard(0)
+    first = Group("g", 0, GroupState.EMPTY, 1)
+    second = Group("g", 0, GroupState.EMPTY, 2)
+    assert shard.add(first) is first
+    assert shard.add(second) is first
+    assert shard.create_group("g", 3) is first
+    assert shard.groups == {"g": first}
+
+
+def test_group_is_removed_only_if_it_is_the_one_that_is_there() -> None:
+    """Its successor under the same id has nothing to do with it."""
+    shard = Shard(0)
+    gone = shard.create_group("g", 1)
+    assert shard.remove(gone)
+    assert not shard.remove(gone)
+    successor = shard.create_group("g", 2)
+    assert not shard.remove(gone)
+    assert shard.groups == {"g": successor}
+
+
+def test_append_that_fails_changes_nothing_that_is_stored() -> None:
+    """5.2: what is persisted follows the log, not the request."""
+    h = harness()
+    h.commit(offset_commit({("foo", 0): 5}))
+    h.holds_appends = True
+    request_id = h.submit(offset_commit({("foo", 0): 6}))
+    h.complete(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert h.response(request_id) is not None
+    assert h.offset("foo", 0) == 5
+    assert h.failover().offset("foo", 0) == 5
+
+
+def test_group_counts_as_missing_only_where_its_partition_is_owned() -> None:
+    """MM-12: elsewhere nobody can tell; one that is Empty is there, one that is Dead is not."""
+    body = DeleteGroupsRequest(groups_names=(GROUP,))
+    elsewhere = CoordinatorHarness(owned=())
+    assert deleted(elsewhere, body) is ErrorCode.NOT_COORDINATOR
+    h = CoordinatorHarness()
+    assert deleted(h, body) is ErrorCode.GROUP_ID_NOT_FOUND
+    h.commit(offset_commit({("foo", 0): 5}))
+    dead = h.group()
+    assert deleted(h, body) is ErrorCode.NONE
+    assert dead.state is GroupState.DEAD
+    assert deleted(h, body) is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def deleted(h: CoordinatorHarness, body: DeleteGroupsRequest) -> ErrorCode:
+    """Return what the deletion of one group is answered."""
+    response = h.response(h.submit(body))
+    assert isinstance(response, DeleteGroupsResponse)
+    return response.results[0].error_code
+
+
+def test_tombstone_of_a_group_has_the_time_of_its_creation() -> None:
+    """MM-49: whatever the topic's message.timestamp.type is, which this lab does not have."""
+    h = harness()
+    (member_id,) = h.stable_group(1)
+    h.leave(leave_group(member_id))
+    h.advance(5_000)
+    before = len(h.log[0])
+    h.execute(h.coordinator.expire_offsets(h.now_us))
+    (record,) = written(h, before)
+    assert (record.value, record.timestamp_ms) == (None, EPOCH_US // 1_000 + 5_000)
+
+
+def test_commit_with_one_metadata_too_large_shows_the_other_to_a_stable_fetch() -> None:
+    """MM-45: the refused one has no offset, and nothing of it is pending."""
+    h = CoordinatorHarness(config=BrokerConfig(offset_metadata_max_bytes=4))
+    large = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=5, committed_metadata="large"
+    )
+    fits = OffsetCommitRequestPartition(
+        partition_index=1, committed_offset=6, committed_metadata="fits"
+    )
+    topic = OffsetCommitRequestTopic(name="foo", partitions=(large, fits))
+    assert h.commit(OffsetCommitRequest(group_id=GROUP, topics=(topic,))) == [
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+        ErrorCode.NONE,
+    ]
+    fetched = [h.fetched("foo", index, require_stable=True) for index in (0, 1)]
+    assert [(each.committed_offset, each.metadata) for each in fetched] == [(-1, ""), (6, "fits")]
+    assert [each.error_code for each in fetched] == [ErrorCode.NONE] * 2

@@ -1,0 +1,185 @@
+"""Unloading: parked callers are told, groups become Dead, timers stop (BEHAVIOUR 5.5)."""
+
+import pytest
+
+from coordinator.coordinator import LoadIgnored
+from coordinator.states import GroupState
+from protocol.config import Guards
+from protocol.effects import AppendCompleted
+from protocol.errors import ErrorCode, SimulationError
+from protocol.ids import AppendId
+from protocol.trace import TraceKind
+from tests.support.builders.requests import join_group, offset_commit, sync_group
+from tests.support.harness.coordinator_harness import CoordinatorHarness, commit_errors
+
+
+def test_unload_makes_groups_dead_and_forgets_them() -> None:
+    """MM-16: with the same epoch; the partition is not served here any more."""
+    h = CoordinatorHarness()
+    ids = h.stable_group()
+    group = h.group()
+    assert h.unload(epoch=0) is None
+    assert group.state is GroupState.DEAD
+    assert (h.coordinator.groups(), h.timer_keys()) == ((), [])
+    assert not h.coordinator.is_owned(0)
+    assert h.beat(ids[0], 1) is ErrorCode.NOT_COORDINATOR
+    assert h.events(TraceKind.GROUP_STATE)[-1].cause == "unloaded"
+
+
+def test_unload_in_preparing_answers_parked_joins_with_their_member_ids() -> None:
+    """FO-02."""
+    h = CoordinatorHarness()
+    ids = h.stable_group()
+    newcomer = h.new_member_id()
+    joins = [h.submit(join_group(m)) for m in (ids[0], newcomer)]
+    h.unload()
+    for member_id, request_id in zip((ids[0], newcomer), joins, strict=True):
+        response = h.join_response(request_id)
+        assert (response.error_code, response.member_id) == (ErrorCode.NOT_COORDINATOR, member_id)
+    assert h.timer_keys() == []
+
+
+def test_unload_in_completing_answers_parked_syncs() -> None:
+    """FO-03."""
+    h = CoordinatorHarness()
+    ids = [h.new_member_id() for _ in range(2)]
+    for member_id in ids:
+        h.submit(join_group(member_id))
+    h.advance(0)
+    sync = h.submit(sync_group(ids[1], 1))
+    h.unload()
+    assert h.sync_response(sync).error_code is ErrorCode.NOT_COORDINATOR
+    assert h.timer_keys() == []
+
+
+def test_unload_forgets_pending_ids_with_their_timers() -> None:
+    """Nothing of the group runs on."""
+    h = CoordinatorHarness()
+    h.new_member_id()
+    h.unload()
+    assert h.timer_keys() == []
+
+
+def test_unload_leaves_other_partitions_alone() -> None:
+    """Each has its own groups and timers."""
+    h = CoordinatorHarness(num_partitions=2, owned=(0, 1))
+    by_partition = {h.coordinator.partition_of(f"g{i}"): f"g{i}" for i in range(8)}
+    ids = {p: h.stable_group(1, group_id=g) for p, g in by_partition.items()}
+    h.unload(0)
+    assert [s.group_id for s in h.coordinator.groups()] == [by_partition[1]]
+    assert h.timer_keys() == [f"heartbeat-{by_partition[1]}-{ids[1][0]}"]
+
+
+def test_unload_of_an_older_epoch_is_ignored() -> None:
+    """MM-17: the group is intact."""
+    h = CoordinatorHarness(owned=())
+    h.load(epoch=2)
+    ids = h.stable_group(1)
+    assert h.unload(epoch=1) == LoadIgnored(reason="stale leader epoch", known_epoch=2)
+    assert h.beat(ids[0], 1) is ErrorCode.NONE
+
+
+def test_unload_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
+    """What leader_epoch_guard prevents: the new leader serves nothing (recipe e)."""
+    h = CoordinatorHarness(owned=(), guards=Guards(leader_epoch_guard=False))
+    h.load(epoch=2)
+    assert h.unload(epoch=1) is None
+    assert not h.coordinator.is_owned(0)
+
+
+def test_unload_without_epoch_is_carried_out_and_the_epoch_stays() -> None:
+    """MM-18: the replica was deleted."""
+    h = CoordinatorHarness(owned=())
+    h.load(epoch=2)
+    assert h.unload(epoch=None) is None
+    assert h.load(epoch=1) == LoadIgnored(reason="stale leader epoch", known_epoch=2)
+    assert h.load(epoch=3) is None
+
+
+def test_unload_of_a_partition_that_is_not_here_remembers_its_epoch() -> None:
+    """A resignation may come before the load of an older epoch: that must not own it."""
+    h = CoordinatorHarness(owned=())
+    assert h.unload(epoch=4) is None
+    assert h.load(epoch=3) == LoadIgnored(reason="stale leader epoch", known_epoch=4)
+
+
+def test_unload_of_a_loading_partition_gives_the_load_up() -> None:
+    """Kafka removes it from both sets."""
+    h = CoordinatorHarness(owned=())
+    h.coordinator.begin_load(0, 1, h.now_us)
+    h.unload(epoch=2)
+    assert (h.coordinator.is_loading(0), h.coordinator.is_owned(0)) == (False, False)
+
+
+def test_commit_acknowledged_after_the_unload_is_still_answered() -> None:
+    """The log has it: the client may know, and the trace must."""
+    h = CoordinatorHarness()
+    h.holds_appends = True
+    request_id = h.submit(offset_commit({("foo", 0): 5}))
+    h.unload()
+    assert h.response(request_id) is None
+    h.complete()
+    assert commit_errors(h.response(request_id)) == [ErrorCode.NONE]
+    assert len(h.events(TraceKind.COMMIT_STORED)) == 1
+    assert h.coordinator.groups() == ()
+
+
+def test_commit_that_fails_with_the_leadership_is_answered_not_coordinator() -> None:
+    """The old leader's appends in flight."""
+    h = CoordinatorHarness()
+    h.holds_appends = True
+    request_id = h.submit(offset_commit({("foo", 0): 5}))
+    h.unload()
+    h.complete(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert commit_errors(h.response(request_id)) == [ErrorCode.NOT_COORDINATOR]
+
+
+def test_assignment_stored_after_the_unload_is_ignored() -> None:
+    """The parked requests were answered by the unload."""
+    h = CoordinatorHarness()
+    member_id = h.new_member_id()
+    h.submit(join_group(member_id))
+    h.advance(0)
+    h.holds_appends = True
+    sync = h.submit(sync_group(member_id, 1, {}))
+    h.unload()
+    assert h.sync_response(sync).error_code is ErrorCode.NOT_COORDINATOR
+    h.complete()
+    assert h.coordinator.groups() == ()
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_static_replacement_that_ends_after_the_unload_is_answered(error: ErrorCode) -> None:
+    """Its JoinGroup was parked in Stable, where an unload answers SyncGroups only."""
+    h = CoordinatorHarness()
+    h.submit(join_group(instance="i"))
+    h.advance(0)
+    h.submit(sync_group(h.summary().members[0], 1, {}))
+    h.holds_appends = True
+    join = h.submit(join_group(instance="i"))
+    h.unload()
+    assert h.response(join) is None
+    h.complete(error)
+    assert h.join_response(join).error_code is ErrorCode.NOT_COORDINATOR
+    assert h.timer_keys() == []
+
+
+def test_append_that_nobody_asked_for_is_misuse() -> None:
+    """Or that completes twice."""
+    h = CoordinatorHarness()
+    with pytest.raises(SimulationError, match="not in flight"):
+        h.coordinator.append_completed(AppendCompleted(append_id=AppendId(7)), h.now_us)
+
+
+def test_group_loaded_again_is_another_group() -> None:
+    """Ping-pong: what the first life left behind does not touch the second."""
+    h = CoordinatorHarness()
+    ids = h.stable_group()
+    h.holds_appends = True
+    request_id = h.submit(offset_commit({("foo", 0): 5}, ids[0], 1))
+    h.unload(epoch=1)
+    h.load(epoch=2)
+    h.complete()
+    assert commit_errors(h.response(request_id)) == [ErrorCode.NONE]
+    assert h.offset("foo", 0) == -1
+    assert h.beat(ids[0], 1) is ErrorCode.NONE

@@ -1,0 +1,291 @@
+"""The doctor says what is missing, how to get it here, and what works without."""
+
+import io
+from pathlib import Path
+
+import pytest
+import yaml
+from rich.console import Console
+
+from coordlab.commands.doctor.checks import CHECKS, REQUIRED_DISTRIBUTIONS, Check, examine
+from coordlab.commands.doctor.machine import Machine
+from coordlab.commands.doctor.view import print_checks
+
+ROOT = Path(__file__).resolve().parents[4]
+GIB = 1024**3
+DEBIAN = 'ID=debian\nVERSION_ID="12"\n'
+UBUNTU = 'ID=pop\nID_LIKE="ubuntu debian"\n'
+
+
+class Fake:
+    """A machine in a folder: /proc, control groups and home are what a test writes there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.proc, self.cgroup, self.home = folder / "proc", folder / "cgroup", folder / "home"
+        self.os_release = folder / "os-release"
+        for path in (self.proc, self.cgroup, self.home):
+            path.mkdir()
+        self.os_release.write_text(DEBIAN)
+        self.write(self.proc / "meminfo", f"MemAvailable: {16 * GIB // 1024} kB\n")
+
+    def write(self, path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def process(self, pid: int, name: str, *command: str) -> None:
+        """A process, as /proc shows it."""
+        self.write(self.proc / str(pid) / "comm", f"{name}\n")
+        self.write(self.proc / str(pid) / "cmdline", "".join(f"{word}\0" for word in command))
+
+    def machine(self, **changes: object) -> Machine:
+        """The machine, with fields changed."""
+        fields: dict[str, object] = {
+            "system": "Linux",
+            "environ": {"PATH": ""},
+            "home": self.home,
+            "folder": self.home,
+            "proc": self.proc,
+            "cgroup": self.cgroup,
+            "os_release": self.os_release,
+            "open_files": lambda: (65_536, 65_536),
+            "cores_allowed": lambda: 8,
+            "version_of": lambda _: "1.0",
+            "loopback": lambda: None,
+        }
+        return Machine(**(fields | changes))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Fake:
+    return Fake(tmp_path)
+
+
+def look(name: str, machine: Machine) -> Check:
+    (check,) = examine(machine, [name])
+    return check
+
+
+def test_every_check_of_this_machine_answers() -> None:
+    """A doctor that crashes is no doctor."""
+    for check in examine(Machine()):
+        assert check.found, check.name
+        assert check.ok or check.advice, check.name
+
+
+def test_required_distributions_are_those_of_the_project() -> None:
+    """A dependency that is added must be looked for."""
+    text = (ROOT / "pyproject.toml").read_text()
+    listed = yaml.safe_load(text.split("dependencies = ")[1].split("\n]")[0] + "\n]")
+    names = {requirement.split(">")[0] for requirement in listed}
+    assert set(REQUIRED_DISTRIBUTIONS) == names
+
+
+@pytest.mark.parametrize(
+    ("system", "release", "hint"),
+    [
+        ("Linux", DEBIAN, "apt-get install openjdk-17-jre-headless"),
+        ("Linux", UBUNTU, "apt-get install openjdk-17-jre-headless"),
+        ("Linux", "ID=rocky\nID_LIKE=rhel\n", "dnf install java-17-openjdk-headless"),
+        ("Darwin", "", "brew install openjdk@17"),
+    ],
+)
+def test_doctor_without_java_says_what_to_install_here_and_what_works_without(
+    fake: Fake, system: str, release: str, hint: str
+) -> None:
+    """A first user without Java can still run, and must learn that."""
+    fake.os_release.write_text(release)
+    check = look("java", fake.machine(system=system))
+    assert not check.ok
+    assert check.advice.splitlines()[-1].startswith(f"Here: `{hint}")
+    assert "`run` works" in check.without
+
+
+def test_doctor_without_java_on_an_unknown_system_lists_the_others(fake: Fake) -> None:
+    """No hint for this one: those for all stand there."""
+    fake.os_release.unlink()
+    check = look("java", fake.machine())
+    assert "https://adoptium.net" in check.advice
+    assert "Here:" not in check.advice
+
+
+def test_doctor_names_missing_packages_and_the_command_that_installs_them(fake: Fake) -> None:
+    """An environment that is older than the checkout lacks what came later."""
+    versions = {"ray": None, "altair": None}
+    check = look("packages", fake.machine(version_of=lambda name: versions.get(name, "1.0")))
+    assert (check.ok, check.advice) == (False, "missing: ray, altair; run `make setup`")
+
+
+@pytest.mark.parametrize(
+    ("limits", "ok", "advice"),
+    [
+        ((256, 4_096), False, "`ulimit -n 4096`"),
+        ((256, 1_000_000), False, "`ulimit -n 65536`"),
+        ((256, -1), False, "`ulimit -n 65536`"),
+        ((256, 512), False, "/etc/security/limits.conf"),
+        ((-1, -1), True, ""),
+        (None, True, ""),
+    ],
+)
+def test_doctor_with_a_low_limit_of_open_files_names_the_command(
+    fake: Fake, limits: tuple[int, int] | None, ok: bool, advice: str
+) -> None:
+    """Ray fails in odd ways when it runs out of file descriptors."""
+    check = look("open-files", fake.machine(open_files=lambda: limits))
+    assert check.ok is ok
+    assert advice in check.advice
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {
+            "proc/self/cgroup": "0::/app\n",
+            "cgroup/app/memory.max": "max\n",
+            "cgroup/app/memory.current": "5\n",
+            "cgroup/memory.max": f"{3 * GIB}\n",
+            "cgroup/memory.current": f"{2 * GIB}\n",
+            "cgroup/memory.stat": f"anon 1\ninactive_file {GIB}\n",
+        },
+        {
+            "proc/self/cgroup": "5:cpuset:/\n4:memory:/app\n0::/\n",
+            "cgroup/memory/app/memory.limit_in_bytes": f"{3 * GIB}\n",
+            "cgroup/memory/app/memory.usage_in_bytes": f"{GIB}\n",
+            "cgroup/memory/memory.limit_in_bytes": f"{2**63 - 4096}\n",
+            "cgroup/memory/memory.usage_in_bytes": f"{40 * GIB}\n",
+        },
+    ],
+    ids=["version 2", "version 1"],
+)
+def test_doctor_in_a_container_with_little_memory_says_so(
+    fake: Fake, tmp_path: Path, files: dict[str, str]
+) -> None:
+    """The machine's own memory, which /proc/meminfo tells, is not the container's."""
+    for name, text in files.items():
+        fake.write(tmp_path / name, text)
+    check = look("memory", fake.machine())
+    assert not check.ok
+    assert check.found == "2.0 GiB available, which is what a control group leaves to this process"
+    assert "--memory 4g" in check.advice
+    assert "virtual" in check.without
+
+
+def test_doctor_on_a_machine_with_enough_memory_is_content(fake: Fake) -> None:
+    """A control group without a limit, and one that grants more than there is, say nothing."""
+    fake.write(fake.proc / "self" / "cgroup", "0::/\n")
+    fake.write(fake.cgroup / "memory.max", f"{64 * GIB}\n")
+    fake.write(fake.cgroup / "memory.current", "0\n")
+    check = look("memory", fake.machine())
+    assert (check.ok, check.found) == (True, "16.0 GiB available")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "cores"),
+    [
+        ("cgroup/cpu.max", "50000 100000\n", "0.5"),
+        ("cgroup/cpu.max", "max 100000\n", "8"),
+        ("cgroup/cpu/cpu.cfs_quota_us", "150000\n", "1.5"),
+        ("cgroup/cpu/cpu.cfs_quota_us", "-1\n", "8"),
+    ],
+)
+def test_doctor_counts_the_cores_that_a_container_is_granted(
+    fake: Fake, tmp_path: Path, name: str, text: str, cores: str
+) -> None:
+    """With one core the phases of a run on Ray are the machine's, not Kafka's."""
+    fake.write(fake.proc / "self" / "cgroup", "2:cpu,cpuacct:/\n0::/\n")
+    fake.write(tmp_path / "cgroup" / "cpu" / "cpu.cfs_period_us", "100000\n")
+    fake.write(tmp_path / name, text)
+    check = look("cores", fake.machine())
+    assert check.found == f"{cores} for this process"
+    assert check.ok
+    assert ("measure in virtual time" in check.advice) is (float(cores) < 2)
+
+
+def test_doctor_names_another_ray_with_its_version_and_address(fake: Fake, tmp_path: Path) -> None:
+    """It is never joined, but takes the cores from a run: whose is it?"""
+    package = tmp_path / "site-packages" / "ray"
+    server = package / "core" / "src" / "ray" / "gcs" / "gcs_server"
+    server.parent.mkdir(parents=True)
+    (package.parent / "ray-2.51.1.dist-info").mkdir()
+    options = ("--gcs_server_port=6379", "--node-ip-address=192.0.2.7", "--log_dir=/tmp/ray")
+    fake.process(41, "gcs_server", str(server), *options)
+    fake.process(42, "gcs_server", "gcs_server", "--gcs_server_port=0", "--node-ip-address=::1")
+    fake.process(43, "gcs_server")
+    fake.process(44, "python", "python")
+
+    check = look("other-ray", fake.machine())
+
+    assert check.found == (
+        "Ray 2.51.1 at 192.0.2.7:6379 (pid 41); Ray at ::1 (pid 42); Ray (pid 43)"
+    )
+    assert check.ok
+    assert "--ray-address" in check.advice
+
+
+def test_doctor_without_a_readable_proc_says_that_it_cannot_tell(
+    fake: Fake, tmp_path: Path
+) -> None:
+    """Hidden processes are not no processes; unknown memory is no missing memory."""
+    machine = fake.machine(proc=tmp_path / "nowhere")
+    assert look("other-ray", machine).found == "not told here: /proc cannot be read"
+    memory = look("memory", machine)
+    assert (memory.ok, memory.found) == (True, "not told here")
+
+
+@pytest.mark.parametrize(("mode", "told"), [(None, True), ("token", False)])
+def test_doctor_tells_of_a_token_that_a_ray_head_will_demand(
+    fake: Fake, mode: str | None, told: bool
+) -> None:
+    """A local Ray left it; a head that is started later on this machine asks for it."""
+    fake.write(fake.home / ".ray" / "auth_token", "secret")
+    environ = {"PATH": ""} | ({} if mode is None else {"RAY_AUTH_MODE": mode})
+
+    check = look("ray-token", fake.machine(environ=environ))
+
+    assert check.ok
+    assert ("RAY_AUTH_MODE=disabled" in check.advice) is told
+    assert "secret" not in f"{check}"
+    assert look("ray-token", fake.machine(home=fake.proc)).found == "none"
+
+
+def test_doctor_in_a_folder_that_cannot_be_written_says_so(fake: Fake, tmp_path: Path) -> None:
+    """A run would fail before it starts."""
+    check = look("disk", fake.machine(folder=tmp_path / "gone"))
+    assert not check.ok
+    assert "cannot be written" in check.found
+    assert "--runs DIR" in check.advice
+
+
+def test_doctor_without_a_loopback_says_what_needs_none(fake: Fake) -> None:
+    """Sandboxes forbid sockets; virtual time needs none."""
+    check = look("ports", fake.machine(loopback=lambda: "Operation not permitted"))
+    assert (check.ok, check.found) == (False, "Operation not permitted")
+    assert "virtual" in check.without
+
+
+@pytest.mark.parametrize(
+    ("system", "ok"), [("Linux", True), ("Darwin", True), ("Windows", False), ("", False)]
+)
+def test_doctor_knows_the_systems_that_coordlab_runs_on(fake: Fake, system: str, ok: bool) -> None:
+    """On Windows there is a way: say which."""
+    check = look("system", fake.machine(system=system))
+    assert check.ok is ok
+    assert ("Windows Subsystem for Linux" in check.advice) is not ok
+
+
+def test_checks_print_what_is_missing_with_its_way_out_and_notes_last(fake: Fake) -> None:
+    """In 60 columns too, and without colour."""
+    fake.write(fake.home / ".ray" / "auth_token", "")
+    shown = Console(file=io.StringIO(), width=60)
+    print_checks(shown, examine(fake.machine()))
+    assert isinstance(shown.file, io.StringIO)
+    text = shown.file.getvalue()
+    assert max(len(line) for line in text.splitlines()) <= 60
+    words = " ".join(text.split())
+    assert "missing java no java on the PATH" in words
+    assert words.index("Install Java") < words.index("Without it") < words.index("ray token: ")
+    assert "\x1b" not in text
+
+
+def test_every_check_has_one_name_for_only() -> None:
+    """`--only open-files` shows `open files`."""
+    assert [check.name.replace(" ", "-") for check in examine(Machine())] == list(CHECKS)

@@ -1,0 +1,169 @@
+"""What an exploration shows while it goes on and when it ends, on terminals of any width."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from chaos.exploration.marks.registry import MARKS
+from chaos.exploration.play import PlayResult
+from chaos.exploration.results import results_of
+from chaos.exploration.running_totals import Tally
+from chaos.exploration.search import SearchProgress, Stop
+from chaos.exploration.store import ExplorationManifest, Lost, Played, PlayedAgain
+from coordlab.commands.explore.live_view import (
+    LINE_EVERY_S,
+    ExploreView,
+    exploration_panel,
+    progress_text,
+)
+from coordlab.commands.explore.summary import print_exploration
+from tests.support.harness.fan_out import passed, says_nothing, violated
+
+MANIFEST = ExplorationManifest(
+    exploration="standard/then",
+    space="standard",
+    space_file="explorations/standard.yaml",
+    first_seed=0,
+    count=1_000,
+    recheck_percent=5.0,
+    code="0123456789abcdef",
+    python="3.11",
+    host="here",
+    started_at="2026-01-01T00:00:00+00:00",
+)
+
+
+def everything() -> Tally:
+    """Return a tally of all that can happen to seeds."""
+    tally = Tally(100)
+    runs = (
+        *map(passed, range(5)),
+        violated(5, claim="[bold]readers[/] lost an offset"),
+        violated(6, claim="[bold]readers[/] lost an offset"),
+        violated(7, check="liveness"),
+        says_nothing(8, PlayResult.UNKNOWN, "no steady state within 60s"),
+        says_nothing(9, PlayResult.BROKEN, "KeyError: 'x'"),
+    )
+    tally.take(Played(worker="here:1", busy_s=2.0, runs=runs))
+    tally.take(PlayedAgain(worker="here:2", busy_s=1.0, runs=(passed(0), violated(1))))
+    tally.take(Lost(seeds=(10,), why="the worker was killed"))
+    return tally
+
+
+def progress(tally: Tally, *, elapsed_s: float = 30.0, stop: Stop | None = None) -> SearchProgress:
+    """Return how far a search of a thousand seeds with two workers is."""
+    return SearchProgress(
+        tally=tally,
+        workers=2,
+        elapsed_s=elapsed_s,
+        runs_here=tally.runs,
+        runs_wanted=1_000,
+        left_s=754.0,
+        stop=stop,
+    )
+
+
+def printed(width: int) -> tuple[Console, io.StringIO]:
+    """Return a console that is no terminal, and what is printed on it."""
+    out = io.StringIO()
+    return Console(file=out, width=width), out
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_panel_shows_speed_findings_marks_rechecks_failures_and_time_left(width: int) -> None:
+    console, out = printed(width)
+    console.print(exploration_panel("standard", progress(everything())))
+    said = " ".join(out.getvalue().split())
+    for part in (
+        "exploring standard",
+        "2 workers",
+        "11 of 1,000 runs",
+        "22 runs/min",
+        "2 findings in 3 runs",
+        "12 min 34 s left",
+        f"coverage marks 0/{len(MARKS)}",
+        "played twice, equal 1/2",
+        "fencing-1 2 runs, e.g. seed 5: [bold]readers[/] lost an offset 5",
+        "BROKEN in 1: KeyError: 'x'",
+        "BROKEN seed 1: not deterministic",
+        "BROKEN seed 10 ends its worker: the worker was killed",
+    ):
+        assert part in said, part
+    assert all(len(line) <= width for line in out.getvalue().splitlines())
+
+
+def test_panel_says_what_it_waits_for_once_it_stops() -> None:
+    console, out = printed(100)
+    console.print(exploration_panel("standard", progress(Tally(0), stop=Stop.TIME_LIMIT)))
+    assert "the time limit was reached: finishing what is being played" in out.getvalue()
+    assert " left" not in progress_text(progress(Tally(0), stop=Stop.TIME_LIMIT))
+
+
+def test_without_a_terminal_there_is_a_line_for_each_finding_and_one_now_and_then() -> None:
+    console, out = printed(200)
+    tally = Tally(0)
+    with ExploreView(console, "standard", None) as view:
+        view(progress(tally, elapsed_s=0.0))
+        view(progress(tally, elapsed_s=1.0))
+        tally.take(Played(worker="here:1", busy_s=1.0, runs=(violated(5), violated(6))))
+        view(progress(tally, elapsed_s=2.0))
+        tally.take(Lost(seeds=(10,), why="killed"))
+        view(progress(tally, elapsed_s=3.0))
+        view(progress(tally, elapsed_s=LINE_EVERY_S + 0.5))
+    lines = [line.split(" s  ", 1)[1] for line in out.getvalue().splitlines()]
+    assert lines[1:3] == [
+        "fencing-1: it broke 5 (seed 5)",
+        "the lab itself failed: seed 10 ends its worker: killed",
+    ]
+    assert [line.startswith(("0 of 1,000", "3 of 1,000")) for line in lines] == [
+        True,
+        False,
+        False,
+        True,
+    ]
+
+
+@pytest.mark.parametrize("width", [40, 100])
+def test_summary_tells_findings_failures_marks_and_how_to_go_on(width: int) -> None:
+    console, out = printed(width)
+    path = Path("runs/explorations/standard/then")
+    results = results_of(
+        everything(), Stop.INTERRUPTED, path, elapsed_s=30.0, runs_per_minute=22.0, workers=2
+    )
+    print_exploration(console, path, MANIFEST, results)
+    lines = out.getvalue().splitlines()
+    said = " ".join(out.getvalue().split())
+    for part in (
+        "INTERRUPTED, VIOLATED so far 11 runs of standard from seed 0: it was interrupted",
+        "5 pass, 3 violated, 1 unknown, 2 broken",
+        "2 seeds played twice (2 in another process): 1 gave the same; 8 still to be compared",
+        "fencing-1 2 runs, seeds 5, 6",
+        "[bold]readers[/] lost an offset 5",
+        "coordlab itself failed; this says nothing about Kafka",
+        "in 1 run (9): KeyError: 'x'",
+        "seed 10 ended its worker twice: the worker was killed",
+        "seed 1 is not deterministic: digest 0001 by here:1, 0001 by here:2; what differs: result,",
+        "unknown in 1 run (8): no steady state within Ns",
+        f"coverage marks reached: 0 of {len(MARKS)}",
+        f"never reached: {next(iter(MARKS))} (",
+    ):
+        assert part in said, part
+    # What is to be copied stands on one line, however narrow the terminal is.
+    assert f"  python -m coordlab replay {path}/findings/fencing-1.yaml" in lines
+    assert f"  python -m coordlab shrink {path}/findings/fencing-1.yaml" in lines
+    assert f"to go on: python -m coordlab explore --resume {path}" in lines
+
+
+def test_summary_of_a_finished_search_says_nothing_of_going_on() -> None:
+    console, out = printed(100)
+    tally = Tally(0)
+    tally.take(Played(worker="here:1", busy_s=9.0, runs=tuple(map(passed, range(1_000)))))
+    results = results_of(
+        tally, Stop.COUNT, Path("x"), elapsed_s=60.0, runs_per_minute=1_000.0, workers=2
+    )
+    print_exploration(console, Path("x"), MANIFEST, results)
+    assert "PASS  1,000 runs of standard from seed 0: every seed was played" in out.getvalue()
+    assert "to go on" not in out.getvalue()
+    assert "coordlab itself failed" not in out.getvalue()

@@ -1,0 +1,171 @@
+"""`init`: the file that a new user begins with must run, explain itself, and overwrite nothing."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from chaos.experiment.loader import list_experiments, load_experiment
+from chaos.experiment.structs import Experiment
+from chaos.faults.registry import FAULT_KINDS
+from chaos.results.run_directory import open_run
+from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS
+from coordlab.cli import run_cli
+from coordlab.commands.init.experiment_template import FAULT_EXAMPLES
+
+COMMENTED_OUT = re.compile(r"^( *)#(?=[a-z])", re.MULTILINE)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_fault_has_an_example() -> None:
+    """A fault that is added needs a plan that shows it."""
+    assert list(FAULT_EXAMPLES) == list(FAULT_KINDS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULT_EXAMPLES)
+def test_new_experiment_runs_as_it_is_and_proves_something(
+    here: Path, fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its fault hits, nothing in it is unwise, and the verdict is pass."""
+    assert run_cli(["init", "mine", "--fault", fault]) == EXIT_PASS
+    assert load_experiment("mine.yaml").warnings == ()
+
+    arguments = ("--runtime", "virtual", "--seed", "1", "--no-analyze", "--no-trace")
+    assert run_cli(["run", "mine.yaml", *arguments]) == EXIT_PASS, capsys.readouterr().out
+
+    entries = open_run(here / "runs" / "mine").journal()
+    assert fault in {entry.fault for entry in entries}
+    assert {entry.outcome.value for entry in entries} == {"hit"}
+
+
+@pytest.mark.usefixtures("here")
+def test_what_is_commented_out_is_the_default() -> None:
+    """Who takes a # away gets a file that reads, and changes nothing by that."""
+    run_cli(["init", "mine"])
+    text = Path("mine.yaml").read_text()
+    whole = COMMENTED_OUT.sub(r"\1", text)
+    Path("whole.yaml").write_text(whole)
+
+    as_written = load_experiment("mine.yaml").experiment
+    uncommented = load_experiment("whole.yaml").experiment
+
+    assert len(COMMENTED_OUT.findall(text)) > 20
+    assert uncommented.groups["readers"].config.group_instance_id == "readers-{index}"
+    assert uncommented.checks == ("fencing", "durable_commits")
+    plain = msgspec.to_builtins(uncommented)
+    plain["groups"]["readers"]["config"]["group.instance.id"] = None
+    plain["checks"] = []
+    assert msgspec.convert(plain, Experiment) == as_written
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("fault", FAULT_EXAMPLES)
+def test_new_file_fits_a_screen_and_says_how_to_check_and_run_it(fault: str) -> None:
+    """100 columns; the commands stand in it, for who opens it a week later."""
+    run_cli(["init", "mine", "--fault", fault])
+    text = Path("mine.yaml").read_text()
+    assert max(len(line) for line in text.splitlines()) <= 100
+    assert "python -m coordlab validate mine.yaml" in text
+    assert "python -m coordlab run mine.yaml --runtime virtual" in text
+
+
+def test_new_file_of_a_name_goes_where_run_finds_it(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a folder of experiments `run mine` is enough; the last lines say what to do next."""
+    (here / "experiments").mkdir()
+
+    assert run_cli(["init", "mine"]) == EXIT_PASS
+
+    said = capsys.readouterr().out
+    assert load_experiment("mine").experiment.name == "mine"
+    assert said.startswith("wrote experiments/mine.yaml")
+    assert "python -m coordlab run mine --runtime virtual --seed 1" in said
+
+
+@pytest.mark.parametrize("name", ["sub/mine", "sub/mine.yaml", "sub/mine.yml"])
+@pytest.mark.usefixtures("here")
+def test_new_file_of_a_path_is_named_after_it(name: str) -> None:
+    """Its folders are made."""
+    assert run_cli(["init", name]) == EXIT_PASS
+
+    path = Path(name if "." in name else f"{name}.yaml")
+    assert load_experiment(str(path)).experiment.name == "mine"
+
+
+def test_file_that_is_there_is_not_overwritten_without_force(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An evening's work must not go with a repeated command."""
+    (here / "mine.yaml").write_text("my work")
+
+    assert run_cli(["init", "mine"]) == EXIT_BAD_ARGUMENTS
+    assert "mine.yaml is there already" in " ".join(capsys.readouterr().err.split())
+    assert (here / "mine.yaml").read_text() == "my work"
+
+    assert run_cli(["init", "mine", "--force"]) == EXIT_PASS
+    assert load_experiment("mine.yaml").experiment.name == "mine"
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("source", [listed.name for listed in list_experiments()])
+def test_copy_of_a_shipped_experiment_is_the_same_under_another_name(source: str) -> None:
+    """Comments included: they tell what one should see."""
+    original = load_experiment(source)
+
+    assert run_cli(["init", "mine", "--from", source]) == EXIT_PASS
+
+    copied = load_experiment("mine.yaml").experiment
+    assert msgspec.structs.replace(copied, name=source) == original.experiment
+    comments = [line for line in original.path.read_text().splitlines() if line.startswith("#")]
+    assert set(comments) <= set(Path("mine.yaml").read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["two words"], "expected letters, digits, `-` and `_`"),
+        (["mine", "--fault", "crahs"], "did you mean `crash`?"),
+        (["mine", "--from", "coordinator_crsh"], "did you mean `coordinator_crash`?"),
+        (["mine", "--from", "coordinator_crash", "--fault", "crash"], "has its own plan"),
+        (["file/mine"], "cannot be written"),
+    ],
+)
+def test_bad_arguments_write_nothing(
+    here: Path, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit 254 with what was probably meant."""
+    (here / "file").write_text("")
+
+    assert run_cli(["init", *arguments]) == EXIT_BAD_ARGUMENTS
+
+    assert told in " ".join(capsys.readouterr().err.split())
+    assert [path.name for path in here.iterdir()] == ["file"]
+
+
+@pytest.mark.usefixtures("here")
+def test_first_line_leads_editors_to_the_published_schema() -> None:
+    """By a path that is there; the schema accepts the file."""
+    run_cli(["init", "mine"])
+    first, _, rest = Path("mine.yaml").read_text().partition("\n")
+
+    mark, _, schema = first.partition("$schema=")
+    assert mark == "# yaml-language-server: "
+    assert yaml.safe_load(Path(schema).read_text())["title"] == "coordlab experiment"
+    assert yaml.safe_load(rest)["name"] == "mine"
+
+
+def test_schema_command_prints_the_published_file(capsys: pytest.CaptureFixture[str]) -> None:
+    """Byte by byte: `schema > file` is how it is installed."""
+    assert run_cli(["schema"]) == EXIT_PASS
+    published = Path(__file__).resolve().parents[4] / "docs" / "experiment.schema.json"
+    assert capsys.readouterr().out == published.read_text()

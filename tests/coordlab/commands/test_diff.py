@@ -1,0 +1,134 @@
+"""`diff`: the first event in which two runs part, and the nearest run that passes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from chaos.experiment.dump import experiment_text
+from chaos.exploration.nearest_passing import nearest_passing
+from chaos.exploration.play import play
+from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS, EXIT_UNKNOWN, EXIT_VIOLATED
+from coordlab.cli import run_cli
+from tests.support.builders.quick_experiment import failing_experiment, quick_experiment
+
+Captured = pytest.CaptureFixture[str]
+CRASH = {"at": "1s", "fault": "crash", "target": "coordinator-of(readers)", "duration": "3s"}
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three schedules in an empty working directory: of two the second crash is not at one time."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    one, other = ([CRASH, CRASH | {"at": at, "target": "broker(0)"}] for at in ("5s", "5500ms"))
+    Path("one.yaml").write_text(experiment_text(quick_experiment(faults=one)))
+    Path("other.yaml").write_text(experiment_text(quick_experiment(faults=other)))
+    Path("failing.yaml").write_text(experiment_text(failing_experiment()))
+
+
+@pytest.mark.usefixtures("files")
+def test_schedule_held_against_itself_is_equal(capsys: Captured) -> None:
+    """Exit code 0, and how much was compared."""
+    assert run_cli(["diff", "one.yaml", "one.yaml"]) == EXIT_PASS
+    assert "equal: " in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("files")
+def test_schedules_part_at_the_first_fault_that_is_not_in_both(capsys: Captured) -> None:
+    """What was before is the same, byte for byte."""
+    assert run_cli(["diff", "one.yaml", "other.yaml", "--json"]) == EXIT_VIOLATED
+
+    found = json.loads(capsys.readouterr().out)
+    assert found["equal"] is False
+    assert found["rows_alike"] > 100
+    assert found["parts"]["one"][0]["kind"] == "fault_injected"
+    assert found["parts"]["one"][0]["cause"] == "crash-1"
+    assert found["parts"]["one"][0]["time_us"] < found["parts"]["other"][0]["time_us"]
+    assert found["parts"]["nodes"][0]["node"] == "driver"
+
+
+@pytest.mark.usefixtures("files")
+def test_two_traces_are_shown_side_by_side_with_what_was_before(capsys: Captured) -> None:
+    """For people: times of the run's clock, node by node."""
+    assert run_cli(["diff", "one.yaml", "other.yaml", "--before", "2"]) == EXIT_VIOLATED
+
+    said = capsys.readouterr().out
+    assert "A: one.yaml: " in said
+    assert "They part at " in said
+    assert "what both have before:" in said
+    assert "where each node" in said
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.slow
+def test_run_directory_is_read_and_equals_the_schedule_that_it_was_played_from(
+    capsys: Captured,
+) -> None:
+    """With messages in its trace or without."""
+    assert run_cli(["replay", "one.yaml"]) == EXIT_PASS
+    assert run_cli(["replay", "one.yaml"]) == EXIT_PASS
+    first, second = sorted(str(p) for p in Path("runs/quick").iterdir() if not p.is_symlink())
+
+    assert run_cli(["diff", first, "one.yaml"]) == EXIT_PASS
+    assert run_cli(["diff", first, second, "--messages"]) == EXIT_PASS
+    assert run_cli(["diff", first, "other.yaml"]) == EXIT_VIOLATED
+    capsys.readouterr()
+    assert run_cli(["diff", first, "one.yaml", "--messages"]) == EXIT_BAD_ARGUMENTS
+    assert "only run directories hold messages" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.slow
+def test_failing_schedule_is_held_against_the_nearest_that_passes(capsys: Captured) -> None:
+    """No seed helps it, nor leaving out the pause: without the cut it passes."""
+    assert run_cli(["diff", "failing.yaml", "--against-passing", "--json"]) == EXIT_VIOLATED
+
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert (found["one"]["result"], found["other"]["result"]) == ("violated", "pass")
+    assert found["other"]["name"] == "the same without cut-0"
+    assert found["parts"]["one"][0]["cause"] == "cut-0"
+    assert "trying network seed 1" in captured.err
+
+
+def test_nearest_passing_run_of_a_race_is_that_of_a_neighbouring_seed() -> None:
+    """It is tried first: nothing of the schedule has to change."""
+    passing = quick_experiment()
+    failed = play(failing_experiment(), 3)
+    tried: list[str] = []
+    found = nearest_passing(passing, failed, trying=tried.append)
+
+    assert found is not None
+    assert (found.how, found.seed) == ("network seed 4", 4)
+    assert tried == ["network seed 4"]
+
+
+@pytest.mark.usefixtures("files")
+def test_without_any_run_that_passes_nothing_is_compared(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 2: it proves nothing."""
+    monkeypatch.setattr("coordlab.commands.diff.execution.nearest_passing", lambda *_, **__: None)
+
+    assert run_cli(["diff", "failing.yaml", "--against-passing"]) == EXIT_UNKNOWN
+    assert "no run that passes was found" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["one.yaml"], "expected two runs, or one with --against-passing"),
+        (["one.yaml", "other.yaml", "--against-passing"], "expected two runs"),
+        (["one.yaml", "--against-passing"], "passes itself"),
+        (["one.yaml", "nobody.yaml"], "there is no such file"),
+        (["one.yaml", "."], "manifest.json"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    capsys: Captured, arguments: list[str], reason: str
+) -> None:
+    """Exit code 254, with what was expected."""
+    assert run_cli(["diff", *arguments]) == EXIT_BAD_ARGUMENTS
+    assert reason in capsys.readouterr().err

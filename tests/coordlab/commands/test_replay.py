@@ -1,0 +1,235 @@
+"""`replay`: the same trace again, or a reason why not; and the run looked at on its way."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from chaos.experiment.dump import experiment_text
+from chaos.exploration.play import play
+from chaos.exploration.replay_file import stamp_of
+from chaos.results.replay_stamp import ReplayStamp
+from chaos.results.run_directory import list_runs
+from chaos.results.verdict import (
+    EXIT_BAD_ARGUMENTS,
+    EXIT_INTERNAL_ERROR,
+    EXIT_PASS,
+    EXIT_VIOLATED,
+)
+from cluster.trace.parquet import read_parquet
+from coordlab.cli import run_cli
+from protocol.trace import MESSAGE_KINDS
+from tests.support.builders.quick_experiment import quick_experiment
+from tests.support.harness.terminal import TerminalCommand
+
+Captured = pytest.CaptureFixture[str]
+SEED = 5
+QUICK = quick_experiment()
+PLAYED = play(QUICK, SEED)
+WriteFile = Callable[..., str]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteFile:
+    """Write a replay file of a run of `QUICK` into an empty working directory; return its name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def write_file(**changed: object) -> str:
+        stamp = msgspec.structs.replace(stamp_of(QUICK, PLAYED), **changed)
+        stamped = msgspec.structs.replace(QUICK, replay=stamp)
+        Path("found.yaml").write_text(experiment_text(stamped))
+        return "found.yaml"
+
+    return write_file
+
+
+def test_replay_of_a_stamped_run_is_the_same_trace_and_leaves_a_whole_run(
+    write: WriteFile, capsys: Captured
+) -> None:
+    """Byte for byte; what is written has messages, results and the command that makes it again."""
+    assert run_cli(["replay", write()]) == EXIT_PASS
+
+    said = capsys.readouterr().out
+    assert f"same trace: {PLAYED.rows:,} rows, {PLAYED.digest}" in said
+    (past,) = list_runs(Path("runs"))
+    results = past.results()
+    assert results is not None
+    assert results.exit_code == EXIT_PASS
+    assert past.manifest.replay == "python -m coordlab replay found.yaml"
+    assert past.manifest.seed == SEED
+    kinds = {row.kind for row in read_parquet(past.events / "part-00000.parquet")}
+    assert kinds >= MESSAGE_KINDS
+    assert run_cli(["replay", str(past.path / "replay.yaml")]) == EXIT_PASS
+
+
+def test_run_of_a_replay_file_takes_its_seed_and_its_own_where_one_is_given(
+    write: WriteFile,
+) -> None:
+    """A replay file is an experiment file."""
+    arguments = ["run", write(), "--runtime", "virtual", "--no-analyze"]
+
+    assert run_cli(arguments) == EXIT_PASS
+    assert run_cli([*arguments, "--seed", "0"]) == EXIT_PASS
+    assert [past.manifest.seed for past in list_runs(Path("runs"))] == [SEED, 0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [({"code": "0f"}, "the code is another"), ({"python": "3.99"}, "Python is another")],
+)
+def test_replay_by_another_code_or_python_is_refused_unless_forced(
+    write: WriteFile, capsys: Captured, changed: dict[str, str], reason: str
+) -> None:
+    """A trace that differs would then prove nothing; and nothing is started."""
+    file = write(**changed)
+
+    assert run_cli(["replay", file]) == EXIT_BAD_ARGUMENTS
+    assert reason in capsys.readouterr().err
+    assert not Path("runs").exists()
+    assert run_cli(["replay", file, "--force"]) == EXIT_PASS
+    assert "same trace" in capsys.readouterr().out
+
+
+def test_another_trace_by_the_same_code_is_told_with_its_time_as_our_failure(
+    write: WriteFile, capsys: Captured
+) -> None:
+    """The promise of virtual time is broken: no verdict about Kafka may come of it."""
+    step, *marks = PLAYED.trail.split()
+    other = " ".join([step, *marks[:2], "0000", *marks[3:]])
+    code = run_cli(["replay", write(digest="0f", trail=other)])
+
+    said = capsys.readouterr().out
+    assert code == EXIT_INTERNAL_ERROR
+    assert f"another trace: digest {PLAYED.digest}, stamped 0f; they part after 2 s and" in said
+    assert "before 3 s" in said
+    assert "coordlab itself failed: the same code, file and seed gave another trace" in said
+
+
+def test_another_trace_of_an_edited_file_is_no_failure_and_the_verdict_counts(
+    write: WriteFile, capsys: Captured
+) -> None:
+    """Whoever plays with a finding changes its file."""
+    file = Path(write())
+    file.write_text(file.read_text().replace("duration: 3s", "duration: 2s"))
+
+    assert run_cli(["replay", str(file)]) == EXIT_PASS
+    said = capsys.readouterr().out
+    assert "another trace" in said
+    assert "the file was edited since its run was stamped" in said
+
+
+def test_replay_of_an_experiment_without_stamp_has_nothing_to_compare_with(
+    write: WriteFile, capsys: Captured
+) -> None:
+    """It is played all the same, with the seed of `run`."""
+    write()
+    Path("plain.yaml").write_text(experiment_text(QUICK))
+
+    assert run_cli(["replay", "plain.yaml", "--json"]) == EXIT_PASS
+    document = json.loads(capsys.readouterr().out)
+    assert document["compared"]["same"] is None
+    assert document["played"]["seed"] == 0
+
+
+@pytest.mark.slow
+def test_replay_of_a_seed_draws_it_and_leaves_its_file(write: WriteFile, capsys: Captured) -> None:
+    """The file plays the same without the space."""
+    write()
+    code = run_cli(["replay", "3", "--space", "reference", "--json"])
+    first = json.loads(capsys.readouterr().out)
+
+    assert code in {EXIT_PASS, EXIT_VIOLATED}
+    file = Path(first["run_directory"]) / "replay.yaml"
+    assert run_cli(["replay", str(file), "--json"]) == code
+    second = json.loads(capsys.readouterr().out)
+    assert second["compared"]["same"] is True
+    assert second["played"]["digest"] == first["played"]["digest"]
+
+
+def test_until_ends_the_trace_there_and_tells_the_state(write: WriteFile, capsys: Captured) -> None:
+    """Half a second after the crash: the broker is down, and its members do not know it yet."""
+    crash_us = crash_time_us()
+    until_us = crash_us + 500_000
+    code = run_cli(["replay", write(), "--until", f"{until_us / 1e6:.6f}s"])
+
+    said = capsys.readouterr().out
+    assert code == EXIT_PASS
+    assert f"at {until_us / 1e6:.6f}s, stage faults" in said
+    assert re.search(r"broker-\d +down", said)
+    assert "crash-0 on broker-" in said
+    assert "consumer-readers-1: STABLE, generation 1" in said
+    assert "same trace up to" in said
+    (past,) = list_runs(Path("runs"))
+    times = [row.time_us for row in read_parquet(past.events / "part-00000.parquet")]
+    assert crash_us < max(times) < until_us
+    assert past.manifest.status == "interrupted"
+
+
+def test_until_a_time_that_never_comes_says_so(write: WriteFile, capsys: Captured) -> None:
+    """And the run is whole."""
+    assert run_cli(["replay", write(), "--until", "3600s"]) == EXIT_PASS
+    assert "before it came to 3600.000000s" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--break-at", "1s"], "needs a terminal"),
+        (["--until", "1s", "--break-at", "1s"], "give one of them"),
+        (["--until", "1s", "--json"], "--json"),
+        (["--until", "noon"], "`12.5s` or `12500ms`, got `noon`"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_is_played(
+    write: WriteFile, capsys: Captured, arguments: list[str], reason: str
+) -> None:
+    """A debugger on a pipe would wait for ever."""
+    assert run_cli(["replay", write(), *arguments]) == EXIT_BAD_ARGUMENTS
+    assert reason in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("last", "code", "ending"), [("c", 0, "PASS"), ("q", 130, "directory")])
+def test_break_at_opens_the_debugger_with_the_cluster_in_scope(
+    write: WriteFile, tmp_path: Path, last: str, code: int, ending: str
+) -> None:
+    """Helpers work at its prompt; `c` goes on to the verdict, `q` ends the run there."""
+    write()
+    command = TerminalCommand(
+        tmp_path, "replay", "found.yaml", "--force", "--break-at", "6.5s", width=160, environment={}
+    )
+    command.read_until("(Pdb) ")
+    command.type("groups()\n")
+    command.read_until("coordinates it: Stable")
+    command.type("p runtime.now_us()\n")
+    command.read_until("6500000")
+    command.type("p node('broker-1')\n")
+    command.read_until("BrokerNode")
+    command.type(f"{last}\n")
+    command.read_until(ending)
+
+    assert command.finish() == code
+
+
+def crash_time_us() -> int:
+    """When the crash of `QUICK` is injected."""
+    times: list[int] = []
+    play(
+        QUICK,
+        SEED,
+        observers=[lambda row: times.append(row.time_us) if row.kind == "node_killed" else None],
+    )
+    return times[0]
+
+
+def test_stamp_is_what_the_search_saw() -> None:
+    """Result, digest and trail of the trace without messages."""
+    stamp = stamp_of(QUICK, PLAYED)
+
+    assert isinstance(stamp, ReplayStamp)
+    assert (stamp.result, stamp.digest, stamp.trail) == ("pass", PLAYED.digest, PLAYED.trail)

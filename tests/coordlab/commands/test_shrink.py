@@ -1,0 +1,165 @@
+"""`coordlab shrink` from outside: what it writes and says, and how it ends."""
+
+import io
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from chaos.experiment.dump import experiment_text
+from chaos.experiment.loader import load_experiment
+from chaos.exploration.play import PlayResult, play
+from chaos.exploration.shrink.edits import Sizes
+from chaos.exploration.shrink.shrink import ShrinkProgress
+from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNKNOWN
+from coordlab.cli import run_cli
+from coordlab.commands.shrink.live_view import ShrinkView
+from tests.support.worlds.planted import readers, small
+
+ROOT = Path(__file__).resolve().parents[3]
+PAUSES: tuple[dict[str, object], ...] = (
+    {"at": "1234ms", "fault": "reset", "from": "broker(1)", "to": "clients"},
+    {"at": "2037ms", "fault": "pause", "target": "coordinator-of(readers)", "duration": "14321ms"},
+    {"at": "20s", "fault": "crash", "target": "broker(2)", "duration": "15s"},
+)
+
+
+def schedule(folder: Path, *, guarded: bool = False) -> Path:
+    """Write three faults, one of which breaks fencing where the high watermark gate is off."""
+    experiment = small(*PAUSES, group=readers(members=2), guards={"high_watermark_gate": guarded})
+    path = folder / "found.yaml"
+    path.write_text(experiment_text(experiment), encoding="utf-8")
+    return path
+
+
+@pytest.mark.slow
+def test_shrink_writes_a_file_that_runs_and_tells_its_story(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From three faults to one; what was written is loaded, fails, and is stamped with that run."""
+    path = schedule(tmp_path)
+
+    code = run_cli(["shrink", str(path), "--robustness", "5", "--time-limit", "5m"])
+
+    said = capsys.readouterr().out
+    written = path.with_suffix(".shrunk.yaml")
+    experiment = load_experiment(str(written)).experiment
+    text = written.read_text(encoding="utf-8")
+    assert code == EXIT_PASS
+    assert "3 faults -> 1" in said
+    assert "of 5 network seeds" in said
+    assert [fault.fault for fault in experiment.faults] == ["pause"]
+    assert experiment.faults[0].at == "1s"
+    assert text.startswith("# fencing is violated: ")
+    assert "append completed" in text
+    assert experiment.replay is not None
+    again = play(experiment, experiment.replay.seed)
+    assert again.result is PlayResult.VIOLATED
+    assert again.digest == experiment.replay.digest
+
+
+@pytest.mark.slow
+def test_shrinking_what_does_not_fail_says_so_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2: with the guard on there is nothing to shrink."""
+    path = schedule(tmp_path, guarded=True)
+
+    code = run_cli(["shrink", str(path)])
+
+    assert code == EXIT_UNKNOWN
+    assert "nothing to shrink" in " ".join(capsys.readouterr().out.split())
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.slow
+def test_shrink_prints_one_json_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the file's path, the sizes before and after, and the robustness."""
+    output = tmp_path / "small.yaml"
+
+    code = run_cli(
+        ["shrink", str(schedule(tmp_path)), "--json", "--robustness", "0", "-o", str(output)]
+    )
+
+    document = msgspec.json.decode(capsys.readouterr().out)
+    assert code == EXIT_PASS
+    assert document["file"] == str(output)
+    assert output.exists()
+    assert document["shrunk"]["before"]["faults"] == 3
+    assert document["shrunk"]["after"]["faults"] == 1
+    assert document["robustness"] == {"fails": 0, "tried": 0}
+    assert document["story"]
+
+
+def test_shrink_refuses_what_is_no_schedule(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that is not there, and a check that does not exist."""
+    assert run_cli(["shrink", str(tmp_path / "none.yaml")]) == EXIT_BAD_ARGUMENTS
+    assert run_cli(["shrink", "7", "--check", "fenncing"]) == EXIT_BAD_ARGUMENTS
+    assert "did you mean `fencing`?" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_ctrl_c_writes_the_best_so_far(tmp_path: Path) -> None:
+    """As soon as it has become smaller for the first time."""
+    path = schedule(tmp_path)
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "coordlab", "shrink", str(path), "--time-limit", "5m"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if " runs  " in line:
+            process.send_signal(signal.SIGINT)
+            break
+    rest, _ = process.communicate(timeout=100)
+
+    assert process.returncode == EXIT_INTERRUPTED
+    assert "interrupted" in rest
+    written = load_experiment(str(path.with_suffix(".shrunk.yaml"))).experiment
+    assert len(written.faults) <= 3
+
+
+SIZES = Sizes(
+    faults=14, brokers=5, groups=2, members=6, partitions=12, producers=1, horizon_us=60_000_000
+)
+SMALLER = msgspec.structs.replace(SIZES, faults=1, horizon_us=12_300_000)
+
+
+def test_without_a_terminal_there_is_a_line_for_each_step_down() -> None:
+    """Runs that change nothing are not told."""
+    console = Console(width=60, record=True, force_terminal=False, file=io.StringIO())
+    view = ShrinkView(console, "seed 7")
+    with view:
+        for runs, after in ((2, SIZES), (3, SIZES), (4, SMALLER), (5, SMALLER)):
+            view(ShrinkProgress(does="leaving out faults", runs=runs, before=SIZES, after=after))
+
+    lines = console.export_text().splitlines()
+    assert len(lines) == 2
+    assert lines[1].startswith("   4 runs  1 fault, 5 brokers, 2 groups")
+    assert lines[1].endswith("12.3 s")
+
+
+@pytest.mark.parametrize("width", [40, 80, 140])
+def test_on_a_terminal_a_panel_says_from_what_to_what(width: int) -> None:
+    """And what is being tried."""
+    console = Console(width=width, force_terminal=True, file=io.StringIO())
+    view = ShrinkView(console, "seed [bold]7[/]")
+    view(ShrinkProgress(does="leaving out faults", runs=41, before=SIZES, after=SMALLER))
+
+    plain = Console(width=width, record=True, file=io.StringIO())
+    plain.print(view._render())
+    shown = " ".join(plain.export_text().split())
+    assert "shrinking seed [bold]7[/] 41 runs" in shown
+    assert "from 14 faults" in shown
+    assert "to 1 fault," in shown
+    assert "leaving out faults ..." in shown

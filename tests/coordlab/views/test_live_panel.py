@@ -1,0 +1,162 @@
+"""The live panel: bounded whatever the cluster's size, and readable at any width without colour."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from chaos.run.journal import FaultOutcome, JournalEntry
+from chaos.run.runner import STAGES, Progress
+from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus
+from coordlab.views.live import LiveView
+from coordlab.views.live_panel import panel
+from protocol.ids import BrokerId, NodeName
+from tests.support.builders.experiments import experiment
+
+SECOND = 1_000_000
+WIDTHS = (40, 80, 120)
+
+
+def lines_of(progress: Progress, width: int) -> list[str]:
+    shown = Console(file=io.StringIO(), width=width, no_color=True)
+    shown.print(panel("small", "ray", progress, width))
+    assert isinstance(shown.file, io.StringIO)
+    lines = [line.rstrip() for line in shown.file.getvalue().splitlines()]
+    assert max(map(len, lines)) <= width
+    return lines
+
+
+def group(coordinator: int, state: str = "Stable", members: int = 20) -> GroupStatus:
+    return GroupStatus(
+        coordinator=BrokerId(coordinator),
+        offsets_partition=0,
+        state=state,
+        generation=3,
+        members=tuple(f"m-{n}" for n in range(members)),
+    )
+
+
+def members(group_id: str, count: int, coordinator: int) -> dict[NodeName, MemberStatus]:
+    return {
+        NodeName(f"consumer-{group_id}-{n}"): MemberStatus(
+            group_id=group_id,
+            member_id=f"m-{n}",
+            generation=3,
+            state="STABLE",
+            coordinator=BrokerId(coordinator),
+            assigned=(),
+            records_consumed=0,
+            commits_acknowledged=0,
+        )
+        for n in range(count)
+    }
+
+
+def status(
+    groups: dict[str, list[GroupStatus]], brokers: int = 3, down: tuple[int, ...] = ()
+) -> ClusterStatus:
+    ids = [BrokerId(n) for n in range(brokers)]
+    return ClusterStatus(
+        brokers_alive={broker: broker not in down for broker in ids},
+        brokers_fenced=dict.fromkeys(ids, False),
+        groups=groups,
+        members={name: member for each in groups for name, member in members(each, 20, 0).items()},
+    )
+
+
+def fault(number: int, outcome: FaultOutcome = FaultOutcome.PLANNED, **more: int) -> JournalEntry:
+    entry = JournalEntry(
+        fault_id=f"crash-0.{number}",
+        fault="crash",
+        target=f"broker({number})",
+        duration_us=SECOND,
+        outcome=outcome,
+    )
+    for name, value in more.items():
+        setattr(entry, name, value)
+    return entry
+
+
+def progress(
+    now: ClusterStatus | None = None,
+    faults: tuple[JournalEntry, ...] = (),
+    stage: str = "faults",
+) -> Progress:
+    return Progress(stage=stage, time_us=100 * SECOND, status=now, faults=faults)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_present_stage_is_seen_without_colour(stage: str) -> None:
+    """Brackets around it, or its name alone where the terminal is narrow."""
+    assert f"[{stage}]" in lines_of(progress(stage=stage), 80)[1]
+    assert lines_of(progress(stage=stage), 40)[1].startswith(f"{stage} (stage ")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_split_brain_shows_both_coordinators_with_whole_words(width: int) -> None:
+    """The state is what one looks for: it is never cut off."""
+    both = [group(0, "PreparingRebalance", 8), group(2)]
+    text = " ".join(" ".join(lines_of(progress(status({"readers": both})), width)).split())
+    for word in ("PreparingRebalance", "Stable", "broker 0", "broker 2", "20 x broker 0"):
+        assert word in text, word
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_fifty_groups_show_those_that_are_not_stable_first(width: int) -> None:
+    """1,000 members on one screen: the rest is counted."""
+    groups = {f"group-{n}": [group(0)] for n in range(50)}
+    groups["group-48"] = [group(1, "CompletingRebalance")]
+    groups["group-49"] = [group(1), group(2)]
+    lines = lines_of(progress(status(groups)), width)
+    text = "\n".join(lines)
+    assert len(lines) <= 45
+    assert "group-48" in text
+    assert "group-49" in text
+    assert any(line.startswith("and 38 more groups, 38 of them Stable") for line in lines)
+
+
+def test_many_brokers_are_told_by_state() -> None:
+    """A hundred words `up` hide the two that are down."""
+    lines = lines_of(progress(status({}, brokers=100, down=(7, 8))), 80)
+    assert " ".join(lines[2].split()) == "brokers 98 up: 0 to 6, 9 to 99 2 down: 7 and 8"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_thousand_faults_show_those_in_force_and_the_next(width: int) -> None:
+    """What is over is counted; what is in force must be seen."""
+    done = FaultOutcome.HIT
+    over = [fault(n, done, fired_at_us=n * SECOND, healed_at_us=n * SECOND + 1) for n in range(90)]
+    in_force = fault(90, done, fired_at_us=99 * SECOND)
+    to_come = [fault(n, planned_at_us=(n + 10) * SECOND) for n in range(91, 1_000)]
+    lines = lines_of(progress(faults=(*over, in_force, *to_come)), width)
+    text = " ".join(" ".join(lines).split())
+    assert len(lines) <= 30
+    for word in ("broker(90)", "in force", "1.000 s ago", "broker(91)", "in 1.000 s"):
+        assert word in text, word
+    assert "and 992 more faults: 86 healed, 906 planned" in text
+
+
+@pytest.mark.parametrize("terminal", ["dumb", "unknown"])
+def test_terminal_that_cannot_move_its_cursor_gets_lines(
+    terminal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A panel that is redrawn would be printed again and again, or never."""
+    monkeypatch.setenv("TERM", terminal)
+    shown = Console(file=io.StringIO(), width=80, force_terminal=True)
+    with LiveView(shown, experiment(), "virtual") as view:
+        view(progress(stage="steady"))
+        view(progress(stage="steady"))
+        view(progress(stage="faults"))
+    assert isinstance(shown.file, io.StringIO)
+    assert shown.file.getvalue() == "  100.000 s  steady\n  100.000 s  faults\n"
+
+
+def test_names_with_brackets_are_printed_as_they_are() -> None:
+    """Rich reads [x] as markup; a target may hold it."""
+    shown = Console(file=io.StringIO(), width=80)
+    entry = fault(0, FaultOutcome.MISSED, fired_at_us=SECOND)
+    entry.error = "[red]nobody[/] is there"
+    with LiveView(shown, experiment(), "virtual") as view:
+        view(progress(faults=(entry,)))
+    assert isinstance(shown.file, io.StringIO)
+    assert "hit nothing: [red]nobody[/] is there" in shown.file.getvalue()

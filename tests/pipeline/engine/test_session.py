@@ -1,0 +1,100 @@
+"""Spark as a user meets it: quiet, without traces in the working directory, ended at the end."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import RunNameClash, find_run_files
+from pipeline.engine.session import JavaMissing, spark_session
+from pipeline.intermediate.groups import partition_for
+from pipeline.run import analyze
+from protocol.partitioner import partition_for as partition_for_in_python
+
+ROOT = Path(__file__).parents[3]
+SCRIPT = """
+import tempfile
+from pathlib import Path
+from pipeline.engine.session import spark_session
+with spark_session(short_work=True) as spark:
+    folder = Path(spark.conf.get("spark.local.dir"))
+    process = spark.sparkContext._gateway.proc
+    print(spark.conf.get("spark.driver.host"), spark.range(10).repartition(2).count())
+print(folder.exists(), process.poll() is not None)
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_session_is_quiet_and_leaves_nothing_behind(spark: SparkSession, tmp_path: Path) -> None:
+    """A summary on the terminal must not drown in JVM warnings; a demo leaves no metastore."""
+    assert spark.version  # a Java is there, so that what fails below is ours
+    temp, work = tmp_path / "temp", tmp_path / "work"
+    temp.mkdir()
+    work.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        cwd=work,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temp)},
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("127.0.0.1 10\nFalse True\n", "")
+    assert list(work.iterdir()) == []
+    assert list(temp.iterdir()) == []
+
+
+def test_session_without_java_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Before the JVM's launcher prints its own riddle."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(JavaMissing, match="Install Java 17"), spark_session():
+        pytest.fail("a session without Java")
+
+
+def test_analyze_of_a_missing_directory_is_refused_at_once(tmp_path: Path) -> None:
+    """A misspelt path must not look like an empty run."""
+    with pytest.raises(FileNotFoundError, match="no run directory"):
+        analyze([tmp_path / "nowhere"])
+    assert analyze([]) == ()
+
+
+def test_two_runs_of_one_name_are_refused(tmp_path: Path) -> None:
+    """Their rows could not be told apart in one table."""
+    for root in ("a", "b"):
+        (tmp_path / root / "crash" / "1").mkdir(parents=True)
+    with pytest.raises(RunNameClash, match="crash/1"):
+        find_run_files([tmp_path / "a" / "crash" / "1", tmp_path / "b" / "crash" / "1"])
+
+
+@pytest.mark.spark
+def test_partition_for_in_spark_is_kafkas(spark: SparkSession) -> None:
+    """BEHAVIOUR 2.1's vectors, -2**31 and surrogate pairs among them."""
+    names = [
+        "a",
+        "group-1",
+        "my-group",
+        "polygenelubricants",
+        "DESIGNING WORKHOUSES",
+        "消费组",
+        "😀grp",
+    ]
+    columns = [partition_for(F.lit(name), F.lit(count)) for name in names for count in (50, 5, 3)]
+    [row] = spark.range(1).select(*columns).collect()
+    assert list(row) == [
+        partition_for_in_python(name, count) for name in names for count in (50, 5, 3)
+    ]
+
+
+def test_session_leaves_ctrl_c_to_whoever_handled_it(spark: SparkSession) -> None:
+    """Spark's own handler would outlive the session and meet a run's Ctrl-C later."""
+    assert spark.sparkContext.defaultParallelism > 0
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

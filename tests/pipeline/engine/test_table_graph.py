@@ -1,0 +1,185 @@
+"""Steps at once: in the order of their inputs, and ended together when one fails."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.engine.step import Step, shared
+from pipeline.engine.table_graph import compute
+from tests.support.builders.trace_builder import parse_trace, write_run
+from tests.support.worlds.analysed_runs import TRACES
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+ROOT = Path(__file__).parents[3]
+PATIENCE_S = 60
+FOREVER_MS = 10**9
+
+
+def _named(name: str, *inputs: str) -> Step:
+    """Return a step that adds a column of its name to its first input, and needs the others."""
+
+    def transform(first: DataFrame, *others: DataFrame) -> DataFrame:
+        needed = [other.columns[-1] for other in others]
+        return first.select("*", F.lit("+".join(needed)).alias(name))
+
+    return shared(name, transform, *inputs)
+
+
+def _as_it_is(_: Step, frame: DataFrame) -> DataFrame:
+    return frame
+
+
+def test_steps_are_computed_after_their_inputs_however_they_are_listed(spark: SparkSession) -> None:
+    """Whoever adds a table need not know the order."""
+    steps = [
+        _named("last", "left", "right"),
+        _named("left", "first"),
+        _named("right", "left", "first"),
+        _named("first", "source"),
+    ]
+
+    found = compute(
+        steps, {"source": spark.range(1)}, _as_it_is, context=spark.sparkContext, threads=2
+    )
+
+    assert {name: frame.columns for name, frame in found.items()} == {
+        "source": ["id"],
+        "first": ["id", "first"],
+        "left": ["id", "first", "left"],
+        "right": ["id", "first", "left", "right"],
+        "last": ["id", "first", "left", "last"],
+    }
+
+
+def test_step_whose_input_nobody_makes_is_refused(spark: SparkSession) -> None:
+    """It would wait for ever."""
+    with pytest.raises(ValueError, match=r"second: no_such_step"):
+        compute(
+            [_named("second", "no_such_step")],
+            {"source": spark.range(1)},
+            _as_it_is,
+            context=spark.sparkContext,
+            threads=2,
+        )
+
+
+def test_steps_that_do_not_need_each_other_are_computed_at_once(spark: SparkSession) -> None:
+    """Both must be in `carry_out` before either may leave it."""
+    both = threading.Barrier(2, timeout=PATIENCE_S)
+
+    def carry_out(_: Step, frame: DataFrame) -> DataFrame:
+        both.wait()
+        return frame
+
+    found = compute(
+        [_named("one", "source"), _named("other", "source")],
+        {"source": spark.range(1)},
+        carry_out,
+        context=spark.sparkContext,
+        threads=2,
+    )
+
+    assert set(found) == {"source", "one", "other"}
+
+
+def test_failed_step_raises_its_own_error_and_ends_the_jobs_of_others(spark: SparkSession) -> None:
+    """The cancelled job's error must not hide the cause; the session may be the caller's."""
+    working = threading.Event()
+    reached: list[str] = []
+
+    def endless(source: DataFrame) -> DataFrame:
+        wait_ms = F.lit(FOREVER_MS).cast("long")
+        sleep = F.java_method(F.lit("java.lang.Thread"), F.lit("sleep"), wait_ms)
+        return source.select(sleep.alias("slept"), "id")
+
+    def failing(_: DataFrame) -> DataFrame:
+        if not working.wait(PATIENCE_S):
+            raise TimeoutError
+        raise LookupError("no such column")
+
+    def carry_out(step: Step, frame: DataFrame) -> DataFrame:
+        reached.append(step.name)
+        working.set()
+        frame.collect()
+        return frame
+
+    steps: Sequence[Step] = [
+        shared("endless", endless, "source"),
+        shared("failing", failing, "source"),
+        _named("after", "failing"),
+    ]
+    with pytest.raises(LookupError, match="no such column"):
+        compute(
+            steps,
+            {"source": spark.range(1)},
+            carry_out,
+            context=spark.sparkContext,
+            threads=2,
+        )
+
+    assert reached == ["endless"]
+    # The job is told to end before `compute` returns; its tasks end a moment later.
+    tracker = spark.sparkContext.statusTracker()
+    deadline = time.monotonic() + 60
+    while tracker.getActiveJobsIds() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not tracker.getActiveJobsIds()
+
+
+INTERRUPTED = """
+import os, sys
+from pathlib import Path
+from pyspark import SparkContext
+from pipeline.run import analyze
+
+def told(name):
+    print(SparkContext._active_spark_context._gateway.proc.pid, flush=True)
+
+try:
+    analyze([Path(sys.argv[1])], progress=told)
+except KeyboardInterrupt:
+    sys.exit(7)
+"""
+
+
+@pytest.mark.slow
+def test_analysis_that_is_interrupted_leaves_no_jvm_and_no_files(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Ctrl-C reaches the whole process group, while several threads wait for Spark."""
+    assert spark.version  # a Java is there, so that what fails below is ours
+    run = write_run(tmp_path / "crash" / "1", parse_trace((TRACES / "crash.txt").read_text()))
+    temp = tmp_path / "temp"
+    temp.mkdir()
+    before = sorted(path.name for path in run.iterdir())
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, str(run)],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temp)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with process:
+        stdout = process.stdout
+        assert stdout is not None
+        jvm = int(stdout.readline())
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=PATIENCE_S)
+
+    assert (process.returncode, said) == (7, "")
+    with pytest.raises(ProcessLookupError):
+        os.kill(jvm, 0)
+    assert sorted(path.name for path in run.iterdir()) == before
+    assert list(temp.iterdir()) == []

@@ -1,0 +1,83 @@
+"""Both ways of keeping tables give the same ones, and so does a run alone or among others."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline import run as tables
+from pipeline.all_tables import TABLE_NAMES
+from pipeline.run import analyze
+from pipeline.summary.summary_file import is_current
+from tests.support.builders.trace_builder import read_table
+from tests.support.worlds.analysed_runs import AnalysedRuns
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+PARTITIONS = 3
+
+
+def _copied(analysed: AnalysedRuns, names: Sequence[str], base: Path) -> dict[str, Path]:
+    """Copy runs without what an analysis left in them; they keep the names in their rows."""
+    copies = {}
+    for name in names:
+        original = analysed.directories[name]
+        copies[name] = base.joinpath(*original.parts[-2:])
+        shutil.copytree(original, copies[name], ignore=shutil.ignore_patterns("tables"))
+    return copies
+
+
+def _assert_same(analysed: AnalysedRuns, copies: dict[str, Path]) -> None:
+    for run, copy in copies.items():
+        assert is_current(copy)
+        for name in TABLE_NAMES:
+            rows, expected = read_table(copy, name), read_table(analysed.directories[run], name)
+            assert sorted(rows, key=repr) == sorted(expected, key=repr), f"{name} of {run}"
+
+
+@contextmanager
+def _shuffle_partitions(spark: SparkSession, count: int) -> Iterator[None]:
+    setting = "spark.sql.shuffle.partitions"
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, count)
+    try:
+        yield
+    finally:
+        spark.conf.set(setting, before)
+
+
+def test_tables_of_large_runs_are_those_of_small_ones(
+    spark: SparkSession,
+    analysed: AnalysedRuns,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In memory all is one partition; from files, what is not ordered by its key would show.
+
+    The first run, which lends its folder to the tables of all, has a name that reads as a pattern.
+    """
+    monkeypatch.setattr(tables, "SHORT_WORK_ROWS", 0)
+    copies = _copied(analysed, ("pause", "empty"), tmp_path)
+
+    with _shuffle_partitions(spark, PARTITIONS):
+        summaries = analyze(list(copies.values()), spark=spark)
+
+    _assert_same(analysed, copies)
+    for (run, copy), summary in zip(copies.items(), summaries, strict=True):
+        assert summary == replace(analysed.summaries[run], directory=copy)
+
+
+def test_tables_of_a_run_alone_are_those_that_it_has_among_others(
+    spark: SparkSession, analysed: AnalysedRuns, tmp_path: Path
+) -> None:
+    """Rows of a single run are named without a look at their files."""
+    copies = _copied(analysed, ("pause",), tmp_path)
+
+    (summary,) = analyze(list(copies.values()), spark=spark)
+
+    _assert_same(analysed, copies)
+    assert summary == replace(analysed.summaries["pause"], directory=copies["pause"])

@@ -1,0 +1,157 @@
+"""The summary beside the tables: what is read back, and what tells old tables from current ones."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.summary.figures import FaultSummary, RunSummary
+from pipeline.summary.outcomes import CommitErrors, Coordinators, Office, Owners, Processing
+from pipeline.summary.summary_file import (
+    TABLES_VERSION,
+    drop_summary,
+    is_current,
+    read_summary,
+    summary_path,
+    write_summary,
+)
+from tests.support.builders.report_rows import S, fault_summary, rebalances_of, summary_of
+
+
+def _everything() -> tuple[FaultSummary, dict[str, object]]:
+    """Return a fault and fields of a summary in which nothing is left out."""
+    fault = fault_summary(
+        values={"detect": [7 * S, None], "commit gap": [8 * S, 9 * S]},
+        rebalances=(rebalances_of(),),
+        noticed_by=(("NOT_COORDINATOR", 3), ("a request timed out", 1)),
+        left_after=((1, 2),),
+    )
+    office = Office(broker="broker-0", leader_epoch=1, heartbeats=2, commits=3, commits_in_all=4)
+    coordinators = Coordinators(
+        groups=("readers",),
+        partition="__consumer_offsets-0",
+        older=office,
+        newer=office,
+        from_us=1,
+        to_us=2,
+        older_end="unloaded",
+        older_paused_us=1,
+        older_cut_us=0,
+        older_last_commit_us=None,
+        newer_first_commit_us=3,
+    )
+    owners = Owners(
+        group="readers",
+        partitions=2,
+        first_coordinator=("broker-0", 1),
+        first_consumers=("consumer-0",),
+        second_coordinator=(None, None),
+        second_consumers=("consumer-1",),
+        from_us=5 * S,
+        to_us=None,
+        longest_us=S,
+        records_both=7,
+        healed_us=None,
+    )
+    return fault, {
+        "bad_rows": (("no kind", 2),),
+        "unreadable": ("torn.parquet: no whole Parquet file",),
+        "coordinators": (coordinators,),
+        "owners": (owners,),
+        "processing": (Processing(group="readers", records=10, repeated=1),),
+        "commit_errors": (CommitErrors(error="REQUEST_TIMED_OUT", commits=2, members=1),),
+    }
+
+
+def _write(directory: Path, *, rows: int = 3) -> RunSummary:
+    """Make a run that was analysed: one file of events, one table, the summary."""
+    (directory / "events").mkdir(parents=True)
+    _write_rows(directory, rows)
+    (directory / "tables" / "runs").mkdir(parents=True)
+    fault, more = _everything()
+    summary = summary_of(directory.name, fault, directory=directory, **more)
+    write_summary(summary)
+    return summary
+
+
+def _write_rows(directory: Path, rows: int) -> None:
+    table = pa.table({"time_us": list(range(rows))})
+    pq.write_table(table, directory / "events" / "part-0.parquet")
+
+
+def test_summary_file_gives_back_what_was_written(tmp_path: Path) -> None:
+    """Keys of percentiles are numbers and tuples stay tuples, though JSON has neither."""
+    summary = _write(tmp_path / "1")
+
+    assert read_summary(tmp_path / "1") == summary
+    assert [path.name for path in (tmp_path / "1" / "tables").iterdir() if path.is_file()] == [
+        "summary.json"
+    ]
+
+
+def test_summary_of_a_run_that_was_moved_names_its_new_place(tmp_path: Path) -> None:
+    """Links of a report would lead nowhere."""
+    _write(tmp_path / "1")
+    (tmp_path / "1").rename(tmp_path / "2")
+
+    moved = read_summary(tmp_path / "2")
+
+    assert moved is not None
+    assert moved.directory == tmp_path / "2"
+    assert is_current(tmp_path / "2")
+
+
+def test_summary_of_another_version_reads_as_none(tmp_path: Path) -> None:
+    """Its tables may have other columns, or mean something else by them."""
+    _write(tmp_path)
+    document = json.loads(summary_path(tmp_path).read_text())
+    document["made_from"]["tables_version"] = TABLES_VERSION - 1
+    summary_path(tmp_path).write_text(json.dumps(document))
+
+    assert read_summary(tmp_path) is None
+    assert not is_current(tmp_path)
+
+
+def test_summary_that_is_torn_or_missing_reads_as_none(tmp_path: Path) -> None:
+    """A full disk, or a run that was never analysed."""
+    assert read_summary(tmp_path) is None
+    _write(tmp_path)
+    whole = summary_path(tmp_path).read_text()
+
+    summary_path(tmp_path).write_text(whole[: len(whole) // 2])
+    assert read_summary(tmp_path) is None
+
+    summary_path(tmp_path).write_text(whole)
+    drop_summary(tmp_path)
+    assert read_summary(tmp_path) is None
+    assert not is_current(tmp_path)
+
+
+def test_tables_are_current_until_events_or_tables_change(tmp_path: Path) -> None:
+    """A run that was killed gets its salvaged events later; copying one changes only times."""
+    _write(tmp_path, rows=3)
+    assert is_current(tmp_path)
+
+    _write_rows(tmp_path, 4)
+    assert not is_current(tmp_path)
+    _write_rows(tmp_path, 3)
+    assert is_current(tmp_path)
+
+    (tmp_path / "events" / "torn.parquet").write_bytes(b"PAR1")
+    assert not is_current(tmp_path)
+    (tmp_path / "events" / "torn.parquet").unlink()
+
+    (tmp_path / "tables" / "runs").rmdir()
+    assert not is_current(tmp_path)
+
+
+def test_tables_made_beside_an_unreadable_file_are_current(tmp_path: Path) -> None:
+    """It was set aside and said so: analysing again finds nothing more."""
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "torn.parquet").write_bytes(b"PAR1")
+    (tmp_path / "tables").mkdir()
+
+    write_summary(summary_of("torn", directory=tmp_path))
+
+    assert is_current(tmp_path)

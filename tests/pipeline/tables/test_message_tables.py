@@ -1,0 +1,176 @@
+"""The tables group_states, messages, verdicts and figures against traces worked out by hand.
+
+The stories are `traces/talk.txt` and `traces/crash.txt`.
+"""
+
+import pytest
+
+from tests.support.builders.trace_builder import read_table
+from tests.support.worlds.analysed_runs import AnalysedRuns
+from tests.support.worlds.crowd import CLIENTS, PER_CLIENT
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+PREPARING, COMPLETING = "PreparingRebalance", "CompletingRebalance"
+
+
+def test_group_states_follow_the_group_on_each_coordinator(analysed: AnalysedRuns) -> None:
+    """A state ends with the next one, the unload, the broker's death or the run's end.
+
+    Members are counted when a state begins: c-1 is gone from generation 2 already. Whom broker-2
+    loaded in its second life is not known until a generation starts.
+    """
+    rows = read_table(analysed.directories["talk"], "group_states")
+    columns = ("leader_epoch", "state", "generation", "members", "from_us", "to_us", "length_us")
+    found: dict[object, list[object]] = {}
+    for row in sorted(rows, key=lambda row: row["from_us"]):
+        assert (row["group"], row["partition"]) == ("g", "__consumer_offsets-0")
+        place = (row["broker"], row["incarnation"])
+        found.setdefault(place, []).append([row[column] for column in columns])
+    assert found == {
+        ("broker-1", 0): [
+            [1, PREPARING, 0, 1, 1_000_000, 4_000_000, 3_000_000],
+            [1, COMPLETING, 1, 2, 4_000_000, 4_100_000, 100_000],
+            [1, "Stable", 1, 2, 4_100_000, 20_510_000, 16_410_000],
+            [1, PREPARING, 1, 3, 20_510_000, 30_000_000, 9_490_000],
+            [1, COMPLETING, 2, 2, 30_000_000, 30_200_000, 200_000],
+            [1, "Stable", 2, 2, 30_200_000, 40_000_000, 9_800_000],
+            [1, "Dead", 2, 0, 40_000_000, 40_000_000, 0],
+        ],
+        ("broker-2", 0): [[2, "Stable", 2, 2, 40_200_000, 45_000_000, 4_800_000]],
+        ("broker-2", 1): [
+            [3, "Stable", 2, None, 46_200_000, 47_000_000, 800_000],
+            [3, PREPARING, 2, None, 47_000_000, 48_000_000, 1_000_000],
+            [3, COMPLETING, 3, None, 48_000_000, 48_500_000, 500_000],
+            [3, "Stable", 3, 1, 49_000_000, None, 1_000_000],
+        ],
+    }
+    causes = {row["from_us"]: row["cause"] for row in rows}
+    assert causes[4_000_000] == "initial rebalance delay over"
+    assert causes[40_200_000] is None  # loaded
+
+
+def test_messages_around_a_fault_show_what_waited_and_what_never_came(
+    analysed: AnalysedRuns,
+) -> None:
+    """From a second before the fault to a second after the group is stable again.
+
+    Moments of both sides; the JoinGroups wait for c-1 until its session ends, and c-1's heartbeat
+    is answered to a dead process. A commit that is under way when the window begins belongs to it.
+    """
+    rows = analysed.table("talk", "messages", "from_node", "api", "sent_us")
+    columns = ("correlation_id", "received_us", "answered_us", "ended_us", "outcome")
+    found = {key: [row[column] for column in columns] for key, row in rows.items()}
+    assert found == {
+        ("c-0", "OffsetCommit", 18_500_000): [3, None, None, 19_300_000, "NONE"],
+        ("c-0", "OffsetCommit", 20_600_000): [4, None, None, 20_620_000, "NONE"],
+        ("c-0", "Heartbeat", 21_200_000): [
+            *(2, 21_210_000, 21_210_000, 21_220_000),
+            "REBALANCE_IN_PROGRESS",
+        ],
+        ("c-0", "JoinGroup", 22_000_000): [6, 22_010_000, 30_010_000, 30_020_000, "NONE"],
+        ("c-0", "SyncGroup", 30_300_000): [8, None, None, 30_310_000, "NONE"],
+        ("c-0", "SyncGroup", 31_200_000): [9, None, None, 31_400_000, "NONE"],
+        ("c-1", "Heartbeat", 19_999_000): [9, 20_000_000, 20_001_000, None, "no answer"],
+        ("c-2", "JoinGroup", 20_500_000): [2, 20_510_000, 30_010_000, 30_020_000, "NONE"],
+        ("c-3", "FindCoordinator", 25_000_000): [
+            *(0, None, None, 25_010_000),
+            "COORDINATOR_NOT_AVAILABLE",
+        ],
+        ("c-3", "FindCoordinator", 25_200_000): [2, 25_199_000, None, 25_220_000, "NONE"],
+        ("c-3", "FindCoordinator", 25_300_000): [3, None, None, 25_320_000, "NONE"],
+        ("c-3", "FindCoordinator", 26_000_000): [
+            *(2, 26_010_000, None, 26_020_000),
+            "DISCONNECTED",
+        ],
+        ("admin-0", "OffsetFetch", None): [0, 27_000_000, 27_010_000, None, "no answer"],
+        ("broker-0", "Fetch", 19_400_000): [7, 19_410_000, 19_900_000, 19_910_000, "NONE"],
+    }
+    assert {row["fault"] for row in rows.values()} == {"crash-0"}
+
+
+def test_messages_that_are_alike_are_one_row_unless_they_change_the_group(
+    analysed: AnalysedRuns,
+) -> None:
+    """Three commits after the fault are one row, two SyncGroups are two; so are other names."""
+    rows = analysed.table("talk", "messages", "from_node", "api", "sent_us")
+    columns = ("to_node", "purpose", "member", "named", "repeats", "last_ended_us")
+    found = {key: [row[column] for column in columns] for key, row in rows.items()}
+    commit = found["c-0", "OffsetCommit", 20_600_000]
+    assert commit == ["broker-1", "coordinator", "c-0-a", None, 3, 30_030_000]
+    lookups = [found["c-3", "FindCoordinator", at] for at in (25_000_000, 25_200_000, 25_300_000)]
+    assert lookups == [
+        ["broker-0", "bootstrap", None, None, 2, 25_110_000],
+        ["broker-0", "client", None, "broker-1", 1, 25_220_000],
+        ["broker-0", "client", None, "broker-2", 1, 25_320_000],
+    ]
+    assert found["c-1", "Heartbeat", 19_999_000][-2:] == [1, None]
+    assert found["admin-0", "OffsetFetch", None] == ["broker-1", None, None, None, 1, None]
+
+
+def test_messages_of_a_crowd_are_few_and_tell_whole_stories(analysed: AnalysedRuns) -> None:
+    """Of 602 rows a fault keeps 400: what happened once, then one client after the other."""
+    rows = read_table(analysed.directories["crowd"], "messages")
+    assert CLIENTS * PER_CLIENT > len(rows) == 400
+    of_client: dict[str, list[tuple[str, str]]] = {}
+    for row in sorted(rows, key=lambda row: row["sent_us"]):
+        of_client.setdefault(row["from_node"], []).append((row["api"], row["outcome"]))
+    usual = [
+        ("Heartbeat", "DISCONNECTED"),
+        ("FindCoordinator", "NONE"),
+        ("JoinGroup", "NONE"),
+        ("Heartbeat", "NONE"),
+    ]
+    refused, left = ("JoinGroup", "NOT_COORDINATOR"), ("LeaveGroup", "NONE")
+    assert of_client.pop("c-077") == [*usual[:2], refused, *usual[2:], left]
+    whole = [client for client, said in of_client.items() if said == usual]
+    assert whole == [f"c-{index:03}" for index in range(99) if index != 77]
+    assert [said for client, said in of_client.items() if client not in whole] == [usual[:2]]
+
+
+def test_messages_of_a_trace_without_messages_are_none(analysed: AnalysedRuns) -> None:
+    """A run with --no-trace has failures of requests, but no requests: the table is empty."""
+    assert read_table(analysed.directories["pause"], "messages") == []
+
+
+def test_verdicts_list_the_checks_with_the_run_they_are_of(analysed: AnalysedRuns) -> None:
+    """`findings` counts all, not those in the file; the run's seed is not the configuration's."""
+    rows = analysed.table("talk", "verdicts", "check")
+    columns = ("outcome", "findings", "note", "verdict", "runtime", "seed", "experiment")
+    of_run = ["violated", "ray", 11, "talk"]
+    assert {key: [row[column] for column in columns] for key, row in rows.items()} == {
+        ("fencing",): ["nothing_seen", 0, "no epoch moved", *of_run],
+        ("ownership",): ["violated", 3, "", *of_run],
+    }
+
+
+@pytest.mark.parametrize(
+    ("run", "verdict"),
+    [("pause", None), ("crash", None), ("stuck", "unknown")],
+    ids=["torn manifest", "no results", "no checks"],
+)
+def test_verdicts_of_a_run_without_checks_are_one_row_of_nulls(
+    analysed: AnalysedRuns, run: str, verdict: str | None
+) -> None:
+    """So that a sweep over many runs counts those that have no verdict, too."""
+    (row,) = read_table(analysed.directories[run], "verdicts")
+    assert row.pop("run") == analysed.summaries[run].run
+    assert row.pop("verdict") == verdict
+    assert set(row.values()) == {None}
+
+
+def test_figures_of_a_crash_are_ranked_only_where_there_are_enough(
+    analysed: AnalysedRuns,
+) -> None:
+    """Of two members one had to join; a median is a value that occurred, the lower of two."""
+    rows = analysed.table("crash", "figures", "measure")
+    columns = ("chain", "is_time", "samples", "missing", "p50", "p90", "p99", "max")
+    found = {key[0]: [row[column] for column in columns] for key, row in rows.items()}
+    none = [None, None]
+    assert found["detect"] == ["broker", True, 1, 0, 7_700_000, *none, 7_700_000]
+    assert found["bytes read"] == ["broker", False, 1, 0, 24_000, *none, 24_000]
+    assert found["rediscover"] == ["client", True, 2, 0, 7_748_000, *none, 7_970_000]
+    assert found["join"] == ["client", True, 1, 1, 80_000, *none, 80_000]
+    assert found["longest wait"] == ["client", True, 0, 2, None, *none, None]
+    assert found["processing gap"] == ["gap", True, 2, 1, 150_000, *none, 8_000_000]
+    assert {(row["fault"], row["kind"]) for row in rows.values()} == {("f1", "crash")}

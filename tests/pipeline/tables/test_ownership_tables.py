@@ -1,0 +1,286 @@
+"""Owners, coordinators and rebalances of two small split brains, worked out by hand.
+
+The stories, with their moments, are `traces/split.txt` and `traces/stuck.txt`.
+"""
+
+from collections.abc import Sequence
+
+import pytest
+
+from pipeline.in_memory.trace import TableRow
+from tests.support.worlds.analysed_runs import AnalysedRuns
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+S = 1_000_000
+
+
+def _rows(
+    table: dict[tuple[object, ...], TableRow], *columns: str
+) -> dict[object, Sequence[object]]:
+    return {
+        key[0] if len(key) == 1 else key: [row[column] for column in columns]
+        for key, row in table.items()
+    }
+
+
+def test_ownership_of_two_lineages_names_who_assigned_and_how_it_ended(
+    analysed: AnalysedRuns,
+) -> None:
+    """The lineage is that of the answered SyncGroup: c-3's trace has none, so nobody knows."""
+    rows = analysed.table("split", "ownership", "partition", "consumer")
+    columns = ("member", "generation", "coordinator", "leader_epoch", "position", "start_offset")
+    assert _rows(rows, *columns) == {
+        ("t-0", "c-0"): ["c-0-a", 1, "broker-2", 0, "earliest", 0],
+        ("t-1", "c-1"): ["c-1-a", 1, "broker-2", 0, None, None],
+        ("t-1", "c-2"): ["c-2-a", 2, "broker-0", 1, "earliest", 0],
+        ("t-0", "c-3"): ["c-3-a", 2, None, None, None, None],
+    }
+    times = ("from_us", "to_us", "length_us", "ended_by", "records")
+    assert _rows(rows, *times) == {
+        ("t-0", "c-0"): [4_120_000, 33 * S, 28_880_000, "revoked", 5],
+        ("t-1", "c-1"): [4_120_000, 63 * S, 58_880_000, "lost", 30],
+        # Revoked only while the run stopped: it still owned the partition when the run ended.
+        ("t-1", "c-2"): [40_200_000, None, 29_800_000, "run end", 31],
+        ("t-0", "c-3"): [40_300_000, None, 29_700_000, "run end", 4],
+    }
+
+
+def test_ownership_ends_with_its_process_and_not_with_a_pause(analysed: AnalysedRuns) -> None:
+    """A paused member goes on owning; a death that nobody saw is known by the next life."""
+    rows = analysed.table("stuck", "ownership", "group", "consumer", "partition", "from_us")
+    columns = ("incarnation", "to_us", "ended_by", "paused_us")
+    assert _rows(rows, *columns) == {
+        ("g", "c-0", "t-0", 5 * S): [0, 6 * S, "reassigned", 0],
+        ("g", "c-0", "t-1", 5 * S): [0, 11 * S, "killed", 3_500_000],
+        ("g", "c-0", "t-0", 6 * S): [0, 11 * S, "killed", 3_500_000],
+        ("g", "c-0", "t-0", 13 * S): [1, None, "run end", 0],
+        ("g", "c-1", "t-5", 5 * S): [0, 8 * S, "stopped", 0],
+        ("g", "c-2", "t-6", 5 * S): [0, 20 * S, "killed", 0],
+        ("g", "c-4", "t-7", 36 * S): [0, None, "run end", 0],
+        ("g", "c-5", "t-7", 36 * S): [0, None, "run end", 0],
+        ("h", "d-0", "t-0", 5 * S): [0, None, "run end", 0],
+    }
+
+
+def test_ownership_overlap_counts_what_both_processed_in_it(analysed: AnalysedRuns) -> None:
+    """Of the records that c-2 reads again, c-1 had processed the first 20 long before."""
+    row = analysed.table("split", "ownership_overlaps", "partition")["t-1",]
+    row.pop("run")
+    assert row == {
+        "group": "g",
+        "partition": "t-1",
+        "from_us": 40_200_000,
+        "to_us": 63 * S,
+        "length_us": 22_800_000,
+        "first_consumer": "c-1",
+        "first_member": "c-1-a",
+        "first_generation": 1,
+        "first_coordinator": "broker-2",
+        "first_epoch": 0,
+        "second_consumer": "c-2",
+        "second_member": "c-2-a",
+        "second_generation": 2,
+        "second_coordinator": "broker-0",
+        "second_epoch": 1,
+        "records_both": 10,
+        "fault": "cut-0",
+        "healed_us": 59_900_000,
+    }
+
+
+def test_ownership_overlap_that_never_ends_lasts_to_the_end_of_the_run(
+    analysed: AnalysedRuns,
+) -> None:
+    """Two that were assigned in one moment are a pair once; another group's owner is none."""
+    rows = analysed.table("stuck", "ownership_overlaps", "partition")
+    columns = ("first_consumer", "second_consumer", "to_us", "length_us", "records_both")
+    assert _rows(rows, *columns, "healed_us") == {
+        "t-7": ["c-4", "c-5", None, 4 * S, 1, None],
+    }
+
+
+def test_processing_tells_repeated_from_shared_records(analysed: AnalysedRuns) -> None:
+    """c-3 repeats two of c-0's records, but c-0 had given the partition up by then."""
+    rows = analysed.table("split", "processing", "partition", "consumer")
+    columns = ("records", "first_offset", "last_offset", "repeated", "shared")
+    assert _rows(rows, *columns) == {
+        ("t-0", "c-0"): [5, 0, 4, 0, 0],
+        ("t-0", "c-3"): [4, 3, 6, 2, 0],
+        ("t-1", "c-1"): [30, 0, 29, 0, 10],
+        ("t-1", "c-2"): [31, 0, 30, 30, 10],
+    }
+    # A member that processes a record twice by itself repeats it, too.
+    rows = analysed.table("stuck", "processing", "consumer")
+    assert _rows(rows, "records", "repeated", "shared") == {"c-4": [3, 1, 1], "c-5": [1, 1, 1]}
+
+
+def test_tenure_overlap_tells_what_each_coordinator_did_meanwhile(analysed: AnalysedRuns) -> None:
+    """The cut one goes on answering heartbeats; the heartbeat before the overlap does not count."""
+    row = analysed.table("split", "tenure_overlaps", "partition")["__consumer_offsets-0",]
+    row.pop("run")
+    assert row == {
+        "partition": "__consumer_offsets-0",
+        "groups": ["g"],
+        "older_broker": "broker-2",
+        "older_epoch": 0,
+        "older_incarnation": 0,
+        "newer_broker": "broker-0",
+        "newer_epoch": 1,
+        "newer_incarnation": 0,
+        "fault": "cut-0",
+        "from_us": 17_700_000,
+        "to_us": 60_500_000,
+        "length_us": 42_800_000,
+        "older_end": "unloaded",
+        "older_paused_us": 0,
+        "older_cut_us": 42_100_000,  # up to 59.8 s, when its healing began
+        "older_heartbeats": 2,
+        "newer_heartbeats": 0,
+        "older_commits": 0,
+        "newer_commits": 1,
+        "older_commits_in_all": 1,
+        "newer_commits_in_all": 1,
+        "older_last_commit_us": 5 * S,
+        "newer_first_commit_us": 20_800_000,
+    }
+
+
+def test_tenures_count_acknowledged_commits_and_the_time_cut_off(analysed: AnalysedRuns) -> None:
+    """One append of two partitions is one commit; a failed one and the group's record are none.
+
+    The cut is the old coordinator's: the new one, at its other end, is not marked.
+    """
+    rows = analysed.table("split", "coordinator_tenures", "leader_epoch")
+    assert _rows(rows, "commits", "first_commit_us", "last_commit_us") == {
+        0: [1, 5 * S, 5 * S],
+        1: [1, 20_800_000, 20_800_000],
+    }
+    columns = ("cut_us", "cut_from_us", "cut_to_us", "paused_us", "paused_from_us")
+    assert _rows(rows, *columns) == {
+        0: [49_600_000, 10_200_000, 59_800_000, 0, None],
+        1: [0, None, None, 0, None],
+    }
+
+
+def test_faults_of_links_say_which_ends_they_hit_and_when(analysed: AnalysedRuns) -> None:
+    """In force from when both ends had it to when its undoing began."""
+    rows = analysed.table("split", "faults", "fault")
+    columns = ("node", "nodes", "from_nodes", "to_nodes", "in_force_us", "in_force_until_us")
+    assert _rows(rows, *columns) == {
+        "cut-0": [
+            "broker-2",
+            ["broker-2", "controller-100", "broker-0"],
+            ["broker-2"],
+            ["controller-100", "broker-0"],
+            10_200_000,
+            59_800_000,
+        ]
+    }
+
+
+def test_client_phases_of_a_split_count_the_second_failure(analysed: AnalysedRuns) -> None:
+    """MEASURED_FAILOVER 4: two commits time out; one lookup is answered by the cut broker."""
+    rows = analysed.table("split", "client_phases", "consumer")
+    columns = ("noticed_by", "attempts", "stale_answers", "self_answers", "commit_timeouts")
+    assert _rows(rows, *columns) == {
+        "c-0": ["REQUEST_TIMED_OUT", 3, 2, 1, 2],
+        "c-1": [None, None, None, None, 0],
+    }
+    waits = ("notice_us", "longest_wait_us", "late_heartbeats")
+    assert _rows(rows, *waits) == {
+        "c-0": [5_100_000, 5_100_000, 1],
+        "c-1": [None, 100_000, 1],
+    }
+
+
+def test_rebalance_names_who_came_who_went_and_why(analysed: AnalysedRuns) -> None:
+    """Members that go while it waits for them belong to it, whoever began it."""
+    rows = analysed.table("split", "rebalances", "started_us")
+    columns = ("reason", "consumer", "client_reason", "leader_epoch", "new_generation")
+    assert _rows(rows, *columns) == {
+        1 * S: ["join", "c-0", None, 0, 1],
+        30 * S: ["join", "c-2", None, 1, 2],
+        63_100_000: ["join", "c-1", None, 1, None],
+    }
+    changes = ("removed", "removed_because", "added", "join_us", "sync_us", "length_us")
+    assert _rows(rows, *changes) == {
+        1 * S: [[], [], ["c-0", "c-1"], 3 * S, 100_000, 3_100_000],
+        30 * S: [
+            ["c-0", "c-1"],
+            ["leave", "session expiry"],
+            ["c-2", "c-3"],
+            10 * S,
+            100_000,
+            10_100_000,
+        ],
+        63_100_000: [[], [], ["c-1"], None, None, None],
+    }
+
+
+def test_rebalances_that_cannot_store_an_assignment_say_so(analysed: AnalysedRuns) -> None:
+    """MEASURED_FAILOVER's second split brain: the failed append is the cause of the next one."""
+    rows = analysed.table("stuck", "rebalances", "started_us", "reason")
+    columns = ("generation", "new_generation", "store_error", "removed", "added", "stable_us")
+    timed_out = "REQUEST_TIMED_OUT"
+    assert _rows(rows, *columns) == {
+        # The static member that changed its id before neither came nor went.
+        (16 * S, "join"): [1, 2, timed_out, [], ["c-1"], None],
+        (21_500_000, "assignment not stored"): [2, 3, timed_out, [], [], None],
+        # Cut short by a leave in the very microsecond in which its generation began.
+        (26_600_000, "assignment not stored"): [3, 4, None, [], [], None],
+        (26_700_000, "leave"): [4, 5, None, ["c-0"], [], 26_800_000],
+        # The last member is gone: no generation of anybody, and not the next one's loss.
+        (30 * S, "session expiry"): [5, None, None, ["c-1"], [], None],
+        (31 * S, "join"): [6, 7, None, [], ["c-3"], 34_100_000],
+        (35 * S, "group too large"): [7, None, None, [], [], None],
+    }
+    assert rows[35 * S, "group too large"]["consumer"] is None
+
+
+def test_commits_are_counted_by_coordinator_and_error(analysed: AnalysedRuns) -> None:
+    """A commit of two partitions that fails is one; one that was never sent has no coordinator."""
+    rows = analysed.table("split", "commits", "fault", "coordinator", "error")
+    assert _rows(rows, "consumer", "commits", "first_us", "last_us") == {
+        (None, "broker-2", "NONE"): ["c-0", 1, 5 * S, 5 * S],
+        ("cut-0", "broker-2", "REQUEST_TIMED_OUT"): ["c-0", 2, 15_100_000, 20_300_000],
+        ("cut-0", None, "COORDINATOR_NOT_AVAILABLE"): ["c-0", 1, 20_500_000, 20_500_000],
+        ("cut-0", "broker-0", "NONE"): ["c-0", 1, 20_800_000, 20_800_000],
+    }
+
+
+def test_summary_of_a_split_brain_holds_both_sides(analysed: AnalysedRuns) -> None:
+    """What the closing summary tells: two coordinators, two owners, duplicates, errors."""
+    summary = analysed.summaries["split"]
+    [coordinators] = summary.coordinators
+    assert (coordinators.older.broker, coordinators.older.heartbeats) == ("broker-2", 2)
+    assert (coordinators.newer.broker, coordinators.newer.commits) == ("broker-0", 1)
+    [owners] = summary.owners
+    assert (owners.first_consumers, owners.second_consumers) == (("c-1",), ("c-2",))
+    assert owners.first_coordinator == ("broker-2", 0)
+    assert owners.second_coordinator == ("broker-0", 1)
+    assert (owners.to_us, owners.healed_us, owners.records_both) == (63 * S, 59_900_000, 10)
+    [processing] = summary.processing
+    assert (processing.records, processing.repeated) == (70, 32)
+    errors = [(each.error, each.commits, each.members) for each in summary.commit_errors]
+    assert errors == [("REQUEST_TIMED_OUT", 2, 1), ("COORDINATOR_NOT_AVAILABLE", 1, 1)]
+    fault = analysed.fault("split", "cut-0")
+    assert [each.words for each in fault.rebalances] == [
+        "1 rebalance: join of c-2",
+        "1 rebalance: join of c-1",
+    ]
+    assert fault.rebalances[0].after_us == 20 * S
+    assert fault.noticed_by == (("REQUEST_TIMED_OUT", 1),)
+    assert (fault.left_after, fault.told_by_old) == (((2, 1),), 1)
+    by_name = {row[0]: row[1:] for row in fault.rows("client")}
+    assert by_name["old named itself"] == ("1", "1", "1", "", "", "1")
+    assert by_name["timeouts at old"] == ("2", "", "0", "", "", "2")
+
+
+def test_summary_of_a_fault_that_moved_nothing_has_no_phases(analysed: AnalysedRuns) -> None:
+    """Nothing is told of a coordinator that stayed."""
+    fault = analysed.fault("stuck", "cut-0")
+    assert fault.rows("broker") == ()
+    assert fault.rows("client") == ()
+    assert [row[0] for row in fault.rows("gap")] == ["processing gap"]
+    assert fault.rebalance_count == 7

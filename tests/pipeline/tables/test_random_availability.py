@@ -1,0 +1,26 @@
+"""The table `availability` of random and real runs against plain Python."""
+
+from collections import Counter
+
+import pytest
+
+from pipeline.in_memory.availability import availability_of
+from tests.support.random_worlds.random_runs import AnalysedRun
+from tests.support.reference.comparison import check_table
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+_KEY = ("fault", "subject_kind", "group", "subject")
+
+
+def test_availability_of_random_runs_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
+    """Of members, partitions and groups; some never come back, some miss nothing."""
+    rows = check_table(random_runs, "availability", availability_of, _KEY)
+    kinds = Counter((row["subject_kind"], row["after_us"] is None) for row in rows)
+    assert all(
+        kinds[kind, is_open] > 3
+        for kind in ("member", "partition", "group")
+        for is_open in (True, False)
+    ), kinds
+    assert sum(row["subject_kind"] == "group" and row["gap_us"] == 0 for row in rows) > 3
+    assert sum(row["subject_kind"] == "group" and bool(row["gap_us"]) for row in rows) > 3

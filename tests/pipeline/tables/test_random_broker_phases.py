@@ -1,0 +1,22 @@
+"""The table `broker_phases` of random and real runs against plain Python."""
+
+import pytest
+
+from pipeline.in_memory.broker_phases import broker_phases_of
+from tests.support.random_worlds.random_runs import AnalysedRun
+from tests.support.reference.comparison import check_table
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+_KEY = ("fault", "partition")
+
+
+def test_broker_phases_of_random_runs_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
+    """Also where a phase is missing, the old leader is elected anew, or a fault hit several."""
+    rows = check_table(random_runs, "broker_phases", broker_phases_of, _KEY)
+    assert len(rows) > 40
+    missing = [row for row in rows if row["active_us"] is None or row["applied_us"] is None]
+    assert len(missing) > 3
+    assert any(row["old_leader"] == row["new_leader"] for row in rows)
+    assert any(len(row["groups"]) > 1 for row in rows)
+    assert any(row["load_us"] for row in rows)

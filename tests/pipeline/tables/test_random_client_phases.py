@@ -1,0 +1,23 @@
+"""The table `client_phases` of random and real runs against plain Python."""
+
+import pytest
+
+from pipeline.in_memory.client_phases import client_phases_of
+from tests.support.random_worlds.random_runs import AnalysedRun
+from tests.support.reference.comparison import check_table
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+_KEY = ("fault", "group", "consumer")
+
+
+def test_client_phases_of_random_runs_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
+    """Each phase comes and does not come; requests wait, fail, or are never answered."""
+    rows = check_table(random_runs, "client_phases", client_phases_of, _KEY)
+    assert len(rows) > 100
+    phases = ("notice_us", "rediscover_us", "accept_us", "join_us", "sync_us", "longest_wait_us")
+    for column in (*phases, "member_id", "member_id_after", "late_heartbeats", "noticed_by"):
+        known = sum(row[column] is not None for row in rows)
+        assert 5 < known < len(rows) - 5, column
+    for column in ("stale_answers", "self_answers", "commit_timeouts", "late_heartbeats"):
+        assert any(row[column] for row in rows), column

@@ -1,0 +1,25 @@
+"""The table `coordinator_tenures` of random and real runs against plain Python."""
+
+from collections import Counter
+
+import pytest
+
+from pipeline.in_memory.coordinator_tenures import coordinator_tenures_of
+from tests.support.random_worlds.random_runs import AnalysedRun
+from tests.support.reference.comparison import check_table
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+_KEY = ("partition", "leader_epoch", "broker", "incarnation")
+
+
+def test_coordinator_tenures_of_random_runs_are_the_oracles(
+    random_runs: tuple[AnalysedRun, ...],
+) -> None:
+    """Every way to end occurs, and brokers that stand still, are cut off, or come back."""
+    rows = check_table(random_runs, "coordinator_tenures", coordinator_tenures_of, _KEY)
+    ends = Counter(row["end_reason"] for row in rows)
+    assert all(ends[end] >= 2 for end in ("unloaded", "killed", "stopped", "run end")), ends
+    assert ends["reloaded"]
+    for column in ("overlap_us", "paused_us", "cut_us", "commits", "incarnation"):
+        assert sum(row[column] > 0 for row in rows) >= 5, column

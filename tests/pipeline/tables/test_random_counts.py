@@ -1,0 +1,74 @@
+"""The tables runs, groups, bad_rows, commits, processing and metrics against plain Python."""
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.in_memory.commits import commits_of
+from pipeline.in_memory.metrics import metrics_of
+from pipeline.in_memory.processing import processing_of
+from pipeline.in_memory.runs import bad_rows_of, groups_of, runs_of
+from tests.support.builders.trace_builder import read_table
+from tests.support.random_worlds.random_runs import AnalysedRun
+from tests.support.reference.comparison import check_table, differences
+from tests.support.worlds.analysed_runs import AnalysedRuns
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def test_runs_of_random_traces_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
+    """Some break off, some never become steady."""
+    rows = check_table(random_runs, "runs", runs_of, ())
+    assert {row["completed"] for row in rows} == {True, False}
+    assert any(row["steady_us"] is None for row in rows)
+
+
+def test_groups_of_random_traces_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
+    """Loaded by a coordinator or placed by name alone."""
+    rows = check_table(random_runs, "groups", groups_of, ("group",))
+    assert len({row["partition"] for row in rows}) > 1
+    assert len({row["consumers"] for row in rows}) > 1
+
+
+def test_commits_of_random_traces_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
+    """A commit of several partitions is one, and failed if it failed for one of them."""
+    key = ("fault", "group", "consumer", "coordinator", "error")
+    rows = check_table(random_runs, "commits", commits_of, key)
+    assert {row["error"] for row in rows} >= {"NONE", "UNKNOWN_TOPIC_OR_PARTITION", "TIMED_OUT"}
+    assert any(row["coordinator"] is None for row in rows)
+    assert any(row["fault"] is None for row in rows)
+    assert any(row["commits"] > 1 for row in rows)
+
+
+def test_processing_of_random_traces_is_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
+    """Records that are processed again, by the same member and by two at once."""
+    rows = check_table(random_runs, "processing", processing_of, ("group", "partition", "consumer"))
+    assert sum(row["repeated"] > 0 for row in rows) > 20
+    assert any(row["shared"] for row in rows)
+
+
+def test_metrics_of_random_and_real_runs_are_the_oracles(
+    random_runs: tuple[AnalysedRun, ...],
+) -> None:
+    """Empty samples, nulls, two lives; of the real runs all that controller and brokers told."""
+    rows = check_table(
+        random_runs, "metrics", metrics_of, ("node", "incarnation", "sampled_us", "metric")
+    )
+    assert sum(row["value"] is None for row in rows) > 50
+    assert any(row["incarnation"] for row in rows)
+    real = [row for run in random_runs if not run.is_random for row in run.table("metrics")]
+    told = {row["metric"] for row in real}
+    assert told > {"NumGroups", "IsrShrinksPerSec.Count", "FencedBrokerCount"}
+    assert any(row["value"] is None for row in real)
+
+
+def test_bad_rows_of_a_spoiled_trace_are_the_oracles(analysed: AnalysedRuns) -> None:
+    """Each row of the file that lacks what it needs, with the first reason; the rest is used."""
+    directory = analysed.directories["spoiled"]
+    written = pq.read_table(directory / "events").to_pylist()
+    expected = [row | {"run": "spoiled/1"} for row in bad_rows_of(written)]
+    found = read_table(directory, "bad_rows")
+    key = ("time_us", "node", "incarnation", "seq", "kind")
+    assert differences(expected, found, key) == []
+    assert len({row["reason"] for row in found}) == 6
+    (run,) = read_table(directory, "runs")
+    assert run["events"] == len(written) - len(found)

@@ -1,0 +1,22 @@
+"""The table `faults` of random and real runs against plain Python."""
+
+import pytest
+
+from pipeline.in_memory.faults import faults_of
+from tests.support.random_worlds.random_runs import AnalysedRun
+from tests.support.reference.comparison import check_table
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+_KEY = ("fault",)
+
+
+def test_faults_of_random_runs_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
+    """Faults that miss are none; those of one moment follow each other by id."""
+    rows = check_table(random_runs, "faults", faults_of, _KEY)
+    assert len(rows) > 60
+    for column in ("in_force_us", "in_force_until_us", "healed_us", "pid"):
+        unknown = sum(row[column] is None for row in rows)
+        assert 5 < unknown < len(rows) - 5, column
+    assert any(len(row["from_nodes"]) > 1 for row in rows)
+    assert any(row["until_us"] == row["injected_us"] for row in rows)

@@ -1,0 +1,22 @@
+"""The table `figures` of random and real runs against plain Python."""
+
+import pytest
+
+from pipeline.in_memory.figures import figures_of
+from pipeline.summary.figures import MEASURES
+from tests.support.random_worlds.random_runs import AnalysedRun
+from tests.support.reference.comparison import check_table
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+_KEY = ("fault", "measure")
+
+
+def test_figures_of_random_runs_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
+    """Every measure occurs, with samples and without; percentiles are nearest ranks."""
+    rows = check_table(random_runs, "figures", figures_of, _KEY)
+    assert len(rows) > 500
+    assert {row["measure"] for row in rows} == {measure.name for measure in MEASURES}
+    assert any(row["samples"] == 0 for row in rows)
+    assert any(row["samples"] and row["missing"] for row in rows)
+    assert any(row["p50"] != row["max"] for row in rows)

@@ -1,0 +1,24 @@
+"""The table `group_states` of random and real runs against plain Python."""
+
+import pytest
+
+from pipeline.in_memory.group_states import group_states_of
+from tests.support.random_worlds.random_runs import AnalysedRun
+from tests.support.reference.comparison import check_table
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+_KEY = ("group", "broker", "incarnation", "from_us", "state")
+
+
+def test_group_states_of_random_runs_are_the_oracles(
+    random_runs: tuple[AnalysedRun, ...],
+) -> None:
+    """Groups that two coordinators have at once, that die with their broker, that come back."""
+    rows = check_table(random_runs, "group_states", group_states_of, _KEY)
+    assert len(rows) > 500
+    states = {row["state"] for row in rows}
+    assert states == {"Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"}
+    assert any(row["to_us"] is None for row in rows)
+    assert any(row["incarnation"] > 0 for row in rows)
+    assert len({row["leader_epoch"] for row in rows}) > 3

@@ -1,0 +1,36 @@
+"""The table `messages` of random and real runs against plain Python."""
+
+import pytest
+
+from pipeline.in_memory.messages import messages_of
+from tests.support.random_worlds.random_runs import AnalysedRun
+from tests.support.reference.comparison import check_table
+from tests.support.worlds.analysed_runs import AnalysedRuns
+from tests.support.worlds.crowd import crowd
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+_KEY = ("fault", "api", "from_node", "to_node", "group", "sent_us", "correlation_id")
+
+
+def test_messages_of_random_runs_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
+    """Answers that are lost, connections that count anew, clocks that disagree, lives that end."""
+    rows = check_table(random_runs, "messages", messages_of, _KEY)
+    assert len(rows) > 1_000
+    for column in ("received_us", "answered_us", "ended_us", "named", "member"):
+        unknown = sum(row[column] is None for row in rows)
+        assert 50 < unknown < len(rows) - 50, column
+    assert sum(row["repeats"] > 1 for row in rows) > 100
+    outcomes = {row["outcome"] for row in rows}
+    assert outcomes >= {"NONE", "no answer", "DISCONNECTED", "TIMED_OUT", "NOT_COORDINATOR"}
+
+
+def test_messages_of_a_crowd_are_the_oracles(analysed: AnalysedRuns) -> None:
+    """No random run has as many messages around a fault as the table keeps."""
+    run = AnalysedRun(
+        run="crowd/1",
+        rows=tuple(crowd()),
+        directory=analysed.directories["crowd"],
+        is_random=True,
+    )
+    assert len(check_table([run], "messages", messages_of, _KEY)) == 400

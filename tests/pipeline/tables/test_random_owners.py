@@ -1,0 +1,68 @@
+"""Owners, overlaps and duplicates of random traces, against a model in plain Python.
+
+The traces hold what no hand-written story thinks of: members that are assigned what they own, give
+up what they do not, die paused, and process what they never owned.
+"""
+
+import pytest
+
+from tests.support.random_worlds.random_runs import AnalysedRun
+from tests.support.reference.ownership_model import Owned, owned_by
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def runs(random_runs: tuple[AnalysedRun, ...]) -> list[tuple[Owned, AnalysedRun]]:
+    """Return the runs of owners alone: each as the model has it, and as Spark does."""
+    return [(owned_by(run.rows), run) for run in random_runs if run.run.startswith("owners/")]
+
+
+def test_ownership_of_random_members_is_the_models(
+    runs: list[tuple[Owned, AnalysedRun]],
+) -> None:
+    """Each interval once, with its end, its pauses and its records."""
+    columns = (
+        "partition",
+        "consumer",
+        "incarnation",
+        "from_us",
+        "to_us",
+        "ended_by",
+        "paused_us",
+        "records",
+    )
+    for model, run in runs:
+        expected = [tuple(getattr(each, name) for name in columns) for each in model.intervals]
+        found = [tuple(row[name] for name in columns) for row in run.table("ownership")]
+        assert sorted(found, key=str) == sorted(expected, key=str)
+    assert sum(len(model.intervals) for model, _ in runs) > 100
+
+
+def test_ownership_overlaps_of_random_members_are_the_models(
+    runs: list[tuple[Owned, AnalysedRun]],
+) -> None:
+    """Each pair once, in the order in which they began, with the records that both processed."""
+    key = ("partition", "first_consumer", "second_consumer", "from_us", "to_us")
+    for model, run in runs:
+        rows = run.table("ownership_overlaps")
+        found = {tuple(row[name] for name in key): row["records_both"] for row in rows}
+        assert len(found) == len(rows)
+        assert found == model.overlaps
+    assert any(both for model, _ in runs for both in model.overlaps.values())
+
+
+def test_processing_of_random_members_is_the_models(
+    runs: list[tuple[Owned, AnalysedRun]],
+) -> None:
+    """A record is repeated for whoever processed it later, owner or not."""
+    for model, run in runs:
+        found = {
+            (row["partition"], row["consumer"]): {
+                "records": row["records"],
+                "repeated": row["repeated"],
+            }
+            for row in run.table("processing")
+        }
+        assert found == model.processing
+    assert any(counts["repeated"] for model, _ in runs for counts in model.processing.values())

@@ -1,0 +1,25 @@
+"""The table `ownership` of random and real runs against plain Python."""
+
+from collections import Counter
+
+import pytest
+
+from pipeline.in_memory.ownership import ownership_of
+from tests.support.random_worlds.random_runs import AnalysedRun
+from tests.support.reference.comparison import check_table
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+_KEY = ("group", "partition", "consumer", "incarnation", "from_us")
+
+
+def test_ownership_of_random_runs_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
+    """Every way to end occurs; coordinators, epochs and positions are known and unknown."""
+    rows = check_table(random_runs, "ownership", ownership_of, _KEY)
+    ends = Counter(row["ended_by"] for row in rows)
+    wanted = ("revoked", "lost", "reassigned", "killed", "stopped", "run end")
+    assert all(ends[end] for end in wanted), ends
+    assert {row["position"] for row in rows} == {"committed", "earliest", "latest", None}
+    assert {row["leader_epoch"] is None for row in rows} == {True, False}
+    assert any(row["paused_us"] for row in rows)
+    assert any(row["incarnation"] for row in rows)

@@ -1,0 +1,23 @@
+"""The table `ownership_overlaps` of random and real runs against plain Python."""
+
+import pytest
+
+from pipeline.in_memory.ownership_overlaps import ownership_overlaps_of
+from tests.support.random_worlds.random_runs import AnalysedRun
+from tests.support.reference.comparison import check_table
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+_KEY = ("group", "partition", "first_consumer", "second_consumer", "from_us", "to_us")
+
+
+def test_ownership_overlaps_of_random_runs_are_the_oracles(
+    random_runs: tuple[AnalysedRun, ...],
+) -> None:
+    """Some never end, some share no record, some began before any fault or healing."""
+    rows = check_table(random_runs, "ownership_overlaps", ownership_overlaps_of, _KEY)
+    assert len(rows) > 60
+    for column in ("to_us", "fault", "healed_us"):
+        assert {row[column] is None for row in rows} == {True, False}, column
+    assert {row["records_both"] > 0 for row in rows} == {True, False}
+    assert any(row["first_epoch"] != row["second_epoch"] for row in rows)

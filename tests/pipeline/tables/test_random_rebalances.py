@@ -1,0 +1,25 @@
+"""The table `rebalances` of random and real runs against plain Python."""
+
+import pytest
+
+from pipeline.in_memory.rebalances import rebalances_of
+from pipeline.intermediate.rebalance_reasons import REASONS
+from tests.support.random_worlds.random_runs import AnalysedRun
+from tests.support.reference.comparison import check_table
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+_KEY = ("group", "broker", "started_us", "cause")
+
+
+def test_rebalances_of_random_runs_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
+    """Every reason occurs, with members that came and went, and rebalances that were cut short."""
+    rows = check_table(random_runs, "rebalances", rebalances_of, _KEY)
+    reasons = {row["reason"] for row in rows}
+    assert reasons == {*(word for _, word in REASONS)}
+    assert sum(row["new_generation"] is None for row in rows) > 20
+    assert sum(row["joined_us"] is not None and row["stable_us"] is None for row in rows) > 10
+    assert sum(row["store_error"] is not None for row in rows) > 5
+    assert {row["client_reason"] is None for row in rows} == {True, False}
+    assert any(set(row["removed"]) & set(row["added"]) for row in rows)
+    assert any(row["consumer"] is None for row in rows)

@@ -1,0 +1,32 @@
+"""The table `tenure_overlaps` of random and real runs against plain Python."""
+
+import pytest
+
+from pipeline.in_memory.tenure_overlaps import tenure_overlaps_of
+from tests.support.random_worlds.random_runs import AnalysedRun
+from tests.support.reference.comparison import check_table
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+_KEY = (
+    "partition",
+    "older_epoch",
+    "older_broker",
+    "older_incarnation",
+    "newer_epoch",
+    "newer_broker",
+    "newer_incarnation",
+)
+
+
+def test_tenure_overlaps_of_random_runs_are_the_oracles(
+    random_runs: tuple[AnalysedRun, ...],
+) -> None:
+    """Both sides answer in some of them, no fault is known to have caused others."""
+    rows = check_table(random_runs, "tenure_overlaps", tenure_overlaps_of, _KEY)
+    assert len(rows) > 20
+    for column in ("older_heartbeats", "newer_heartbeats", "older_commits", "newer_commits"):
+        assert any(row[column] for row in rows), column
+    assert any(row["older_paused_us"] for row in rows)
+    assert any(row["older_cut_us"] for row in rows)
+    assert {row["fault"] is None for row in rows} == {True, False}

@@ -1,0 +1,25 @@
+"""The table `verdicts` of random documents against plain Python."""
+
+import pytest
+
+from tests.support.random_worlds.random_runs import AnalysedRun
+from tests.support.reference.comparison import differences
+from tests.support.reference.verdicts import verdicts_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def test_verdicts_of_random_documents_are_the_oracles(
+    random_runs: tuple[AnalysedRun, ...],
+) -> None:
+    """Documents that are missing, torn, or know of no check."""
+    rows = []
+    for run in random_runs:
+        expected = [row | {"run": run.run} for row in verdicts_of(run.directory)]
+        found = run.table("verdicts")
+        assert differences(expected, found, ("check",)) == []
+        rows += found
+    assert len(rows) > 40
+    for column in ("check", "verdict", "experiment"):
+        assert any(row[column] is None for row in rows), column
+    assert {run.run for run in random_runs} > {row["run"] for row in rows}  # some have neither

@@ -1,0 +1,74 @@
+"""docs/TABLES.md and the docstrings against the tables that are written: STYLE 26 and 36."""
+
+import hashlib
+import re
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.all_tables import STEPS, TABLE_NAMES
+from pipeline.summary.summary_file import TABLES_VERSION
+from tests.support.worlds.analysed_runs import AnalysedRuns
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+PAGE = Path(__file__).parents[3] / "docs" / "TABLES.md"
+SPARK_TYPES = {
+    "string": "string",
+    "int64": "bigint",
+    "int32": "int",
+    "double": "double",
+    "bool": "boolean",
+    "list<element: string>": "array<string>",
+}
+
+
+def _documented() -> dict[str, list[tuple[str, str]]]:
+    """Return each section's columns with their types, in order."""
+    tables: dict[str, list[tuple[str, str]]] = {}
+    for line in PAGE.read_text().splitlines():
+        if heading := re.fullmatch(r"## (\w+)", line):
+            columns = tables.setdefault(heading[1], [])
+        elif row := re.fullmatch(r"\| `(\w+)` \| (\S+) \| .*\|", line):
+            columns.append((row[1], row[2]))
+    return tables
+
+
+@pytest.mark.parametrize("run", ["crash", "empty"])
+def test_tables_page_lists_every_column_with_its_type(analysed: AnalysedRuns, run: str) -> None:
+    """In the order of the files, and the same for a run without rows."""
+    written = {
+        name: [
+            (field.name, SPARK_TYPES[str(field.type).replace("item:", "element:")])
+            for field in pq.read_table(analysed.directories[run] / "tables" / name).schema
+        ]
+        for name in TABLE_NAMES
+    }
+    assert _documented() == written
+
+
+def test_version_of_the_tables_goes_up_with_their_columns() -> None:
+    """Otherwise a report of a run that was analysed before an update reads columns that it lacks.
+
+    If this fails: raise TABLES_VERSION, and say here what it stands for.
+    """
+    columns = hashlib.sha256(repr(_documented()).encode()).hexdigest()[:12]
+    assert (TABLES_VERSION, columns) == (2, "8aec5d3c5c0f")
+
+
+def test_transforms_name_their_grain_and_every_column(analysed: AnalysedRuns) -> None:
+    """STYLE 26: whoever reads the code needs no other page."""
+    missing = []
+    for step in STEPS:
+        if step.result != "table":
+            continue
+        name, docstring = step.name, step.transform.__doc__ or ""
+        schema = pq.read_table(analysed.directories["crash"] / "tables" / name).schema
+        missing += [
+            f"{name}: {word}" for word in ("Output grain:", "Nulls:") if word not in docstring
+        ]
+        missing += [
+            f"{name}: {column}" for column in schema.names if f"`{column}`" not in docstring
+        ]
+    assert missing == []

@@ -1,0 +1,320 @@
+"""Every table against small traces worked out by hand, all runs analysed at once.
+
+The stories, with their moments, are `traces/*.txt`; the tables are read back without Spark.
+"""
+
+from collections.abc import Sequence
+
+import pytest
+
+from pipeline.all_tables import TABLE_NAMES
+from pipeline.in_memory.trace import TableRow
+from tests.support.builders.trace_builder import read_table
+from tests.support.worlds.analysed_runs import AnalysedRuns
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+P2 = "__consumer_offsets-2"
+
+
+def _rows(
+    table: dict[tuple[object, ...], TableRow], *columns: str
+) -> dict[object, Sequence[object]]:
+    return {
+        key[0] if len(key) == 1 else key: [row[column] for column in columns]
+        for key, row in table.items()
+    }
+
+
+def test_broker_phases_of_a_crash_follow_the_elected_leader(analysed: AnalysedRuns) -> None:
+    """Of the elections after the fault, the one without a leader and the later one do not count."""
+    rows = analysed.table("crash", "broker_phases", "fault", "partition")
+    row = rows.pop(("f1", P2))
+    assert not rows
+    row.pop("run")
+    assert row == {
+        "fault": "f1",
+        "partition": P2,
+        "old_leader": "broker-2",
+        "new_leader": "broker-0",
+        "leader_epoch": 2,
+        "groups": ["group-1"],
+        "fault_us": 12_000_000,
+        "decided_us": 19_700_000,
+        "applied_us": 19_760_000,
+        "load_started_us": 19_762_000,
+        "active_us": 19_782_000,
+        "detect_us": 7_700_000,
+        "publish_us": 60_000,
+        "load_wait_us": 2_000,
+        "load_us": 20_000,
+        "records": 300,
+        "bytes": 24_000,
+    }
+
+
+def test_broker_phases_of_a_run_that_broke_off_before_the_load_are_null(
+    analysed: AnalysedRuns,
+) -> None:
+    """An interrupted run is analysed as far as it goes."""
+    rows = analysed.table("pause", "broker_phases", "fault", "partition")
+    assert _rows(rows, "decided_us", "detect_us", "publish_us", "active_us", "load_us") == {
+        ("f1", "__consumer_offsets-0"): [8_000_000, 3_000_000, 100_000, 8_200_000, 100_000],
+        ("f2", "__consumer_offsets-0"): [32_000_000, 2_000_000, None, None, None],
+    }
+
+
+def test_client_phases_of_a_patient_member_ignore_the_heartbeat_waved_through(
+    analysed: AnalysedRuns,
+) -> None:
+    """BEHAVIOUR 2.0: a loading broker answers heartbeats NONE; the commit at 19.9 s is real."""
+    row = analysed.table("crash", "client_phases", "consumer")["consumer-0",]
+    row.pop("run")
+    assert row == {
+        "fault": "f1",
+        "group": "group-1",
+        "consumer": "consumer-0",
+        "member_id": "m0",
+        "member_id_after": "m0",
+        "generation": 1,
+        "generation_after": 1,
+        "fault_us": 12_000_000,
+        "unknown_us": 12_027_000,
+        "named_us": 19_775_000,
+        "accepted_us": 19_900_000,
+        "notice_us": 27_000,
+        "rediscover_us": 7_748_000,
+        "accept_us": 125_000,
+        "join_us": None,
+        "sync_us": None,
+        "attempts": 4,
+        "stale_answers": 2,
+        "longest_wait_us": None,
+        "noticed_by": None,
+        "self_answers": 0,
+        "commit_timeouts": 0,
+        "late_heartbeats": 0,
+    }
+
+
+def test_client_phases_of_a_rejoining_member_time_its_join_and_sync(analysed: AnalysedRuns) -> None:
+    """Join: from the first JoinGroup at 20.02 s, MEMBER_ID_REQUIRED included, to 20.1 s."""
+    rows = analysed.table("crash", "client_phases", "consumer")
+    assert set(rows) == {("consumer-0",), ("consumer-1",)}  # not the admin client
+    columns = ("member_id", "member_id_after", "generation", "generation_after")
+    assert _rows(rows, *columns)["consumer-1"] == ["m1", "m1-new", 1, 2]
+    phases = ("rediscover_us", "accept_us", "join_us", "sync_us", "attempts", "stale_answers")
+    assert _rows(rows, *phases)["consumer-1"] == [7_970_000, 100_000, 80_000, 9_000, 1, 0]
+
+
+def test_client_phases_that_never_end_are_null_and_count_every_lookup(
+    analysed: AnalysedRuns,
+) -> None:
+    """After the second fault the member is only ever told a broker that is not elected."""
+    rows = analysed.table("pause", "client_phases", "fault")
+    columns = ("notice_us", "rediscover_us", "accept_us", "attempts", "stale_answers")
+    assert _rows(rows, *columns) == {
+        "f1": [15_100_000, 50_000, 250_000, 1, 0],
+        "f2": [10_000, None, None, 2, 1],
+    }
+    assert rows["f2",]["generation_after"] is None
+
+
+def test_coordinator_tenures_end_where_their_broker_does(analysed: AnalysedRuns) -> None:
+    """By the kill at 12 s, not by the restart or the end; no tenure shares time with another."""
+    rows = analysed.table("crash", "coordinator_tenures", "partition", "leader_epoch")
+    columns = ("broker", "incarnation", "start_us", "end_us", "end_reason", "overlap_us")
+    assert _rows(rows, *columns) == {
+        ("__consumer_offsets-0", 0): ["broker-0", 0, 1_110_000, 40_000_000, "run end", 0],
+        (P2, 0): ["broker-2", 0, 1_110_000, 12_000_000, "killed", 0],
+        (P2, 2): ["broker-0", 0, 19_782_000, 40_000_000, "run end", 0],
+    }
+
+
+def test_coordinator_tenures_of_a_split_brain_overlap(analysed: AnalysedRuns) -> None:
+    """From 8.2 s, when the new one is active, to 20.2 s, when the old one unloads."""
+    rows = analysed.table("pause", "coordinator_tenures", "leader_epoch")
+    assert _rows(rows, "broker", "start_us", "end_us", "end_reason", "overlap_us") == {
+        4: ["broker-0", 1_100_000, 20_200_000, "unloaded", 12_000_000],
+        5: ["broker-1", 8_200_000, 30_000_000, "killed", 12_000_000],
+    }
+    assert _rows(rows, "paused_us", "paused_from_us", "paused_to_us", "cut_us") == {
+        4: [15_009_000, 5_001_000, 20_010_000, 0],
+        5: [0, None, None, 0],
+    }
+    overlap = analysed.table("pause", "tenure_overlaps", "newer_epoch")
+    assert _rows(overlap, "length_us", "older_paused_us") == {5: [12_000_000, 11_810_000]}
+
+
+def test_availability_of_a_crash_per_member_partition_and_group(analysed: AnalysedRuns) -> None:
+    """The acknowledgement in flight at the kill ends no gap; what never came back has no length."""
+    rows = analysed.table("crash", "availability", "subject_kind", "subject")
+    assert _rows(rows, "gap_us", "before_us", "after_us") == {
+        ("member", "consumer-0"): [7_899_000, 12_001_000, 19_900_000],
+        ("member", "consumer-1"): [None, 11_900_000, None],
+        ("partition", "orders-0"): [150_000, 11_900_000, 12_050_000],
+        ("partition", "orders-1"): [None, 11_980_000, None],
+        ("partition", "orders-2"): [8_000_000, 11_950_000, 19_950_000],
+        ("group", "group-1"): [7_782_000, 12_000_000, 19_782_000],
+    }
+
+
+def test_availability_with_two_coordinators_at_once_has_no_time_without(
+    analysed: AnalysedRuns,
+) -> None:
+    """The members' gap is what a pause costs: nobody told them for 15 s (MEASURED_FAILOVER)."""
+    rows = analysed.table("pause", "availability", "fault", "subject_kind")
+    assert _rows(rows, "gap_us", "before_us", "after_us") == {
+        ("f1", "member"): [15_600_000, 4_800_000, 20_400_000],
+        ("f1", "group"): [0, 5_000_000, 5_000_000],
+        ("f2", "member"): [None, 20_600_000, None],
+        ("f2", "group"): [None, 30_000_000, None],
+    }
+
+
+def test_rebalances_know_their_cause_and_the_fault_before(analysed: AnalysedRuns) -> None:
+    """One that another cuts short never became stable; the group's forming belongs to no fault."""
+    rows = analysed.table("crash", "rebalances", "cause")
+    columns = ("fault", "member", "generation", "started_us", "joined_us", "stable_us", "length_us")
+    assert _rows(rows, *columns) == {
+        "first member": [None, None, 0, 1_200_000, 4_200_000, 4_300_000, 3_100_000],
+        "a member joined": ["f1", "m1-new", 1, 20_022_000, None, None, None],
+        "a member left": ["f1", "m0", 1, 20_050_000, 20_099_000, 20_108_000, 58_000],
+    }
+
+
+def test_faults_carry_their_blast_radius_and_window(analysed: AnalysedRuns) -> None:
+    """A fault's window ends with the next one that hit anybody; one never healed says so."""
+    row = analysed.table("crash", "faults", "fault")["f1",]
+    row.pop("run")
+    assert row == {
+        "fault": "f1",
+        "kind": "crash",
+        "target": "coordinator-of(group-1)",
+        "node": "broker-2",
+        "pid": 4711,
+        "injected_us": 12_000_000,
+        "healed_us": 30_000_000,
+        "until_us": 40_000_000,
+        "groups": ["group-1"],
+        "partitions": [P2, "orders-2"],
+        "in_force_us": None,
+        "in_force_until_us": None,
+        "nodes": ["broker-2"],
+        "from_nodes": [],
+        "to_nodes": [],
+    }
+    assert _rows(analysed.table("pause", "faults", "fault"), "healed_us", "until_us") == {
+        "f1": [20_000_000, 30_000_000],
+        "f2": [None, 33_000_000],
+    }
+
+
+def test_groups_find_their_partition_by_load_or_by_name(analysed: AnalysedRuns) -> None:
+    """No coordinator said that it loaded group-1: its name alone puts it into partition 2 of 3."""
+    assert _rows(analysed.table("crash", "groups", "group"), "partition", "consumers") == {
+        "group-1": [P2, 2]
+    }
+    assert _rows(analysed.table("pause", "groups", "group"), "partition", "consumers") == {
+        "g": ["__consumer_offsets-0", 1]
+    }
+
+
+def test_runs_that_broke_off_end_with_their_last_event(analysed: AnalysedRuns) -> None:
+    """Without the stage `stopping` there is nothing better."""
+    columns = ("steady_us", "end_us", "completed")
+    assert _rows(analysed.table("crash", "runs", "run"), *columns) == {
+        "crash/1": [10_000_000, 40_000_000, True]
+    }
+    assert _rows(analysed.table("pause", "runs", "run"), *columns) == {
+        "own [x] {y}=1+1/1": [0, 33_000_000, False]
+    }
+
+
+def test_bad_rows_and_files_are_set_aside_and_counted(analysed: AnalysedRuns) -> None:
+    """What is left of a broken run is analysed; a torn detail spoils only itself."""
+    summary = analysed.summaries["broken"]
+    assert summary.bad_rows == (("no kind", 1), ("no time_us", 1), ("unknown kind", 2))
+    assert [problem.split(":")[0] for problem in summary.unreadable] == [
+        ".part-1.parquet.unfinished",
+        "torn.parquet",
+    ]
+    assert summary.events == 2
+    assert not summary.faults
+    bad = analysed.table("broken", "bad_rows", "seq")
+    assert _rows(bad, "reason", "kind")[3] == ["unknown kind", "no_such_kind"]
+    assert not analysed.table("crash", "bad_rows", "seq")
+
+
+def test_empty_run_has_every_table_without_rows(analysed: AnalysedRuns) -> None:
+    """Whoever reads the tables needs no special case for a run that broke off at once."""
+    assert [read_table(analysed.directories["empty"], name) for name in TABLE_NAMES] == [
+        [] for _ in TABLE_NAMES
+    ]
+    summary = analysed.summaries["empty"]
+    assert (summary.events, summary.completed, summary.faults) == (0, False, ())
+
+
+def test_tables_leave_nothing_beside_them(analysed: AnalysedRuns) -> None:
+    """The folder in which they were computed is gone."""
+    names = sorted(path.name for path in analysed.directories["crash"].iterdir())
+    assert names == ["events", "manifest.json", "tables"]
+
+
+def test_summary_of_a_crash_reads_like_its_story(analysed: AnalysedRuns) -> None:
+    """The closing summary's lines; notice is below the clocks' error of 40 ms in the manifest."""
+    fault = analysed.fault("crash", "f1")
+    assert fault.rows("broker") == (
+        ("detect", "1", "", "7.70 s", "", "", "7.70 s"),
+        ("publish", "1", "", "60 ms", "", "", "60 ms"),
+        ("load wait", "1", "", "2 ms", "", "", "2 ms"),
+        ("load", "1", "", "20 ms", "", "", "20 ms"),
+        ("records read", "1", "", "300", "", "", "300"),
+        ("bytes read", "1", "", "24,000", "", "", "24,000"),
+    )
+    assert fault.rows("client") == (
+        ("notice", "2", "", "< 40 ms", "", "", "< 40 ms"),
+        ("rediscover", "2", "", "7.75 s", "", "", "7.97 s"),
+        ("accept", "2", "", "100 ms", "", "", "125 ms"),
+        ("join", "1", "1", "80 ms", "", "", "80 ms"),
+        ("sync", "1", "1", "9 ms", "", "", "9 ms"),
+        ("lookups", "2", "", "1", "", "", "4"),
+        ("stale answers", "2", "", "0", "", "", "2"),
+    )
+    assert fault.rows("gap") == (
+        ("commit gap", "1", "1", "7.90 s", "", "", "7.90 s"),
+        ("processing gap", "2", "1", "150 ms", "", "", "8.00 s"),
+        ("no coordinator", "1", "", "7.78 s", "", "", "7.78 s"),
+    )
+    assert [each.words for each in fault.rebalances] == [
+        "1 rebalance: join of m1-new",
+        "1 rebalance: leave of consumer-0",
+    ]
+    assert (fault.partitions_moved, fault.members) == (1, 2)
+    assert (fault.members_kept, fault.members_kept_id) == (1, 1)
+    assert (fault.left_after, fault.told_by_old) == ((), 0)
+
+
+def test_summary_of_two_faults_keeps_them_apart(analysed: AnalysedRuns) -> None:
+    """In time order, each with its own; a manifest that is torn means no known clock error."""
+    summary = analysed.summaries["pause"]
+    assert [fault.fault for fault in summary.faults] == ["f1", "f2"]
+    assert [fault.members_kept for fault in summary.faults] == [1, 0]
+    assert summary.clock_error_us == 0
+
+
+def test_metrics_are_one_row_a_value_with_nulls_for_nan(analysed: AnalysedRuns) -> None:
+    """Two samples of one moment are told apart by their names, two lives by the incarnation."""
+    rows = analysed.table("crash", "metrics", "node", "incarnation", "sampled_us", "metric")
+    assert {key: row["value"] for key, row in rows.items()} == {
+        ("broker-0", 0, 5_000_000, "NumGroups"): 0,
+        ("broker-0", 0, 5_000_000, "offset-commit-rate"): 0,
+        ("broker-0", 0, 5_000_000, "partition-load-time-max"): None,
+        ("broker-0", 0, 5_000_000, "PartitionCount"): 6,
+        ("broker-0", 0, 5_000_000, "IsrShrinksPerSec.OneMinuteRate"): 0.016667,
+        ("broker-0", 0, 25_000_000, "NumGroups"): 1,
+        ("broker-0", 0, 25_000_000, "offset-commit-rate"): 0.25,
+        ("broker-0", 0, 25_000_000, "partition-load-time-max"): 20,
+        ("broker-2", 1, 31_000_000, "NumGroups"): 0,
+        ("controller-100", 0, 31_000_000, "FencedBrokerCount"): 1,
+    }

@@ -1,0 +1,73 @@
+"""One FaultInjector on a FakeRuntime, with what it wrote."""
+
+from typing import Any
+
+import msgspec
+
+from chaos.experiment.structs import Experiment
+from chaos.run.injection import FaultInjector
+from chaos.run.journal import Journal, JournalEntry
+from chaos.run.plan import Plan, plan_of
+from cluster.runtime import ClusterStatus
+from protocol.trace import TraceKind, TraceRow
+from tests.support.builders.experiments import experiment
+from tests.support.harness.fake_runtime import FakeRuntime
+
+
+class Injecting:
+    """The faults of an experiment, one by one, by their place in the plan."""
+
+    def __init__(
+        self,
+        *faults: dict[str, Any],
+        made_of: Experiment | None = None,
+        runtime: FakeRuntime | None = None,
+    ) -> None:
+        self.experiment = made_of or experiment(faults=list(faults))
+        self.plan: Plan = plan_of(self.experiment)
+        self.rows: list[TraceRow] = []
+        self.runtime = runtime or FakeRuntime(self.experiment)
+        self.runtime.observe_with(self.rows.append)
+        self.log: list[str] = []
+        self.journal = Journal(self.plan, lambda entries: None)
+        self.injector = FaultInjector(
+            self.experiment, self.runtime, self.journal, self.log.append, seed=7
+        )
+
+    def inject(self, index: int = 0) -> JournalEntry:
+        """Inject one fault of the plan now."""
+        self.runtime.run(self.injector.inject(self.plan[index], self.status()))
+        return self.entry(index)
+
+    def heal(self, index: int = 0, *, by: str = "plan") -> JournalEntry:
+        """Undo one fault of the plan now."""
+        self.runtime.run(self.injector.heal(self.plan[index], by=by))
+        return self.entry(index)
+
+    def heal_everything(self) -> None:
+        """Undo whatever is in force."""
+        self.runtime.run(self.injector.heal_everything(self.plan))
+
+    def entry(self, index: int = 0) -> JournalEntry:
+        """Return what the journal says of one fault."""
+        return self.journal.entry(self.plan[index].fault_id)
+
+    def status(self) -> ClusterStatus:
+        """Look at the cluster."""
+
+        async def look() -> ClusterStatus:
+            return await self.runtime.status()
+
+        return self.runtime.run(look())
+
+    def traced(self) -> list[tuple[str, str | None, dict[str, Any]]]:
+        """Return kind, peer and detail of every row."""
+        return [
+            (row.kind, row.peer, {} if row.detail is None else msgspec.json.decode(row.detail))
+            for row in self.rows
+        ]
+
+    def detail_of(self, kind: TraceKind) -> dict[str, Any]:
+        """Return the detail of the only row of this kind."""
+        (found,) = [detail for traced, _, detail in self.traced() if traced == kind]
+        return found

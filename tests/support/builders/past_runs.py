@@ -1,0 +1,138 @@
+"""Run directories made by hand, analysed ones too, for commands that read them: no Spark needed."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from chaos.checkers.base import CheckReport
+from chaos.experiment.structs import Experiment
+from chaos.results.manifest import Manifest, RunStatus
+from chaos.results.run_directory import EVENTS_FILE, RunDirectory, create_run_directory
+from chaos.results.verdict import EXIT_PASS, Results, RunOutcome, Verdict, exit_code
+from chaos.run.journal import JournalEntry
+from chaos.run.plan import plan_of
+from pipeline.summary.figures import FaultSummary, RunSummary
+from pipeline.summary.summary_file import write_summary
+from tests.support.builders.experiments import experiment
+
+_PAGE = Path(__file__).parents[3] / "docs" / "TABLES.md"
+_TYPES: Mapping[str, pa.DataType] = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "array<string>": pa.list_(pa.string()),
+}
+EVENTS = 3
+
+
+def manifest() -> Manifest:
+    """Return the manifest of a run of coordinator_crash that took 4.25 s."""
+    return Manifest(
+        run="coordinator_crash/x",
+        experiment="coordinator_crash",
+        config={},
+        plan=(),
+        seed=7,
+        runtime="virtual",
+        pid=1,
+        host="here",
+        started_at="2026-01-01T00:00:00.000+00:00",
+        ended_at="2026-01-01T00:00:04.250+00:00",
+        replay="python -m coordlab run coordinator_crash --runtime virtual --seed 7",
+    )
+
+
+def results(
+    *checks: CheckReport,
+    verdict: Verdict = Verdict.PASS,
+    outcome: RunOutcome = RunOutcome.COMPLETED,
+    reasons: tuple[str, ...] = (),
+    faults: tuple[JournalEntry, ...] = (),
+) -> Results:
+    """Return what a run proved, with the exit code that belongs to it."""
+    return Results(
+        outcome=outcome,
+        verdict=verdict,
+        exit_code=exit_code(outcome, verdict),
+        reasons=reasons,
+        checks=checks,
+        faults=faults,
+    )
+
+
+def past_run(
+    root: Path, of: Experiment | None = None, *, verdict: Verdict = Verdict.PASS
+) -> RunDirectory:
+    """Make the directory of a run that ended: its JSON files, and EVENTS rows of events."""
+    made_of = of or experiment()
+    run = create_run_directory(
+        root,
+        made_of,
+        plan_of(made_of),
+        seed=7,
+        runtime="virtual",
+        replay=f"python -m coordlab run {made_of.name} --runtime virtual --seed 7",
+    )
+    run.write_results(
+        Results(
+            outcome=RunOutcome.COMPLETED,
+            verdict=verdict,
+            exit_code=EXIT_PASS,
+            steady_at_us=6_000_000,
+            ended_at_us=46_000_000,
+        )
+    )
+    write_rows(run, EVENTS)
+    run.finish(RunStatus.COMPLETED)
+    return run
+
+
+def write_rows(run: RunDirectory, count: int) -> None:
+    """Write so many rows as the events of a run."""
+    rows = pa.table({"run": [run.manifest.run] * count})
+    pq.write_table(rows, run.events / EVENTS_FILE)
+
+
+def analysed_run(
+    root: Path,
+    *faults: FaultSummary,
+    of: Experiment | None = None,
+    verdict: Verdict = Verdict.PASS,
+) -> RunDirectory:
+    """Make the directory of a run that was analysed: tables without rows, and a summary."""
+    run = past_run(root, of, verdict=verdict)
+    for name, columns in _tables().items():
+        folder = run.path / "tables" / name
+        folder.mkdir(parents=True)
+        schema = pa.schema([(column, _TYPES[kind]) for column, kind in columns])
+        pq.write_table(schema.empty_table(), folder / "part-empty.parquet")
+    write_summary(
+        RunSummary(
+            run=run.manifest.run,
+            directory=run.path,
+            events=EVENTS,
+            completed=True,
+            clock_error_us=0,
+            bad_rows=(),
+            unreadable=(),
+            faults=faults,
+        )
+    )
+    return run
+
+
+def _tables() -> dict[str, list[tuple[str, str]]]:
+    """Return the columns of every table, as their page lists them (a test compares the two)."""
+    tables: dict[str, list[tuple[str, str]]] = {}
+    columns: list[tuple[str, str]] = []
+    for line in _PAGE.read_text(encoding="utf-8").splitlines():
+        if heading := re.fullmatch(r"## (\w+)", line):
+            columns = tables.setdefault(heading[1], [])
+        elif row := re.fullmatch(r"\| `(\w+)` \| (\S+) \| .*\|", line):
+            columns.append((row[1], row[2]))
+    return tables

@@ -1,0 +1,53 @@
+"""An experiment whose run in virtual time takes a fraction of a second, with a fault that hits."""
+
+from chaos.experiment.structs import Experiment
+from tests.support.builders.experiments import experiment
+
+QUICK_BROKERS = {
+    "offsets.topic.num.partitions": 2,
+    "min.insync.replicas": 2,
+    "broker.session.timeout.ms": 1_500,
+    "broker.heartbeat.interval.ms": 300,
+    "group.initial.rebalance.delay.ms": 500,
+}
+
+
+def quick_experiment(**changes: object) -> Experiment:
+    """Return it: the coordinator of two members dies for 3 s, 1 s after the steady state."""
+    quick: dict[str, object] = {
+        "name": "quick",
+        "cluster": {"brokers": 3, "config": QUICK_BROKERS},
+        "faults": [
+            {
+                "at": "1s",
+                "fault": "crash",
+                "target": "coordinator-of(readers)",
+                "duration": "3s",
+            }
+        ],
+        "producers": [{"topic": "orders", "records_per_second": 5}],
+        "run": {"after_faults": "1s"},
+    }
+    return experiment(**(quick | changes))
+
+
+def failing_experiment() -> Experiment:
+    """Return one that breaks a promise under every seed: a guard is off, its coordinator cut off.
+
+    The fault behind the cut has no part in it.
+    """
+    guards = {"high_watermark_gate": False}
+    return quick_experiment(
+        name="failing",
+        cluster={"brokers": 3, "config": QUICK_BROKERS, "guards": guards},
+        faults=[
+            {
+                "at": "1s",
+                "fault": "cut",
+                "from": "coordinator-of(readers)",
+                "to": ["controller", "brokers"],
+                "duration": "4s",
+            },
+            {"at": "2s", "fault": "pause", "target": "member(readers, 0)", "duration": "200ms"},
+        ],
+    )

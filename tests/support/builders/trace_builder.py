@@ -1,0 +1,95 @@
+"""Hand-written traces as run directories, and tables read back without Spark: for the pipeline.
+
+A trace is a text file, one event a line, in any order of time: seconds, node (`broker-2/1` is its
+incarnation 1), kind, then `name=value`s, where names that are no columns go into `detail`; there
+`a,b,` is a list, and `null` null. `#` begins a comment.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.in_memory.trace import TableRow
+from protocol.trace import TRACE_COLUMNS, TraceKind, TraceRow
+
+_COLUMN_TYPES = dict(TRACE_COLUMNS)
+
+
+def parse_trace(text: str) -> list[TraceRow]:
+    """Return the events of a hand-written trace; `seq` follows the order of the lines."""
+    written: dict[tuple[str, int], int] = {}
+    rows = []
+    for line in text.splitlines():
+        words = shlex.split(line, comments=True)
+        if not words:
+            continue
+        seconds, place, kind, *assignments = words
+        node, _, incarnation = place.partition("/")
+        life = (node, int(incarnation or 0))
+        written[life] = written.get(life, -1) + 1
+        time_us = round(float(seconds) * 1_000_000)
+        row: TableRow = {
+            "run": "written by hand",
+            "time_us": time_us,
+            "node_time_us": time_us,
+            "seq": written[life],
+            "node": node,
+            "incarnation": life[1],
+            "kind": TraceKind(kind).value,
+        }
+        row |= _cells(assignments)
+        rows.append(TraceRow(**row))
+    return rows
+
+
+def _cells(assignments: Sequence[str]) -> TableRow:
+    cells: TableRow = {}
+    detail: dict[str, object] = {}
+    for assignment in assignments:
+        name, _, value = assignment.partition("=")
+        if name in _COLUMN_TYPES:
+            cells[name] = value if _COLUMN_TYPES[name] == "string" else int(value)
+        elif "," in value:
+            detail[name] = [item for item in value.split(",") if item]
+        elif value == "null":
+            detail[name] = None
+        elif re.fullmatch(r"\d+\.\d+", value):
+            detail[name] = float(value)
+        else:
+            detail[name] = int(value) if value.isdigit() else value
+    return cells | ({"detail": json.dumps(detail)} if detail else {})
+
+
+def write_run(
+    directory: Path,
+    rows: Sequence[TraceRow],
+    *,
+    files: int = 1,
+    clock_error_us: int | None = None,
+) -> Path:
+    """Write a run directory, the rows dealt out to `files`; `clock_error_us` None: no manifest."""
+    (directory / "events").mkdir(parents=True)
+    if clock_error_us is not None:
+        (directory / "manifest.json").write_text(json.dumps({"clock_error_us": clock_error_us}))
+    cells = [msgspec.structs.asdict(row) for row in rows]
+    for index in range(files):
+        write_events(directory / "events" / f"{index}.parquet", cells[index::files])
+    return directory
+
+
+def write_events(path: Path, rows: Sequence[TableRow]) -> None:
+    """Write rows, which may be wrong, as one event file; what a row lacks is null."""
+    schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in TRACE_COLUMNS])
+    pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), path)
+
+
+def read_table(run: Path, name: str) -> list[TableRow]:
+    """Return the rows of a written table, as another reader than Spark sees them."""
+    rows: list[TableRow] = pq.read_table(run / "tables" / name).to_pylist()
+    return rows

@@ -1,0 +1,95 @@
+"""`python -m coordlab` as a user runs it: a process of its own, in an empty folder.
+
+Every process that a command starts inherits a mark in its environment, daemons of Ray that left
+the session too, so that a test can tell whether anything was started, or left behind.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from signal import SIGKILL
+
+from chaos.results.run_directory import PastRun, list_runs
+from cluster.ray.machine_files import start_ticks
+
+ROOT = Path(__file__).resolve().parents[3]
+MARK = "COORDLAB_TEST_MARK"
+COMMAND_TIMEOUT_S = 200.0
+
+
+class CommandLine:
+    """Runs commands in `folder`; `runs` are what they left there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def run(
+        self, *arguments: str, environment: Mapping[str, str | None] | None = None
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run one command to its end; `environment` changes variables, None removes one.
+
+        Raises: subprocess.TimeoutExpired after COMMAND_TIMEOUT_S.
+        """
+        with self.started(*arguments, environment=environment) as process:
+            output, errors = process.communicate(timeout=COMMAND_TIMEOUT_S)
+        return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
+
+    @contextmanager
+    def started(
+        self, *arguments: str, environment: Mapping[str, str | None] | None = None
+    ) -> Iterator["subprocess.Popen[str]"]:
+        """Start one command in a process group of its own; at the end nothing of it is left."""
+        variables = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "COLUMNS": "200",
+            MARK: str(self.folder),
+        }
+        for name, value in (environment or {}).items():
+            variables.pop(name, None)
+            if value is not None:
+                variables[name] = value
+        process = subprocess.Popen(
+            [sys.executable, "-m", "coordlab", *arguments],
+            cwd=self.folder,
+            env=variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+                self.kill_everything()
+
+    def kill_everything(self) -> None:
+        """Kill whatever the commands in this folder left."""
+        for pid in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, SIGKILL)
+
+    def processes(self) -> list[int]:
+        """Return the pids of living processes that commands in this folder started."""
+        wanted = f"{MARK}={self.folder}".encode()
+        found = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit() or start_ticks(int(entry.name)) is None:
+                continue
+            try:
+                variables = (entry / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if wanted in variables:
+                found.append(int(entry.name))
+        return found
+
+    def runs(self) -> list[PastRun]:
+        """Return the runs in this folder, by experiment and then oldest first."""
+        return list(list_runs(self.folder / "runs"))

@@ -1,0 +1,483 @@
+"""Executes the Results of a GroupCoordinator: a log, virtual timers, and the answers.
+
+The log is a list of batches for each partition. It acknowledges appends at once, or holds them,
+and what comes behind them, until a test says what became of each. For a coordinator that follows
+its logs (`JavaSwitches`) what is held stands in the log already, above the high watermark. After
+every input the coordinator's invariants are checked.
+"""
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+
+from coordinator.coordinator import GroupCoordinator, GroupSummary, LoadIgnored
+from coordinator.group import Group
+from coordinator.states import GroupState
+from coordinator.storage.above_high_watermark import LogPosition
+from protocol.config import BrokerConfig, Guards, JavaSwitches
+from protocol.effects import (
+    Append,
+    AppendCompleted,
+    Result,
+    SetTimer,
+    TransactionVerified,
+    VerifyTransaction,
+)
+from protocol.envelope import AnyResponse, GroupRequest
+from protocol.errors import ErrorCode
+from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, AppendId, RequestId
+from protocol.messages.group import (
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    SyncGroupResponse,
+)
+from protocol.messages.offset import (
+    OffsetCommitResponse,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+)
+from protocol.messages.transaction import TxnOffsetCommitResponse
+from protocol.records.batch import Record, RecordBatch, encode_records
+from protocol.records.control import EndTransactionMarker, encode_marker
+from protocol.trace import TraceEvent, TraceKind
+from tests.support.builders.requests import (
+    GROUP,
+    envelope,
+    heartbeat,
+    join_group,
+    offset_fetch,
+    sync_group,
+)
+
+EPOCH_US = 1_700_000_000_000_000
+"""Wall clock at the start of every test, microseconds since the epoch."""
+MEMBER_ID_REQUIRED_VERSION = 4
+
+
+def new_uuids() -> Callable[[], str]:
+    """Return a generator of uuids that are told apart at a glance."""
+    numbers = count(1)
+    return lambda: f"uuid-{next(numbers)}"
+
+
+class CoordinatorHarness:
+    """A coordinator with everything around it that a broker would be."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig | None = None,
+        guards: Guards | None = None,
+        java: JavaSwitches | None = None,
+        num_partitions: int = 1,
+        owned: tuple[int, ...] = (0,),
+        log: dict[int, list[RecordBatch]] | None = None,
+    ) -> None:
+        self.config = config or BrokerConfig(group_initial_rebalance_delay_ms=0)
+        self.guards = guards or Guards()
+        self.java = java or JavaSwitches()
+        self.num_partitions = num_partitions
+        self.coordinator = GroupCoordinator(
+            config=self.config,
+            guards=self.guards,
+            java=self.java,
+            num_offsets_partitions=num_partitions,
+            new_uuid=new_uuids(),
+        )
+        self.now_us = EPOCH_US
+        self.log: dict[int, list[RecordBatch]] = log or {}
+        self.checks_invariants = True  # False where a test forces a state that cannot be
+        self.holds_appends = False
+        self.held: list[Append] = []
+        self.holds_verifications = False
+        self.verifying: list[VerifyTransaction] = []
+        self.trace: list[TraceEvent] = []
+        self.responses: dict[RequestId, AnyResponse] = {}
+        self.answer_order: list[RequestId] = []
+        self._requests = count(1)
+        self._deadlines: dict[str, tuple[int, int]] = {}
+        self._timer_heap: list[tuple[int, int, str]] = []
+        self._timer_sequence = count()
+        self._to_acknowledge: list[tuple[Append, int]] = []
+        self._base_offsets: dict[AppendId, int] = {}  # of what is held, where it is in the log
+        self._high_watermarks: dict[int, int] = {}
+        self._told: dict[int, LogPosition] = {}
+        for partition in owned:
+            self.load(partition)
+
+    # -- inputs --
+
+    def submit(
+        self, body: GroupRequest, *, version: int | None = None, client_id: str = "client"
+    ) -> RequestId:
+        """Feed a request and return its id; `responses` has the answer once there is one."""
+        request_id = RequestId(next(self._requests))
+        request = envelope(body, version=version, client_id=client_id)
+        self.execute(self.coordinator.handle(request_id, request, self.now_us))
+        return request_id
+
+    def advance(self, delay_ms: float) -> None:
+        """Let virtual time pass and every timer fire that falls due, the last instant included."""
+        end_us = self.now_us + round(delay_ms * 1_000)
+        while self._timer_heap and self._timer_heap[0][0] <= end_us:
+            deadline_us, sequence, key = heapq.heappop(self._timer_heap)
+            if self._deadlines.get(key) != (deadline_us, sequence):
+                continue
+            del self._deadlines[key]
+            self.now_us = max(self.now_us, deadline_us)
+            self.execute(self.coordinator.timer_fired(key, self.now_us))
+        self.now_us = end_us
+
+    def tick(self, delay_ms: int) -> None:
+        """Set the clock forward at once, then fire what was due before that moment.
+
+        That is how the clock of Kafka's own tests moves, and what their times are about: a timer
+        that falls due exactly then waits, and one that fires late counts from then.
+        """
+        self.now_us += delay_ms * 1_000
+        while self._timer_heap and self._timer_heap[0][0] < self.now_us:
+            deadline_us, sequence, key = heapq.heappop(self._timer_heap)
+            if self._deadlines.get(key) == (deadline_us, sequence):
+                del self._deadlines[key]
+                self.execute(self.coordinator.timer_fired(key, self.now_us))
+
+    def complete(self, error: ErrorCode = ErrorCode.NONE, *, index: int = 0) -> None:
+        """Let one held append succeed, or fail with `error`."""
+        append = self.held.pop(index)
+        base_offset = self._base_offsets.pop(append.append_id, None)
+        if error is ErrorCode.NONE:
+            if base_offset is None:
+                base_offset = self._write(append)
+            reached = base_offset + len(append.records)
+            known = self._high_watermarks.get(append.partition, 0)
+            self._high_watermarks[append.partition] = max(reached, known)
+        elif error is not ErrorCode.REQUEST_TIMED_OUT:
+            base_offset = None
+        self._complete(append, error, base_offset)
+
+    def commit_everything(self, partition: int = 0) -> None:
+        """Let the high watermark reach the log's end: what is held succeeds, what timed out too."""
+        while self.held:
+            self.complete()
+        self._high_watermarks[partition] = self._end_of(partition)
+        self._tell_logs()
+
+    def tell_high_watermark(self, offset: int, partition: int = 0) -> None:
+        """Tell the coordinator that the log is committed up to `offset`, and how long it is."""
+        position = LogPosition(self._end_of(partition), offset)
+        self.execute(self.coordinator.log_moved(partition, position, self.now_us))
+
+    def lose_leadership(self, partition: int = 0) -> None:
+        """Tell the coordinator that another broker leads the partition; nothing is unloaded."""
+        self.execute(self.coordinator.log_moved(partition, None, self.now_us))
+
+    def verify(self, error: ErrorCode = ErrorCode.NONE, *, guard: int | None = 1) -> None:
+        """Let the oldest verification that is held succeed with `guard`, or fail with `error`."""
+        asked = self.verifying.pop(0)
+        self._verify(asked, error, guard if error is ErrorCode.NONE else None)
+
+    def end_transaction(
+        self, producer_id: int, *, is_commit: bool, partitions: tuple[int, ...] = (0,)
+    ) -> None:
+        """Write markers into partitions, and tell the coordinator that they are acknowledged."""
+        for partition in partitions:
+            self.write_marker(producer_id, is_commit=is_commit, partition=partition)
+        self.execute(
+            self.coordinator.transaction_completed(
+                producer_id, partitions, is_commit=is_commit, now_us=self.now_us
+            )
+        )
+
+    def load(
+        self, partition: int = 0, epoch: int = 0, *, batches_per_chunk: int = 1_000
+    ) -> LoadIgnored | None:
+        """Load a partition from the log; return why not, if it was ignored."""
+        begun = self.coordinator.begin_load(partition, epoch, self.now_us)
+        if isinstance(begun, LoadIgnored):
+            return begun
+        self.execute(begun)
+        batches = self.log.get(partition, [])
+        for start in range(0, len(batches), batches_per_chunk):
+            chunk = tuple(batches[start : start + batches_per_chunk])
+            self.execute(self.coordinator.load_batches(partition, chunk))
+        self._told.pop(partition, None)
+        self.execute(self.coordinator.finish_load(partition, self.now_us))
+        return None
+
+    def unload(self, partition: int = 0, epoch: int | None = 0) -> LoadIgnored | None:
+        """Unload a partition; return why not, if it was ignored."""
+        result = self.coordinator.unload(partition, epoch, self.now_us)
+        if isinstance(result, LoadIgnored):
+            return result
+        self.execute(result)
+        return None
+
+    def failover(self) -> "CoordinatorHarness":
+        """Return the harness of another broker that has loaded this one's log."""
+        return CoordinatorHarness(
+            config=self.config,
+            guards=self.guards,
+            java=self.java,
+            num_partitions=self.num_partitions,
+            owned=tuple(range(self.num_partitions)),
+            log={partition: list(batches) for partition, batches in self.log.items()},
+        )
+
+    # -- requests of one API, answered at once --
+
+    def join(self, body: GroupRequest, *, version: int = 9) -> JoinGroupResponse:
+        """Return the answer of a JoinGroup that must be answered at once."""
+        response = self._now(body, version)
+        assert isinstance(response, JoinGroupResponse)
+        return response
+
+    def sync(self, body: GroupRequest, *, version: int = 5) -> SyncGroupResponse:
+        """Return the answer of a SyncGroup that must be answered at once."""
+        response = self._now(body, version)
+        assert isinstance(response, SyncGroupResponse)
+        return response
+
+    def beat(self, member_id: str, generation_id: int, instance: str | None = None) -> ErrorCode:
+        """Return what a Heartbeat is answered."""
+        response = self._now(heartbeat(member_id, generation_id, instance=instance), 4)
+        assert isinstance(response, HeartbeatResponse)
+        return response.error_code
+
+    def leave(self, body: GroupRequest, *, version: int = 5) -> LeaveGroupResponse:
+        """Return the answer of a LeaveGroup."""
+        response = self._now(body, version)
+        assert isinstance(response, LeaveGroupResponse)
+        return response
+
+    def commit(self, body: GroupRequest, *, version: int = 9) -> list[ErrorCode]:
+        """Return the errors of an OffsetCommit, partition by partition."""
+        return commit_errors(self._now(body, version))
+
+    def txn_commit(self, body: GroupRequest, *, version: int = 4) -> list[ErrorCode]:
+        """Return the errors of a TxnOffsetCommit, partition by partition."""
+        return txn_commit_errors(self._now(body, version))
+
+    def fetch(self, body: GroupRequest, *, version: int = 9) -> OffsetFetchResponse:
+        """Return the answer of an OffsetFetch."""
+        response = self._now(body, version)
+        assert isinstance(response, OffsetFetchResponse)
+        return response
+
+    # -- whole groups --
+
+    def new_member_id(self, *, client_id: str = "client", group_id: str = GROUP) -> str:
+        """Return the id that a new dynamic client is told to come back with."""
+        request_id = self.submit(join_group(group_id=group_id), client_id=client_id)
+        response = self.join_response(request_id)
+        assert response.error_code is ErrorCode.MEMBER_ID_REQUIRED
+        return response.member_id
+
+    def stable_group(
+        self, size: int = 2, *, group_id: str = GROUP, session_timeout_ms: int = 10_000
+    ) -> list[str]:
+        """Bring a group of dynamic members into Stable, generation 1; return ids, leader first."""
+        ids = [self.new_member_id(client_id=f"c{i}", group_id=group_id) for i in range(size)]
+        joins = [
+            self.submit(
+                join_group(member_id, group_id=group_id, session_timeout_ms=session_timeout_ms)
+            )
+            for member_id in ids
+        ]
+        self.advance(self.config.group_initial_rebalance_delay_ms * 2)
+        leader = self.join_response(joins[0]).leader
+        assert leader == ids[0]
+        self.sync_all(ids, 1, group_id=group_id)
+        return ids
+
+    def sync_all(self, ids: list[str], generation_id: int, *, group_id: str = GROUP) -> None:
+        """Let every member send SyncGroup, the leader (the first) last, and become Stable."""
+        assignments = {member_id: b"for-" + member_id.encode() for member_id in ids}
+        for member_id in ids[1:]:
+            self.submit(sync_group(member_id, generation_id, group_id=group_id))
+        self.submit(sync_group(ids[0], generation_id, assignments, group_id=group_id))
+        assert self.summary(group_id).state is GroupState.STABLE
+
+    # -- what is seen --
+
+    def response(self, request_id: RequestId) -> AnyResponse | None:
+        """Return the answer of a request, None while it has none."""
+        return self.responses.get(request_id)
+
+    def join_response(self, request_id: RequestId) -> JoinGroupResponse:
+        """Return the answer of a JoinGroup."""
+        response = self.responses[request_id]
+        assert isinstance(response, JoinGroupResponse)
+        return response
+
+    def sync_response(self, request_id: RequestId) -> SyncGroupResponse:
+        """Return the answer of a SyncGroup."""
+        response = self.responses[request_id]
+        assert isinstance(response, SyncGroupResponse)
+        return response
+
+    def summary(self, group_id: str = GROUP) -> GroupSummary:
+        """Return what may be seen of a group that must exist."""
+        return next(s for s in self.coordinator.groups() if s.group_id == group_id)
+
+    def state(self, group_id: str = GROUP) -> GroupState:
+        """Return the state of a group that must exist."""
+        return self.summary(group_id).state
+
+    def group(self, group_id: str = GROUP) -> Group:
+        """Return a group that must exist."""
+        group = self.coordinator.group(group_id)
+        assert group is not None
+        return group
+
+    def events(self, kind: TraceKind) -> list[TraceEvent]:
+        """Return the trace events of one kind."""
+        return [event for event in self.trace if event.kind is kind]
+
+    def timer_keys(self) -> list[str]:
+        """Return the keys of the timers that run, soonest first."""
+        return [key for key, _ in sorted(self._deadlines.items(), key=lambda item: item[1])]
+
+    def offset(self, topic: str, partition: int, *, group_id: str = GROUP) -> int:
+        """Return the committed offset in memory, -1 if there is none."""
+        return self.fetched(topic, partition, group_id=group_id).committed_offset
+
+    def fetched(
+        self, topic: str, partition: int, *, group_id: str = GROUP, require_stable: bool = False
+    ) -> OffsetFetchResponsePartition:
+        """Return what an OffsetFetch says of one partition."""
+        response = self.fetch(
+            offset_fetch((topic, partition), group_id=group_id, require_stable=require_stable)
+        )
+        return response.groups[0].topics[0].partitions[0]
+
+    # -- the broker's part --
+
+    def execute(self, result: Result) -> None:
+        """Carry out a Result, and what follows from it at once."""
+        self._carry_out(result)
+        while self._to_acknowledge:
+            append, base_offset = self._to_acknowledge.pop(0)
+            self._complete(append, ErrorCode.NONE, base_offset)
+        while self.verifying and not self.holds_verifications:
+            self.verify()
+        self._tell_logs()
+
+    def write_records(
+        self,
+        *records: Record,
+        partition: int = 0,
+        producer_id: int = NO_PRODUCER_ID,
+        is_transactional: bool = False,
+        is_control: bool = False,
+    ) -> int:
+        """Append a batch to the log, as some earlier leader, and return its base offset."""
+        batches = self.log.setdefault(partition, [])
+        base_offset = batches[-1].next_offset if batches else 0
+        batches.append(
+            RecordBatch(
+                base_offset=base_offset,
+                partition_leader_epoch=0,
+                last_offset_delta=len(records) - 1,
+                max_timestamp_ms=self.now_us // 1_000,
+                records=encode_records(records),
+                producer_id=producer_id,
+                producer_epoch=0 if is_transactional else NO_PRODUCER_EPOCH,
+                is_transactional=is_transactional,
+                is_control=is_control,
+            )
+        )
+        return base_offset
+
+    def write_marker(self, producer_id: int, *, is_commit: bool, partition: int = 0) -> int:
+        """Append the end of a producer's transaction to the log, and return its offset."""
+        marker = EndTransactionMarker(is_commit=is_commit, coordinator_epoch=0)
+        return self.write_records(
+            encode_marker(marker, self.now_us // 1_000),
+            partition=partition,
+            producer_id=producer_id,
+            is_transactional=True,
+            is_control=True,
+        )
+
+    def _carry_out(self, result: Result) -> None:
+        for timer in result.timers:
+            if isinstance(timer, SetTimer):
+                assert timer.delay_us >= 0
+                entry = (self.now_us + timer.delay_us, next(self._timer_sequence))
+                self._deadlines[timer.key] = entry
+                heapq.heappush(self._timer_heap, (*entry, timer.key))
+            else:
+                self._deadlines.pop(timer.key, None)
+        for append in result.appends:
+            if append.required_acks == 0:
+                self._write(append)  # nobody is told what became of it
+            elif self.holds_appends or self.held:
+                if self.coordinator.follows_log:
+                    self._base_offsets[append.append_id] = self._write(append)
+                self.held.append(append)
+            else:
+                self._to_acknowledge.append((append, self._write(append)))
+        for asked in result.verifications:
+            self.verifying.append(asked)
+        for reply in result.replies:
+            assert reply.request_id not in self.responses, "answered twice"
+            self.responses[reply.request_id] = reply.response
+            self.answer_order.append(reply.request_id)
+        self.trace.extend(result.trace)
+        if self.checks_invariants:
+            self.coordinator.check_invariants()
+
+    def _tell_logs(self) -> None:
+        """Say how far the logs go, if that is new. What is not held is replicated at once."""
+        for partition in self.log if self.coordinator.follows_log else ():
+            end_offset = self._end_of(partition)
+            if not self.holds_appends and not self.held:
+                self._high_watermarks[partition] = end_offset
+            high_watermark = self._high_watermarks.get(partition, 0)
+            position = LogPosition(end_offset, high_watermark)
+            if self._told.get(partition) != position and self.coordinator.is_owned(partition):
+                self._told[partition] = position
+                self.execute(self.coordinator.log_moved(partition, position, self.now_us))
+
+    def _end_of(self, partition: int) -> int:
+        batches = self.log.get(partition)
+        return batches[-1].next_offset if batches else 0
+
+    def _write(self, append: Append) -> int:
+        return self.write_records(
+            *append.records,
+            partition=append.partition,
+            producer_id=append.producer_id,
+            is_transactional=append.is_transactional,
+        )
+
+    def _verify(self, asked: VerifyTransaction, error: ErrorCode, guard: int | None) -> None:
+        verified = TransactionVerified(
+            verification_id=asked.verification_id, error=error, guard=guard
+        )
+        self.execute(self.coordinator.transaction_verified(verified, self.now_us))
+
+    def _complete(self, append: Append, error: ErrorCode, base_offset: int | None) -> None:
+        completed = AppendCompleted(
+            append_id=append.append_id, error=error, base_offset=base_offset
+        )
+        self.execute(self.coordinator.append_completed(completed, self.now_us))
+
+    def _now(self, body: GroupRequest, version: int) -> AnyResponse:
+        request_id = self.submit(body, version=version)
+        response = self.response(request_id)
+        assert response is not None, "parked"
+        return response
+
+
+def commit_errors(response: AnyResponse | None) -> list[ErrorCode]:
+    """Return the errors of an OffsetCommit's answer, partition by partition."""
+    assert isinstance(response, OffsetCommitResponse)
+    return [p.error_code for topic in response.topics for p in topic.partitions]
+
+
+def txn_commit_errors(response: AnyResponse | None) -> list[ErrorCode]:
+    """Return the errors of a TxnOffsetCommit's answer, partition by partition."""
+    assert isinstance(response, TxnOffsetCommitResponse)
+    return [p.error_code for topic in response.topics for p in topic.partitions]

@@ -1,0 +1,213 @@
+"""The bench of Kafka's GroupCoordinatorTest: its constants, its clock, its starting points.
+
+The scenarios that tests name (GC-..) are written for these numbers; `tick` moves the clock as
+Kafka's mock timer does. Source: BEHAVIOUR 10.0.
+"""
+
+from dataclasses import dataclass
+
+from coordinator.states import GroupState
+from protocol.config import BrokerConfig
+from protocol.errors import ErrorCode
+from protocol.ids import RequestId
+from protocol.messages.group import JoinGroupRequestProtocol
+from tests.support.builders.requests import GROUP, join_group, protocols, sync_group
+from tests.support.harness.coordinator_harness import CoordinatorHarness
+
+SESSION_MS = 500
+SESSION_MIN_MS = 10
+SESSION_MAX_MS = 600_000
+REBALANCE_MS = 500
+DELAY_MS = 50
+MAX_SIZE = 4
+NEW_MEMBER_MS = 300_000
+P = protocols("range")
+PS = protocols("range", "roundrobin")
+OTHER = "other"
+"""A group whose partition is not owned."""
+PARTITION, OTHER_PARTITION = 1, 0
+"""Of GROUP and OTHER, where there are two."""
+NO_ID_REQUIRED, ID_REQUIRED = 3, 9
+"""Versions of JoinGroup: a client without id becomes a member at once, or is given an id first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statics:
+    """The member ids of a Stable group of two static members; their instances are L and F."""
+
+    leader: str
+    follower: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """A join phase that only waits for an id that was given out."""
+
+    pending: str
+    members: tuple[str, str]
+    joins: tuple[RequestId, RequestId]
+
+
+class KafkaBench(CoordinatorHarness):
+    """A coordinator with the settings of Kafka's own tests; owns GROUP's partition only."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            config=BrokerConfig(
+                group_min_session_timeout_ms=SESSION_MIN_MS,
+                group_max_session_timeout_ms=SESSION_MAX_MS,
+                group_initial_rebalance_delay_ms=DELAY_MS,
+                group_max_size=MAX_SIZE,
+            ),
+            num_partitions=2,
+            owned=(PARTITION,),
+        )
+
+    def add(
+        self,
+        member_id: str = "",
+        *,
+        instance: str | None = None,
+        offers: tuple[JoinGroupRequestProtocol, ...] | None = None,
+        session_timeout_ms: int = SESSION_MS,
+        rebalance_timeout_ms: int = REBALANCE_MS,
+        version: int | None = None,
+        client_id: str = "client",
+    ) -> RequestId:
+        """Send a JoinGroup; a static member offers PS, any other P.
+
+        A new dynamic client is added at once, unless `version` says otherwise.
+        """
+        is_new = not member_id and instance is None
+        if offers is None:
+            offers = P if instance is None else PS
+        body = join_group(
+            member_id,
+            instance=instance,
+            offers=offers,
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+        )
+        if version is None:
+            version = NO_ID_REQUIRED if is_new else ID_REQUIRED
+        return self.submit(body, version=version, client_id=client_id)
+
+    def give_id(self, *, session_timeout_ms: int = SESSION_MS) -> str:
+        """Return the member id that a new client is to come back with."""
+        request_id = self.add(version=ID_REQUIRED, session_timeout_ms=session_timeout_ms)
+        response = self.join_response(request_id)
+        assert response.error_code is ErrorCode.MEMBER_ID_REQUIRED
+        return response.member_id
+
+    def join_error(self, request_id: RequestId) -> ErrorCode:
+        """Return the error of an answered JoinGroup."""
+        return self.join_response(request_id).error_code
+
+    def sync_as(
+        self,
+        member_id: str,
+        generation_id: int,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        instance: str | None = None,
+    ) -> RequestId:
+        """Send a SyncGroup that names no protocol, as Kafka's tests do."""
+        body = sync_group(
+            member_id,
+            generation_id,
+            assignments,
+            instance=instance,
+            protocol_type=None,
+            protocol_name=None,
+        )
+        return self.submit(body, version=4)
+
+    def sync_error(self, request_id: RequestId) -> ErrorCode:
+        """Return the error of an answered SyncGroup."""
+        return self.sync_response(request_id).error_code
+
+    def first_member(
+        self, *, session_timeout_ms: int = SESSION_MS, rebalance_timeout_ms: int = REBALANCE_MS
+    ) -> str:
+        """Return the id of the only member of a group that completes generation 1."""
+        join = self.add(
+            session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=rebalance_timeout_ms
+        )
+        self.tick(DELAY_MS + 1)
+        assert self.join_error(join) is ErrorCode.NONE
+        assert self.state() is GroupState.COMPLETING_REBALANCE
+        return self.join_response(join).member_id
+
+    def stable_member(
+        self, *, session_timeout_ms: int = SESSION_MS, rebalance_timeout_ms: int = REBALANCE_MS
+    ) -> str:
+        """Return the id of the only member of a Stable group of generation 1."""
+        member_id = self.first_member(
+            session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=rebalance_timeout_ms
+        )
+        self.sync_as(member_id, 1, {member_id: b"one"})
+        assert self.state() is GroupState.STABLE
+        return member_id
+
+    def static_members(
+        self, *, session_timeout_ms: int = SESSION_MS, rebalance_timeout_ms: int = REBALANCE_MS
+    ) -> Statics:
+        """Bring the static members L and F into a Stable group of generation 1; L leads."""
+        joins = [
+            self.add(
+                instance=instance,
+                session_timeout_ms=session_timeout_ms,
+                rebalance_timeout_ms=rebalance_timeout_ms,
+            )
+            for instance in ("L", "F")
+        ]
+        self.tick(DELAY_MS + 1)
+        self.tick(REBALANCE_MS + 1)
+        leading, following = (self.join_response(join) for join in joins)
+        assert (leading.error_code, leading.generation_id) == (ErrorCode.NONE, 1)
+        assert (following.error_code, following.generation_id) == (ErrorCode.NONE, 1)
+        assert leading.leader == following.leader == leading.member_id
+        statics = Statics(leader=leading.member_id, follower=following.member_id)
+        assert {m.member_id for m in leading.members} == {statics.leader, statics.follower}
+        self.sync_as(
+            statics.leader, 1, {statics.leader: b"leader's", statics.follower: b"follower's"}
+        )
+        follower = self.sync_response(self.sync_as(statics.follower, 1))
+        assert follower.assignment == b"follower's"
+        assert self.state() is GroupState.STABLE
+        return statics
+
+    def awaiting_pending(self) -> Awaited:
+        """Bring a group of two to a join phase that waits for a third's id alone."""
+        joins = [self.add() for _ in range(2)]
+        self.tick(DELAY_MS + 1)
+        self.tick(DELAY_MS + 1)
+        ids = [self.join_response(join).member_id for join in joins]
+        self.sync_as(ids[0], 1, {ids[0]: b"a", ids[1]: b"b"})
+        self.sync_as(ids[1], 1)
+        assert self.state() is GroupState.STABLE
+        first = self.add(ids[0])
+        assert self.state() is GroupState.PREPARING_REBALANCE
+        pending = self.give_id(session_timeout_ms=100)
+        second = self.add(ids[1])
+        assert self.state() is GroupState.PREPARING_REBALANCE
+        assert list(self.group().pending_members) == [pending]
+        return Awaited(pending=pending, members=(ids[0], ids[1]), joins=(first, second))
+
+    def force(self, *states: GroupState) -> None:
+        """Take the group into states, one after another, without what belongs to it."""
+        self.checks_invariants = False
+        for state in states:
+            self.group().transition_to(state, now_us=self.now_us, cause="forced", trace=[])
+
+    def log_of_group(self) -> list[int]:
+        """Return how many records each batch of GROUP's partition has."""
+        return [batch.last_offset_delta + 1 for batch in self.log.get(PARTITION, [])]
+
+    def members(self) -> set[str]:
+        """Return the ids of the group's members."""
+        return set(self.summary(GROUP).members)
+
+    def generation(self) -> int:
+        """Return the group's generation."""
+        return self.summary(GROUP).generation

@@ -1,0 +1,152 @@
+"""Programs in sessions of their own, for tests of drivers: start them, hear them, see them gone."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from cluster.ray.machine_files import ProcessRef, is_alive, start_ticks
+
+ROOT = Path(__file__).resolve().parents[3]
+LEAVES_WITHIN_S = 10.0
+"""A laptop's user kills a run and starts the next one."""
+PATIENCE_S = 60.0
+
+
+@contextmanager
+def program(
+    *arguments: str, cwd: Path, environment: dict[str, str | None] | None = None
+) -> Iterator["subprocess.Popen[str]"]:
+    """Run a program in a session of its own, which is ended whatever happens."""
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    for name, value in (environment or {}).items():
+        env.pop(name, None)
+        if value is not None:
+            env[name] = value
+    process = subprocess.Popen(
+        [sys.executable, "-u", *arguments],
+        cwd=cwd,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        # Only the program itself, which ends what it started: a Ray head whose processes get the
+        # signal too takes half a minute to believe it.
+        process.terminate()
+        try:
+            process.wait(20)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def driver_arguments(run_dir: Path, address: str, run_ms: int, *more: str) -> tuple[str, ...]:
+    """Return how tests.support.ray_driver is started; makes the run directory."""
+    run_dir.mkdir()
+    return ("-m", "tests.support.harness.ray_driver", str(run_dir), address, str(run_ms), *more)
+
+
+def event(process: "subprocess.Popen[str]", name: str) -> dict[str, Any]:
+    """Read the driver's output up to an event; what else it printed explains a failure."""
+    output: IO[str] | None = process.stdout
+    assert output is not None
+    other: list[str] = []
+    for line in output:
+        if line.startswith("{"):
+            found: dict[str, Any] = json.loads(line)
+            if found["event"] == name:
+                return found
+        other.append(line)
+    raise AssertionError(f"no {name} event:\n{''.join(other)}")
+
+
+def wait_gone(pids: Sequence[int]) -> None:
+    """Wait until no process has one of these numbers."""
+    deadline = time.monotonic() + PATIENCE_S
+    while any(start_ticks(pid) is not None for pid in pids):
+        assert time.monotonic() < deadline, f"still there: {pids}"
+        time.sleep(0.05)
+
+
+def processes(pids: Iterable[int]) -> list[ProcessRef]:
+    """Return what tells these processes from later ones of their numbers."""
+    return [ProcessRef(pid=pid, start_ticks=start_ticks(pid) or 0) for pid in pids]
+
+
+def rays_own(session: int) -> list[ProcessRef]:
+    """Return the gcs_server and the raylet of a driver that leads a session.
+
+    Source: proc(5), fields 2 (comm) and 6 (session) of /proc/<pid>/stat.
+    """
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = path.read_text().partition("(")[2].rpartition(")")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(rest.split()[3]) == session and name in ("gcs_server", "raylet"):
+            found.append(int(path.parent.name))
+    return processes(found)
+
+
+def left_after(refs: Sequence[ProcessRef]) -> list[ProcessRef]:
+    """Wait until all are gone, for LEAVES_WITHIN_S at most; return who is not."""
+    deadline = time.monotonic() + LEAVES_WITHIN_S
+    while time.monotonic() < deadline:
+        if not any(is_alive(ref) for ref in refs):
+            return []
+        time.sleep(0.05)
+    return [ref for ref in refs if is_alive(ref)]
+
+
+@contextmanager
+def ray_head(tmp_path: Path, *, auth_mode: str | None) -> Iterator[str]:
+    """Start a Ray head on this machine; yields its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    arguments = (
+        "-m",
+        "ray.scripts.scripts",
+        "start",
+        "--head",
+        "--block",
+        "--node-ip-address=127.0.0.1",
+        f"--port={port}",
+        "--include-dashboard=false",
+        "--disable-usage-stats",
+        f"--object-store-memory={100 * 1024 * 1024}",
+        "--min-worker-port=0",
+        "--max-worker-port=0",
+    )
+    with program(*arguments, cwd=tmp_path, environment={"RAY_AUTH_MODE": auth_mode}) as head:
+        output = head.stdout
+        assert output is not None
+        printed: list[str] = []
+        for line in output:
+            printed.append(line)
+            if "Ray runtime started" in line:
+                break
+        else:
+            raise AssertionError(f"the head did not start:\n{''.join(printed)}")
+        yield f"127.0.0.1:{port}"
+
+
+def pid_of_nobody() -> int:
+    """Return the id of a process that has ended."""
+    pid = os.spawnlp(os.P_NOWAIT, "true", "true")
+    os.waitpid(pid, 0)
+    return pid

@@ -1,0 +1,513 @@
+"""Brokers that answer as told: for tests of the clients, one answer at a time.
+
+Each keeps every request. What no script says is answered as a healthy broker would that
+coordinates a group of one member, leads every partition and has `high_watermark` records in each.
+"""
+
+from collections import deque
+from typing import Protocol
+
+from cluster.client.consumer.node import ConsumerNode
+from cluster.client.producer.node import ProducerNode
+from cluster.host.host import IncomingRequest
+from cluster.runtime import ClusterStatus, MemberStatus
+from cluster.spec import BrokerSpec, ClusterSpec, ConsumerSpec, ControllerSpec, ProducerSpec
+from cluster.virtual.host import VirtualHost
+from partition_log.batches import build_batch
+from protocol.config import ConsumerConfig, ProducerConfig
+from protocol.envelope import AnyRequest, AnyResponse
+from protocol.errors import ErrorCode
+from protocol.ids import NodeName, RequestId, broker_name
+from protocol.messages.discovery import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.messages.group import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from protocol.messages.log import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+    PartitionData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from protocol.messages.offset import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopics,
+)
+from protocol.messages.transaction import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from protocol.records.batch import Record
+from protocol.trace import TraceRow
+from tests.support.harness.virtual_hosts import HostLab
+
+MS = 1_000
+SECOND = 1_000_000
+TOPIC = "t"
+GROUP = "g"
+
+
+class LabMaker(Protocol):
+    """Makes labs that are disposed of when the test ends."""
+
+    def __call__(self, brokers: int = 2, *, partitions: int = 2) -> "ClientLab":
+        """Return a new lab."""
+
+
+class ScriptedBroker:
+    """One broker. `script` holds answers by request type; None leaves a request unanswered."""
+
+    def __init__(self, lab: "ClientLab", broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.script: dict[type, deque[AnyResponse | None]] = {}
+        self.requests: list[AnyRequest] = []
+        self.unanswered: list[IncomingRequest] = []
+        self._lab = lab
+        self._members = 0
+        self._generation = 0
+        self._producers = -1
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin to serve, as a new incarnation."""
+        self.host = self._lab.hosts.host(
+            broker_name(self.broker_id), self._lab.next_incarnation(), traced=False
+        )
+        self.host.serve(self._handle)
+
+    def answer(self, request_type: type, *answers: AnyResponse | None) -> None:
+        """Give the next requests of a type these answers, in order."""
+        self.script.setdefault(request_type, deque()).extend(answers)
+
+    def of_type(self, request_type: type) -> list[AnyRequest]:
+        """Return the requests of a type, in the order in which they came."""
+        return [request for request in self.requests if isinstance(request, request_type)]
+
+    def _handle(self, incoming: IncomingRequest) -> None:
+        body = incoming.envelope.body
+        self.requests.append(body)
+        scripted = self.script.get(type(body))
+        if scripted:
+            answer = scripted.popleft()
+            if answer is None:
+                self.unanswered.append(incoming)
+            else:
+                self.host.reply(incoming.request_id, answer)
+        elif isinstance(body, FetchRequest) and not self._has_records(body):
+            self.host.after(body.max_wait_ms * MS, self._end_wait, incoming.request_id, body)
+        else:
+            self.host.reply(incoming.request_id, self._usual(body))
+
+    def _end_wait(self, request_id: RequestId, body: FetchRequest) -> None:
+        self.host.reply(request_id, self._fetch(body))
+
+    def _usual(self, body: AnyRequest) -> AnyResponse:
+        lab = self._lab
+        match body:
+            case MetadataRequest():
+                return lab.metadata()
+            case FindCoordinatorRequest():
+                return coordinator_is(lab.coordinator)
+            case JoinGroupRequest():
+                return self._join(body)
+            case SyncGroupRequest():
+                given = {entry.member_id: entry.assignment for entry in body.assignments}
+                return SyncGroupResponse(
+                    protocol_type="consumer",
+                    protocol_name="range",
+                    assignment=given.get(body.member_id, b""),
+                )
+            case HeartbeatRequest():
+                return HeartbeatResponse()
+            case LeaveGroupRequest():
+                return LeaveGroupResponse()
+            case OffsetCommitRequest():
+                for topic in body.topics:
+                    for entry in topic.partitions:
+                        lab.committed[entry.partition_index] = entry.committed_offset
+                return committed(body, ErrorCode.NONE)
+            case InitProducerIdRequest():
+                self._producers += 1
+                return InitProducerIdResponse(producer_id=7, producer_epoch=self._producers)
+            case AddOffsetsToTxnRequest():
+                return AddOffsetsToTxnResponse()
+            case TxnOffsetCommitRequest():
+                for topic in body.topics:
+                    for entry in topic.partitions:
+                        lab.pending[entry.partition_index] = entry.committed_offset
+                return txn_commit_error(ErrorCode.NONE)
+            case EndTxnRequest():
+                if body.committed:
+                    lab.committed.update(lab.pending)
+                lab.pending.clear()
+                return EndTxnResponse()
+            case OffsetFetchRequest():
+                return lab.fetched_offsets(range(lab.partitions))
+            case FetchRequest():
+                return self._fetch(body)
+            case ListOffsetsRequest():
+                return listed(body, lab.high_watermark)
+            case ProduceRequest():
+                return produced(body, ErrorCode.NONE)
+            case _:
+                raise AssertionError(f"no answer for {body}")
+
+    def _join(self, body: JoinGroupRequest) -> JoinGroupResponse:
+        if not body.member_id:
+            self._members += 1
+            return JoinGroupResponse(
+                error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=f"m-{self._members}"
+            )
+        self._generation += 1
+        return joined(body, self._generation)
+
+    def _has_records(self, body: FetchRequest) -> bool:
+        return any(
+            entry.fetch_offset < self._lab.high_watermark
+            for topic in body.topics
+            for entry in topic.partitions
+        )
+
+    def _fetch(self, body: FetchRequest) -> FetchResponse:
+        high_watermark = self._lab.high_watermark
+        return FetchResponse(
+            responses=tuple(
+                FetchableTopicResponse(
+                    topic=topic.topic,
+                    partitions=tuple(
+                        PartitionData(
+                            partition_index=entry.partition,
+                            high_watermark=high_watermark,
+                            records=()
+                            if entry.fetch_offset >= high_watermark
+                            else (
+                                build_batch(
+                                    (Record(None, b"r"),) * (high_watermark - entry.fetch_offset),
+                                    base_offset=entry.fetch_offset,
+                                    leader_epoch=0,
+                                ),
+                            ),
+                        )
+                        for entry in topic.partitions
+                    ),
+                )
+                for topic in body.topics
+            )
+        )
+
+
+class ClientLab:
+    """Scripted brokers on one network, and the clients under test."""
+
+    def __init__(self, brokers: int = 2, *, partitions: int = 2) -> None:
+        self.hosts = HostLab()
+        self.partitions = partitions
+        self.coordinator = 0
+        self.leader = 0
+        self.leader_epoch = 0
+        self.high_watermark = 0
+        self.committed: dict[int, int] = {}
+        self.pending: dict[int, int] = {}
+        """What the open transaction committed."""
+        self.live = tuple(range(brokers))
+        """Brokers that Metadata names."""
+        self._incarnations = 0
+        self._clients: list[VirtualHost] = []
+        self.cluster = ClusterSpec(
+            controllers=(ControllerSpec(node_id=100),),
+            brokers=tuple(BrokerSpec(broker_id=i) for i in range(brokers)),
+            topics=(),
+        )
+        self.brokers = [ScriptedBroker(self, i) for i in range(brokers)]
+
+    @property
+    def rows(self) -> list[TraceRow]:
+        """Every trace row so far."""
+        return self.hosts.rows
+
+    def of_kind(self, kind: str) -> list[TraceRow]:
+        """Return the rows of a kind."""
+        return [row for row in self.rows if row.kind == kind]
+
+    def next_incarnation(self) -> int:
+        """Return a number for a host that no other has."""
+        self._incarnations += 1
+        return self._incarnations
+
+    def run_for(self, duration_us: int) -> None:
+        """Let time pass; a node's task that died fails the test."""
+        self.hosts.run_for(duration_us)
+        assert not self.hosts.failures, self.hosts.failures
+
+    def client_host(self, name: str) -> VirtualHost:
+        """Return a host for a client."""
+        host = self.hosts.host(name)
+        self._clients.append(host)
+        return host
+
+    def dispose(self) -> None:
+        """Free the coroutines of the clients."""
+        for host in self._clients:
+            host.retire()
+            host.dispose()
+
+    def consumer(
+        self,
+        config: ConsumerConfig | None = None,
+        *,
+        commit_interval_ms: int | None = 200,
+        process_us: int = 0,
+        transaction_timeout_ms: int | None = None,
+    ) -> ConsumerNode:
+        """Start a consumer of the topic and return it; with a timeout it has transactions."""
+        spec = ConsumerSpec(
+            name=NodeName("consumer-g-0"),
+            group_id=GROUP,
+            index=0,
+            topics=(TOPIC,),
+            config=config or ConsumerConfig(enable_auto_commit=False, auto_offset_reset="earliest"),
+            commit_interval_ms=commit_interval_ms,
+            process_us=process_us,
+            transactional=transaction_timeout_ms is not None,
+            transaction_timeout_ms=transaction_timeout_ms or 60_000,
+        )
+        node = ConsumerNode(self.client_host(spec.name), self.cluster, spec)
+        node.start()
+        return node
+
+    def producer(self, rate: float, config: ProducerConfig | None = None) -> ProducerNode:
+        """Start a producer to the topic and return it."""
+        spec = ProducerSpec(
+            name=NodeName("producer-0"),
+            topic=TOPIC,
+            records_per_second=rate,
+            config=config or ProducerConfig(),
+        )
+        node = ProducerNode(self.client_host(spec.name), self.cluster, spec)
+        node.start()
+        return node
+
+    def metadata(self) -> MetadataResponse:
+        """Return what every broker believes of the cluster."""
+        return MetadataResponse(
+            brokers=tuple(
+                MetadataResponseBroker(node_id=i, host=broker_name(i), port=9092) for i in self.live
+            ),
+            topics=(
+                MetadataResponseTopic(
+                    name=TOPIC,
+                    partitions=tuple(
+                        MetadataResponsePartition(
+                            partition_index=index,
+                            leader_id=self.leader,
+                            leader_epoch=self.leader_epoch,
+                        )
+                        for index in range(self.partitions)
+                    ),
+                ),
+            ),
+        )
+
+    def fetched_offsets(
+        self, partitions: range, error: ErrorCode = ErrorCode.NONE
+    ) -> OffsetFetchResponse:
+        """Return what is committed, every partition with `error`."""
+        return OffsetFetchResponse(
+            groups=(
+                OffsetFetchResponseGroup(
+                    group_id=GROUP,
+                    topics=(
+                        OffsetFetchResponseTopics(
+                            name=TOPIC,
+                            partitions=tuple(
+                                OffsetFetchResponsePartition(
+                                    partition_index=index,
+                                    committed_offset=self.committed.get(index, -1),
+                                    error_code=error,
+                                )
+                                for index in partitions
+                            ),
+                        ),
+                    ),
+                ),
+            )
+        )
+
+
+def member_status(node: ConsumerNode) -> MemberStatus:
+    """Return a consumer as it sees itself."""
+    status = ClusterStatus()
+    node.report(status)
+    return next(iter(status.members.values()))
+
+
+def coordinator_is(broker_id: int) -> FindCoordinatorResponse:
+    """Return an answer that names a coordinator."""
+    return FindCoordinatorResponse(
+        coordinators=(
+            Coordinator(key=GROUP, node_id=broker_id, host=broker_name(broker_id), port=9092),
+        )
+    )
+
+
+def no_coordinator(error: ErrorCode) -> FindCoordinatorResponse:
+    """Return an answer that names none."""
+    return FindCoordinatorResponse(coordinators=(Coordinator(key=GROUP, error_code=error),))
+
+
+def joined(body: JoinGroupRequest, generation: int, *, leader: str = "") -> JoinGroupResponse:
+    """Return a successful answer; the member leads unless `leader` names another."""
+    leads = not leader
+    members = (
+        JoinGroupResponseMember(member_id=body.member_id, metadata=body.protocols[0].metadata),
+    )
+    return JoinGroupResponse(
+        generation_id=generation,
+        protocol_type="consumer",
+        protocol_name="range",
+        leader=leader or body.member_id,
+        member_id=body.member_id,
+        members=members if leads else (),
+    )
+
+
+def committed(body: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    """Return `error` for every partition of a commit."""
+    return OffsetCommitResponse(
+        topics=tuple(
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=tuple(
+                    OffsetCommitResponsePartition(
+                        partition_index=entry.partition_index, error_code=error
+                    )
+                    for entry in topic.partitions
+                ),
+            )
+            for topic in body.topics
+        )
+    )
+
+
+def commit_error(error: ErrorCode, partitions: int = 2) -> OffsetCommitResponse:
+    """Return `error` for the first partitions of the topic."""
+    return OffsetCommitResponse(
+        topics=(
+            OffsetCommitResponseTopic(
+                name=TOPIC,
+                partitions=tuple(
+                    OffsetCommitResponsePartition(partition_index=index, error_code=error)
+                    for index in range(partitions)
+                ),
+            ),
+        )
+    )
+
+
+def txn_commit_error(error: ErrorCode, partitions: int = 2) -> TxnOffsetCommitResponse:
+    """Return `error` for the first partitions of the topic."""
+    return TxnOffsetCommitResponse(
+        topics=(
+            TxnOffsetCommitResponseTopic(
+                name=TOPIC,
+                partitions=tuple(
+                    TxnOffsetCommitResponsePartition(partition_index=index, error_code=error)
+                    for index in range(partitions)
+                ),
+            ),
+        )
+    )
+
+
+def fetch_error(error: ErrorCode, partitions: int = 2, *, leader_id: int = -1) -> FetchResponse:
+    """Return `error` for the first partitions of the topic."""
+    return FetchResponse(
+        responses=(
+            FetchableTopicResponse(
+                topic=TOPIC,
+                partitions=tuple(
+                    PartitionData(partition_index=i, error_code=error, leader_id=leader_id)
+                    for i in range(partitions)
+                ),
+            ),
+        )
+    )
+
+
+def listed(body: ListOffsetsRequest, latest: int) -> ListOffsetsResponse:
+    """Return 0 as the earliest offset and `latest` as the latest."""
+    return ListOffsetsResponse(
+        topics=tuple(
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=tuple(
+                    ListOffsetsPartitionResponse(
+                        partition_index=entry.partition_index,
+                        offset=0 if entry.timestamp == -2 else latest,
+                        leader_epoch=0,
+                    )
+                    for entry in topic.partitions
+                ),
+            )
+            for topic in body.topics
+        )
+    )
+
+
+def produced(body: ProduceRequest, error: ErrorCode, base_offset: int = 0) -> ProduceResponse:
+    """Return `error` for every batch."""
+    return ProduceResponse(
+        responses=tuple(
+            TopicProduceResponse(
+                name=topic.name,
+                partition_responses=tuple(
+                    PartitionProduceResponse(
+                        index=data.index,
+                        error_code=error,
+                        base_offset=base_offset if error is ErrorCode.NONE else -1,
+                    )
+                    for data in topic.partition_data
+                ),
+            )
+            for topic in body.topic_data
+        )
+    )

@@ -1,0 +1,87 @@
+"""A command on a terminal of its own (a pseudo-terminal), as a person sits before it."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
+_PATIENCE_S = 100.0
+
+
+class TerminalCommand:
+    """Runs `python -m coordlab` on a terminal of `width` columns; `screen` is all that it wrote."""
+
+    def __init__(
+        self, folder: Path, *arguments: str, width: int, environment: dict[str, str]
+    ) -> None:
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+        variables = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"}
+        for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
+            variables.pop(name, None)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "coordlab", *arguments],
+            cwd=folder,
+            env=variables | environment,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self._ours = ours
+        self._deadline = time.monotonic() + _PATIENCE_S
+        self.screen = ""
+
+    def read_until(self, word: str) -> None:
+        """Read until the command has written `word`. Raises: TimeoutError, EOFError."""
+        while word not in self.screen:
+            if not self._read():
+                raise EOFError(f"ended without {word!r}: {self.screen}")
+
+    def type(self, text: str) -> None:
+        """Type something at the command's terminal."""
+        os.write(self._ours, text.encode())
+
+    def interrupt(self, signal: int) -> None:
+        """Send a signal to the command."""
+        self._process.send_signal(signal)
+
+    def finish(self) -> int:
+        """Read to the end and return the exit code. Raises: TimeoutError."""
+        try:
+            while self._read():
+                pass
+            return self._process.wait(_PATIENCE_S)
+        finally:
+            os.close(self._ours)
+            if self._process.poll() is None:
+                self._process.kill()
+                self._process.wait()
+
+    def _read(self) -> bool:
+        left = self._deadline - time.monotonic()
+        ready, _, _ = select.select([self._ours], [], [], max(left, 0))
+        if not ready:
+            self._process.kill()
+            raise TimeoutError(f"nothing for {_PATIENCE_S} s: {self.screen}")
+        try:
+            chunk = os.read(self._ours, 65_536)
+        except OSError:  # Linux: the other end was closed
+            return False
+        self.screen += chunk.decode(errors="replace")
+        return bool(chunk)
+
+
+def without_control(screen: str) -> str:
+    """Return what stands on a screen, without colours and moves of the cursor."""
+    return _CONTROL.sub("", screen)

@@ -1,0 +1,186 @@
+"""Mutants of `coordinator`: small changes that must make the tests of a scenario fail.
+
+A mutant is applied in a copy of the packages and their tests, never in the checkout.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from scripts.docs.conformance_page import named
+from tests.support.mutation.draw import Drawn
+from tests.support.mutation.mutant_runs import Job, Run
+
+ROOT = Path(__file__).resolve().parents[3]
+PACKAGE = "coordinator"
+LIST = ROOT / "tests" / "coordinator" / "mutants.toml"
+TESTS = "tests/coordinator/"
+COPIED = ("protocol", "partition_log", PACKAGE, "benchmarks", "tests/support", "tests/coordinator")
+"""All that the tests of the coordinator need, beside pytest's own files."""
+SURVIVORS = ROOT / "tests" / "coordinator" / "surviving_mutants.toml"
+SLOW_TESTS = (
+    "test_coordinator_properties.py",
+    "storage/test_compacted_load.py",
+    "test_core_benchmark.py",
+)
+"""Tried only on mutants that the others let live."""
+
+
+class Mutant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One change of one file of the package, and the scenario whose tests notice it.
+
+    What no scenario of the list is about (a switch of the Java coordinator) names a file of
+    `tests`.
+    """
+
+    file: str
+    scenario: str = ""
+    tests: str = ""
+    old: str  # stands in the file exactly once
+    new: str
+
+    @property
+    def name(self) -> str:
+        """Return scenario or tests, file and the first line that goes, for people."""
+        line = self.old.strip().splitlines()[0].strip()
+        return f"{self.scenario or self.tests} {self.file}: {line}"
+
+    def applied_to(self, source: str) -> str:
+        """Return the source with the change.
+
+        Raises: ValueError if there is not exactly one place for it.
+        """
+        if source.count(self.old) != 1 or self.old == self.new:
+            raise ValueError(f"{self.name}: found {source.count(self.old)} times")
+        return source.replace(self.old, self.new)
+
+
+def read_mutants() -> tuple[Mutant, ...]:
+    """Return the mutants that are kept in the list."""
+    with LIST.open("rb") as file:
+        return msgspec.convert(tomllib.load(file)["mutant"], tuple[Mutant, ...])
+
+
+def scenario_tests(mutant: Mutant) -> tuple[str, ...]:
+    """Return the tests of the coordinator that name the mutant's scenario, as pytest knows them.
+
+    Or the file of tests that the mutant names.
+    """
+    if mutant.tests:
+        return (f"{TESTS}{mutant.tests}",)
+    places = named().get(mutant.scenario, ())
+    return tuple(f"{p.path}::{p.name}" for p in places if p.path.startswith(TESTS))
+
+
+def survivors(folder: Path, mutants: Sequence[Mutant]) -> list[Mutant]:
+    """Run for each mutant the tests of its scenario, below `folder`; return whom none noticed.
+
+    Raises: RuntimeError if one of these tests fails without any change, or cannot be run with one.
+    """
+    changed = [
+        Job(
+            tests=scenario_tests(mutant),
+            path=f"{PACKAGE}/{mutant.file}",
+            source=mutant.applied_to((ROOT / PACKAGE / mutant.file).read_text(encoding="utf-8")),
+        )
+        for mutant in mutants
+    ]
+    runs = run_jobs(folder, changed)
+    for mutant, run in zip(mutants, runs, strict=True):
+        if not run.is_passed and not run.is_failed:
+            raise RuntimeError(f"{mutant.name}: its tests cannot be run:\n{run.said}")
+    return [mutant for mutant, run in zip(mutants, runs, strict=True) if run.is_passed]
+
+
+class Survivor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A drawn mutant that no test kills, and why that is right."""
+
+    file: str
+    before: str
+    after: str
+    reason: str
+
+
+def read_survivors() -> tuple[Survivor, ...]:
+    """Return the drawn mutants that are known to live."""
+    with SURVIVORS.open("rb") as file:
+        return msgspec.convert(tomllib.load(file)["survivor"], tuple[Survivor, ...])
+
+
+def drawn_survivors(folder: Path, drawn: Sequence[Drawn]) -> list[Drawn]:
+    """Run every test of the coordinator against each mutant; return whom none noticed.
+
+    Raises: RuntimeError if the tests fail without any change.
+    """
+    ignored = (f"--ignore={TESTS}{name}" for name in ("test_mutants.py", *SLOW_TESTS))
+    quick = (TESTS, *ignored)
+    slow = tuple(f"{TESTS}{name}" for name in SLOW_TESTS)
+    alive = list(drawn)
+    for tests in (quick, slow):
+        if not alive:
+            break
+        jobs = [
+            Job(tests=tests, path=f"{PACKAGE}/{each.file}", source=each.source) for each in alive
+        ]
+        runs = run_jobs(Path(tempfile.mkdtemp(dir=folder)), jobs)
+        alive = [each for each, run in zip(alive, runs, strict=True) if run.is_passed]
+    return alive
+
+
+def run_jobs(folder: Path, jobs: Sequence[Job]) -> list[Run]:
+    """Copy packages and tests into `folder`, and run the jobs there one after another.
+
+    Raises: RuntimeError if one of their tests fails without any change; no job is run then.
+    """
+    return JobFolder(folder, copied=(*COPIED, "pyproject.toml", "tests/conftest.py")).run(jobs)
+
+
+class JobFolder:
+    """A copy of packages and their tests, in which a job changes one file at a time."""
+
+    def __init__(self, folder: Path, copied: Sequence[str] = ("",)) -> None:
+        """Copy the tracked files below these paths into `folder`; by default all of them."""
+        self._folder = folder
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *copied]
+            if any(copied)
+            else ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for name in listed.stdout.split("\0"):
+            if name and (ROOT / name).is_file():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / name, folder / name)
+
+    def run(self, jobs: Sequence[Job]) -> list[Run]:
+        """Run the jobs one after another.
+
+        Raises: RuntimeError if one of their tests fails without any change; no job is run then.
+        """
+        everything = dict.fromkeys(test for job in jobs for test in job.tests)
+        (unchanged,) = self._run([Job(tests=tuple(everything))])
+        if not unchanged.is_passed:
+            raise RuntimeError(f"tests fail without a mutant:\n{unchanged.said}")
+        return self._run(jobs)
+
+    def _run(self, jobs: Sequence[Job]) -> list[Run]:
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.support.mutation.mutant_runs"],
+            cwd=self._folder,
+            env=environment,  # nothing may come before the copy
+            input=msgspec.json.encode(jobs),
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+        return [msgspec.json.decode(line, type=Run) for line in done.stdout.splitlines()]

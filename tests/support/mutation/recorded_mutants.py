@@ -1,0 +1,169 @@
+"""A sample of mutants of every package, drawn once, and which of them the tests killed.
+
+A change that moves code or gives it other words must kill the same mutants afterwards. A mutant is
+found again by package, scope (function or class) and the line before and after its change; the file
+may be another one. `python -m tests.support.mutation.recorded_mutants` runs, finds and compares.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from tests.support.mutation.draw import LEFT_ALONE, Drawn, every_mutant, sample
+from tests.support.mutation.mutant_runs import Job
+from tests.support.mutation.mutants import JobFolder
+
+ROOT = Path(__file__).resolve().parents[3]
+RECORD = ROOT / "tests" / "soak" / "recorded_mutants.jsonl"
+PER_PACKAGE, SEED = 40, 17
+_QUICK = "not ray and not spark and not browser and not soak and not slow"
+STAGES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "protocol": (
+        ("tests/protocol", "-m", _QUICK),
+        ("tests/coordinator", "tests/partition_log", "-m", _QUICK),
+    ),
+    "partition_log": (("tests/partition_log", "-m", _QUICK),),
+    "coordinator": (
+        # test_mutants compares the text of the code with a list: it would kill any change of a line
+        ("tests/coordinator", "--ignore=tests/coordinator/test_mutants.py", "-m", _QUICK),
+    ),
+    "cluster": (("tests/cluster", "-m", _QUICK), ("tests/chaos", "-m", _QUICK)),
+    "chaos": (("tests/chaos", "-m", _QUICK),),
+    "pipeline": (
+        ("tests/pipeline", "-m", _QUICK),
+        ("tests/pipeline", "-m", "spark and not browser"),
+    ),
+    "coordlab": (("tests/coordlab", "-m", _QUICK),),
+}
+"""For each package the tests to run; a later stage only on what the earlier ones let live."""
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """One mutant and its fate at the commit of the record."""
+
+    package: str
+    file: str  # below the package, when it was drawn
+    scope: str
+    before: str
+    after: str
+    nth: int  # among the mutants of its package with this scope, before and after, from 0
+    is_killed: bool
+
+    @property
+    def name(self) -> str:
+        """Return place and change, for people."""
+        return f"{self.package}/{self.file} {self.scope}: `{self.before}` -> `{self.after}`"
+
+
+def main() -> None:
+    """Draw and run the sample, or run the recorded one against the code as it is."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--draw", action="store_true", help="draw anew and write the record")
+    parser.add_argument("--package", choices=STAGES, action="append")
+    arguments = parser.parse_args()
+    packages = arguments.package or list(STAGES)
+    if arguments.draw:
+        for package in packages:
+            write_sample(package)
+        return
+    if newly_alive(packages):
+        sys.exit(1)
+
+
+def write_sample(package: str) -> None:
+    """Draw the mutants of one package, run the tests on each, and add them to the record."""
+    drawn = sample(ROOT / package, PER_PACKAGE, SEED)
+    killed = run_mutants(package, drawn)
+    known = list(_every(package))
+    with RECORD.open("a", encoding="utf-8") as file:
+        for mutant, is_killed in zip(drawn, killed, strict=True):
+            alike = [each for each in known if _key(each) == _key(mutant)]
+            nth = next(n for n, each in enumerate(alike) if each.source == mutant.source)
+            recorded = Recorded(
+                package=package,
+                file=mutant.file,
+                scope=mutant.scope,
+                before=mutant.before,
+                after=mutant.after,
+                nth=nth,
+                is_killed=is_killed,
+            )
+            file.write(json.dumps(msgspec.to_builtins(recorded)) + "\n")
+    print(f"{package}: {sum(killed)} of {len(drawn)} killed", flush=True)
+
+
+def newly_alive(packages: Sequence[str]) -> list[Recorded]:
+    """Run the recorded mutants that were killed; return those that live now, and print them."""
+    alive: list[Recorded] = []
+    for package in packages:
+        killed_before = [r for r in read_record() if r.package == package and r.is_killed]
+        known = list(_every(package))
+        found = [(r, m) for r in killed_before if (m := find(r, known)) is not None]
+        gone = [r for r in killed_before if find(r, known) is None]
+        killed = run_mutants(package, [mutant for _, mutant in found])
+        lives = [r for (r, _), is_killed in zip(found, killed, strict=True) if not is_killed]
+        print(
+            f"{package}: of {len(killed_before)} that were killed {sum(killed)} are killed, "
+            f"{len(lives)} live, {len(gone)} stand nowhere any more",
+            flush=True,
+        )
+        for recorded in lives:
+            print(f"  lives: {recorded.name}")
+        for recorded in gone:
+            print(f"  rewritten: {recorded.name}")
+        alive += lives
+    return alive
+
+
+def read_record() -> list[Recorded]:
+    """Return the recorded mutants."""
+    lines = RECORD.read_text(encoding="utf-8").splitlines()
+    return [msgspec.json.decode(line, type=Recorded) for line in lines]
+
+
+def find(recorded: Recorded, known: Sequence[Drawn]) -> Drawn | None:
+    """Return the mutant in the code as it is, or None if its line or its scope is gone."""
+    alike = [
+        each for each in known if _key(each) == (recorded.scope, recorded.before, recorded.after)
+    ]
+    if not alike:
+        return None
+    return alike[min(recorded.nth, len(alike) - 1)]
+
+
+def run_mutants(package: str, mutants: Sequence[Drawn]) -> list[bool]:
+    """Run the stages of a package; return for each mutant whether a test failed."""
+    killed = [False] * len(mutants)
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        job_folder = JobFolder(Path(folder))
+        for tests in STAGES[package]:
+            alive = [n for n, is_killed in enumerate(killed) if not is_killed]
+            if not alive:
+                break
+            jobs = [
+                Job(tests=tests, path=f"{package}/{mutants[n].file}", source=mutants[n].source)
+                for n in alive
+            ]
+            for n, run in zip(alive, job_folder.run(jobs), strict=True):
+                killed[n] = not run.is_passed
+    return killed
+
+
+def _every(package: str) -> Iterator[Drawn]:
+    folder = ROOT / package
+    for path in sorted(folder.glob("**/*.py")):
+        if path.name not in LEFT_ALONE:
+            yield from every_mutant(folder, path)
+
+
+def _key(mutant: Drawn) -> tuple[str, str, str]:
+    return mutant.scope, mutant.before, mutant.after
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,359 @@
+"""Brokers and the controller of a random trace: elections, loads, unloads and their groups."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from protocol.partitioner import partition_for
+from protocol.trace import TraceKind
+from tests.support.builders.rows import Columns
+from tests.support.random_worlds.random_world import World
+
+BROKERS = ("broker-0", "broker-1", "broker-2")
+CONTROLLER = "controller-100"
+OFFSETS_PARTITIONS = 3
+GROUPS = ("readers", "billing", "mail")
+_STORE_ERRORS = ("REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS", "NOT_LEADER_OR_FOLLOWER")
+_CLIENT_REASONS = ("not provided", "rebalance failed due to MemberIdRequiredException", "new topic")
+
+
+def offsets_partition(index: int) -> str:
+    """Return the printed name of an offsets partition."""
+    return f"__consumer_offsets-{index}"
+
+
+def partition_of(group: str) -> str:
+    """Return the offsets partition of a group."""
+    return offsets_partition(partition_for(group, OFFSETS_PARTITIONS))
+
+
+@dataclass(slots=True)
+class Coordinated:
+    """A group as one coordinator has it. `members` maps member ids to their client ids."""
+
+    state: str = "Empty"
+    generation: int = 0
+    members: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Broker:
+    """A broker's process: which offsets partitions it serves in which epoch, and their groups."""
+
+    name: str
+    served: dict[str, int] = field(default_factory=dict)
+    loading: dict[str, int] = field(default_factory=dict)
+    groups: dict[str, Coordinated] = field(default_factory=dict)
+    appends: int = 0
+
+
+class Brokers:
+    """All brokers, and the controller that elects among them."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.brokers = {name: Broker(name) for name in BROKERS}
+        self.epochs = {offsets_partition(index): -1 for index in range(OFFSETS_PARTITIONS)}
+        self.leaders: dict[str, str] = dict.fromkeys(self.epochs, "")
+        self._log_end = dict.fromkeys(self.epochs, 0)
+
+    def restarted(self, name: str) -> None:
+        """A broker lives again and remembers nothing; it may load what it leads once more."""
+        self.brokers[name] = Broker(name)
+        for partition, leader in self.leaders.items():
+            if leader == name and self._world.chance(0.85):
+                self._apply_later(partition, name, self.epochs[partition])
+
+    def elect(self, partition: str, *, leader: str | None = None) -> None:
+        """Elect a leader: any living broker, nobody, or the same one once more."""
+        world = self._world
+        before = self.leaders[partition]
+        if leader is None:
+            alive = [name for name in BROKERS if world.lives[name].alive]
+            others = [name for name in alive if name != before]
+            leader = world.rng.choice([*(others * 3), *alive, ""])
+        self.epochs[partition] += 1
+        self.leaders[partition] = leader
+        epoch = self.epochs[partition]
+        world.add(
+            CONTROLLER,
+            TraceKind.LEADER_ELECTED,
+            partition=partition,
+            leader_epoch=epoch,
+            peer=leader,
+            detail={"isr": [0, 1, 2], "reason": "fenced"},
+        )
+        if leader:
+            self._apply_later(partition, leader, epoch)
+        for name in BROKERS:
+            if name != leader and world.lives[name].alive and world.chance(0.85):
+                world.node_later(
+                    name,
+                    world.rng.choice((1_000, 60_000, 4_000_000)),
+                    partial(self._follow, name, partition, epoch),
+                )
+
+    def _apply_later(self, partition: str, name: str, epoch: int) -> None:
+        world = self._world
+        world.node_later(
+            name, world.delay_us(2_000_000), lambda: self._lead(name, partition, epoch)
+        )
+
+    def _lead(self, name: str, partition: str, epoch: int) -> None:
+        world, broker = self._world, self.brokers[name]
+        at: Columns = {"partition": partition, "leader_epoch": epoch}
+        if world.chance(0.95):
+            end = self._log_end[partition]
+            world.add(name, TraceKind.BECAME_LEADER, at, offset=end)
+        world.add(name, TraceKind.LOAD_SCHEDULED, at)
+        broker.loading[partition] = epoch
+        wait_us = world.delay_us(400_000)
+
+        def begin() -> None:
+            world.add(name, TraceKind.LOAD_STARTED, at, detail={"wait_us": wait_us})
+            world.node_later(name, world.delay_us(900_000), finish)
+
+        def finish() -> None:
+            broker.loading.pop(partition, None)
+            if world.chance(0.06):
+                return  # the load was overtaken
+            records = world.rng.randint(0, 400)
+            world.add(
+                name,
+                TraceKind.LOAD_COMPLETED,
+                at,
+                offset=self._log_end[partition],
+                detail={"records": records, "bytes": records * 80, "groups": 1},
+            )
+            broker.served[partition] = epoch
+            self._load_groups(broker, partition)
+
+        world.node_later(name, wait_us, begin)
+
+    def _load_groups(self, broker: Broker, partition: str) -> None:
+        """Load the groups as another coordinator has them, in a state that its log can hold."""
+        world = self._world
+        for group in GROUPS:
+            known = [b.groups[group] for b in self.brokers.values() if group in b.groups]
+            if partition_of(group) != partition or not known:
+                continue
+            model = world.rng.choice(known)
+            members = dict(model.members)
+            loaded = Coordinated(
+                "Stable" if members else "Empty", max(0, model.generation), members
+            )
+            broker.groups[group] = loaded
+            world.add(
+                broker.name,
+                TraceKind.GROUP_LOADED,
+                group=group,
+                partition=partition,
+                generation=loaded.generation,
+                detail={"state": loaded.state, "members": list(members), "offsets": 1},
+            )
+            if len(members) > 1 and world.chance(0.6):
+                self.prepare(broker, group, "loaded with more members than group.max.size", None)
+
+    def _follow(self, name: str, partition: str, epoch: int) -> None:
+        world, broker = self._world, self.brokers[name]
+        at: Columns = {"partition": partition, "leader_epoch": epoch}
+        if broker.served.get(partition, -1) >= epoch:
+            world.add(name, TraceKind.UNLOAD_IGNORED, at, cause="a newer epoch is known")
+            return
+        world.add(name, TraceKind.BECAME_FOLLOWER, at, peer=self.leaders[partition])
+        world.add(name, TraceKind.UNLOAD_SCHEDULED, at)
+        broker.served.pop(partition, None)
+        mine = [group for group in broker.groups if partition_of(group) == partition]
+        for group in mine:
+            self._enter(broker, group, "Dead", "unloaded")
+            del broker.groups[group]
+        world.add(name, TraceKind.UNLOAD_COMPLETED, at, detail={"groups": len(mine)})
+
+    # -- groups --
+
+    def coordinators(self, group: str) -> list[Broker]:
+        """Return the brokers that serve a group now, by what they themselves believe."""
+        return [
+            broker
+            for broker in self.brokers.values()
+            if partition_of(group) in broker.served and self._world.moving((broker.name,))
+        ]
+
+    def prepare(self, broker: Broker, group: str, cause: str, member: str | None) -> None:
+        """Begin a rebalance; the group completes its join phase some time later."""
+        world, held = self._world, broker.groups[group]
+        world.add(
+            broker.name,
+            TraceKind.REBALANCE_STARTED,
+            group=group,
+            member=member,
+            generation=held.generation,
+            cause=cause,
+        )
+        self._enter(broker, group, "PreparingRebalance", cause)
+        generation = held.generation
+
+        def complete() -> None:
+            current = broker.groups.get(group)
+            is_same = current is held and held.generation == generation
+            if is_same and held.state == "PreparingRebalance":
+                self._complete(broker, group)
+
+        world.node_later(broker.name, world.delay_us(2_500_000), complete)
+
+    def _complete(self, broker: Broker, group: str) -> None:
+        world, held = self._world, broker.groups[group]
+        for member in list(held.members):
+            if world.chance(0.12):
+                self._remove(broker, group, member, "did not rejoin")
+        held.generation += 1
+        if not held.members:
+            self._enter(broker, group, "Empty", "no member is left")
+            return
+        cause = world.rng.choice(("all members joined", "rebalance timeout passed"))
+        self._enter(broker, group, "CompletingRebalance", cause)
+        world.add(
+            broker.name,
+            TraceKind.GENERATION_STARTED,
+            group=group,
+            generation=held.generation,
+            detail={"members": list(held.members), "leader": next(iter(held.members))},
+        )
+        generation = held.generation
+
+        def synced() -> None:
+            if broker.groups.get(group) is not held or held.generation != generation:
+                return
+            if held.state == "CompletingRebalance":
+                self._synced(broker, group)
+
+        world.node_later(broker.name, world.delay_us(1_500_000), synced)
+
+    def _synced(self, broker: Broker, group: str) -> None:
+        world, held = self._world, broker.groups[group]
+        leader = next(iter(held.members), None)
+        outcome = world.rng.random()
+        if outcome < 0.12:
+            error = world.rng.choice(_STORE_ERRORS)
+            cause = f"the assignment could not be stored: {error}"
+            self.prepare(broker, group, cause, leader)
+        elif outcome < 0.2 and leader is not None:
+            silent = list(held.members)[:2]
+            for member in silent:
+                self._remove(broker, group, member, "sync deadline")
+            self.prepare(broker, group, f"no SyncGroup from {', '.join(silent)}", silent[0])
+        elif outcome < 0.95:
+            world.add(
+                broker.name,
+                TraceKind.ASSIGNMENT_STORED,
+                group=group,
+                generation=held.generation,
+            )
+            self._enter(broker, group, "Stable", "assignment stored")
+
+    def join(self, broker: Broker, group: str, member: str, client_id: str) -> None:
+        """Take a member in, or let it join again."""
+        held = broker.groups.setdefault(group, Coordinated())
+        reason = self._world.rng.choice(_CLIENT_REASONS)
+        if member not in held.members:
+            held.members[member] = client_id
+            self._changed(broker, group, TraceKind.MEMBER_ADDED, member, None, client_id)
+            what = "joined"
+        else:
+            what = self._world.rng.choice(("rejoined", "changed its metadata", "(leader) rejoined"))
+        if held.state in ("Empty", "Stable", "CompletingRebalance"):
+            self.prepare(broker, group, f"member {member} {what}; client reason: {reason}", member)
+
+    def replace(self, broker: Broker, group: str, old: str, new: str) -> None:
+        """A static member comes back under a new id, which may begin a rebalance."""
+        held = broker.groups[group]
+        client_id = held.members.pop(old)
+        held.members[new] = client_id
+        cause = f"static member {client_id} replaced"
+        self._changed(broker, group, TraceKind.MEMBER_REMOVED, old, cause, client_id)
+        self._changed(broker, group, TraceKind.MEMBER_ADDED, new, cause, client_id)
+        has_other_protocol = held.state == "Stable" and self._world.chance(0.4)
+        if held.state == "CompletingRebalance" or has_other_protocol:
+            came = f"static member {client_id} came back as {new}; client reason: not provided"
+            self.prepare(broker, group, came, new)
+
+    def expire(self, broker: Broker, group: str, member: str, *, left: bool) -> None:
+        """Take a member out: it left, or its session ended."""
+        self._remove(broker, group, member, "leave" if left else "session expiry")
+        held = broker.groups[group]
+        if held.state in ("Stable", "CompletingRebalance"):
+            gone = "left; client reason: the consumer is being closed"
+            why = gone if left else "expired: no heartbeat"
+            self.prepare(broker, group, f"member {member} {why}", member)
+
+    def _remove(self, broker: Broker, group: str, member: str, cause: str) -> None:
+        del broker.groups[group].members[member]
+        self._changed(broker, group, TraceKind.MEMBER_REMOVED, member, cause, None)
+
+    def _changed(
+        self,
+        broker: Broker,
+        group: str,
+        kind: TraceKind,
+        member: str,
+        cause: str | None,
+        client_id: str | None,
+    ) -> None:
+        self._world.add(
+            broker.name,
+            kind,
+            group=group,
+            member=member,
+            generation=broker.groups[group].generation,
+            cause=cause,
+            detail=None if client_id is None else {"client_id": client_id, "instance": None},
+        )
+
+    def _enter(self, broker: Broker, group: str, state: str, cause: str) -> None:
+        held = broker.groups[group]
+        self._world.add(
+            broker.name,
+            TraceKind.GROUP_STATE,
+            group=group,
+            generation=held.generation,
+            cause=cause,
+            detail={"from": held.state, "to": state},
+        )
+        held.state = state
+
+    # -- the log --
+
+    def store_commit(
+        self, broker: Broker, group: str, member: str, generation: int, partitions: Sequence[str]
+    ) -> str:
+        """Append a commit to the group's offsets partition; returns the error, NONE if stored."""
+        world, partition = self._world, partition_of(group)
+        broker.appends += 1
+        append_id, epoch = broker.appends, broker.served.get(partition, self.epochs[partition])
+        base = self._log_end[partition]
+        error = "NONE" if world.chance(0.85) else "REQUEST_TIMED_OUT"
+        for kind in (TraceKind.APPEND_STARTED, TraceKind.APPEND_COMPLETED):
+            world.add(
+                broker.name,
+                kind,
+                partition=partition,
+                leader_epoch=epoch,
+                offset=base,
+                correlation_id=append_id,
+                error=error if kind is TraceKind.APPEND_COMPLETED else None,
+                detail={"records": len(partitions)},
+            )
+        if error == "NONE":
+            self._log_end[partition] += len(partitions)
+            for consumed in partitions:
+                world.add(
+                    broker.name,
+                    TraceKind.COMMIT_STORED,
+                    group=group,
+                    member=member,
+                    partition=consumed,
+                    offset=base,
+                    generation=generation,
+                    correlation_id=append_id,
+                )
+        return error

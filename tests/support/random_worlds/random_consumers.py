@@ -1,0 +1,454 @@
+"""Consumers of a random trace: what they ask brokers, own, process and commit; and a producer.
+
+A consumer believes what it was told last, and asks whom it likes; a broker answers by what it is.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from protocol.trace import TraceKind
+from tests.support.builders.rows import Columns
+from tests.support.random_worlds.random_brokers import BROKERS, Broker, Brokers, partition_of
+from tests.support.random_worlds.random_world import World
+
+CONSUMERS = {
+    "consumer-readers-0": "readers",
+    "consumer-readers-1": "readers",
+    "consumer-readers-2": "readers",
+    "consumer-billing-0": "billing",
+    "consumer-mail-0": "mail",
+    "consumer-mail-1": "mail",
+}
+PRODUCER = "producer-0"
+ADMIN = "admin-0"
+DATA_PARTITIONS = ("orders-0", "orders-1", "orders-2", "orders-3")
+_UNKNOWN_CAUSES = ("NOT_COORDINATOR", "REQUEST_TIMED_OUT", "coordinator unavailable", None)
+_LOOKUP_ERRORS = ("COORDINATOR_NOT_AVAILABLE", "DISCONNECTED", "TIMED_OUT")
+_MEMBER_ERRORS = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS")
+
+
+@dataclass(slots=True)
+class Consumer:
+    """A consumer's process. `coordinator` None: it knows none."""
+
+    name: str
+    group: str
+    member: str = ""
+    ids: int = 0
+    generation: int = -1
+    state: str = "UNJOINED"
+    coordinator: str | None = None
+    owned: tuple[str, ...] = ()
+    sent: dict[tuple[str, str], int] = field(default_factory=dict)
+    """The next correlation id of each connection (broker, purpose)."""
+
+
+class Consumers:
+    """All consumers, the administrator and the producer."""
+
+    def __init__(self, world: World, brokers: Brokers) -> None:
+        self._world = world
+        self._brokers = brokers
+        self.consumers = {name: Consumer(name, group) for name, group in CONSUMERS.items()}
+        self._admin = Consumer(ADMIN, "readers")
+        self._positions: dict[tuple[str, str], int] = {}
+        self._produced = dict.fromkeys(DATA_PARTITIONS, 0)
+
+    def restarted(self, name: str) -> None:
+        """A consumer lives again and remembers nothing but how many ids it ever had."""
+        ids = self.consumers[name].ids
+        self.consumers[name] = Consumer(name, CONSUMERS[name], ids=ids)
+
+    def act(self, name: str) -> None:
+        """Let a consumer do one thing."""
+        consumer = self.consumers[name]
+        actions: list[tuple[int, Callable[[Consumer], None]]]
+        if consumer.coordinator is None:
+            actions = [(12, self._look_up), (1, self._commit), (2, self._consume)]
+        elif consumer.generation < 0:
+            actions = [(8, self._join), (1, self._look_up), (1, self._give_up_coordinator)]
+        else:
+            actions = [(1, self._join), (8, self._heartbeat), (1, self._fetch_offsets)]
+            actions += [(12, self._commit), (16, self._consume), (1, self._give_up)]
+            actions += [(8 if not consumer.owned else 1, self._sync), (1, self._leave)]
+            actions += [(1, self._give_up_coordinator), (1, self._look_up)]
+        weights = [weight for weight, _ in actions]
+        self._world.rng.choices([act for _, act in actions], weights)[0](consumer)
+
+    def administer(self) -> None:
+        """The administrator looks at a group: no member of it, whatever it is told."""
+        self._look_up(self._admin)
+        if self._admin.coordinator is not None:
+            self._fetch_offsets(self._admin)
+
+    def produce(self) -> None:
+        """The producer writes some records, or fails to."""
+        world = self._world
+        partition = world.rng.choice(DATA_PARTITIONS)
+        count = world.rng.randint(1, 12)
+        if world.chance(0.9):
+            world.add(
+                PRODUCER,
+                TraceKind.RECORDS_PRODUCED,
+                partition=partition,
+                offset=self._produced[partition],
+                detail={"count": count},
+            )
+            self._produced[partition] += count
+        else:
+            world.add(
+                PRODUCER,
+                TraceKind.PRODUCE_FAILED,
+                partition=partition,
+                error="REQUEST_TIMED_OUT",
+                detail={"count": count},
+            )
+
+    # -- exchanges --
+
+    def _exchange(
+        self,
+        consumer: Consumer,
+        api: str,
+        peer: str,
+        answer: Callable[[Broker], str],
+        done: Callable[[str], None],
+        *,
+        purpose: str = "coordinator",
+    ) -> None:
+        """Ask a broker; `answer` returns its error, `done` is told it, or what came instead."""
+        world = self._world
+        link = (peer, purpose)
+        if link in consumer.sent and world.chance(0.04):
+            consumer.sent[link] = 0  # a new connection counts anew
+        number = consumer.sent.setdefault(link, 0)
+        consumer.sent[link] += 1
+        ids: Columns = {"api": api, "correlation_id": number}
+        named: Columns = {"group": consumer.group, "member": None, "generation": None}
+        if api != "FindCoordinator":
+            known = None if api in ("JoinGroup", "LeaveGroup") else consumer.generation
+            named = {"group": consumer.group, "member": consumer.member, "generation": known}
+        asked: Columns = {**ids, **named, "peer": peer, "cause": purpose}
+        world.add(consumer.name, TraceKind.REQUEST_SENT, asked)
+
+        def fail(error: str) -> None:
+            world.add(consumer.name, TraceKind.REQUEST_FAILED, asked, error=error)
+            done(error)
+
+        def serve() -> None:
+            world.add(peer, TraceKind.REQUEST_RECEIVED, ids, peer=consumer.name)
+            error = answer(self._brokers.brokers[peer])
+            world.add(peer, TraceKind.RESPONSE_SENT, ids, peer=consumer.name, error=error)
+            if world.chance(0.04):
+                return  # lost on the way back; the client goes on waiting
+            world.node_later(consumer.name, world.delay_us(80_000), lambda: receive(error))
+
+        def receive(error: str) -> None:
+            world.add(consumer.name, TraceKind.RESPONSE_RECEIVED, asked, error=error)
+            done(error)
+
+        if not world.lives[peer].alive:
+            world.node_later(consumer.name, world.delay_us(2_000), lambda: fail("DISCONNECTED"))
+        elif world.chance(0.05):
+            world.node_later(consumer.name, 3_000_000, lambda: fail("TIMED_OUT"))
+        else:
+            world.node_later(peer, world.delay_us(200_000), serve)
+
+    def _error(self, broker: Broker, consumer: Consumer) -> str:
+        """Return what a broker says to a member's request."""
+        partition = partition_of(consumer.group)
+        if partition in broker.loading and partition not in broker.served:
+            return "COORDINATOR_LOAD_IN_PROGRESS"
+        if partition not in broker.served:
+            return "NOT_COORDINATOR"
+        held = broker.groups.get(consumer.group)
+        if held is None or (consumer.member and consumer.member not in held.members):
+            return "UNKNOWN_MEMBER_ID" if self._world.chance(0.3) else "NONE"
+        return "NONE" if self._world.chance(0.95) else self._world.rng.choice(_MEMBER_ERRORS)
+
+    def _look_up(self, consumer: Consumer) -> None:
+        world = self._world
+        asked = world.rng.choice(BROKERS)
+        partition = partition_of(consumer.group)
+
+        def answer(broker: Broker) -> str:
+            return "NONE" if world.chance(0.85) else "COORDINATOR_NOT_AVAILABLE"
+
+        def done(error: str) -> None:
+            if error != "NONE":
+                world.add(
+                    consumer.name,
+                    TraceKind.COORDINATOR_LOOKUP_FAILED,
+                    group=consumer.group,
+                    member=consumer.member or None,
+                    error=error,
+                    peer=asked,
+                )
+                return
+            leader = self._brokers.leaders[partition] or asked
+            named = world.rng.choice((leader, leader, leader, asked, world.rng.choice(BROKERS)))
+            consumer.coordinator = named
+            world.add(
+                consumer.name,
+                TraceKind.COORDINATOR_FOUND,
+                group=consumer.group,
+                member=consumer.member or None,
+                peer=named,
+                cause=asked,
+            )
+            if world.chance(0.12):
+                self._give_up_coordinator(consumer)  # at once: no connection to it is open
+
+        purpose = world.rng.choice(("bootstrap", "client"))
+        self._exchange(consumer, "FindCoordinator", asked, answer, done, purpose=purpose)
+
+    def _give_up_coordinator(self, consumer: Consumer) -> None:
+        if consumer.coordinator is None:
+            return
+        self._world.add(
+            consumer.name,
+            TraceKind.COORDINATOR_UNKNOWN,
+            group=consumer.group,
+            member=consumer.member or None,
+            peer=consumer.coordinator,
+            cause=self._world.rng.choice(_UNKNOWN_CAUSES),
+        )
+        consumer.coordinator = None
+
+    # -- membership --
+
+    def _join(self, consumer: Consumer) -> None:
+        world = self._world
+        if consumer.coordinator is None:
+            return
+        if consumer.owned:
+            self._give_up(consumer)
+        self._enter(consumer, "PREPARING_REBALANCE", "first join")
+        peer = consumer.coordinator
+        new_id = ""
+        if not consumer.member or world.chance(0.2):
+            consumer.ids += 1
+            new_id = f"{consumer.name}-{consumer.ids:04d}"
+
+        def answer(broker: Broker) -> str:
+            error = self._error(broker, consumer)
+            if error not in ("NONE", "UNKNOWN_MEMBER_ID"):
+                return error
+            member = new_id or consumer.member
+            held = broker.groups.get(consumer.group)
+            old = consumer.member
+            if new_id and old and held is not None and old in held.members:
+                self._brokers.replace(broker, consumer.group, old, new_id)
+            else:
+                self._brokers.join(broker, consumer.group, member, consumer.name)
+            return "NONE" if world.chance(0.8) else "MEMBER_ID_REQUIRED"
+
+        def done(error: str) -> None:
+            if error == "NONE":
+                consumer.member = new_id or consumer.member
+                held = self._brokers.brokers[peer].groups.get(consumer.group)
+                consumer.generation = 0 if held is None else held.generation
+                self._enter(consumer, "COMPLETING_REBALANCE", "join answered")
+            elif error == "MEMBER_ID_REQUIRED":
+                consumer.member = new_id or consumer.member
+
+        self._exchange(consumer, "JoinGroup", peer, answer, done)
+
+    def _sync(self, consumer: Consumer) -> None:
+        world = self._world
+        if consumer.coordinator is None:
+            return
+        peer = consumer.coordinator
+
+        def done(error: str) -> None:
+            if error != "NONE":
+                return
+            self._enter(consumer, "STABLE", "assignment received")
+            some = world.rng.randint(0, 3)
+            consumer.owned = tuple(sorted(world.rng.sample(DATA_PARTITIONS, some)))
+            self._tell(consumer, TraceKind.PARTITIONS_ASSIGNED, consumer.owned, peer=peer)
+            for partition in consumer.owned:
+                if world.chance(0.8):
+                    self._reset(consumer, partition)
+
+        self._exchange(
+            consumer, "SyncGroup", peer, lambda broker: self._error(broker, consumer), done
+        )
+
+    def _reset(self, consumer: Consumer, partition: str) -> None:
+        at = self._positions.get((consumer.group, partition), 0)
+        cause = self._world.rng.choice(("committed", "earliest", "latest"))
+        position = {"committed": max(0, at - self._world.rng.randint(0, 5)), "earliest": 0}
+        offset = position.get(cause, at)
+        self._positions[consumer.group, partition] = offset
+        self._world.add(
+            consumer.name,
+            TraceKind.POSITION_RESET,
+            group=consumer.group,
+            member=consumer.member,
+            partition=partition,
+            offset=offset,
+            cause=cause,
+        )
+
+    def _heartbeat(self, consumer: Consumer) -> None:
+        if consumer.coordinator is None:
+            return
+
+        def answer(broker: Broker) -> str:
+            error = self._error(broker, consumer)
+            # A loading broker waves heartbeats through.
+            return "NONE" if error == "COORDINATOR_LOAD_IN_PROGRESS" else error
+
+        def done(error: str) -> None:
+            if error == "REBALANCE_IN_PROGRESS":
+                self._enter(consumer, "PREPARING_REBALANCE", error)
+            elif error in ("NOT_COORDINATOR", "DISCONNECTED", "TIMED_OUT"):
+                self._give_up_coordinator(consumer)
+
+        self._exchange(consumer, "Heartbeat", consumer.coordinator, answer, done)
+
+    def _leave(self, consumer: Consumer) -> None:
+        if consumer.coordinator is None or self._world.chance(0.3):
+            return
+        self._give_up(consumer)
+
+        def answer(broker: Broker) -> str:
+            held = broker.groups.get(consumer.group)
+            if held is None or consumer.member not in held.members:
+                return "UNKNOWN_MEMBER_ID"
+            self._brokers.expire(broker, consumer.group, consumer.member, left=True)
+            return "NONE"
+
+        self._exchange(consumer, "LeaveGroup", consumer.coordinator, answer, lambda _: None)
+        consumer.generation = -1
+        self._enter(consumer, "UNJOINED", "left")
+
+    def _give_up(self, consumer: Consumer) -> None:
+        world = self._world
+        if not consumer.owned and world.chance(0.7):
+            return
+        kind = world.rng.choice((TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST))
+        self._tell(consumer, kind, consumer.owned)
+        consumer.owned = ()
+
+    def _tell(
+        self,
+        consumer: Consumer,
+        kind: TraceKind,
+        partitions: Sequence[str],
+        *,
+        peer: str | None = None,
+    ) -> None:
+        self._world.add(
+            consumer.name,
+            kind,
+            group=consumer.group,
+            member=consumer.member,
+            generation=consumer.generation,
+            peer=peer,
+            detail={"partitions": list(partitions)},
+        )
+
+    def _enter(self, consumer: Consumer, state: str, cause: str) -> None:
+        if consumer.state == state:
+            return
+        self._world.add(
+            consumer.name,
+            TraceKind.MEMBER_STATE,
+            group=consumer.group,
+            member=consumer.member or None,
+            generation=consumer.generation,
+            cause=cause,
+            detail={"from": consumer.state, "to": state},
+        )
+        consumer.state = state
+
+    # -- records and offsets --
+
+    def _consume(self, consumer: Consumer) -> None:
+        world = self._world
+        if not consumer.owned and not world.chance(0.05):
+            return
+        partition = world.rng.choice(consumer.owned or DATA_PARTITIONS)
+        first = self._positions.get((consumer.group, partition), 0)
+        if world.chance(0.1):
+            first = max(0, first - world.rng.randint(1, 8))
+        last = min(first + world.rng.randint(0, 9), self._produced[partition] - 1)
+        if last < first:
+            return
+        self._positions[consumer.group, partition] = last + 1
+        world.add(
+            consumer.name,
+            TraceKind.RECORDS_CONSUMED,
+            group=consumer.group,
+            member=consumer.member,
+            partition=partition,
+            offset=first,
+            detail={"count": last - first + 1, "last": last},
+        )
+
+    def _commit(self, consumer: Consumer) -> None:
+        world, peer = self._world, consumer.coordinator
+        partitions = consumer.owned or (world.rng.choice(DATA_PARTITIONS),)
+        if peer is None:
+            self._outcome(consumer, partitions, "COORDINATOR_NOT_AVAILABLE", None)
+            return
+
+        def answer(broker: Broker) -> str:
+            error = self._error(broker, consumer)
+            if error != "NONE":
+                return error
+            return self._brokers.store_commit(
+                broker, consumer.group, consumer.member, consumer.generation, partitions
+            )
+
+        def done(error: str) -> None:
+            self._outcome(consumer, partitions, error, peer)
+            if error in ("NOT_COORDINATOR", "REQUEST_TIMED_OUT", "DISCONNECTED", "TIMED_OUT"):
+                self._give_up_coordinator(consumer)
+
+        # Some commit in transactions, of which the coordinator of the group sees this.
+        api = "TxnOffsetCommit" if consumer.name.endswith("1") else "OffsetCommit"
+        self._exchange(consumer, api, peer, answer, done)
+
+    def _outcome(
+        self, consumer: Consumer, partitions: Sequence[str], error: str, peer: str | None
+    ) -> None:
+        """Write what became of a commit: one row a partition, all at one time."""
+        for partition in partitions:
+            missing = error == "NONE" and self._world.chance(0.03)
+            code = "UNKNOWN_TOPIC_OR_PARTITION" if missing else error
+            columns: Columns = {
+                "group": consumer.group,
+                "member": consumer.member,
+                "generation": consumer.generation,
+                "partition": partition,
+                "offset": self._positions.get((consumer.group, partition), 0),
+                "peer": peer,
+            }
+            if code == "NONE":
+                self._world.add(consumer.name, TraceKind.OFFSETS_COMMITTED, columns)
+            else:
+                self._world.add(consumer.name, TraceKind.COMMIT_FAILED, columns, error=code)
+
+    def _fetch_offsets(self, consumer: Consumer) -> None:
+        world, peer = self._world, consumer.coordinator
+        if peer is None:
+            return
+
+        def done(error: str) -> None:
+            if error == "NONE":
+                world.add(
+                    consumer.name,
+                    TraceKind.OFFSETS_FETCHED,
+                    group=consumer.group,
+                    member=consumer.member or None,
+                    partition=world.rng.choice(DATA_PARTITIONS),
+                    offset=world.rng.randint(-1, 40),
+                    peer=peer,
+                )
+
+        self._exchange(
+            consumer, "OffsetFetch", peer, lambda broker: self._error(broker, consumer), done
+        )

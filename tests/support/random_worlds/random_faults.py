@@ -1,0 +1,173 @@
+"""Faults of a random trace: what is broken, told in the rows of the driver, and undone or not."""
+
+from dataclasses import dataclass
+
+from protocol.trace import TraceKind
+from tests.support.random_worlds.random_brokers import (
+    BROKERS,
+    CONTROLLER,
+    Brokers,
+    offsets_partition,
+    partition_of,
+)
+from tests.support.random_worlds.random_consumers import CONSUMERS, Consumers
+from tests.support.random_worlds.random_world import DRIVER, World
+
+_KINDS = (
+    ("crash", 4),
+    ("pause", 3),
+    ("cut", 3),
+    ("clog", 1),
+    ("slow", 1),
+    ("reset", 1),
+    ("controlled_shutdown", 1),
+    ("leadership_move", 2),
+    ("client-crash", 2),
+    ("client-pause", 1),
+    ("missed", 2),
+)
+MOMENTARY = ("reset", "leadership_move")
+"""Faults that are over at once: no FAULT_IN_FORCE, no FAULT_HEALED."""
+
+
+@dataclass(slots=True)
+class _Fault:
+    """One fault: its id, kind, what it hit, and the ends of its links."""
+
+    fault: str
+    kind: str
+    nodes: tuple[str, ...]
+    from_nodes: tuple[str, ...] = ()
+    to_nodes: tuple[str, ...] = ()
+
+
+class Faults:
+    """Injects and heals faults."""
+
+    def __init__(self, world: World, brokers: Brokers, consumers: Consumers) -> None:
+        self._world = world
+        self._brokers = brokers
+        self._consumers = consumers
+        self._count = 0
+
+    def inject(self) -> None:
+        """Break something, of any kind, or miss."""
+        world = self._world
+        if world.chance(0.15):
+            self.inject()  # two at one moment
+        kind = world.rng.choices([kind for kind, _ in _KINDS], [weight for _, weight in _KINDS])[0]
+        name = f"{kind}-{self._count}"
+        self._count += 1
+        is_client = kind.startswith("client-")
+        able = world.moving(tuple(CONSUMERS) if is_client else BROKERS)
+        if kind == "missed" or not able:
+            self._miss(name)
+            return
+        victim = world.rng.choice(able)
+        others = tuple(node for node in (*BROKERS, CONTROLLER) if node != victim)
+        match kind:
+            case "cut" | "clog" | "slow" | "reset":
+                hit = (victim, *others[:1]) if world.chance(0.3) else (victim,)
+                ends = tuple(node for node in others if node not in hit)
+                fault = _Fault(name, kind, hit, hit, ends)
+            case "leadership_move":
+                fault = _Fault(name, kind, (victim,), (victim,), others[:1])
+            case _:
+                fault = _Fault(name, kind.removeprefix("client-"), (victim,))
+        self._write(fault)
+        self._act(fault, victim)
+
+    def _miss(self, name: str) -> None:
+        """Hit nobody: known before, or only after the row of the injection stands."""
+        world = self._world
+        detail: dict[str, object] = {"fault": "crash", "target": "broker(7)"}
+        if world.chance(0.5):
+            world.add(DRIVER, TraceKind.FAULT_INJECTED, peer="broker-0", cause=name, detail=detail)
+        detail = {**detail, "reason": "nobody there"}
+        world.add(DRIVER, TraceKind.FAULT_MISSED, cause=name, detail=detail)
+
+    def _write(self, fault: _Fault) -> None:
+        world = self._world
+        node = fault.nodes[0]
+        led = [name for name, leader in self._brokers.leaders.items() if leader == node]
+        detail: dict[str, object] = {
+            "fault": fault.kind,
+            "target": f"broker({node[-1]})",
+            "members_survive": node not in CONSUMERS,
+        }
+        if world.chance(0.85):
+            detail["groups"] = [group for group in _groups() if partition_of(group) in led]
+            detail["partitions"] = [*led, "orders-1"]
+        if world.chance(0.9):
+            detail["nodes"] = list(fault.nodes)
+        if fault.from_nodes:
+            detail |= {"from": list(fault.from_nodes), "to": list(fault.to_nodes)}
+        if world.chance(0.3):
+            detail["pid"] = world.rng.randint(2, 30_000)
+        peer = "" if world.chance(0.05) else node
+        kind = TraceKind.FAULT_INJECTED
+        world.add(DRIVER, kind, peer=peer, cause=fault.fault, detail=detail)
+        if fault.kind not in MOMENTARY and world.chance(0.8):
+            in_force = TraceKind.FAULT_IN_FORCE
+            said: dict[str, object] = {"fault": fault.kind}
+            world.later(
+                world.delay_us(20_000),
+                lambda: world.add(DRIVER, in_force, peer=peer, cause=fault.fault, detail=said),
+            )
+
+    def _act(self, fault: _Fault, victim: str) -> None:
+        world, kind = self._world, fault.kind
+        led = [name for name, leader in self._brokers.leaders.items() if leader == victim]
+        if kind == "crash":
+            world.kill(victim)
+        elif kind == "pause":
+            world.pause(victim)
+        elif kind == "controlled_shutdown":
+            world.add(DRIVER, TraceKind.NODE_STOPPING, peer=victim)
+            world.node_later(victim, 30_000, lambda: world.stop(victim))
+        if kind in ("crash", "pause", "cut", "clog", "controlled_shutdown", "leadership_move"):
+            for partition in led:
+                for _ in range(world.rng.choice((1, 1, 2))):
+                    delay_us = world.rng.choice((40_000, 900_000, 2_500_000))
+                    world.later(delay_us, lambda at=partition: self._elect(at, victim))  # type: ignore[misc]
+        if kind not in MOMENTARY and world.chance(0.85):
+            length_us = world.rng.choice((200_000, 600_000, 3_000_000, 5_000_000))
+            world.later(length_us, lambda: self._heal(fault, victim))
+
+    def _elect(self, partition: str, victim: str) -> None:
+        """Elect anew, unless somebody else leads the partition by now."""
+        if self._brokers.leaders[partition] in (victim, ""):
+            self._brokers.elect(partition)
+
+    def _heal(self, fault: _Fault, victim: str) -> None:
+        world = self._world
+        began_us = world.now_us
+        life = world.lives[victim]
+        if fault.kind in ("crash", "controlled_shutdown") and not life.alive:
+            self.revive(victim)
+        elif fault.kind == "pause" and life.alive and life.paused:
+            world.resume(victim)
+        detail: dict[str, object] = {"fault": fault.kind}
+        if world.chance(0.85):
+            detail["in_force_until_us"] = began_us
+        world.later(
+            world.delay_us(5_000),
+            lambda: world.add(
+                DRIVER, TraceKind.FAULT_HEALED, peer=victim, cause=fault.fault, detail=detail
+            ),
+        )
+
+    def revive(self, node: str) -> None:
+        """Start a dead node again."""
+        is_client = node in CONSUMERS
+        self._world.start(node, "consumer" if is_client else "broker")
+        (self._consumers if is_client else self._brokers).restarted(node)
+
+
+def _groups() -> tuple[str, ...]:
+    return tuple(dict.fromkeys(CONSUMERS.values()))
+
+
+def spontaneous_election(world: World, brokers: Brokers) -> None:
+    """Move a partition for no fault's sake."""
+    brokers.elect(offsets_partition(world.rng.randrange(3)))

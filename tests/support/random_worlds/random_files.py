@@ -1,0 +1,67 @@
+"""What else a run directory may hold: random results and manifests, rows that cannot be used."""
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from pipeline.in_memory.trace import TableRow
+from protocol.trace import TraceRow
+
+_CHECKS = ("fencing", "durable_commits", "generations", "ownership", "liveness", "processing")
+_OUTCOMES = ("pass", "pass", "violated", "inconclusive", "nothing_seen")
+_NEEDED = ("time_us", "seq", "node", "incarnation", "kind")
+
+
+def write_documents(directory: Path, seed: int) -> Path:
+    """Write a random manifest.json and results.json, whole, torn or not at all."""
+    rng = random.Random(seed)
+    manifest = {
+        "format": 1,
+        "experiment": f"experiment {rng.randint(0, 9)}",
+        "config": {"seed": "not this one", "runtime": {"name": "nor this"}},
+        "seed": rng.choice((0, 7, 2**53, -1)),
+        "runtime": rng.choice(("virtual", "ray")),
+    }
+    checks = rng.sample(_CHECKS, rng.choice((0, 1, 3, 6)))
+    results = {
+        "outcome": rng.choice(("completed", "interrupted")),
+        "verdict": rng.choice(("pass", "violated", "unknown")),
+        "checks": [_report(rng, check) for check in checks],
+        "rows_seen": rng.randint(0, 9),
+    }
+    for name, document in (("manifest.json", manifest), ("results.json", results)):
+        text = json.dumps(document, indent=rng.choice((None, 2)))
+        fate = rng.random()
+        if fate < 0.1:
+            text = text[: rng.randint(0, len(text) - 1)]
+        if fate < 0.7:
+            (directory / name).write_text(text)
+    return directory
+
+
+def _report(rng: random.Random, check: str) -> dict[str, object]:
+    total = rng.choice((0, 0, 1, 250))
+    return {
+        "check": check,
+        "outcome": rng.choice(_OUTCOMES),
+        "findings": [{"summary": "told twice", "time_us": 5}] * min(total, 2),
+        "findings_total": total,
+        "seen": {"groups": 2},
+        "note": rng.choice(("", 'no fault "on servers"\nmet a group')),
+    }
+
+
+def spoiled_rows(rows: Sequence[TraceRow], seed: int) -> list[TableRow]:
+    """Return a trace's rows as cells of a file, some without what they need, or of no kind."""
+    rng = random.Random(seed)
+    spoiled = []
+    for row in rows:
+        cells = msgspec.structs.asdict(row)
+        if rng.random() < 0.05:
+            for name in rng.sample(_NEEDED, rng.randint(1, 2)):
+                cells[name] = "no_such_kind" if name == "kind" and rng.random() < 0.5 else None
+        spoiled.append(cells)
+    return spoiled

@@ -1,0 +1,38 @@
+"""Samples of metrics in a random trace: of brokers and the controller, while they live and move."""
+
+import random
+
+from protocol.trace import TraceKind
+from tests.support.random_worlds.random_brokers import BROKERS, CONTROLLER
+from tests.support.random_worlds.random_world import World
+
+_NAMES = ("NumGroups", "Heartbeat.PurgatorySize", "offset-commit-rate", "partition-load-time-max")
+_LONGEST_US = 6_000_000
+
+
+def sample_metrics(world: World, seed: int) -> None:
+    """Let every server of the world write samples from now on.
+
+    What they hold and when is drawn from a stream of its own: the rest of the trace stays as it is.
+    """
+    rng = random.Random(f"metrics of {seed}")
+    for node in (*BROKERS, CONTROLLER):
+        _sample_later(world, rng, node)
+
+
+def _sample_later(world: World, rng: random.Random, node: str) -> None:
+    def sample() -> None:
+        if node in world.moving((node,)):
+            # Two rows of one moment, as a broker writes them of its parts; either may be empty.
+            for names in (_NAMES[:2], _NAMES[2:]):
+                detail: dict[str, object] = {
+                    name: _value(rng) for name in names if rng.random() < 0.8
+                }
+                world.add(node, TraceKind.METRICS, detail=detail or None)
+        _sample_later(world, rng, node)
+
+    world.later(rng.randint(1, _LONGEST_US), sample)
+
+
+def _value(rng: random.Random) -> float | None:
+    return rng.choice((0, rng.randint(1, 10**12), round(rng.uniform(0, 100), 6), 1e-06, None))

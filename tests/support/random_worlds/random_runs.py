@@ -1,0 +1,66 @@
+"""Random traces and a few real ones, for Spark and the oracles.
+
+An oracle computes a table from `rows` in plain Python; `table` is what Spark wrote of the same run.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipeline.in_memory.trace import TableRow
+from protocol.trace import TraceRow
+from tests.support.builders.trace_builder import read_table, write_run
+from tests.support.random_worlds.random_files import write_documents
+from tests.support.random_worlds.random_trace import random_run
+from tests.support.reference.ownership_model import random_owners
+from tests.support.worlds.acceptance import play_virtual, shifted
+
+SEEDS = range(24)
+OWNER_SEEDS = range(16)
+"""Of traces that hold nothing but members that own, give up and process partitions."""
+_FEW = ("groups.orders-readers.members=3", "topics.orders.partitions=3")
+_REAL = {
+    # Two lineages of generations, owners twice over, a store that times out; no commits.
+    "split_brain_generations": (*_FEW, "producers[0].records_per_second=4"),
+    # Three controlled shutdowns one after the other, with commits all the time.
+    "rolling_restart": (
+        *_FEW,
+        "producers[0].records_per_second=2",
+        "groups.orders-readers.poll_timeout_ms=500",
+        "groups.orders-readers.commit_interval_ms=500",
+    ),
+}
+"""Experiments that are played in virtual time, and what makes them small."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalysedRun:
+    """One run as its trace has it, and as Spark does. `run` is its name in the tables."""
+
+    run: str
+    rows: tuple[TraceRow, ...]
+    directory: Path
+    is_random: bool
+    _read: dict[str, list[TableRow]] = field(default_factory=dict)
+
+    def table(self, name: str) -> list[TableRow]:
+        """Return the rows of a table that Spark wrote, each with all of its columns."""
+        if name not in self._read:
+            self._read[name] = read_table(self.directory, name)
+        return self._read[name]
+
+
+def write_random_runs(base: Path) -> tuple[AnalysedRun, ...]:
+    """Make random traces and small real runs, and write them under `base` for an analysis."""
+    traces = {f"random/{seed}": random_run(seed) for seed in SEEDS}
+    traces |= {f"owners/{seed}": random_owners(seed) for seed in OWNER_SEEDS}
+    for name, overrides in _REAL.items():
+        traces[f"{name}/1"] = play_virtual(shifted(name, 0, overrides), seed=7).rows
+    return tuple(
+        AnalysedRun(
+            run=name,
+            rows=tuple(rows),
+            directory=write_documents(write_run(base / name, rows), seed=seed),
+            is_random=name.split("/")[0] not in _REAL,
+        )
+        for seed, (name, rows) in enumerate(traces.items())
+    )

@@ -1,0 +1,108 @@
+"""Random but plausible traces, for holding Spark's tables against plain Python.
+
+A light play of a cluster, not the cluster itself: a controller that elects, brokers that load and
+forget groups, consumers that ask whom they believe in, faults that hit, miss, overlap and are not
+always undone. Rows pair and follow each other as a real trace's do; what happens next is chance,
+so that it holds what no hand-written story thinks of: ties of the clock, answers that never come,
+two coordinators at once, a broker elected once more, nodes with two lives, runs that broke off.
+"""
+
+import random
+
+from protocol.trace import TraceRow
+from tests.support.random_worlds.random_brokers import (
+    BROKERS,
+    CONTROLLER,
+    GROUPS,
+    Brokers,
+    offsets_partition,
+)
+from tests.support.random_worlds.random_consumers import ADMIN, CONSUMERS, PRODUCER, Consumers
+from tests.support.random_worlds.random_faults import Faults, spontaneous_election
+from tests.support.random_worlds.random_metrics import sample_metrics
+from tests.support.random_worlds.random_world import Life, World
+
+_STEPS_US = (0, 1, 900, 15_000, 15_000, 120_000, 400_000)
+_SKEW_US = 4_000
+
+
+def random_run(seed: int) -> list[TraceRow]:
+    """Return the trace of a random run, in the order in which its rows were written.
+
+    Shape: `seq` counts from 0 in each node's life, time never goes back in one; the clocks of
+    different nodes differ in some runs, or tell only 50 ms apart. Some runs have no messages, some
+    break off, some have no fault, and some go on after the stage `stopping`.
+    """
+    rng = random.Random(seed)
+    world = World(rng, messages=rng.random() < 0.85)
+    nodes = (*BROKERS, CONTROLLER, *CONSUMERS, PRODUCER, ADMIN)
+    if rng.random() < 0.3:
+        world.skew_us = {node: rng.randint(-_SKEW_US, _SKEW_US) for node in nodes}
+    world.grain_us = rng.choice((1, 1, 1, 50_000))
+    world.stage("starting")
+    world.lives["driver"] = Life("driver")
+    for node in nodes:
+        world.start(node, node.split("-")[0])
+    brokers = Brokers(world)
+    consumers = Consumers(world, brokers)
+    faults = Faults(world, brokers, consumers)
+    sample_metrics(world, seed)
+    for index in range(len(brokers.epochs)):
+        world.advance(rng.choice(_STEPS_US))
+        brokers.elect(offsets_partition(index), leader=BROKERS[index])
+    steady_at = rng.randint(20, 80) if rng.random() < 0.95 else -1
+    fault_rate = rng.choice((0.0, 0.005, 0.01, 0.015, 0.03))
+    for step in range(rng.randint(250, 700)):
+        world.advance(rng.choice(_STEPS_US))
+        if step == steady_at:
+            world.stage("steady")
+        _one_thing(world, brokers, consumers, faults, fault_rate)
+    if rng.random() < 0.75:
+        world.stage("stopping")
+        for _ in range(rng.randint(0, 40)):
+            world.advance(rng.choice(_STEPS_US))
+            _one_thing(world, brokers, consumers, faults, 0.0)
+        for node in (*CONSUMERS, *BROKERS):
+            if world.moving((node,)):
+                world.stop(node)
+    return world.rows
+
+
+def _one_thing(
+    world: World, brokers: Brokers, consumers: Consumers, faults: Faults, fault_rate: float
+) -> None:
+    rng = world.rng
+    if rng.random() < fault_rate:
+        faults.inject()
+        return
+    chance = rng.random()
+    if chance < 0.74:
+        moving = world.moving(tuple(CONSUMERS))
+        if moving:
+            consumers.act(rng.choice(moving))
+    elif chance < 0.84:
+        consumers.produce()
+    elif chance < 0.90:
+        _expire_somebody(world, brokers)
+    elif chance < 0.92:
+        consumers.administer()
+    elif chance < 0.925:
+        spontaneous_election(world, brokers)
+    elif chance < 0.928:
+        moving = world.moving((*BROKERS, *CONSUMERS))
+        if len(moving) > 3:
+            world.stop(rng.choice(moving))
+    elif chance < 0.95:
+        dead = [name for name in (*BROKERS, *CONSUMERS) if not world.lives[name].alive]
+        if dead:
+            faults.revive(rng.choice(dead))
+
+
+def _expire_somebody(world: World, brokers: Brokers) -> None:
+    group = world.rng.choice(GROUPS)
+    for broker in brokers.coordinators(group):
+        held = broker.groups.get(group)
+        if held is not None and held.members and world.rng.random() < 0.5:
+            member = world.rng.choice(list(held.members))
+            brokers.expire(broker, group, member, left=False)
+            return

@@ -1,0 +1,391 @@
+"""Random crash points of a broker's disk: what is left must be a prefix of what was written.
+
+A disk lives through a few crashes. Each life opens the disk and does a random workload on two logs
+and a checkpoint, until a random byte or system call, the opening's too. How it ends is one of
+three; then a copy of the disk is opened, and what is in it compared with what was written.
+"""
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from cluster.storage.file_storage import FileLogStorage, FileStorage, cut_to_flush_marks
+from partition_log.batches import build_batch
+from partition_log.storage import LogRecovery, RecoveryCause
+from protocol.ids import TopicPartition
+from protocol.records.batch import Record, RecordBatch
+from tests.support.harness.crashing_files import CrashingFiles, Killed
+
+PARTITIONS = (TopicPartition("__consumer_offsets", 3), TopicPartition("orders", 0))
+CHECKPOINT = "replication-offset-checkpoint"
+LIVES = 3
+NEVER = 2**62
+STEPS_MAX = 25
+CALLS_MAX = 11
+"""No step makes more system calls than that; one that makes fewer is killed right behind it."""
+
+
+class End(StrEnum):
+    """How a life ends."""
+
+    KILL = "kill -9"
+    """The page cache stays."""
+    CUT_TO_MARKS = "power loss as an experiment makes it"
+    """A kill, then `cut_to_flush_marks`."""
+    POWER_LOSS = "power loss"
+    """The disk keeps what was synced, and any mixture of the rest."""
+
+
+class Step(StrEnum):
+    """What a workload does to a log or to the checkpoint."""
+
+    APPEND = "append"
+    FAILED_APPEND = "append to a full disk"
+    TRUNCATE = "truncate"
+    CLEAN = "replace what a cleaning read"
+    FLUSH = "flush"
+    WRITE_BACK = "write back"
+    CHECKPOINT = "checkpoint"
+    OPEN = "opening"
+
+
+STEP_WEIGHTS = {
+    Step.APPEND: 12,
+    Step.FAILED_APPEND: 1,
+    Step.TRUNCATE: 2,
+    Step.CLEAN: 2,
+    Step.FLUSH: 3,
+    Step.WRITE_BACK: 1,
+    Step.CHECKPOINT: 2,
+}
+KILLED_IN_OPENING_ONE_IN = 8
+
+
+@dataclass(slots=True)
+class ExpectedLog:
+    """What is known of one log. The step that is going on may or may not have had its effect."""
+
+    batches: list[RecordBatch] = field(default_factory=list)
+    batches_after: list[RecordBatch] = field(default_factory=list)
+    mark: int = 0
+    """Batches below the flush mark."""
+    mark_after: int = 0
+    durable: int = 0
+    """Batches that no power loss may take, whatever the step that is going on does."""
+    durable_mark: int = 0
+    """Batches that lie below the flush mark after any power loss."""
+    mark_is_torn: bool = False
+    """Whether the process was killed while it wrote, but not a batch."""
+    is_cleaning: bool = False
+    """Whether the step that is going on puts a new file in the place of the log's."""
+
+    @property
+    def next_offset(self) -> int:
+        """Offset of the next record."""
+        return _end_offset(self.batches)
+
+    def settle(self) -> None:
+        """The step that was going on has ended."""
+        self.batches, self.mark = list(self.batches_after), self.mark_after
+        self.is_cleaning = False
+
+
+@dataclass(slots=True, kw_only=True)
+class CrashReport:
+    """What was tried: crash points by their end and by the step that they hit."""
+
+    ends: Counter[End] = field(default_factory=Counter)
+    steps: Counter[Step] = field(default_factory=Counter)
+    torn_tails: int = 0
+    batches_lost: int = 0
+    batches_kept: int = 0
+
+    @property
+    def points(self) -> int:
+        """Number of crash points."""
+        return sum(self.ends.values())
+
+
+def check_crash_points(count: int, first_seed: int, directory: Path) -> CrashReport:
+    """Check `count` crash points, of disks below `directory` with seeds from `first_seed` on.
+
+    Raises: AssertionError naming the seed and the life, for the first disk that holds something
+    else than it must; that disk is left behind.
+    """
+    report = CrashReport()
+    seed = first_seed
+    while report.points < count:
+        disk = CrashingDisk(seed, directory / f"disk-{seed}", report)
+        disk.live(min(LIVES, count - report.points))
+        shutil.rmtree(disk.directory)
+        seed += 1
+    return report
+
+
+class CrashingDisk:
+    """One disk, and what it must hold."""
+
+    def __init__(self, seed: int, directory: Path, report: CrashReport) -> None:
+        self.directory = directory
+        self._seed = seed
+        self._rng = random.Random(seed)
+        self._report = report
+        self._life = 0
+        self._logs = {partition: ExpectedLog() for partition in PARTITIONS}
+        self._checkpoints: list[bytes | None] = [None]
+        """The checkpoint's content, and the one that a step in progress replaces it with."""
+        self._old_checkpoints: list[bytes] = []
+        self._files = CrashingFiles(directory, self._rng)
+
+    def live(self, lives: int) -> None:
+        """Work and crash `lives` times; then see whether the disk can still be written."""
+        self.directory.mkdir(parents=True)
+        for _ in range(lives):
+            self._life += 1
+            self._crash()
+        self._write_once_more()
+
+    # -- a life --
+
+    def _crash(self) -> None:
+        """Work for a while, die, and check what is left."""
+        files = self._files
+        step = self._work()
+        end = self._rng.choice(list(End))
+        self._report.torn_tails += files.torn_bytes > 0
+        for log in self._logs.values():
+            log.mark_is_torn = files.torn_bytes > 0 and step is not Step.APPEND
+        files.kill()
+        cuts: tuple[LogRecovery, ...] = ()
+        if end is End.CUT_TO_MARKS:
+            cuts = cut_to_flush_marks(self.directory, files)
+        elif end is End.POWER_LOSS:
+            files.lose_power()
+        self._report.ends[end] += 1
+        self._report.steps[step] += 1
+        self._check(end, cuts, hit=f"seed {self._seed}, life {self._life}: {end} in {step}")
+
+    def _work(self) -> Step:
+        """Open the disk and do random steps; return the one in or behind which it is killed."""
+        files = self._files
+        if self._rng.randrange(KILLED_IN_OPENING_ONE_IN) == 0:
+            files.kill_in(self._rng.randrange(CALLS_MAX))
+        try:
+            storage = FileStorage(self.directory, files)
+            storage.take_recoveries()
+        except Killed:
+            return Step.OPEN
+        files.kill_in(NEVER)
+        for _ in range(self._rng.randrange(STEPS_MAX)):
+            self._step(storage, self._choose())
+            self._settle()
+        last = self._choose()
+        # An append is one call, most often: its kills shall be in the middle of it.
+        files.kill_in(0 if last is Step.APPEND else self._rng.randrange(CALLS_MAX))
+        try:
+            self._step(storage, last)
+        except Killed:
+            return last
+        self._settle()
+        return last
+
+    def _choose(self) -> Step:
+        return self._rng.choices(list(STEP_WEIGHTS), list(STEP_WEIGHTS.values()))[0]
+
+    def _settle(self) -> None:
+        for log in self._logs.values():
+            log.settle()
+        self._checkpoints = self._checkpoints[-1:]
+
+    def _step(self, storage: FileStorage, step: Step) -> None:
+        partition = self._rng.choice(PARTITIONS)
+        expected = self._logs[partition]
+        log = storage.log(partition)
+        match step:
+            case Step.APPEND:
+                batch = self._batch(expected.next_offset)
+                expected.batches_after.append(batch)
+                log.append(batch)
+            case Step.FAILED_APPEND:
+                self._files.fill_disk()
+                try:
+                    log.append(self._batch(expected.next_offset))
+                except OSError:
+                    return
+                raise AssertionError("a full disk took a batch")
+            case Step.TRUNCATE:
+                length = self._rng.randint(0, len(expected.batches))
+                del expected.batches_after[length:]
+                expected.mark_after = min(expected.mark, length)
+                expected.durable = min(expected.durable, length)
+                expected.durable_mark = min(expected.durable_mark, length)
+                log.truncate(length)
+            case Step.CLEAN:
+                length = self._rng.randint(0, len(expected.batches))
+                left = [
+                    each
+                    for index, each in enumerate(expected.batches[:length])
+                    if index == 0 or self._rng.random() < 0.5
+                ]
+                expected.batches_after = [*left, *expected.batches[length:]]
+                expected.mark_after = len(expected.batches_after)
+                expected.is_cleaning = True
+                log.replace_prefix(length, left)
+                expected.durable = expected.durable_mark = len(expected.batches_after)
+            case Step.FLUSH:
+                expected.mark_after = len(expected.batches)
+                log.flush()
+                expected.durable = expected.durable_mark = len(expected.batches)
+            case Step.WRITE_BACK:
+                expected.mark_after = len(expected.batches)
+                log.write_back()
+            case Step.CHECKPOINT:
+                content = self._rng.randbytes(self._rng.randrange(200))
+                self._checkpoints.append(content)
+                self._old_checkpoints.append(content)
+                storage.write_checkpoint(CHECKPOINT, content)
+            case Step.OPEN:
+                raise AssertionError("a disk is opened once a life")
+
+    def _batch(self, base_offset: int) -> RecordBatch:
+        records = tuple(
+            Record(None, self._rng.randbytes(self._rng.choice((0, 5, 40, 40, 900))), 7)
+            for _ in range(self._rng.choice((1, 1, 2, 9)))
+        )
+        return build_batch(records, base_offset=base_offset, leader_epoch=self._life)
+
+    # -- what the next life finds --
+
+    def _check(self, end: End, cuts: Sequence[LogRecovery], *, hit: str) -> None:
+        copy = self.directory.with_name(f"{self.directory.name}-copy")
+        shutil.copytree(self.directory, copy)
+        storage = FileStorage(copy)
+        recoveries = storage.take_recoveries()
+        assert storage.take_recoveries() == (), f"{hit}: told twice"
+        for partition, expected in self._logs.items():
+            found = storage.log(partition)
+            mine = [each for each in recoveries if each.partition == partition]
+            _check_log(found, expected, end, mine, f"{hit}: {partition}")
+            for cut in cuts:
+                if cut.partition == partition:
+                    _check_cut(cut, found, expected, f"{hit}: {partition}")
+            batches = _batches_of(found)
+            self._report.batches_kept += len(batches)
+            self._report.batches_lost += max(0, len(expected.batches) - len(batches))
+            if end is End.POWER_LOSS:  # the disk has what it shows
+                expected.durable, expected.durable_mark = len(batches), found.flushed_length
+            self._logs[partition] = ExpectedLog(
+                batches=batches,
+                batches_after=list(batches),
+                mark=found.flushed_length,
+                mark_after=found.flushed_length,
+                durable=min(expected.durable, len(batches)),
+                durable_mark=expected.durable_mark,
+            )
+        assert all(cut in recoveries for cut in cuts), f"{hit}: not told"
+        checkpoint = storage.read_checkpoint(CHECKPOINT)
+        if end is End.POWER_LOSS:
+            assert checkpoint is None or checkpoint in self._old_checkpoints, f"{hit}: checkpoint"
+        else:
+            assert checkpoint in self._checkpoints, f"{hit}: checkpoint"
+        self._checkpoints = [checkpoint]
+        storage.close()
+        shutil.rmtree(copy)
+
+    def _write_once_more(self) -> None:
+        for partition, expected in self._logs.items():
+            batch = self._batch(expected.next_offset)
+            storage = FileStorage(self.directory)
+            storage.log(partition).append(batch)
+            storage.log(partition).flush()
+            storage.take_recoveries()
+            storage.close()
+            again = FileStorage(self.directory)
+            assert _batches_of(again.log(partition)) == [*expected.batches, batch], (
+                f"seed {self._seed}: {partition} cannot be written after its last crash"
+            )
+            assert again.log(partition).flushed_length == len(expected.batches) + 1
+            assert again.take_recoveries() == ()
+            again.close()
+
+
+def _check_log(
+    found: FileLogStorage,
+    expected: ExpectedLog,
+    end: End,
+    recoveries: Sequence[LogRecovery],
+    hit: str,
+) -> None:
+    """Check one log against what was written to it, and what is said of it."""
+    batches = _batches_of(found)
+    before, after = expected.batches, expected.batches_after
+    if expected.is_cleaning and batches == after:
+        # The new file has the name, whole; the mark may still be the old one's.
+        assert found.flushed_length <= len(batches), f"{hit}: mark"
+        return
+    match end:
+        case End.KILL:
+            assert batches in (before, after), f"{hit}: not what was written"
+            _check_marked(found, expected, hit)
+        case End.CUT_TO_MARKS:
+            written = _written(batches, expected)
+            assert batches == written[: len(batches)], f"{hit}: no prefix"
+            assert found.flushed_length == len(batches), f"{hit}: not cut to the mark"
+            _check_marked(found, expected, hit)
+        case End.POWER_LOSS:
+            written = _written(batches, expected)
+            assert batches == written[: len(batches)], f"{hit}: no prefix"
+            assert len(batches) >= expected.durable, f"{hit}: flushed batches are gone"
+            assert expected.durable_mark <= found.flushed_length, f"{hit}: mark"
+    torn = [each for each in recoveries if each.cause is RecoveryCause.TORN_TAIL]
+    assert len(torn) <= (end is not End.CUT_TO_MARKS), f"{hit}: {torn}"
+    for recovery in torn:
+        assert recovery.log_end_offset == _end_offset(batches), hit
+        assert recovery.cut_bytes > 0, hit
+        assert recovery.cut_batches is None, hit
+
+
+def _written(batches: list[RecordBatch], expected: ExpectedLog) -> list[RecordBatch]:
+    """Return what was written of which a log may be a prefix: of a cleaning its old or new file."""
+    before, after = expected.batches, expected.batches_after
+    if expected.is_cleaning:
+        return after if batches == after[: len(batches)] else before
+    return before if len(before) >= len(after) else after
+
+
+def _check_cut(cut: LogRecovery, found: FileLogStorage, expected: ExpectedLog, hit: str) -> None:
+    """Check what `cut_to_flush_marks` says of one log."""
+    batches = _batches_of(found)
+    assert cut.cause is RecoveryCause.POWER_LOSS, hit
+    assert cut.log_end_offset == _end_offset(batches), hit
+    if expected.is_cleaning:
+        return  # of the old file or of the new one, with either's mark
+    written = (len(expected.batches), len(expected.batches_after))
+    assert cut.cut_bytes > 0, hit
+    assert cut.cut_batches in [length - len(batches) for length in written], hit
+
+
+def _check_marked(found: FileLogStorage, expected: ExpectedLog, hit: str) -> None:
+    """Check a flush mark that nothing but a kill has touched.
+
+    A kill in the middle of the mark's own write takes it back to where it was last synced.
+    """
+    marks = (expected.mark, expected.mark_after)
+    if expected.is_cleaning:
+        assert found.flushed_length <= len(found), f"{hit}: mark"
+    elif expected.mark_is_torn:
+        assert expected.durable_mark <= found.flushed_length <= max(marks), f"{hit}: mark"
+    else:
+        assert found.flushed_length in marks, f"{hit}: mark"
+
+
+def _end_offset(batches: Sequence[RecordBatch]) -> int:
+    return batches[-1].next_offset if batches else 0
+
+
+def _batches_of(log: FileLogStorage) -> list[RecordBatch]:
+    return [log.batch(index) for index in range(len(log))]

@@ -1,0 +1,60 @@
+"""Holds a table that Spark wrote against an oracle's, row by row and column by column."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from pipeline.in_memory.trace import TableRow, Trace
+from tests.support.random_worlds.random_runs import AnalysedRun
+
+Oracle = Callable[[Trace], list[TableRow]]
+_SHOWN = 3
+
+
+def check_table(
+    runs: Iterable[AnalysedRun], name: str, oracle: Oracle, key: Sequence[str]
+) -> list[TableRow]:
+    """Compare a table of all runs with its oracle; return the rows of the random runs.
+
+    Raises: AssertionError with the first rows that differ, told apart by `key`, and how.
+    """
+    of_random_runs = []
+    for run in runs:
+        expected = [row | {"run": run.run} for row in oracle(Trace(run.rows))]
+        found = run.table(name)
+        wrong = differences(expected, found, key)
+        assert not wrong, f"{name} of {run.run}: {len(wrong)} rows differ\n" + "\n".join(
+            wrong[:_SHOWN]
+        )
+        if run.is_random:
+            of_random_runs += found
+    return of_random_runs
+
+
+def differences(
+    expected: Sequence[TableRow], found: Sequence[TableRow], key: Sequence[str]
+) -> list[str]:
+    """Say how two tables differ: rows that one lacks, and columns of rows that both have."""
+    here, there = _by_key(expected, key), _by_key(found, key)
+    said = []
+    for place in sorted({*here, *there}, key=repr):
+        one, other = here.get(place, []), there.get(place, [])
+        if len(one) != len(other):
+            said.append(f"{place}: oracle has {len(one)}, Spark has {len(other)}: {one} {other}")
+            continue
+        for oracles, sparks in zip(one, other, strict=True):
+            columns = {
+                column: (oracles.get(column, "no column"), sparks.get(column, "no column"))
+                for column in dict.fromkeys([*oracles, *sparks])
+                if oracles.get(column, "no column") != sparks.get(column, "no column")
+            }
+            if columns:
+                said.append(f"{place}: (oracle, Spark) {columns}")
+    return said
+
+
+def _by_key(
+    rows: Sequence[TableRow], key: Sequence[str]
+) -> dict[tuple[object, ...], list[TableRow]]:
+    found: dict[tuple[object, ...], list[TableRow]] = {}
+    for row in sorted(rows, key=lambda each: repr(sorted(each.items()))):
+        found.setdefault(tuple(row[name] for name in key), []).append(row)
+    return found

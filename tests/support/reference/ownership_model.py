@@ -1,0 +1,206 @@
+"""Owners, their overlaps and what they processed, computed from rows in plain Python.
+
+Written from the tables' documentation, step by step over the rows in time order, so that the
+pipeline's windows and joins can be held against something that shares nothing with them.
+"""
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from protocol.trace import TraceKind, TraceRow
+from tests.support.builders.rows import Rows
+
+GROUP = "g"
+_CONSUMERS = ("c-0", "c-1", "c-2", "c-3")
+_PARTITIONS = ("t-0", "t-1", "t-2")
+_OWN_ENDS = {
+    TraceKind.PARTITIONS_REVOKED: "revoked",
+    TraceKind.PARTITIONS_LOST: "lost",
+}
+
+
+@dataclass(slots=True)
+class Interval:
+    """One member's time with one partition. `to_us` None: it lasts. `records` as processed."""
+
+    partition: str
+    consumer: str
+    incarnation: int
+    from_us: int
+    to_us: int | None = None
+    ended_by: str = "run end"
+    paused_us: int = 0
+    records: int = 0
+
+
+@dataclass(slots=True)
+class Owned:
+    """What the model found. `overlaps` maps (partition, first, second, from, to) to records."""
+
+    intervals: list[Interval] = field(default_factory=list)
+    overlaps: dict[tuple[str, str, str, int, int | None], int] = field(default_factory=dict)
+    processing: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
+
+
+def random_owners(seed: int) -> list[TraceRow]:
+    """Return a random trace of members that come, go, stand still and process, in time order."""
+    rng = random.Random(seed)
+    rows = Rows()
+    time_us = 1_000_000
+    lives = dict.fromkeys(_CONSUMERS, 0)
+    alive = dict.fromkeys(_CONSUMERS, True)
+    paused = dict.fromkeys(_CONSUMERS, False)
+    rows.stage(0, "steady")
+
+    def add(node: str, kind: TraceKind, **columns: object) -> None:
+        rows.add(time_us / 1e6, node, kind, **columns)  # type: ignore[arg-type]
+
+    for _ in range(rng.randint(40, 120)):
+        time_us += rng.choice((1, 1, 7_000, 1_000_000))
+        node = rng.choice(_CONSUMERS)
+        if not alive[node]:
+            lives[node] += 1
+            alive[node] = True
+            add(node, TraceKind.NODE_STARTED, incarnation=lives[node])
+            continue
+        if paused[node]:
+            add("driver", TraceKind.NODE_RESUMED, peer=node)
+            paused[node] = False
+            continue
+        some = rng.sample(_PARTITIONS, rng.randint(1, len(_PARTITIONS)))
+        mine: dict[str, object] = {"group": GROUP, "member": node, "incarnation": lives[node]}
+        match rng.choice(("assign", "assign", "give up", "consume", "consume", "pause", "die")):
+            case "assign":
+                kind = TraceKind.PARTITIONS_ASSIGNED
+                add(node, kind, generation=1, detail={"partitions": some}, **mine)
+            case "give up":
+                kind = rng.choice(tuple(_OWN_ENDS))
+                add(node, kind, generation=1, detail={"partitions": some}, **mine)
+            case "consume":
+                first, count = rng.randint(0, 30), rng.randint(1, 12)
+                detail = {"count": count, "last": first + count - 1}
+                kind = TraceKind.RECORDS_CONSUMED
+                add(node, kind, partition=some[0], offset=first, detail=detail, **mine)
+            case "pause":
+                add("driver", TraceKind.NODE_PAUSED, peer=node)
+                paused[node] = True
+            case "die":
+                if rng.random() < 0.5:
+                    add("driver", TraceKind.NODE_KILLED, peer=node)
+                else:
+                    add(node, TraceKind.NODE_STOPPED, incarnation=lives[node])
+                alive[node] = False
+    rows.stage(time_us / 1e6 + 1, "stopping")
+    return rows.rows
+
+
+def owned_by(rows: Sequence[TraceRow]) -> Owned:
+    """Return who owned and processed what in the group `GROUP` of one run."""
+    end_us = rows[-1].time_us
+    found = Owned()
+    current: dict[tuple[str, str], Interval] = {}
+    pauses: list[tuple[str, int, int]] = []
+    paused_at: dict[str, int] = {}
+
+    def close(node: str, partition: str, at_us: int, why: str) -> None:
+        interval = current.pop((node, partition), None)
+        if interval is not None:
+            interval.to_us, interval.ended_by = at_us, why
+
+    def close_all(node: str, at_us: int, why: str) -> None:
+        for owner, partition in list(current):
+            if owner == node:
+                close(node, partition, at_us, why)
+
+    def resumed(node: str, at_us: int) -> None:
+        if node in paused_at:
+            pauses.append((node, paused_at.pop(node), at_us))
+
+    for row in rows:
+        detail = json.loads(row.detail) if row.detail else {}
+        match row.kind:
+            case TraceKind.PARTITIONS_ASSIGNED:
+                for partition in detail["partitions"]:
+                    close(row.node, partition, row.time_us, "reassigned")
+                    interval = Interval(partition, row.node, row.incarnation, row.time_us)
+                    current[row.node, partition] = interval
+                    found.intervals.append(interval)
+            case TraceKind.PARTITIONS_REVOKED | TraceKind.PARTITIONS_LOST:
+                for partition in detail["partitions"]:
+                    close(row.node, partition, row.time_us, _OWN_ENDS[TraceKind(row.kind)])
+            case TraceKind.NODE_KILLED:
+                close_all(str(row.peer), row.time_us, "killed")
+                resumed(str(row.peer), row.time_us)
+            case TraceKind.NODE_STOPPED:
+                close_all(row.node, row.time_us, "stopped")
+            case TraceKind.NODE_PAUSED:
+                paused_at[str(row.peer)] = row.time_us
+            case TraceKind.NODE_RESUMED:
+                resumed(str(row.peer), row.time_us)
+            case TraceKind.RECORDS_CONSUMED:
+                owner = current.get((row.node, str(row.partition)))
+                if owner is not None:
+                    owner.records += detail["count"]
+            case _:
+                pass
+    for node in list(paused_at):
+        resumed(node, end_us)
+    for interval in found.intervals:
+        until_us = end_us if interval.to_us is None else interval.to_us
+        interval.paused_us = sum(
+            max(0, min(until_us, resumed_us) - max(interval.from_us, began_us))
+            for node, began_us, resumed_us in pauses
+            if node == interval.consumer
+        )
+    processed = _processed(rows)
+    _overlap(found, processed, end_us)
+    _process(found, processed)
+    return found
+
+
+_Processed = list[tuple[int, str, str, int]]
+"""Time, consumer, partition and offset of each record that was processed, in order."""
+
+
+def _processed(rows: Sequence[TraceRow]) -> _Processed:
+    batches = [row for row in rows if row.kind == TraceKind.RECORDS_CONSUMED]
+    batches.sort(key=lambda row: (row.time_us, row.node, row.incarnation, row.seq))
+    return [
+        (row.time_us, row.node, str(row.partition), offset)
+        for row in batches
+        for offset in range(row.offset or 0, json.loads(row.detail or "")["last"] + 1)
+    ]
+
+
+def _overlap(found: Owned, processed: _Processed, end_us: int) -> None:
+    in_order = sorted(found.intervals, key=lambda each: (each.from_us, each.consumer))
+    for place, first in enumerate(in_order):
+        for second in in_order[place + 1 :]:
+            if first.partition != second.partition or first.consumer == second.consumer:
+                continue
+            ends = [each.to_us for each in (first, second) if each.to_us is not None]
+            until_us = min([*ends, end_us])
+            if second.from_us >= until_us:
+                continue
+            offsets = [
+                {
+                    offset
+                    for at_us, consumer, partition, offset in processed
+                    if (consumer, partition) == (owner.consumer, first.partition)
+                    and second.from_us <= at_us <= until_us
+                }
+                for owner in (first, second)
+            ]
+            key = (first.partition, first.consumer, second.consumer, second.from_us)
+            found.overlaps[(*key, min(ends, default=None))] = len(offsets[0] & offsets[1])
+
+
+def _process(found: Owned, processed: _Processed) -> None:
+    seen: dict[tuple[str, int], None] = {}
+    for _, consumer, partition, offset in processed:
+        counts = found.processing.setdefault((partition, consumer), {"records": 0, "repeated": 0})
+        counts["records"] += 1
+        counts["repeated"] += (partition, offset) in seen
+        seen[partition, offset] = None

@@ -1,0 +1,39 @@
+"""The table `verdicts` in plain Python."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pipeline.in_memory.trace import TableRow
+
+
+def verdicts_of(directory: Path) -> list[TableRow]:
+    """Return what the checks concluded, as a run directory's documents say."""
+    manifest = _document(directory / "manifest.json")
+    results = _document(directory / "results.json")
+    if manifest is None and results is None:
+        return []
+    of_run = {name: (manifest or {}).get(name) for name in ("runtime", "seed", "experiment")}
+    of_run["verdict"] = (results or {}).get("verdict")
+    checks = (results or {}).get("checks") or [{}]
+    return [
+        of_run
+        | {
+            "check": check.get("check"),
+            "outcome": check.get("outcome"),
+            "findings": check.get("findings_total"),
+            "note": check.get("note"),
+        }
+        for check in checks
+    ]
+
+
+def _document(path: Path) -> dict[str, Any] | None:  # Any: what JSON holds
+    """Return a document; empty if it is torn, None if there is none."""
+    if not path.is_file():
+        return None
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except ValueError:
+        return {}
+    return found

@@ -1,0 +1,384 @@
+"""Fifty groups of twenty-five members that do everything at once, on a virtual cluster.
+
+Three brokers, two offsets partitions, latencies drawn by a seed. A member sends raw requests and
+waits for each answer; it retries nothing. Mirrors Kafka's GroupCoordinatorConcurrencyTest.
+"""
+
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from chaos.conformance.client_machine import Address, ClientMachine
+from cluster.host.host import Host
+from cluster.node_factory import Node, build_node
+from cluster.spec import BrokerSpec, ClusterSpec, ControllerSpec, NodeSpec, ProducerSpec, TopicSpec
+from cluster.virtual.runtime import VirtualRuntime
+from protocol.config import BrokerConfig
+from protocol.envelope import AnyRequest, AnyResponse
+from protocol.errors import ErrorCode
+from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, NodeName
+from protocol.messages.group import (
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    SyncGroupResponse,
+)
+from protocol.messages.group_admin import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from protocol.messages.offset import OffsetCommitResponse, OffsetFetchResponse
+from protocol.messages.transaction import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
+from protocol.partitioner import partition_for
+from tests.support.builders.requests import (
+    heartbeat,
+    join_group,
+    leave_group,
+    offset_commit,
+    offset_fetch,
+    sync_group,
+)
+
+GROUPS, MEMBERS = 50, 25
+BROKERS, OFFSETS_PARTITIONS = 3, 2
+TOPIC = "foo"
+MACHINE = NodeName("machine")
+JOIN_VERSION = 3
+"""A client without member id is a member at once."""
+SESSION_MS = 60_000
+LOOK_EVERY_US = 10_000
+WAIT_MAX_US = 600_000_000
+"""Longer than any timeout: what is not answered by then never will be."""
+Operation = Callable[["ClientMember"], Awaitable[ErrorCode]]
+
+
+@dataclass(slots=True)
+class ClientMember:
+    """A member as its client knows it; it commits offset `index` of partition `index`."""
+
+    machine: ClientMachine
+    group_id: str
+    index: int
+    rebalance_timeout_ms: int
+    member_id: str = ""
+    generation_id: int = -1
+    joined: JoinGroupResponse | None = None
+
+    async def join(self) -> ErrorCode:
+        """JoinGroup; remembers the answer."""
+        body = join_group(
+            self.member_id,
+            group_id=self.group_id,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+        )
+        response = await self._ask(body, JOIN_VERSION)
+        assert isinstance(response, JoinGroupResponse)
+        if response.error_code is ErrorCode.NONE:
+            self.joined = response
+            self.generation_id = response.generation_id
+        self.member_id = response.member_id
+        return response.error_code
+
+    async def sync(self) -> ErrorCode:
+        """SyncGroup; a leader gives every member its own id."""
+        members = self.joined.members if self.joined is not None else ()
+        assignments = {m.member_id: m.member_id.encode() for m in members}
+        body = sync_group(self.member_id, self.generation_id, assignments, group_id=self.group_id)
+        response = await self._ask(body, 5)
+        assert isinstance(response, SyncGroupResponse)
+        if response.error_code is ErrorCode.NONE:
+            assert response.assignment == self.member_id.encode()
+        return response.error_code
+
+    async def heartbeat(self) -> ErrorCode:
+        """Heartbeat."""
+        response = await self._ask(
+            heartbeat(self.member_id, self.generation_id, group_id=self.group_id), 4
+        )
+        assert isinstance(response, HeartbeatResponse)
+        return response.error_code
+
+    async def commit(self) -> ErrorCode:
+        """OffsetCommit of the member's own partition."""
+        body = offset_commit(
+            {(TOPIC, self.index): self.index},
+            self.member_id,
+            self.generation_id,
+            group_id=self.group_id,
+        )
+        response = await self._ask(body, 9)
+        assert isinstance(response, OffsetCommitResponse)
+        return response.topics[0].partitions[0].error_code
+
+    async def fetch(self) -> ErrorCode:
+        """OffsetFetch of the member's own partition."""
+        return (await self.fetched())[0]
+
+    async def fetched(self, *, require_stable: bool = False) -> tuple[ErrorCode, int]:
+        """Return the error and the offset of the member's own partition."""
+        body = offset_fetch(
+            (TOPIC, self.index), group_id=self.group_id, require_stable=require_stable
+        )
+        response = await self._ask(body, 9)
+        assert isinstance(response, OffsetFetchResponse)
+        (group,) = response.groups
+        assert group.error_code is ErrorCode.NONE
+        (partition,) = group.topics[0].partitions
+        return partition.error_code, partition.committed_offset
+
+    async def commit_in_a_transaction(self) -> ErrorCode:
+        """Commit the member's own partition in a transaction of its own, which commits."""
+        name = f"tx-{self.group_id}-{self.index}"
+        begun = await self._init_producer_id(name)
+        added = await self._ask(
+            AddOffsetsToTxnRequest(
+                transactional_id=name,
+                producer_id=begun.producer_id,
+                producer_epoch=begun.producer_epoch,
+                group_id=self.group_id,
+            ),
+            3,
+            broker=0,
+        )
+        assert isinstance(added, AddOffsetsToTxnResponse)
+        assert added.error_code is ErrorCode.NONE
+        topics = offset_commit({(TOPIC, self.index): self.index}).topics
+        committed = await self._ask(
+            TxnOffsetCommitRequest(
+                transactional_id=name,
+                group_id=self.group_id,
+                producer_id=begun.producer_id,
+                producer_epoch=begun.producer_epoch,
+                generation_id=self.generation_id,
+                member_id=self.member_id,
+                topics=topics,
+            ),
+            3,
+        )
+        assert isinstance(committed, TxnOffsetCommitResponse)
+        error = committed.topics[0].partitions[0].error_code
+        ended = await self._ask(
+            EndTxnRequest(
+                transactional_id=name,
+                producer_id=begun.producer_id,
+                producer_epoch=begun.producer_epoch,
+                committed=True,
+            ),
+            3,
+            broker=0,
+        )
+        assert isinstance(ended, EndTxnResponse)
+        assert ended.error_code is ErrorCode.NONE
+        return error
+
+    async def _init_producer_id(self, transactional_id: str) -> InitProducerIdResponse:
+        """InitProducerId, again while the coordinator waits for the next block of ids."""
+        body = InitProducerIdRequest(
+            transactional_id=transactional_id, transaction_timeout_ms=60_000
+        )
+        while True:
+            response = await self._ask(body, 4, broker=0)
+            assert isinstance(response, InitProducerIdResponse)
+            if response.error_code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                assert response.error_code is ErrorCode.NONE, response
+                return response
+            await self.machine.host.sleep(LOOK_EVERY_US)
+
+    async def fetch_stable(self) -> ErrorCode:
+        """OffsetFetch of the member's own partition, until no transaction holds it back."""
+        error, offset = await self.fetched(require_stable=True)
+        while error is ErrorCode.UNSTABLE_OFFSET_COMMIT:
+            await self.machine.host.sleep(LOOK_EVERY_US)
+            error, offset = await self.fetched(require_stable=True)
+        assert offset == self.index
+        return error
+
+    async def leave(self) -> ErrorCode:
+        """LeaveGroup."""
+        response = await self._ask(leave_group(self.member_id, group_id=self.group_id), 5)
+        assert isinstance(response, LeaveGroupResponse)
+        assert response.error_code is ErrorCode.NONE
+        return response.members[0].error_code
+
+    async def _ask(
+        self, body: AnyRequest, version: int, *, broker: int | None = None
+    ) -> AnyResponse | str:
+        """Ask the group's coordinator, or the broker that coordinates every transaction."""
+        to = coordinator_of(self.group_id) if broker is None else broker
+        name = f"{self.group_id}-{self.index}"
+        address = Address(client=name, client_id=name, number=0, broker_id=to)
+        return await self.machine.ask(address, body, version)
+
+
+class ConcurrentGroups:
+    """The cluster with the clients of all groups."""
+
+    def __init__(
+        self,
+        *,
+        seed: int,
+        max_size: int = 1_000,
+        rebalance_timeout_ms: int = 300_000,
+        delay_ms: int = 500,
+    ) -> None:
+        self.rng = random.Random(seed)
+        self.members: list[ClientMember] = []
+        self._rebalance_timeout_ms = rebalance_timeout_ms
+        self._machine: ClientMachine | None = None
+        config = BrokerConfig(
+            group_max_size=max_size,
+            group_initial_rebalance_delay_ms=delay_ms,
+            offsets_topic_num_partitions=OFFSETS_PARTITIONS,
+            transaction_state_log_num_partitions=1,
+        )
+        self.runtime = VirtualRuntime(
+            _cluster(config), seed=seed, run_id="test", trace_messages=False, build=self._build
+        )
+
+    def run(self, main: Coroutine[Any, Any, None]) -> None:
+        """Run `main` once every coordinator serves."""
+
+        async def whole() -> None:
+            await self.runtime.start()
+            try:
+                await self._until_served()
+                await main
+            finally:
+                await self.runtime.stop()
+
+        self.runtime.run(whole())
+
+    async def all_do(self, operation: Operation) -> dict[str, list[ErrorCode]]:
+        """Let every member do something at once, wait for all; return the errors by group."""
+        return await self.all_do_each([operation])
+
+    async def all_do_each(
+        self, operations: Sequence[Operation], *, shuffled: bool = False, pause_us: int = 0
+    ) -> dict[str, list[ErrorCode]]:
+        """Let every member do things one after another, all members at once.
+
+        Shape: the errors by group, in the order in which answers came.
+        """
+        machine = self._machine
+        assert machine is not None
+        errors: dict[str, list[ErrorCode]] = {member.group_id: [] for member in self.members}
+        left = len(self.members)
+
+        async def one(member: ClientMember, order: list[Operation], pauses_us: list[int]) -> None:
+            nonlocal left
+            for operation, pause in zip(order, pauses_us, strict=True):
+                await machine.host.sleep(pause)
+                errors[member.group_id].append(await operation(member))
+            left -= 1
+
+        for member in self.members:
+            order = list(operations)
+            if shuffled:
+                self.rng.shuffle(order)
+            pauses_us = [self.rng.randint(0, pause_us) for _ in order]
+            name = f"{member.group_id}-{member.index}"
+            machine.host.spawn(one(member, order, pauses_us), name=name)
+        until_us = self.runtime.now_us() + WAIT_MAX_US
+        while left:
+            assert self.runtime.now_us() < until_us, f"{left} members wait for an answer"
+            await self.runtime.sleep(LOOK_EVERY_US)
+        return errors
+
+    async def described(self) -> dict[str, DescribedGroup]:
+        """Return what the coordinators say of the groups."""
+        found: dict[str, DescribedGroup] = {}
+        for broker_id in range(BROKERS):
+            response = await self._described_by(broker_id)
+            assert isinstance(response, DescribeGroupsResponse)
+            found.update({group.group_id: group for group in response.groups})
+        return found
+
+    def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+        if not isinstance(spec, ProducerSpec):
+            return build_node(spec, cluster, host)
+        self._machine = ClientMachine(host)
+        self.members = [
+            ClientMember(self._machine, group_id, index, self._rebalance_timeout_ms)
+            for group_id in group_ids()
+            for index in range(MEMBERS)
+        ]
+        return self._machine
+
+    async def _until_served(self) -> None:
+        """Wait for the coordinators of groups, and for that of transactions."""
+        waiting = True
+        while waiting:
+            await self.runtime.sleep(LOOK_EVERY_US)
+            found = [await self._described_by(broker_id) for broker_id in range(BROKERS)]
+            begun = await self._ask(
+                InitProducerIdRequest(transactional_id="probe", transaction_timeout_ms=60_000),
+                4,
+                broker_id=0,
+            )
+            waiting = (
+                not isinstance(begun, InitProducerIdResponse)
+                or begun.error_code is not ErrorCode.NONE
+                or any(
+                    not isinstance(response, DescribeGroupsResponse)
+                    or any(group.error_code is not ErrorCode.NONE for group in response.groups)
+                    for response in found
+                )
+            )
+
+    async def _described_by(self, broker_id: int) -> AnyResponse | str:
+        ids = tuple(g for g in group_ids() if coordinator_of(g) == broker_id)
+        return await self._ask(DescribeGroupsRequest(groups=ids), 5, broker_id=broker_id)
+
+    async def _ask(self, body: AnyRequest, version: int, *, broker_id: int) -> AnyResponse | str:
+        machine = self._machine
+        if machine is None:
+            return "the clients' machine has not started"
+        address = Address(client="admin", client_id="admin", number=0, broker_id=broker_id)
+        return await machine.ask(address, body, version)
+
+
+def group_ids() -> list[str]:
+    """Return the names of the groups."""
+    return [f"group-{number}" for number in range(GROUPS)]
+
+
+def coordinator_of(group_id: str) -> int:
+    """Return the broker that coordinates a group: partition p is led by broker p."""
+    return partition_for(group_id, OFFSETS_PARTITIONS)
+
+
+def _cluster(config: BrokerConfig) -> ClusterSpec:
+    replicas = [tuple((first + k) % BROKERS for k in range(BROKERS)) for first in range(BROKERS)]
+    return ClusterSpec(
+        controllers=(ControllerSpec(node_id=100),),
+        brokers=tuple(BrokerSpec(broker_id=broker_id) for broker_id in range(BROKERS)),
+        topics=(
+            TopicSpec(
+                name=CONSUMER_OFFSETS,
+                partitions=OFFSETS_PARTITIONS,
+                replication_factor=BROKERS,
+                assignments=tuple(replicas[:OFFSETS_PARTITIONS]),
+            ),
+            TopicSpec(
+                name=TRANSACTION_STATE,
+                partitions=1,
+                replication_factor=BROKERS,
+                assignments=(replicas[0],),
+            ),
+            TopicSpec(name=TOPIC, partitions=MEMBERS, replication_factor=1),
+        ),
+        producers=(ProducerSpec(name=MACHINE, topic=TOPIC, records_per_second=1),),
+        broker_config=config,
+    )

@@ -1,0 +1,50 @@
+"""A crash that a thousand messages are about: more than a message diagram can show."""
+
+from protocol.trace import TraceKind, TraceRow
+from tests.support.builders.rows import Rows
+
+CLIENTS = 150
+PER_CLIENT = 4
+"""Rows of each client: a heartbeat fails, its coordinator is named, it joins, it goes on."""
+
+
+def crowd() -> list[TraceRow]:
+    """Return the trace of 150 members who all lose their coordinator at 10 s.
+
+    Member c-77 alone has two more that nobody else has: a JoinGroup that is refused, and a
+    LeaveGroup.
+    """
+    rows = Rows()
+    rows.stage(0, "steady")
+    rows.fault(10, "broker-1")
+    for index in range(CLIENTS):
+        client = f"c-{index:03}"
+        at = 10 + index / 1_000
+        _ask(rows, at, client, "Heartbeat", "broker-1", "DISCONNECTED")
+        _ask(rows, at + 0.2, client, "FindCoordinator", "broker-2", "NONE")
+        if index == 77:
+            _ask(rows, at + 0.3, client, "JoinGroup", "broker-0", "NOT_COORDINATOR")
+        _ask(rows, at + 0.4, client, "JoinGroup", "broker-0", "NONE")
+        _ask(rows, at + 1, client, "Heartbeat", "broker-0", "NONE")
+        if index == 77:
+            _ask(rows, at + 2, client, "LeaveGroup", "broker-0", "NONE")
+    rows.stage(20, "stopping")
+    return rows.rows
+
+
+def _ask(rows: Rows, at: float, client: str, api: str, broker: str, error: str) -> None:
+    failed = error == "DISCONNECTED"
+    ended = TraceKind.REQUEST_FAILED if failed else TraceKind.RESPONSE_RECEIVED
+    for time_s, kind, outcome in ((at, TraceKind.REQUEST_SENT, None), (at + 0.01, ended, error)):
+        rows.add(
+            time_s,
+            client,
+            kind,
+            peer=broker,
+            group="g",
+            member=f"{client}-id",
+            api=api,
+            correlation_id=round(at * 1_000),
+            cause="coordinator",
+            error=outcome,
+        )

@@ -1,0 +1,124 @@
+"""Small real runs in virtual time, for bugs that are planted in the code under test."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from chaos.checkers.base import CheckOutcome, CheckReport
+from chaos.checkers.registry import CheckSuite, context_of
+from chaos.experiment.structs import Experiment, to_cluster_spec
+from chaos.results.verdict import Results
+from chaos.run.plan import plan_of
+from chaos.run.runner import ExperimentRun
+from cluster.node_factory import build_node
+from cluster.virtual.lives import NodeBuilder
+from cluster.virtual.runtime import VirtualRuntime
+from protocol.trace import TraceRow
+from tests.support.builders.experiments import experiment
+
+GROUP = "readers"  # lives in __consumer_offsets-0
+SESSION_MS = 10_000
+SEED = 7
+"""Of every run that names none; the soak changes it."""
+CUT: dict[str, object] = {
+    "at": "2s",
+    "fault": "cut",
+    "from": "coordinator-of(readers)",
+    "to": ["controller", "brokers"],
+    "duration": "30s",
+}
+"""The coordinator is isolated from the cluster, and goes on serving its members."""
+
+RowHook = Callable[[VirtualRuntime, TraceRow], None]
+
+
+def readers(config: dict[str, object] | None = None, **changes: object) -> dict[str, object]:
+    """Return a group of two that commits often; `config` adds settings, `changes` replace keys."""
+    return {
+        "members": 2,
+        "topics": ["orders"],
+        "commit_interval_ms": 200,
+        "config": {
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": 2_000,
+            **(config or {}),
+        },
+        **changes,
+    }
+
+
+def small(
+    *faults: dict[str, object],
+    group: dict[str, object] | None = None,
+    guards: dict[str, bool] | None = None,
+    after_faults: str = "8s",
+) -> Experiment:
+    """Return an experiment of three brokers, one topic of two partitions and one group."""
+    return experiment(
+        cluster={
+            "brokers": 3,
+            "config": {
+                "offsets.topic.num.partitions": 1,
+                "min.insync.replicas": 2,
+                "group.initial.rebalance.delay.ms": 500,
+                "auto.leader.rebalance.enable": False,
+            },
+            "guards": guards or {},
+        },
+        groups={GROUP: readers() if group is None else group},
+        producers=[{"topic": "orders", "records_per_second": 20}],
+        faults=list(faults),
+        run={"after_faults": after_faults, "liveness_timeout": "20s"},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """A finished run."""
+
+    results: Results
+    rows: list[TraceRow]
+
+    def report(self, check: str) -> CheckReport:
+        """Return what one checker says."""
+        return next(report for report in self.results.checks if report.check == check)
+
+    @property
+    def violated(self) -> list[str]:
+        """The checkers that found something."""
+        return [
+            report.check
+            for report in self.results.checks
+            if report.outcome is CheckOutcome.VIOLATED
+        ]
+
+
+def play(
+    of: Experiment,
+    *,
+    seed: int | None = None,
+    build: NodeBuilder = build_node,
+    on_row: RowHook | None = None,
+) -> Played:
+    """Run `of` to its end. `on_row` sees each row after the checkers did, and may break things."""
+    seed = SEED if seed is None else seed
+    suite = CheckSuite(context_of(of), of.checks)
+    rows: list[TraceRow] = []
+
+    def observe(row: TraceRow) -> None:
+        rows.append(row)
+        suite.observe(row)
+        if on_row is not None:
+            on_row(runtime, row)
+
+    runtime = VirtualRuntime(
+        to_cluster_spec(of),
+        seed=seed,
+        run_id="planted",
+        observers=[observe],
+        trace_messages=False,
+        build=build,
+    )
+    results = ExperimentRun(of, plan_of(of), runtime, suite, seed=seed).execute()
+    return Played(results=results, rows=rows)

@@ -1,0 +1,223 @@
+"""The story of a run as milestones: what happened to one group, and how long after the fault.
+
+Computed from the rows in plain Python, without the pipeline and the checkers, for every experiment
+alike: so that Ray and virtual time can be held against each other. A milestone that many members
+reach (each marks its coordinator unknown) is their median.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median_low
+
+from chaos.experiment.structs import Experiment, group_partition
+from protocol.ids import offsets_partition
+from protocol.trace import TraceKind, TraceRow
+from tests.support.worlds.acceptance import detail_of
+
+PHASE_MIN_US = 1_000_000
+"""Shorter phases are a machine's noise: only their order among long ones is compared."""
+TOLERANCE = 0.20
+
+Milestones = dict[str, int]
+"""Name -> microseconds after the first fault."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """From one milestone to the next that is at least PHASE_MIN_US later. Units: microseconds."""
+
+    start: str
+    end: str
+    length_us: int
+
+
+def milestones_of(rows: Sequence[TraceRow], experiment: Experiment, group: str) -> Milestones:
+    """Return what `group` lived through after the first fault, in time order.
+
+    Shape: tenures of its offsets partition are told apart by their leader epoch, counted from the
+    one before the fault; those of one kind within a tenure by "first" and "last".
+    Raises: AssertionError if no fault was injected or the group had no coordinator before it.
+    """
+    teller = _Teller(rows, str(offsets_partition(group_partition(experiment, group))), group)
+    found = {**teller.leaderships(), **teller.rebalances(), **teller.members(), **teller.faults()}
+    return dict(sorted(found.items(), key=lambda item: item[1]))
+
+
+def medians(runs: Sequence[Milestones]) -> Milestones:
+    """Return the median of each milestone over several runs, in time order.
+
+    A milestone that fewer than half of the runs reached is left out.
+    """
+    names = dict.fromkeys(name for run in runs for name in run)
+    reached = {name: [run[name] for run in runs if name in run] for name in names}
+    middle = {
+        name: median_low(values) for name, values in reached.items() if 2 * len(values) > len(runs)
+    }
+    return dict(sorted(middle.items(), key=lambda item: item[1]))
+
+
+def phases_of(runs: Sequence[Milestones]) -> list[Phase]:
+    """Return the phases of at least a second, by the medians over several runs.
+
+    Each is from the milestone before the long wait; its length is the median of its lengths.
+    """
+    phases = []
+    before = "fault"
+    for name in medians(runs):
+        length_us = _length_us(runs, before, name)
+        if length_us is not None and length_us >= PHASE_MIN_US:
+            phases.append(Phase(start=before, end=name, length_us=length_us))
+        before = name
+    return phases
+
+
+def differences(virtual_runs: Sequence[Milestones], ray_runs: Sequence[Milestones]) -> list[str]:
+    """Return where two stories part: other milestones, another order, a phase of another length.
+
+    Milestones less than a second apart may change places: a busy machine decides about those.
+    """
+    virtual, ray = medians(virtual_runs), medians(ray_runs)
+    told = [f"only in virtual time: {name}" for name in virtual if name not in ray]
+    told += [f"only on Ray: {name}" for name in ray if name not in virtual]
+    both = [name for name in virtual if name in ray]
+    for index, first in enumerate(both):
+        for second in both[index + 1 :]:
+            if virtual[second] - virtual[first] >= PHASE_MIN_US and ray[second] < ray[first]:
+                told.append(f"on Ray {second!r} comes before {first!r}")
+    for phase in phases_of(virtual_runs):
+        length_us = _length_us(ray_runs, phase.start, phase.end)
+        if length_us is None:
+            continue  # a milestone that is missing was told above
+        if abs(length_us - phase.length_us) > TOLERANCE * phase.length_us:
+            told.append(
+                f"{phase.start} -> {phase.end}: {phase.length_us / 1e6:.2f} s in virtual time, "
+                f"{length_us / 1e6:.2f} s on Ray"
+            )
+    return told
+
+
+def _length_us(runs: Sequence[Milestones], start: str, end: str) -> int | None:
+    """Return the median length from `start` to `end` over the runs that reached both."""
+    lengths = [
+        run[end] - (0 if start == "fault" else run[start])
+        for run in runs
+        if end in run and (start == "fault" or start in run)
+    ]
+    return median_low(sorted(lengths)) if lengths else None
+
+
+class _Teller:
+    """Finds the milestones of one group in the rows of one run."""
+
+    def __init__(self, rows: Sequence[TraceRow], partition: str, group: str) -> None:
+        faults = [row for row in rows if row.kind == TraceKind.FAULT_INJECTED]
+        assert faults, "no fault was injected"
+        self._fault_us = faults[0].time_us
+        self._group = group
+        self._of_partition = [row for row in rows if row.partition == partition]
+        loaded = [row for row in self._of_partition if row.kind == TraceKind.LOAD_COMPLETED]
+        self._loads = loaded
+        before = [row.leader_epoch or 0 for row in loaded if row.time_us <= self._fault_us]
+        assert before, f"{partition} had no coordinator before the fault"
+        self._first_epoch = max(before)
+        self._after = [row for row in rows if row.time_us > self._fault_us]
+        self._rows = rows
+
+    def leaderships(self) -> Milestones:
+        """When each tenure was decided on, became active, and ended."""
+        names = {
+            TraceKind.LEADER_ELECTED: "elected",
+            TraceKind.LOAD_COMPLETED: "active",
+            TraceKind.UNLOAD_COMPLETED: "unloaded",
+        }
+        found: Milestones = {}
+        for row in self._of_partition:
+            what = names.get(TraceKind(row.kind))
+            if what is None or row.time_us <= self._fault_us:
+                continue
+            if row.kind == TraceKind.UNLOAD_COMPLETED and not self._has_loaded(row):
+                continue  # a replica that was told to resign had nothing to unload
+            # An unload carries the epoch in which the leadership went to another.
+            epoch = (row.leader_epoch or 0) - self._first_epoch
+            found.setdefault(f"epoch +{epoch} {what}", self._since(row))
+        return found
+
+    def rebalances(self) -> Milestones:
+        """The first and the last of what a rebalance is made of, by the tenure that did it."""
+        names = {
+            TraceKind.REBALANCE_STARTED: "rebalance",
+            TraceKind.GENERATION_STARTED: "generation",
+            TraceKind.MEMBER_REMOVED: "member removed",
+        }
+        found: Milestones = {}
+        for row in self._after:
+            what = names.get(TraceKind(row.kind))
+            if what is None or row.group != self._group:
+                continue
+            tenure = f"in epoch +{self._epoch_at(row)}"
+            found.setdefault(f"first {what} {tenure}", self._since(row))
+            found[f"last {what} {tenure}"] = self._since(row)
+        return found
+
+    def members(self) -> Milestones:
+        """What most members did: marked the coordinator unknown, lost partitions, committed."""
+        found: Milestones = {}
+        for kind, what in (
+            (TraceKind.COORDINATOR_UNKNOWN, "members mark the coordinator unknown"),
+            (TraceKind.PARTITIONS_LOST, "members lose their partitions"),
+        ):
+            first: dict[str, int] = {}
+            for row in self._after:
+                if row.kind == kind and row.group == self._group:
+                    first.setdefault(row.node, self._since(row))
+            if len(first) > 1:
+                found[what] = median_low(sorted(first.values()))
+        resumed = [end for start, end in self._commit_gaps() if end - start >= PHASE_MIN_US]
+        if resumed:
+            found["members commit again"] = median_low(sorted(resumed))
+        return found
+
+    def faults(self) -> Milestones:
+        """When each fault but the first began, and when the undoing of each did."""
+        found: Milestones = {}
+        for row in self._after:
+            if row.kind == TraceKind.FAULT_INJECTED:
+                found[f"{row.cause} begins"] = self._since(row)
+            elif row.kind == TraceKind.FAULT_HEALED:
+                # Starting a process again takes real seconds on Ray, and none in virtual time.
+                ended_us = detail_of(row).get("in_force_until_us")
+                ended_us = ended_us if isinstance(ended_us, int) else row.time_us
+                found[f"{row.cause} ends"] = ended_us - self._fault_us
+        return found
+
+    def _commit_gaps(self) -> list[tuple[int, int]]:
+        """Each member's longest time without an acknowledged commit after the fault."""
+        commits: dict[str, list[int]] = {}
+        for row in self._rows:
+            if row.kind == TraceKind.OFFSETS_COMMITTED and row.group == self._group:
+                commits.setdefault(row.node, []).append(self._since(row))
+        gaps = []
+        for times in commits.values():
+            pairs = [(start, end) for start, end in itertools.pairwise(times) if end > 0]
+            if pairs:
+                gaps.append(max(pairs, key=lambda pair: pair[1] - pair[0]))
+        return gaps
+
+    def _has_loaded(self, row: TraceRow) -> bool:
+        return any(
+            (load.node, load.incarnation) == (row.node, row.incarnation)
+            and load.time_us < row.time_us
+            for load in self._loads
+        )
+
+    def _epoch_at(self, row: TraceRow) -> int:
+        epochs = [
+            load.leader_epoch or 0
+            for load in self._loads
+            if load.node == row.node and load.time_us <= row.time_us
+        ]
+        return max(epochs, default=self._first_epoch) - self._first_epoch
+
+    def _since(self, row: TraceRow) -> int:
+        return row.time_us - self._fault_us
