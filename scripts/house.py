@@ -1,0 +1,210 @@
+"""Figures of the project's structure: `python -m scripts.house`, before and after a change of it.
+
+Everything is read from the source files of a checkout; nothing of it is imported. `--make-test`
+also runs `make test` there and adds the processor time that the command and its children took.
+"""
+
+import argparse
+import ast
+import json
+import re
+import resource
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+PRODUCT = (
+    *("protocol", "results_schema", "partition_log", "coordinator", "cluster", "chaos"),
+    *("pipeline", "coordlab"),
+)
+SHORT = 60
+"""Lines of a module below which it is counted as short."""
+CRASH_PATH = Path(__file__).with_name("crash_path.txt")
+"""The calls from the command line to the act on Ray, one `module:qualified name` a line."""
+_TEXT_METHODS = frozenset(
+    {
+        *("startswith", "endswith", "removeprefix", "removesuffix", "contains", "rlike", "like"),
+        *("search", "match", "fullmatch", "regexp_extract", "partition", "split", "sub"),
+    }
+)
+_CAUSE = re.compile(r"\bcauses?\b|cause_text|\brow\.error_text\b")
+
+
+class House(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of one checkout.
+
+    Units: lines are counted as an editor does; `make_test_cpu_minutes` is user and system time.
+    Shape: `largest_folder` counts modules without `__init__`; `repeated_names` are public top-level
+    functions and classes with the modules that define them, if more than one does;
+    `parsed_causes` are places as `file:line`; `crash_path` is empty where the list is missing.
+    """
+
+    largest_folder: tuple[str, int]
+    modules: int
+    short_modules: int
+    repeated_names: dict[str, tuple[str, ...]]
+    product_lines: int
+    test_lines: int
+    parsed_causes: tuple[str, ...]
+    crash_path: tuple[str, ...]
+    make_test_cpu_minutes: float | None = None
+
+
+def main() -> None:
+    """Print the figures as a table, or as JSON with every name and place."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[1])
+    parser.add_argument("--json", action="store_true", help="every name and place, as JSON")
+    parser.add_argument(
+        "--make-test", action="store_true", help="run `make test`, for its CPU time"
+    )
+    arguments = parser.parse_args()
+    house = measure(arguments.root)
+    if arguments.make_test:
+        minutes = make_test_cpu_minutes(arguments.root)
+        house = msgspec.structs.replace(house, make_test_cpu_minutes=minutes)
+    if arguments.json:
+        sys.stdout.write(json.dumps(msgspec.to_builtins(house), indent=1) + "\n")
+        return
+    for what, figure in table(house):
+        sys.stdout.write(f"{what:<58}{figure}\n")
+
+
+def table(house: House) -> Iterator[tuple[str, str]]:
+    """Yield each figure with its meaning."""
+    folder, count = house.largest_folder
+    yield "largest number of modules in a folder", f"{count} ({folder})"
+    yield f"modules under {SHORT} lines", f"{house.short_modules} of {house.modules}"
+    yield "public top-level names in more than one module", str(len(house.repeated_names))
+    yield "lines of product", f"{house.product_lines:,}"
+    yield "lines of tests", f"{house.test_lines:,}"
+    yield "cause phrases parsed outside the coordinator", str(len(house.parsed_causes))
+    yield "calls from the command line to the crash on Ray", str(len(house.crash_path) or "-")
+    minutes = house.make_test_cpu_minutes
+    yield "CPU minutes of make test", "-" if minutes is None else f"{minutes:.1f}"
+
+
+def measure(root: Path) -> House:
+    """Return the figures of the checkout at `root`."""
+    sources = {
+        path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
+        for package in PRODUCT
+        for path in sorted((root / package).rglob("*.py"))
+    }
+    modules = {name: text for name, text in sources.items() if not name.endswith("__init__.py")}
+    folders: dict[str, int] = defaultdict(int)
+    for name in modules:
+        folders[name.rpartition("/")[0]] += 1
+    largest = max(folders, key=lambda folder: (folders[folder], folder))
+    trees = {name: ast.parse(text) for name, text in modules.items()}
+    return House(
+        largest_folder=(largest, folders[largest]),
+        modules=len(modules),
+        short_modules=sum(_lines(text) < SHORT for text in modules.values()),
+        repeated_names=_repeated_names(trees),
+        product_lines=sum(map(_lines, sources.values())),
+        test_lines=sum(
+            _lines(path.read_text(encoding="utf-8")) for path in (root / "tests").rglob("*.py")
+        ),
+        parsed_causes=tuple(
+            f"{name}:{line}"
+            for name, tree in trees.items()
+            if not name.startswith(("coordinator/", "protocol/"))
+            for line in sorted(set(_parsed_causes(tree)))
+        ),
+        crash_path=_crash_path(root),
+    )
+
+
+def make_test_cpu_minutes(root: Path) -> float:
+    """Run `make test` in `root`; return user and system time of it and of all its children.
+
+    Raises: CalledProcessError if it fails.
+    """
+    before = _children_cpu_s()
+    subprocess.run(["make", "test"], cwd=root, check=True, stdout=subprocess.DEVNULL)
+    return (_children_cpu_s() - before) / 60
+
+
+def _children_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _lines(text: str) -> int:
+    return len(text.splitlines())
+
+
+def _crash_path(root: Path) -> tuple[str, ...]:
+    path = root / CRASH_PATH.relative_to(CRASH_PATH.parents[1])
+    return tuple(path.read_text(encoding="utf-8").split()) if path.exists() else ()
+
+
+def _repeated_names(trees: dict[str, ast.Module]) -> dict[str, tuple[str, ...]]:
+    places: dict[str, list[str]] = defaultdict(list)
+    for module, tree in trees.items():
+        for name in dict.fromkeys(_public_names(tree)):
+            places[name].append(module)
+    return {name: tuple(found) for name, found in sorted(places.items()) if len(found) > 1}
+
+
+def _public_names(tree: ast.Module) -> Iterator[str]:
+    """Yield the public functions and classes that a module defines at its top level."""
+    for node in tree.body:
+        match node:
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+            ):
+                pass
+            case _:
+                continue
+        if not name.startswith("_"):
+            yield name
+
+
+def _parsed_causes(tree: ast.Module) -> Iterator[int]:
+    """Yield the lines that read a cause as text.
+
+    That is a method of texts or a pattern applied to it, or a comparison with a literal that has
+    more than one word; an enum's member is none.
+    """
+    phrases = {
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign) and _is_phrase(node.value)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(attr=attr)) if attr in _TEXT_METHODS:
+                if _CAUSE.search(ast.unparse(node)):
+                    yield node.lineno
+            case ast.Compare(left=left, ops=ops, comparators=rights):
+                sides = [left, *rights]
+                about = any(_CAUSE.search(ast.unparse(side)) for side in sides)
+                literal = any(
+                    _is_phrase(side) or (isinstance(side, ast.Name) and side.id in phrases)
+                    for side in sides
+                )
+                substring = isinstance(ops[0], (ast.In, ast.NotIn)) and (
+                    "cause or" in ast.unparse(rights[0])
+                )
+                if about and (literal or substring):
+                    yield node.lineno
+            case _:
+                pass
+
+
+def _is_phrase(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value
+
+
+if __name__ == "__main__":
+    main()
