@@ -30,6 +30,7 @@ from tests.support.mutation.mutants import (
     read_survivors,
     survivors,
 )
+from tests.support.mutation.recorded_mutants import STAGES, newly_alive, read_record
 from tests.support.soak import remembered, say
 from tests.support.worlds import planted
 
@@ -166,3 +167,21 @@ def test_nearly_every_drawn_mutant_of_the_coordinator_is_killed(
         reason = reasons.get((each.file, each.before, each.after), "no reason known")
         say(f"survived: {each.name}: {reason}")
     assert killed >= KILLED_AT_LEAST * len(drawn)
+
+
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("package", STAGES)
+def test_no_recorded_mutant_of_a_package_is_newly_alive(package: str) -> None:
+    """What the tests killed before the folders were made, they kill afterwards.
+
+    A mutant whose line was rewritten is found nowhere any more; it is counted, and said.
+    """
+    fates = newly_alive(package)
+    killed_before = sum(each.is_killed for each in read_record() if each.package == package)
+    say(
+        f"{package}: of {killed_before} recorded mutants that were killed {fates.killed} are "
+        f"killed, {len(fates.alive)} live, {len(fates.gone)} stand nowhere any more"
+    )
+    for recorded in fates.gone:
+        say(f"rewritten: {recorded.name}")
+    assert [recorded.name for recorded in fates.alive] == []

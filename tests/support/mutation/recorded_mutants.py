@@ -10,6 +10,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -43,6 +44,10 @@ STAGES: dict[str, tuple[tuple[str, ...], ...]] = {
 """For each package the tests to run; a later stage only on what the earlier ones let live."""
 
 
+FOLDERS = (*STAGES, "results_schema", "scripts")
+Place = tuple[str, Drawn]  # the folder that the mutant's file is relative to
+
+
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     """One mutant and its fate at the commit of the record."""
 
@@ -60,6 +65,15 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.package}/{self.file} {self.scope}: `{self.before}` -> `{self.after}`"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fates:
+    """What became of a package's recorded mutants that were killed; `gone`: no line is theirs."""
+
+    killed: int
+    alive: tuple[Recorded, ...]
+    gone: tuple[Recorded, ...]
+
+
 def main() -> None:
     """Draw and run the sample, or run the recorded one against the code as it is."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -71,14 +85,26 @@ def main() -> None:
         for package in packages:
             write_sample(package)
         return
-    if newly_alive(packages):
-        sys.exit(1)
+    lives = False
+    for package in packages:
+        fates = newly_alive(package)
+        print(
+            f"{package}: {fates.killed} killed, {len(fates.alive)} live, "
+            f"{len(fates.gone)} stand nowhere any more",
+            flush=True,
+        )
+        for recorded in fates.alive:
+            print(f"  lives: {recorded.name}")
+        for recorded in fates.gone:
+            print(f"  rewritten: {recorded.name}")
+        lives |= bool(fates.alive)
+    sys.exit(lives)
 
 
 def write_sample(package: str) -> None:
     """Draw the mutants of one package, run the tests on each, and add them to the record."""
     drawn = sample(ROOT / package, PER_PACKAGE, SEED)
-    killed = run_mutants(package, drawn)
+    killed = run_mutants(package, [(package, mutant) for mutant in drawn])
     known = list(_every(package))
     with RECORD.open("a", encoding="utf-8") as file:
         for mutant, is_killed in zip(drawn, killed, strict=True):
@@ -97,27 +123,22 @@ def write_sample(package: str) -> None:
     print(f"{package}: {sum(killed)} of {len(drawn)} killed", flush=True)
 
 
-def newly_alive(packages: Sequence[str]) -> list[Recorded]:
-    """Run the recorded mutants that were killed; return those that live now, and print them."""
-    alive: list[Recorded] = []
-    for package in packages:
-        killed_before = [r for r in read_record() if r.package == package and r.is_killed]
-        known = list(_every(package))
-        found = [(r, m) for r in killed_before if (m := find(r, known)) is not None]
-        gone = [r for r in killed_before if find(r, known) is None]
-        killed = run_mutants(package, [mutant for _, mutant in found])
-        lives = [r for (r, _), is_killed in zip(found, killed, strict=True) if not is_killed]
-        print(
-            f"{package}: of {len(killed_before)} that were killed {sum(killed)} are killed, "
-            f"{len(lives)} live, {len(gone)} stand nowhere any more",
-            flush=True,
-        )
-        for recorded in lives:
-            print(f"  lives: {recorded.name}")
-        for recorded in gone:
-            print(f"  rewritten: {recorded.name}")
-        alive += lives
-    return alive
+def newly_alive(package: str) -> Fates:
+    """Run the recorded mutants of a package that were killed, wherever they stand now."""
+    killed_before = [r for r in read_record() if r.package == package and r.is_killed]
+    # What a package gave away is looked for where it may have gone.
+    known = [
+        (folder, list(_every(folder)))
+        for folder in (package, *(f for f in FOLDERS if f != package))
+    ]
+    found = [(recorded, find(recorded, known)) for recorded in killed_before]
+    there = [(recorded, place) for recorded, place in found if place is not None]
+    killed = run_mutants(package, [place for _, place in there])
+    return Fates(
+        killed=sum(killed),
+        alive=tuple(r for (r, _), is_killed in zip(there, killed, strict=True) if not is_killed),
+        gone=tuple(recorded for recorded, place in found if place is None),
+    )
 
 
 def read_record() -> list[Recorded]:
@@ -126,17 +147,25 @@ def read_record() -> list[Recorded]:
     return [msgspec.json.decode(line, type=Recorded) for line in lines]
 
 
-def find(recorded: Recorded, known: Sequence[Drawn]) -> Drawn | None:
-    """Return the mutant in the code as it is, or None if its line or its scope is gone."""
-    alike = [
-        each for each in known if _key(each) == (recorded.scope, recorded.before, recorded.after)
-    ]
-    if not alike:
-        return None
-    return alike[min(recorded.nth, len(alike) - 1)]
+def find(recorded: Recorded, known: Sequence[tuple[str, Sequence[Drawn]]]) -> Place | None:
+    """Return where the mutant stands in the code as it is; None if its line is gone.
+
+    Its scope may have another name, if there is only one place left with its line.
+    """
+    for folder, mutants in known:
+        alike = [m for m in mutants if (m.before, m.after) == (recorded.before, recorded.after)]
+        name = recorded.scope.rpartition(".")[2]
+        in_scope = [m for m in alike if m.scope == recorded.scope] or [
+            m for m in alike if m.scope.rpartition(".")[2] == name
+        ]
+        if in_scope:
+            return folder, in_scope[min(recorded.nth, len(in_scope) - 1)]
+        if len(alike) == 1:
+            return folder, alike[0]
+    return None
 
 
-def run_mutants(package: str, mutants: Sequence[Drawn]) -> list[bool]:
+def run_mutants(package: str, mutants: Sequence[Place]) -> list[bool]:
     """Run the stages of a package; return for each mutant whether a test failed."""
     killed = [False] * len(mutants)
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
@@ -146,8 +175,8 @@ def run_mutants(package: str, mutants: Sequence[Drawn]) -> list[bool]:
             if not alive:
                 break
             jobs = [
-                Job(tests=tests, path=f"{package}/{mutants[n].file}", source=mutants[n].source)
-                for n in alive
+                Job(tests=tests, path=f"{where}/{mutant.file}", source=mutant.source)
+                for where, mutant in (mutants[n] for n in alive)
             ]
             for n, run in zip(alive, job_folder.run(jobs), strict=True):
                 killed[n] = not run.is_passed
