@@ -8,6 +8,7 @@ LAYERS = (
     "chaos/checkers",
     "chaos/exploration",
     "chaos",
+    "results_schema",
     "cluster/virtual/loop.py",
     "cluster/host/connections.py",
     "cluster/host/client_connection.py",

@@ -9,8 +9,8 @@ from importlib import import_module
 
 import click
 
-from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PASS
 from coordlab.options import EXIT_CODES_HELP, PROGRAM
+from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PASS
 
 HELP_WIDTH = 100
 COMMANDS = {

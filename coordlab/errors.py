@@ -12,11 +12,11 @@ from chaos.conformance.transcript import TranscriptError
 from chaos.experiment.problems import ExperimentError
 from chaos.exploration.store import CannotResume, NotAnExploration
 from chaos.results.run_directory import NotARun
-from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_INTERNAL_ERROR
 from cluster.ray.fan_out import WorkersFailed
 from cluster.runtime import ClusterStartError
 from coordlab.analysis import NoJava
 from coordlab.junit import JunitNotWritable
+from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERNAL_ERROR
 
 
 def told(error: Exception) -> int:

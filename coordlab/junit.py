@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from chaos.checkers.base import CheckOutcome, CheckReport
-from chaos.results.manifest import Manifest
-from chaos.results.verdict import Results, RunOutcome, Verdict
+from results_schema.manifest import Manifest
+from results_schema.results import CheckOutcome, CheckReport, Results, RunOutcome, Verdict
 
 RUN_CASE = "run"
 """The test case of the run itself."""

@@ -13,11 +13,12 @@ OWN_PACKAGES = (
     "partition_log",
     "coordinator",
     "cluster",
+    "results_schema",
     "chaos",
     "pipeline",
     "coordlab",
 )
-_EXIT_BAD_ARGUMENTS = 254  # chaos.verdict has it too, but must not be imported before the check
+_EXIT_BAD_ARGUMENTS = 254  # results_schema.results has it too, but must not be imported before the check
 
 
 def package_root() -> Path:

@@ -12,17 +12,11 @@ from typing import Any
 import msgspec
 import yaml
 
-from chaos.checkers.base import CheckReport, Finding
-from chaos.checkers.evidence.evidence_text import what_happened
 from chaos.checkers.registry import CHECKERS
 from chaos.experiment.loader import EXPERIMENTS
 from chaos.experiment.structs import Experiment
 from chaos.faults.registry import FAULT_KINDS
-from chaos.results.manifest import Manifest, RunStatus
 from chaos.results.run_directory import NotARun, PastRun
-from chaos.results.verdict import EXIT_UNKNOWN, Results, RunOutcome, Verdict
-from chaos.run.journal import FaultOutcome, JournalEntry
-from chaos.run.plan import PlannedFault
 from coordlab.settings_facts import default_of, settings_of
 from coordlab.views.check_view import figures_of
 from pipeline.report.facts import (
@@ -35,6 +29,10 @@ from pipeline.report.facts import (
 )
 from protocol.config import KAFKA_VERSION
 from protocol.trace import TraceRow
+from results_schema.evidence_text import what_happened
+from results_schema.journal import FaultOutcome, JournalEntry
+from results_schema.manifest import Manifest, PlannedFault, RunStatus
+from results_schema.results import EXIT_UNKNOWN, CheckReport, Finding, Results, RunOutcome, Verdict
 
 _COORDINATOR_SWITCH = "group.coordinator.new.enable"
 _COORDINATORS = {

@@ -8,58 +8,20 @@ cluster. Rows come in the order of the run's clock; between machines that order 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 import msgspec
 
-from chaos.checkers.evidence.evidence_text import tell
 from protocol.trace import TraceKind, TraceRow
+from results_schema.evidence_text import tell
+from results_schema.results import CheckOutcome, CheckReport, Finding
 
 MAX_FINDINGS = 20
 """A broken guard breaks every commit: the first findings tell the story, the rest are counted."""
 
 
-class CheckOutcome(StrEnum):
-    """What one checker has to say. Only VIOLATED is a finding about Kafka's promises."""
-
-    PASS = "pass"
-    VIOLATED = "violated"
-    INCONCLUSIVE = "inconclusive"  # something that it needs did not happen; the note says what
-    NOTHING_SEEN = "nothing_seen"  # it passed without having anything to judge
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A broken promise, with the rows that prove it, in time order, and as a story."""
-
-    check: str
-    summary: str
-    time_us: int
-    group: str | None = None
-    partition: str | None = None
-    story: tuple[str, ...] = ()
-    evidence: tuple[TraceRow, ...] = ()
-
-
 FindingSink = Callable[[Finding], None]
 """Gets each finding when it is made, up to MAX_FINDINGS of a checker."""
-
-
-class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one checker found, and how much it saw.
-
-    Shape: `seen` counts what it judged, by its name. `measured` has figures that are no verdict
-    (how long two members owned one partition, how often a record was processed again); its names
-    end with their unit, those without one are counts.
-    """
-
-    check: str
-    outcome: CheckOutcome
-    findings: tuple[Finding, ...] = ()
-    findings_total: int = 0
-    seen: dict[str, int] = {}
-    note: str = ""
-    measured: dict[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

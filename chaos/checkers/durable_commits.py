@@ -37,7 +37,7 @@ is held back for a request timeout: its committer may not have given up yet.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from chaos.checkers.base import CheckContext, Checker, CheckReport, detail_of
+from chaos.checkers.base import CheckContext, Checker, detail_of
 from chaos.checkers.evidence.commit_registers import (
     GIVEN_UP_BY_THE_CLIENT,
     Commit,
@@ -52,6 +52,7 @@ from protocol.envelope import ApiKey
 from protocol.errors import ErrorCode
 from protocol.ids import CONSUMER_OFFSETS
 from protocol.trace import MESSAGE_KINDS, TraceKind, TraceRow
+from results_schema.results import CheckReport
 
 RESIGNING_US = 5_000_000
 """No broker that can be reached takes longer to learn that it is no longer leader."""

@@ -22,11 +22,12 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from chaos.checkers.base import CheckContext, Checker, CheckReport, detail_of
+from chaos.checkers.base import CheckContext, Checker, detail_of
 from chaos.checkers.evidence.late_notices import NOTICE_KINDS, LateNotices
 from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
 from protocol.ids import CONSUMER_OFFSETS
 from protocol.trace import TraceKind, TraceRow
+from results_schema.results import CheckReport
 
 MAX_EVIDENCE_APPENDS = 3
 MAX_KEPT_APPENDS = 10_000

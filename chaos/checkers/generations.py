@@ -10,9 +10,10 @@ generation that a coordinator loaded is the one that was stored. Source: DESIGN 
 from collections import deque
 from dataclasses import dataclass, field
 
-from chaos.checkers.base import CheckContext, Checker, CheckReport, detail_of
+from chaos.checkers.base import CheckContext, Checker, detail_of
 from protocol.ids import CONSUMER_OFFSETS, NO_GENERATION
 from protocol.trace import TraceKind, TraceRow
+from results_schema.results import CheckReport
 
 MAX_STARTED_APPENDS = 4_096
 """Of each broker incarnation: an append is given up after 5 s, far sooner than so many follow."""

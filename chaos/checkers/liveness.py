@@ -16,20 +16,15 @@ application ended because a failover had lost its member id (`fenced_members`).
 
 from dataclasses import dataclass, field
 
-from chaos.checkers.base import (
-    CheckContext,
-    Checker,
-    CheckReport,
-    GroupExpectation,
-    detail_of,
-)
+from chaos.checkers.base import CheckContext, Checker, GroupExpectation, detail_of
 from chaos.checkers.evidence.coordinators import COORDINATOR_KINDS, CoordinatorView
-from chaos.checkers.evidence.evidence_text import seconds
 from chaos.checkers.evidence.fenced_members import FENCING_KINDS, FencedMembers
 from chaos.checkers.evidence.living_members import PRESENCE_KINDS, Presence
 from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
 from protocol.ids import BrokerId, broker_name
 from protocol.trace import TraceKind, TraceRow
+from results_schema.evidence_text import seconds
+from results_schema.results import CheckReport
 
 STABLE = "Stable"
 _MEMBER_STABLE = "STABLE"

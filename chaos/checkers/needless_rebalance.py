@@ -26,20 +26,15 @@ that of the old id, as Kafka's does (BEHAVIOUR 4.4: pendingSync is not re-keyed)
 
 from dataclasses import dataclass, field
 
-from chaos.checkers.base import (
-    CheckContext,
-    Checker,
-    CheckReport,
-    GroupExpectation,
-    detail_of,
-)
+from chaos.checkers.base import CheckContext, Checker, GroupExpectation, detail_of
 from chaos.checkers.evidence.coordinators import COORDINATOR_KINDS, CoordinatorView
-from chaos.checkers.evidence.evidence_text import seconds
 from chaos.checkers.evidence.faults_in_force import FAULT_KINDS, FaultsInForce, is_momentary
 from chaos.checkers.evidence.living_members import PRESENCE_KINDS, Presence
 from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
 from chaos.checkers.evidence.session_silence import HEARING_KINDS, Hearing
 from protocol.trace import TraceKind, TraceRow
+from results_schema.evidence_text import seconds
+from results_schema.results import CheckReport
 
 STABLE = "Stable"
 MEMBER_STABLE = "STABLE"

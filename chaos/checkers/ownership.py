@@ -21,12 +21,13 @@ Source: DESIGN 7; MEASURED_FAILOVER, "two split brains": 31 s of two owners, and
 
 from dataclasses import dataclass
 
-from chaos.checkers.base import CheckContext, Checker, CheckReport, GroupExpectation, detail_of
-from chaos.checkers.evidence.evidence_text import seconds
+from chaos.checkers.base import CheckContext, Checker, GroupExpectation, detail_of
 from chaos.checkers.evidence.faults_in_force import FAULT_KINDS, FaultsInForce
 from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
 from coordinator.apis.leave_group import LEAVE
 from protocol.trace import TraceKind, TraceRow
+from results_schema.evidence_text import seconds
+from results_schema.results import CheckReport
 
 RESIGNING_US = 5_000_000
 """No broker that can be reached takes longer to learn that it is no longer leader; measured 0.4 s

@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from chaos.checkers.base import CheckContext, Checker, CheckReport, detail_of
+from chaos.checkers.base import CheckContext, Checker, detail_of
 from chaos.checkers.evidence.commit_registers import GIVEN_UP_BY_THE_CLIENT
 from chaos.checkers.evidence.intervals import IntervalSet
 from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
 from coordinator.storage.tombstones import DELETIONS
 from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
+from results_schema.results import CheckReport
 
 COMMITTED, LATEST = "committed", "latest"
 """Where a POSITION_RESET says that its offset is from."""

@@ -6,13 +6,7 @@ A new checker is one module and one line in `CHECKERS`.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from chaos.checkers.base import (
-    CheckContext,
-    Checker,
-    CheckReport,
-    FindingSink,
-    GroupExpectation,
-)
+from chaos.checkers.base import CheckContext, Checker, FindingSink, GroupExpectation
 from chaos.checkers.durable_commits import DurableCommits
 from chaos.checkers.fencing import Fencing
 from chaos.checkers.generations import Generations
@@ -25,6 +19,7 @@ from cluster.spec import ConsumerSpec
 from protocol.ids import offsets_partition, transaction_partition
 from protocol.partitioner import partition_for
 from protocol.trace import TraceRow
+from results_schema.results import CheckReport
 
 MS = 1_000
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from chaos.experiment.structs import Experiment
 from chaos.exploration.play import PlayedRun, PlayResult, play
-from chaos.run.plan import Plan, plan_of
+from chaos.run.plan import plan_of
+from results_schema.manifest import Plan
 
 NEIGHBOURS = 10
 """How many other network seeds are tried, and how many faults are left out one by one."""

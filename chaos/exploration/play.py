@@ -16,13 +16,14 @@ from chaos.experiment.structs import Experiment, to_cluster_spec
 from chaos.exploration.gc_pause import collecting_afterwards
 from chaos.exploration.marks.registry import CoverageMarks
 from chaos.exploration.signature import Signature, signature_of
-from chaos.results.verdict import Results, RunOutcome
-from chaos.run.journal import FaultOutcome
-from chaos.run.plan import Plan, plan_of
+from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun
 from cluster.runtime import RowObserver
 from cluster.trace.digest import TraceDigest
 from cluster.virtual.runtime import VirtualRuntime
+from results_schema.journal import FaultOutcome
+from results_schema.manifest import Plan
+from results_schema.results import Results, RunOutcome
 
 
 class PlayResult(StrEnum):

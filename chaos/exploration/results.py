@@ -13,7 +13,7 @@ from chaos.exploration.play import PlayResult
 from chaos.exploration.running_totals import FindingGroup, Tally
 from chaos.exploration.search import Stop
 from chaos.exploration.store import FINDINGS
-from chaos.results.verdict import RunOutcome, Verdict, exit_code
+from results_schema.results import RunOutcome, Verdict, exit_code
 
 COMMAND = "python -m coordlab"
 

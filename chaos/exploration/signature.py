@@ -8,9 +8,9 @@ import re
 
 import msgspec
 
-from chaos.checkers.base import Finding
 from protocol.ids import CLUSTER_METADATA, CONSUMER_OFFSETS
 from protocol.trace import TraceRow
+from results_schema.results import Finding
 
 MAX_STEPS = 12
 """The story of a finding begins alike; how often something was repeated tells nothing."""

@@ -8,13 +8,12 @@ import msgspec
 
 from chaos.experiment.problems import Problem
 from chaos.experiment.structs import Experiment, FaultDefinition
-from chaos.run.blast_radius import BlastRadius
-from chaos.run.journal import LeaderMove
 from chaos.run.link_table import LinkTable
-from chaos.run.plan import PlannedFault
 from chaos.targets.base import Miss, Situation
 from cluster.runtime import ClusterStatus, HitNode, Runtime
 from protocol.ids import NodeName
+from results_schema.journal import BlastRadius, LeaderMove
+from results_schema.manifest import PlannedFault
 
 SHUTDOWN_LIMIT_US = 30_000_000
 """A broker that is still stopping so long after it should be back is killed, as service managers

@@ -11,8 +11,6 @@ from chaos.experiment.problems import Problem, near_miss, one_of
 from chaos.experiment.rules.semantic_checks import problem
 from chaos.experiment.structs import Experiment, FaultDefinition
 from chaos.faults.base import Aim, FaultKind, FaultTools, Injected
-from chaos.run.blast_radius import BlastRadius
-from chaos.run.plan import PlannedFault
 from chaos.targets.base import Miss, Situation
 from chaos.targets.registry import resolve_target, split_target
 from cluster.client.admin.group_changes import (
@@ -27,6 +25,8 @@ from cluster.client.admin.group_changes import (
 from cluster.host.host import Host
 from cluster.spec import ClusterSpec
 from protocol.errors import ErrorCode
+from results_schema.journal import BlastRadius
+from results_schema.manifest import PlannedFault
 
 GROUP_TARGETS = ("coordinator-of",)
 Order = Callable[[Host, ClusterSpec], Awaitable[dict[str, str]]]

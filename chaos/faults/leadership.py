@@ -10,8 +10,6 @@ from chaos.experiment.rules.semantic_checks import problem
 from chaos.experiment.structs import Experiment, FaultDefinition, group_partition
 from chaos.faults.base import Aim, FaultKind, FaultTools, Injected
 from chaos.run.blast_radius import blast_radius_of_partitions
-from chaos.run.journal import LeaderMove
-from chaos.run.plan import PlannedFault
 from chaos.targets.base import Hit, Miss, Situation
 from chaos.targets.partitions import (
     ALL_PARTITIONS,
@@ -23,6 +21,8 @@ from chaos.targets.partitions import (
 from chaos.targets.registry import check_target, resolve_target, split_target
 from cluster.runtime import ElectionFailed, PartitionStatus
 from protocol.ids import BrokerId, TopicPartition, broker_name, offsets_partition
+from results_schema.journal import LeaderMove
+from results_schema.manifest import PlannedFault
 
 PARTITION_TARGETS = ("coordinator-of", "leader-of")
 

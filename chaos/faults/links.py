@@ -30,10 +30,9 @@ from chaos.faults.base import (
     FaultTools,
     Injected,
 )
-from chaos.run.blast_radius import BlastRadius, blast_radius_of
-from chaos.run.journal import nodes_shown
+from chaos.run.blast_radius import blast_radius_of
 from chaos.run.link_table import rule
-from chaos.run.plan import PlannedFault, ends_of
+from chaos.run.plan import ends_of
 from chaos.targets.base import Miss, Situation
 from chaos.targets.registry import resolve_target, split_target
 from cluster.host.connection_purposes import PURPOSES
@@ -42,6 +41,8 @@ from cluster.links.rules import LinkEffect, Selector
 from cluster.runtime import NodeState
 from protocol.envelope import ApiKey
 from protocol.ids import NodeName, controller_name
+from results_schema.journal import BlastRadius, nodes_shown
+from results_schema.manifest import PlannedFault
 
 API_NAMES = tuple(api.label for api in ApiKey)
 _ALWAYS_ONE_NODE = frozenset({*BROKER_TARGETS, *CONTROLLER_TARGETS, *MEMBER_TARGETS}) - {

@@ -21,11 +21,11 @@ from chaos.faults.base import (
 )
 from chaos.run.blast_radius import blast_radius_of
 from chaos.run.link_table import cut_both_ways
-from chaos.run.plan import PlannedFault
 from chaos.targets.base import Miss, Situation
 from chaos.targets.registry import resolve_target, split_target
 from cluster.runtime import ClusterStatus, HitNode, NodeState, Runtime
 from protocol.ids import NodeName
+from results_schema.manifest import PlannedFault
 
 _LOOK_AGAIN_US = 250_000
 

@@ -1,4 +1,4 @@
-"""Results of a run: verdict, directory, manifest, and the stamp that a replay compares with.
+"""Results of a run: manifest, verdict, directory, and the stamp that a replay compares with.
 
-Reading order: `verdict`, `manifest`, `run_directory`, `replay_stamp`, `trace_diff`.
+Reading order: `manifest`, `verdict`, `run_directory`, `replay_stamp`, `trace_diff`.
 """

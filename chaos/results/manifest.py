@@ -1,10 +1,9 @@
-"""manifest.json: what a run was made of, so that it can be read, compared and run again."""
+"""What a manifest is filled with: the experiment, the command that replays it, versions, commit."""
 
 import platform
 import shlex
 import subprocess
 from collections.abc import Sequence
-from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -12,51 +11,9 @@ from typing import Any
 import msgspec
 
 from chaos.experiment.structs import Experiment
-from chaos.run.plan import PlannedFault
+from results_schema.manifest import Manifest
 
-MANIFEST_FORMAT = 1
 _PACKAGES = ("coordlab", "ray", "msgspec", "msgpack", "pyarrow", "pyspark")
-
-
-class RunStatus(StrEnum):
-    """Where a run is. `running` in a directory whose process is gone means: it was killed."""
-
-    RUNNING = "running"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    INTERRUPTED = "interrupted"
-
-
-class Manifest(msgspec.Struct, kw_only=True):
-    """The manifest of one run.
-
-    Units: `started_at`, `ended_at` are ISO 8601 in UTC; `clock_error_us` bounds how far the clocks
-    of the run's nodes are apart; the run's clock is `time_scale` times faster than a real one.
-    Shape: `config` is the experiment as its file would say it;
-    `digest` is the trace's, None where none was computed; `losses` says what of the trace is
-    missing.
-    """
-
-    format: int = MANIFEST_FORMAT
-    run: str
-    experiment: str
-    experiment_file: str | None = None
-    config: dict[str, Any]  # the experiment's own structs say what it holds
-    plan: tuple[PlannedFault, ...]
-    seed: int
-    runtime: str
-    time_scale: float = 1.0
-    status: RunStatus = RunStatus.RUNNING
-    pid: int
-    host: str
-    started_at: str
-    ended_at: str | None = None
-    versions: dict[str, str] = {}
-    git_commit: str | None = None
-    digest: str | None = None
-    clock_error_us: int = 0
-    losses: tuple[str, ...] = ()
-    replay: str
 
 
 def config_of(experiment: Experiment) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-NODE_PACKAGES = ("protocol", "partition_log", "coordinator", "cluster", "chaos")
+NODE_PACKAGES = ("protocol", "partition_log", "coordinator", "cluster", "results_schema", "chaos")
 """The packages whose code decides what a run in virtual time does."""
 _DIGEST_BYTES = 8
 

@@ -15,16 +15,10 @@ from pathlib import Path
 import msgspec
 
 from chaos.experiment.structs import Experiment
-from chaos.results.manifest import (
-    Manifest,
-    RunStatus,
-    config_of,
-    git_commit,
-    installed_versions,
-)
-from chaos.results.verdict import Results
-from chaos.run.journal import JournalEntry, decode_journal, encode_journal
-from chaos.run.plan import Plan
+from chaos.results.manifest import config_of, git_commit, installed_versions
+from results_schema.journal import JournalEntry, decode_journal, encode_journal
+from results_schema.manifest import Manifest, Plan, RunStatus
+from results_schema.results import Results
 
 DEFAULT_ROOT = Path("runs")
 EXPLORATIONS = "explorations"

@@ -2,23 +2,10 @@
 
 from collections.abc import Iterable
 
-import msgspec
-
 from chaos.experiment.structs import Experiment, consumer_name, group_partition
 from cluster.runtime import ClusterStatus
 from protocol.ids import CONSUMER_OFFSETS, NodeName, TopicPartition, broker_name
-
-
-class BlastRadius(msgspec.Struct, frozen=True, kw_only=True):
-    """The groups and partitions that a fault concerns.
-
-    Of a broker: every group that it coordinates, every partition that it leads. Of a member: its
-    group, and the partitions that it owns. Of a moved leadership: the partition, and the groups
-    that live in it.
-    """
-
-    groups: tuple[str, ...] = ()
-    partitions: tuple[str, ...] = ()
+from results_schema.journal import BlastRadius
 
 
 def blast_radius_of(

@@ -10,14 +10,15 @@ from dataclasses import replace
 from chaos.experiment.structs import Experiment
 from chaos.faults.base import SHUTDOWN_LIMIT_US, Aim, FaultKind, FaultTools
 from chaos.faults.registry import FAULT_KINDS
-from chaos.run.journal import FaultOutcome, Journal, JournalEntry, LinkEnds
+from chaos.run.journal import Journal
 from chaos.run.link_table import LinkTable
-from chaos.run.plan import Plan, PlannedFault
 from chaos.targets.base import Miss, Situation
 from chaos.targets.members import all_members
 from cluster.host.randomness import stream
 from cluster.runtime import ClusterStatus, Runtime
 from protocol.trace import TraceEvent, TraceKind
+from results_schema.journal import FaultOutcome, JournalEntry, LinkEnds
+from results_schema.manifest import Plan, PlannedFault
 
 
 class ToolFailed(Exception):

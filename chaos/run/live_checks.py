@@ -7,9 +7,9 @@ the whole trace when the run is over. In virtual time that one suite sees every 
 
 from collections.abc import Callable, Iterable
 
-from chaos.checkers.base import Finding
 from chaos.checkers.registry import CheckSuite
 from protocol.trace import TraceRow
+from results_schema.results import Finding
 
 TraceFollower = Callable[[int], Iterable[TraceRow]]
 """Takes the run's clock in microseconds; returns the rows that are new, in the trace's order."""

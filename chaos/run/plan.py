@@ -6,9 +6,6 @@ not the plan's; they stand in the same schedule.
 """
 
 from dataclasses import dataclass
-from typing import Any
-
-import msgspec
 
 from chaos.experiment.structs import (
     Experiment,
@@ -18,35 +15,7 @@ from chaos.experiment.structs import (
     microseconds,
 )
 from protocol.ids import NodeName
-
-
-class PlannedFault(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
-    """One fault of a plan.
-
-    Units: `at_us` counts from the steady state, `duration_us` from the injection; None lasts until
-    the healing at the end.
-    Shape: `target` is "" for a fault of links, which has its ends in `from` and `to` instead.
-    """
-
-    fault_id: str
-    at_us: int
-    fault: str
-    target: str = ""
-    from_: tuple[str, ...] = ()
-    to: tuple[str, ...] = ()
-    duration_us: int | None = None
-    args: dict[str, Any] = {}  # checked by the fault's own struct when the file was read
-
-    @property
-    def aimed_at(self) -> str:
-        """The target as people read it: `broker(0)`, `broker(0) <-> controller, brokers`."""
-        if not self.from_:
-            return self.target
-        arrow = "->" if self.args.get("direction") == "one_way" else "<->"
-        return f"{', '.join(self.from_)} {arrow} {', '.join(self.to)}"
-
-
-Plan = tuple[PlannedFault, ...]
+from results_schema.manifest import Plan, PlannedFault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

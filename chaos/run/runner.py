@@ -9,21 +9,22 @@ from bisect import insort
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from chaos.checkers.base import CheckReport, Finding
 from chaos.checkers.registry import CheckSuite
 from chaos.experiment.structs import Experiment, microseconds
-from chaos.results.manifest import RunStatus
 from chaos.results.run_directory import RunDirectory
-from chaos.results.verdict import Results, RunOutcome, Verdict, exit_code, judge
+from chaos.results.verdict import judge
 from chaos.run.conditions import missing_for_liveness, missing_for_steady_state, summarize
 from chaos.run.injection import FaultInjector, ToolFailed
-from chaos.run.journal import Journal, JournalEntry
+from chaos.run.journal import Journal
 from chaos.run.live_checks import LiveChecks
-from chaos.run.plan import Arrival, Plan, PlannedAct, arrivals_of, schedule_of
+from chaos.run.plan import Arrival, PlannedAct, arrivals_of, schedule_of
 from chaos.run.status_history import Looks
 from chaos.run.verification import read_committed_offsets
 from cluster.runtime import ClusterStatus, Runtime
 from protocol.trace import TraceEvent, TraceKind, TraceRow
+from results_schema.journal import JournalEntry
+from results_schema.manifest import Plan, RunStatus
+from results_schema.results import CheckReport, Finding, Results, RunOutcome, Verdict, exit_code
 
 POLL_US = 250_000
 """How often the cluster is looked at. The same whether anybody watches or not: a look is an event

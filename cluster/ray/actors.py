@@ -43,7 +43,16 @@ from protocol.ids import Incarnation, NodeName
 
 T = TypeVar("T")
 
-PACKAGES = ("protocol", "partition_log", "coordinator", "cluster", "chaos", "pipeline", "coordlab")
+PACKAGES = (
+    "protocol",
+    "partition_log",
+    "coordinator",
+    "cluster",
+    "results_schema",
+    "chaos",
+    "pipeline",
+    "coordlab",
+)
 """Our top-level packages: what a Ray cluster's workers are sent."""
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = "local"

@@ -27,7 +27,7 @@ NODE_CODE = ("protocol", "partition_log", "coordinator", "cluster")
 """The packages whose code runs in nodes, and in the virtual runtime itself."""
 TOOL_CODE = ("cluster.trace.", "cluster.ray.", "cluster.virtual.loop")
 """What in them does not: it watches runs, or is about real time; the loop logs for asyncio."""
-OWN_CODE = (*NODE_CODE, "chaos", "coordlab", "pipeline", "tests", "benchmarks")
+OWN_CODE = (*NODE_CODE, "results_schema", "chaos", "coordlab", "pipeline", "tests", "benchmarks")
 INSTEAD = "node code has its Host's now_us, wall_us, sleep, rng and spawn"
 
 _TIMES = (

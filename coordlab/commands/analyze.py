@@ -8,7 +8,6 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from chaos.results.verdict import EXIT_PASS
 from coordlab.analysis import NoJava, analyze_runs, java_notice, salvage
 from coordlab.console import print_path
 from coordlab.options import (
@@ -25,6 +24,7 @@ from coordlab.reports import compared
 from coordlab.views.comparison_view import print_comparison
 from coordlab.views.summary_view import print_phases
 from pipeline.summary.figures import RunSummary
+from results_schema.results import EXIT_PASS
 
 
 @click.command(

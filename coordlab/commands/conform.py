@@ -25,8 +25,8 @@ from chaos.conformance.transcript import (
     read_transcript,
 )
 from chaos.experiment.problems import Problem
-from chaos.results.verdict import EXIT_PASS, EXIT_VIOLATED
 from coordlab.options import json_option, print_document, with_examples
+from results_schema.results import EXIT_PASS, EXIT_VIOLATED
 
 _DIGITS_MAX = 160
 """How much of a value is printed; `--json` has all of it."""

@@ -7,7 +7,6 @@ import click
 import msgspec
 from rich.console import Console
 
-from chaos.results.verdict import EXIT_PASS
 from coordlab.analysis import analysed
 from coordlab.console import print_path
 from coordlab.options import (
@@ -22,6 +21,7 @@ from coordlab.options import (
 from coordlab.report_facts import facts_of
 from coordlab.reports import COMPARISON_FILE, compared, write_comparison, write_run_report
 from coordlab.views.comparison_view import print_comparison
+from results_schema.results import EXIT_PASS
 
 
 @click.command(

@@ -3,8 +3,8 @@
 import click
 
 from chaos.experiment.json_schema import encoded_schema
-from chaos.results.verdict import EXIT_PASS
 from coordlab.options import with_examples
+from results_schema.results import EXIT_PASS
 
 
 @click.command("schema", cls=with_examples("schema > experiment.schema.json"))

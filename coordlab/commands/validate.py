@@ -9,13 +9,13 @@ from rich.markup import escape
 
 from chaos.experiment.loader import load_experiment
 from chaos.experiment.problems import ExperimentError, Problem
-from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS
 from coordlab.options import (
     json_option,
     print_document,
     var_option,
     with_examples,
 )
+from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

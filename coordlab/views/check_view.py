@@ -6,10 +6,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaos.checkers.base import CheckOutcome, CheckReport
 from chaos.checkers.fencing import ATTEMPTS
 from coordlab.console import print_lines, seconds
 from pipeline.summary.figures import duration_text
+from results_schema.results import CheckOutcome, CheckReport
 
 _CHECK_STYLES = {
     CheckOutcome.PASS: "green",

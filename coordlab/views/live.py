@@ -12,9 +12,9 @@ from rich.live import Live
 from rich.text import Text
 
 from chaos.experiment.structs import Experiment
-from chaos.run.journal import FaultOutcome
 from chaos.run.runner import Progress
 from coordlab.views.live_panel import fate, panel
+from results_schema.journal import FaultOutcome
 
 REFRESH_PER_SECOND = 4
 

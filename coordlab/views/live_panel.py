@@ -11,12 +11,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from chaos.run.journal import FaultOutcome, JournalEntry
 from chaos.run.runner import STAGES, Progress
 from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus, NodeState
 from coordlab.console import seconds
 from pipeline.summary.outcomes import listed
 from protocol.ids import broker_name
+from results_schema.journal import FaultOutcome, JournalEntry
 
 _STATE_STYLES = {
     "Stable": "green",

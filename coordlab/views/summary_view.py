@@ -8,15 +8,15 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from chaos.results.manifest import Manifest
-from chaos.results.verdict import Results, RunOutcome, Verdict
-from chaos.run.journal import FaultOutcome, JournalEntry
 from coordlab.console import print_lines, seconds
 from coordlab.views.check_view import print_checks
 from coordlab.views.outcome_view import outcome_lines, rebalance_lines
 from pipeline.summary.figures import HEADER, Chain, FaultSummary, RunSummary
 from pipeline.summary.outcomes import listed
 from pipeline.summary.story import leaving_texts, noticed_text
+from results_schema.journal import FaultOutcome, JournalEntry
+from results_schema.manifest import Manifest
+from results_schema.results import Results, RunOutcome, Verdict
 
 _VERDICT_STYLES = {
     Verdict.PASS: "bold green",

@@ -16,10 +16,10 @@ import pytest
 
 from chaos.checkers.registry import CHECKERS
 from chaos.experiment.loader import find_experiment
-from chaos.results.manifest import RunStatus
-from chaos.results.verdict import RunOutcome, Verdict
 from coordlab.cli import COMMANDS
 from protocol.trace import TraceKind
+from results_schema.manifest import RunStatus
+from results_schema.results import RunOutcome, Verdict
 from tests.support.harness.command_line import COMMAND_TIMEOUT_S, ROOT, CommandLine
 from tests.support.worlds.acceptance import rows_of_run
 

@@ -8,9 +8,8 @@ from collections import Counter
 
 import pytest
 
-from chaos.checkers.base import CheckOutcome
-from chaos.results.verdict import Verdict
 from protocol.trace import TraceKind
+from results_schema.results import CheckOutcome, Verdict
 from tests.support.worlds.acceptance import (
     DETECT_MAX_US,
     DETECT_MIN_US,

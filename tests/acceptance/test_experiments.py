@@ -11,9 +11,8 @@ from statistics import median
 
 import pytest
 
-from chaos.checkers.base import CheckOutcome
-from chaos.results.verdict import Verdict
 from protocol.trace import TraceKind, TraceRow
+from results_schema.results import CheckOutcome, Verdict
 from tests.support.worlds.acceptance import (
     VirtualRun,
     detail_of,

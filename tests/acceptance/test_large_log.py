@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from chaos.experiment.structs import Experiment, group_partition, to_cluster_spec
-from chaos.results.verdict import Results, Verdict
 from cluster.spec import CostModel
 from protocol.ids import offsets_partition
 from protocol.trace import TraceKind, TraceRow
+from results_schema.results import Results, Verdict
 from tests.support.builders.experiments import experiment
 from tests.support.worlds.acceptance import (
     CoordinatorFailover,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos.results.verdict import Verdict
 from cluster.ray.machine_files import start_ticks
 from protocol.trace import TraceKind, TraceRow
+from results_schema.results import Verdict
 from tests.support.worlds.acceptance import detail_of, play_ray, play_virtual, shifted
 from tests.support.worlds.story import milestones_of
 

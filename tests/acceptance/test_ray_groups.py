@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from chaos.checkers.base import CheckOutcome
-from chaos.results.manifest import RunStatus
 from cluster.realtime.listeners_file import FILE_NAME
 from protocol.trace import TraceKind
+from results_schema.manifest import RunStatus
+from results_schema.results import CheckOutcome
 from tests.acceptance.test_ray_run import (
     ENDLESS,
     GROUP,

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from chaos.experiment.structs import Experiment
-from chaos.results.manifest import RunStatus, experiment_of
+from chaos.results.manifest import experiment_of
 from chaos.results.run_directory import PastRun
-from chaos.results.verdict import RunOutcome, Verdict
 from cluster.ray.machine_files import is_stopped, start_ticks
 from cluster.trace.files import FrameReader
 from pipeline.engine.java import JavaProblem, find_java
 from protocol.trace import TraceKind, TraceRow
+from results_schema.manifest import RunStatus
+from results_schema.results import RunOutcome, Verdict
 from tests.support.harness.command_line import CommandLine
 from tests.support.harness.programs import left_after, processes, rays_own
 from tests.support.worlds.acceptance import (

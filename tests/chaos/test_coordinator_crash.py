@@ -4,12 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from chaos.checkers.base import CheckOutcome, CheckReport
 from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment.loader import load_experiment
 from chaos.experiment.structs import to_cluster_spec
-from chaos.results.verdict import Results, Verdict
-from chaos.run.journal import FaultOutcome
 from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun
 from cluster.virtual.runtime import VirtualRuntime
@@ -19,6 +16,8 @@ from protocol.effects import Result
 from protocol.ids import NodeName, TopicPartition
 from protocol.records.batch import RecordBatch
 from protocol.trace import TraceKind, TraceRow
+from results_schema.journal import FaultOutcome
+from results_schema.results import CheckOutcome, CheckReport, Results, Verdict
 
 SMALL = (
     "groups.orders-readers.members=3",

@@ -3,8 +3,8 @@
 import pytest
 
 from chaos.experiment.structs import Experiment
-from chaos.results.verdict import Verdict
 from protocol.trace import TraceKind
+from results_schema.results import Verdict
 from tests.support.builders.experiments import experiment
 from tests.support.worlds.planted import CUT, Played, play, readers
 

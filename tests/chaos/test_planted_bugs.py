@@ -10,7 +10,6 @@ import pytest
 
 import coordinator.coordinator
 from chaos.checkers.base import detail_of
-from chaos.results.verdict import Verdict
 from cluster.client.consumer.assignors import (
     ASSIGNORS,
     Assignment,
@@ -37,6 +36,7 @@ from protocol.ids import NodeName
 from protocol.messages.group import HeartbeatResponse
 from protocol.records.batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind, TraceRow
+from results_schema.results import Verdict
 from tests.support.worlds.planted import CUT, play, readers, small
 
 pytestmark = pytest.mark.slow

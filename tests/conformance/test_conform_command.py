@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS, EXIT_VIOLATED
 from coordlab.cli import run_cli
+from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS, EXIT_VIOLATED
 
 SCENARIOS = Path(__file__).parent / "transcripts" / "3.9" / "scenarios"
 

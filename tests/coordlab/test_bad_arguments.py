@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.results.verdict import EXIT_BAD_ARGUMENTS
 from coordlab.cli import run_cli
+from results_schema.results import EXIT_BAD_ARGUMENTS
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS
 from coordlab.cli import run_cli
 from coordlab.commands.analyze import summaries_document
 from pipeline.summary.summary_file import summary_path, write_summary
+from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS
 from tests.support.builders.report_rows import S, fault_summary, summary_of
 
 Captured = pytest.CaptureFixture[str]

@@ -5,10 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from chaos.checkers.base import CheckOutcome, CheckReport, Finding
-from chaos.results.verdict import EXIT_BAD_ARGUMENTS, Results, RunOutcome, Verdict
 from coordlab.cli import run_cli
 from coordlab.junit import junit_of_failure, junit_of_run
+from results_schema.results import (
+    EXIT_BAD_ARGUMENTS,
+    CheckOutcome,
+    CheckReport,
+    Finding,
+    Results,
+    RunOutcome,
+    Verdict,
+)
 from tests.support.builders.past_runs import manifest, results
 
 CHILDREN = {

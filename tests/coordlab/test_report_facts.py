@@ -7,19 +7,28 @@ from typing import Any
 import msgspec
 import pytest
 
-from chaos.checkers.base import CheckOutcome, CheckReport, Finding
 from chaos.experiment.loader import list_experiments, load_experiment
 from chaos.experiment.structs import Experiment
-from chaos.results.manifest import RunStatus, config_of
+from chaos.results.manifest import config_of
 from chaos.results.run_directory import RunDirectory, create_run_directory, open_run
-from chaos.results.verdict import EXIT_VIOLATED, Results, RunOutcome, Verdict
-from chaos.run.journal import FaultOutcome, Journal, LinkEnds
+from chaos.run.journal import Journal
 from chaos.run.plan import plan_of
 from coordlab.report_facts import experiment_yaml, facts_of, status_of
 from coordlab.settings_facts import KAFKA, LAB, settings_of
 from pipeline.report.facts import SettingFact
 from protocol.config import BrokerConfig, ConsumerConfig, ProducerConfig, TopicConfig
 from protocol.trace import TraceKind, TraceRow
+from results_schema.journal import FaultOutcome, LinkEnds
+from results_schema.manifest import RunStatus
+from results_schema.results import (
+    EXIT_VIOLATED,
+    CheckOutcome,
+    CheckReport,
+    Finding,
+    Results,
+    RunOutcome,
+    Verdict,
+)
 from tests.support.builders.experiments import experiment
 from tests.support.builders.rows import Rows
 from tests.support.harness.programs import pid_of_nobody

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from chaos.results.manifest import replay_command
-from chaos.results.verdict import EXIT_BAD_ARGUMENTS
 from coordlab.cli import run_cli
+from results_schema.results import EXIT_BAD_ARGUMENTS
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ import io
 import pytest
 from rich.console import Console
 
-from chaos.checkers.base import CheckOutcome, CheckReport, Finding
-from chaos.run.journal import FaultOutcome, JournalEntry
 from coordlab.views.check_view import print_checks
 from coordlab.views.summary_view import print_phases, print_summary
 from pipeline.summary.figures import FaultSummary
+from results_schema.journal import FaultOutcome, JournalEntry
+from results_schema.results import CheckOutcome, CheckReport, Finding
 from tests.support.builders.past_runs import manifest, results
 from tests.support.builders.report_rows import S, fault_summary, summary_of
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from chaos.results.verdict import Verdict
+from results_schema.results import Verdict
 from tests.support.soak import KEPT, ROOT, code_id, remembered, say, say_failovers
 from tests.support.worlds.acceptance import VirtualRun, play_virtual, shifted
 from tests.support.worlds.failover import Failover, failover_of

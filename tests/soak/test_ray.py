@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.checkers.base import CheckOutcome
-from chaos.results.verdict import Results, Verdict
 from protocol.trace import TraceRow
+from results_schema.results import CheckOutcome, Results, Verdict
 from tests.support.soak import remembered, say, say_failovers
 from tests.support.worlds.acceptance import play_ray, play_virtual, shifted
 from tests.support.worlds.failover import Failover, failover_of

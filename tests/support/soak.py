@@ -26,6 +26,7 @@ CODE = (
     "partition_log",
     "coordinator",
     "cluster",
+    "results_schema",
     "chaos",
     "experiments",
     "explorations",

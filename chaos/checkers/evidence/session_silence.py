@@ -19,11 +19,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from chaos.checkers.base import GroupExpectation, detail_of
-from chaos.checkers.evidence.evidence_text import seconds
 from chaos.checkers.evidence.faults_in_force import FaultsInForce, is_momentary
 from chaos.checkers.evidence.lost_data import POWER_LOSS
 from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
+from results_schema.evidence_text import seconds
 
 HEARING_KINDS = frozenset(
     {

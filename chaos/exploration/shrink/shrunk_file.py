@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from chaos.checkers.base import Finding
-from chaos.checkers.evidence.evidence_text import seconds
 from chaos.experiment.structs import Experiment, microseconds
 from chaos.exploration.play import play
 from chaos.exploration.replay_file import replay_text
@@ -17,6 +15,8 @@ from chaos.exploration.shrink.edits import Sizes
 from chaos.exploration.shrink.passes import ROUND_US
 from chaos.exploration.shrink.shrink import Robustness, ShrinkEnd, Shrunk
 from chaos.exploration.signature import signature_of
+from results_schema.evidence_text import seconds
+from results_schema.results import Finding
 
 SUFFIX = "-shrunk"
 _WIDTH = 96

@@ -19,13 +19,13 @@ from chaos.results.trace_diff import (
     parting,
     story_partings,
 )
-from chaos.results.verdict import EXIT_PASS, EXIT_UNKNOWN, EXIT_VIOLATED
-from chaos.run.plan import Plan
 from cluster.trace.parquet import read_parquet
 from coordlab.commands.diff.view import print_difference
 from coordlab.schedules import Schedule, schedule_of
 from coordlab.signals import terminate_as_ctrl_c
 from protocol.trace import MESSAGE_KINDS, TraceRow
+from results_schema.manifest import Plan
+from results_schema.results import EXIT_PASS, EXIT_UNKNOWN, EXIT_VIOLATED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

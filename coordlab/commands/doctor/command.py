@@ -4,12 +4,12 @@ import click
 import msgspec
 from rich.console import Console
 
-from chaos.results.verdict import EXIT_PASS
 from coordlab.commands.doctor.checks import CHECKS, examine
 from coordlab.commands.doctor.machine import Machine
 from coordlab.commands.doctor.view import print_checks
 from coordlab.options import json_option, print_document, with_examples
 from coordlab.parameters import OneOf
+from results_schema.results import EXIT_PASS
 
 
 @click.command("doctor", cls=with_examples("doctor", "doctor --only java --only memory"))

@@ -9,8 +9,8 @@ from pathlib import Path
 from chaos.checkers.registry import CHECKERS
 from chaos.exploration.results import ExplorationResults, FoundGroup
 from chaos.exploration.store import ExplorationManifest
-from chaos.results.verdict import RunOutcome, Verdict
 from coordlab.junit import Case, document
+from results_schema.results import RunOutcome, Verdict
 
 SEARCH_CASE = "explore"
 

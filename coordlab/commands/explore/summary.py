@@ -8,9 +8,9 @@ from rich.text import Text
 
 from chaos.exploration.results import ExplorationResults, FoundGroup, Rechecks
 from chaos.exploration.store import ExplorationManifest
-from chaos.results.verdict import RunOutcome, Verdict
 from coordlab.commands.explore.live_view import counted
 from coordlab.console import print_lines, print_path, seconds
+from results_schema.results import RunOutcome, Verdict
 
 _STYLES = {
     Verdict.PASS: "bold green",

@@ -20,7 +20,6 @@ from chaos.exploration.gc_pause import collecting_afterwards
 from chaos.results.manifest import experiment_of
 from chaos.results.replay_stamp import differences
 from chaos.results.run_directory import TRACE_FOLDER, NotARun, PastRun, list_runs, open_run
-from chaos.results.verdict import Results, RunOutcome
 from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun
 from cluster.host.host import Host, HostDead
@@ -32,6 +31,7 @@ from coordlab.commands.groups.rebalance_log import RebalanceLog
 from coordlab.schedules import Schedule
 from coordlab.views.row_view import clock
 from protocol.trace import TraceRow
+from results_schema.results import Results, RunOutcome
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

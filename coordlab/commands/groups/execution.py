@@ -13,7 +13,6 @@ import click
 import msgspec
 from rich.console import Console
 
-from chaos.results.verdict import EXIT_PASS, EXIT_VIOLATED
 from cluster.client.admin.group_admin import GroupAdmin
 from cluster.client.admin.offset_reset import ResetTarget
 from cluster.client.net.errors import ClientError
@@ -51,6 +50,7 @@ from coordlab.commands.groups.view import (
 )
 from coordlab.schedules import schedule_of
 from protocol.ids import BrokerId
+from results_schema.results import EXIT_PASS, EXIT_VIOLATED
 
 T = TypeVar("T")
 

@@ -9,7 +9,6 @@ from rich.markup import escape
 
 from chaos.experiment.loader import load_experiment
 from chaos.experiment.structs import Name
-from chaos.results.verdict import EXIT_PASS
 from coordlab.commands.init.experiment_template import FAULT_EXAMPLES
 from coordlab.commands.init.new_experiment import (
     DEFAULT_NAME,
@@ -20,6 +19,7 @@ from coordlab.commands.init.new_experiment import (
 )
 from coordlab.options import PROGRAM, with_examples
 from coordlab.parameters import OneOf
+from results_schema.results import EXIT_PASS
 
 DEFAULT_FAULT = "crash"
 NAME_PATTERN = re.compile(msgspec.json.schema(Name)["pattern"])

@@ -6,7 +6,6 @@ import click
 from rich.console import Console
 
 from chaos.experiment.loader import list_experiments
-from chaos.results.verdict import EXIT_PASS
 from coordlab.commands.list.past_runs import find_past_runs
 from coordlab.commands.list.past_runs_view import listing_document, print_listing
 from coordlab.options import (
@@ -15,6 +14,7 @@ from coordlab.options import (
     runs_option,
     with_examples,
 )
+from results_schema.results import EXIT_PASS
 
 DEFAULT_LIMIT = 20
 

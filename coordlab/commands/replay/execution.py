@@ -16,14 +16,6 @@ from chaos.exploration.play import PlayedRun, PlayResult, play
 from chaos.exploration.replay_file import replay_text, schedule_digest
 from chaos.results.replay_stamp import ReplayStamp, differences
 from chaos.results.run_directory import RunDirectory, create_run_directory, open_run
-from chaos.results.verdict import (
-    EXIT_INTERNAL_ERROR,
-    EXIT_INTERRUPTED,
-    EXIT_PASS,
-    EXIT_UNKNOWN,
-    EXIT_VIOLATED,
-    RunOutcome,
-)
 from chaos.run.plan import plan_of
 from cluster.trace.digest import parted_between
 from coordlab.analysis import analyze_runs, java_notice
@@ -36,6 +28,14 @@ from coordlab.schedules import Schedule, schedule_of
 from coordlab.signals import terminate_as_ctrl_c
 from coordlab.views.row_view import clock
 from coordlab.views.summary_view import print_summary
+from results_schema.results import (
+    EXIT_INTERNAL_ERROR,
+    EXIT_INTERRUPTED,
+    EXIT_PASS,
+    EXIT_UNKNOWN,
+    EXIT_VIOLATED,
+    RunOutcome,
+)
 
 REPLAY_FILE = "replay.yaml"
 """In the directory of a run: the experiment file that plays it again."""

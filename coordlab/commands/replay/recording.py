@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment.structs import Experiment, to_cluster_spec
 from chaos.results.run_directory import EVENTS_FILE, RunDirectory
-from chaos.results.verdict import Results
-from chaos.run.journal import JournalEntry
 from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun, Progress
 from cluster.runtime import ClusterStatus
@@ -20,6 +18,8 @@ from cluster.trace.digest import EventsOnly, TraceDigest
 from cluster.trace.parquet import ParquetTraceWriter
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.trace import TraceRow
+from results_schema.journal import JournalEntry
+from results_schema.results import Results
 
 LAST_ROWS = 1_000
 """How much of the trace is at hand at a moment."""

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from chaos.run.journal import JournalEntry
 from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus, NodeState
 from coordlab.commands.replay.recording import Moment
 from coordlab.console import print_lines
@@ -12,6 +11,7 @@ from coordlab.views.live_panel import fate
 from coordlab.views.row_view import clock, row_line
 from pipeline.summary.outcomes import listed
 from protocol.ids import NodeName, TopicPartition, broker_name
+from results_schema.journal import JournalEntry
 
 ROWS_SHOWN = 12
 

@@ -23,7 +23,6 @@ from chaos.results.run_directory import (
     create_run_directory,
     open_run,
 )
-from chaos.results.verdict import Results, RunOutcome
 from chaos.run.live_checks import LiveChecks
 from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun
@@ -39,6 +38,7 @@ from coordlab.signals import terminate_as_ctrl_c
 from coordlab.views.live import LiveView
 from coordlab.views.summary_view import print_summary
 from pipeline.summary.figures import RunSummary
+from results_schema.results import Results, RunOutcome
 
 RUNTIMES = ("ray", "virtual")
 

@@ -22,11 +22,11 @@ from chaos.exploration.shrink.shrunk_file import (
     sizes_text,
 )
 from chaos.exploration.space import base_experiment, load_space
-from chaos.results.verdict import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNKNOWN
 from coordlab.commands.shrink.live_view import ShrinkView
 from coordlab.console import print_lines, print_path
 from coordlab.schedules import Schedule, schedule_of
 from coordlab.signals import stop_on_ctrl_c
+from results_schema.results import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNKNOWN
 
 SEARCH_SHARE = 0.75
 """Of the time limit; the rest is left to count under how many network seeds it fails."""

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from chaos.checkers.base import CheckReport, Finding
 from chaos.checkers.registry import CHECKERS, CheckSuite, context_of
 from chaos.experiment.structs import Experiment, to_cluster_spec
 from protocol.trace import TraceKind
+from results_schema.results import CheckReport, Finding
 from tests.support.builders.experiments import experiment
 from tests.support.builders.rows import Rows
 

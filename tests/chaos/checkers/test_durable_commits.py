@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.checkers.base import CheckContext, CheckOutcome, CheckReport, GroupExpectation
+from chaos.checkers.base import CheckContext, GroupExpectation
 from chaos.checkers.durable_commits import DurableCommits
 from protocol.trace import TraceKind
+from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
 
 CONTEXT = CheckContext(

@@ -2,10 +2,11 @@
 
 import pytest
 
-from chaos.checkers.base import CheckContext, CheckOutcome, CheckReport, Finding
+from chaos.checkers.base import CheckContext
 from chaos.checkers.fencing import ATTEMPTS, NOT_TESTED, Fencing
 from protocol.ids import CONSUMER_OFFSETS
 from protocol.trace import TraceKind
+from results_schema.results import CheckOutcome, CheckReport, Finding
 from tests.support.builders.rows import OFFSETS_0, Rows
 
 

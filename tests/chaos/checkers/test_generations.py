@@ -1,8 +1,9 @@
 """The generations checker: who commits, numbers that only grow, partitions that nobody shares."""
 
-from chaos.checkers.base import CheckContext, CheckOutcome, CheckReport, GroupExpectation
+from chaos.checkers.base import CheckContext, GroupExpectation
 from chaos.checkers.generations import Generations
 from protocol.trace import TraceKind
+from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
 
 C0, C1 = "consumer-g-0", "consumer-g-1"

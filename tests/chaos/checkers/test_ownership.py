@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.checkers.base import CheckContext, CheckOutcome, CheckReport, GroupExpectation
+from chaos.checkers.base import CheckContext, GroupExpectation
 from chaos.checkers.ownership import Ownership
 from protocol.trace import TraceKind
+from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
 
 C0, C1, LATE = "consumer-g-0", "consumer-g-1", "consumer-g-2"

@@ -2,9 +2,10 @@
 
 import pytest
 
-from chaos.checkers.base import CheckContext, CheckOutcome, CheckReport, GroupExpectation
+from chaos.checkers.base import CheckContext, GroupExpectation
 from chaos.checkers.processing import Processing
 from protocol.trace import TraceKind
+from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
 
 C0, C1 = "consumer-g-0", "consumer-g-1"

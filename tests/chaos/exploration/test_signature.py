@@ -2,9 +2,9 @@
 
 import pytest
 
-from chaos.checkers.base import Finding
 from chaos.exploration.signature import MAX_STEPS, signature_of
 from protocol.trace import TraceKind
+from results_schema.results import Finding
 from tests.support.builders.rows import Rows
 
 ID = "0a1b2c3d-0a1b-0a1b-0a1b-0123456789ab"

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from chaos.experiment.rules.all_rules import errors
-from chaos.run.journal import FaultOutcome
 from cluster.client.admin.group_changes import GroupOrderRefused, GroupOrderUnanswered
 from protocol.trace import TraceKind
+from results_schema.journal import FaultOutcome
 from tests.support.builders.experiments import experiment
 from tests.support.builders.injecting import Injecting
 

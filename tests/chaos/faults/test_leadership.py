@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from chaos.run.journal import FaultOutcome, LeaderMove
 from cluster.runtime import ElectionFailed, NodeState, PartitionStatus
 from protocol.ids import BrokerId, TopicPartition, broker_name
 from protocol.trace import TraceKind
+from results_schema.journal import FaultOutcome, LeaderMove
 from tests.support.builders.injecting import Injecting
 
 

@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 
-from chaos.run.blast_radius import BlastRadius
-from chaos.run.journal import FaultOutcome, LinkEnds
 from cluster.links.rules import Clog, Cut, LinkEffect, LinkRule, Selector, Slow
 from cluster.runtime import NodeState
 from protocol.ids import NodeName, broker_name
 from protocol.trace import TraceKind
+from results_schema.journal import BlastRadius, FaultOutcome, LinkEnds
 from tests.support.builders.experiments import experiment
 from tests.support.builders.injecting import Injecting
 

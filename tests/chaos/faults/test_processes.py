@@ -3,11 +3,11 @@
 import pytest
 
 from chaos.run.injection import ToolFailed
-from chaos.run.journal import FaultOutcome
 from cluster.links.rules import Cut, Selector
 from cluster.runtime import NodeState
 from protocol.ids import NodeName, broker_name
 from protocol.trace import TraceKind
+from results_schema.journal import FaultOutcome
 from tests.support.builders.injecting import Injecting
 
 S = 1_000_000

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from chaos.experiment.structs import Experiment
-from chaos.results.manifest import RunStatus, experiment_of, replay_command
+from chaos.results.manifest import experiment_of, replay_command
 from chaos.results.run_directory import (
     NotARun,
     RunDirectory,
@@ -13,8 +13,10 @@ from chaos.results.run_directory import (
     list_runs,
     open_run,
 )
-from chaos.run.journal import FaultOutcome, Journal
+from chaos.run.journal import Journal
 from chaos.run.plan import plan_of
+from results_schema.journal import FaultOutcome
+from results_schema.manifest import RunStatus
 from tests.support.builders.experiments import experiment
 from tests.support.harness.programs import pid_of_nobody
 

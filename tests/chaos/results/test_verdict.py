@@ -2,9 +2,9 @@
 
 import pytest
 
-from chaos.checkers.base import CheckOutcome, CheckReport
-from chaos.results.verdict import RunOutcome, Verdict, exit_code, judge
-from chaos.run.journal import FaultOutcome, JournalEntry
+from chaos.results.verdict import judge
+from results_schema.journal import FaultOutcome, JournalEntry
+from results_schema.results import CheckOutcome, CheckReport, RunOutcome, Verdict, exit_code
 
 
 def report(outcome: CheckOutcome, note: str = "") -> CheckReport:

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import pytest
 
 from chaos.run.injection import ToolFailed
-from chaos.run.journal import FaultOutcome, decode_journal, encode_journal
 from cluster.links.rules import LinkRule
 from cluster.runtime import HitNode, NodeState
 from protocol.ids import NodeName, broker_name
 from protocol.trace import TraceKind
+from results_schema.journal import FaultOutcome, decode_journal, encode_journal
 from tests.support.builders.experiments import experiment
 from tests.support.builders.injecting import Injecting
 from tests.support.harness.fake_runtime import FakeRuntime

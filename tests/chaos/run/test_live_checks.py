@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from chaos.checkers.base import CheckContext, Finding
+from chaos.checkers.base import CheckContext
 from chaos.checkers.registry import CheckSuite, context_of
 from chaos.results.run_directory import create_run_directory
-from chaos.results.verdict import RunOutcome, Verdict
 from chaos.run.live_checks import LiveChecks, TraceFollower
 from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun, Progress
 from protocol.trace import TraceKind, TraceRow
+from results_schema.results import Finding, RunOutcome, Verdict
 from tests.support.builders.experiments import experiment
 from tests.support.builders.rows import Rows
 from tests.support.harness.fake_runtime import FakeRuntime

@@ -5,18 +5,17 @@ from typing import NoReturn
 
 import pytest
 
-from chaos.checkers.base import CheckOutcome
 from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment.structs import FIRST_CONTROLLER_ID, Experiment
-from chaos.results.manifest import RunStatus
 from chaos.results.run_directory import RunDirectory, create_run_directory, open_run
-from chaos.results.verdict import Results, RunOutcome, Verdict
-from chaos.run.journal import FaultOutcome
 from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun, Progress
 from cluster.runtime import HitNode, NodeState
 from protocol.ids import BrokerId, NodeName, Offset, TopicPartition, broker_name, controller_name
 from protocol.trace import TraceEvent, TraceKind, TraceRow
+from results_schema.journal import FaultOutcome
+from results_schema.manifest import RunStatus
+from results_schema.results import CheckOutcome, Results, RunOutcome, Verdict
 from tests.support.builders.experiments import experiment
 from tests.support.harness.fake_runtime import FakeRuntime
 

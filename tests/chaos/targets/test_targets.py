@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 
 from chaos.experiment.structs import Experiment
-from chaos.run.blast_radius import BlastRadius, blast_radius_of
+from chaos.run.blast_radius import blast_radius_of
 from chaos.targets.base import Hit, Miss, Situation
 from chaos.targets.registry import TARGET_KINDS, check_target, resolve_target
 from cluster.host.randomness import stream
 from cluster.runtime import ClusterStatus, NodeState, PartitionStatus
 from protocol.ids import BrokerId, NodeName, TopicPartition, broker_name
+from results_schema.journal import BlastRadius
 from tests.support.builders.experiments import experiment
 from tests.support.harness.fake_runtime import FakeRuntime
 

@@ -8,8 +8,8 @@ import pytest
 from chaos.experiment.dump import experiment_text
 from chaos.exploration.nearest_passing import nearest_passing
 from chaos.exploration.play import play
-from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS, EXIT_UNKNOWN, EXIT_VIOLATED
 from coordlab.cli import run_cli
+from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS, EXIT_UNKNOWN, EXIT_VIOLATED
 from tests.support.builders.quick_experiment import failing_experiment, quick_experiment
 
 Captured = pytest.CaptureFixture[str]

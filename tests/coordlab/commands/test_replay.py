@@ -13,15 +13,10 @@ from chaos.exploration.play import play
 from chaos.exploration.replay_file import stamp_of
 from chaos.results.replay_stamp import ReplayStamp
 from chaos.results.run_directory import list_runs
-from chaos.results.verdict import (
-    EXIT_BAD_ARGUMENTS,
-    EXIT_INTERNAL_ERROR,
-    EXIT_PASS,
-    EXIT_VIOLATED,
-)
 from cluster.trace.parquet import read_parquet
 from coordlab.cli import run_cli
 from protocol.trace import MESSAGE_KINDS
+from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERNAL_ERROR, EXIT_PASS, EXIT_VIOLATED
 from tests.support.builders.quick_experiment import quick_experiment
 from tests.support.harness.terminal import TerminalCommand
 

@@ -10,9 +10,9 @@ import pytest
 
 from chaos.results import run_directory
 from chaos.results.run_directory import EVENTS_FILE
-from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS, Verdict
 from coordlab.analysis import current_summary
 from coordlab.cli import run_cli
+from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS, Verdict
 from tests.support.builders.experiments import experiment
 from tests.support.builders.past_runs import EVENTS, analysed_run, past_run, write_rows
 from tests.support.builders.report_rows import S, fault_summary

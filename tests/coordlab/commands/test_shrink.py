@@ -15,9 +15,9 @@ from chaos.experiment.loader import load_experiment
 from chaos.exploration.play import PlayResult, play
 from chaos.exploration.shrink.edits import Sizes
 from chaos.exploration.shrink.shrink import ShrinkProgress
-from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNKNOWN
 from coordlab.cli import run_cli
 from coordlab.commands.shrink.live_view import ShrinkView
+from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNKNOWN
 from tests.support.worlds.planted import readers, small
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -5,12 +5,12 @@ import io
 import pytest
 from rich.console import Console
 
-from chaos.run.journal import FaultOutcome, JournalEntry
 from chaos.run.runner import STAGES, Progress
 from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus
 from coordlab.views.live import LiveView
 from coordlab.views.live_panel import panel
 from protocol.ids import BrokerId, NodeName
+from results_schema.journal import FaultOutcome, JournalEntry
 from tests.support.builders.experiments import experiment
 
 SECOND = 1_000_000

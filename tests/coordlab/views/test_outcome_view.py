@@ -6,11 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from chaos.checkers.base import CheckOutcome, CheckReport
 from chaos.checkers.fencing import ATTEMPTS
-from chaos.results.manifest import Manifest
-from chaos.results.verdict import Results, RunOutcome, Verdict
-from chaos.run.journal import FaultOutcome, JournalEntry
 from coordlab.views.check_view import figures_of
 from coordlab.views.summary_view import print_phases, print_summary
 from pipeline.summary.figures import MEASURES, Chain, Distribution, FaultSummary, RunSummary
@@ -23,6 +19,9 @@ from pipeline.summary.outcomes import (
     Rebalances,
     listed,
 )
+from results_schema.journal import FaultOutcome, JournalEntry
+from results_schema.manifest import Manifest
+from results_schema.results import CheckOutcome, CheckReport, Results, RunOutcome, Verdict
 
 S = 1_000_000
 WIDTH = 80

@@ -4,17 +4,15 @@ import io
 
 from rich.console import Console
 
-from chaos.checkers.base import CheckOutcome, CheckReport, Finding
 from chaos.experiment.loader import load_experiment
-from chaos.results.manifest import Manifest
-from chaos.results.verdict import Results, RunOutcome, Verdict
-from chaos.run.blast_radius import BlastRadius
-from chaos.run.journal import FaultOutcome, JournalEntry, LeaderMove, LinkEnds
 from chaos.run.runner import Progress
 from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus, NodeState
 from coordlab.views.live import LiveView
 from coordlab.views.summary_view import print_summary
 from protocol.ids import BrokerId, NodeName
+from results_schema.journal import BlastRadius, FaultOutcome, JournalEntry, LeaderMove, LinkEnds
+from results_schema.manifest import Manifest
+from results_schema.results import CheckOutcome, CheckReport, Finding, Results, RunOutcome, Verdict
 
 GROUP = "orders-readers"
 

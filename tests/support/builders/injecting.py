@@ -6,10 +6,12 @@ import msgspec
 
 from chaos.experiment.structs import Experiment
 from chaos.run.injection import FaultInjector
-from chaos.run.journal import Journal, JournalEntry
-from chaos.run.plan import Plan, plan_of
+from chaos.run.journal import Journal
+from chaos.run.plan import plan_of
 from cluster.runtime import ClusterStatus
 from protocol.trace import TraceKind, TraceRow
+from results_schema.journal import JournalEntry
+from results_schema.manifest import Plan
 from tests.support.builders.experiments import experiment
 from tests.support.harness.fake_runtime import FakeRuntime
 

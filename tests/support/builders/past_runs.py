@@ -7,15 +7,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from chaos.checkers.base import CheckReport
 from chaos.experiment.structs import Experiment
-from chaos.results.manifest import Manifest, RunStatus
 from chaos.results.run_directory import EVENTS_FILE, RunDirectory, create_run_directory
-from chaos.results.verdict import EXIT_PASS, Results, RunOutcome, Verdict, exit_code
-from chaos.run.journal import JournalEntry
 from chaos.run.plan import plan_of
 from pipeline.summary.figures import FaultSummary, RunSummary
 from pipeline.summary.summary_file import write_summary
+from results_schema.journal import JournalEntry
+from results_schema.manifest import Manifest, RunStatus
+from results_schema.results import EXIT_PASS, CheckReport, Results, RunOutcome, Verdict, exit_code
 from tests.support.builders.experiments import experiment
 
 _PAGE = Path(__file__).parents[3] / "docs" / "TABLES.md"

@@ -21,7 +21,6 @@ from chaos.experiment.structs import (
     microseconds,
     to_cluster_spec,
 )
-from chaos.results.verdict import Results
 from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun
 from cluster.runtime import RowObserver
@@ -31,6 +30,7 @@ from cluster.trace.parquet import read_parquet
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.ids import offsets_partition
 from protocol.trace import TraceKind, TraceRow
+from results_schema.results import Results
 
 DETECT_MIN_US, DETECT_MAX_US = 7_000_000, 9_500_000
 """Session minus heartbeat interval, and session plus 0.5 s, with Kafka's defaults."""

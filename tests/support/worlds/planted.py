@@ -3,16 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from chaos.checkers.base import CheckOutcome, CheckReport
 from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment.structs import Experiment, to_cluster_spec
-from chaos.results.verdict import Results
 from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun
 from cluster.node_factory import build_node
 from cluster.virtual.lives import NodeBuilder
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.trace import TraceRow
+from results_schema.results import CheckOutcome, CheckReport, Results
 from tests.support.builders.experiments import experiment
 
 GROUP = "readers"  # lives in __consumer_offsets-0

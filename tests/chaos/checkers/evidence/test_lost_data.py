@@ -9,13 +9,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from chaos.checkers.base import (
-    CheckContext,
-    Checker,
-    CheckOutcome,
-    CheckReport,
-    GroupExpectation,
-)
+from chaos.checkers.base import CheckContext, Checker, GroupExpectation
 from chaos.checkers.durable_commits import DurableCommits
 from chaos.checkers.evidence.lost_data import LostData
 from chaos.checkers.fencing import Fencing
@@ -23,6 +17,7 @@ from chaos.checkers.needless_rebalance import NeedlessRebalance
 from chaos.checkers.ownership import Ownership
 from chaos.checkers.processing import Processing
 from protocol.trace import TraceKind
+from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
 
 CONTROLLER = "controller-100"

@@ -2,9 +2,10 @@
 
 import pytest
 
-from chaos.checkers.base import CheckContext, CheckOutcome, CheckReport, GroupExpectation
+from chaos.checkers.base import CheckContext, GroupExpectation
 from chaos.checkers.durable_commits import DurableCommits
 from protocol.trace import TraceKind
+from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
 
 COMMIT, ABORT = "PrepareCommit", "PrepareAbort"

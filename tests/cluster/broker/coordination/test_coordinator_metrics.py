@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from chaos.experiment.loader import load_experiment
 from chaos.experiment.structs import Experiment
-from chaos.results.verdict import Verdict
 from cluster.broker.coordination.coordinator_metrics import CoordinatorMetrics
 from protocol.trace import TraceKind, TraceRow
+from results_schema.results import Verdict
 from tests.support.harness.coordinator_harness import CoordinatorHarness
 from tests.support.harness.virtual_hosts import HostLab
 from tests.support.worlds.acceptance import VirtualRun, play_virtual

@@ -10,11 +10,11 @@ import pytest
 from chaos.experiment.dump import experiment_text
 from chaos.exploration.play import play
 from chaos.exploration.replay_file import stamp_of
-from chaos.results.manifest import RunStatus
 from chaos.results.run_directory import create_run_directory
-from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS, EXIT_VIOLATED
 from chaos.run.plan import plan_of
 from coordlab.cli import run_cli
+from results_schema.manifest import RunStatus
+from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS, EXIT_VIOLATED
 from tests.support.builders.quick_experiment import quick_experiment
 
 Captured = pytest.CaptureFixture[str]

@@ -11,9 +11,9 @@ from chaos.experiment.loader import list_experiments, load_experiment
 from chaos.experiment.structs import Experiment
 from chaos.faults.registry import FAULT_KINDS
 from chaos.results.run_directory import open_run
-from chaos.results.verdict import EXIT_BAD_ARGUMENTS, EXIT_PASS
 from coordlab.cli import run_cli
 from coordlab.commands.init.experiment_template import FAULT_EXAMPLES
+from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS
 
 COMMENTED_OUT = re.compile(r"^( *)#(?=[a-z])", re.MULTILINE)
 

@@ -1,0 +1,120 @@
+"""results.json: what a run proved, by verdict, outcome, exit code, checks and findings.
+
+A verdict is about the cluster; an outcome is about the run. A tool that failed, or a run that was
+interrupted, proves nothing: neither may pass for a finding about Kafka.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from protocol.trace import TraceRow
+from results_schema.journal import JournalEntry
+
+
+class Verdict(StrEnum):
+    """What the run says about the cluster."""
+
+    PASS = "pass"
+    VIOLATED = "violated"
+    UNKNOWN = "unknown"
+
+
+class RunOutcome(StrEnum):
+    """How the run itself ended."""
+
+    COMPLETED = "completed"
+    INTERRUPTED = "interrupted"
+    INTERNAL_ERROR = "internal_error"
+
+
+EXIT_PASS = 0
+EXIT_VIOLATED = 1
+EXIT_UNKNOWN = 2
+EXIT_INTERRUPTED = 130
+EXIT_BAD_ARGUMENTS = 254
+EXIT_INTERNAL_ERROR = 255
+
+_EXIT_OF_VERDICT = {
+    Verdict.PASS: EXIT_PASS,
+    Verdict.VIOLATED: EXIT_VIOLATED,
+    Verdict.UNKNOWN: EXIT_UNKNOWN,
+}
+
+
+class CheckOutcome(StrEnum):
+    """What one checker has to say. Only VIOLATED is a finding about Kafka's promises."""
+
+    PASS = "pass"
+    VIOLATED = "violated"
+    INCONCLUSIVE = "inconclusive"  # something that it needs did not happen; the note says what
+    NOTHING_SEEN = "nothing_seen"  # it passed without having anything to judge
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """A broken promise, with the rows that prove it, in time order, and as a story."""
+
+    check: str
+    summary: str
+    time_us: int
+    group: str | None = None
+    partition: str | None = None
+    story: tuple[str, ...] = ()
+    evidence: tuple[TraceRow, ...] = ()
+
+
+class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one checker found, and how much it saw.
+
+    Shape: `seen` counts what it judged, by its name. `measured` has figures that are no verdict
+    (how long two members owned one partition, how often a record was processed again); its names
+    end with their unit, those without one are counts.
+    """
+
+    check: str
+    outcome: CheckOutcome
+    findings: tuple[Finding, ...] = ()
+    findings_total: int = 0
+    seen: dict[str, int] = {}
+    note: str = ""
+    measured: dict[str, int] = {}
+
+
+class Results(msgspec.Struct, frozen=True, kw_only=True):
+    """results.json: the verdict, why, and what each check saw.
+
+    Units: times are microseconds of the run's clock. `reasons` say why a verdict is unknown or the
+    tool failed; `steady_at_us` is None if the steady state was never reached. The run's clock was
+    `time_scale` times faster than a real one: what hardware takes looks as much longer.
+    """
+
+    outcome: RunOutcome
+    verdict: Verdict
+    exit_code: int
+    reasons: tuple[str, ...] = ()
+    checks: tuple[CheckReport, ...] = ()
+    faults: tuple[JournalEntry, ...] = ()
+    steady_at_us: int | None = None
+    healed_at_us: int | None = None
+    ended_at_us: int = 0
+    records_produced: int = 0
+    records_consumed: int = 0
+    commits_acknowledged: int = 0
+    rows_seen: int = 0
+    time_scale: float = 1.0
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Every finding of every check."""
+        return tuple(finding for check in self.checks for finding in check.findings)
+
+
+def exit_code(outcome: RunOutcome, verdict: Verdict) -> int:
+    """Return the exit code of DESIGN 10."""
+    match outcome:
+        case RunOutcome.COMPLETED:
+            return _EXIT_OF_VERDICT[verdict]
+        case RunOutcome.INTERRUPTED:
+            return EXIT_INTERRUPTED
+        case RunOutcome.INTERNAL_ERROR:
+            return EXIT_INTERNAL_ERROR
