@@ -1,4 +1,8 @@
-"""The traces of before, but for what was meant to change: causes, and rows of restarted sessions."""
+"""Traces are those of before the folders, but for causes and rows of restarted sessions.
+
+Digests change once with the columns of causes (DESIGN 11.8). Every fourth run of the record is
+played here; `python -m tests.support.reference.rows_before_causes` prints all of them.
+"""
 
 import json
 from pathlib import Path
@@ -11,12 +15,13 @@ RECORD: dict[str, str] = json.loads(
     Path(__file__).with_name("rows_before_causes.json").read_text(encoding="utf-8")
 )
 """Written at 46c26c9 by `tests.support.reference.rows_before_causes`."""
+EVERY = 4
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run", RECORD)
+@pytest.mark.parametrize("run", list(RECORD)[::EVERY])
 def test_rows_are_those_of_before_but_for_causes_and_restarted_sessions(run: str) -> None:
-    """Digests change once with the columns of causes (DESIGN 11.8); nothing else in a row does."""
+    """Columns, order, times and details are equal, run by run."""
     name, _, seed = run.partition("/")
     digest = drawn_digest(int(seed)) if seed else experiment_digest(name)
     assert digest == RECORD[run]
