@@ -18,9 +18,10 @@ import msgspec
 
 from benchmarks.measurement import Measurement, median_ratio
 from coordinator.coordinator import GroupCoordinator
+from protocol.api import GroupRequest
 from protocol.config import BrokerConfig, Guards
 from protocol.effects import AppendCompleted, Result, SetTimer
-from protocol.envelope import GroupRequest, RequestEnvelope
+from protocol.envelope import RequestEnvelope
 from protocol.ids import RequestId, TopicPartition
 from protocol.messages.group import JoinGroupResponse
 from protocol.records.batch import Record, RecordBatch, encode_records

@@ -25,7 +25,7 @@ from cluster.realtime.process import NodeProcess
 from cluster.realtime.tcp import ProcessAddress
 from cluster.runtime import ClusterStatus
 from partition_log.memory_storage import MemoryStorage
-from protocol.envelope import AnyResponse
+from protocol.api import AnyResponse
 from protocol.ids import Incarnation, NodeName
 from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 

@@ -57,10 +57,11 @@ from coordinator.turn import (
     Turn,
 )
 from coordinator.validation import check_group_status
+from protocol.api import AnyResponse, GroupRequest
 from protocol.compression import NO_CODECS, Codecs
 from protocol.config import BrokerConfig, Guards, JavaSwitches
 from protocol.effects import AppendCompleted, Result, TransactionVerified
-from protocol.envelope import GroupRequest, GroupResponse, RequestEnvelope
+from protocol.envelope import RequestEnvelope
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import NO_LEADER_EPOCH, RequestId, TopicPartition, offsets_partition
 from protocol.messages.group import (
@@ -561,7 +562,7 @@ def _group_unloaded(turn: Turn, group: Group) -> None:
     cancel_all(turn, group)
 
 
-def _server_error(body: GroupRequest, api_version: int) -> GroupResponse:
+def _server_error(body: GroupRequest, api_version: int) -> AnyResponse:
     """Return the answer to a request whose handler failed: UNKNOWN_SERVER_ERROR.
 
     Source: Kafka `AbstractRequest.getErrorResponse` of each API.

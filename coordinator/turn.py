@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from coordinator.group import Group
 from coordinator.member import Member, ParkedJoin
 from coordinator.shard import Shard
+from protocol.api import AnyResponse
 from protocol.config import BrokerConfig, Guards, JavaSwitches
 from protocol.effects import (
     ACKS_ALL,
@@ -22,7 +23,6 @@ from protocol.effects import (
     SetTimer,
     VerifyTransaction,
 )
-from protocol.envelope import GroupResponse
 from protocol.ids import AppendId, RequestId, TopicPartition
 from protocol.messages.transaction import TxnOffsetCommitRequest
 from protocol.metadata_version import ValueVersions
@@ -210,7 +210,7 @@ class Turn:
         """Return a fresh uuid for a member id."""
         return self._shared.new_uuid()
 
-    def reply(self, request_id: RequestId, response: GroupResponse) -> None:
+    def reply(self, request_id: RequestId, response: AnyResponse) -> None:
         """Answer a request."""
         self.result.replies.append(Reply(request_id=request_id, response=response))
 

@@ -7,7 +7,7 @@ events to the Host, which stamps them with time, node, incarnation and sequence.
 
 from dataclasses import dataclass, field
 
-from protocol.envelope import AnyRequest, AnyResponse
+from protocol.api import AnyRequest, AnyResponse
 from protocol.errors import ErrorCode
 from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, AppendId, NodeName, RequestId
 from protocol.records.batch import Record

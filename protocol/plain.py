@@ -10,10 +10,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from protocol.envelope import AnyRequest, AnyResponse
+from protocol.api import API_BY_LABEL, AnyRequest, AnyResponse, Api
 from protocol.errors import SimulationError
 from protocol.wire.fields import ApiSchema, Field, Kind, PlainMessage, PlainValue
-from protocol.wire.message_schemas import SCHEMAS
 
 _PYTHON_TYPES: dict[Kind, type] = {
     Kind.INT: int,
@@ -30,8 +29,8 @@ class NotAMessage(Exception):
 
 def is_known(api: str, version: int) -> bool:
     """Return whether we have this version of the API."""
-    schema = SCHEMAS.get(api)
-    return schema is not None and version in schema.versions
+    row = API_BY_LABEL.get(api)
+    return row is not None and row.schema is not None and version in row.versions
 
 
 def check_request(api: str, version: int, plain: PlainMessage) -> None:
@@ -39,9 +38,9 @@ def check_request(api: str, version: int, plain: PlainMessage) -> None:
 
     Raises: NotAMessage.
     """
-    schema = SCHEMAS.get(api)
-    if schema is not None:
-        _check(schema.request_fields, version, plain, "request")
+    row = API_BY_LABEL.get(api)
+    if row is not None and row.schema is not None:
+        _check(row.schema.request_fields, version, plain, "request")
 
 
 def request_from_plain(api: str, version: int, plain: PlainMessage) -> AnyRequest:
@@ -49,14 +48,14 @@ def request_from_plain(api: str, version: int, plain: PlainMessage) -> AnyReques
 
     Raises: NotAMessage; SimulationError if the version is not known.
     """
-    schema = _schema(api, version)
+    row, schema = _row_and_schema(api, version)
     _check(schema.request_fields, version, plain, "request")
     if schema.lift is not None and version < schema.reshaped_below:
         plain = schema.lift(plain)
     unused = {field.name for field in schema.request_fields if field.is_unused}
     used = {name: value for name, value in plain.items() if name not in unused}
-    request = _build(schema.request, used)
-    return typing.cast(AnyRequest, request)  # SCHEMAS names requests of the union only
+    request = _build(row.request, used)
+    return typing.cast(AnyRequest, request)  # Api names requests of the union only
 
 
 def response_to_plain(api: str, version: int, response: AnyResponse) -> PlainMessage:
@@ -64,8 +63,8 @@ def response_to_plain(api: str, version: int, response: AnyResponse) -> PlainMes
 
     Raises: SimulationError if the version is not known, or the answer is of another API.
     """
-    schema = _schema(api, version)
-    if not isinstance(response, schema.response):
+    row, schema = _row_and_schema(api, version)
+    if not isinstance(response, row.response):
         raise SimulationError(f"{api} is answered with a {type(response).__name__}")
     plain = _flatten(response)
     if schema.lower is not None and version < schema.reshaped_below:
@@ -73,10 +72,11 @@ def response_to_plain(api: str, version: int, response: AnyResponse) -> PlainMes
     return _select(schema.response_fields, version, plain)
 
 
-def _schema(api: str, version: int) -> ApiSchema:
-    if not is_known(api, version):
+def _row_and_schema(api: str, version: int) -> tuple[Api, ApiSchema]:
+    row = API_BY_LABEL.get(api)
+    if row is None or row.schema is None or version not in row.versions:
         raise SimulationError(f"there is no {api} v{version} here")
-    return SCHEMAS[api]
+    return row, row.schema
 
 
 def _check(fields: tuple[Field, ...], version: int, plain: PlainMessage, path: str) -> None:

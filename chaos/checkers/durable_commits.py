@@ -48,7 +48,7 @@ from chaos.checkers.evidence.enough_replicas import REPLICAS_KINDS, EnoughReplic
 from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
 from chaos.checkers.evidence.transaction_ends import END_KINDS, TransactionEnds, WrongEnd
 from coordinator.storage.tombstones import DELETED, DELETIONS
-from protocol.envelope import ApiKey
+from protocol.api import Api
 from protocol.errors import ErrorCode
 from protocol.ids import CONSUMER_OFFSETS
 from protocol.trace import MESSAGE_KINDS, TraceKind, TraceRow
@@ -172,7 +172,7 @@ class DurableCommits(Checker):
                 elif stage == VERIFYING_STAGE:
                     self._verifying_us = row.time_us
             case TraceKind.REQUEST_SENT:
-                if row.api == ApiKey.OFFSET_FETCH.label and row.group is not None:
+                if row.api == Api.OFFSET_FETCH.label and row.group is not None:
                     self._fetch_sent_us[row.node, row.group] = row.time_us
             case TraceKind.PARTITIONS_ASSIGNED:
                 if row.group is not None:

@@ -6,7 +6,7 @@ from chaos.conformance.client_machine import Address, ClientMachine
 from chaos.conformance.transcript import ActionStep
 from cluster.runtime import ElectionFailed, TopicDeletionFailed, UnknownNode
 from cluster.virtual.runtime import VirtualRuntime
-from protocol.envelope import LATEST_VERSIONS, ApiKey
+from protocol.api import Api
 from protocol.errors import ErrorCode
 from protocol.ids import (
     NO_PRODUCER_EPOCH,
@@ -120,14 +120,14 @@ class Actions:
                 producer_epoch=NO_PRODUCER_EPOCH,
                 committed=False,
             ),
-            LATEST_VERSIONS[ApiKey.END_TXN],
+            Api.END_TXN.latest_version,
         )
         if not isinstance(ended, EndTxnResponse) or ended.error_code in NOT_SERVING:
             return False
         given = await self._clients.ask(
             probe,
             InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1),
-            LATEST_VERSIONS[ApiKey.INIT_PRODUCER_ID],
+            Api.INIT_PRODUCER_ID.latest_version,
         )
         return isinstance(given, InitProducerIdResponse) and given.error_code is ErrorCode.NONE
 

@@ -10,7 +10,7 @@ from functools import partial
 from chaos.conformance.comparison import CLIENT_CLOSED, DISCONNECTED, REFUSED
 from cluster.host.host import Connection, Disconnected, Host, RequestTimedOut
 from cluster.runtime import ClusterStatus
-from protocol.envelope import AnyRequest, AnyResponse
+from protocol.api import AnyRequest, AnyResponse
 from protocol.ids import broker_name
 
 SETUP_TIMEOUT_US = 10_000_000

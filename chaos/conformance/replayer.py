@@ -31,7 +31,7 @@ from cluster.host.host import Host
 from cluster.node_factory import Node, build_node
 from cluster.spec import ClusterSpec, NodeSpec, ProducerSpec
 from cluster.virtual.runtime import VirtualRuntime
-from protocol.envelope import AnyResponse
+from protocol.api import AnyResponse
 from protocol.plain import NotAMessage, is_known, request_from_plain, response_to_plain
 from protocol.wire.fields import PlainMessage, PlainValue
 

@@ -39,12 +39,12 @@ from cluster.host.connection_purposes import PURPOSES
 from cluster.links import rules as link_rules
 from cluster.links.rules import LinkEffect, Selector
 from cluster.runtime import NodeState
-from protocol.envelope import ApiKey
+from protocol.api import Api
 from protocol.ids import NodeName, controller_name
 from results_schema.journal import BlastRadius, nodes_shown
 from results_schema.manifest import PlannedFault
 
-API_NAMES = tuple(api.label for api in ApiKey)
+API_NAMES = tuple(api.label for api in Api)
 _ALWAYS_ONE_NODE = frozenset({*BROKER_TARGETS, *CONTROLLER_TARGETS, *MEMBER_TARGETS}) - {
     "any-broker"  # drawn anew for each end
 }

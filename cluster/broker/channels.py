@@ -5,7 +5,7 @@ Source: Kafka `InterBrokerSendThread`.
 """
 
 from cluster.host.host import Connection, Host, ResponseCallback
-from protocol.envelope import AnyRequest
+from protocol.api import AnyRequest
 from protocol.ids import BrokerId, broker_name
 
 SETUP_TIMEOUT_US = 10_000_000

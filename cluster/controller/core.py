@@ -23,8 +23,9 @@ from cluster.controller.topic_creation import create_missing_topics
 from cluster.controller.topic_deletion import delete_topics
 from cluster.spec import ClusterSpec
 from partition_log.log import PartitionLog
+from protocol.api import AnyResponse
 from protocol.effects import Reply, Result, SetTimer
-from protocol.envelope import AnyResponse, RequestEnvelope
+from protocol.envelope import RequestEnvelope
 from protocol.errors import SimulationError
 from protocol.ids import BrokerId, LeaderEpoch, RequestId, TopicPartition, broker_name
 from protocol.messages.admin import (

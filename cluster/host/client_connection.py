@@ -20,15 +20,8 @@ from cluster.host.host import (
     Timer,
 )
 from cluster.host.message_trace import client_event
-from protocol.envelope import (
-    API_KEYS,
-    LATEST_VERSIONS,
-    AnyRequest,
-    AnyResponse,
-    RequestEnvelope,
-    ResponseEnvelope,
-    error_of,
-)
+from protocol.api import API_OF_REQUEST, AnyRequest, AnyResponse, error_of
+from protocol.envelope import RequestEnvelope, ResponseEnvelope
 from protocol.errors import SimulationError
 from protocol.ids import Incarnation, NodeName
 from protocol.trace import TraceKind
@@ -121,10 +114,10 @@ class ClientConnection(Connection):
     ) -> None:
         """Send `request`; see Connection.send. On a closed connection it fails as Disconnected."""
         host = self._host
-        api_key = API_KEYS[type(request)]
+        api_key = API_OF_REQUEST[type(request)]
         envelope = RequestEnvelope(
             api_key=api_key,
-            api_version=LATEST_VERSIONS[api_key] if api_version is None else api_version,
+            api_version=api_key.latest_version if api_version is None else api_version,
             correlation_id=self._next_correlation_id(),
             client_id=self._client_id,
             client_host=host.name,

@@ -22,7 +22,8 @@ from cluster.host.frames import (
 )
 from cluster.host.host import Host, IncomingRequest
 from cluster.host.message_trace import server_event
-from protocol.envelope import AnyResponse, RequestEnvelope, ResponseEnvelope, error_of
+from protocol.api import AnyResponse, error_of
+from protocol.envelope import RequestEnvelope, ResponseEnvelope
 from protocol.errors import SimulationError
 from protocol.ids import Incarnation, NodeName, RequestId
 from protocol.trace import TraceEvent, TraceKind

@@ -15,7 +15,8 @@ from typing import Any, Protocol, TypeVar, TypeVarTuple
 import msgspec
 
 from partition_log.storage import Storage
-from protocol.envelope import AnyRequest, AnyResponse, RequestEnvelope
+from protocol.api import AnyRequest, AnyResponse
+from protocol.envelope import RequestEnvelope
 from protocol.ids import Incarnation, NodeName, RequestId
 from protocol.trace import TraceEvent
 

@@ -1,6 +1,7 @@
 """What the trace says of a message: its API, and the group, member and generation it names."""
 
-from protocol.envelope import AnyRequest, ApiKey, RequestEnvelope
+from protocol.api import AnyRequest
+from protocol.envelope import RequestEnvelope
 from protocol.ids import NodeName
 from protocol.messages.discovery import FindCoordinatorRequest
 from protocol.messages.group import (
@@ -13,9 +14,6 @@ from protocol.messages.log import FetchRequest, ProduceRequest
 from protocol.messages.offset import OffsetCommitRequest, OffsetFetchRequest
 from protocol.messages.transaction import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
 from protocol.trace import TraceEvent, TraceKind
-
-API_LABELS = {key: key.label for key in ApiKey}
-"""ApiKey.label of each API, looked up once."""
 
 
 def client_event(
@@ -31,7 +29,7 @@ def client_event(
     return TraceEvent(
         kind=kind,
         peer=peer,
-        api=API_LABELS[envelope.api_key],
+        api=envelope.api_key.label,
         correlation_id=envelope.correlation_id,
         group=group,
         member=member,
@@ -48,7 +46,7 @@ def server_event(
     return TraceEvent(
         kind=kind,
         peer=peer,
-        api=API_LABELS[envelope.api_key],
+        api=envelope.api_key.label,
         correlation_id=envelope.correlation_id,
         error=error,
     )

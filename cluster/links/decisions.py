@@ -7,12 +7,10 @@ for the receiver. It holds nothing back itself: `link_gate` does what a verdict 
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import get_args
 
 from cluster.host.frames import Frame, OpenFrame, RequestFrame, ResponseFrame
 from cluster.links.rules import Clog, Cut, LinkRule, Slow
-from protocol.envelope import API_KEYS, AnyResponse
-from protocol.errors import SimulationError
+from protocol.api import API_OF_RESPONSE
 from protocol.ids import NodeName
 
 
@@ -114,9 +112,9 @@ def purpose_named_by(frame: Frame) -> str | None:
 def api_of(frame: Frame) -> str | None:
     """Return Kafka's printed name of a frame's API; None for those that only open and close."""
     if isinstance(frame, RequestFrame):
-        return API_KEYS[type(frame.envelope.body)].label
+        return frame.envelope.api_key.label
     if isinstance(frame, ResponseFrame):
-        return _RESPONSE_LABELS[type(frame.envelope.body)]
+        return API_OF_RESPONSE[type(frame.envelope.body)].label
     return None
 
 
@@ -125,20 +123,3 @@ def _selects(rule: LinkRule, purpose: str | None, frame: Frame) -> bool:
     if selector.purposes and purpose not in selector.purposes:
         return False
     return not selector.apis or api_of(frame) in selector.apis
-
-
-def _response_labels() -> dict[type, str]:
-    """Return the API of each type of response: that of the request with the same first name."""
-    keys = {
-        request.__name__.removesuffix("Request"): api_key for request, api_key in API_KEYS.items()
-    }
-    labels: dict[type, str] = {}
-    for response in get_args(AnyResponse):
-        api_key = keys.get(response.__name__.removesuffix("Response"))
-        if api_key is None:
-            raise SimulationError(f"no request has the name of {response.__name__}")
-        labels[response] = api_key.label
-    return labels
-
-
-_RESPONSE_LABELS = _response_labels()

@@ -27,7 +27,7 @@ from cluster.links.rules import LinkRule
 from cluster.realtime.clock import RunClock
 from cluster.trace.files import FrameTraceWriter, frames_path
 from partition_log.storage import Storage
-from protocol.envelope import AnyResponse
+from protocol.api import AnyResponse
 from protocol.ids import Incarnation, NodeName, RequestId
 from protocol.trace import TraceEvent, TraceKind, stamp
 

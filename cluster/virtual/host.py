@@ -24,7 +24,7 @@ from cluster.virtual.clock import NodeClock
 from cluster.virtual.loop import VirtualLoop
 from cluster.virtual.network import VirtualNetwork
 from partition_log.storage import Storage
-from protocol.envelope import AnyResponse
+from protocol.api import AnyResponse
 from protocol.ids import Incarnation, NodeName, RequestId
 from protocol.trace import TraceEvent, stamp
 

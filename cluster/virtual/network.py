@@ -24,7 +24,7 @@ from cluster.host.frames import (
 from cluster.host.randomness import stream
 from cluster.spec import LinkModel
 from cluster.virtual.loop import VirtualLoop
-from protocol.envelope import ApiKey
+from protocol.api import Api
 from protocol.ids import NodeName
 
 
@@ -99,7 +99,7 @@ class VirtualNetwork:
         self._racks = racks
         self._links: dict[tuple[NodeName, NodeName], Link] = {}
         self._up: dict[NodeName, Receiver] = {}
-        self.requests_arrived: dict[ApiKey, int] = {}
+        self.requests_arrived: dict[Api, int] = {}
         """Requests that reached a node that was up, by their API."""
         self._copy_messages = copy_messages
         self._encoder = msgspec.msgpack.Encoder()

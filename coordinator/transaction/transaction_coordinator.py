@@ -36,9 +36,10 @@ from coordinator.transaction.turn import (
     Shared,
     Turn,
 )
+from protocol.api import TransactionRequest
 from protocol.config import BrokerConfig
 from protocol.effects import AppendCompleted
-from protocol.envelope import RequestEnvelope, TransactionRequest
+from protocol.envelope import RequestEnvelope
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import RequestId, TopicPartition
 from protocol.messages.transaction import (

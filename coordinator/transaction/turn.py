@@ -11,9 +11,9 @@ from coordinator.transaction.load import TransactionLoad
 from coordinator.transaction.metadata import TransactionMetadata, Transition
 from coordinator.transaction.producer_ids import ProducerIds
 from coordinator.transaction.states import STATE_IDS, TransactionState
+from protocol.api import AnyResponse
 from protocol.config import BrokerConfig
 from protocol.effects import Append, Reply, SetTimer
-from protocol.envelope import TransactionResponse
 from protocol.errors import ErrorCode
 from protocol.ids import AppendId, RequestId, TopicPartition, transaction_partition
 from protocol.partitioner import partition_for
@@ -156,7 +156,7 @@ class Turn:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return self.shared.owned.get(partition) or ErrorCode.NOT_COORDINATOR
 
-    def reply(self, request_id: RequestId, response: TransactionResponse) -> None:
+    def reply(self, request_id: RequestId, response: AnyResponse) -> None:
         """Answer a request."""
         self.result.replies.append(Reply(request_id=request_id, response=response))
 

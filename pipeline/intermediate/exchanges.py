@@ -4,17 +4,17 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from pipeline.engine.events import of_kind
-from protocol.envelope import ApiKey
+from protocol.api import Api
 from protocol.trace import TraceKind
 
 GROUP_APIS = tuple(
     key.label
     for key in (
-        ApiKey.JOIN_GROUP,
-        ApiKey.SYNC_GROUP,
-        ApiKey.HEARTBEAT,
-        ApiKey.OFFSET_COMMIT,
-        ApiKey.OFFSET_FETCH,
+        Api.JOIN_GROUP,
+        Api.SYNC_GROUP,
+        Api.HEARTBEAT,
+        Api.OFFSET_COMMIT,
+        Api.OFFSET_FETCH,
     )
 )
 """What a member asks its coordinator while it lives. LeaveGroup ends it and says nothing here."""

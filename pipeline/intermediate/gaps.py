@@ -8,12 +8,10 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from pipeline.engine.events import detail, of_kind
-from protocol.envelope import ApiKey
+from protocol.api import Api
 from protocol.trace import TraceKind
 
-_ASKING = [
-    key.label for key in (ApiKey.OFFSET_COMMIT, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT)
-]
+_ASKING = [key.label for key in (Api.OFFSET_COMMIT, Api.ADD_OFFSETS_TO_TXN, Api.TXN_OFFSET_COMMIT)]
 """The requests with which a member begins a commit, or the commit of a transaction."""
 
 

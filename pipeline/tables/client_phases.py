@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 from pipeline.engine.events import of_kind
 from pipeline.intermediate.exchanges import exchanges
 from pipeline.intermediate.groups import MEMBER_KINDS
-from protocol.envelope import ApiKey
+from protocol.api import Api
 from protocol.trace import TraceKind
 
 _KEY = ("run", "fault", "group", "node")
@@ -19,11 +19,11 @@ _SIGNAL_KINDS = (
     *_MEMBERSHIP,
 )
 _MOMENTS = ("unknown", "named", "accepted")
-_ANSWERED_AT_ONCE = [ApiKey.HEARTBEAT.label, ApiKey.OFFSET_COMMIT.label]
+_ANSWERED_AT_ONCE = [Api.HEARTBEAT.label, Api.OFFSET_COMMIT.label]
 """What waits for no other member: JoinGroup and SyncGroup may wait for good reasons."""
 _ANSWER = "answer"
 """Marks the rows made of an exchange, beside the kinds of events."""
-_TIMED_APIS = [ApiKey.JOIN_GROUP.label, ApiKey.SYNC_GROUP.label]
+_TIMED_APIS = [Api.JOIN_GROUP.label, Api.SYNC_GROUP.label]
 """What is timed from its first request on, be that ever answered or not."""
 
 
@@ -81,8 +81,8 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
         _latest("member", before=False).alias("member_id_after"),
         _latest("generation", before=True).alias("generation"),
         _latest("generation", before=False).alias("generation_after"),
-        _first_success(ApiKey.JOIN_GROUP).alias("join_us"),
-        _first_success(ApiKey.SYNC_GROUP).alias("sync_us"),
+        _first_success(Api.JOIN_GROUP).alias("join_us"),
+        _first_success(Api.SYNC_GROUP).alias("sync_us"),
     )
     looked = F.col("unknown_us").isNotNull()
     return found.where(F.col("member_since_us") < F.col("fault_us")).select(
@@ -201,7 +201,7 @@ def _is_accepted() -> Column:
     """
     loaded_us = F.when(F.col("moved"), F.col("active_us")).otherwise(F.col("fault_us"))
     committed = _is(TraceKind.OFFSETS_COMMITTED)
-    waved_through = (F.col("api") == ApiKey.HEARTBEAT.label) & ~(F.col("sent_us") >= loaded_us)
+    waved_through = (F.col("api") == Api.HEARTBEAT.label) & ~(F.col("sent_us") >= loaded_us)
     answered = (F.col("kind") == _ANSWER) & (F.col("error") == "NONE") & ~waved_through
     return (
         (committed | answered)
@@ -235,12 +235,12 @@ def _is_patience() -> Column:
 
 
 def _is_commit_timeout() -> Column:
-    commit = F.col("api") == ApiKey.OFFSET_COMMIT.label
+    commit = F.col("api") == Api.OFFSET_COMMIT.label
     return _from_old() & commit & (F.col("error") == "REQUEST_TIMED_OUT")
 
 
 def _is_late_heartbeat() -> Column:
-    heartbeat = F.col("api") == ApiKey.HEARTBEAT.label
+    heartbeat = F.col("api") == Api.HEARTBEAT.label
     late = F.col("at_us") >= F.col("active_us")
     return _from_old() & heartbeat & (F.col("error") == "NONE") & late & _moved_away()
 
@@ -258,7 +258,7 @@ def _latest(column: str, *, before: bool) -> Column:
     return F.max_by(F.when(known, F.col(column)), _step(known))
 
 
-def _first_success(api: ApiKey) -> Column:
+def _first_success(api: Api) -> Column:
     """Return microseconds from the first request of `api` after the fault to its first success."""
     is_it = F.col("api") == api.label
     asked = is_it & _is(TraceKind.REQUEST_SENT) & (F.col("at_us") >= F.col("fault_us"))

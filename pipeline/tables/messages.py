@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from pipeline.engine.events import of_kind
-from protocol.envelope import ApiKey
+from protocol.api import Api
 from protocol.ids import controller_name
 from protocol.trace import TraceKind
 
@@ -26,27 +26,27 @@ NO_ANSWER = "no answer"
 LISTED_APIS = tuple(
     key.label
     for key in (
-        ApiKey.FIND_COORDINATOR,
-        ApiKey.JOIN_GROUP,
-        ApiKey.SYNC_GROUP,
-        ApiKey.HEARTBEAT,
-        ApiKey.LEAVE_GROUP,
-        ApiKey.OFFSET_COMMIT,
-        ApiKey.OFFSET_FETCH,
-        ApiKey.INIT_PRODUCER_ID,
-        ApiKey.ADD_OFFSETS_TO_TXN,
-        ApiKey.TXN_OFFSET_COMMIT,
-        ApiKey.END_TXN,
-        ApiKey.WRITE_TXN_MARKERS,
-        ApiKey.ELECT_LEADERS,
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-        ApiKey.ALTER_PARTITION,
-        ApiKey.BROKER_REGISTRATION,
-        ApiKey.BROKER_HEARTBEAT,
+        Api.FIND_COORDINATOR,
+        Api.JOIN_GROUP,
+        Api.SYNC_GROUP,
+        Api.HEARTBEAT,
+        Api.LEAVE_GROUP,
+        Api.OFFSET_COMMIT,
+        Api.OFFSET_FETCH,
+        Api.INIT_PRODUCER_ID,
+        Api.ADD_OFFSETS_TO_TXN,
+        Api.TXN_OFFSET_COMMIT,
+        Api.END_TXN,
+        Api.WRITE_TXN_MARKERS,
+        Api.ELECT_LEADERS,
+        Api.ALTER_PARTITION_REASSIGNMENTS,
+        Api.ALTER_PARTITION,
+        Api.BROKER_REGISTRATION,
+        Api.BROKER_HEARTBEAT,
     )
 )
 """And Fetch, where a controller is asked: that is how brokers learn metadata."""
-_TURNING_POINTS = [key.label for key in (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.LEAVE_GROUP)]
+_TURNING_POINTS = [key.label for key in (Api.JOIN_GROUP, Api.SYNC_GROUP, Api.LEAVE_GROUP)]
 """Each success of these changes the group, and is listed by itself."""
 _CONTROLLERS = controller_name(0).removesuffix("0")
 """What the names of all controllers begin with."""
@@ -202,11 +202,11 @@ def _sides(events: DataFrame) -> DataFrame:
     """
     is_server = F.col("kind").isin([kind.value for kind in _SERVER_KINDS])
     is_found = _is(TraceKind.COORDINATOR_FOUND)
-    api = F.when(is_found, F.lit(ApiKey.FIND_COORDINATOR.label)).otherwise(F.col("api"))
+    api = F.when(is_found, F.lit(Api.FIND_COORDINATOR.label)).otherwise(F.col("api"))
     other = F.when(is_found, F.col("cause")).otherwise(F.col("peer"))
     asks_controller = F.when(is_server, F.col("node")).otherwise(F.col("peer"))
     listed = F.col("api").isin(list(LISTED_APIS)) | (
-        (F.col("api") == ApiKey.FETCH.label) & asks_controller.startswith(_CONTROLLERS)
+        (F.col("api") == Api.FETCH.label) & asks_controller.startswith(_CONTROLLERS)
     )
     return (
         of_kind(events, *_CLIENT_KINDS, *_SERVER_KINDS)

@@ -5,7 +5,7 @@ from pyspark.sql import functions as F
 
 from pipeline.engine.events import detail, of_kind
 from pipeline.intermediate.lives import deaths, impaired_us
-from protocol.envelope import ApiKey
+from protocol.api import Api
 from protocol.trace import TraceKind
 
 _MEMBER = ("run", "group", "node", "incarnation")
@@ -141,7 +141,7 @@ def _assignments(events: DataFrame) -> DataFrame:
     """One row per partition that a member was assigned, revoked or lost, with who assigned it."""
     synced = (
         _is(TraceKind.RESPONSE_RECEIVED)
-        & (F.col("api") == ApiKey.SYNC_GROUP.label)
+        & (F.col("api") == Api.SYNC_GROUP.label)
         & (F.col("error") == "NONE")
     )
     so_far = (

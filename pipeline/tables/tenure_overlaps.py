@@ -5,7 +5,7 @@ from pyspark.sql import functions as F
 
 from pipeline.engine.events import of_kind
 from pipeline.intermediate.lives import impaired_us
-from protocol.envelope import ApiKey
+from protocol.api import Api
 from protocol.trace import TraceKind
 
 _OVERLAP = (
@@ -122,7 +122,7 @@ def _answers(events: DataFrame) -> DataFrame:
     answered_us = F.col("time_us").alias("answered_us")
     heartbeats = (
         of_kind(events, TraceKind.RESPONSE_RECEIVED)
-        .where((F.col("api") == ApiKey.HEARTBEAT.label) & (F.col("error") == "NONE"))
+        .where((F.col("api") == Api.HEARTBEAT.label) & (F.col("error") == "NONE"))
         .select("run", "group", "peer", F.lit("heartbeat").alias("what"), answered_us)
     )
     commits = (

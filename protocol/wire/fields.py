@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-import msgspec
-
 NEWEST = 32_767
 """A version above every one that there is."""
 
@@ -55,15 +53,12 @@ Reshape = Callable[[PlainMessage], PlainMessage]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiSchema:
-    """One API: our messages, Kafka's fields of both, and the versions that we have.
+    """Kafka's fields of one API's request and answer, each with its versions.
 
     Below `reshaped_below` a message has another shape than the newest: `lift` brings a request
     into the newest, `lower` an answer out of it.
     """
 
-    request: type[msgspec.Struct]
-    response: type[msgspec.Struct]
-    versions: range
     request_fields: tuple[Field, ...]
     response_fields: tuple[Field, ...]
     reshaped_below: int = 0

@@ -1,42 +1,11 @@
 """Kafka's message schemas as data: which field of which API exists in which version.
 
 Owns what is on the wire in each version, for every API whose versions matter here; the messages
-themselves have the shape of the newest version alone. To add an API: its two tables, and one entry
-in SCHEMAS. Those of transactions are `transaction_schemas`'.
+themselves have the shape of the newest version alone. The row of an API in `protocol.api` names its
+schema. Those of transactions are `transaction_schemas`'.
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
 """
 
-from protocol.messages.consumer_group import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
-from protocol.messages.discovery import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.group import (
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
-from protocol.messages.group_admin import (
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    ListGroupsRequest,
-    ListGroupsResponse,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-)
-from protocol.messages.offset import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-)
 from protocol.wire.fields import (
     ERROR,
     GROUP_ID,
@@ -54,14 +23,10 @@ from protocol.wire.fields import (
     struct_array,
     throttle_time,
 )
-from protocol.wire.transaction_schemas import TRANSACTION_SCHEMAS
 
 # -- membership --
 
 JOIN_GROUP = ApiSchema(
-    request=JoinGroupRequest,
-    response=JoinGroupResponse,
-    versions=range(10),
     request_fields=(
         GROUP_ID,
         int_field("session_timeout_ms"),
@@ -86,9 +51,6 @@ JOIN_GROUP = ApiSchema(
 )
 
 SYNC_GROUP = ApiSchema(
-    request=SyncGroupRequest,
-    response=SyncGroupResponse,
-    versions=range(6),
     request_fields=(
         GROUP_ID,
         int_field("generation_id"),
@@ -108,9 +70,6 @@ SYNC_GROUP = ApiSchema(
 )
 
 HEARTBEAT = ApiSchema(
-    request=HeartbeatRequest,
-    response=HeartbeatResponse,
-    versions=range(5),
     request_fields=(GROUP_ID, int_field("generation_id"), MEMBER_ID, group_instance(3)),
     response_fields=(throttle_time(1), ERROR),
 )
@@ -123,9 +82,6 @@ def _lift_leave_group(request: PlainMessage) -> PlainMessage:
 
 
 LEAVE_GROUP = ApiSchema(
-    request=LeaveGroupRequest,
-    response=LeaveGroupResponse,
-    versions=range(6),
     request_fields=(
         GROUP_ID,
         str_field("member_id", until=2),
@@ -146,9 +102,6 @@ LEAVE_GROUP = ApiSchema(
 # -- offsets --
 
 OFFSET_COMMIT = ApiSchema(
-    request=OffsetCommitRequest,
-    response=OffsetCommitResponse,
-    versions=range(2, 10),
     request_fields=(
         GROUP_ID,
         int_field("generation_id_or_member_epoch", 1),
@@ -205,9 +158,6 @@ _FETCHED_TOPICS = (
 )
 
 OFFSET_FETCH = ApiSchema(
-    request=OffsetFetchRequest,
-    response=OffsetFetchResponse,
-    versions=range(1, 10),
     request_fields=(
         str_field("group_id", until=7),
         struct_array("topics", *_FETCH_TOPICS, until=7, nullable=True),
@@ -234,9 +184,6 @@ OFFSET_FETCH = ApiSchema(
 
 
 OFFSET_DELETE = ApiSchema(
-    request=OffsetDeleteRequest,
-    response=OffsetDeleteResponse,
-    versions=range(1),
     request_fields=(
         GROUP_ID,
         struct_array(
@@ -258,9 +205,6 @@ OFFSET_DELETE = ApiSchema(
 # -- an administrator's --
 
 DESCRIBE_GROUPS = ApiSchema(
-    request=DescribeGroupsRequest,
-    response=DescribeGroupsResponse,
-    versions=range(6),
     request_fields=(
         array_field(Kind.STRING, "groups"),
         bool_field("include_authorized_operations", 3, unused=True),
@@ -289,9 +233,6 @@ DESCRIBE_GROUPS = ApiSchema(
 )
 
 LIST_GROUPS = ApiSchema(
-    request=ListGroupsRequest,
-    response=ListGroupsResponse,
-    versions=range(6),
     request_fields=(
         array_field(Kind.STRING, "states_filter", 4),
         array_field(Kind.STRING, "types_filter", 5),
@@ -310,9 +251,6 @@ LIST_GROUPS = ApiSchema(
 )
 
 DELETE_GROUPS = ApiSchema(
-    request=DeleteGroupsRequest,
-    response=DeleteGroupsResponse,
-    versions=range(3),
     request_fields=(array_field(Kind.STRING, "groups_names"),),
     response_fields=(throttle_time(0), struct_array("results", GROUP_ID, ERROR)),
 )
@@ -321,9 +259,6 @@ DELETE_GROUPS = ApiSchema(
 _OWNED = (str_field("topic_id"), array_field(Kind.INT, "partitions"))
 
 CONSUMER_GROUP_HEARTBEAT = ApiSchema(
-    request=ConsumerGroupHeartbeatRequest,
-    response=ConsumerGroupHeartbeatResponse,
-    versions=range(1),
     request_fields=(
         GROUP_ID,
         MEMBER_ID,
@@ -370,9 +305,6 @@ def _lower_find_coordinator(response: PlainMessage) -> PlainMessage:
 _COORDINATOR = (int_field("node_id"), str_field("host"), int_field("port"))
 
 FIND_COORDINATOR = ApiSchema(
-    request=FindCoordinatorRequest,
-    response=FindCoordinatorResponse,
-    versions=range(7),
     request_fields=(
         str_field("key", until=3),
         int_field("key_type", 1),
@@ -398,20 +330,3 @@ FIND_COORDINATOR = ApiSchema(
     lift=_lift_find_coordinator,
     lower=_lower_find_coordinator,
 )
-
-SCHEMAS: dict[str, ApiSchema] = {
-    "FindCoordinator": FIND_COORDINATOR,
-    "JoinGroup": JOIN_GROUP,
-    "SyncGroup": SYNC_GROUP,
-    "Heartbeat": HEARTBEAT,
-    "LeaveGroup": LEAVE_GROUP,
-    "OffsetCommit": OFFSET_COMMIT,
-    "OffsetFetch": OFFSET_FETCH,
-    "OffsetDelete": OFFSET_DELETE,
-    "DescribeGroups": DESCRIBE_GROUPS,
-    "ListGroups": LIST_GROUPS,
-    "DeleteGroups": DELETE_GROUPS,
-    "ConsumerGroupHeartbeat": CONSUMER_GROUP_HEARTBEAT,
-    **TRANSACTION_SCHEMAS,
-}
-"""By Kafka's name of the API."""

@@ -3,20 +3,6 @@
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
 """
 
-from protocol.messages.transaction import (
-    AddOffsetsToTxnRequest,
-    AddOffsetsToTxnResponse,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    EndTxnRequest,
-    EndTxnResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
 from protocol.wire.fields import (
     ERROR,
     GROUP_ID,
@@ -37,9 +23,6 @@ _PRODUCER_ID = int_field("producer_id")
 _PRODUCER_EPOCH = int_field("producer_epoch")
 
 INIT_PRODUCER_ID = ApiSchema(
-    request=InitProducerIdRequest,
-    response=InitProducerIdResponse,
-    versions=range(6),
     request_fields=(
         str_field("transactional_id", nullable=True),
         int_field("transaction_timeout_ms"),
@@ -75,9 +58,6 @@ _TXN_TOPIC_RESULTS = (
 )
 
 ADD_PARTITIONS_TO_TXN = ApiSchema(
-    request=AddPartitionsToTxnRequest,
-    response=AddPartitionsToTxnResponse,
-    versions=range(6),
     request_fields=(
         struct_array(
             "transactions",
@@ -110,25 +90,16 @@ ADD_PARTITIONS_TO_TXN = ApiSchema(
 )
 
 ADD_OFFSETS_TO_TXN = ApiSchema(
-    request=AddOffsetsToTxnRequest,
-    response=AddOffsetsToTxnResponse,
-    versions=range(5),
     request_fields=(_TRANSACTIONAL_ID, _PRODUCER_ID, _PRODUCER_EPOCH, GROUP_ID),
     response_fields=(throttle_time(0), ERROR),
 )
 
 END_TXN = ApiSchema(
-    request=EndTxnRequest,
-    response=EndTxnResponse,
-    versions=range(5),
     request_fields=(_TRANSACTIONAL_ID, _PRODUCER_ID, _PRODUCER_EPOCH, bool_field("committed")),
     response_fields=(throttle_time(0), ERROR),
 )
 
 WRITE_TXN_MARKERS = ApiSchema(
-    request=WriteTxnMarkersRequest,
-    response=WriteTxnMarkersResponse,
-    versions=range(2),
     request_fields=(
         struct_array(
             "markers",
@@ -153,9 +124,6 @@ WRITE_TXN_MARKERS = ApiSchema(
 )
 
 TXN_OFFSET_COMMIT = ApiSchema(
-    request=TxnOffsetCommitRequest,
-    response=TxnOffsetCommitResponse,
-    versions=range(5),
     request_fields=(
         _TRANSACTIONAL_ID,
         GROUP_ID,
@@ -185,13 +153,3 @@ TXN_OFFSET_COMMIT = ApiSchema(
         ),
     ),
 )
-
-TRANSACTION_SCHEMAS: dict[str, ApiSchema] = {
-    "InitProducerId": INIT_PRODUCER_ID,
-    "AddPartitionsToTxn": ADD_PARTITIONS_TO_TXN,
-    "AddOffsetsToTxn": ADD_OFFSETS_TO_TXN,
-    "EndTxn": END_TXN,
-    "WriteTxnMarkers": WRITE_TXN_MARKERS,
-    "TxnOffsetCommit": TXN_OFFSET_COMMIT,
-}
-"""By Kafka's name of the API."""

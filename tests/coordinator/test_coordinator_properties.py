@@ -9,9 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from coordinator.group import Group
 from coordinator.states import GroupState
+from protocol.api import AnyResponse, GroupRequest, error_of
 from protocol.config import BrokerConfig, JavaSwitches
 from protocol.effects import ACKS_LEADER
-from protocol.envelope import AnyResponse, GroupRequest, error_of
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId, TopicPartition
 from protocol.messages.group import LeaveGroupResponse, MemberIdentity

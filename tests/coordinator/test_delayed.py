@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from coordinator.states import GroupState
+from protocol.api import GroupRequest
 from protocol.config import BrokerConfig
-from protocol.envelope import GroupRequest
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId
 from protocol.trace import TraceKind

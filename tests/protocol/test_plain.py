@@ -5,7 +5,7 @@ import typing
 import msgspec
 import pytest
 
-from protocol.envelope import API_KEYS, LATEST_VERSIONS, AnyResponse
+from protocol.api import AnyResponse, Api
 from protocol.errors import ErrorCode, SimulationError
 from protocol.messages.discovery import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.group import (
@@ -38,9 +38,8 @@ from protocol.plain import (
     response_to_plain,
 )
 from protocol.wire.fields import ApiSchema, Field, Kind, PlainMessage
-from protocol.wire.message_schemas import SCHEMAS
 
-ALL = [pytest.param(name, schema, id=name) for name, schema in SCHEMAS.items()]
+ALL = [pytest.param(api, api.schema, id=api.label) for api in Api if api.schema is not None]
 
 
 def newest(fields: tuple[Field, ...], version: int) -> dict[str, Field]:
@@ -67,17 +66,15 @@ def check_fields(fields: tuple[Field, ...], struct: type[msgspec.Struct], versio
             check_fields(field.fields, inner, version)
 
 
-@pytest.mark.parametrize(("name", "schema"), ALL)
+@pytest.mark.parametrize(("api", "schema"), ALL)
 def test_newest_version_of_a_schema_has_the_fields_of_our_messages(
-    name: str, schema: ApiSchema
+    api: Api, schema: ApiSchema
 ) -> None:
     """A field that only one side has would be lost without a word."""
-    version = schema.versions[-1]
-    api_key = API_KEYS[schema.request]
-    assert (api_key.label, LATEST_VERSIONS[api_key]) == (name, version)
+    version = api.latest_version
     for fields, struct in (
-        (schema.request_fields, schema.request),
-        (schema.response_fields, schema.response),
+        (schema.request_fields, api.request),
+        (schema.response_fields, api.response),
     ):
         check_fields(fields, struct, version)
         here = set(newest(fields, version))
@@ -86,8 +83,8 @@ def test_newest_version_of_a_schema_has_the_fields_of_our_messages(
         assert ours <= here | older
 
 
-@pytest.mark.parametrize(("name", "schema"), ALL)
-def test_answer_without_content_can_be_told_in_every_version(name: str, schema: ApiSchema) -> None:
+@pytest.mark.parametrize(("api", "schema"), ALL)
+def test_answer_without_content_can_be_told_in_every_version(api: Api, schema: ApiSchema) -> None:
     """Those of one key or group below some version need that one."""
     empty = {
         "FindCoordinator": FindCoordinatorResponse(coordinators=(Coordinator(key="g"),)),
@@ -97,10 +94,10 @@ def test_answer_without_content_can_be_told_in_every_version(name: str, schema: 
                 AddPartitionsToTxnResult(transactional_id="t", topic_results=()),
             )
         ),
-    }.get(name, schema.response())
-    for version in schema.versions:
-        # The schemas name answers of the union only.
-        plain = response_to_plain(name, version, typing.cast(AnyResponse, empty))
+    }.get(api.label, api.response())
+    for version in api.versions:
+        # The rows name answers of the union only.
+        plain = response_to_plain(api.label, version, typing.cast(AnyResponse, empty))
         assert set(plain) == set(newest(schema.response_fields, version))
 
 

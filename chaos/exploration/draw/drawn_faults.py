@@ -22,7 +22,7 @@ from chaos.targets.registry import split_target
 from cluster.client.admin.group_changes import ResetTo
 from cluster.host import connection_purposes as purposes
 from cluster.host.randomness import stream
-from protocol.envelope import ApiKey
+from protocol.api import Api
 
 _Word = TypeVar("_Word")
 MAX_FAULTS = 200
@@ -36,20 +36,20 @@ _DELAYS = ("2ms", "20ms", "200ms", "1s", "3s")
 _JITTERS = ("0s", "5ms", "500ms")
 _CONTROLLER_LINKS = (
     (purposes.HEARTBEAT, purposes.METADATA, purposes.ALTER_PARTITION),
-    (ApiKey.BROKER_HEARTBEAT, ApiKey.FETCH, ApiKey.ALTER_PARTITION),
+    (Api.BROKER_HEARTBEAT, Api.FETCH, Api.ALTER_PARTITION),
 )
-_BROKER_LINKS = ((purposes.REPLICA_FETCHER,), (ApiKey.FETCH,))
+_BROKER_LINKS = ((purposes.REPLICA_FETCHER,), (Api.FETCH,))
 _CLIENT_LINKS = (
     (purposes.GENERAL, purposes.COORDINATOR, purposes.BOOTSTRAP),
     (
-        ApiKey.HEARTBEAT,
-        ApiKey.JOIN_GROUP,
-        ApiKey.SYNC_GROUP,
-        ApiKey.OFFSET_COMMIT,
-        ApiKey.OFFSET_FETCH,
-        ApiKey.FIND_COORDINATOR,
-        ApiKey.METADATA,
-        ApiKey.PRODUCE,
+        Api.HEARTBEAT,
+        Api.JOIN_GROUP,
+        Api.SYNC_GROUP,
+        Api.OFFSET_COMMIT,
+        Api.OFFSET_FETCH,
+        Api.FIND_COORDINATOR,
+        Api.METADATA,
+        Api.PRODUCE,
     ),
 )
 """Which purposes and requests there are between brokers and the controller, themselves, clients."""
@@ -150,7 +150,7 @@ def _of_links(hand: Hand, kind: FaultKind) -> FaultDefinition:
     )
 
 
-_Links = tuple[tuple[str, ...], tuple[ApiKey, ...]]
+_Links = tuple[tuple[str, ...], tuple[Api, ...]]
 
 
 def _ends(hand: Hand) -> tuple[str, str, _Links]:

@@ -16,8 +16,8 @@ from cluster.broker.control.controller_channel import ControllerChannel
 from cluster.broker.control.identity import BrokerIdentity
 from cluster.host.host import Disconnected, Host, RequestTimedOut
 from cluster.spec import BrokerSpec
+from protocol.api import AnyRequest, AnyResponse
 from protocol.config import BrokerConfig
-from protocol.envelope import AnyRequest, AnyResponse
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import BrokerEpoch
 from protocol.messages.controller import (

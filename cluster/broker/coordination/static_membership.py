@@ -4,7 +4,8 @@ Source: Kafka `KafkaApis`: each handler checks this before anything else; BEHAVI
 """
 
 from coordinator.replies import join_error
-from protocol.envelope import AnyResponse, RequestEnvelope
+from protocol.api import AnyResponse
+from protocol.envelope import RequestEnvelope
 from protocol.errors import ErrorCode
 from protocol.messages.group import (
     HeartbeatRequest,

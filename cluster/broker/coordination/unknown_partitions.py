@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from protocol.envelope import AnyResponse
+from protocol.api import AnyResponse
 from protocol.errors import ErrorCode
 from protocol.messages.group_admin import (
     OffsetDeleteRequest,

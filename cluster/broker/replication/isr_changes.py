@@ -11,7 +11,7 @@ from cluster.broker.control.identity import BrokerIdentity
 from cluster.host.host import Disconnected, Host, RequestTimedOut
 from partition_log.outcomes import AlterPartitionResult, IsrProposal
 from partition_log.replica import Partition
-from protocol.envelope import AnyResponse
+from protocol.api import AnyResponse
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import TopicPartition
 from protocol.messages.controller import (

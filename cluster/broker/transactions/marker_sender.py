@@ -14,7 +14,7 @@ from cluster.broker.control.metadata_cache import MetadataCache
 from cluster.host.connection_purposes import TRANSACTION_MARKERS
 from cluster.host.host import Disconnected, Host, RequestTimedOut
 from coordinator.transaction.effects import SendMarkers
-from protocol.envelope import AnyResponse
+from protocol.api import AnyResponse
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import BrokerId, TopicPartition
 from protocol.messages.transaction import (

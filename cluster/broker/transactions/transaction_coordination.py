@@ -17,8 +17,9 @@ from cluster.host.keyed_timers import KeyedTimers
 from cluster.spec import ClusterSpec
 from coordinator.transaction.effects import SendMarkers, TransactionResult
 from coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from protocol.api import AnyResponse
 from protocol.effects import AppendCompleted
-from protocol.envelope import AnyResponse, RequestEnvelope
+from protocol.envelope import RequestEnvelope
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import TRANSACTION_STATE, RequestId
 from protocol.messages.controller import AllocateProducerIdsRequest, AllocateProducerIdsResponse

@@ -14,8 +14,8 @@ from cluster.broker.control.metadata_cache import MetadataCache
 from cluster.broker.replication.replica_manager import ReplicaManager
 from cluster.host.connection_purposes import TRANSACTION_VERIFICATION
 from cluster.host.host import Disconnected, Host, RequestTimedOut
+from protocol.api import AnyResponse
 from protocol.effects import TransactionVerified, VerifyTransaction
-from protocol.envelope import AnyResponse
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import TopicPartition, offsets_partition
 from protocol.messages.transaction import (

@@ -16,8 +16,8 @@ from cluster.client.net.retries import MS, retry_backoff, with_retries
 from cluster.host.connection_purposes import ADMIN, BOOTSTRAP
 from cluster.host.host import Host
 from cluster.spec import ClusterSpec
+from protocol.api import AnyRequest, AnyResponse
 from protocol.config import ConsumerConfig
-from protocol.envelope import AnyRequest, AnyResponse
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId
 

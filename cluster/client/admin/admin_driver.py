@@ -17,7 +17,7 @@ from cluster.client.net.network_client import KnownNode, NetworkClient
 from cluster.client.net.retries import ExponentialBackoff
 from cluster.host.connection_purposes import ADMIN
 from cluster.host.host import Host
-from protocol.envelope import AnyRequest, AnyResponse
+from protocol.api import AnyRequest, AnyResponse
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import BrokerId, broker_name
 

@@ -38,7 +38,7 @@ from cluster.client.admin.partition_offsets import (
 from cluster.client.net.errors import ClientError
 from cluster.host.host import Host
 from cluster.spec import ClusterSpec
-from protocol.envelope import AnyResponse
+from protocol.api import AnyResponse
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, TopicPartition, broker_name
 from protocol.messages.discovery import (

@@ -22,7 +22,7 @@ from cluster.client.net.network_client import NetworkClient
 from cluster.client.net.retries import ExponentialBackoff, with_retries
 from cluster.host.connection_purposes import COORDINATOR
 from cluster.host.host import Host
-from protocol.envelope import AnyRequest, AnyResponse
+from protocol.api import AnyRequest, AnyResponse
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, GroupId, MemberId, NodeName, broker_name
 from protocol.messages.discovery import (

@@ -16,8 +16,8 @@ from cluster.client.net.errors import error_from_network
 from cluster.client.net.futures import RequestFuture
 from cluster.client.net.retries import ExponentialBackoff
 from cluster.host.host import Connection, Disconnected, Host, RequestTimedOut
+from protocol.api import AnyRequest, AnyResponse
 from protocol.config import ConsumerConfig, ProducerConfig
-from protocol.envelope import AnyRequest, AnyResponse
 from protocol.errors import SimulationError
 from protocol.ids import NodeName
 

@@ -27,7 +27,7 @@ from cluster.client.net.network_client import NetworkClient
 from cluster.client.net.retries import MS, ExponentialBackoff, with_retries
 from cluster.host.connection_purposes import TRANSACTIONAL_PRODUCER
 from cluster.host.host import Host
-from protocol.envelope import AnyRequest, AnyResponse
+from protocol.api import AnyRequest, AnyResponse
 from protocol.errors import ErrorCode
 from protocol.ids import (
     NO_PRODUCER_EPOCH,

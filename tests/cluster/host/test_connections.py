@@ -6,7 +6,7 @@ from cluster.host.client_connection import ClientConnection
 from cluster.host.frames import CloseFrame, OpenFrame, ResponseFrame
 from cluster.host.host import Connection, Disconnected, RequestTimedOut
 from cluster.virtual.host import VirtualHost
-from protocol.envelope import AnyResponse
+from protocol.api import AnyResponse
 from protocol.errors import SimulationError
 from protocol.ids import NodeName, RequestId
 from protocol.messages.discovery import FindCoordinatorRequest

@@ -22,7 +22,7 @@ from cluster.realtime.listeners_file import (
 from cluster.realtime.outside_client import NotReachable, ask_as_guest
 from cluster.realtime.tcp import LINK_VERSION, ProcessAddress
 from cluster.trace.files import read_frames
-from protocol.envelope import AnyResponse
+from protocol.api import AnyResponse
 from protocol.errors import SimulationError
 from protocol.ids import NodeName
 from protocol.messages.group import HeartbeatRequest, HeartbeatResponse

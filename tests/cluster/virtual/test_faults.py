@@ -10,7 +10,7 @@ from cluster.host.host import Disconnected, RequestTimedOut
 from cluster.links.rules import Cut, LinkEffect, Slow
 from cluster.runtime import ClusterStatus, NodeState, NodeTaskFailed, UnknownNode
 from cluster.virtual.runtime import VirtualRuntime
-from protocol.envelope import AnyResponse
+from protocol.api import AnyResponse
 from protocol.ids import BrokerId, NodeName, TopicPartition
 from protocol.trace import TraceEvent, TraceKind, TraceRow
 from tests.support.harness.fake_cluster import MS, FakeBroker, FakeConsumer, fake_spec

@@ -16,7 +16,7 @@ from cluster.host.host import Connection, Disconnected, IncomingRequest, Request
 from cluster.links.rules import Clog, Cut, LinkRule, Slow
 from cluster.spec import LinkModel
 from cluster.virtual.host import VirtualHost
-from protocol.envelope import AnyRequest, AnyResponse
+from protocol.api import AnyRequest, AnyResponse
 from protocol.ids import NodeName
 from protocol.messages.discovery import (
     Coordinator,

@@ -5,7 +5,7 @@ import pytest
 from cluster.host.frames import ResetFrame
 from cluster.host.host import Connection, Disconnected, RequestTimedOut
 from cluster.links.rules import Clog, Cut, LinkEffect, LinkRule, Slow
-from protocol.envelope import AnyRequest, AnyResponse
+from protocol.api import AnyRequest, AnyResponse
 from protocol.ids import NodeName
 from protocol.messages.discovery import FindCoordinatorRequest
 from protocol.trace import TraceKind

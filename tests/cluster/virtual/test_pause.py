@@ -7,7 +7,7 @@ import pytest
 from cluster.host.host import Connection, Disconnected, RequestTimedOut
 from cluster.links.rules import Cut
 from cluster.virtual.host import VirtualHost
-from protocol.envelope import AnyResponse
+from protocol.api import AnyResponse
 from protocol.ids import NodeName
 from protocol.trace import TraceEvent, TraceKind
 from tests.support.builders.link_frames import rule

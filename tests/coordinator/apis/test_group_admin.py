@@ -7,7 +7,7 @@ BEHAVIOUR 2.9 to 2.12, and the recorded scenarios `list-filters`, `delete-groups
 import pytest
 
 from coordinator.states import GroupState
-from protocol.envelope import AnyResponse, GroupRequest
+from protocol.api import AnyResponse, GroupRequest
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId
 from protocol.messages.group import SyncGroupRequest, SyncGroupRequestAssignment

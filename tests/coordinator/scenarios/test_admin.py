@@ -7,8 +7,8 @@ test_offset_fetch, test_leave_group and test_group_admin have the rules one by o
 import pytest
 
 from coordinator.states import GroupState
+from protocol.api import AnyResponse, GroupRequest
 from protocol.config import BrokerConfig
-from protocol.envelope import AnyResponse, GroupRequest
 from protocol.errors import ErrorCode
 from protocol.messages.group import LeaveGroupResponse, MemberIdentity
 from protocol.messages.group_admin import (

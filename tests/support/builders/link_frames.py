@@ -2,7 +2,8 @@
 
 from cluster.host.frames import CloseFrame, OpenFrame, RequestFrame, ResponseFrame
 from cluster.links.rules import LinkEffect, LinkRule, Selector
-from protocol.envelope import AnyRequest, AnyResponse, ApiKey, RequestEnvelope, ResponseEnvelope
+from protocol.api import AnyRequest, AnyResponse, Api
+from protocol.envelope import RequestEnvelope, ResponseEnvelope
 from protocol.ids import Incarnation, NodeName
 from protocol.messages.discovery import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
@@ -23,7 +24,7 @@ def request(
     if find:
         body = FindCoordinatorRequest(coordinator_keys=("g",))
     envelope = RequestEnvelope(
-        api_key=ApiKey.FIND_COORDINATOR if find else ApiKey.HEARTBEAT,
+        api_key=Api.FIND_COORDINATOR if find else Api.HEARTBEAT,
         api_version=1,
         correlation_id=number,
         client_id=source,

@@ -1,6 +1,7 @@
 """Builders of requests with sensible defaults: tests name only what they are about."""
 
-from protocol.envelope import API_KEYS, LATEST_VERSIONS, GroupRequest, RequestEnvelope
+from protocol.api import API_OF_REQUEST, GroupRequest
+from protocol.envelope import RequestEnvelope
 from protocol.messages.group import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -197,10 +198,10 @@ def envelope(
     body: GroupRequest, *, version: int | None = None, client_id: str = "client"
 ) -> RequestEnvelope:
     """Return the envelope of a group request, of the newest version by default."""
-    api = API_KEYS[type(body)]
+    api = API_OF_REQUEST[type(body)]
     return RequestEnvelope(
         api_key=api,
-        api_version=LATEST_VERSIONS[api] if version is None else version,
+        api_version=api.latest_version if version is None else version,
         correlation_id=0,
         client_id=client_id,
         client_host="consumer-0",

@@ -11,8 +11,8 @@ from cluster.virtual.host import LogSink
 from cluster.virtual.runtime import VirtualRuntime
 from partition_log.batches import build_batch
 from partition_log.storage import Storage
+from protocol.api import AnyRequest, AnyResponse
 from protocol.config import BrokerConfig, Guards, TopicConfig
-from protocol.envelope import AnyRequest, AnyResponse
 from protocol.ids import CONSUMER_OFFSETS, NodeName, broker_name, controller_name
 from protocol.messages.discovery import (
     Coordinator,

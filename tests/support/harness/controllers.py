@@ -9,9 +9,10 @@ from cluster.controller.metadata_image import (
 from cluster.spec import BrokerSpec, ClusterSpec, ControllerSpec, TopicSpec
 from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
+from protocol.api import API_OF_REQUEST, AnyRequest, AnyResponse
 from protocol.config import BrokerConfig
 from protocol.effects import CancelTimer, Result, SetTimer
-from protocol.envelope import API_KEYS, AnyRequest, AnyResponse, RequestEnvelope
+from protocol.envelope import RequestEnvelope
 from protocol.ids import METADATA_PARTITION, BrokerId, RequestId, TopicPartition
 from protocol.messages.admin import (
     AlterPartitionReassignmentsRequest,
@@ -96,7 +97,7 @@ class ControllerLab:
         request_id = RequestId(self._next_request_id)
         self._next_request_id += 1
         envelope = RequestEnvelope(
-            api_key=API_KEYS[type(request)],
+            api_key=API_OF_REQUEST[type(request)],
             api_version=0,
             correlation_id=request_id,
             client_id=host,

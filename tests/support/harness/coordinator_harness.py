@@ -14,6 +14,7 @@ from coordinator.coordinator import GroupCoordinator, GroupSummary, LoadIgnored
 from coordinator.group import Group
 from coordinator.states import GroupState
 from coordinator.storage.above_high_watermark import LogPosition
+from protocol.api import AnyResponse, GroupRequest
 from protocol.config import BrokerConfig, Guards, JavaSwitches
 from protocol.effects import (
     Append,
@@ -23,7 +24,6 @@ from protocol.effects import (
     TransactionVerified,
     VerifyTransaction,
 )
-from protocol.envelope import AnyResponse, GroupRequest
 from protocol.errors import ErrorCode
 from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, AppendId, RequestId
 from protocol.messages.group import (

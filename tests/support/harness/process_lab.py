@@ -14,7 +14,7 @@ from cluster.realtime.tcp import ProcessAddress
 from cluster.runtime import ClusterStatus
 from cluster.trace.files import frames_path, read_frames
 from partition_log.memory_storage import MemoryStorage
-from protocol.envelope import AnyResponse
+from protocol.api import AnyResponse
 from protocol.ids import Incarnation, NodeName
 from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 from protocol.trace import TraceRow

@@ -14,8 +14,8 @@ from cluster.runtime import ClusterStatus, MemberStatus
 from cluster.spec import BrokerSpec, ClusterSpec, ConsumerSpec, ControllerSpec, ProducerSpec
 from cluster.virtual.host import VirtualHost
 from partition_log.batches import build_batch
+from protocol.api import AnyRequest, AnyResponse
 from protocol.config import ConsumerConfig, ProducerConfig
-from protocol.envelope import AnyRequest, AnyResponse
 from protocol.errors import ErrorCode
 from protocol.ids import NodeName, RequestId, broker_name
 from protocol.messages.discovery import (

@@ -11,15 +11,10 @@ from coordinator.transaction.effects import SendMarkers, TransactionResult
 from coordinator.transaction.metadata import TransactionMetadata
 from coordinator.transaction.states import TransactionState
 from coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from protocol.api import API_OF_REQUEST, AnyResponse, TransactionRequest
 from protocol.config import BrokerConfig
 from protocol.effects import Append, AppendCompleted, SetTimer
-from protocol.envelope import (
-    API_KEYS,
-    LATEST_VERSIONS,
-    AnyResponse,
-    RequestEnvelope,
-    TransactionRequest,
-)
+from protocol.envelope import RequestEnvelope
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId, TopicPartition, offsets_partition
 from protocol.messages.transaction import (
@@ -86,10 +81,10 @@ class TransactionHarness:
     def submit(self, body: TransactionRequest, *, version: int | None = None) -> RequestId:
         """Feed a request and return its id; `responses` has the answer once there is one."""
         request_id = RequestId(next(self._requests))
-        api = API_KEYS[type(body)]
+        api = API_OF_REQUEST[type(body)]
         envelope = RequestEnvelope(
             api_key=api,
-            api_version=LATEST_VERSIONS[api] if version is None else version,
+            api_version=api.latest_version if version is None else version,
             correlation_id=0,
             client_id="producer",
             client_host="producer",

@@ -14,7 +14,7 @@ from cluster.virtual.host import VirtualHost
 from cluster.virtual.loop import VirtualLoop
 from cluster.virtual.network import VirtualNetwork
 from partition_log.memory_storage import MemoryStorage
-from protocol.envelope import AnyRequest
+from protocol.api import AnyRequest
 from protocol.ids import Incarnation, NodeName
 from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 from protocol.trace import TraceRow

@@ -14,8 +14,8 @@ from cluster.host.host import Host
 from cluster.node_factory import Node, build_node
 from cluster.spec import BrokerSpec, ClusterSpec, ControllerSpec, NodeSpec, ProducerSpec, TopicSpec
 from cluster.virtual.runtime import VirtualRuntime
+from protocol.api import AnyRequest, AnyResponse
 from protocol.config import BrokerConfig
-from protocol.envelope import AnyRequest, AnyResponse
 from protocol.errors import ErrorCode
 from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, NodeName
 from protocol.messages.group import (

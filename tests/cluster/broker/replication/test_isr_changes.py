@@ -10,8 +10,8 @@ from cluster.host.frames import Frame, RequestFrame, ResponseFrame
 from cluster.host.host import Disconnected, RequestTimedOut
 from cluster.runtime import ClusterStatus
 from partition_log.batches import build_batch
+from protocol.api import AnyResponse
 from protocol.config import BrokerConfig
-from protocol.envelope import AnyResponse
 from protocol.ids import CONSUMER_OFFSETS, NodeName, TopicPartition
 from protocol.messages.controller import AlterPartitionRequest, AlterPartitionResponse
 from protocol.messages.log import (

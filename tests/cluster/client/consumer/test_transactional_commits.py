@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.client.consumer.node import ConsumerNode
-from protocol.envelope import AnyResponse
+from protocol.api import AnyResponse
 from protocol.errors import ErrorCode
 from protocol.messages.discovery import CoordinatorType, FindCoordinatorRequest
 from protocol.messages.offset import OffsetCommitRequest

@@ -1,0 +1,415 @@
+"""Kafka's APIs, one row each: number, versions, messages, and where an answer says its error.
+
+To add an API: its two messages in `protocol/messages`, a row of `Api`, and a line in the unions
+below, which mypy needs in order to name every `match` that forgets a message. Everything else that
+depends on an API (the codec, the field tables, the trace, link rules) reads its row.
+Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+from operator import attrgetter
+from typing import NamedTuple, Self
+
+import msgspec
+
+from protocol.errors import ErrorCode
+from protocol.messages import (
+    admin,
+    consumer_group,
+    controller,
+    discovery,
+    group,
+    group_admin,
+    log,
+    offset,
+    transaction,
+)
+from protocol.wire import message_schemas, transaction_schemas
+from protocol.wire.fields import ApiSchema
+
+_PER_PARTITION = ("topics.partitions.error_code",)
+_WHOLE_AND_PER_PARTITION = ("error_code", *_PER_PARTITION)
+
+
+class _Row(NamedTuple):
+    """What a row says of an API.
+
+    `versions` are the oldest and the newest that we speak; an API without `schema` has one.
+    `errors` are the fields of the answer that hold an ErrorCode, as paths through its lists; the
+    trace names the first error, path by path.
+    `schema` is None where Kafka's fields of each version are not needed yet.
+    """
+
+    key: int
+    versions: tuple[int, int]
+    request: type[msgspec.Struct]
+    response: type[msgspec.Struct]
+    errors: tuple[str, ...] = ("error_code",)
+    schema: ApiSchema | None = None
+
+
+class Api(IntEnum):
+    """One of Kafka's APIs: its value is Kafka's API key, its `label` the name that Kafka prints."""
+
+    label: str
+    versions: range
+    latest_version: int
+    request: type[msgspec.Struct]
+    response: type[msgspec.Struct]
+    errors: tuple[str, ...]
+    schema: ApiSchema | None
+
+    def __new__(  # noqa: D102 (called with each row, by Enum)
+        cls,
+        key: int,
+        versions: tuple[int, int],
+        request: type[msgspec.Struct],
+        response: type[msgspec.Struct],
+        errors: tuple[str, ...],
+        schema: ApiSchema | None,
+    ) -> Self:
+        api = int.__new__(cls, key)
+        api._value_ = key
+        api.label = request.__name__.removesuffix("Request")
+        api.versions = range(versions[0], versions[1] + 1)
+        api.latest_version = versions[1]
+        api.request = request
+        api.response = response
+        api.errors = errors
+        api.schema = schema
+        return api
+
+    PRODUCE = _Row(
+        0,
+        (11, 11),
+        log.ProduceRequest,
+        log.ProduceResponse,
+        errors=("responses.partition_responses.error_code",),
+    )
+    FETCH = _Row(
+        1,
+        (17, 17),
+        log.FetchRequest,
+        log.FetchResponse,
+        errors=("error_code", "responses.partitions.error_code"),
+    )
+    LIST_OFFSETS = _Row(
+        2, (10, 10), log.ListOffsetsRequest, log.ListOffsetsResponse, errors=_PER_PARTITION
+    )
+    METADATA = _Row(
+        3,
+        (12, 12),
+        discovery.MetadataRequest,
+        discovery.MetadataResponse,
+        errors=("topics.error_code",),  # a partition without leader is no failure of the request
+    )
+    OFFSET_COMMIT = _Row(
+        8,
+        (2, 9),
+        offset.OffsetCommitRequest,
+        offset.OffsetCommitResponse,
+        errors=_PER_PARTITION,
+        schema=message_schemas.OFFSET_COMMIT,
+    )
+    OFFSET_FETCH = _Row(
+        9,
+        (1, 9),
+        offset.OffsetFetchRequest,
+        offset.OffsetFetchResponse,
+        errors=("groups.error_code", "groups.topics.partitions.error_code"),
+        schema=message_schemas.OFFSET_FETCH,
+    )
+    FIND_COORDINATOR = _Row(
+        10,
+        (0, 6),
+        discovery.FindCoordinatorRequest,
+        discovery.FindCoordinatorResponse,
+        errors=("coordinators.error_code",),
+        schema=message_schemas.FIND_COORDINATOR,
+    )
+    JOIN_GROUP = _Row(
+        11,
+        (0, 9),
+        group.JoinGroupRequest,
+        group.JoinGroupResponse,
+        schema=message_schemas.JOIN_GROUP,
+    )
+    HEARTBEAT = _Row(
+        12,
+        (0, 4),
+        group.HeartbeatRequest,
+        group.HeartbeatResponse,
+        schema=message_schemas.HEARTBEAT,
+    )
+    LEAVE_GROUP = _Row(
+        13,
+        (0, 5),
+        group.LeaveGroupRequest,
+        group.LeaveGroupResponse,
+        errors=("error_code", "members.error_code"),
+        schema=message_schemas.LEAVE_GROUP,
+    )
+    SYNC_GROUP = _Row(
+        14,
+        (0, 5),
+        group.SyncGroupRequest,
+        group.SyncGroupResponse,
+        schema=message_schemas.SYNC_GROUP,
+    )
+    DESCRIBE_GROUPS = _Row(
+        15,
+        (0, 5),
+        group_admin.DescribeGroupsRequest,
+        group_admin.DescribeGroupsResponse,
+        errors=("groups.error_code",),
+        schema=message_schemas.DESCRIBE_GROUPS,
+    )
+    LIST_GROUPS = _Row(
+        16,
+        (0, 5),
+        group_admin.ListGroupsRequest,
+        group_admin.ListGroupsResponse,
+        schema=message_schemas.LIST_GROUPS,
+    )
+    DELETE_TOPICS = _Row(
+        20,
+        (5, 5),
+        admin.DeleteTopicsRequest,
+        admin.DeleteTopicsResponse,
+        errors=("responses.error_code",),
+    )
+    INIT_PRODUCER_ID = _Row(
+        22,
+        (0, 5),
+        transaction.InitProducerIdRequest,
+        transaction.InitProducerIdResponse,
+        schema=transaction_schemas.INIT_PRODUCER_ID,
+    )
+    ADD_PARTITIONS_TO_TXN = _Row(
+        24,
+        (0, 5),
+        transaction.AddPartitionsToTxnRequest,
+        transaction.AddPartitionsToTxnResponse,
+        errors=(
+            "error_code",
+            "results_by_transaction.topic_results.results_by_partition.partition_error_code",
+        ),
+        schema=transaction_schemas.ADD_PARTITIONS_TO_TXN,
+    )
+    ADD_OFFSETS_TO_TXN = _Row(
+        25,
+        (0, 4),
+        transaction.AddOffsetsToTxnRequest,
+        transaction.AddOffsetsToTxnResponse,
+        schema=transaction_schemas.ADD_OFFSETS_TO_TXN,
+    )
+    END_TXN = _Row(
+        26,
+        (0, 4),
+        transaction.EndTxnRequest,
+        transaction.EndTxnResponse,
+        schema=transaction_schemas.END_TXN,
+    )
+    WRITE_TXN_MARKERS = _Row(
+        27,
+        (0, 1),
+        transaction.WriteTxnMarkersRequest,
+        transaction.WriteTxnMarkersResponse,
+        errors=("markers.topics.partitions.error_code",),
+        schema=transaction_schemas.WRITE_TXN_MARKERS,
+    )
+    TXN_OFFSET_COMMIT = _Row(
+        28,
+        (0, 4),
+        transaction.TxnOffsetCommitRequest,
+        transaction.TxnOffsetCommitResponse,
+        errors=_PER_PARTITION,
+        schema=transaction_schemas.TXN_OFFSET_COMMIT,
+    )
+    DELETE_GROUPS = _Row(
+        42,
+        (0, 2),
+        group_admin.DeleteGroupsRequest,
+        group_admin.DeleteGroupsResponse,
+        errors=("results.error_code",),
+        schema=message_schemas.DELETE_GROUPS,
+    )
+    ELECT_LEADERS = _Row(
+        43,
+        (2, 2),
+        admin.ElectLeadersRequest,
+        admin.ElectLeadersResponse,
+        errors=("error_code", "replica_election_results.partition_result.error_code"),
+    )
+    ALTER_PARTITION_REASSIGNMENTS = _Row(
+        45,
+        (0, 0),
+        admin.AlterPartitionReassignmentsRequest,
+        admin.AlterPartitionReassignmentsResponse,
+        errors=("error_code", "responses.partitions.error_code"),
+    )
+    OFFSET_DELETE = _Row(
+        47,
+        (0, 0),
+        group_admin.OffsetDeleteRequest,
+        group_admin.OffsetDeleteResponse,
+        errors=_WHOLE_AND_PER_PARTITION,
+        schema=message_schemas.OFFSET_DELETE,
+    )
+    ALTER_PARTITION = _Row(
+        56,
+        (3, 3),
+        controller.AlterPartitionRequest,
+        controller.AlterPartitionResponse,
+        errors=_WHOLE_AND_PER_PARTITION,
+    )
+    BROKER_REGISTRATION = _Row(
+        62, (4, 4), controller.BrokerRegistrationRequest, controller.BrokerRegistrationResponse
+    )
+    BROKER_HEARTBEAT = _Row(
+        63, (1, 1), controller.BrokerHeartbeatRequest, controller.BrokerHeartbeatResponse
+    )
+    ALLOCATE_PRODUCER_IDS = _Row(
+        67, (0, 0), controller.AllocateProducerIdsRequest, controller.AllocateProducerIdsResponse
+    )
+    CONSUMER_GROUP_HEARTBEAT = _Row(
+        68,
+        (0, 0),
+        consumer_group.ConsumerGroupHeartbeatRequest,
+        consumer_group.ConsumerGroupHeartbeatResponse,
+        schema=message_schemas.CONSUMER_GROUP_HEARTBEAT,
+    )
+
+
+API_OF_REQUEST: dict[type, Api] = {api.request: api for api in Api}
+API_OF_RESPONSE: dict[type, Api] = {api.response: api for api in Api}
+API_BY_LABEL = {api.label: api for api in Api}
+
+
+# -- the closed unions --
+
+GroupRequest = (
+    group.JoinGroupRequest
+    | group.SyncGroupRequest
+    | group.HeartbeatRequest
+    | group.LeaveGroupRequest
+    | offset.OffsetCommitRequest
+    | offset.OffsetFetchRequest
+    | transaction.TxnOffsetCommitRequest
+    | group_admin.OffsetDeleteRequest
+    | group_admin.DescribeGroupsRequest
+    | group_admin.ListGroupsRequest
+    | group_admin.DeleteGroupsRequest
+)
+"""Requests that the group coordinator answers."""
+
+TransactionRequest = (
+    transaction.InitProducerIdRequest
+    | transaction.AddPartitionsToTxnRequest
+    | transaction.AddOffsetsToTxnRequest
+    | transaction.EndTxnRequest
+)
+"""Requests that the transaction coordinator answers."""
+
+AnyRequest = (
+    GroupRequest
+    | TransactionRequest
+    | transaction.WriteTxnMarkersRequest
+    | consumer_group.ConsumerGroupHeartbeatRequest
+    | discovery.FindCoordinatorRequest
+    | discovery.MetadataRequest
+    | log.ProduceRequest
+    | log.FetchRequest
+    | log.ListOffsetsRequest
+    | controller.BrokerRegistrationRequest
+    | controller.BrokerHeartbeatRequest
+    | controller.AlterPartitionRequest
+    | controller.AllocateProducerIdsRequest
+    | admin.ElectLeadersRequest
+    | admin.AlterPartitionReassignmentsRequest
+    | admin.DeleteTopicsRequest
+)
+
+AnyResponse = (
+    group.JoinGroupResponse
+    | group.SyncGroupResponse
+    | group.HeartbeatResponse
+    | group.LeaveGroupResponse
+    | offset.OffsetCommitResponse
+    | offset.OffsetFetchResponse
+    | transaction.TxnOffsetCommitResponse
+    | group_admin.OffsetDeleteResponse
+    | group_admin.DescribeGroupsResponse
+    | group_admin.ListGroupsResponse
+    | group_admin.DeleteGroupsResponse
+    | transaction.InitProducerIdResponse
+    | transaction.AddPartitionsToTxnResponse
+    | transaction.AddOffsetsToTxnResponse
+    | transaction.EndTxnResponse
+    | transaction.WriteTxnMarkersResponse
+    | consumer_group.ConsumerGroupHeartbeatResponse
+    | discovery.FindCoordinatorResponse
+    | discovery.MetadataResponse
+    | log.ProduceResponse
+    | log.FetchResponse
+    | log.ListOffsetsResponse
+    | controller.BrokerRegistrationResponse
+    | controller.BrokerHeartbeatResponse
+    | controller.AlterPartitionResponse
+    | controller.AllocateProducerIdsResponse
+    | admin.ElectLeadersResponse
+    | admin.AlterPartitionReassignmentsResponse
+    | admin.DeleteTopicsResponse
+)
+
+
+# -- errors of answers --
+
+_NONE = ErrorCode.NONE
+_NO_ERROR = _NONE.name  # looked up once: `name` is a property, and most answers have no error
+
+_FirstError = Callable[[object], ErrorCode]
+
+
+def error_of(response: AnyResponse) -> str:
+    """Return the name of a response's first error, "NONE" where there is none: for the trace."""
+    error = _FIRST_ERRORS[type(response)](response)
+    return _NO_ERROR if error is _NONE else error.name
+
+
+def _first_error_at(*path: str) -> _FirstError:
+    """Return a function that reads the first error at one path, NONE where there is none."""
+    head: Callable[[object], ErrorCode] = attrgetter(path[0])
+    if len(path) == 1:
+        return head
+    items_of: Callable[[object], tuple[object, ...]] = attrgetter(path[0])
+    error_of_item = _first_error_at(*path[1:])
+
+    def first_error(struct: object) -> ErrorCode:
+        for item in items_of(struct):
+            error = error_of_item(item)
+            if error is not _NONE:
+                return error
+        return _NONE
+
+    return first_error
+
+
+def _first_error(paths: tuple[str, ...]) -> _FirstError:
+    """Return a function that reads the first error of an answer, path by path."""
+    readers = [_first_error_at(*path.split(".")) for path in paths]
+    if len(readers) == 1:
+        return readers[0]
+
+    def first_error(response: object) -> ErrorCode:
+        for error_at_path in readers:
+            error = error_at_path(response)
+            if error is not _NONE:
+                return error
+        return _NONE
+
+    return first_error
+
+
+_FIRST_ERRORS = {api.response: _first_error(api.errors) for api in Api}

@@ -1,0 +1,177 @@
+"""The table of APIs, held against the unions and the messages, and the errors that it finds."""
+
+import typing
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from protocol.api import (
+    API_OF_REQUEST,
+    AnyRequest,
+    AnyResponse,
+    Api,
+    error_of,
+)
+from protocol.errors import ErrorCode
+from protocol.messages.admin import (
+    AlterPartitionReassignmentsResponse,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+    ReplicaElectionResult,
+)
+from protocol.messages.controller import AlterPartitionResponse
+from protocol.messages.discovery import (
+    Coordinator,
+    FindCoordinatorResponse,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.messages.group import HeartbeatResponse, LeaveGroupResponse, MemberResponse
+from protocol.messages.log import FetchResponse
+from protocol.messages.offset import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopics,
+)
+
+
+def test_rows_and_unions_name_the_same_messages() -> None:
+    """A message without a row could not be sent; one outside the unions could not be decoded."""
+    assert {api.request for api in Api} == set(typing.get_args(AnyRequest))
+    assert {api.response for api in Api} == set(typing.get_args(AnyResponse))
+
+
+def test_each_row_has_messages_of_its_own() -> None:
+    """Two rows with one request could not be told apart, nor could their answers."""
+    assert len(API_OF_REQUEST) == len({api.response for api in Api}) == len(Api)
+    for api in Api:
+        assert api.response.__name__ == f"{api.label}Response"
+
+
+def test_label_is_kafkas_printed_name() -> None:
+    """Traces and reports print what Kafka's logs print."""
+    assert Api.JOIN_GROUP.label == "JoinGroup"
+    assert Api.ADD_PARTITIONS_TO_TXN.label == "AddPartitionsToTxn"
+    for api in Api:
+        assert "".join(part.capitalize() for part in api.name.split("_")) == api.label
+
+
+def error_paths(struct: type[msgspec.Struct], prefix: str = "") -> Iterator[str]:
+    """Find every field that holds an ErrorCode, the outer ones first."""
+    hints = typing.get_type_hints(struct)
+    for name, hint in hints.items():
+        if hint is ErrorCode:
+            yield prefix + name
+    for name, hint in hints.items():
+        for item in typing.get_args(hint):
+            if isinstance(item, type) and issubclass(item, msgspec.Struct):
+                yield from error_paths(item, f"{prefix}{name}.")
+
+
+@pytest.mark.parametrize("api", Api, ids=lambda api: api.label)
+def test_row_names_every_error_of_its_answer(api: Api) -> None:
+    """An error that the row forgets would be traced as NONE.
+
+    Metadata alone leaves one out: a partition without leader is no failure of the request.
+    """
+    left_out = {"topics.partitions.error_code"} if api is Api.METADATA else set()
+    assert list(api.errors) == [path for path in error_paths(api.response) if path not in left_out]
+
+
+def test_error_of_names_the_first_error_wherever_kafka_puts_it() -> None:
+    """Kafka has top-level errors, errors per member, per partition and per key."""
+    assert error_of(HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)) == "NOT_COORDINATOR"
+    assert (
+        error_of(
+            LeaveGroupResponse(
+                members=(MemberResponse(member_id="m", error_code=ErrorCode.UNKNOWN_MEMBER_ID),)
+            )
+        )
+        == "UNKNOWN_MEMBER_ID"
+    )
+    assert (
+        error_of(
+            OffsetCommitResponse(
+                topics=(
+                    OffsetCommitResponseTopic(
+                        name="t",
+                        partitions=(
+                            OffsetCommitResponsePartition(partition_index=0),
+                            OffsetCommitResponsePartition(
+                                partition_index=1, error_code=ErrorCode.REQUEST_TIMED_OUT
+                            ),
+                        ),
+                    ),
+                )
+            )
+        )
+        == "REQUEST_TIMED_OUT"
+    )
+    assert (
+        error_of(
+            FindCoordinatorResponse(
+                coordinators=(Coordinator(key="g", error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE),)
+            )
+        )
+        == "COORDINATOR_NOT_AVAILABLE"
+    )
+    assert error_of(FetchResponse(error_code=ErrorCode.NOT_CONTROLLER)) == "NOT_CONTROLLER"
+    assert (
+        error_of(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+        == "STALE_BROKER_EPOCH"
+    )
+    not_available = PartitionResult(
+        partition_id=1, error_code=ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    )
+    assert (
+        error_of(
+            ElectLeadersResponse(
+                replica_election_results=(
+                    ReplicaElectionResult(
+                        topic="t", partition_result=(PartitionResult(partition_id=0), not_available)
+                    ),
+                )
+            )
+        )
+        == "PREFERRED_LEADER_NOT_AVAILABLE"
+    )
+    refused = ReassignablePartitionResponse(
+        partition_index=0, error_code=ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    )
+    assert (
+        error_of(
+            AlterPartitionReassignmentsResponse(
+                responses=(ReassignableTopicResponse(name="t", partitions=(refused,)),)
+            )
+        )
+        == "INVALID_REPLICA_ASSIGNMENT"
+    )
+
+
+def test_error_of_reads_path_by_path() -> None:
+    """The group's own error comes before those of its partitions, whichever group has them."""
+    partition = OffsetFetchResponsePartition(
+        partition_index=0, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
+    )
+    topics = (OffsetFetchResponseTopics(name="t", partitions=(partition,)),)
+    first = OffsetFetchResponseGroup(group_id="a", topics=topics)
+    second = OffsetFetchResponseGroup(group_id="b", error_code=ErrorCode.NOT_COORDINATOR)
+    assert error_of(OffsetFetchResponse(groups=(first,))) == "UNSTABLE_OFFSET_COMMIT"
+    assert error_of(OffsetFetchResponse(groups=(first, second))) == "NOT_COORDINATOR"
+
+
+def test_error_of_metadata_leaves_out_its_partitions() -> None:
+    """While a partition has no leader every Metadata would count as failed."""
+    partition = MetadataResponsePartition(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE, partition_index=0, leader_id=-1
+    )
+    topic = MetadataResponseTopic(name="t", partitions=(partition,))
+    assert error_of(MetadataResponse(topics=(topic,))) == "NONE"
