@@ -10,6 +10,8 @@ from coordinator.group import DelayedJoin, Group, InitialDelayedJoin
 from coordinator.member import Member
 from coordinator.states import GroupState
 from coordinator.turn import JoinTimer, PendingMemberTimer, SessionTimer, SyncTimer, Turn
+from protocol.envelope import ApiKey
+from protocol.trace import TraceEvent, TraceKind
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a new member may be parked in JoinGroup: it has no id to heartbeat with.
@@ -63,6 +65,24 @@ def clear_sync(turn: Turn, group: Group) -> None:
     """Forget who owes a SyncGroup, and the deadline."""
     group.pending_sync_members.clear()
     turn.cancel_timer(_sync_key(group))
+
+
+def restart_session(turn: Turn, group: Group, member: Member, request: ApiKey) -> None:
+    """Give the member a session timeout from now, because a request of the member was received.
+
+    The trace shows each: whether a session ended too early is judged by these rows.
+    """
+    turn.trace(
+        TraceEvent(
+            kind=TraceKind.SESSION_RESTARTED,
+            group=group.group_id,
+            member=member.member_id,
+            generation=group.generation_id,
+            api=request.label,
+            detail={"session_timeout_ms": member.session_timeout_ms},
+        )
+    )
+    restart_session_timer(turn, group, member)
 
 
 def restart_session_timer(turn: Turn, group: Group, member: Member) -> None:

@@ -60,11 +60,14 @@ def current_generation(group: Group, member_id: str) -> JoinGroupResponse:
 
 def answer_parked_join(
     turn: Turn, group: Group, member: Member, response: JoinGroupResponse
-) -> None:
-    """Answer the member's JoinGroup, if one is parked."""
+) -> bool:
+    """Answer the member's JoinGroup, if one is parked, and return whether one was."""
     parked = group.unpark_join(member)
-    if parked is not None and not parked.answered:
+    if parked is None:
+        return False
+    if not parked.answered:
         turn.reply(parked.request_id, response)
+    return True
 
 
 def fail_parked_join(

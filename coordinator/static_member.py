@@ -3,7 +3,12 @@
 Source: Kafka `updateStaticMemberAndRebalance` (KIP-345, KIP-814); BEHAVIOUR 2.2.2.
 """
 
-from coordinator.delayed import cancel_heartbeat, ensure_session_timer, restart_session_timer
+from coordinator.delayed import (
+    cancel_heartbeat,
+    ensure_session_timer,
+    restart_session,
+    restart_session_timer,
+)
 from coordinator.errors import UnknownServerError, group_append_error
 from coordinator.group import Group
 from coordinator.member import Member, ParkedJoin
@@ -18,6 +23,7 @@ from coordinator.replies import (
 from coordinator.states import GroupState
 from coordinator.storage.store import group_record
 from coordinator.turn import StaticMemberAppend, Turn
+from protocol.envelope import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.group import JoinGroupRequestProtocol, JoinGroupResponse, SyncGroupResponse
 from protocol.trace import TraceEvent, TraceKind
@@ -49,7 +55,7 @@ def replace_static_member(
     old_leader_id = group.leader_id
     member = _rename(turn, group, group_instance_id, old_member_id, new_member_id)
     # The first session timer still has the old member's timeout (BEHAVIOUR 0.1).
-    restart_session_timer(turn, group, member)
+    restart_session(turn, group, member, ApiKey.JOIN_GROUP)
     old_rebalance_timeout_ms = member.rebalance_timeout_ms
     old_session_timeout_ms = member.session_timeout_ms
     group.update_member(

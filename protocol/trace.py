@@ -84,6 +84,9 @@ class TraceKind(StrEnum):
     ASSIGNMENT_STORED = "assignment_stored"  # group, generation
     MEMBER_ADDED = "member_added"  # group, member, generation; detail: client_id, instance
     MEMBER_REMOVED = "member_removed"  # group, member, generation, cause: session expiry|leave|...
+    SESSION_RESTARTED = "session_restarted"  # group, member, generation, api: the request of the
+    #   member that was received, or that is answered now; detail: session_timeout_ms: how long the
+    #   member has from here
     COMMIT_STORED = "commit_stored"  # group, member, partition (the consumed one), offset,
     #   generation, leader_epoch of the offsets partition is in APPEND_*; correlation_id: append id
     OFFSET_REMOVED = "offset_removed"  # group, partition (the consumed one), cause: expired|deleted

@@ -8,7 +8,7 @@ BEHAVIOUR 2.4.
 
 from typing import TypeGuard
 
-from coordinator.delayed import restart_session_timer
+from coordinator.delayed import restart_session
 from coordinator.group import Group
 from coordinator.shard import Shard
 from coordinator.states import GroupState
@@ -17,6 +17,7 @@ from coordinator.storage.held_writes import hold
 from coordinator.turn import Turn
 from coordinator.validation import check_current_member, check_generation
 from protocol.config import Guards
+from protocol.envelope import ApiKey
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId
 from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
@@ -56,10 +57,10 @@ def _heartbeat(turn: Turn, shard: Shard | ErrorCode, request: HeartbeatRequest) 
         case GroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
         case GroupState.PREPARING_REBALANCE:
-            restart_session_timer(turn, group, group.members[request.member_id])
+            restart_session(turn, group, group.members[request.member_id], ApiKey.HEARTBEAT)
             return ErrorCode.REBALANCE_IN_PROGRESS
         case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
-            restart_session_timer(turn, group, group.members[request.member_id])
+            restart_session(turn, group, group.members[request.member_id], ApiKey.HEARTBEAT)
             return ErrorCode.NONE
         case GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -12,7 +12,7 @@ Source: Kafka `GroupCoordinator.handleCommitOffsets`, `doCommitOffsets`,
 BEHAVIOUR 2.6, 4.10, 5.3.
 """
 
-from coordinator.delayed import restart_session_timer
+from coordinator.delayed import restart_session
 from coordinator.errors import offset_append_error
 from coordinator.group import Group
 from coordinator.shard import Shard
@@ -24,6 +24,7 @@ from coordinator.storage.store import offset_record
 from coordinator.turn import OffsetsAppend, Turn
 from coordinator.validation import check_offset_commit
 from protocol.effects import AppendCompleted
+from protocol.envelope import ApiKey
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import RequestId, TopicPartition
 from protocol.messages.offset import (
@@ -167,7 +168,8 @@ def _store(
             pass
         case GroupState.STABLE | GroupState.PREPARING_REBALANCE:
             # While a rebalance is prepared members still commit what they are about to lose.
-            restart_session_timer(turn, group, group.members[request.member_id])
+            member = group.members[request.member_id]
+            restart_session(turn, group, member, ApiKey.OFFSET_COMMIT)
         case GroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         case GroupState.DEAD:

@@ -4,7 +4,7 @@ Source: Kafka `GroupCoordinator.handleSyncGroup`, `validateSyncGroup`, `doSyncGr
 BEHAVIOUR 2.3.
 """
 
-from coordinator.delayed import complete_sync, restart_session_timer
+from coordinator.delayed import complete_sync, restart_session
 from coordinator.errors import group_append_error
 from coordinator.group import Group
 from coordinator.rebalance import (
@@ -18,6 +18,7 @@ from coordinator.states import GroupState
 from coordinator.storage.store import group_record
 from coordinator.turn import AssignmentAppend, Turn
 from coordinator.validation import check_current_member
+from protocol.envelope import ApiKey
 from protocol.errors import ErrorCode
 from protocol.ids import AppendId, RequestId
 from protocol.messages.group import SyncGroupRequest, SyncGroupResponse
@@ -65,7 +66,7 @@ def handle_sync_group(
             complete_sync(turn, group)
             member = group.members[request.member_id]
             turn.reply(request_id, sync_response(group, member))
-            restart_session_timer(turn, group, member)
+            restart_session(turn, group, member, ApiKey.SYNC_GROUP)
         case GroupState.DEAD:
             _refuse(turn, request_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 

@@ -1,6 +1,6 @@
 """Delayed operations: every timer of BEHAVIOUR 3, in virtual time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -9,7 +9,7 @@ from protocol.api import GroupRequest
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId
-from protocol.trace import TraceKind
+from protocol.trace import TraceEvent, TraceKind
 from tests.support.builders.requests import (
     heartbeat,
     join_group,
@@ -505,9 +505,21 @@ def test_new_member_that_heartbeats_while_parked_lives_by_its_session() -> None:
     assert h.join_response(join).error_code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-@pytest.mark.parametrize("what", ["heartbeat", "commit", "sync", "join"])
-def test_session_is_restarted_by(what: str) -> None:
-    """BEHAVIOUR 3.5; the JoinGroup of a follower that is answered at once does not restart it."""
+@pytest.mark.parametrize(
+    ("what", "api"),
+    [
+        ("heartbeat", "Heartbeat"),
+        ("commit", "OffsetCommit"),
+        ("sync", "SyncGroup"),
+        ("join", None),
+    ],
+)
+def test_session_is_restarted_by(what: str, api: str | None) -> None:
+    """BEHAVIOUR 3.5; the JoinGroup of a follower that is answered at once does not restart it.
+
+    What restarts a session is traced, with the request and how long the member has: checkers judge
+    an expiry by these rows.
+    """
     h = CoordinatorHarness()
     ids = h.stable_group()
     h.advance(6_000)
@@ -518,9 +530,36 @@ def test_session_is_restarted_by(what: str) -> None:
         "sync": sync_group(ids[1], 1),
         "join": join_group(ids[1]),
     }
+    before = len(h.trace)
     h.submit(bodies[what])
+    restarts = restarted_sessions(h.trace[before:])
+    assert restarts == ([] if api is None else [(ids[1], 1, api)])
     h.advance(6_000)
-    assert (ids[1] in h.summary().members) == (what != "join")
+    assert (ids[1] in h.summary().members) == (api is not None)
+
+
+def test_answers_to_parked_requests_restart_sessions() -> None:
+    """BEHAVIOUR 3.5: also of a JoinGroup and a SyncGroup that have waited; a load is no request."""
+    h = CoordinatorHarness()
+    ids = h.stable_group()
+
+    assert restarted_sessions(h.trace) == [
+        *((member, 1, "JoinGroup") for member in ids),
+        *((member, 1, "SyncGroup") for member in ids),
+    ]
+    (detail,) = {str(e.detail) for e in h.trace if e.kind is TraceKind.SESSION_RESTARTED}
+    assert detail == str({"session_timeout_ms": SESSION_MS})
+
+    assert restarted_sessions(h.failover().trace) == []
+
+
+def restarted_sessions(trace: Sequence[TraceEvent]) -> list[tuple[str | None, int | None, str]]:
+    """Return member, generation and request of every restarted session."""
+    return [
+        (event.member, event.generation, event.api or "")
+        for event in trace
+        if event.kind is TraceKind.SESSION_RESTARTED
+    ]
 
 
 def test_timer_that_is_not_known_changes_nothing() -> None:

@@ -194,6 +194,7 @@ def test_follower_comes_back_unchanged() -> None:
     assert told == [
         (TraceKind.MEMBER_REMOVED, s.follower, "static member F replaced"),
         (TraceKind.MEMBER_ADDED, new.member_id, "static member F replaced"),
+        (TraceKind.SESSION_RESTARTED, new.member_id, None),
     ]
     assert h.sync_response(h.sync_as(new.member_id, 1)).assignment == b"follower's"
     assert (h.state(), h.members()) == (GroupState.STABLE, {s.leader, new.member_id})
