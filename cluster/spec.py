@@ -129,9 +129,9 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """What work costs in virtual time; on Ray it costs what it costs.
 
     A broker loads one offsets partition at a time, so what one costs the next ones wait for. The
-    defaults are measured on Kafka 3.9.1 (MEASURED_FAILOVER): a partition of 1,000,000 commits,
-    45 MB, was loaded in 0.48 to 0.67 s, and publishing metadata took tens of milliseconds. Kafka
-    4.1.0's Java coordinator took 1.24 to 1.56 s for the same log: `load_ns_per_record` 1200.
+    defaults are measured on Kafka 3.9.1 (MEASURED_FAILOVER load-rate): a partition of 1,000,000
+    commits, 45 MB, was loaded in 0.48 to 0.67 s, and publishing metadata took tens of milliseconds.
+    Kafka 4.1.0's Java coordinator took 1.24 to 1.56 s for the same log: `load_ns_per_record` 1200.
     """
 
     load_ns_per_record: NotNegative = 300

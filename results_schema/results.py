@@ -110,7 +110,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def exit_code(outcome: RunOutcome, verdict: Verdict) -> int:
-    """Return the exit code of DESIGN 10."""
+    """Return the exit code of a run."""
     match outcome:
         case RunOutcome.COMPLETED:
             return _EXIT_OF_VERDICT[verdict]

@@ -46,7 +46,8 @@ from protocol.records.metadata import PartitionChangeRecord
 class PlantedBug:
     """One bug.
 
-    Shape: `plant` enters patches on the stack that it is given; `rule` cites BEHAVIOUR.md.
+    Shape: `plant` enters patches on the stack that it is given; `rule` begins with a section of
+    docs/kafka/BEHAVIOUR.md.
     """
 
     name: str
@@ -273,21 +274,21 @@ BUGS: dict[str, PlantedBug] = {
             name="unload_without_epoch",
             where="coordinator",
             what="an unload is carried out whatever its leader epoch",
-            rule="5.5: an unload of an older epoch than the known one is ignored (KAFKA-10614)",
+            rule="BEHAVIOUR 5.5: an unload of an older epoch is ignored (KAFKA-10614)",
             plant=_unload_without_epoch,
         ),
         PlantedBug(
             name="reply_before_high_watermark",
             where="coordinator",
             what="a commit or assignment is answered as soon as the leader's own log has it",
-            rule="5.3: an append is acknowledged when the high watermark passed it",
+            rule="BEHAVIOUR 5.3: an append is acknowledged when the high watermark passed it",
             plant=_reply_before_high_watermark,
         ),
         PlantedBug(
             name="commit_of_any_generation",
             where="coordinator",
             what="OffsetCommit does not look at the generation",
-            rule="2.6: another generation than the current one is ILLEGAL_GENERATION",
+            rule="BEHAVIOUR 2.6: another generation than the current one is ILLEGAL_GENERATION",
             plant=_commit_of_any_generation,
         ),
         PlantedBug(
@@ -297,14 +298,14 @@ BUGS: dict[str, PlantedBug] = {
                 "session timers go on after an unload, for whoever has the member's name when "
                 "they fire"
             ),
-            rule="5.5: an unload completes every heartbeat operation",
+            rule="BEHAVIOUR 5.5: an unload completes every heartbeat operation",
             plant=_timer_survives_unload,
         ),
         PlantedBug(
             name="load_drops_tombstones",
             where="coordinator",
             what="a load skips records without a value",
-            rule="5.4: a tombstone removes what was read before it",
+            rule="BEHAVIOUR 5.4: a tombstone removes what was read before it",
             plant=_load_drops_tombstones,
         ),
         PlantedBug(
@@ -314,35 +315,35 @@ BUGS: dict[str, PlantedBug] = {
                 "a follower names no epoch when it fetches, so nobody tells it where its log "
                 "diverges"
             ),
-            rule="6.1: followers truncate to the end of the last common epoch",
+            rule="BEHAVIOUR 6.1: followers truncate to the end of the last common epoch",
             plant=_follower_keeps_its_tail,
         ),
         PlantedBug(
             name="high_watermark_by_majority",
             where="log",
             what="the high watermark passes what a majority of the replicas has",
-            rule="6.1: the high watermark is the minimum over the maximal ISR",
+            rule="BEHAVIOUR 6.1: the high watermark is the minimum over the maximal ISR",
             plant=_high_watermark_by_majority,
         ),
         PlantedBug(
             name="unclean_election",
             where="controller",
             what="a partition whose ISR is dead gets any living replica as its leader",
-            rule="6.2: without unclean.leader.election.enable its leader is -1",
+            rule="BEHAVIOUR 6.2: without unclean.leader.election.enable its leader is -1",
             plant=_unclean_election,
         ),
         PlantedBug(
             name="unfence_elects_nobody",
             where="controller",
             what="partitions without a leader stay so when a broker comes back",
-            rule="6.2: a replica of the ISR that is alive again leads",
+            rule="BEHAVIOUR 6.2: a replica of the ISR that is alive again leads",
             plant=_unfence_elects_nobody,
         ),
         PlantedBug(
             name="keeps_lost_partitions",
             where="consumer",
             what="a member that hears UNKNOWN_MEMBER_ID goes to join with its partitions in hand",
-            rule="7.3, 7.6: onPartitionsLost before the next JoinGroup",
+            rule="BEHAVIOUR 7.3, 7.6: onPartitionsLost before the next JoinGroup",
             plant=_keeps_lost_partitions,
         ),
         PlantedBug(
@@ -352,14 +353,14 @@ BUGS: dict[str, PlantedBug] = {
                 "once it has lost a coordinator, a FindCoordinator that failed is its last: the "
                 "next lookup is the same one"
             ),
-            rule="7.2: a failed lookup is followed by another, after a backoff",
+            rule="BEHAVIOUR 7.2: a failed lookup is followed by another, after a backoff",
             plant=_never_asks_again,
         ),
         PlantedBug(
             name="commits_what_was_fetched",
             where="consumer",
             what="a commit covers fetched records that poll has not returned yet",
-            rule="7.5: what is committed is the position after the records that poll returned",
+            rule="BEHAVIOUR 7.5: a commit has the position after the records that poll returned",
             plant=_commits_what_was_fetched,
         ),
     )

@@ -28,8 +28,8 @@ fewest faults is shrunk, from its earliest finding, for at most {SHRINK_CPU_S:g}
 more than {FAULTS_MAX} faults left, another one, {TRIES} in all. What is left has to pass without
 the bug. While it is shrunk, groups that do not come back are waited for less long, where that shows
 the same; if that they do not is the finding, where the sound code needs no longer, too.
-Robustness is under how many other network seeds the shrunk plan fails. Rules are sections of
-BEHAVIOUR.md.
+Robustness is under how many other network seeds the shrunk plan fails. Rules cite
+[BEHAVIOUR.md](kafka/BEHAVIOUR.md).
 """
 
 
@@ -79,7 +79,7 @@ def _row(hunted: Hunted) -> str:
 
 def _story(hunted: Hunted) -> list[str]:
     bug, shrunk = BUGS[hunted.bug], hunted.shrunk
-    lines = [f"## {bug.name}", "", f"Planted: {bug.what}. Rule {bug.rule}.", ""]
+    lines = [f"## {bug.name}", "", f"Planted: {bug.what}. Rule: {bug.rule}.", ""]
     if hunted.seed is not None:
         lines += [f"Seed {hunted.seed}: {hunted.summary}.", ""]
     if shrunk is not None:

@@ -2,7 +2,7 @@
 
 Judged by epochs and offsets of `__consumer_offsets`, not by the order of rows: the later epoch's
 log begins where its leader's log ended when it took over, and whatever an older epoch had
-acknowledged must lie below. Source: DESIGN 7; BEHAVIOUR 6.5.
+acknowledged must lie below. Source: BEHAVIOUR 6.5.
 
 An append is acknowledged under the epoch in which its leader acknowledges it. One that waited while
 its broker missed elections, and leads again, is acknowledged under the new epoch, as in Kafka:

@@ -3,8 +3,8 @@
 The life of a coordinator is a tenure: one broker incarnation, one partition of
 `__consumer_offsets`, one leader epoch. Two tenures may count alike (in a split brain both go on
 from what they loaded), so nothing here compares numbers of two tenures, but for one thing: a
-generation that a coordinator loaded is the one that was stored. Source: DESIGN 7; BEHAVIOUR 2.2,
-4.10; MEASURED_FAILOVER, "two lineages of generations".
+generation that a coordinator loaded is the one that was stored. Source: BEHAVIOUR 2.2, 4.10;
+MEASURED_FAILOVER two-lineages.
 """
 
 from collections import deque

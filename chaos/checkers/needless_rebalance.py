@@ -1,7 +1,7 @@
 """Needless rebalance: a failover of a Stable group whose members all survive causes none.
 
 The new coordinator loads members and generation from the log, and their next heartbeat or commit
-is accepted (MEASURED_FAILOVER, point 6). Judged from each fault that hit servers only, to the end
+is accepted (MEASURED_FAILOVER 6). Judged from each fault that hit servers only, to the end
 of the run or to the first change of the group's own making: a member that was hit, left, or came.
 
 Living members may still be out of hearing for a session, so that the rebalance is needed; it is
@@ -17,7 +17,7 @@ counted, and the note says why:
   loads them as members, and they come as new ones, or what they were expires.
 
 A rebalance that was begun and not ended is owed still: the group is watched from the next
-generation on (BEHAVIOUR: what a failover loses is an unfinished rebalance). So is one whose last
+generation on (BEHAVIOUR 0: what a failover loses is an unfinished rebalance). So is one whose last
 answer has not come: the coordinator is Stable, and a member that waits for its SyncGroup will ask
 again from the beginning (standard space, seed 1041). And so is one in which a static member came
 back, after the generation began, before its old id had sent a SyncGroup: the coordinator waits for

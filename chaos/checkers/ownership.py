@@ -16,7 +16,7 @@ violation beyond its bound, which has two ends:
 
 And a member that goes to join owns nothing any more, whoever else does.
 
-Source: DESIGN 7; MEASURED_FAILOVER, "two split brains": 31 s of two owners, and no violation.
+Source: MEASURED_FAILOVER two-owners: 31 s of two owners, and no violation.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The table `broker_phases`: the broker chain of a failover, per offsets partition (DESIGN 8)."""
+"""The table `broker_phases`: the broker chain of a failover, per offsets partition."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F

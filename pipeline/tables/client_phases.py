@@ -1,4 +1,4 @@
-"""The table `client_phases`: the client chain of a failover, per member (DESIGN 8)."""
+"""The table `client_phases`: the client chain of a failover, per member."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F

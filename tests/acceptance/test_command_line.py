@@ -128,7 +128,7 @@ def test_bad_arguments_exit_254_and_leave_nothing(command_line: CommandLine) -> 
 
 
 def test_virtual_run_passes_and_leaves_a_complete_directory(command_line: CommandLine) -> None:
-    """Everything of DESIGN 9 that is there before an analysis."""
+    """Every file of a run directory that exists before an analysis."""
     done = command_line.run(*VIRTUAL, "--seed", "7", *SMALL)
 
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,7 +1,7 @@
 """`coordinator_crash` in virtual time against the bounds of the issue, computed from its rows.
 
-MEASURED_FAILOVER.md, section "kill", is what a real cluster did; nothing here is read from the
-pipeline's tables or the checkers' models.
+MEASURED_FAILOVER kill is what a real cluster did; nothing here is read from the pipeline's tables
+or the checkers' models.
 """
 
 from collections import Counter
@@ -62,7 +62,7 @@ def test_kill_is_detected_when_the_session_ends(failover: CoordinatorFailover) -
 
 
 def test_successor_is_another_broker_and_loads_soon(failover: CoordinatorFailover) -> None:
-    """MEASURED, kill: elected 42 to 142 ms after the decision, loaded 8 to 142 ms after that."""
+    """MEASURED_FAILOVER kill: elected after 42 to 142 ms, loaded after 8 to 142 ms more."""
     assert failover.successor != failover.victim
     assert 0 < failover.publish_us < 200_000
     assert 0 < failover.load_us < 200_000
@@ -70,7 +70,7 @@ def test_successor_is_another_broker_and_loads_soon(failover: CoordinatorFailove
 
 
 def test_members_notice_a_kill_by_their_sockets(failover: CoordinatorFailover) -> None:
-    """MEASURED, kill: 27 ms at the median, 58 ms at most; no timeout is involved."""
+    """MEASURED_FAILOVER kill: 27 ms at the median, 58 ms at most; no timeout is involved."""
     notices = failover.notices_us()
     assert len(notices) == len(failover.members) == 12
     assert notices[-1] < 500_000
@@ -79,7 +79,7 @@ def test_members_notice_a_kill_by_their_sockets(failover: CoordinatorFailover) -
 def test_before_detection_members_are_told_only_of_the_dead_broker(
     run: VirtualRun, failover: CoordinatorFailover
 ) -> None:
-    """Until the fencing every broker's metadata names it: members ask in circles (MEASURED, 2)."""
+    """MEASURED_FAILOVER 2: until the fencing every broker's metadata names the dead one."""
     for member in failover.members:
         assert set(member.answers_before_detection) == {failover.victim}, member.node
     answers = [

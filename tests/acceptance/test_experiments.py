@@ -1,7 +1,7 @@
-"""The experiments of part 2 in virtual time, held against the issue's bounds.
+"""The experiments in virtual time, held against the bounds that they promise.
 
 Everything is computed from the rows of the trace, by code that shares nothing with the pipeline's
-tables or the checkers' models. MEASURED_FAILOVER.md says what a real cluster did.
+tables or the checkers' models. docs/kafka/MEASURED_FAILOVER.md says what a real cluster did.
 """
 
 import itertools
@@ -96,7 +96,7 @@ def test_static_members_survive_a_crash_as_dynamic_ones_do() -> None:
 
 
 def test_graceful_move_costs_less_than_two_seconds_and_no_rebalance() -> None:
-    """MEASURED, move: commit gap p50 498, p90 1279, max 1396 ms; 0 rebalances."""
+    """MEASURED_FAILOVER move: commit gap p50 498, p90 1279, max 1396 ms; 0 rebalances."""
     move = failover("graceful_move")
     assert move.rebalances == 0
     assert move.unloaded_after_active_us is not None
@@ -149,7 +149,7 @@ def test_crashed_member_is_evicted_by_its_session_in_one_rebalance() -> None:
 
 
 def test_members_wait_for_a_paused_coordinator_although_another_is_ready() -> None:
-    """MEASURED, pause: ready after 7.7 s, and yet nobody commits for 20.1 to 20.7 s."""
+    """MEASURED_FAILOVER pause: ready after 7.7 s, yet no commit for 20.1 to 20.7 s."""
     run = played("pause_coordinator")
     pause = failover("pause_coordinator")
     paused_us, resumed_us = fault_times(run)
@@ -175,7 +175,7 @@ def test_members_wait_for_a_paused_coordinator_although_another_is_ready() -> No
 
 
 def test_resumed_coordinator_believes_in_itself_until_it_has_learnt() -> None:
-    """MEASURED 3: it answers with what it still believes, then learns, and says NOT_COORDINATOR."""
+    """MEASURED_FAILOVER 3: it answers from its old state, then learns: NOT_COORDINATOR."""
     run = played("pause_coordinator")
     _, resumed_us = fault_times(run)
     own = [row for row in run.rows if row.node == COORDINATOR and row.time_us >= resumed_us]
@@ -198,7 +198,7 @@ def test_machine_without_power_is_noticed_when_requests_time_out() -> None:
 
 
 def test_commits_at_a_cut_coordinator_time_out_after_five_seconds() -> None:
-    """MEASURED 4: the ISR cannot shrink, so each waits for offsets.commit.timeout.ms in vain."""
+    """MEASURED_FAILOVER 4: the ISR cannot shrink; each waits offsets.commit.timeout.ms."""
     run = played("split_network")
     cut_us, healed_us = fault_times(run)
     split = failover("split_network")
@@ -283,10 +283,10 @@ def test_no_commit_of_an_older_epoch_is_acknowledged_after_a_newer_one() -> None
 
 
 def test_two_sets_of_owners_process_the_same_partitions_until_the_cut_heals() -> None:
-    """MEASURED, first split brain: all 12 partitions have two owners, from 52.1 to 83 s.
+    """MEASURED_FAILOVER two-owners: all 12 partitions have two owners, from 52.1 to 83 s.
 
     Who fetches from the cut broker, as the old owners of the partitions that it leads still do,
-    gets nothing new: its high watermark stands still (MEASURED 7).
+    gets nothing new: its high watermark stands still (MEASURED_FAILOVER 7).
     """
     run = played("split_brain_ownership")
     cut_us, healed_us = fault_times(run)
@@ -340,7 +340,7 @@ def test_split_brain_without_the_high_watermark_gate_is_a_violation() -> None:
 
 
 def test_old_coordinator_rebalances_every_five_seconds_for_nothing() -> None:
-    """MEASURED, second split brain: generations 2 to 14 at the old one, every 5.0 s."""
+    """MEASURED_FAILOVER two-lineages: generations 2 to 14 at the old one, every 5.0 s."""
     run = played("split_brain_generations")
     _, healed_us = fault_times(run)
     generations = [
@@ -362,7 +362,7 @@ def test_old_coordinator_rebalances_every_five_seconds_for_nothing() -> None:
 
 
 def test_old_lineage_vanishes_by_truncation_and_one_group_remains() -> None:
-    """MEASURED: truncated from offset 14 to 1; all 8 members are in one generation at the end."""
+    """MEASURED_FAILOVER two-lineages: cut from offset 14 to 1; one generation at the end."""
     run = played("split_brain_generations")
     _, healed_us = fault_times(run)
     truncated = [

@@ -1,4 +1,4 @@
-"""Experiments of part 2 on a local Ray, ten times faster than their timeouts say.
+"""Experiments on a local Ray, ten times faster than their timeouts say.
 
 The files are those that users run; only the group is smaller. That the phases have the same lengths
 as in virtual time is the soak's to show, at the real speed: here it is the same story, in the same

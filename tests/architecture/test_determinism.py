@@ -2,8 +2,8 @@
 
 Small clusters, and schedules drawn as the search draws them. Three processes differ in hash seed,
 heap layout, garbage collection, optimisation, and the order in which they run the scenarios.
-PYTHONHASHSEED=0 alone would be no test: many orders hang on addresses (SIMULATION.md 2.3). Planted
-sources of nondeterminism must make the comparison fail.
+PYTHONHASHSEED=0 alone would be no test: many orders hang on addresses. Planted sources
+of nondeterminism must make the comparison fail.
 """
 
 import json

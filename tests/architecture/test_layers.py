@@ -29,7 +29,7 @@ def tracked_files(*suffixes: str) -> list[Path]:
 
 @pytest.mark.slow
 def test_import_contracts_are_kept() -> None:
-    """DESIGN 1: a package imports only from packages above it."""
+    """A package imports only from packages above it (docs/ARCHITECTURE.md, Layers)."""
     result = subprocess.run(
         [Path(sys.executable).parent / "lint-imports", "--no-cache"],
         cwd=ROOT,
@@ -42,7 +42,7 @@ def test_import_contracts_are_kept() -> None:
 
 @pytest.mark.slow
 def test_code_is_formatted_and_lint_free() -> None:
-    """STYLE 38: what ruff finds is mended, not argued about."""
+    """What ruff finds is mended, not argued about."""
     ruff = Path(sys.executable).parent / "ruff"
     for arguments in (["format", "--check", "."], ["check", "."]):
         result = subprocess.run(
@@ -53,7 +53,7 @@ def test_code_is_formatted_and_lint_free() -> None:
 
 @pytest.mark.slow
 def test_types_are_strict() -> None:
-    """STYLE 14: mypy --strict on code and tests."""
+    """Mypy --strict passes on code and tests."""
     result = subprocess.run(
         [sys.executable, "-m", "mypy"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -61,7 +61,7 @@ def test_types_are_strict() -> None:
 
 
 def test_exactly_one_module_imports_ray_for_nodes_and_one_for_fan_out() -> None:
-    """DESIGN 1: nodes do not know Ray."""
+    """Nodes do not know Ray."""
     importers = [
         path.relative_to(ROOT).as_posix()
         for path in tracked_files(".py")
@@ -78,7 +78,7 @@ def test_our_packages_are_imported_from_here() -> None:
 
 
 def test_documents_link_only_to_files_that_exist() -> None:
-    """STYLE 35: names link to files."""
+    """Names in documents link to files."""
     missing = [
         f"{page.relative_to(ROOT)} -> {target}"
         for page in tracked_files(".md")
@@ -89,7 +89,7 @@ def test_documents_link_only_to_files_that_exist() -> None:
 
 
 def test_every_deviation_is_listed_in_fidelity() -> None:
-    """STYLE 28: where the code knowingly differs from Kafka, docs/FIDELITY.md says so."""
+    """Where the code knowingly differs from Kafka, docs/FIDELITY.md says so."""
     fidelity = (ROOT / "docs" / "FIDELITY.md").read_text()
     unlisted = []
     for path in tracked_files(".py"):

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_node_code_never_depends_on_addresses_hashes_or_the_order_of_sets() -> None:
-    """STYLE 23: in another process all three are others."""
+    """In another process all three are others."""
     sources = {path.relative_to(ROOT).as_posix(): path.read_text() for path in node_files(ROOT)}
 
     assert len(sources) > 100

@@ -63,7 +63,7 @@ def report_of(results: Results, check: str) -> CheckReport:
 
 @pytest.mark.slow
 def test_coordinator_crash_with_seed_7_passes_and_judges_something() -> None:
-    """MEASURED_FAILOVER, kill: detected after 7 to 9 s, no rebalance, nothing lost."""
+    """MEASURED_FAILOVER kill: detected after 7 to 9 s, no rebalance, nothing lost."""
     played = Played()
 
     results = played.play()

@@ -41,7 +41,7 @@ def answered(h: CoordinatorHarness, *requests: RequestId) -> list[bool]:
     return [h.response(request_id) is not None for request_id in requests]
 
 
-# -- the initial delayed join (3.3) --
+# -- the initial delayed join (BEHAVIOUR 3.3) --
 
 
 def test_initial_join_waits_the_whole_delay_although_everyone_is_there() -> None:
@@ -127,7 +127,7 @@ def test_initial_join_of_a_later_generation_is_not_extended() -> None:
     assert answered(h, first, second) == [True, True]
 
 
-# -- the delayed join (3.2) --
+# -- the delayed join (BEHAVIOUR 3.2) --
 
 
 def why_join_phase_ended(h: CoordinatorHarness) -> str | None:
@@ -283,7 +283,7 @@ def test_join_phase_without_the_leader_elects_one_who_came() -> None:
     assert [m.member_id for m in h.join_response(join).members] == [ids[1]]
 
 
-# -- the delayed sync (3.4) --
+# -- the delayed sync (BEHAVIOUR 3.4) --
 
 
 def completing(h: CoordinatorHarness, size: int = 3) -> list[str]:
@@ -378,7 +378,7 @@ def test_rebalance_timeout_of_nothing_evicts_the_member_before_it_can_sync(
     assert h.summary().members == ()
 
 
-# -- sessions (3.5) --
+# -- sessions (BEHAVIOUR 3.5) --
 
 
 def test_session_of_a_silent_member_ends_after_its_timeout() -> None:

@@ -125,7 +125,7 @@ def test_static_replacement_that_changes_the_protocol_rebalances() -> None:
 
 
 def test_static_replacement_is_answered_when_the_log_has_the_new_id() -> None:
-    """It promises persistence (STYLE 7)."""
+    """The reply promises persistence, so it waits for the append."""
     h, _, _ = static_group()
     h.holds_appends = True
     join = come_back(h, "F")

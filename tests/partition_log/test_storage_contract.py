@@ -300,7 +300,7 @@ def test_checkpoint_survives_kill_and_power_loss(disk: Disk) -> None:
 
 
 def test_high_watermark_beyond_a_log_that_lost_power_is_cut_to_its_end(disk: Disk) -> None:
-    """The checkpoint survives what it counted: BEHAVIOUR has no log that ends below it."""
+    """The checkpoint survives what it counted: Kafka has no log that ends below it."""
     log = PartitionLog(PARTITION, disk.boot().log(PARTITION))
     for index, value in enumerate(("a", "b", "c")):
         assert log.append_as_follower([batch(value, base_offset=index)]) == 0

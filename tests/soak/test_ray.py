@@ -1,8 +1,8 @@
 """Every experiment with Kafka's real default timeouts on a local Ray, five runs each.
 
 Each is told as milestones and held against five runs of the same file in virtual time; the figures
-of its failover are those of MEASURED_FAILOVER.md's table, in its order, so that the two can be read
-side by side. A run that is done is remembered: an interrupted soak goes on where it was.
+of its failover are those of docs/kafka/MEASURED_FAILOVER.md, in the same order, so that both can
+be read side by side. A run that is done is remembered: an interrupted soak goes on where it was.
 """
 
 from dataclasses import dataclass

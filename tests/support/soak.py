@@ -68,7 +68,7 @@ def code_id() -> str:
 
 
 def say_failovers(failovers: Sequence[Failover]) -> None:
-    """Print the figures of MEASURED_FAILOVER.md's table, in its order, over all members and runs.
+    """Print the figures of docs/kafka/MEASURED_FAILOVER.md over all members and runs.
 
     Rows about what did not happen in any run (a fault may move no leadership) are left out.
     """

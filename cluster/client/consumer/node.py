@@ -1,6 +1,6 @@
 """The consumer node: an application that polls, processes, and commits what it has processed.
 
-The application is the one of MEASURED_FAILOVER: it polls with `poll_timeout_ms`, spends
+The application is the one of MEASURED_FAILOVER set-up: it polls with `poll_timeout_ms`, spends
 `process_us` on each record, and every `commit_interval_ms` commits its positions asynchronously,
 one commit in flight. Before partitions are revoked it commits what it has processed synchronously,
 as an ordinary rebalance listener does; when they are lost it cannot. Records are counted once they

@@ -21,7 +21,7 @@ def two_owners(suite: CheckSuite) -> Rows:
 
 
 def test_seven_checkers_are_in_every_suite() -> None:
-    """DESIGN 7 names them."""
+    """A suite without one of these would pass runs that break its promise."""
     suite = CheckSuite(context_of(experiment()))
 
     assert [checker.name for checker in suite.checkers] == [

@@ -203,7 +203,7 @@ def test_two_leaders_of_one_epoch_are_found() -> None:
 
 
 def test_failed_append_truncated_by_the_later_epoch_passes() -> None:
-    """A zombie's append that timed out was never promised, and may vanish (MEASURED_FAILOVER)."""
+    """A zombie's append that timed out may vanish (MEASURED_FAILOVER two-lineages)."""
     rows = Rows()
     failover(rows, log_end=12)
     lost = rows.append_started(10, "broker-0", 0, 12)

@@ -218,7 +218,7 @@ def test_answer_of_a_group_that_was_deleted_is_told_from_its_namesakes() -> None
 
 
 def test_two_lineages_of_a_split_brain_may_count_alike() -> None:
-    """MEASURED_FAILOVER: 14 generations on one side, 2 on the other, side by side for 27 s."""
+    """MEASURED_FAILOVER two-lineages: 14 generations beside 2 of the same group, for 27 s."""
     rows = stable_group()
     for number in range(2, 8):
         rows.generation_started(10 + number, "broker-0", number, (M0, M1))

@@ -38,7 +38,7 @@ def rebalance(rows: Rows, time_s: float, cause: str = "member joined") -> None:
 
 
 def test_failover_that_keeps_the_generation_passes() -> None:
-    """MEASURED_FAILOVER, point 6: no failover of a Stable group caused a rebalance."""
+    """MEASURED_FAILOVER 6: no failover of a Stable group caused a rebalance."""
     rows = stable_group_loses_its_coordinator()
     rows.stage(40, "stopping")
 

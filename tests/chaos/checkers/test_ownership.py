@@ -37,7 +37,7 @@ def split(rows: Rows, *, loaded_s: float = 7.1) -> None:
 
 
 def split_brain(*, assigned_s: float = 52.169, lost_s: float = 83.05) -> Rows:
-    """MEASURED_FAILOVER: both joiners reach the new coordinator, every partition has two owners."""
+    """MEASURED_FAILOVER two-owners: both joiners reach the new coordinator."""
     rows = Rows()
     split(rows)
     rows.member_removed(assigned_s - 0.03, "broker-1", f"{C0}-id")

@@ -124,7 +124,7 @@ def test_runs_that_say_nothing_stand_apart_by_their_reasons() -> None:
 def test_verdict_outcome_and_exit_code(
     tally: Tally, stop: Stop, verdict: str, outcome: str, code: int
 ) -> None:
-    """DESIGN 10; a failure of the lab is never a verdict, and never passes for success."""
+    """A failure of the lab is never a verdict, and never passes for success."""
     results = results_of(tally, stop, Path("x"), elapsed_s=1.0, runs_per_minute=1.0, workers=1)
     assert (results.verdict, results.outcome, results.exit_code) == (verdict, outcome, code)
 

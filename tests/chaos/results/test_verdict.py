@@ -58,5 +58,5 @@ def test_verdict_of_checks_faults_and_reasons(
     ],
 )
 def test_exit_code_of_every_ending(outcome: RunOutcome, verdict: Verdict, code: int) -> None:
-    """DESIGN section 10: a failed tool and an interrupted run never speak of Kafka."""
+    """A failed tool and an interrupted run never speak of Kafka."""
     assert exit_code(outcome, verdict) == code

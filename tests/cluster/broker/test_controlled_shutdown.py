@@ -1,4 +1,4 @@
-"""A broker stops as on SIGTERM: leaders first, then the process. MEASURED_FAILOVER, column term."""
+"""A broker stops as on SIGTERM: leaders first, then the process (MEASURED_FAILOVER term)."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The coordinator's broker is killed: detection, election, load, discovery (6.3, FO-01, FO-04)."""
+"""The coordinator is killed: detection, election, load, discovery (BEHAVIOUR 6.3, FO-01, FO-04)."""
 
 import pytest
 
@@ -79,7 +79,7 @@ def test_discovery_names_the_dead_coordinator_until_it_is_fenced() -> None:
 
 
 def test_new_coordinator_is_named_before_it_serves() -> None:
-    """2.0: the metadata cache comes first, so the right broker may say NOT_COORDINATOR."""
+    """BEHAVIOUR 2.0: the metadata cache is first, so the right broker may say NOT_COORDINATOR."""
 
     async def story(lab: BrokerLab) -> list[ErrorCode]:
         await lab.kill(OLD)
@@ -100,7 +100,7 @@ def test_new_coordinator_is_named_before_it_serves() -> None:
 
 
 def test_phases_of_a_failover_are_near_a_real_cluster() -> None:
-    """MEASURED_FAILOVER, kill: decided to elected 42-142 ms, elected to loaded 8-142 ms."""
+    """MEASURED_FAILOVER kill: decided to elected 42-142 ms, elected to loaded 8-142 ms."""
 
     async def story(lab: BrokerLab) -> tuple[int, int]:
         await lab.kill(OLD)

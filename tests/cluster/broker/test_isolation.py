@@ -225,7 +225,7 @@ def test_broker_cut_from_the_controller_alone_is_fenced_and_cannot_rejoin_until_
 def test_commits_wait_a_fetch_backoff_where_the_follower_learns_before_the_new_leader(
     late: int,
 ) -> None:
-    """The second of MEASURED_FAILOVER's graceful moves: replica.fetch.backoff.ms.
+    """The slower moves of MEASURED_FAILOVER 5: replica.fetch.backoff.ms.
 
     A follower that asks a leader which does not know yet that it leads is refused, and comes back
     a second later; until then nothing is acknowledged. Where the leader learns first, nobody waits.

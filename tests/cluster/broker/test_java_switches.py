@@ -105,7 +105,7 @@ def test_commit_that_timed_out_counts_when_its_leader_is_back_in_time(
 def test_stable_offsets_of_a_leader_that_is_cut_off(
     java: JavaSwitches, told: int | ErrorCode
 ) -> None:
-    """6.4: stale ones from memory, or none while anything is uncommitted; others are stale."""
+    """BEHAVIOUR 6.4: stale ones from memory, or none while anything is uncommitted."""
 
     async def story(lab: BrokerLab) -> tuple[int | ErrorCode, int, int | ErrorCode]:
         await lab.client.commit(OLD, GROUP, 40)
@@ -122,7 +122,7 @@ def test_stable_offsets_of_a_leader_that_is_cut_off(
 
 @pytest.mark.parametrize(("java", "offset"), [(COMMITS, 42), (JavaSwitches(), 40)])
 def test_commit_below_min_insync_replicas(java: JavaSwitches, offset: int) -> None:
-    """6.1: refused at once; or written, told the same after 5 s, and counted with a replica."""
+    """BEHAVIOUR 6.1: refused at once; or written, and refused after 5 s."""
 
     async def story(lab: BrokerLab) -> tuple[ErrorCode, int, int | ErrorCode]:
         await lab.client.commit(OLD, GROUP, 40)

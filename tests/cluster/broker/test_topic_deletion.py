@@ -55,7 +55,7 @@ def test_deleted_topic_goes_from_every_disk_and_every_answer() -> None:
 
 
 def test_deleted_topic_takes_the_offsets_that_groups_committed_of_it() -> None:
-    """2.13: and the group, which holds nothing more."""
+    """BEHAVIOUR 2.13: and the group, which holds nothing more."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, GROUP, 7, partitions=(0, 1))

@@ -1,4 +1,4 @@
-"""Two coordinators serve one group: MEASURED_FAILOVER, the two split brains (BEHAVIOUR 6.4).
+"""Two coordinators serve one group (MEASURED_FAILOVER two-owners, BEHAVIOUR 6.4).
 
 A group of six members that do not commit; its coordinator is cut from the controller and the other
 brokers at 0, its clients stay; at 15 s two consumers join; at 80 s the cut heals. Which side each

@@ -136,7 +136,7 @@ def test_brokers_that_heartbeat_are_never_fenced() -> None:
 
 
 def test_fencing_takes_the_broker_out_of_every_isr_and_moves_its_leaders() -> None:
-    """6.2: leaders go to the first replica in assignment order that is in ISR and alive."""
+    """BEHAVIOUR 6.2: the first replica in assignment order that is in ISR and alive leads."""
     lab = running_lab()
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
     led, followed = lab.partition(P0), lab.partition(TopicPartition("orders", 1))

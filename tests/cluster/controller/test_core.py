@@ -157,7 +157,7 @@ def test_restarted_controller_goes_on_from_its_log_and_gives_full_sessions() -> 
 
 
 def test_preferred_leaders_are_elected_at_the_next_check_if_enabled() -> None:
-    """leader.imbalance.check.interval.seconds after a restart, leadership moves back (6.2)."""
+    """Leadership moves back leader.imbalance.check.interval.seconds later (BEHAVIOUR 6.2)."""
     config = BrokerConfig(leader_imbalance_check_interval_seconds=20)
     lab = ControllerLab(cluster_of(topic(), config=config))
     lab.start_brokers(0, 1, 2)

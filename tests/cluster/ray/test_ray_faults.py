@@ -1,4 +1,4 @@
-"""Every act of part 2 on a real cluster on Ray, at ten times its pace, told as one story."""
+"""Every act of a plan on a real cluster on Ray, at ten times its pace, told as one story."""
 
 import time
 from collections.abc import Awaitable, Callable

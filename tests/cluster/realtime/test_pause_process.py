@@ -75,7 +75,7 @@ def test_pause_spares_the_neighbours_of_the_process(tmp_path: Path) -> None:
 
 
 def test_resumed_node_fires_due_timers_before_it_takes_what_arrived(tmp_path: Path) -> None:
-    """A zombie acts on its old beliefs first: that order is Kafka's danger (DESIGN 3).
+    """A zombie acts on its old beliefs first: that order is Kafka's danger.
 
     A request arrives first; then two timers come due, one of which wakes a task and cancels a
     third, due as well, as a session timer that is no longer wanted.

@@ -1,6 +1,7 @@
-"""Commits that apply when they are appended: `commits_apply_on_append` (2.7, 2.8, 5.3, RT-3, RT-4).
+"""Switch `commits_apply_on_append` (BEHAVIOUR 2.7, 2.8, 5.3, RT-3, RT-4).
 
-As in Kafka's Java coordinator, whose state has what was written last, and what of it is committed.
+The Java coordinator applies a commit when it is appended: its state has the value written last and
+the value committed last.
 """
 
 import pytest
@@ -152,7 +153,7 @@ def test_commit_that_is_not_appended_is_undone() -> None:
 def test_errors_of_commits_are_those_of_the_java_coordinator(
     error: ErrorCode, told: ErrorCode
 ) -> None:
-    """5.8: without `append_errors` as well, which a SyncGroup also has."""
+    """BEHAVIOUR 5.8: without `append_errors` as well, which a SyncGroup also has."""
     h = Commits()
     commit = h.send(6)
     h.complete(error)

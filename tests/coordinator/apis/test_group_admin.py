@@ -273,7 +273,7 @@ def test_list_follows_a_group_through_its_states() -> None:
 
 
 def test_list_while_a_partition_loads_says_so_beside_the_known_groups() -> None:
-    """2.12: an administrator must not take it for all."""
+    """BEHAVIOUR 2.12: an administrator must not take it for all."""
     h = CoordinatorHarness(num_partitions=2, owned=(0,))
     group_id = next(f"g{n}" for n in range(9) if h.coordinator.partition_of(f"g{n}") == 0)
     h.commit(offset_commit({("t0", 0): 1}, group_id=group_id))
@@ -285,7 +285,7 @@ def test_list_while_a_partition_loads_says_so_beside_the_known_groups() -> None:
 
 
 def test_list_after_shut_down_is_not_available() -> None:
-    """2.12."""
+    """BEHAVIOUR 2.12."""
     h = CoordinatorHarness()
     h.stable_group(1)
     h.coordinator.shut_down()
@@ -332,7 +332,7 @@ def test_deleted_group_and_its_offsets_stay_away_after_a_failover() -> None:
 
 
 def test_group_without_a_generation_needs_no_tombstone_of_its_own() -> None:
-    """5.6: the log has no record of a simple group."""
+    """BEHAVIOUR 5.6: the log has no record of a simple group."""
     h = CoordinatorHarness()
     commit(h, ("t0", 0))
     before = len(h.log[0])
@@ -452,7 +452,7 @@ def test_offset_delete_of_a_group_with_ids_alone_loses_them() -> None:
 
 
 def test_offset_delete_drops_commits_in_flight_too() -> None:
-    """2.9: the append that completes later finds nothing to store."""
+    """BEHAVIOUR 2.9: the append that completes later finds nothing to store."""
     h = CoordinatorHarness()
     empty_group(h)
     commit(h, ("t1", 0))

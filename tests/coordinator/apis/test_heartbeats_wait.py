@@ -1,4 +1,4 @@
-"""Heartbeats that wait for the writes before them: `heartbeats_wait_for_writes` (2.4, 6.4, RT-3).
+"""Switch `heartbeats_wait_for_writes` (BEHAVIOUR 2.4, 6.4, RT-3).
 
 As in Kafka's Java coordinator, where a heartbeat is a write without records.
 """
@@ -72,7 +72,7 @@ def test_heartbeat_does_not_wait_for_writes_that_come_after_it() -> None:
 
 
 def test_heartbeat_that_waits_for_the_commit_timeout_is_told_not_available() -> None:
-    """6.4: so the members of a leader that is cut off look for another one."""
+    """BEHAVIOUR 6.4: so the members of a leader that is cut off look for another one."""
     h = Beats()
     h.advance(1_000)
     beat = h.send(h.follower)

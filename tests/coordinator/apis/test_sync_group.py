@@ -136,7 +136,7 @@ def test_sync_of_a_follower_with_assignments_stores_nothing() -> None:
 
 
 def test_sync_is_answered_only_when_the_log_has_the_assignment() -> None:
-    """STYLE 7: hard state changes when the append is acknowledged."""
+    """Hard state changes when the append is acknowledged."""
     h, ids = completing(1)
     h.holds_appends = True
     request_id = h.submit(sync_group(ids[0], 1, {ids[0]: b"a"}))

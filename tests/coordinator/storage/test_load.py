@@ -211,7 +211,7 @@ def test_unload_forgets_that_a_load_failed() -> None:
 def test_load_that_its_leader_could_not_end_is_served_by_scala_and_refused_by_java(
     java: bool,
 ) -> None:
-    """5.4: the log end is -1 where nobody leads; [S] keeps what was read so far (KAFKA-16030)."""
+    """BEHAVIOUR 5.4: log end -1 without a leader; [S] keeps what it read so far (KAFKA-16030)."""
     h = CoordinatorHarness(owned=(), java=JavaSwitches(failed_load_refuses=java))
     h.write_records(offset(0, 5))
     h.coordinator.begin_load(0, 3, h.now_us)

@@ -141,7 +141,7 @@ def test_stable_consumers_lose_the_offsets_of_topics_that_they_left() -> None:
 
 
 def test_nothing_expires_while_a_group_rebalances_or_its_topics_are_unknown() -> None:
-    """4.11: Preparing, Completing, unparsable subscriptions."""
+    """BEHAVIOUR 4.11: Preparing, Completing, unparsable subscriptions."""
     h = harness()
     member_id = stable(h)
     h.commit(offset_commit({("bar", 0): 7}, member_id, 1))
@@ -158,7 +158,7 @@ def test_nothing_expires_while_a_group_rebalances_or_its_topics_are_unknown() ->
 
 
 def test_offset_with_a_commit_in_flight_does_not_expire() -> None:
-    """4.11: the newer value is on its way."""
+    """BEHAVIOUR 4.11: the newer value is on its way."""
     h = harness()
     h.commit(offset_commit({("t", 0): 7}))
     h.advance(RETENTION_MS)
@@ -171,7 +171,7 @@ def test_offset_with_a_commit_in_flight_does_not_expire() -> None:
 
 
 def test_group_of_an_old_record_counts_from_each_commit() -> None:
-    """4.11: a record without the time of its state, as brokers before 2.1 wrote them."""
+    """BEHAVIOUR 4.11: a record without the time of its state, as brokers before 2.1 wrote them."""
     h = harness()
     member_id = stable(h)
     h.advance(MINUTE_MS)

@@ -178,7 +178,7 @@ def test_group_is_removed_only_if_it_is_the_one_that_is_there() -> None:
 
 
 def test_append_that_fails_changes_nothing_that_is_stored() -> None:
-    """5.2: what is persisted follows the log, not the request."""
+    """BEHAVIOUR 5.2: what is persisted follows the log, not the request."""
     h = harness()
     h.commit(offset_commit({("foo", 0): 5}))
     h.holds_appends = True

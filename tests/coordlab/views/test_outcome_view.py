@@ -211,7 +211,7 @@ def test_columns_that_say_nothing_are_left_out() -> None:
 
 
 def test_rebalance_that_costs_others_names_them_and_why() -> None:
-    """MEASURED_FAILOVER's first split brain: a join begins it, six sessions end in it."""
+    """MEASURED_FAILOVER two-owners: a join begins the rebalance, six sessions end in it."""
     join = rebalances(reason="join", consumers=NEW[:1], removed=OLD, added=NEW)
     shown = page(run_summary(fault_summary(rebalances=(join,))))
     assert "1 rebalance: join of consumer-orders-readers-6\n" in shown
@@ -238,7 +238,7 @@ def test_rebalances_that_cannot_be_stored_are_summed_up() -> None:
 
 
 def test_split_brain_is_told_with_both_sides_to_the_millisecond() -> None:
-    """What issue 4 wants of the report: tenures, owners, records of both, the end after healing."""
+    """Tenures, owners, the records of both sides and the end after healing are shown."""
     summary = run_summary(
         fault_summary(),
         coordinators=(coordinators(),),

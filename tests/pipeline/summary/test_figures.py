@@ -30,7 +30,7 @@ from pipeline.summary.figures import (
 def test_duration_text_shows_three_digits_or_the_clocks_error(
     microseconds: int, bound_us: int, text: str
 ) -> None:
-    """DESIGN 8: a phase shorter than the clock error prints as `< bound`."""
+    """A phase shorter than the clock error prints as `< bound`."""
     assert duration_text(microseconds, bound_us=bound_us) == text
 
 

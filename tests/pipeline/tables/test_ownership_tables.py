@@ -219,7 +219,7 @@ def test_rebalance_names_who_came_who_went_and_why(analysed: AnalysedRuns) -> No
 
 
 def test_rebalances_that_cannot_store_an_assignment_say_so(analysed: AnalysedRuns) -> None:
-    """MEASURED_FAILOVER's second split brain: the failed append is the cause of the next one."""
+    """MEASURED_FAILOVER two-lineages: the failed append is the cause of the next one."""
     rows = analysed.table("stuck", "rebalances", "started_us", "reason")
     columns = ("generation", "new_generation", "store_error", "removed", "added", "stable_us")
     timed_out = "REQUEST_TIMED_OUT"

@@ -1,4 +1,4 @@
-"""docs/TABLES.md and the docstrings against the tables that are written: STYLE 26 and 36."""
+"""docs/TABLES.md and the docstrings agree with the tables that are written."""
 
 import hashlib
 import re
@@ -58,7 +58,7 @@ def test_version_of_the_tables_goes_up_with_their_columns() -> None:
 
 
 def test_transforms_name_their_grain_and_every_column(analysed: AnalysedRuns) -> None:
-    """STYLE 26: whoever reads the code needs no other page."""
+    """A reader of the code needs no other page."""
     missing = []
     for step in STEPS:
         if step.result != "table":

@@ -162,7 +162,7 @@ def test_availability_of_a_crash_per_member_partition_and_group(analysed: Analys
 def test_availability_with_two_coordinators_at_once_has_no_time_without(
     analysed: AnalysedRuns,
 ) -> None:
-    """The members' gap is what a pause costs: nobody told them for 15 s (MEASURED_FAILOVER)."""
+    """The members' gap is what a pause costs: 15 s without an answer (MEASURED_FAILOVER 3)."""
     rows = analysed.table("pause", "availability", "fault", "subject_kind")
     assert _rows(rows, "gap_us", "before_us", "after_us") == {
         ("f1", "member"): [15_600_000, 4_800_000, 20_400_000],

@@ -1,4 +1,4 @@
-"""One failover in MEASURED_FAILOVER.md's figures, whatever the fault was, from the rows alone.
+"""One failover in the figures of docs/kafka/MEASURED_FAILOVER.md, from the rows alone.
 
 Independent of the pipeline and of the checkers, as `acceptance` is; that module knows more of the
 one story of `coordinator_crash`.

@@ -1,4 +1,4 @@
-"""The cluster that MEASURED_FAILOVER describes, for tests that play its stories."""
+"""The cluster of MEASURED_FAILOVER set-up, for tests that play its stories."""
 
 from cluster.spec import (
     BrokerSpec,
@@ -16,7 +16,7 @@ SECOND = 1_000_000
 
 
 def cluster(members: int, *, session_timeout_ms: int = 45_000) -> ClusterSpec:
-    """Return MEASURED_FAILOVER's cluster with `members` consumers."""
+    """Return the cluster of MEASURED_FAILOVER set-up with `members` consumers."""
     two_in_sync = TopicConfig(min_insync_replicas=2)
     config = ConsumerConfig(
         enable_auto_commit=False,

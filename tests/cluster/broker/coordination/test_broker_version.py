@@ -30,7 +30,7 @@ COORDINATOR = partition_for(GROUP, 3)
 
 
 def test_static_member_is_refused_by_each_api_of_an_old_broker() -> None:
-    """2.0: whatever else the request says; LeaveGroup never checked it."""
+    """BEHAVIOUR 2.0: whatever else the request says; LeaveGroup never checked it."""
     error = ErrorCode.UNSUPPORTED_VERSION
     joined = static_member_refusal(envelope(join_group(instance="i"), version=5))
     assert isinstance(joined, JoinGroupResponse)

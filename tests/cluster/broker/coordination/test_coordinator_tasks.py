@@ -1,4 +1,4 @@
-"""Loads and unloads run one at a time, in order, with their epochs checked (5.4, 5.5, FO-06)."""
+"""Loads and unloads run one at a time and check epochs (BEHAVIOUR 5.4, 5.5, FO-06)."""
 
 import json
 
@@ -157,7 +157,7 @@ class TaskLab:
 
 
 def test_loads_of_one_delta_run_one_after_the_other() -> None:
-    """One scheduler thread: the second partition waits for the first one's load (6.3)."""
+    """One scheduler thread: the second partition waits for the first one's load (BEHAVIOUR 6.3)."""
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)
     lab.lead(0, 1, epoch=1)
@@ -198,9 +198,9 @@ def test_load_costs_what_the_model_says_and_reads_everything() -> None:
 
 
 def test_load_makes_the_next_one_wait_for_what_it_costs() -> None:
-    """One thread (6.3): ten times the cost, ten times the wait, whatever the next one has to read.
+    """BEHAVIOUR 6.3: ten times the cost, ten times the wait, whatever the next one has to read.
 
-    Here of the Java coordinator's measured rate (MEASURED_FAILOVER), and of a tenth of it.
+    Here of the Java coordinator's rate (MEASURED_FAILOVER load-rate), and of a tenth of it.
     """
     waits = []
     for load_ns_per_record in (1_200, 12_000):

@@ -1,4 +1,4 @@
-"""What the API layer and the append path do around the coordinator (2.0, 2.1, 5.3)."""
+"""What the API layer and the append path do around the coordinator (BEHAVIOUR 2.0, 2.1, 5.3)."""
 
 import msgspec
 
@@ -35,7 +35,7 @@ FOLLOWERS = [broker_id for broker_id in range(3) if broker_id != COORDINATOR]
 
 
 def test_commit_is_acknowledged_when_the_high_watermark_passed_it() -> None:
-    """5.3: APPEND_STARTED and APPEND_COMPLETED tell the checkers what stands in which epoch."""
+    """BEHAVIOUR 5.3: APPEND_STARTED and APPEND_COMPLETED name the epoch of each append."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.commit(COORDINATOR, GROUP, 7)
@@ -82,7 +82,7 @@ def test_commit_without_the_high_watermark_gate_is_acknowledged_by_the_leader_al
 
 
 def test_commit_of_an_unknown_partition_is_refused_alone() -> None:
-    """2.0: only partitions that exist reach the coordinator."""
+    """BEHAVIOUR 2.0: only partitions that exist reach the coordinator."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.commit(COORDINATOR, GROUP, 7, partitions=(0, 9))
@@ -105,7 +105,7 @@ def test_commit_of_nothing_that_exists_does_not_reach_the_coordinator() -> None:
 
 
 def test_sync_group_without_protocol_names_is_inconsistent_since_version_5() -> None:
-    """2.0, the API layer's own check: before membership is looked at."""
+    """BEHAVIOUR 2.0, the API layer's own check: before membership is looked at."""
 
     async def story(lab: BrokerLab) -> None:
         request = SyncGroupRequest(group_id=GROUP, generation_id=1, member_id="m")
@@ -121,7 +121,7 @@ def test_sync_group_without_protocol_names_is_inconsistent_since_version_5() -> 
 
 
 def test_find_coordinator_checks_come_in_kafkas_order() -> None:
-    """2.1 and its corrections: key types first, then the topic of that type."""
+    """BEHAVIOUR 2.1 and 0.1: key types first, then the topic of that type."""
 
     async def story(lab: BrokerLab) -> None:
         for key_type, version, error in (
@@ -181,7 +181,7 @@ def test_broker_is_not_the_controller() -> None:
 
 
 def test_broker_that_loses_the_controller_goes_on_serving() -> None:
-    """6.2: it leads by its last image for as long as it lives, and so do the others."""
+    """BEHAVIOUR 6.2: it leads by its last image for as long as it lives, and so do the others."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.runtime.crash(lab.controller)
@@ -196,7 +196,7 @@ def test_broker_that_loses_the_controller_goes_on_serving() -> None:
 
 
 def test_commit_record_carries_the_wall_clock() -> None:
-    """5.1: timestamps are CreateTime = now; retention counts from them after a failover."""
+    """BEHAVIOUR 5.1: timestamps are CreateTime; retention counts from them after a failover."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, GROUP, 7)
@@ -209,7 +209,7 @@ def test_commit_record_carries_the_wall_clock() -> None:
 
 
 def test_offset_delete_answers_what_does_not_exist_before_the_rest() -> None:
-    """2.0, 2.9: recording `offset-delete-consumer`; an error of the group stays alone."""
+    """BEHAVIOUR 2.0, 2.9: recording `offset-delete-consumer`; an error of the group stays alone."""
 
     def request(group_id: str, *partitions: int) -> OffsetDeleteRequest:
         return OffsetDeleteRequest(

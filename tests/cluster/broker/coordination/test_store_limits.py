@@ -75,7 +75,7 @@ def test_group_metadata_that_is_too_large_fails_the_rebalance() -> None:
 
 
 def test_commit_that_is_too_large_is_refused_as_a_whole() -> None:
-    """5.8: INVALID_COMMIT_OFFSET_SIZE; each metadata alone is within its bound."""
+    """BEHAVIOUR 5.8: INVALID_COMMIT_OFFSET_SIZE; each metadata alone is within its bound."""
 
     async def story(lab: BrokerLab) -> None:
         body = offset_commit({(ORDERS, 0): 1, (ORDERS, 1): 1}, metadata="m" * 300)

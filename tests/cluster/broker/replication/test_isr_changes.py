@@ -1,4 +1,4 @@
-"""ISR changes go through the controller, and only through it (6.1)."""
+"""ISR changes go through the controller, and only through it (BEHAVIOUR 6.1)."""
 
 import json
 

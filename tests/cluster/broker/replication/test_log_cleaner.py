@@ -217,7 +217,7 @@ def test_deleted_topic_is_forgotten_by_the_cleaner() -> None:
 
 
 def test_batch_that_is_larger_than_a_segment_is_not_taken() -> None:
-    """5.8: RECORD_LIST_TOO_LARGE, of which the client is told INVALID_COMMIT_OFFSET_SIZE."""
+    """BEHAVIOUR 5.8: RECORD_LIST_TOO_LARGE reaches the client as INVALID_COMMIT_OFFSET_SIZE."""
 
     async def story(lab: BrokerLab) -> None:
         body = offset_commit({(ORDERS, index): 1 for index in range(3)}, metadata="m" * 1_000)

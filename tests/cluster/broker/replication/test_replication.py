@@ -30,7 +30,7 @@ async def list_offset(
 
 
 def test_produce_with_acks_all_is_answered_when_every_isr_member_has_the_records() -> None:
-    """6.1: the high watermark is the minimum over the ISR; a consumer reads up to it."""
+    """BEHAVIOUR 6.1: the high watermark is the minimum over the ISR; a consumer reads up to it."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.produce(0, b"a", b"b")

@@ -80,7 +80,7 @@ def test_range_with_an_unknown_topic_assigns_nothing_of_it() -> None:
 def test_range_with_equal_subscriptions_is_complete_and_balanced(
     counts: dict[str, int], members: int
 ) -> None:
-    """7.8: no partition to two members, every one to somebody, per topic at most one apart."""
+    """BEHAVIOUR 7.8: each partition to exactly one member, per topic at most one apart."""
     group = tuple(member(f"m{i}", *counts) for i in range(members))
     assigned = RANGE.assign(counts, group)
     dealt = sorted(p for given_to in assigned.values() for p in given_to)

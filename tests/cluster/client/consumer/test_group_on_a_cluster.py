@@ -88,7 +88,7 @@ def test_group_of_twelve_becomes_stable_in_one_generation(kill: Story) -> None:
 
 
 def test_killed_coordinator_is_noticed_by_every_member_within_tens_of_ms(kill: Story) -> None:
-    """MEASURED_FAILOVER, kill: p50 27 ms, max 58 ms: the connection dies."""
+    """MEASURED_FAILOVER kill: p50 27 ms, max 58 ms: the connection dies."""
     first: dict[str, int] = {}
     for row in kill.since_hit("coordinator_unknown"):
         first.setdefault(row.node, row.time_us - kill.hit_at_us)
@@ -161,7 +161,7 @@ def test_members_go_on_processing_while_the_coordinator_is_unknown(kill: Story) 
 
 
 def test_crash_of_the_leading_member_causes_one_rebalance(member_crash: Story) -> None:
-    """3.6: it is removed when its session ends; the others learn of it with their heartbeats."""
+    """BEHAVIOUR 3.6: its session ends, it is removed; the others learn of it by heartbeat."""
     generations = member_crash.since_hit("generation_started")
     assert len(generations) == 1
     waited_us = generations[0].time_us - member_crash.hit_at_us

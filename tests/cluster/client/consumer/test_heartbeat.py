@@ -46,7 +46,7 @@ def test_heartbeats_come_every_interval_with_the_generation(make_lab: LabMaker) 
 def test_heartbeat_error_makes_the_member_rejoin_as_its_row_says(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, end_of_ownership: str
 ) -> None:
-    """7.4, CL-17: a reset generation loses the partitions, a rebalance revokes them."""
+    """BEHAVIOUR 7.4, CL-17: a reset generation loses the partitions, a rebalance revokes them."""
     lab = make_lab(1)
     lab.brokers[0].answer(HeartbeatRequest, heartbeat_error(code))
     node = lab.consumer()
@@ -62,7 +62,7 @@ def test_heartbeat_error_makes_the_member_rejoin_as_its_row_says(
 def test_heartbeat_to_the_wrong_broker_is_repeated_to_the_right_one(
     make_lab: LabMaker, code: ErrorCode
 ) -> None:
-    """7.4: the coordinator is doubted and the heartbeat retried soon; no rejoin."""
+    """BEHAVIOUR 7.4: the coordinator is doubted and the heartbeat retried soon; no rejoin."""
     lab = make_lab(2)
     lab.brokers[0].answer(HeartbeatRequest, heartbeat_error(code))
     node = lab.consumer(commit_interval_ms=None)
@@ -86,7 +86,7 @@ def test_heartbeat_to_the_wrong_broker_is_repeated_to_the_right_one(
 def test_heartbeat_fatal_error_surfaces_at_the_next_poll(
     make_lab: LabMaker, code: ErrorCode
 ) -> None:
-    """7.4: the application gets it and closes."""
+    """BEHAVIOUR 7.4: the application gets it and closes."""
     lab = make_lab(1)
     lab.brokers[0].answer(HeartbeatRequest, heartbeat_error(code))
     node = lab.consumer(commit_interval_ms=None)
@@ -124,7 +124,7 @@ def test_heartbeat_error_for_an_older_generation_is_ignored(make_lab: LabMaker) 
 def test_heartbeat_without_answers_doubts_the_coordinator_after_the_session(
     make_lab: LabMaker,
 ) -> None:
-    """7.4: the client's own copy of the session timeout, against a coordinator that hangs."""
+    """BEHAVIOUR 7.4: the client keeps a session timeout too, against a coordinator that hangs."""
     lab = make_lab(1)
     config = ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", session_timeout_ms=10_000
@@ -140,7 +140,7 @@ def test_heartbeat_without_answers_doubts_the_coordinator_after_the_session(
 def test_application_that_does_not_poll_leaves_the_group_and_loses_its_partitions(
     make_lab: LabMaker,
 ) -> None:
-    """7.4: max.poll.interval.ms; the next poll finds the partitions lost and rejoins."""
+    """BEHAVIOUR 7.4: max.poll.interval.ms; the next poll finds the partitions lost and rejoins."""
     lab = make_lab(1)
     config = ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", max_poll_interval_ms=5_000

@@ -61,7 +61,7 @@ def test_first_join_sends_no_id_and_the_second_the_one_that_was_demanded(
 
 
 def test_member_states_are_traced_in_kafkas_order(make_lab: LabMaker) -> None:
-    """7.1: UNJOINED, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE."""
+    """BEHAVIOUR 7.1: UNJOINED, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE."""
     lab = make_lab(1)
     lab.consumer()
     lab.run_for(SECOND)
@@ -85,7 +85,7 @@ def test_member_states_are_traced_in_kafkas_order(make_lab: LabMaker) -> None:
 def test_join_group_error_is_retried_as_its_row_says(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, marks_unknown: bool
 ) -> None:
-    """7.3, JoinGroup: whether the id is kept, and whether the coordinator is doubted."""
+    """BEHAVIOUR 7.3, JoinGroup: whether the id is kept, and whether the coordinator is doubted."""
     lab = make_lab(1)
     broker = lab.brokers[0]
     demanded = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-1")
@@ -100,7 +100,7 @@ def test_join_group_error_is_retried_as_its_row_says(
 
 @pytest.mark.parametrize("code", JOIN_FATAL)
 def test_join_group_fatal_error_ends_the_application(make_lab: LabMaker, code: ErrorCode) -> None:
-    """7.3: thrown to the application, which closes its consumer and asks no more."""
+    """BEHAVIOUR 7.3: thrown to the application, which closes its consumer and asks no more."""
     lab = make_lab(1)
     lab.brokers[0].answer(JoinGroupRequest, join_error(code))
     node = lab.consumer()
@@ -153,7 +153,7 @@ def test_join_group_whose_connection_ends_keeps_the_member_id(make_lab: LabMaker
 def test_sync_group_error_leads_to_the_next_join_as_its_row_says(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, marks_unknown: bool
 ) -> None:
-    """7.3, SyncGroup: ILLEGAL_GENERATION keeps the id, UNKNOWN_MEMBER_ID does not."""
+    """BEHAVIOUR 7.3, SyncGroup: ILLEGAL_GENERATION keeps the id, UNKNOWN_MEMBER_ID does not."""
     lab = make_lab(1)
     broker = lab.brokers[0]
     broker.answer(SyncGroupRequest, SyncGroupResponse(error_code=code))
@@ -167,7 +167,7 @@ def test_sync_group_error_leads_to_the_next_join_as_its_row_says(
 
 @pytest.mark.parametrize("code", SYNC_FATAL)
 def test_sync_group_fatal_error_ends_the_application(make_lab: LabMaker, code: ErrorCode) -> None:
-    """7.3: COORDINATOR_LOAD_IN_PROGRESS too, which is why the broker never says it here."""
+    """BEHAVIOUR 7.3: COORDINATOR_LOAD_IN_PROGRESS too, so no broker answers with it here."""
     lab = make_lab(1)
     lab.brokers[0].answer(SyncGroupRequest, SyncGroupResponse(error_code=code))
     lab.consumer()
@@ -189,7 +189,7 @@ def test_sync_group_for_another_protocol_is_inconsistent(make_lab: LabMaker) -> 
 
 
 def test_sync_group_and_heartbeat_that_fail_together_make_one_rejoin(make_lab: LabMaker) -> None:
-    """7.4, CL-08: heartbeats go on while COMPLETING_REBALANCE, behind the parked SyncGroup."""
+    """BEHAVIOUR 7.4, CL-08: COMPLETING_REBALANCE members heartbeat behind the parked SyncGroup."""
     lab = make_lab(2)
     lab.leader = 1
     broker = lab.brokers[0]
@@ -230,7 +230,7 @@ def test_leader_without_metadata_waits_for_it_before_it_assigns(make_lab: LabMak
 
 
 def test_leader_that_sees_new_partitions_rejoins_and_assigns_them(make_lab: LabMaker) -> None:
-    """CL-13, 7.7: the partition count differs from the snapshot of the last assignment."""
+    """CL-13, BEHAVIOUR 7.7: the partition count is not that of the last assignment."""
     lab = make_lab(1)
     config = ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", metadata_max_age_ms=1_000
@@ -249,7 +249,7 @@ def test_leader_that_sees_new_partitions_rejoins_and_assigns_them(make_lab: LabM
 def test_revoked_partitions_are_committed_synchronously_before_the_join(
     make_lab: LabMaker,
 ) -> None:
-    """7.6, eager: the rebalance listener's commit is acknowledged before JoinGroup is sent."""
+    """BEHAVIOUR 7.6, eager: the listener's commit is acknowledged before JoinGroup is sent."""
     lab = make_lab(1)
     broker = lab.brokers[0]
     lab.consumer(commit_interval_ms=60_000)

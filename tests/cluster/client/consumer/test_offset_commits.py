@@ -45,7 +45,7 @@ def test_commit_carries_generation_and_every_position(make_lab: LabMaker) -> Non
 
 
 def test_application_has_one_commit_in_flight(make_lab: LabMaker) -> None:
-    """MEASURED_FAILOVER: the next commit waits for the answer, however long it takes."""
+    """MEASURED_FAILOVER set-up: the next commit waits for the answer, however long it takes."""
     lab = make_lab(1)
     broker = lab.brokers[0]
     lab.consumer()
@@ -109,7 +109,7 @@ def test_commit_that_is_fenced_makes_the_member_rejoin(
 
 
 def test_commit_while_rebalancing_fails_without_being_sent(make_lab: LabMaker) -> None:
-    """7.5: only a STABLE member sends its generation; the failure says why."""
+    """BEHAVIOUR 7.5: only a STABLE member sends its generation; the failure says why."""
     lab = make_lab(1)
     broker = lab.brokers[0]
     node = lab.consumer(
@@ -253,7 +253,7 @@ def test_offset_fetch_of_unstable_offsets_waits_for_them(make_lab: LabMaker) -> 
 
 
 def test_offset_fetch_of_an_unknown_topic_ends_the_application(make_lab: LabMaker) -> None:
-    """7.5: UNKNOWN_TOPIC_OR_PARTITION per partition is no retriable error here."""
+    """BEHAVIOUR 7.5: UNKNOWN_TOPIC_OR_PARTITION per partition is no retriable error here."""
     lab = make_lab(1)
     unknown = lab.fetched_offsets(range(2), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     lab.brokers[0].answer(OffsetFetchRequest, unknown)

@@ -112,7 +112,7 @@ def test_coordinator_that_dies_is_noticed_at_once_and_found_again_in_circles(
 
 
 def test_consumer_without_a_coordinator_goes_on_fetching_and_processing(make_lab: LabMaker) -> None:
-    """7.4: ownership is no lease on the client; only its commits fail."""
+    """BEHAVIOUR 7.4: ownership is no lease on the client; only its commits fail."""
     lab = make_lab(2)
     lab.coordinator = 1
     node = lab.consumer()

@@ -1,0 +1,156 @@
+"""Whatever code, tests and documents cite about Kafka is in docs/kafka.
+
+How citations are written: docs/kafka/README.md.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from scripts.docs.conformance_page import CONFORMANCE, read_scenarios
+from tests.architecture.test_layers import ROOT, tracked_files
+
+KAFKA = ROOT / "docs" / "kafka"
+FAMILIES = ("GC", "GM", "MM", "CO", "JC", "JX", "RT", "LD", "SV", "CL", "AS", "FO", "SB")
+"""Prefixes of the ids in section 10 of BEHAVIOUR.md."""
+ID = re.compile(rf"\b({'|'.join(FAMILIES)})-(\d+|[a-j]\d?\b)(?:(?:\.\.| to \1-)(\d+))?")
+SECTION = r"(?:\d+(?:\.\d+)*(?: [a-j]\d?(?=[):.,;]))?|\[[SJ]\])"
+CITATION = {
+    "BEHAVIOUR": SECTION,
+    "FAILOVER_FACTS": SECTION,
+    "MEASURED_FAILOVER": r"(?:\d|kill|term|move|pause|split|member|[a-z]+(?:-[a-z]+)+)\b",
+}
+OUTSIDE = re.compile(r"\bshared/|\b(?:DESIGN|STYLE|SIMULATION|STRUCTURE)(?:\.md| section)? \d")
+"""Documents that a reader of the project does not have."""
+EXAMPLES = {
+    Path(__file__).relative_to(ROOT).as_posix(),
+    "tests/architecture/test_conformance_page.py",
+    "docs/kafka/README.md",
+}
+"""Files that show how citations are written, and name what does not exist."""
+
+
+@cache
+def texts() -> dict[str, str]:
+    """Return the text of every file that may cite, by name; lines of a paragraph are joined."""
+    return {
+        name: re.sub(r"\n[ #]*", " ", path.read_text(encoding="utf-8"))
+        for path in tracked_files(".py", ".md", ".toml", ".yaml", ".txt")
+        if (name := path.relative_to(ROOT).as_posix()) not in EXAMPLES
+    }
+
+
+def sections_of(name: str) -> set[str]:
+    """Return what a file of docs/kafka can be cited by."""
+    text = (KAFKA / f"{name}.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    numbers = {match[1] for each in headings if (match := re.match(r"(\d+(?:\.\d+)*)", each))}
+    if name == "MEASURED_FAILOVER":
+        points = text.split("(points `1` to `7`)")[1].split("\n## ")[0]
+        words = {word for each in headings for word in re.findall(r"`([a-z-]+)`", each)}
+        return words | set(re.findall(r"^(\d)\. ", points, re.MULTILINE))
+    if name == "BEHAVIOUR":
+        recipes = text.split("\n## 6.6 ")[1].split("\n# 7. ")[0]
+        rows = re.findall(r"^\| ([a-j]\d?) \|", recipes, re.MULTILINE)
+        return numbers | {f"6.6 {row}" for row in rows} | {"[S]", "[J]"}
+    return numbers
+
+
+def citations(name: str, text: str) -> Iterator[tuple[str, str]]:
+    """Yield each place where a text names a file of docs/kafka: the place and what it cites."""
+    one = CITATION[name]
+    link = re.compile(rf"[`\[(\w/.]*\b{name}\.md\)?`?")
+    several = re.compile(rf"{name}\]? ({one}(?:(?:, | and |, and | to ){one})*)")
+    numbered = re.compile(one)
+    for match in re.finditer(rf"\b{name}\b", text):
+        place = text[max(0, match.start() - 40) : match.end() + 40]
+        cited = several.match(text, match.start())
+        if cited is None:
+            linked = any(m.start() <= match.start() < m.end() for m in link.finditer(text))
+            yield place, "" if linked else "nothing"
+            continue
+        for item in numbered.findall(cited[1]):
+            yield place, item
+
+
+@pytest.mark.parametrize("name", sorted(CITATION))
+def test_citation_names_a_section_that_exists(name: str) -> None:
+    known = sections_of(name) | {""}
+    unknown = [
+        f"{file}: ...{place}..."
+        for file, text in texts().items()
+        for place, cited in citations(name, text)
+        if cited not in known
+    ]
+    assert unknown == []
+
+
+def ids_in(text: str) -> Iterator[str]:
+    """Yield the ids that a text names; `GM-05..07` and `GM-05 to GM-07` are three."""
+    for family, first, last in ID.findall(text):
+        if not first.isdigit():
+            yield f"{family}-{first}"
+            continue
+        for number in range(int(first), int(last or first) + 1):
+            yield f"{family}-{number:0{len(first)}}"
+
+
+@cache
+def scenarios_of_kafka() -> dict[str, str]:
+    """Return the text of sections 10.1 to 10.9 of BEHAVIOUR.md, by section."""
+    text = (KAFKA / "BEHAVIOUR.md").read_text(encoding="utf-8")
+    parts = re.split(r"^#+ (10\.\d(?:\.\d)?) ", text.split("\n# 10. ")[1], flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_id_of_a_scenario_exists() -> None:
+    known = {each for text in scenarios_of_kafka().values() for each in ids_in(text)}
+    recordings = json.loads((CONFORMANCE / "transcripts" / "index.json").read_text())
+    cited = {**texts(), "index.json": json.dumps(recordings)}
+    unknown = [
+        f"{file}: {each}"
+        for file, text in cited.items()
+        for each in ids_in(text)
+        if each not in known
+    ]
+    assert unknown == []
+
+
+def test_graded_scenarios_are_those_of_the_specification() -> None:
+    """10.1 to 10.5.2 hold them all; what repeats another one is in 10.5.1."""
+    sections = scenarios_of_kafka()
+    graded = ("10.1", "10.2", "10.3", "10.4", "10.5.1", "10.5.2")
+    own = {each for name in graded if name != "10.5.1" for each in ids_in(sections[name])}
+    repeats = {
+        scenario: tuple(same.split(" + "))
+        for scenario, same in re.findall(r"(JC-\d+) = (GC-[^·]+?)(?: ·|\s*$)", sections["10.5.1"])
+        if scenario not in own
+    }
+    scenarios = read_scenarios()
+    assert set(scenarios.meaning) == own
+    assert scenarios.same_as == repeats
+
+
+def test_section_that_the_specification_refers_to_exists() -> None:
+    text = (KAFKA / "BEHAVIOUR.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"§(\d+(?:\.\d+)*)", text)) <= sections_of("BEHAVIOUR")
+
+
+def test_docstring_names_the_file_of_a_section() -> None:
+    """A number alone, as in `3.5: sessions`, leaves the reader to guess where to look."""
+    bare = re.compile(r'"""\d{1,2}\.\d{1,2}[:,.] |\((?:\d\.\d{1,2}, )+[A-Z]{2}-\d')
+    found = [
+        f"{file}: {match[0]}" for file, text in texts().items() for match in bare.finditer(text)
+    ]
+    assert found == []
+
+
+def test_nothing_outside_the_project_is_cited() -> None:
+    found = [
+        f"{file}: {match[0]}" for file, text in texts().items() for match in OUTSIDE.finditer(text)
+    ]
+    assert found == []
