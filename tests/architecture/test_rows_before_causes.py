@@ -1,6 +1,6 @@
 """Traces are those of before the folders, but for causes and rows of restarted sessions.
 
-Digests change once with the columns of causes (DESIGN 11.8). Every fourth run of the record is
+Digests change once, with the columns of causes. Every fourth run of the record is
 played here; `python -m tests.support.reference.rows_before_causes` prints all of them.
 """
 
