@@ -10,7 +10,7 @@ from coordinator.group import DelayedJoin, Group, InitialDelayedJoin
 from coordinator.member import Member
 from coordinator.states import GroupState
 from coordinator.turn import JoinTimer, PendingMemberTimer, SessionTimer, SyncTimer, Turn
-from protocol.envelope import ApiKey
+from protocol.api import Api
 from protocol.trace import TraceEvent, TraceKind
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
@@ -67,7 +67,7 @@ def clear_sync(turn: Turn, group: Group) -> None:
     turn.cancel_timer(_sync_key(group))
 
 
-def restart_session(turn: Turn, group: Group, member: Member, request: ApiKey) -> None:
+def restart_session(turn: Turn, group: Group, member: Member, request: Api) -> None:
     """Give the member a session timeout from now, because a request of the member was received.
 
     The trace shows each: whether a session ended too early is judged by these rows.

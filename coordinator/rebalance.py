@@ -26,7 +26,7 @@ from coordinator.replies import (
 from coordinator.states import GroupState
 from coordinator.storage.store import group_record
 from coordinator.turn import EmptyGroupAppend, Turn
-from protocol.envelope import ApiKey
+from protocol.api import Api
 from protocol.errors import ErrorCode
 from protocol.messages.group import SyncGroupResponse
 from protocol.trace import TraceEvent, TraceKind
@@ -111,7 +111,7 @@ def complete_join(turn: Turn, group: Group, *, cause: str) -> None:
     for member in group.members.values():
         response = current_generation(group, member.member_id)
         if answer_parked_join(turn, group, member, response):
-            restart_session(turn, group, member, ApiKey.JOIN_GROUP)
+            restart_session(turn, group, member, Api.JOIN_GROUP)
         else:  # a static member that is waited for
             restart_session_timer(turn, group, member)
         member.is_new = False
@@ -135,7 +135,7 @@ def answer_sync_and_restart(
     nothing would ever expire the member.
     """
     if answer_parked_sync(turn, group, member, response):
-        restart_session(turn, group, member, ApiKey.SYNC_GROUP)
+        restart_session(turn, group, member, Api.SYNC_GROUP)
 
 
 def drop_member(turn: Turn, group: Group, member: Member, *, cause: str) -> None:

@@ -23,7 +23,7 @@ from coordinator.replies import (
 from coordinator.states import GroupState
 from coordinator.storage.store import group_record
 from coordinator.turn import StaticMemberAppend, Turn
-from protocol.envelope import ApiKey
+from protocol.api import Api
 from protocol.errors import ErrorCode
 from protocol.messages.group import JoinGroupRequestProtocol, JoinGroupResponse, SyncGroupResponse
 from protocol.trace import TraceEvent, TraceKind
@@ -55,7 +55,7 @@ def replace_static_member(
     old_leader_id = group.leader_id
     member = _rename(turn, group, group_instance_id, old_member_id, new_member_id)
     # The first session timer still has the old member's timeout (BEHAVIOUR 0.1).
-    restart_session(turn, group, member, ApiKey.JOIN_GROUP)
+    restart_session(turn, group, member, Api.JOIN_GROUP)
     old_rebalance_timeout_ms = member.rebalance_timeout_ms
     old_session_timeout_ms = member.session_timeout_ms
     group.update_member(

@@ -18,7 +18,9 @@ OWN_PACKAGES = (
     "pipeline",
     "coordlab",
 )
-_EXIT_BAD_ARGUMENTS = 254  # results_schema.results has it too, but must not be imported before the check
+_EXIT_BAD_ARGUMENTS = (
+    254  # results_schema.results has it too, but must not be imported before the check
+)
 
 
 def package_root() -> Path:

@@ -16,8 +16,8 @@ from coordinator.storage.above_high_watermark import HeldHeartbeat
 from coordinator.storage.held_writes import hold
 from coordinator.turn import Turn
 from coordinator.validation import check_current_member, check_generation
+from protocol.api import Api
 from protocol.config import Guards
-from protocol.envelope import ApiKey
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId
 from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
@@ -57,10 +57,10 @@ def _heartbeat(turn: Turn, shard: Shard | ErrorCode, request: HeartbeatRequest) 
         case GroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
         case GroupState.PREPARING_REBALANCE:
-            restart_session(turn, group, group.members[request.member_id], ApiKey.HEARTBEAT)
+            restart_session(turn, group, group.members[request.member_id], Api.HEARTBEAT)
             return ErrorCode.REBALANCE_IN_PROGRESS
         case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
-            restart_session(turn, group, group.members[request.member_id], ApiKey.HEARTBEAT)
+            restart_session(turn, group, group.members[request.member_id], Api.HEARTBEAT)
             return ErrorCode.NONE
         case GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -23,8 +23,8 @@ from coordinator.storage.offsets import CommittedOffset
 from coordinator.storage.store import offset_record
 from coordinator.turn import OffsetsAppend, Turn
 from coordinator.validation import check_offset_commit
+from protocol.api import Api
 from protocol.effects import AppendCompleted
-from protocol.envelope import ApiKey
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import RequestId, TopicPartition
 from protocol.messages.offset import (
@@ -169,7 +169,7 @@ def _store(
         case GroupState.STABLE | GroupState.PREPARING_REBALANCE:
             # While a rebalance is prepared members still commit what they are about to lose.
             member = group.members[request.member_id]
-            restart_session(turn, group, member, ApiKey.OFFSET_COMMIT)
+            restart_session(turn, group, member, Api.OFFSET_COMMIT)
         case GroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         case GroupState.DEAD:

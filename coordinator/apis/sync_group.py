@@ -18,7 +18,7 @@ from coordinator.states import GroupState
 from coordinator.storage.store import group_record
 from coordinator.turn import AssignmentAppend, Turn
 from coordinator.validation import check_current_member
-from protocol.envelope import ApiKey
+from protocol.api import Api
 from protocol.errors import ErrorCode
 from protocol.ids import AppendId, RequestId
 from protocol.messages.group import SyncGroupRequest, SyncGroupResponse
@@ -66,7 +66,7 @@ def handle_sync_group(
             complete_sync(turn, group)
             member = group.members[request.member_id]
             turn.reply(request_id, sync_response(group, member))
-            restart_session(turn, group, member, ApiKey.SYNC_GROUP)
+            restart_session(turn, group, member, Api.SYNC_GROUP)
         case GroupState.DEAD:
             _refuse(turn, request_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
