@@ -1,6 +1,6 @@
-"""What a run directory's JSON files say, as the report takes it: `facts_of`.
+"""What the report is told of a run beside its tables: `facts_of`.
 
-Wiring between chaos, which wrote the files, and `pipeline.report`, which knows nothing of chaos.
+Reads the JSON files, and adds what only chaos knows: promises, defaults, the experiment as a file.
 A file that is missing or damaged makes the facts poorer, never impossible: runs that failed, were
 interrupted or killed need their report most.
 """
@@ -18,31 +18,17 @@ from chaos.experiment.structs import Experiment
 from chaos.faults.registry import FAULT_KINDS
 from chaos.results.run_directory import NotARun, PastRun
 from coordlab.settings_facts import default_of, settings_of
-from coordlab.views.check_view import figures_of
-from pipeline.report.facts import (
-    CheckFact,
-    EvidenceFact,
-    FaultFact,
-    FindingFact,
-    RunFacts,
-    Status,
-)
+from pipeline.report.facts import RunFacts, Status
 from protocol.config import KAFKA_VERSION
-from protocol.trace import TraceRow
-from results_schema.evidence_text import what_happened
-from results_schema.journal import FaultOutcome, JournalEntry
+from results_schema.journal import JournalEntry
 from results_schema.manifest import Manifest, PlannedFault, RunStatus
-from results_schema.results import EXIT_UNKNOWN, CheckReport, Finding, Results, RunOutcome, Verdict
+from results_schema.results import Results
 
 _COORDINATOR_SWITCH = "group.coordinator.new.enable"
 _COORDINATORS = {
     False: f"the Scala coordinator of Apache Kafka {KAFKA_VERSION}, {_COORDINATOR_SWITCH}=false",
     True: f"Kafka's Java coordinator, {_COORDINATOR_SWITCH}=true",
 }
-_NOTHING = Results(
-    outcome=RunOutcome.INTERNAL_ERROR, verdict=Verdict.UNKNOWN, exit_code=EXIT_UNKNOWN
-)
-"""Stands for results that a run never wrote: nothing was counted, nothing was reached."""
 
 
 def facts_of(past: PastRun) -> RunFacts:
@@ -50,37 +36,14 @@ def facts_of(past: PastRun) -> RunFacts:
     manifest = past.manifest
     results, without_results = _results(past)
     entries, without_journal = _entries(past, results)
-    ended = results or _NOTHING
     return RunFacts(
-        run=manifest.run,
-        experiment=manifest.experiment,
-        question=_text(manifest.config, "question"),
-        expect=_text(manifest.config, "expect"),
-        runtime=manifest.runtime,
-        seed=manifest.seed,
+        manifest=manifest,
+        results=results,
         status=status_of(past),
-        replay=manifest.replay,
-        started_at=manifest.started_at,
-        ended_at=manifest.ended_at,
-        time_scale=manifest.time_scale,
-        verdict=None if results is None else results.verdict.value,
-        exit_code=None if results is None else results.exit_code,
-        reasons=ended.reasons,
+        faults=entries,
         losses=(*manifest.losses, *without_results, *without_journal),
-        steady_at_us=ended.steady_at_us,
-        healed_at_us=ended.healed_at_us,
-        ended_at_us=None if results is None else results.ended_at_us,
-        records_produced=ended.records_produced,
-        records_consumed=ended.records_consumed,
-        commits_acknowledged=ended.commits_acknowledged,
-        clock_error_us=manifest.clock_error_us,
-        digest=manifest.digest,
-        git_commit=manifest.git_commit,
-        versions=tuple(manifest.versions.items()),
-        faults=tuple(_fault(entry) for entry in entries),
-        checks=tuple(_check(check) for check in ended.checks),
+        promises={name: checker.promise for name, checker in CHECKERS.items()},
         settings=settings_of(manifest.config),
-        links=tuple((str(name), str(url)) for name, url in _links(manifest).items()),
         experiment_file=_file_of(manifest),
         experiment_yaml=experiment_yaml(manifest.config),
         coordinator=_coordinator(manifest.config),
@@ -167,65 +130,6 @@ def _planned(fault: PlannedFault) -> JournalEntry:
     )
 
 
-def _fault(entry: JournalEntry) -> FaultFact:
-    links = entry.links
-    was_hit = entry.outcome is FaultOutcome.HIT
-    return FaultFact(
-        fault_id=entry.fault_id,
-        kind=entry.fault,
-        target=entry.target,
-        outcome=entry.outcome.value,
-        momentary=entry.momentary,
-        hit=entry.hit,
-        nodes=entry.nodes or (() if entry.node is None else (entry.node,)),
-        links_from=() if links is None else links.from_,
-        links_to=() if links is None else links.to,
-        groups=entry.blast_radius.groups,
-        partitions=entry.blast_radius.partitions,
-        injected_us=entry.fired_at_us if was_hit else None,
-        in_force_us=entry.in_force_from_us,
-        in_force_until_us=entry.in_force_until_us,
-        healed_us=entry.healed_at_us,
-        healed_by=entry.healed_by,
-        note=entry.note,
-        error=entry.error,
-    )
-
-
-def _check(check: CheckReport) -> CheckFact:
-    checker = CHECKERS.get(check.check)
-    return CheckFact(
-        name=check.check,
-        promise="" if checker is None else checker.promise,
-        outcome=check.outcome.value,
-        seen=tuple(figures_of(check)),
-        note=check.note,
-        findings=tuple(_finding(finding) for finding in check.findings),
-        findings_total=check.findings_total,
-    )
-
-
-def _finding(finding: Finding) -> FindingFact:
-    return FindingFact(
-        summary=finding.summary,
-        time_us=finding.time_us,
-        group=finding.group,
-        partition=finding.partition,
-        evidence=tuple(_evidence(row) for row in finding.evidence),
-    )
-
-
-def _evidence(row: TraceRow) -> EvidenceFact:
-    return EvidenceFact(
-        time_us=row.time_us,
-        node=row.node,
-        kind=row.kind,
-        text=what_happened(row),
-        group=row.group,
-        partition=row.partition,
-    )
-
-
 def _file_of(manifest: Manifest) -> str | None:
     """Return the experiment's file as its reader can find it: not by a path of the run's machine.
 
@@ -239,15 +143,6 @@ def _file_of(manifest: Manifest) -> str | None:
         return path.as_posix()
     is_by_name = path.parent.name == EXPERIMENTS
     return f"{EXPERIMENTS}/{path.name}" if is_by_name else path.name
-
-
-def _text(config: Mapping[str, Any], key: str) -> str:
-    return str(config.get(key) or "").strip()
-
-
-def _links(manifest: Manifest) -> Mapping[str, Any]:
-    links = manifest.config.get("links")
-    return links if isinstance(links, Mapping) else {}
 
 
 def _coordinator(config: Mapping[str, Any]) -> str | None:

@@ -46,10 +46,5 @@ def compared(runs: Sequence[tuple[RunFacts, RunSummary]]) -> Comparison:
     return compare(
         [summary for _, summary in runs],
         names=column_names(facts),
-        verdicts=[verdict_of(run) for run in facts],
+        verdicts=[run.ended_as for run in facts],
     )
-
-
-def verdict_of(run: RunFacts) -> str | None:
-    """Return what a run came to in a word: its verdict, or how it ended without one."""
-    return run.verdict if run.status == "completed" else run.status

@@ -80,6 +80,31 @@ class JournalEntry(msgspec.Struct, kw_only=True):
     error: str | None = None  # why it missed or failed
 
     @property
+    def injected_at_us(self) -> int | None:
+        """When it was injected; None if it hit nothing."""
+        return self.fired_at_us if self.outcome is FaultOutcome.HIT else None
+
+    @property
+    def hit_nodes(self) -> tuple[str, ...]:
+        """The nodes hit; of links, the `from` end's."""
+        return self.nodes or (() if self.node is None else (self.node,))
+
+    @property
+    def from_nodes(self) -> tuple[str, ...]:
+        """The `from` end of the links that were hit."""
+        return () if self.links is None else self.links.from_
+
+    @property
+    def to_nodes(self) -> tuple[str, ...]:
+        """The `to` end of the links that were hit."""
+        return () if self.links is None else self.links.to
+
+    @property
+    def is_one_way(self) -> bool:
+        """Whether of links only what the `from` end sends is hit."""
+        return self.resolved.get("direction") == "one_way"
+
+    @property
     def in_force(self) -> bool:
         """Whether it was injected and not undone."""
         lasts = not self.momentary and self.healed_at_us is None
@@ -105,16 +130,17 @@ class JournalEntry(msgspec.Struct, kw_only=True):
     def hit(self) -> str:
         """Who was hit, for people: nodes, both ends of links, or what moved where."""
         if self.moves:
-            shown = [
-                f"{move.partition}: {move.from_broker} to {move.to_broker}"
-                for move in self.moves[:_MOVES_SHOWN]
-            ]
-            more = len(self.moves) - len(shown)
-            return ", ".join(shown) + (f" and {more} more" if more else "")
+            return self.moves_text("{0.partition}: {0.from_broker} to {0.to_broker}")
         if self.links is not None:
-            arrow = "->" if self.resolved.get("direction") == "one_way" else "<->"
+            arrow = "->" if self.is_one_way else "<->"
             return f"{nodes_shown(self.links.from_)} {arrow} {nodes_shown(self.links.to)}"
-        return nodes_shown(self.nodes or (() if self.node is None else (self.node,)))
+        return nodes_shown(self.hit_nodes)
+
+    def moves_text(self, form: str) -> str:
+        """Return the first few of `moves` and the number of the others; `form` is of one move."""
+        shown = [form.format(move) for move in self.moves[:_MOVES_SHOWN]]
+        more = len(self.moves) - len(shown)
+        return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 _MOVES_SHOWN = 3

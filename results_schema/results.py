@@ -42,6 +42,10 @@ _EXIT_OF_VERDICT = {
 }
 
 
+OLD_EPOCH_ATTEMPTS = "attempts_by_an_older_epoch_after_a_newer_one_was_elected"
+"""What the check `fencing` counts in `seen`; readers say it also where it is 0."""
+
+
 class CheckOutcome(StrEnum):
     """What one checker has to say. Only VIOLATED is a finding about Kafka's promises."""
 

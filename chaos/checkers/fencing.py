@@ -27,13 +27,12 @@ from chaos.checkers.evidence.late_notices import NOTICE_KINDS, LateNotices
 from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
 from protocol.ids import CONSUMER_OFFSETS
 from protocol.trace import TraceKind, TraceRow
-from results_schema.results import CheckReport
+from results_schema.results import OLD_EPOCH_ATTEMPTS, CheckReport
 
 MAX_EVIDENCE_APPENDS = 3
 MAX_KEPT_APPENDS = 10_000
 """Of each epoch the newest appends are kept: offsets grow, so what a later epoch lost is among
 them, and a long run does not fill the memory."""
-ATTEMPTS = "attempts_by_an_older_epoch_after_a_newer_one_was_elected"
 NOT_TESTED = (
     "fencing was not put to the test: no leader attempted an append after another had been elected"
 )
@@ -206,7 +205,7 @@ class Fencing(Checker):
                 "appends_failed": self._failed,
                 "leader_epochs": sum(len(epochs) for epochs in self._epochs.values()),
                 "acknowledged_before_a_later_epoch": overtaken,
-                ATTEMPTS: len(self._attempts),
+                OLD_EPOCH_ATTEMPTS: len(self._attempts),
             },
             note=note if overtaken else "no append was followed by a later leader epoch",
         )

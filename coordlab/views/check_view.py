@@ -6,9 +6,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaos.checkers.fencing import ATTEMPTS
-from coordlab.console import print_lines, seconds
-from pipeline.summary.figures import duration_text
+from coordlab.console import print_lines
+from pipeline.summary.story import check_figures
 from results_schema.results import CheckOutcome, CheckReport
 
 _CHECK_STYLES = {
@@ -21,10 +20,6 @@ _MAX_STORY_LINES = 12
 _MAX_FINDINGS = 5
 _NARROW = 70
 """Below it a check is told in lines: beside two columns its figures would stand word by word."""
-_SAID_IF_ZERO = frozenset(
-    {"needless_rebalances", "gaps", "overlaps", "commits_acknowledged", ATTEMPTS}
-)
-"""Counts that say something by being zero; of all others a zero is left out."""
 
 
 def print_checks(console: Console, checks: tuple[CheckReport, ...]) -> None:
@@ -49,14 +44,14 @@ def _table_of(checks: tuple[CheckReport, ...]) -> Table:
         table.add_row(
             _words(check.check),
             Text(_words(check.outcome), style=_CHECK_STYLES[check.outcome]),
-            Text("\n".join(filter(None, ("; ".join(figures_of(check)), check.note)))),
+            Text("\n".join(filter(None, ("; ".join(check_figures(check)), check.note)))),
         )
     return table
 
 
 def _lines_of(check: CheckReport) -> Iterator[str]:
     yield f"{_words(check.check)}: {_words(check.outcome)}"
-    yield from (f"  {said}" for said in ("; ".join(figures_of(check)), check.note) if said)
+    yield from (f"  {said}" for said in ("; ".join(check_figures(check)), check.note) if said)
 
 
 def _print_findings(console: Console, check: CheckReport) -> None:
@@ -78,41 +73,3 @@ def _print_findings(console: Console, check: CheckReport) -> None:
 
 def _words(name: str) -> str:
     return name.replace("_", " ")
-
-
-def figures_of(check: CheckReport) -> list[str]:
-    """Return what a check counted and measured, in words.
-
-    A time at which something happened is told elsewhere; how long it lasted is said here. A check
-    that had nothing to judge has no zero to be proud of.
-    """
-    judged = check.outcome is not CheckOutcome.NOTHING_SEEN
-    durations = {
-        what: value
-        for what, value in check.measured.items()
-        if what not in check.seen and what.endswith("_ms")
-    }
-    return [
-        _figure(what, value)
-        for what, value in (check.seen | durations).items()
-        if value or (judged and what in _SAID_IF_ZERO)
-    ]
-
-
-def _figure(what: str, value: int) -> str:
-    """Return a figure in words; a name that ends in a unit is a time."""
-    name, _, unit = what.rpartition("_")
-    words = what.replace("_", " ")
-    if unit == "us":
-        return f"{name.replace('_', ' ')} {seconds(value)}"
-    if unit == "ms":
-        return f"{name.replace('_', ' ')} {duration_text(value * 1_000)}"
-    return f"{value:,} {words if value != 1 else _singular(words)}"
-
-
-def _singular(words: str) -> str:
-    """Return `leader epochs` as `leader epoch`: the first plural loses its ending."""
-    first, *others = words.split(" ")
-    if not first.endswith("s") or first.endswith("ss"):
-        return " ".join((first, _singular(" ".join(others)))) if others else first
-    return " ".join((first.removesuffix("es" if first.endswith("ches") else "s"), *others))

@@ -63,7 +63,7 @@ def report_html(
     first = headline(run)
     return render(
         Page(
-            title=f"{run.facts.experiment}: {first.verdict} - coordlab",
+            title=f"{run.facts.manifest.experiment}: {first.verdict} - coordlab",
             headline=first,
             sections=found,
             end_s=run.end_us / 1_000_000,
@@ -77,11 +77,11 @@ def time_marks(run: ReportInput) -> tuple[TimeMark, ...]:
     return tuple(
         TimeMark(
             label=f"{fault.fault_id} ({fault.hit})",
-            from_s=fault.injected_us / 1_000_000,
-            to_s=_until(run, fault.momentary, fault.healed_us),
+            from_s=fault.injected_at_us / 1_000_000,
+            to_s=_until(run, fault.momentary, fault.healed_at_us),
         )
-        for fault in sorted(run.facts.faults, key=lambda fault: fault.injected_us or 0)
-        if fault.injected_us is not None and fault.outcome == "hit"
+        for fault in sorted(run.facts.faults, key=lambda fault: fault.injected_at_us or 0)
+        if fault.injected_at_us is not None
     )
 
 

@@ -19,6 +19,7 @@ from pipeline.report.run_names import column_names, differing_settings
 from pipeline.report.sections.headline import Headline
 from pipeline.summary.comparison import Comparison, ComparisonRow, compare
 from pipeline.summary.figures import RunSummary
+from results_schema.results import Verdict
 
 _GROUPS = {
     "broker": "broker chain",
@@ -52,14 +53,14 @@ def comparison_html(runs: Runs, output: Path) -> str:
     comparison = compare(
         [summary for _, summary in runs],
         names=column_names(facts),
-        verdicts=[_verdict(run) for run in facts],
+        verdicts=[run.ended_as for run in facts],
     )
     sections = [
         _figures_section(comparison),
         _settings_section(comparison, runs),
         _runs_section(runs, comparison, output.parent),
     ]
-    experiments = list(dict.fromkeys(run.experiment for run in facts))
+    experiments = list(dict.fromkeys(run.manifest.experiment for run in facts))
     return render(
         Page(
             title=f"{', '.join(experiments[:3])}: {len(runs)} runs compared - coordlab",
@@ -69,14 +70,10 @@ def comparison_html(runs: Runs, output: Path) -> str:
     )
 
 
-def _verdict(run: RunFacts) -> str | None:
-    return run.verdict if run.status == "completed" else run.status
-
-
 def _headline(facts: Sequence[RunFacts], comparison: Comparison) -> Headline:
-    experiments = list(dict.fromkeys(run.experiment for run in facts))
+    experiments = list(dict.fromkeys(run.manifest.experiment for run in facts))
     title = experiments[0] if len(experiments) == 1 else f"{len(experiments)} experiments"
-    violated = sum(run.verdict == "violated" for run in facts)
+    violated = sum(run.verdict is Verdict.VIOLATED for run in facts)
     different = sum(row.differs for row in comparison.rows)
     return Headline(
         verdict=f"{len(facts)} RUNS",
@@ -149,12 +146,13 @@ def _settings_section(comparison: Comparison, runs: Runs) -> Section | None:
     """Return the settings in which columns differ: the first run speaks for its column."""
     by_run = {summary.run: run for run, summary in runs}
     chosen = [by_run[column.runs[0]] for column in comparison.columns]
+    manifests = [run.manifest for run in chosen]
     differing = differing_settings(chosen)
     others = [
-        ("", "runtime", tuple(run.runtime for run in chosen)),
-        ("", "time_scale", tuple(f"{run.time_scale:g}" for run in chosen)),
-        ("", "seed", tuple(str(run.seed) for run in chosen)),
-        ("", "git commit", tuple((run.git_commit or "")[:12] or None for run in chosen)),
+        ("", "runtime", tuple(each.runtime for each in manifests)),
+        ("", "time_scale", tuple(f"{each.time_scale:g}" for each in manifests)),
+        ("", "seed", tuple(str(each.seed) for each in manifests)),
+        ("", "git commit", tuple((each.git_commit or "")[:12] or None for each in manifests)),
     ]
     rows = [(*entry[:2], *entry[2]) for entry in others if len(set(entry[2])) > 1]
     rows += [(section, name, *values) for section, name, values in differing[:MAX_SETTINGS]]
@@ -197,10 +195,10 @@ def _runs_section(runs: Runs, comparison: Comparison, folder: Path) -> Section:
                     (
                         _link(facts, summary, folder),
                         titles.get(summary.run),
-                        _verdict(facts),
-                        facts.runtime,
-                        facts.seed,
-                        facts.started_at,
+                        facts.ended_as,
+                        facts.manifest.runtime,
+                        facts.manifest.seed,
+                        facts.manifest.started_at,
                     )
                     for facts, summary in shown
                 ),
@@ -214,7 +212,7 @@ def _link(facts: RunFacts, summary: RunSummary, folder: Path) -> str:
     """Return a link to a run's own report; its name alone if it has none."""
     report = summary.directory / REPORT_FILE
     if not report.exists():
-        return facts.run
+        return facts.manifest.run
     relative = os.path.relpath(report.resolve(), folder.resolve())
     target = quote(Path(relative).as_posix())
-    return Markup('<a href="{}">{}</a>').format(target, facts.run)
+    return Markup('<a href="{}">{}</a>').format(target, facts.manifest.run)

@@ -27,4 +27,4 @@ class ReportInput:
     def end_us(self) -> int:
         """The end of the time axis: the run's end, or its last event if it broke off."""
         ends: list[int] = [row["end_us"] for row in self.tables.rows("runs") if row["end_us"]]
-        return max([*ends, self.facts.ended_at_us or 0, 1])
+        return max([*ends, self.facts.results_or_empty.ended_at_us, 1])

@@ -36,20 +36,25 @@ def column_names(runs: Sequence[RunFacts]) -> tuple[str, ...]:
     A few runs that are alike in these have names of their own (seed, then start); of many, those
     with the same configuration have the same name, and so share a column.
     """
-    several = len({run.experiment for run in runs}) > 1
-    runtimes = len({run.runtime for run in runs}) > 1
+    several = len({run.manifest.experiment for run in runs}) > 1
+    runtimes = len({run.manifest.runtime for run in runs}) > 1
     settings = _settings_by_run(runs)
     names = []
     for place, run in enumerate(runs):
-        parts = [run.experiment] if several else []
-        parts += [run.runtime] if runtimes else []
+        parts = [run.manifest.experiment] if several else []
+        parts += [run.manifest.runtime] if runtimes else []
         parts += settings[place]
-        names.append(", ".join(parts) or run.experiment)
+        names.append(", ".join(parts) or run.manifest.experiment)
     if len(runs) > MAX_COLUMNS or len(set(names)) == len(names):
         return tuple(names)
-    names = [_more(name, names, f"seed {run.seed}") for name, run in zip(names, runs, strict=True)]
-    names = [_more(name, names, run.started_at) for name, run in zip(names, runs, strict=True)]
-    return tuple(_more(name, names, run.run) for name, run in zip(names, runs, strict=True))
+    manifests = [run.manifest for run in runs]
+    for parts_of_runs in (
+        [f"seed {manifest.seed}" for manifest in manifests],
+        [manifest.started_at for manifest in manifests],
+        [manifest.run for manifest in manifests],
+    ):
+        names = [_more(name, names, part) for name, part in zip(names, parts_of_runs, strict=True)]
+    return tuple(names)
 
 
 def _more(name: str, names: Sequence[str], part: str) -> str:
@@ -60,8 +65,8 @@ def _more(name: str, names: Sequence[str], part: str) -> str:
 def _settings_by_run(runs: Sequence[RunFacts]) -> list[list[str]]:
     """Return the settings that name each run: those in which runs of one experiment differ."""
     named: list[list[str]] = [[] for _ in runs]
-    for experiment in dict.fromkeys(run.experiment for run in runs):
-        places = [place for place, run in enumerate(runs) if run.experiment == experiment]
+    for experiment in dict.fromkeys(run.manifest.experiment for run in runs):
+        places = [place for place, run in enumerate(runs) if run.manifest.experiment == experiment]
         differing = differing_settings([runs[place] for place in places])
         for _, name, values in differing[:_MAX_SETTINGS]:
             for place, value in zip(places, values, strict=True):

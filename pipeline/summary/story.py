@@ -18,6 +18,7 @@ from pipeline.summary.outcomes import (
     Rebalances,
     listed,
 )
+from results_schema.results import OLD_EPOCH_ATTEMPTS, CheckOutcome, CheckReport
 
 _LONG_WAIT_US = 1_000_000
 """From here on a wait for an answer is worth a sentence of its own."""
@@ -25,6 +26,10 @@ _ORDINALS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 _SAY_WHO_WENT = frozenset({"session expiry", "leave"})
 """Reasons that name who went: no second line for it."""
 _MAX_ERRORS = 8
+_SAID_IF_ZERO = frozenset(
+    {"needless_rebalances", "gaps", "overlaps", "commits_acknowledged", OLD_EPOCH_ATTEMPTS}
+)
+"""Counts that say something by being zero; of all others a zero is left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,3 +224,41 @@ def errors_text(errors: Sequence[CommitErrors]) -> str:
     ]
     rest = sum(each.commits for each in errors[_MAX_ERRORS:])
     return "commits met " + ", ".join(shown + ([f"others {rest:,}"] if rest else []))
+
+
+def check_figures(check: CheckReport) -> list[str]:
+    """Return what a check counted and measured, in words.
+
+    A time at which something happened is told elsewhere; how long it lasted is said here. A check
+    that judged nothing prints no 0.
+    """
+    judged = check.outcome is not CheckOutcome.NOTHING_SEEN
+    durations = {
+        what: value
+        for what, value in check.measured.items()
+        if what not in check.seen and what.endswith("_ms")
+    }
+    return [
+        _check_figure(what, value)
+        for what, value in (check.seen | durations).items()
+        if value or (judged and what in _SAID_IF_ZERO)
+    ]
+
+
+def _check_figure(what: str, value: int) -> str:
+    """Return a figure in words; a name that ends in a unit is a time."""
+    name, _, unit = what.rpartition("_")
+    words = what.replace("_", " ")
+    if unit == "us":
+        return f"{name.replace('_', ' ')} {moment_text(value)}"
+    if unit == "ms":
+        return f"{name.replace('_', ' ')} {duration_text(value * 1_000)}"
+    return f"{value:,} {words if value != 1 else _singular(words)}"
+
+
+def _singular(words: str) -> str:
+    """Return `leader epochs` as `leader epoch`: the first plural loses its ending."""
+    first, *others = words.split(" ")
+    if not first.endswith("s") or first.endswith("ss"):
+        return " ".join((first, _singular(" ".join(others)))) if others else first
+    return " ".join((first.removesuffix("es" if first.endswith("ches") else "s"), *others))

@@ -148,7 +148,7 @@ def test_keyboard_alone_moves_the_time_axis(shelf: Shelf) -> None:
     """Arrows, plus and minus, 0 for the whole run, brackets for the faults."""
     with shelf.opened("three") as page:
         whole = shown_range(page)
-        fault_s = shelf.reports.facts["three"].faults[0].injected_us
+        fault_s = shelf.reports.facts["three"].faults[0].injected_at_us
         assert fault_s is not None
 
         page.keyboard.press("+")

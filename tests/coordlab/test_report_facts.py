@@ -16,8 +16,10 @@ from chaos.run.plan import plan_of
 from coordlab.report_facts import experiment_yaml, facts_of, status_of
 from coordlab.settings_facts import KAFKA, LAB, settings_of
 from pipeline.report.facts import SettingFact
+from pipeline.summary.story import check_figures
 from protocol.config import BrokerConfig, ConsumerConfig, ProducerConfig, TopicConfig
 from protocol.trace import TraceKind, TraceRow
+from results_schema.evidence_text import what_happened
 from results_schema.journal import FaultOutcome, LinkEnds
 from results_schema.manifest import RunStatus
 from results_schema.results import (
@@ -77,14 +79,21 @@ def test_facts_of_a_violated_run_hold_its_finding_with_the_promise_it_broke(tmp_
 
     facts = facts_of(open_run(run.path))
 
-    assert (facts.verdict, facts.exit_code, facts.status) == ("violated", 1, "completed")
-    assert (facts.steady_at_us, facts.ended_at_us) == (2_000_000, 9_000_000)
+    assert (facts.verdict, facts.ended_as, facts.status) == (
+        Verdict.VIOLATED,
+        "violated",
+        "completed",
+    )
+    ended = facts.results_or_empty
+    assert (ended.exit_code, ended.steady_at_us, ended.ended_at_us) == (1, 2_000_000, 9_000_000)
     (check,) = facts.checks
-    assert check.promise.startswith("no append acknowledged under an older leader epoch")
-    assert (check.seen, check.findings_total) == (("2 leader epochs",), 3)
+    assert facts.promises[check.check].startswith(
+        "no append acknowledged under an older leader epoch"
+    )
+    assert (check_figures(check), check.findings_total) == (["2 leader epochs"], 3)
     (found,) = check.findings[0].evidence
     assert (found.time_us, found.node, found.group) == (7_000_000, "broker-1", "readers")
-    assert found.text == "commit stored: group readers"
+    assert what_happened(found) == "commit stored: group readers"
 
 
 def test_facts_of_a_fault_of_links_name_both_ends_and_who_lives_there(tmp_path: Path) -> None:
@@ -102,13 +111,13 @@ def test_facts_of_a_fault_of_links_name_both_ends_and_who_lives_there(tmp_path: 
 
     first, second = facts_of(open_run(run.path)).faults
 
-    assert (first.outcome, first.links_from, first.links_to) == (
+    assert (first.outcome, first.from_nodes, first.to_nodes) == (
         "hit",
         ("broker-0",),
         ("controller-100",),
     )
-    assert (first.injected_us, first.hit) == (5_000_000, "broker-0 <-> controller-100")
-    assert (second.outcome, second.injected_us, second.error) == (
+    assert (first.injected_at_us, first.hit) == (5_000_000, "broker-0 <-> controller-100")
+    assert (second.outcome, second.injected_at_us, second.error) == (
         "missed",
         None,
         "nobody is there",
@@ -126,8 +135,8 @@ def test_facts_of_a_killed_run_come_from_manifest_and_journal(tmp_path: Path) ->
 
     facts = facts_of(open_run(run.path))
 
-    assert (facts.status, facts.verdict, facts.exit_code) == ("killed", None, None)
-    assert [(fault.kind, fault.outcome, fault.hit) for fault in facts.faults] == [
+    assert (facts.status, facts.verdict, facts.ended_as) == ("killed", None, "killed")
+    assert [(fault.fault, fault.outcome, fault.hit) for fault in facts.faults] == [
         ("crash", "planned", "nobody")
     ]
     assert facts.settings

@@ -115,10 +115,10 @@ def _leaders(run: ReportInput) -> dict[tuple[str, str], str]:
     """Return what each fault did to the leader of each partition that it concerned, in words."""
     found: dict[tuple[str, str], str] = {}
     for fault in run.facts.faults:
-        brokers = [node for node in fault.nodes if node.startswith("broker-")]
-        if len(brokers) == 1 and fault.kind in _LEADER_WAS:
-            said = f"{brokers[0]} {_LEADER_WAS[fault.kind]}"
-            found |= {(fault.fault_id, name): said for name in fault.partitions}
+        brokers = [node for node in fault.hit_nodes if node.startswith("broker-")]
+        if len(brokers) == 1 and fault.fault in _LEADER_WAS:
+            said = f"{brokers[0]} {_LEADER_WAS[fault.fault]}"
+            found |= {(fault.fault_id, name): said for name in fault.blast_radius.partitions}
     return found
 
 
@@ -177,7 +177,7 @@ def _counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
     counts: list[Datum] = []
     kinds = [kind for kind in KINDS if any(row["subject_kind"] == kind for row in rows)]
     kinds.sort(key=(MEMBER, GROUP, PARTITION).index)
-    injected = {fault.fault_id: fault.injected_us or 0 for fault in run.facts.faults}
+    injected = {fault.fault_id: fault.injected_at_us or 0 for fault in run.facts.faults}
     for kind in kinds:
         gaps = [
             (

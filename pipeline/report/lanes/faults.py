@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from pipeline.report.charts.chart import FAULT_HATCH, INK, MUTED, PAPER, WARN, Chart, TextTable
-from pipeline.report.facts import FaultFact
 from pipeline.report.lanes.marks import (
     ROW_PX,
     Datum,
@@ -20,6 +19,7 @@ from pipeline.report.lanes.spans import slots
 from pipeline.report.lanes.tips import FROM_TO, Tip, at
 from pipeline.report.report_input import ReportInput
 from pipeline.summary.figures import duration_text
+from results_schema.journal import JournalEntry
 
 MAX_ROWS = 30
 """Up to so many faults have a row each; more share the rows of their kind."""
@@ -45,10 +45,10 @@ _TIPS = (
 
 def lane(run: ReportInput) -> Chart | None:
     """Return the lane of the faults; None if none was injected."""
-    injected = [each for each in run.facts.faults if each.injected_us is not None]
+    injected = [each for each in run.facts.faults if each.injected_at_us is not None]
     if not injected:
         return None
-    injected.sort(key=lambda each: (each.injected_us or 0, each.fault_id))
+    injected.sort(key=lambda each: (each.injected_at_us or 0, each.fault_id))
     shown = injected[:MAX_FAULTS]
     rows = _rows(shown, run.end_us)
     parts = [
@@ -59,7 +59,7 @@ def lane(run: ReportInput) -> Chart | None:
     ]
     points = [
         span(
-            fault.injected_us or 0,
+            fault.injected_at_us or 0,
             run.end_us,  # its label may go so far
             **_said(fault, rows[fault.fault_id]),
             p="of a moment",
@@ -100,31 +100,31 @@ def lane(run: ReportInput) -> Chart | None:
     )
 
 
-def _rows(faults: Sequence[FaultFact], end_us: int) -> dict[str, str]:
+def _rows(faults: Sequence[JournalEntry], end_us: int) -> dict[str, str]:
     """Return the row of each fault: one each, or of many the first free row of their kind."""
     if len(faults) <= MAX_ROWS:
         return {fault.fault_id: fault.fault_id for fault in faults}
     rows: dict[str, str] = {}
-    for kind in dict.fromkeys(fault.kind for fault in faults):
-        alike = [fault for fault in faults if fault.kind == kind]
-        taken = slots([(fault.injected_us or 0, _end(fault, end_us)) for fault in alike])
+    for kind in dict.fromkeys(fault.fault for fault in faults):
+        alike = [fault for fault in faults if fault.fault == kind]
+        taken = slots([(fault.injected_at_us or 0, _end(fault, end_us)) for fault in alike])
         for fault, slot in zip(alike, taken, strict=True):
             rows[fault.fault_id] = row_name(kind, slot)
     return rows
 
 
-def _end(fault: FaultFact, end_us: int) -> int:
+def _end(fault: JournalEntry, end_us: int) -> int:
     if fault.momentary:
-        return (fault.injected_us or 0) + 1
-    return end_us if fault.healed_us is None else fault.healed_us
+        return (fault.injected_at_us or 0) + 1
+    return end_us if fault.healed_at_us is None else fault.healed_at_us
 
 
-def _parts(fault: FaultFact, row: str, end_us: int) -> list[Datum]:
+def _parts(fault: JournalEntry, row: str, end_us: int) -> list[Datum]:
     """Return injection, time in force and healing of a fault, as far as they came."""
     bounds = (
-        ("being injected", fault.injected_us, fault.in_force_us),
-        ("in force", fault.in_force_us, fault.in_force_until_us),
-        ("being healed", fault.in_force_until_us, fault.healed_us),
+        ("being injected", fault.injected_at_us, fault.in_force_from_us),
+        ("in force", fault.in_force_from_us, fault.in_force_until_us),
+        ("being healed", fault.in_force_until_us, fault.healed_at_us),
     )
     said = _said(fault, row)
     return [
@@ -134,12 +134,12 @@ def _parts(fault: FaultFact, row: str, end_us: int) -> list[Datum]:
     ]
 
 
-def _said(fault: FaultFact, row: str) -> Datum:
+def _said(fault: JournalEntry, row: str) -> Datum:
     return {
         "r": row,
         "i": fault.fault_id,
-        "l": f"{fault.kind} {fault.hit}",
-        "s": fault.kind,
+        "l": f"{fault.fault} {fault.hit}",
+        "s": fault.fault,
         "g": fault.target,
         "h": fault.hit,
     }
@@ -147,7 +147,8 @@ def _said(fault: FaultFact, row: str) -> Datum:
 
 def _run_parts(run: ReportInput) -> list[Datum]:
     """Return the run before its steady state, from there until all was healed, and after it."""
-    steady, healed = run.facts.steady_at_us, run.facts.healed_at_us
+    results = run.facts.results_or_empty
+    steady, healed = results.steady_at_us, results.healed_at_us
     bounds = (
         ("before the steady state", "start", 0, run.end_us if steady is None else steady),
         ("from the steady state: faults", "faults", steady, healed),
@@ -160,18 +161,18 @@ def _run_parts(run: ReportInput) -> list[Datum]:
     ]
 
 
-def _table(faults: Sequence[FaultFact]) -> TextTable:
+def _table(faults: Sequence[JournalEntry]) -> TextTable:
     rows = tuple(
         (
             fault.fault_id,
-            fault.kind,
-            fault.hit or fault.error or fault.outcome,
-            clock(fault.injected_us),
-            clock(fault.in_force_us),
-            clock(fault.healed_us),
+            fault.fault,
+            fault.hit,
+            clock(fault.injected_at_us),
+            clock(fault.in_force_from_us),
+            clock(fault.healed_at_us),
             None
-            if fault.in_force_us is None or fault.in_force_until_us is None or fault.momentary
-            else duration_text(fault.in_force_until_us - fault.in_force_us),
+            if fault.in_force_from_us is None or fault.in_force_until_us is None or fault.momentary
+            else duration_text(fault.in_force_until_us - fault.in_force_from_us),
         )
         for fault in faults[:MAX_FAULTS]
     )

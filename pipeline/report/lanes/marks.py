@@ -100,13 +100,13 @@ def time_lane(
 
 def fault_bands(run: ReportInput) -> list[Datum]:
     """Return the span of each fault from its injection until it was healed, the first of many."""
-    known = [fault for fault in run.facts.faults if fault.injected_us is not None]
+    known = [fault for fault in run.facts.faults if fault.injected_at_us is not None]
     bands = []
-    for fault in sorted(known, key=lambda each: each.injected_us or 0)[:MAX_FAULTS]:
-        end = fault.injected_us if fault.momentary else fault.healed_us
+    for fault in sorted(known, key=lambda each: each.injected_at_us or 0)[:MAX_FAULTS]:
+        end = fault.injected_at_us if fault.momentary else fault.healed_at_us
         bands.append(
             {
-                "a": seconds(fault.injected_us),
+                "a": seconds(fault.injected_at_us),
                 "b": seconds(run.end_us if end is None else end),
                 "n": fault.fault_id,
                 "h": fault.hit,

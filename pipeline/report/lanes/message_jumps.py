@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from markupsafe import Markup
 
-from pipeline.report.facts import FaultFact
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
 from pipeline.report.sentences.words import moment_link
+from results_schema.journal import JournalEntry
 
 
-def jumps(run: ReportInput, fault: FaultFact, *, lane: str) -> Markup:
+def jumps(run: ReportInput, fault: JournalEntry, *, lane: str) -> Markup:
     """Return a sentence of links that zoom to the turns of a fault; nothing if none is known."""
     links = [
         moment_link(from_us, to_us, lane=lane, text=text)
@@ -19,18 +19,18 @@ def jumps(run: ReportInput, fault: FaultFact, *, lane: str) -> Markup:
     return Markup(" Jump to {}.").format(Markup(", ").join(links)) if links else Markup("")
 
 
-def _turns(run: ReportInput, fault: FaultFact) -> Iterator[tuple[str, int, int | None]]:
+def _turns(run: ReportInput, fault: JournalEntry) -> Iterator[tuple[str, int, int | None]]:
     """Yield what happened, from when, and until when where it took a while."""
-    if fault.injected_us is not None:
-        yield "the fault", fault.injected_us, None
+    if fault.injected_at_us is not None:
+        yield "the fault", fault.injected_at_us, None
     yield from _change_of_coordinator(run, fault)
     yield from _members(run, fault)
-    if fault.healed_us is not None and not fault.momentary:
-        yield "its healing", fault.healed_us, None
+    if fault.healed_at_us is not None and not fault.momentary:
+        yield "its healing", fault.healed_at_us, None
 
 
 def _change_of_coordinator(
-    run: ReportInput, fault: FaultFact
+    run: ReportInput, fault: JournalEntry
 ) -> Iterator[tuple[str, int, int | None]]:
     moved = [
         row
@@ -42,7 +42,7 @@ def _change_of_coordinator(
         yield "election and load", first["decided_us"], first["active_us"]
 
 
-def _members(run: ReportInput, fault: FaultFact) -> Iterator[tuple[str, int, int | None]]:
+def _members(run: ReportInput, fault: JournalEntry) -> Iterator[tuple[str, int, int | None]]:
     """Yield when the first and the last member changed over to the new coordinator."""
     lost: list[Row] = [
         row

@@ -17,7 +17,6 @@ from pipeline.report.charts.chart import (
     Chart,
     TextTable,
 )
-from pipeline.report.facts import FaultFact
 from pipeline.report.lanes.marks import (
     NARROW,
     Datum,
@@ -55,6 +54,7 @@ from pipeline.report.lanes.tips import Tip, at, told
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
 from pipeline.summary.figures import duration_text
+from results_schema.journal import JournalEntry
 
 MAX_DIAGRAMS = 8
 MAX_LANDMARKS = 6
@@ -131,21 +131,21 @@ def _by_fault(run: ReportInput) -> dict[str, list[Row]]:
     return by_fault
 
 
-def _faults(run: ReportInput) -> list[FaultFact]:
+def _faults(run: ReportInput) -> list[JournalEntry]:
     """Return the faults that have messages, in the order of time."""
     known = {row["fault"] for row in run.tables.rows("messages")}
     faults = [fault for fault in run.facts.faults if fault.fault_id in known]
-    return sorted(faults, key=lambda fault: (fault.injected_us or 0, fault.fault_id))
+    return sorted(faults, key=lambda fault: (fault.injected_at_us or 0, fault.fault_id))
 
 
-def _chart(run: ReportInput, fault: FaultFact, rows: Sequence[Row]) -> Chart:
+def _chart(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> Chart:
     drawn = diagram(rows, _landmarks(run, fault, rows))
     lane_id = f"lane-messages-{fault.fault_id}"
     prefix = common_prefix(node for node in drawn.nodes if node.startswith(ROLE))
     return time_lane(
         run,
         lane_id=lane_id,
-        title=f"Messages around {fault.fault_id}: {fault.kind} {fault.hit}".rstrip(),
+        title=f"Messages around {fault.fault_id}: {fault.fault} {fault.hit}".rstrip(),
         about=escape(_ABOUT) + jumps(run, fault, lane=lane_id),
         more=_MORE + said_of(prefix) + _left_out(drawn.left_out),
         layers=_layers(drawn, prefix),
@@ -159,14 +159,14 @@ def _data(run: ReportInput, drawn: Diagram) -> Mapping[str, Sequence[Datum]]:
     lines = set(drawn.nodes)
     hit = [
         span(
-            fault.injected_us,
-            run.end_us if fault.healed_us is None else fault.healed_us,
+            fault.injected_at_us,
+            run.end_us if fault.healed_at_us is None else fault.healed_at_us,
             r=node,
-            l=f"{fault.kind} {fault.hit}",
+            l=f"{fault.fault} {fault.hit}",
         )
         for fault in run.facts.faults
-        if fault.injected_us is not None and not fault.momentary
-        for node in fault.nodes
+        if fault.injected_at_us is not None and not fault.momentary
+        for node in fault.hit_nodes
         if node in lines
     ]
     return {
@@ -338,7 +338,7 @@ def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
     ]
 
 
-def _landmarks(run: ReportInput, fault: FaultFact, rows: Sequence[Row]) -> list[Word]:
+def _landmarks(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> list[Word]:
     """Return what the nodes themselves went through: elected, loaded, coordinator lost."""
     controllers = [each["to_node"] for each in rows if each["to_node"].startswith("controller-")]
     moved = [each for each in run.tables.rows("broker_phases") if each["fault"] == fault.fault_id]

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pipeline.report.charts.chart import Cell, Paragraph, Part, Section, TextTable
 from pipeline.report.charts.fault_strips import FaultRows, rows_of_faults
-from pipeline.report.facts import FaultFact
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
 from pipeline.report.sentences.words import fault_heading, items, paragraphs
 from pipeline.summary.figures import FaultSummary, duration_text
 from pipeline.summary.outcomes import CommitErrors, in_number_order, listed
 from pipeline.summary.story import counted, errors_text
+from results_schema.journal import JournalEntry
 
 MAX_IN_FULL = 6
 """Up to so many faults have tables of their own, more of them a line each."""
@@ -54,7 +54,7 @@ def section(run: ReportInput) -> Section | None:
 
 def _fault(
     rows: FaultRows,
-    fact: FaultFact | None,
+    fact: JournalEntry | None,
     journal: Row,
     errors: Sequence[CommitErrors],
     *,
@@ -96,8 +96,8 @@ def _groups_text(groups: Sequence[str]) -> str:
     return f"{number} {listed(in_number_order(groups))}"
 
 
-def _hit_text(fault: FaultSummary, fact: FaultFact | None, journal: Row) -> str:
-    hit = fact.hit if fact is not None and fact.hit else listed(journal.get("nodes") or ())
+def _hit_text(fault: FaultSummary, fact: JournalEntry | None, journal: Row) -> str:
+    hit = fact.hit if fact is not None else listed(journal.get("nodes") or ())
     target = f" The plan said {fault.target}." if fault.target and fault.target != hit else ""
     return f"Hit: {hit or fault.node or 'nobody'}.{target}"
 

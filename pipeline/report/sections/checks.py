@@ -3,21 +3,26 @@
 from markupsafe import Markup
 
 from pipeline.report.charts.chart import Paragraph, Section
-from pipeline.report.facts import CheckFact
 from pipeline.report.report_input import ReportInput
 from pipeline.report.sentences.answers import check_name
 from pipeline.report.sentences.prose import section_link
 from pipeline.report.sentences.words import sentence, together
-from pipeline.summary.story import counted
+from pipeline.summary.story import check_figures, counted
+from results_schema.results import CheckOutcome, CheckReport
 
 _OUTCOMES = {
-    "pass": ("pass", "good"),
-    "violated": ("violated", "bad"),
-    "inconclusive": ("inconclusive", "warn"),
-    "nothing_seen": ("nothing seen", "plain"),
+    CheckOutcome.PASS: ("pass", "good"),
+    CheckOutcome.VIOLATED: ("violated", "bad"),
+    CheckOutcome.INCONCLUSIVE: ("inconclusive", "warn"),
+    CheckOutcome.NOTHING_SEEN: ("nothing seen", "plain"),
 }
 """An outcome in the terminal's and results.json's word, and its tone."""
-_ORDER = ("violated", "inconclusive", "pass", "nothing_seen")
+_ORDER = (
+    CheckOutcome.VIOLATED,
+    CheckOutcome.INCONCLUSIVE,
+    CheckOutcome.PASS,
+    CheckOutcome.NOTHING_SEEN,
+)
 _LEAD = (
     "What Kafka promises its consumer groups, as the checkers judged it over the whole trace. "
     "They decide; tables and pictures explain."
@@ -29,7 +34,9 @@ def section(run: ReportInput) -> Section | None:
     if not run.facts.checks:
         return None
     checks = sorted(run.facts.checks, key=lambda check: _ORDER.index(check.outcome))
-    entries = Markup("").join(_entry(check) for check in checks)
+    entries = Markup("").join(
+        _entry(check, run.facts.promises.get(check.check)) for check in checks
+    )
     lead = _LEAD
     if run.facts.status == "failed":
         lead = "coordlab itself failed: what the checkers saw until then proves nothing."
@@ -41,15 +48,15 @@ def section(run: ReportInput) -> Section | None:
     )
 
 
-def _entry(check: CheckFact) -> Markup:
+def _entry(check: CheckReport, promise: str | None) -> Markup:
     words, tone = _OUTCOMES[check.outcome]
     evidence = Markup("")
     if check.findings_total:
         found = counted(check.findings_total, "finding")
-        evidence = Markup(" {}").format(section_link(f"violations-{check.name}", found))
+        evidence = Markup(" {}").format(section_link(f"violations-{check.check}", found))
     judged = Markup("")
-    if check.seen:
-        judged = Markup('<p class="about">Judged: {}.</p>').format(together("; ".join(check.seen)))
+    if figures := check_figures(check):
+        judged = Markup('<p class="about">Judged: {}.</p>').format(together("; ".join(figures)))
     note = Markup("<p>{}</p>").format(sentence(check.note)) if check.note else Markup("")
     return Markup(
         '<li><div class="outcome {}">{}</div><div><h3>{}{}</h3><p>{}</p>{}{}</div></li>'
@@ -58,7 +65,7 @@ def _entry(check: CheckFact) -> Markup:
         words,
         check_name(check).capitalize(),
         evidence,
-        sentence(check.promise) if check.promise else "",
+        sentence(promise) if promise else "",
         judged,
         note,
     )

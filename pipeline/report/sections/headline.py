@@ -15,6 +15,7 @@ from pipeline.report.sentences.prose import said, section_link
 from pipeline.report.sentences.words import together
 from pipeline.summary.figures import duration_text
 from pipeline.summary.story import counted, moment_text
+from results_schema.results import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +40,10 @@ class Headline:
 
 _OVERRIDE = "--var"
 """The option of the command line that sets a value other than the experiment's."""
-_OF_VERDICT: dict[str, tuple[str, Tone]] = {
-    "pass": ("PASS", "good"),
-    "violated": ("VIOLATED", "bad"),
-    "unknown": ("UNKNOWN", "warn"),
+_OF_VERDICT: dict[Verdict, tuple[str, Tone]] = {
+    Verdict.PASS: ("PASS", "good"),
+    Verdict.VIOLATED: ("VIOLATED", "bad"),
+    Verdict.UNKNOWN: ("UNKNOWN", "warn"),
 }
 _OF_STATUS: dict[str, tuple[str, Tone]] = {
     "interrupted": ("INTERRUPTED", "warn"),
@@ -68,8 +69,8 @@ def headline(run: ReportInput) -> Headline:
     return Headline(
         verdict=verdict,
         tone=tone,
-        kicker=facts.run,
-        title=facts.experiment,
+        kicker=facts.manifest.run,
+        title=facts.manifest.experiment,
         lead=facts.question,
         answers=tuple((question, _unbroken(lines)) for question, lines in answers if lines),
         figures=four_figures(run),
@@ -89,7 +90,7 @@ def _expected(run: ReportInput) -> Iterator[Markup]:
         ]
         beside = said(" <b>Measured:</b> {}.", "; ".join(measured)) if measured else ""
         yield said("{}{}", facts.expect, beside)
-        if _OVERRIDE in facts.replay:
+        if _OVERRIDE in facts.manifest.replay:
             yield said(
                 "That is for the experiment as it is written; this run overrode values of it ({}).",
                 section_link("replay", _OVERRIDE),
@@ -107,7 +108,9 @@ def verdict_of(facts: RunFacts) -> tuple[str, Tone]:
     A violation is proven whatever became of the run, unless the tool itself failed: then nothing
     that it says is about Kafka.
     """
-    if facts.status in _OF_STATUS and (facts.verdict != "violated" or facts.status == "failed"):
+    if facts.status in _OF_STATUS and (
+        facts.verdict is not Verdict.VIOLATED or facts.status == "failed"
+    ):
         return _OF_STATUS[facts.status]
     if facts.verdict is None:
         return "NO VERDICT", "warn"
@@ -117,22 +120,23 @@ def verdict_of(facts: RunFacts) -> tuple[str, Tone]:
 def _notices(run: ReportInput) -> Iterator[str]:
     """Say what is wrong with the run itself, or missing of it."""
     facts, summary = run.facts, run.summary
+    reasons = facts.results_or_empty.reasons
     end = moment_text(run.end_us)
     match facts.status:
         case "failed":
             yield "coordlab itself failed; nothing here says anything about Kafka."
-            yield from facts.reasons
+            yield from reasons
         case "interrupted":
-            because = "; ".join(reason for reason in facts.reasons if reason != facts.status)
-            proves = "" if facts.verdict == "violated" else " and proves nothing"
+            because = "; ".join(reason for reason in reasons if reason != facts.status)
+            proves = "" if facts.verdict is Verdict.VIOLATED else " and proves nothing"
             told = f"This run was interrupted{proves}: its trace ends at {end} of the run's clock"
             yield f"{told}, {because}." if because else f"{told}."
         case "killed":
             yield f"The process of this run is gone without a word: its trace ends at {end}."
         case "running":
             yield "This run has not ended yet: the page shows what was written so far."
-        case "completed" if facts.verdict == "unknown":
-            yield f"This run proves nothing. Reason: {'; '.join(facts.reasons) or 'not known'}."
+        case "completed" if facts.verdict is Verdict.UNKNOWN:
+            yield f"This run proves nothing. Reason: {'; '.join(reasons) or 'not known'}."
         case "completed" if not summary.completed and summary.events:
             yield f"The trace ends early, at {end} of the run's clock."
     if not summary.events:
@@ -145,17 +149,17 @@ def _notices(run: ReportInput) -> Iterator[str]:
 
 
 def _facts(run: ReportInput) -> Iterator[tuple[str, str]]:
-    facts = run.facts
-    yield "runtime", facts.runtime
-    yield "seed", str(facts.seed)
+    manifest = run.facts.manifest
+    yield "runtime", manifest.runtime
+    yield "seed", str(manifest.seed)
     yield "lasted", f"{moment_text(run.end_us)} of the run's clock"
-    if facts.time_scale != 1.0:
-        yield "time scale", f"{facts.time_scale:g} times real time"
-    if facts.clock_error_us:
-        yield "clocks apart", f"at most {duration_text(facts.clock_error_us)}"
+    if manifest.time_scale != 1.0:
+        yield "time scale", f"{manifest.time_scale:g} times real time"
+    if manifest.clock_error_us:
+        yield "clocks apart", f"at most {duration_text(manifest.clock_error_us)}"
     yield (
         "started",
-        facts.started_at.replace("T", " ").removesuffix("+00:00").split(".")[0] + " UTC",
+        manifest.started_at.replace("T", " ").removesuffix("+00:00").split(".")[0] + " UTC",
     )
-    if facts.coordinator:
-        yield "faithful to", facts.coordinator
+    if run.facts.coordinator:
+        yield "faithful to", run.facts.coordinator

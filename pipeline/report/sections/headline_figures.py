@@ -16,6 +16,8 @@ from pipeline.report.sentences.worst import (
 from pipeline.summary.figures import FaultSummary, duration_text
 from pipeline.summary.outcomes import Coordinators, listed
 from pipeline.summary.story import counted
+from results_schema.journal import FaultOutcome
+from results_schema.results import CheckOutcome
 
 Tone = Literal["good", "bad", "warn", "plain"]
 NUMBER = 4
@@ -61,14 +63,14 @@ def _candidates(run: ReportInput) -> Iterator[Figure]:
 
 
 def _broken(run: ReportInput) -> Iterator[Figure]:
-    broken = [check for check in run.facts.checks if check.outcome == "violated"]
+    broken = [check for check in run.facts.checks if check.outcome is CheckOutcome.VIOLATED]
     if broken:
         findings = sum(check.findings_total for check in broken)
         yield Figure(
             value=f"{findings:,}",
             unit="finding" if findings == 1 else "findings",
             label=f"against {counted(len(broken), 'promise')}",
-            note=listed([check.name.replace("_", " ") for check in broken]),
+            note=listed([check.check.replace("_", " ") for check in broken]),
             tone="bad",
         )
 
@@ -76,7 +78,7 @@ def _broken(run: ReportInput) -> Iterator[Figure]:
 def _missed(run: ReportInput) -> Iterator[Figure]:
     """Yield how many faults hit, if not all did: such a run did not try what its plan says."""
     outcomes = [fault.outcome for fault in run.facts.faults]
-    hits, missed = outcomes.count("hit"), outcomes.count("missed")
+    hits, missed = outcomes.count(FaultOutcome.HIT), outcomes.count(FaultOutcome.MISSED)
     others = len(outcomes) - hits - missed
     if hits < len(outcomes):
         told = (f"{missed:,} hit nothing", missed), (f"{others:,} not injected", others)
@@ -214,18 +216,20 @@ def _kept(run: ReportInput, faults: Sequence[FaultSummary]) -> Iterator[Figure]:
 
 def _counts(run: ReportInput) -> Iterator[Figure]:
     """Yield what every run has: commits, records, checks, the time that it lasted."""
-    facts = run.facts
-    passed = sum(check.outcome == "pass" for check in facts.checks)
-    if facts.checks:
-        yield Figure(value=f"{passed}", unit=f"of {len(facts.checks)}", label="checks passed")
-    if facts.commits_acknowledged:
-        yield Figure(value=f"{facts.commits_acknowledged:,}", unit="commits", label="acknowledged")
-    if facts.records_produced:
+    results = run.facts.results_or_empty
+    passed = sum(check.outcome is CheckOutcome.PASS for check in results.checks)
+    if results.checks:
+        yield Figure(value=f"{passed}", unit=f"of {len(results.checks)}", label="checks passed")
+    if results.commits_acknowledged:
         yield Figure(
-            value=f"{facts.records_produced:,}",
+            value=f"{results.commits_acknowledged:,}", unit="commits", label="acknowledged"
+        )
+    if results.records_produced:
+        yield Figure(
+            value=f"{results.records_produced:,}",
             unit="records",
             label="acknowledged to producers",
-            note=f"{facts.records_consumed:,} consumed",
+            note=f"{results.records_consumed:,} consumed",
         )
     yield _duration(run.end_us, label="of the run's clock")
     yield Figure(value=f"{run.summary.events:,}", unit="events", label="in the trace")

@@ -8,6 +8,7 @@ from markupsafe import Markup
 from pipeline.report.charts.chart import Cell, Paragraph, Part, Section, TextTable
 from pipeline.report.facts import RunFacts
 from pipeline.report.report_input import ReportInput
+from results_schema.manifest import Manifest
 
 _RUNTIMES = {"virtual": "ray", "ray": "virtual"}
 _NO_DIGEST = "none was computed"
@@ -18,13 +19,13 @@ def section(run: ReportInput) -> Section:
     return Section(
         id="replay",
         title="Run it again",
-        lead=_promise(run.facts),
+        lead=_promise(run.facts.manifest.runtime),
         parts=tuple(_parts(run.facts)),
     )
 
 
-def _promise(facts: RunFacts) -> str:
-    if facts.runtime == "virtual":
+def _promise(runtime: str) -> str:
+    if runtime == "virtual":
         return (
             "Virtual time: the same code with the same plan and seed gives the same trace, byte "
             "for byte; compare the digest."
@@ -36,18 +37,19 @@ def _promise(facts: RunFacts) -> str:
 
 
 def _parts(facts: RunFacts) -> Iterator[Part]:
-    yield Paragraph(html=_command(facts.replay))
-    other = _RUNTIMES.get(facts.runtime)
-    here = f"--runtime {facts.runtime}"
-    if other is not None and here in facts.replay:
+    manifest = facts.manifest
+    yield Paragraph(html=_command(manifest.replay))
+    other = _RUNTIMES.get(manifest.runtime)
+    here = f"--runtime {manifest.runtime}"
+    if other is not None and here in manifest.replay:
         where = "with real processes, on Ray" if other == "ray" else "in virtual time"
-        command = facts.replay.replace(here, f"--runtime {other}")
+        command = manifest.replay.replace(here, f"--runtime {other}")
         yield Paragraph(
             html=Markup("<p>The same {}:</p>{}").format(where, _command(command)),
         )
     yield TextTable(headings=("what", "value"), rows=tuple(_made_of(facts)))
     if facts.experiment_yaml:
-        yield Paragraph(html=_file(facts, facts.experiment_yaml))
+        yield Paragraph(html=_file(manifest, facts.experiment_yaml))
     if facts.links:
         yield Paragraph(html=_links(facts))
 
@@ -57,24 +59,25 @@ def _command(text: str) -> Markup:
 
 
 def _made_of(facts: RunFacts) -> Iterator[tuple[Cell, ...]]:
-    yield "run", facts.run
-    yield "seed", str(facts.seed)
-    yield "trace digest", facts.digest or _NO_DIGEST
-    yield "commit of coordlab", facts.git_commit
-    yield from facts.versions
-    yield "started", facts.started_at
-    yield "ended", facts.ended_at
+    manifest = facts.manifest
+    yield "run", manifest.run
+    yield "seed", str(manifest.seed)
+    yield "trace digest", manifest.digest or _NO_DIGEST
+    yield "commit of coordlab", manifest.git_commit
+    yield from manifest.versions.items()
+    yield "started", manifest.started_at
+    yield "ended", manifest.ended_at
     if facts.experiment_file:
         yield "experiment file", facts.experiment_file
 
 
-def _file(facts: RunFacts, yaml: str) -> Markup:
-    name = f"{facts.experiment}.yaml"
+def _file(manifest: Manifest, yaml: str) -> Markup:
+    name = f"{manifest.experiment}.yaml"
     return Markup(
         "<details><summary>The experiment as a file, all overrides in it</summary><p>Save it as "
         "<code>{}</code> and run <code>python -m coordlab run {} --runtime {} --seed {}</code>."
         '</p><pre class="scroll" tabindex="0"><code>{}</code></pre></details>'
-    ).format(name, name, facts.runtime, facts.seed, yaml)
+    ).format(name, name, manifest.runtime, manifest.seed, yaml)
 
 
 def _links(facts: RunFacts) -> Markup:

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from markupsafe import Markup
 
 from pipeline.report.charts.chart import Paragraph, Part, Section
-from pipeline.report.facts import CheckFact, EvidenceFact, FindingFact
 from pipeline.report.report_input import ReportInput
 from pipeline.report.sentences.answers import check_name
 from pipeline.report.sentences.words import moment_link, sentence, together
 from pipeline.summary.story import counted, moment_text
+from protocol.trace import TraceRow
+from results_schema.evidence_text import what_happened
+from results_schema.results import CheckReport, Finding
 
 MAX_STEPS = 12
 """So many steps of a story are shown at once; the rest is folded."""
@@ -39,7 +41,7 @@ def section(run: ReportInput) -> Section | None:
         return None
     parts: list[Part] = list(_guards(run))
     for check in broken:
-        parts += _check(check)
+        parts += _check(check, run.facts.promises.get(check.check))
     return Section(id="violations", title="Violated promises", lead=_LEAD, parts=tuple(parts))
 
 
@@ -55,13 +57,13 @@ def _guards(run: ReportInput) -> Iterator[Paragraph]:
             )
 
 
-def _check(check: CheckFact) -> Iterator[Part]:
+def _check(check: CheckReport, promise: str | None) -> Iterator[Part]:
     yield Paragraph(
         html=Markup('<h3 id="violations-{}">{}: {}</h3><p>The promise: {}</p>').format(
-            check.name,
+            check.check,
             check_name(check).capitalize(),
             counted(check.findings_total, "finding"),
-            sentence(check.promise) if check.promise else "not known to this version.",
+            sentence(promise) if promise else "not known to this version.",
         )
     )
     for place, finding in enumerate(check.findings):
@@ -73,7 +75,7 @@ def _check(check: CheckFact) -> Iterator[Part]:
         yield Paragraph(html=text)
 
 
-def _finding(finding: FindingFact, *, opened: bool) -> Markup:
+def _finding(finding: Finding, *, opened: bool) -> Markup:
     return Markup(
         '<details class="finding"{}><summary>{} <span class="muted">{}</span></summary>{}</details>'
     ).format(
@@ -84,7 +86,7 @@ def _finding(finding: FindingFact, *, opened: bool) -> Markup:
     )
 
 
-def _story(finding: FindingFact) -> Markup:
+def _story(finding: Finding) -> Markup:
     steps = finding.evidence
     if not steps:
         return Markup("<p>No row of the trace is kept for it.</p>")
@@ -104,10 +106,12 @@ def _story(finding: FindingFact) -> Markup:
     return Markup("<p>{}</p>{}{}").format(whole, shown, more)
 
 
-def _steps(steps: tuple[EvidenceFact, ...]) -> Markup:
+def _steps(steps: tuple[TraceRow, ...]) -> Markup:
     lines = Markup("").join(
         Markup("<li>{} <b>{}</b> <span>{}</span></li>").format(
-            moment_link(step.time_us, lane=lane_of(step)), step.node, _shortened(step.text)
+            moment_link(step.time_us, lane=lane_of(step)),
+            step.node,
+            _shortened(what_happened(step)),
         )
         for step in steps
     )
@@ -128,7 +132,7 @@ def _shortened(text: str) -> Markup:
     return told + Markup("{}").format(parts[-1])
 
 
-def lane_of(step: EvidenceFact) -> str:
+def lane_of(step: TraceRow) -> str:
     """Return the lane in which a row of the trace is seen."""
     for lane, beginnings in _LANES.items():
         if step.kind.startswith(beginnings):

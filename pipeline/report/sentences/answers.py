@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
-from pipeline.report.facts import CheckFact, FaultFact, RunFacts
+from pipeline.report.facts import RunFacts
 from pipeline.report.report_input import ReportInput
 from pipeline.report.sentences.commit_words import no_commits_sentence, nobody_commits
 from pipeline.report.sentences.fault_sentences import MAX_NODES, is_client
@@ -29,6 +29,8 @@ from pipeline.report.sentences.worst import Worst, longest_coordinators, longest
 from pipeline.summary.figures import Distribution, duration_text
 from pipeline.summary.outcomes import Coordinators, Owners, in_number_order, listed
 from pipeline.summary.story import counted
+from results_schema.journal import FaultOutcome, JournalEntry
+from results_schema.results import CheckOutcome, CheckReport, Verdict
 
 _GUARDS = "cluster.guards"
 _NEVER = {
@@ -40,11 +42,11 @@ _NEVER = {
 
 def for_whom(run: ReportInput) -> tuple[Markup, ...]:
     """Say which groups, members and partitions the faults concerned."""
-    hits = [fault for fault in run.facts.faults if fault.outcome == "hit"]
+    hits = [fault for fault in run.facts.faults if fault.outcome is FaultOutcome.HIT]
     if not hits:
         return (_nobody(run),)
-    groups = in_number_order({group for fault in hits for group in fault.groups})
-    partitions = {partition for fault in hits for partition in fault.partitions}
+    groups = in_number_order({group for fault in hits for group in fault.blast_radius.groups})
+    partitions = {partition for fault in hits for partition in fault.blast_radius.partitions}
     data = {name for name in partitions if not name.startswith("__")}
     affected = _members(run)
     told: list[Markup] = []
@@ -76,9 +78,9 @@ def _of_all(members: int, group: str, run: ReportInput) -> str:
     return f"{met} when the fault came; {others[0]:,} took part in the run"
 
 
-def _partitions(data: set[str], hits: Sequence[FaultFact], *, told_groups: bool) -> Markup:
+def _partitions(data: set[str], hits: Sequence[JournalEntry], *, told_groups: bool) -> Markup:
     """Say whose partitions of data were concerned: the ones led, or owned, by who was hit."""
-    nodes = list(dict.fromkeys(node for fault in hits for node in fault.nodes))
+    nodes = list(dict.fromkeys(node for fault in hits for node in fault.hit_nodes))
     owners = bool(nodes) and all(is_client(node) for node in nodes)
     who = listed(in_number_order(nodes)) if 0 < len(nodes) <= MAX_NODES else "who was hit"
     also = " also" if told_groups and not owners else ""
@@ -111,7 +113,7 @@ def for_how_long(run: ReportInput) -> tuple[Markup, ...]:
     """Say how long members and partitions went without service, and what was there twice."""
     if told := tuple(_durations(run)):
         return told
-    if not any(fault.outcome == "hit" for fault in run.facts.faults):
+    if not any(fault.outcome is FaultOutcome.HIT for fault in run.facts.faults):
         return (Markup("No fault hit anybody, so there is nothing to measure."),)
     return (Markup("Nothing that was measured went without service."),)
 
@@ -184,7 +186,7 @@ def _steady(found: Worst, run: ReportInput) -> Iterator[Markup]:
     }
     if len(intervals) == 1:
         yield said("They commit every {}.", duration_text(intervals.pop() * 1_000))
-    hit = {node for fault in run.facts.faults for node in fault.nodes}
+    hit = {node for fault in run.facts.faults for node in fault.hit_nodes}
     for row in run.tables.rows("availability"):
         of_member = row["subject_kind"] == "member" and row["fault"] == found.fault.fault
         if of_member and row["subject"] in hit and row["gap_us"] == found.longest_us:
@@ -248,11 +250,11 @@ def broke_a_promise(run: ReportInput) -> tuple[Markup, ...]:
                 Markup("<b>Not known.</b> coordlab itself failed: this says nothing about Kafka.")
             )
             guards = []
-        case (_, "violated"):
+        case (_, Verdict.VIOLATED):
             told += _violated(facts)
-        case (_, "pass"):
+        case (_, Verdict.PASS):
             told.append(_passed(facts))
-        case (_, "unknown") | (_, None):
+        case (_, Verdict.UNKNOWN | None):
             told.append(_unknown(facts))
     if guards:
         told.append(
@@ -273,7 +275,7 @@ def broke_a_promise(run: ReportInput) -> tuple[Markup, ...]:
 
 
 def _violated(facts: RunFacts) -> Iterator[Markup]:
-    broken = [check for check in facts.checks if check.outcome == "violated"]
+    broken = [check for check in facts.checks if check.outcome is CheckOutcome.VIOLATED]
     findings = sum(check.findings_total for check in broken)
     names = and_list([said("<b>{}</b>", check_name(check)) for check in broken])
     yield said(
@@ -289,8 +291,8 @@ def _violated(facts: RunFacts) -> Iterator[Markup]:
 
 
 def _passed(facts: RunFacts) -> Markup:
-    passed = sum(check.outcome == "pass" for check in facts.checks)
-    idle = [check for check in facts.checks if check.outcome == "nothing_seen"]
+    passed = sum(check.outcome is CheckOutcome.PASS for check in facts.checks)
+    idle = [check for check in facts.checks if check.outcome is CheckOutcome.NOTHING_SEEN]
     if not idle:
         every = f"all {passed} checks" if passed > 1 else "the only check"
         return said("<b>No:</b> {} passed.", section_link("checks", every))
@@ -320,6 +322,6 @@ def _unknown(facts: RunFacts) -> Markup:
     )
 
 
-def check_name(check: CheckFact) -> str:
+def check_name(check: CheckReport) -> str:
     """Return a check's name in words."""
-    return check.name.replace("_", " ")
+    return check.check.replace("_", " ")

@@ -12,7 +12,7 @@ _NOT_SET, _OFF = "not set", "false"
 
 def nobody_commits(facts: RunFacts) -> bool:
     """Whether no member of any group was told to commit, by hand or by itself."""
-    if facts.commits_acknowledged:
+    if facts.results_or_empty.commits_acknowledged:
         return False
     by_hand = list(_of_groups(facts, "commit_interval_ms"))
     by_itself = list(_of_groups(facts, "enable.auto.commit"))

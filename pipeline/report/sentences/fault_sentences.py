@@ -1,11 +1,9 @@
 """The first screen's answer to what broke: each fault of the plan as a sentence."""
 
-import re
 from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from pipeline.report.facts import FaultFact
 from pipeline.report.report_input import ReportInput
 from pipeline.report.sentences.prose import (
     FAULTS,
@@ -19,6 +17,7 @@ from pipeline.report.sentences.prose import (
 from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
 from pipeline.summary.story import counted
+from results_schema.journal import FaultOutcome, JournalEntry
 
 MAX_FAULTS = 3
 """So many faults are told one by one; the fault lane has them all."""
@@ -26,7 +25,6 @@ MAX_NODES = 4
 """So many nodes are named one by one."""
 _SERVERS = ("broker-", "controller-")
 """How the names of nodes begin that are no clients."""
-_MOVE = re.compile(r"(\S+): (\d+) to (\d+)")
 
 
 def what_broke(run: ReportInput) -> tuple[Markup, ...]:
@@ -41,31 +39,31 @@ def what_broke(run: ReportInput) -> tuple[Markup, ...]:
     return tuple(told)
 
 
-def _fault(fault: FaultFact, run: ReportInput) -> Markup:
-    name = fault.kind.replace("_", " ")
+def _fault(fault: JournalEntry, run: ReportInput) -> Markup:
+    name = fault.fault.replace("_", " ")
     aim = said("<b>{}</b> of {}", name, fault.target)
     match fault.outcome:
-        case "planned":
+        case FaultOutcome.PLANNED:
             return said("{} was never injected.", aim)
-        case "missed":
+        case FaultOutcome.MISSED:
             return said("{} <b>hit nothing</b>: {}.", aim, fault.error or "no reason is known")
-        case "failed":
+        case FaultOutcome.FAILED:
             return said("coordlab could not inject {}: {}.", aim, fault.error or "no reason known")
-        case _ if fault.injected_us is None:
+        case _ if fault.injected_at_us is None:
             return said("{} hit {}.", aim, fault.hit)
         case _:
             pass
-    sentence = _happened(fault, fault.injected_us or 0, run)
+    sentence = _happened(fault, fault.injected_at_us or 0, run)
     return joined((sentence, fault.note + ".")) if fault.note else sentence
 
 
-def _happened(fault: FaultFact, injected_us: int, run: ReportInput) -> Markup:
+def _happened(fault: JournalEntry, injected_us: int, run: ReportInput) -> Markup:
     """Return the sentence of one fault that hit."""
     who, when = _who(fault), at(injected_us)
-    lasted, for_long = between(injected_us, fault.healed_us, run.end_us), _for(fault, run)
-    groups = listed(fault.groups)
-    ends = (_nodes(fault.links_from), _nodes(fault.links_to))
-    match fault.kind:
+    lasted, for_long = between(injected_us, fault.healed_at_us, run.end_us), _for(fault, run)
+    groups = listed(fault.blast_radius.groups)
+    ends = (_nodes(fault.from_nodes), _nodes(fault.to_nodes))
+    match fault.fault:
         case "crash":
             return said("{} was killed (kill -9) {}{}.", who, when, _again(fault, run))
         case "power_loss":
@@ -89,7 +87,7 @@ def _happened(fault: FaultFact, injected_us: int, run: ReportInput) -> Markup:
             )
         case "reset_offsets":
             return said("Committed offsets of {} were reset {} by an administrator.", groups, when)
-        case "cut" if "<->" in fault.hit:
+        case "cut" if not fault.is_one_way:
             others = _but_not_clients(fault, ends[1])
             return said("{} was cut off from {} {}{}.", who, others, lasted, for_long)
         case "cut":
@@ -104,13 +102,13 @@ def _happened(fault: FaultFact, injected_us: int, run: ReportInput) -> Markup:
             return said("{} hit {} {}{}.", other.replace("_", " "), who, lasted, for_long)
 
 
-def _who(fault: FaultFact) -> Markup:
+def _who(fault: JournalEntry) -> Markup:
     """Name what was hit, and what it was to a group."""
-    nodes = fault.links_from or fault.nodes
+    nodes = fault.from_nodes or fault.hit_nodes
     names = said("<b>{}</b>", _nodes(nodes) if nodes else fault.hit)
-    if not fault.groups or len(nodes) != 1:
+    if not fault.blast_radius.groups or len(nodes) != 1:
         return names
-    groups = listed(fault.groups)
+    groups = listed(fault.blast_radius.groups)
     if nodes[0].startswith("broker-"):
         return said("{}, the coordinator of {},", names, groups)
     if is_client(nodes[0]):
@@ -125,9 +123,9 @@ def _nodes(nodes: Sequence[str]) -> Markup:
     return said("{}", listed(nodes))
 
 
-def _moves(fault: FaultFact) -> str:
-    """Return `orders-1: 2 to 0` as `orders-1 from broker-2 to broker-0`."""
-    return _MOVE.sub(r"\1 from broker-\2 to broker-\3", fault.hit)
+def _moves(fault: JournalEntry) -> str:
+    """Return the leaderships that moved, such as `orders-1 from broker-2 to broker-0`."""
+    return fault.moves_text("{0.partition} from broker-{0.from_broker} to broker-{0.to_broker}")
 
 
 def is_client(node: str) -> bool:
@@ -135,28 +133,28 @@ def is_client(node: str) -> bool:
     return node.startswith("consumer-")
 
 
-def _but_not_clients(fault: FaultFact, others: Markup) -> Markup:
+def _but_not_clients(fault: JournalEntry, others: Markup) -> Markup:
     """Name what a server was cut off from; that its clients still reach it makes split brains."""
-    ends = (*fault.links_from, *fault.links_to)
+    ends = (*fault.from_nodes, *fault.to_nodes)
     if all(node.startswith(_SERVERS) for node in ends):
         return said("{}, not from clients,", others)
     return others
 
 
-def _again(fault: FaultFact, run: ReportInput) -> Markup:
-    if fault.healed_us is None or fault.injected_us is None:
+def _again(fault: JournalEntry, run: ReportInput) -> Markup:
+    if fault.healed_at_us is None or fault.injected_at_us is None:
         return Markup(" and did not start again")
     if fault.healed_by == "end":
         return said(" and was down until {}", _end(run))
-    after_us = fault.healed_us - fault.injected_us
+    after_us = fault.healed_at_us - fault.injected_at_us
     return said(" and started again {} later", duration_text(after_us))
 
 
-def _for(fault: FaultFact, run: ReportInput) -> Markup:
-    if fault.healed_us is None or fault.injected_us is None:
+def _for(fault: JournalEntry, run: ReportInput) -> Markup:
+    if fault.healed_at_us is None or fault.injected_at_us is None:
         return Markup("")
     until = f", until {_end(run)}" if fault.healed_by == "end" else ""
-    return said(" ({}{})", duration_text(fault.healed_us - fault.injected_us), until)
+    return said(" ({}{})", duration_text(fault.healed_at_us - fault.injected_at_us), until)
 
 
 def _end(run: ReportInput) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
-from pipeline.report.facts import FaultFact
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
 from pipeline.report.sentences.fault_sentences import is_client
@@ -17,6 +16,7 @@ from pipeline.report.sentences.prose import OWNERSHIP, and_list, at, joined, sai
 from pipeline.report.sentences.worst import worst
 from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
+from results_schema.journal import JournalEntry
 
 _LONG_US = 1_000_000
 """From here on a gap is explained: it is longer than any usual pause between batches."""
@@ -31,7 +31,7 @@ def why_not_consumed(run: ReportInput) -> Markup | None:
     if found is None or found.longest_us < _LONG_US:
         return None
     fault = next((each for each in run.facts.faults if each.fault_id == found.fault.fault), None)
-    if fault is None or fault.kind not in _HELD_UP or len(_brokers(fault)) != 1:
+    if fault is None or fault.fault not in _HELD_UP or len(_brokers(fault)) != 1:
         return None
     rows = [
         row
@@ -40,18 +40,18 @@ def why_not_consumed(run: ReportInput) -> Markup | None:
         and row["subject_kind"] == "partition"
         and (row["gap_us"] or 0) >= _LONG_US
     ]
-    led = [row for row in rows if row["subject"] in fault.partitions]
-    others = [row for row in rows if row["subject"] not in fault.partitions]
+    led = [row for row in rows if row["subject"] in fault.blast_radius.partitions]
+    others = [row for row in rows if row["subject"] not in fault.blast_radius.partitions]
     told = [*_led(led, fault, run), *_others(others, fault, run)]
     return joined(told) if told else None
 
 
-def _brokers(fault: FaultFact) -> list[str]:
-    nodes = fault.links_from or fault.nodes
+def _brokers(fault: JournalEntry) -> list[str]:
+    nodes = fault.from_nodes or fault.hit_nodes
     return [node for node in nodes if node.startswith("broker-")]
 
 
-def _led(rows: Sequence[Row], fault: FaultFact, run: ReportInput) -> Iterator[Markup]:
+def _led(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Iterator[Markup]:
     """Tell what the members of partitions waited for that the broker led."""
     if not rows:
         return
@@ -60,10 +60,10 @@ def _led(rows: Sequence[Row], fault: FaultFact, run: ReportInput) -> Iterator[Ma
     longest = duration_text(max(row["gap_us"] for row in rows))
     were = "was" if len(subjects) == 1 else "were"
     begins = said("{} (up to {}) {} led by {}", and_list(subjects), longest, were, broker)
-    if fault.kind != "cut":
+    if fault.fault != "cut":
         yield said("{}: nobody could fetch them until another broker led them.", begins)
         return
-    if any(is_client(node) for node in (*fault.links_from, *fault.links_to)):
+    if any(is_client(node) for node in (*fault.from_nodes, *fault.to_nodes)):
         yield said("{}, which their members did not reach.", begins)
         return
     stale = said(
@@ -104,7 +104,7 @@ def _new_owners(rows: Sequence[Row], run: ReportInput) -> tuple[tuple[str, ...],
     )
 
 
-def _others(rows: Sequence[Row], fault: FaultFact, run: ReportInput) -> Iterator[Markup]:
+def _others(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Iterator[Markup]:
     """Tell what partitions waited for that other brokers led."""
     decided = [
         row["decided_us"]

@@ -3,10 +3,10 @@
 import pytest
 
 from chaos.checkers.base import CheckContext
-from chaos.checkers.fencing import ATTEMPTS, NOT_TESTED, Fencing
+from chaos.checkers.fencing import NOT_TESTED, Fencing
 from protocol.ids import CONSUMER_OFFSETS
 from protocol.trace import TraceKind
-from results_schema.results import CheckOutcome, CheckReport, Finding
+from results_schema.results import OLD_EPOCH_ATTEMPTS, CheckOutcome, CheckReport, Finding
 from tests.support.builders.rows import OFFSETS_0, Rows
 
 
@@ -87,7 +87,7 @@ def test_failover_whose_old_leader_attempts_nothing_says_that_fencing_was_not_te
 
     report = check(rows)
 
-    assert (report.outcome, report.seen[ATTEMPTS]) == (CheckOutcome.PASS, 0)
+    assert (report.outcome, report.seen[OLD_EPOCH_ATTEMPTS]) == (CheckOutcome.PASS, 0)
     assert report.note == NOT_TESTED
 
 
@@ -106,7 +106,7 @@ def test_append_of_a_deposed_leader_is_an_attempt(begun_s: float) -> None:
 
     report = check(rows)
 
-    assert (report.outcome, report.seen[ATTEMPTS]) == (CheckOutcome.PASS, 1)
+    assert (report.outcome, report.seen[OLD_EPOCH_ATTEMPTS]) == (CheckOutcome.PASS, 1)
     assert report.note == ""
 
 
@@ -118,7 +118,7 @@ def test_append_of_a_leader_that_was_elected_again_or_not_replaced_is_no_attempt
     elected(rows, 9.1, "", 2)
     rows.append_started(10, "broker-0", 0, 12)
 
-    assert check(rows).seen[ATTEMPTS] == 0
+    assert check(rows).seen[OLD_EPOCH_ATTEMPTS] == 0
 
 
 def test_attempt_within_the_clocks_error_is_not_counted() -> None:
@@ -128,8 +128,8 @@ def test_attempt_within_the_clocks_error_is_not_counted() -> None:
     elected(rows, 9, "broker-1", 1)
     rows.append_started(9.004, "broker-0", 0, 12)
 
-    assert check(rows).seen[ATTEMPTS] == 1
-    assert check(rows, CheckContext(clock_error_us=5_000)).seen[ATTEMPTS] == 0
+    assert check(rows).seen[OLD_EPOCH_ATTEMPTS] == 1
+    assert check(rows, CheckContext(clock_error_us=5_000)).seen[OLD_EPOCH_ATTEMPTS] == 0
 
 
 def test_acknowledged_append_missing_from_the_later_log_is_found() -> None:

@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from chaos.checkers.fencing import ATTEMPTS
-from coordlab.views.check_view import figures_of
 from coordlab.views.summary_view import print_phases, print_summary
 from pipeline.summary.figures import MEASURES, Chain, Distribution, FaultSummary, RunSummary
 from pipeline.summary.outcomes import (
@@ -19,9 +17,17 @@ from pipeline.summary.outcomes import (
     Rebalances,
     listed,
 )
+from pipeline.summary.story import check_figures
 from results_schema.journal import FaultOutcome, JournalEntry
 from results_schema.manifest import Manifest
-from results_schema.results import CheckOutcome, CheckReport, Results, RunOutcome, Verdict
+from results_schema.results import (
+    OLD_EPOCH_ATTEMPTS,
+    CheckOutcome,
+    CheckReport,
+    Results,
+    RunOutcome,
+    Verdict,
+)
 
 S = 1_000_000
 WIDTH = 80
@@ -417,10 +423,10 @@ def test_check_that_kept_its_promise_says_which_of_its_zeros_are_the_point() -> 
         seen={"failovers_of_a_stable_group": 1, "needless_rebalances": 0},
     )
     fencing = CheckReport(
-        check="fencing", outcome=CheckOutcome.PASS, seen={"leader_epochs": 8, ATTEMPTS: 0}
+        check="fencing", outcome=CheckOutcome.PASS, seen={"leader_epochs": 8, OLD_EPOCH_ATTEMPTS: 0}
     )
-    assert figures_of(needless) == ["1 failover of a stable group", "0 needless rebalances"]
-    assert figures_of(fencing) == [
+    assert check_figures(needless) == ["1 failover of a stable group", "0 needless rebalances"]
+    assert check_figures(fencing) == [
         "8 leader epochs",
         "0 attempts by an older epoch after a newer one was elected",
     ]
@@ -432,7 +438,7 @@ def test_one_of_a_kind_is_no_plural() -> None:
     one = CheckReport(
         check="needless_rebalance", outcome=CheckOutcome.PASS, seen={"needless_rebalances": 1}
     )
-    assert figures_of(one) == ["1 needless rebalance"]
+    assert check_figures(one) == ["1 needless rebalance"]
     report = CheckReport(check="liveness", outcome=CheckOutcome.PASS, seen=seen)
     shown = _summary_page(checks=(report,))
     assert "1 leader epoch; 1 fetch judged; 1 group; 1 acknowledged before" in shown

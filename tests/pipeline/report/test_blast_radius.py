@@ -6,7 +6,7 @@ from typing import Any
 from pipeline.report.charts.chart import Paragraph, Section, TextTable
 from pipeline.report.sections.blast_radius import MAX_IN_FULL, section
 from pipeline.summary.figures import FaultSummary
-from tests.support.builders.report_inputs import fault_fact, report_input, run_facts, run_summary
+from tests.support.builders.report_inputs import journal_entry, report_input, run_facts, run_summary
 from tests.support.builders.report_rows import (
     GROUP,
     OFFSETS,
@@ -138,8 +138,10 @@ def test_group_that_commits_nothing_met_no_error_for_another_reason() -> None:
 
 def test_what_was_hit_stands_beside_what_the_plan_said() -> None:
     """A role is resolved when the fault fires: both are needed to understand it."""
-    found = text(built(fault_summary(TABLES), faults=(fault_fact(hit="broker-2 (coordinator)"),)))
-    assert "Hit: broker-2 (coordinator). The plan said coordinator-of(readers)." in found
+    found = text(
+        built(fault_summary(TABLES), faults=(journal_entry(nodes=("broker-2", "broker-0")),))
+    )
+    assert "Hit: broker-2, broker-0. The plan said coordinator-of(readers)." in found
 
 
 def test_many_faults_are_a_line_each() -> None:

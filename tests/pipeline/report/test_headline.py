@@ -6,12 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from pipeline.report.facts import CheckFact, FindingFact, RunFacts, SettingFact
+from pipeline.report.facts import RunFacts, SettingFact
 from pipeline.report.report_input import ReportInput
 from pipeline.report.sections.headline import Headline, headline, verdict_of
 from pipeline.summary.outcomes import Coordinators, Office, Owners, Rebalances
-from tests.support.builders.report_inputs import fault_fact, report_input, run_facts, run_summary
+from results_schema.journal import FaultOutcome, LinkEnds
+from results_schema.results import CheckOutcome, CheckReport, Finding, Verdict
+from tests.support.builders.report_inputs import journal_entry, report_input, run_facts, run_summary
 from tests.support.builders.report_rows import (
     GROUP,
     S,
@@ -22,16 +25,15 @@ from tests.support.builders.report_rows import (
     rebalances_of,
 )
 
-CRASH = fault_fact(injected_us=10 * S, healed_us=35 * S, groups=(GROUP,))
-PASSED = CheckFact(name="fencing", promise="a promise", outcome="pass")
-BROKEN = CheckFact(
-    name="durable_commits",
-    promise="another",
-    outcome="violated",
-    findings=(FindingFact(summary="offset 7 was lost", time_us=20 * S),),
+CRASH = journal_entry(fired_at_us=10 * S, healed_at_us=35 * S, groups=(GROUP,))
+PASSED = CheckReport(check="fencing", outcome=CheckOutcome.PASS)
+BROKEN = CheckReport(
+    check="durable_commits",
+    outcome=CheckOutcome.VIOLATED,
+    findings=(Finding(check="durable_commits", summary="offset 7 was lost", time_us=20 * S),),
     findings_total=3,
 )
-IDLE = CheckFact(name="processing", promise="a third", outcome="nothing_seen")
+IDLE = CheckReport(check="processing", outcome=CheckOutcome.NOTHING_SEEN)
 
 
 def _failover(facts: RunFacts) -> ReportInput:
@@ -92,7 +94,7 @@ def test_headline_of_a_violation_names_the_promise_and_the_guard_that_was_off() 
         section="cluster.guards", name="high_watermark_gate", value="false", default="true"
     )
     facts = run_facts(
-        faults=(CRASH,), checks=(PASSED, BROKEN), verdict="violated", settings=(guard,)
+        faults=(CRASH,), checks=(PASSED, BROKEN), verdict=Verdict.VIOLATED, settings=(guard,)
     )
     first = headline(_failover(facts))
     said = _text(first, "Was a promise broken?")
@@ -188,11 +190,13 @@ def test_headline_of_a_run_without_faults_claims_no_gap() -> None:
 
 def test_headline_of_a_missed_fault_is_unknown_and_says_why() -> None:
     """A fault that hit nobody proves nothing, however quiet the run was."""
-    missed = fault_fact(
-        outcome="missed", hit="nobody", nodes=(), injected_us=None, error="it is down"
+    missed = journal_entry(
+        outcome=FaultOutcome.MISSED, nodes=(), fired_at_us=None, error="it is down"
     )
     reason = "crash-0 hit nothing: it is down"
-    facts = run_facts(faults=(missed,), verdict="unknown", reasons=(reason,), checks=(PASSED,))
+    facts = run_facts(
+        faults=(missed,), verdict=Verdict.UNKNOWN, reasons=(reason,), checks=(PASSED,)
+    )
     first = headline(report_input(facts))
     assert (first.verdict, first.tone) == ("UNKNOWN", "warn")
     assert "hit nothing: it is down" in _text(first, "What broke?")
@@ -205,7 +209,11 @@ def test_headline_of_a_missed_fault_is_unknown_and_says_why() -> None:
 def test_headline_of_a_tool_failure_says_nothing_about_kafka() -> None:
     """What was measured until then was measured with a broken tool: it is not told as a result."""
     facts = run_facts(
-        faults=(CRASH,), checks=(BROKEN,), status="failed", verdict="violated", reasons=("our bug",)
+        faults=(CRASH,),
+        checks=(BROKEN,),
+        status="failed",
+        verdict=Verdict.VIOLATED,
+        reasons=("our bug",),
     )
     first = headline(_failover(facts))
     assert (first.verdict, first.tone) == ("TOOL FAILED", "warn")
@@ -218,12 +226,12 @@ def test_headline_of_a_tool_failure_says_nothing_about_kafka() -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"status": "interrupted", "verdict": "unknown"}, "INTERRUPTED"),
-        ({"status": "interrupted", "verdict": "violated"}, "VIOLATED"),
+        ({"status": "interrupted", "verdict": Verdict.UNKNOWN}, "INTERRUPTED"),
+        ({"status": "interrupted", "verdict": Verdict.VIOLATED}, "VIOLATED"),
         ({"status": "killed", "verdict": None}, "KILLED"),
         ({"status": "running", "verdict": None}, "RUNNING"),
         ({"status": "completed", "verdict": None}, "NO VERDICT"),
-        ({"status": "failed", "verdict": "pass"}, "TOOL FAILED"),
+        ({"status": "failed", "verdict": Verdict.PASS}, "TOOL FAILED"),
     ],
 )
 def test_verdict_of_a_run_that_ended_badly_is_no_pass(
@@ -235,7 +243,9 @@ def test_verdict_of_a_run_that_ended_badly_is_no_pass(
 
 def test_headline_of_an_interrupted_run_says_where_its_trace_ends() -> None:
     """What stands open at the end may be open because the run ended there."""
-    facts = run_facts(status="interrupted", verdict="unknown", ended_at_us=None, losses=("a file",))
+    facts = run_facts(
+        status="interrupted", verdict=Verdict.UNKNOWN, ended_at_us=0, losses=("a file",)
+    )
     tables = {"runs": [{"end_us": 5_250_000}]}
     first = headline(report_input(facts, run_summary(completed=False), tables))
     assert first.notices[0].endswith("its trace ends at 5.250 s of the run's clock.")
@@ -260,7 +270,7 @@ def test_headline_tells_a_rebalance_with_the_timeout_that_made_it() -> None:
 
 def test_headline_of_a_run_cut_off_claims_nothing_of_what_it_did_not_see() -> None:
     """Four seconds into an outage no rebalance is no success, and no leader elected no mystery."""
-    crash = replace(CRASH, healed_us=14 * S, healed_by="end")
+    crash = structs.replace(CRASH, healed_at_us=14 * S, healed_by="end")
     timeout = SettingFact(
         section="cluster.config", name="broker.session.timeout.ms", value="9000", default="9000"
     )
@@ -269,7 +279,7 @@ def test_headline_of_a_run_cut_off_claims_nothing_of_what_it_did_not_see() -> No
         checks=(PASSED,),
         settings=(timeout,),
         status="interrupted",
-        verdict="unknown",
+        verdict=Verdict.UNKNOWN,
         ended_at_us=14 * S,
     )
     tables = {
@@ -293,16 +303,14 @@ def test_headline_of_a_run_cut_off_claims_nothing_of_what_it_did_not_see() -> No
 
 def test_headline_of_a_cut_between_servers_says_that_clients_still_reach_it() -> None:
     """That is what lets a replaced coordinator serve on: the split brain itself."""
-    cut = replace(
+    cut = structs.replace(
         CRASH,
-        kind="cut",
-        hit="broker-2 <-> broker-0, controller-100",
-        links_from=("broker-2",),
-        links_to=("broker-0", "controller-100"),
+        fault="cut",
+        links=LinkEnds(from_=("broker-2",), to=("broker-0", "controller-100")),
     )
     told = _text(headline(report_input(run_facts(faults=(cut,)))), "What broke?")
     assert "was cut off from broker-0 and controller-100, not from clients, from 10.000 s" in told
-    member = replace(cut, links_to=("consumer-readers-0",))
+    member = structs.replace(cut, links=LinkEnds(from_=("broker-2",), to=("consumer-readers-0",)))
     told = _text(headline(report_input(run_facts(faults=(member,)))), "What broke?")
     assert "not from clients" not in told
 
@@ -320,7 +328,7 @@ def test_headline_counts_members_that_came_later_apart() -> None:
 def test_headline_says_whose_the_longest_gap_is_if_it_was_hit_itself() -> None:
     """A member that was dead for a minute says nothing about its group's service."""
     run = _failover(run_facts(faults=(CRASH,), checks=(PASSED,)))
-    dead = replace(CRASH, nodes=("consumer-readers-1",))
+    dead = structs.replace(CRASH, nodes=("consumer-readers-1",))
     first = headline(replace(run, facts=run_facts(faults=(dead,), checks=(PASSED,))))
     told = _text(first, "For how long?")
     assert "The longest is that of consumer-readers-1, which was hit itself." in told
@@ -362,6 +370,6 @@ def test_headline_says_that_other_values_were_run_than_expected() -> None:
 
 def test_headline_escapes_names_that_came_from_the_run() -> None:
     """A group may be called anything."""
-    crash = fault_fact(groups=("<b>",), hit="broker-2")
+    crash = journal_entry(groups=("<b>",))
     first = headline(report_input(run_facts(faults=(crash,))))
     assert "&lt;b&gt;" in dict(first.answers)["What broke?"][0]

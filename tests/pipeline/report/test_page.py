@@ -9,8 +9,9 @@ import pytest
 from pipeline.report.build import report_html
 from pipeline.report.charts.chart import Beside, Paragraph, Section, TextTable
 from pipeline.report.report_input import ReportInput
+from results_schema.journal import FaultOutcome
 from tests.support.builders.report_inputs import (
-    fault_fact,
+    journal_entry,
     report_input,
     run_facts,
     small_chart,
@@ -66,9 +67,9 @@ def test_chart_is_embedded_as_vega_with_its_data_in_columns() -> None:
 def test_page_names_each_fault_that_hit_on_its_time_axis() -> None:
     """A fault that missed has no place on the axis; one never undone lasts to the run's end."""
     faults = (
-        fault_fact(),
-        fault_fact(fault_id="crash-1", outcome="missed", hit="nobody"),
-        fault_fact(fault_id="crash-2", injected_us=50_000_000, healed_us=None),
+        journal_entry(),
+        journal_entry(fault_id="crash-1", outcome=FaultOutcome.MISSED, nodes=()),
+        journal_entry(fault_id="crash-2", fired_at_us=50_000_000, healed_at_us=None),
     )
     html = report_html(report_input(run_facts(faults=faults)), (_section,))
     assert _embedded(html, "time-data") == {

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page
 from pipeline.report.build import report_html, write_report
 from pipeline.report.charts.chart import Chart, Paragraph, Pick, Section, time_params, time_x
 from pipeline.report.report_input import ReportInput
-from tests.support.builders.report_inputs import fault_fact, report_input, run_facts, small_chart
+from tests.support.builders.report_inputs import journal_entry, report_input, run_facts, small_chart
 from tests.support.harness.browser import PHONE, draw_all, shown_range, visit
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -45,7 +45,7 @@ def _sections(_run: ReportInput) -> Section:
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write a page with three lanes over 60 s and one fault from 11.25 s to 36.25 s."""
-    run = report_input(run_facts(faults=(fault_fact(),)))
+    run = report_input(run_facts(faults=(journal_entry(),)))
     return write_report(report_html(run, (_sections,)), tmp_path_factory.mktemp("p") / "p.html")
 
 

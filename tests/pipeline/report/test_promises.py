@@ -5,35 +5,36 @@ import re
 import pytest
 
 from pipeline.report.charts.chart import Paragraph, Section
-from pipeline.report.facts import CheckFact, EvidenceFact, FindingFact, SettingFact
+from pipeline.report.facts import SettingFact
 from pipeline.report.sections import checks, violations
 from pipeline.report.sections.violations import MAX_STEPS, lane_of
+from protocol.trace import TraceKind, TraceRow
+from results_schema.results import CheckOutcome, CheckReport, Finding, Verdict
 from tests.support.builders.report_inputs import report_input, run_facts
+from tests.support.builders.rows import Rows
 
-PASSED = CheckFact(
-    name="fencing", promise="nothing is lost", outcome="pass", seen=("3 appends acknowledged",)
-)
-COMMIT = EvidenceFact(
-    time_us=11_250_000,
-    node="consumer-0",
-    kind="offsets_committed",
-    text="offsets committed: orders-1, offset 92",
-    partition="orders-1",
+PASSED = CheckReport(check="fencing", outcome=CheckOutcome.PASS, seen={"appends_acknowledged": 3})
+COMMIT = Rows().add(
+    11.25, "consumer-0", TraceKind.OFFSETS_COMMITTED, partition="orders-1", offset=92
 )
 
 
-def _broken(*findings: FindingFact, total: int | None = None) -> CheckFact:
-    return CheckFact(
-        name="durable_commits",
-        promise="an acknowledged commit stays",
-        outcome="violated",
+def _broken(*findings: Finding, total: int | None = None) -> CheckReport:
+    return CheckReport(
+        check="durable_commits",
+        outcome=CheckOutcome.VIOLATED,
         findings=findings,
         findings_total=len(findings) if total is None else total,
     )
 
 
-def _finding(*evidence: EvidenceFact) -> FindingFact:
-    return FindingFact(summary="offset 92 was <lost>", time_us=20_000_000, evidence=evidence)
+def _finding(*evidence: TraceRow) -> Finding:
+    return Finding(
+        check="durable_commits",
+        summary="offset 92 was <lost>",
+        time_us=20_000_000,
+        evidence=evidence,
+    )
 
 
 def _html(section: Section | None) -> str:
@@ -63,7 +64,7 @@ def test_violations_are_left_out_where_nothing_is_broken() -> None:
 
 def test_violation_is_a_story_whose_moments_lead_to_the_lanes() -> None:
     """Each row says when, where and what, and is a link to its lane; names are escaped."""
-    facts = run_facts(checks=(_broken(_finding(COMMIT)),), verdict="violated")
+    facts = run_facts(checks=(_broken(_finding(COMMIT)),), verdict=Verdict.VIOLATED)
     html = _html(violations.section(report_input(facts)))
     assert "Offset 92 was &lt;lost&gt;." in html
     assert '<a href="#lane-availability" data-from="11.25" data-to="11.25">' in html
@@ -73,22 +74,19 @@ def test_violation_is_a_story_whose_moments_lead_to_the_lanes() -> None:
 def test_violation_cuts_member_ids_and_keeps_them_in_the_title() -> None:
     """A UUID in each row takes a line of its own and says no more than the client's name."""
     member = "consumer-readers-3-a516a4af-4afe-4a11-8609-11be2c01a646"
-    step = EvidenceFact(
-        time_us=1, node="<n>", kind="commit_stored", text=f"<i>, member {member}, 1"
+    step = Rows().add(
+        1, "<n>", TraceKind.COMMIT_STORED, partition="<i>", member=member, generation=1
     )
     html = _html(violations.section(report_input(run_facts(checks=(_broken(_finding(step)),)))))
     shown = (
         f'member <span title="{member}">consumer-readers-3-a516a4af\N{HORIZONTAL ELLIPSIS}</span>'
     )
-    assert f"<span>&lt;i&gt;, {shown}, 1</span>" in html
+    assert f"<span>commit stored: &lt;i&gt;, {shown}, generation 1</span>" in html
 
 
 def test_checks_use_the_words_of_the_terminal() -> None:
     """Who reads `pass` there should not have to guess what `kept` means here."""
-    given = [
-        CheckFact(name=outcome, promise="", outcome=outcome)
-        for outcome in ("pass", "violated", "inconclusive", "nothing_seen")
-    ]
+    given = [CheckReport(check=outcome, outcome=outcome) for outcome in CheckOutcome]
     html = _html(checks.section(report_input(run_facts(checks=tuple(given)))))
     shown = re.findall(r'<div class="outcome \w+">([^<]*)</div>', html)
     assert shown == ["violated", "inconclusive", "pass", "nothing seen"]
@@ -133,5 +131,5 @@ def test_violations_name_the_guard_that_was_switched_off() -> None:
 )
 def test_lane_of_a_row_shows_its_kind(kind: str, partition: str | None, lane: str) -> None:
     """A link that leads to a lane without its row proves nothing."""
-    step = EvidenceFact(time_us=1, node="n", kind=kind, text="", partition=partition)
+    step = Rows().add(1, "n", TraceKind(kind), partition=partition)
     assert lane_of(step) == lane

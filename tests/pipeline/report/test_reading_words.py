@@ -10,7 +10,8 @@ from pipeline.report.sentences.phase_words import definitions
 from pipeline.report.sentences.reading_words import why_not_consumed
 from pipeline.summary.figures import MEASURES
 from pipeline.summary.outcomes import Owners
-from tests.support.builders.report_inputs import fault_fact, report_input, run_facts, run_summary
+from results_schema.journal import LinkEnds
+from tests.support.builders.report_inputs import journal_entry, report_input, run_facts, run_summary
 from tests.support.builders.report_rows import GROUP, Row, S, broker_phase, fault_summary, gap
 
 
@@ -41,11 +42,10 @@ def test_run_in_which_somebody_may_commit_does_not_say_that_nobody_does() -> Non
 def _why(ownership: list[Row], **fault: Any) -> str | None:  # noqa: ANN401 - any field
     """Why orders-2, which broker-2 led, and orders-3 were not consumed from 10 s on."""
     values: dict[str, Any] = {
-        "kind": "cut",
-        "links_from": ("broker-2",),
-        "links_to": ("broker-0", "controller-100"),
+        "fault": "cut",
+        "links": LinkEnds(from_=("broker-2",), to=("broker-0", "controller-100")),
         "partitions": ("__consumer_offsets-2", "orders-2"),
-        "injected_us": 10 * S,
+        "fired_at_us": 10 * S,
     }
     tables: dict[str, list[Row]] = {
         "availability": [
@@ -55,7 +55,7 @@ def _why(ownership: list[Row], **fault: Any) -> str | None:  # noqa: ANN401 - an
         "broker_phases": [broker_phase(7_790_000, 30_000, 5_000, 5_000)],
         "ownership": ownership,
     }
-    facts = run_facts(faults=(fault_fact(fault_id="crash-0", **values | fault),))
+    facts = run_facts(faults=(journal_entry(fault_id="crash-0", **values | fault),))
     summary = run_summary(faults=(fault_summary(tables),))
     told = why_not_consumed(report_input(facts, summary, tables))
     return None if told is None else re.sub(r"<[^>]+>", "", told).replace("\N{NO-BREAK SPACE}", " ")
@@ -90,7 +90,7 @@ def test_cut_off_leader_without_new_owners_is_given_no_end() -> None:
 
 def test_gap_of_a_fault_that_holds_up_no_leader_is_not_explained() -> None:
     """A leadership move stops nobody: its gap has another cause."""
-    assert _why([OWNED], kind="leadership_move") is None
+    assert _why([OWNED], fault="leadership_move") is None
 
 
 def test_expectation_stands_beside_what_was_measured() -> None:

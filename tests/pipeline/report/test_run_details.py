@@ -61,11 +61,11 @@ def test_configuration_without_a_difference_says_so() -> None:
 
 def test_replay_gives_the_command_the_other_runtime_and_what_the_run_was_made_of() -> None:
     """Somebody who was sent the file can run the same again, here and on Ray."""
-    facts = run_facts(digest="abc", versions=(("python", "3.11.7"),), experiment_yaml="name: <x>\n")
+    facts = run_facts(digest="abc", versions={"python": "3.11.7"}, experiment_yaml="name: <x>\n")
     section = replay.section(report_input(facts))
     html = "".join(part.html for part in section.parts if isinstance(part, Paragraph))
-    assert facts.replay in html
-    assert facts.replay.replace("--runtime virtual", "--runtime ray") in html
+    assert facts.manifest.replay in html
+    assert facts.manifest.replay.replace("--runtime virtual", "--runtime ray") in html
     assert "name: &lt;x&gt;" in html
     assert "byte for byte" in section.lead
     (table,) = _tables(section)
@@ -80,7 +80,7 @@ def test_replay_on_ray_promises_no_same_trace() -> None:
 
 def test_replay_links_only_to_pages_of_the_web() -> None:
     """An experiment file may say anything; a link that runs a script must not come of it."""
-    facts = run_facts(links=(("docs", "https://kafka.apache.org"), ("bad", "javascript:alert(1)")))
+    facts = run_facts(links={"docs": "https://kafka.apache.org", "bad": "javascript:alert(1)"})
     section = replay.section(report_input(facts))
     html = "".join(part.html for part in section.parts if isinstance(part, Paragraph))
     assert "https://kafka.apache.org" in html

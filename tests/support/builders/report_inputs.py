@@ -7,57 +7,90 @@ from pathlib import Path
 from typing import Any
 
 import altair as alt
+import msgspec
 
 from pipeline.report.charts.chart import Chart, time_params, time_x
-from pipeline.report.facts import FaultFact, RunFacts
+from pipeline.report.facts import RunFacts
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import RunTables
 from pipeline.summary.figures import RunSummary
+from results_schema.journal import BlastRadius, FaultOutcome, JournalEntry
+from results_schema.manifest import Manifest, RunStatus
+from results_schema.results import Results, RunOutcome, Verdict
 
 RUN = "a_run/2026-01-02T03-04-05.678Z"
 SECOND_US = 1_000_000
 _TABLES = Path(__file__).parents[3] / "docs" / "TABLES.md"
 
 
-def run_facts(**changes: Any) -> RunFacts:  # noqa: ANN401 - any field of RunFacts
-    """Return the facts of a run that ended well, without faults."""
-    facts = RunFacts(
-        run=RUN,
-        experiment="a_run",
-        question="What happens?",
-        expect="Nothing.",
-        runtime="virtual",
-        seed=7,
-        status="completed",
-        replay="python -m coordlab run a_run --runtime virtual --seed 7",
-        started_at="2026-01-02T03:04:05.678+00:00",
-        verdict="pass",
-        exit_code=0,
-        steady_at_us=6 * SECOND_US,
-        ended_at_us=60 * SECOND_US,
+def run_facts(**changes: Any) -> RunFacts:  # noqa: ANN401 - any field of the structs in it
+    """Return the facts of a run that ended well, without faults.
+
+    Shape: `changes` are fields of RunFacts, Manifest and Results, and keys of the experiment; no
+    verdict: no results.
+    """
+    of_facts, of_manifest, of_config = (
+        {name: changes.pop(name) for name in names if name in changes}
+        for names in (
+            RunFacts.__dataclass_fields__,
+            Manifest.__struct_fields__,
+            ("question", "expect", "links"),
+        )
     )
-    return replace(facts, **changes)
+    config = {"question": "What happens?", "expect": "Nothing."} | of_config
+    manifest: dict[str, Any] = {
+        "run": RUN,
+        "experiment": "a_run",
+        "config": config,
+        "plan": (),
+        "runtime": "virtual",
+        "seed": 7,
+        "status": RunStatus.COMPLETED,
+        "pid": 1,
+        "host": "here",
+        "replay": "python -m coordlab run a_run --runtime virtual --seed 7",
+        "started_at": "2026-01-02T03:04:05.678+00:00",
+    }
+    results: dict[str, Any] = {
+        "outcome": RunOutcome.COMPLETED,
+        "verdict": Verdict.PASS,
+        "exit_code": 0,
+        "steady_at_us": 6 * SECOND_US,
+        "ended_at_us": 60 * SECOND_US,
+    }
+    results |= changes
+    facts: dict[str, Any] = {
+        "manifest": Manifest(**manifest | of_manifest),
+        "results": None if results["verdict"] is None else Results(**results),
+        "status": "completed",
+    }
+    return RunFacts(**facts | of_facts)
 
 
-def fault_fact(**changes: Any) -> FaultFact:  # noqa: ANN401 - any field of FaultFact
-    """Return the facts of a broker's crash from 11.25 s to 36.25 s."""
-    fact = FaultFact(
+def journal_entry(**changes: Any) -> JournalEntry:  # noqa: ANN401 - any field of JournalEntry
+    """Return the entry of a broker's crash from 11.25 s to 36.25 s.
+
+    Shape: `groups` and `partitions` are those of the blast radius.
+    """
+    radius = BlastRadius(
+        groups=changes.pop("groups", ("readers",)),
+        partitions=changes.pop("partitions", ("__consumer_offsets-2",)),
+    )
+    entry = JournalEntry(
         fault_id="crash-0",
-        kind="crash",
+        fault="crash",
         target="coordinator-of(readers)",
-        outcome="hit",
-        momentary=False,
-        hit="broker-2",
+        duration_us=25_000_000,
+        outcome=FaultOutcome.HIT,
         nodes=("broker-2",),
-        groups=("readers",),
-        partitions=("__consumer_offsets-2",),
-        injected_us=11_250_000,
-        in_force_us=11_250_000,
+        blast_radius=radius,
+        fired_at_us=11_250_000,
+        in_force_from_us=11_250_000,
         in_force_until_us=36_250_000,
-        healed_us=36_250_000,
+        healed_at_us=36_250_000,
         healed_by="plan",
     )
-    return replace(fact, **changes)
+    return msgspec.structs.replace(entry, **changes)
 
 
 def run_summary(**changes: Any) -> RunSummary:  # noqa: ANN401 - any field of RunSummary

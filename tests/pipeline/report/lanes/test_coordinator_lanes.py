@@ -1,22 +1,27 @@
 """The fault lane and the coordinator lanes: the tables' words, overlaps and gaps as bars."""
 
 from pipeline.report.lanes import coordinators, faults
+from results_schema.journal import FaultOutcome
 from tests.support.builders.lane_rows import OFFSETS_2, group, load, tenure, tenure_overlap, us
-from tests.support.builders.report_inputs import fault_fact, report_input, run_facts
+from tests.support.builders.report_inputs import journal_entry, report_input, run_facts
 from tests.support.vega import cells, compiled_without_warnings
 
 
 def test_fault_lane_without_a_fault_is_none() -> None:
     """A fault that never fired has no place on a time axis."""
-    missed = fault_fact(
-        outcome="missed", injected_us=None, in_force_us=None, in_force_until_us=None, healed_us=None
+    missed = journal_entry(
+        outcome=FaultOutcome.MISSED,
+        fired_at_us=None,
+        in_force_from_us=None,
+        in_force_until_us=None,
+        healed_at_us=None,
     )
     assert faults.lane(report_input(run_facts(faults=(missed,)))) is None
 
 
 def test_fault_lane_of_a_crash_has_its_parts() -> None:
     """Injection, time in force and healing are told apart, each as long as it was."""
-    crash = fault_fact(in_force_us=us(11.5), healed_us=us(37))
+    crash = journal_entry(in_force_from_us=us(11.5), healed_at_us=us(37))
     chart = faults.lane(report_input(run_facts(faults=(crash,), healed_at_us=us(37))))
     assert chart is not None
     compiled_without_warnings(chart)
@@ -31,7 +36,7 @@ def test_fault_lane_of_a_crash_has_its_parts() -> None:
 
 def test_fault_lane_of_a_fault_that_was_never_healed_reaches_the_end() -> None:
     """A run that broke off leaves its fault in force: the bar must not end before the run."""
-    crash = fault_fact(in_force_until_us=None, healed_us=None)
+    crash = journal_entry(in_force_until_us=None, healed_at_us=None)
     chart = faults.lane(report_input(run_facts(faults=(crash,))))
     assert chart is not None
     assert cells(chart, "parts", "p", "b") == [("in force", 60.0)]
@@ -41,13 +46,13 @@ def test_fault_lane_of_a_fault_that_was_never_healed_reaches_the_end() -> None:
 def test_fault_lane_of_many_faults_shares_rows_by_kind() -> None:
     """A page of a hundred rows is no overview: faults of a kind that do not overlap share one."""
     many = tuple(
-        fault_fact(
+        journal_entry(
             fault_id=f"{kind}-{index}",
-            kind=kind,
-            injected_us=us(index),
-            in_force_us=us(index),
+            fault=kind,
+            fired_at_us=us(index),
+            in_force_from_us=us(index),
             in_force_until_us=us(index + 1.5),
-            healed_us=us(index + 1.5),
+            healed_at_us=us(index + 1.5),
         )
         for kind in ("crash", "pause")
         for index in range(25)
@@ -61,7 +66,7 @@ def test_fault_lane_of_many_faults_shares_rows_by_kind() -> None:
 
 def test_fault_lane_of_a_momentary_fault_is_a_point() -> None:
     """A reset is done when it returns: it has no length to draw."""
-    reset = fault_fact(fault_id="reset-0", kind="reset", momentary=True)
+    reset = journal_entry(fault_id="reset-0", fault="reset", momentary=True)
     chart = faults.lane(report_input(run_facts(faults=(reset,))))
     assert chart is not None
     compiled_without_warnings(chart)

@@ -2,7 +2,7 @@
 
 from pipeline.report.lanes import availability, groups, rebalances
 from tests.support.builders.lane_rows import gap, group, rebalance, state, tenure
-from tests.support.builders.report_inputs import fault_fact, report_input, run_facts
+from tests.support.builders.report_inputs import journal_entry, report_input, run_facts
 from tests.support.vega import cells, compiled_without_warnings, rows
 
 
@@ -194,7 +194,7 @@ def test_availability_lane_of_many_members_counts_those_without_service() -> Non
 def test_availability_lane_of_many_counts_from_the_fault_on() -> None:
     """The wait since the last commit before it is usual: nothing was broken yet."""
     gaps = [gap("member", f"consumer-{index}", 11, 19) for index in range(100)]
-    run = report_input(run_facts(faults=(fault_fact(),)), tables={"availability": gaps})
+    run = report_input(run_facts(faults=(journal_entry(),)), tables={"availability": gaps})
     chart = availability.lane(run)
     assert chart is not None
     assert cells(chart, "counts", "a", "n") == [(0.0, 0), (11.25, 100), (19.0, 0), (60.0, 0)]
@@ -202,7 +202,7 @@ def test_availability_lane_of_many_counts_from_the_fault_on() -> None:
 
 def test_availability_of_a_partition_tells_what_became_of_its_leader() -> None:
     """It had an owner all the time: that its leader was gone is why nobody consumed it."""
-    crash = fault_fact(partitions=("__consumer_offsets-2", "orders-2"))
+    crash = journal_entry(partitions=("__consumer_offsets-2", "orders-2"))
     gaps = [gap("partition", f"orders-{index}", 11, 50) for index in (1, 2)]
     chart = availability.lane(
         report_input(run_facts(faults=(crash,)), tables={"availability": gaps})

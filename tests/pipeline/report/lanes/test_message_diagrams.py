@@ -7,14 +7,14 @@ from pipeline.report.lanes import messages
 from pipeline.report.lanes.message_rows import MAX_NODES, Word, diagram, placed
 from pipeline.report.lanes.section import message_diagrams, timeline
 from tests.support.builders.lane_rows import Row, load, message, us
-from tests.support.builders.report_inputs import fault_fact, report_input, run_facts
+from tests.support.builders.report_inputs import journal_entry, report_input, run_facts
 from tests.support.vega import cells, compiled_without_warnings
 
 _CLIENT, _BROKER = "consumer-1", "broker-2"
 
 
 def _chart(*rows: Row, **tables: list[Row]) -> Chart:
-    facts = run_facts(faults=(fault_fact(),))
+    facts = run_facts(faults=(journal_entry(),))
     (chart,) = messages.lanes(report_input(facts, tables={"messages": list(rows), **tables}))
     compiled_without_warnings(chart)
     return chart
@@ -22,7 +22,7 @@ def _chart(*rows: Row, **tables: list[Row]) -> Chart:
 
 def test_message_diagrams_without_messages_are_none() -> None:
     """A run without message trace has no diagrams, and no section of them."""
-    run = report_input(run_facts(faults=(fault_fact(),)))
+    run = report_input(run_facts(faults=(journal_entry(),)))
     assert messages.lanes(run) == ()
     assert message_diagrams(run) is None
 
@@ -210,7 +210,7 @@ def test_diagram_of_few_members_says_at_once_who_lost_the_coordinator() -> None:
 def test_diagrams_of_many_faults_are_bounded_and_say_so() -> None:
     """Each diagram costs time and space: of many faults the first have one."""
     faults = tuple(
-        fault_fact(fault_id=f"crash-{index}", injected_us=us(10 + index)) for index in range(12)
+        journal_entry(fault_id=f"crash-{index}", fired_at_us=us(10 + index)) for index in range(12)
     )
     rows = [message("Heartbeat", _CLIENT, _BROKER, 11, fault=each.fault_id) for each in faults]
     section = message_diagrams(report_input(run_facts(faults=faults), tables={"messages": rows}))
@@ -260,6 +260,6 @@ def test_timeline_of_an_empty_run_is_none() -> None:
 
 def test_timeline_holds_its_lanes_in_order() -> None:
     """What is broken stands above what it did."""
-    section = timeline(report_input(run_facts(faults=(fault_fact(),))))
+    section = timeline(report_input(run_facts(faults=(journal_entry(),))))
     assert section is not None
     assert [part.id for part in section.parts if isinstance(part, Chart)] == ["lane-faults"]
