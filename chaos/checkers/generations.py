@@ -310,7 +310,7 @@ class Generations(Checker):
         """A loaded generation is the one that the newest older epoch began, not a second one.
 
         Also if it was never acknowledged: a load reads what is above the high watermark, too
-        (BEHAVIOUR 5.4; standard space, seed 3314, where an older one was lost with its disks).
+        (BEHAVIOUR 5.4). Corpus: `generation_begun_again_and_never_acknowledged`.
         """
         begun = self._begun.get((group_id, generation), {})
         older = max((epoch for epoch in begun if epoch <= lineage[2]), default=None)

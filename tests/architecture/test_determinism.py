@@ -1,8 +1,8 @@
 """Same code, config, plan and seed: the same trace, byte for byte, in whatever process it runs.
 
-Small clusters, and schedules drawn as the search draws them. Three processes differ in hash seed,
-heap layout, garbage collection, optimisation, and the order in which they run the scenarios.
-PYTHONHASHSEED=0 alone would be no test: many orders hang on addresses. Planted sources
+Small clusters, and schedules of tests/schedules, which the search drew. Three processes differ in
+hash seed, heap layout, garbage collection, optimisation, and the order in which they run the
+scenarios. PYTHONHASHSEED=0 alone would be no test: many orders hang on addresses. Planted sources
 of nondeterminism must make the comparison fail.
 """
 

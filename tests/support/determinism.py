@@ -10,13 +10,13 @@ import gc
 import json
 import random
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
+from pathlib import Path
 
 from chaos.checkers.registry import CheckSuite, context_of
-from chaos.experiment.structs import to_cluster_spec
-from chaos.exploration.draw.draw import draw
+from chaos.experiment.loader import load_experiment
+from chaos.experiment.structs import Experiment, to_cluster_spec
 from chaos.exploration.play import play
-from chaos.exploration.space import Space, load_space
 from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun
 from cluster.host.host import Host
@@ -37,6 +37,7 @@ SECOND_US = 1_000_000
 FAKE_RUN_US = 3 * SECOND_US
 REAL_RUN_US = 16 * SECOND_US
 """Half of it lets the group become stable, a quarter is the failover: the session is 2 s."""
+SCHEDULES = Path(__file__).resolve().parents[1] / "schedules"
 JUNK: list[object] = []
 """What the prelude left on the heap, for as long as the process lives."""
 
@@ -162,9 +163,14 @@ def digest_of_faults(seed: int) -> str:
     return f"{observer.hexdigest()} of {observer.rows} rows"
 
 
-def digest_of_drawn(space: str, seed: int) -> str:
-    """Play the schedule that a seed means in a space of `explorations/`, as the search does."""
-    played = play(draw(_space(space), seed), seed)
+def drawn_schedule(name: str) -> Experiment:
+    """Return a schedule of tests/schedules, as the search drew it once."""
+    return load_experiment(str(SCHEDULES / f"{name}.yaml")).experiment
+
+
+def digest_of_drawn(name: str, seed: int) -> str:
+    """Play a drawn schedule as the search does."""
+    played = play(drawn_schedule(name), seed)
     return f"{played.digest} of {played.rows} rows, {played.result}"
 
 
@@ -175,9 +181,9 @@ def digest_of_violated() -> str:
     return f"{played.digest} of {played.rows} rows, {played.result}: {found}"
 
 
-def digest_with_messages(space: str, seed: int) -> str:
-    """Run the same with messages in the trace; they are left out of the digest only."""
-    experiment = draw(_space(space), seed)
+def digest_with_messages(name: str, seed: int) -> str:
+    """Run a drawn schedule with messages in the trace; the digest leaves them out."""
+    experiment = drawn_schedule(name)
     suite = CheckSuite(context_of(experiment), experiment.checks)
     observer = TraceDigest()
     runtime = VirtualRuntime(
@@ -191,18 +197,18 @@ def digest_with_messages(space: str, seed: int) -> str:
     return f"{observer.hexdigest()} of {observer.rows} rows"
 
 
-@cache
-def _space(name: str) -> Space:
-    return load_space(name)
-
-
 fake = partial(digest, fake_spec(), run_us=FAKE_RUN_US)
 real = partial(digest, real_spec(), run_us=REAL_RUN_US)
 SOURCES = (set_of_strings, set_of_objects, global_random)
 CODEC = " through the codec"
 MESSAGES = " with messages"
-DRAWN = (("reference", 0), ("standard", 2), ("standard", 3))
-"""Spaces and seeds: many faults, guards and settings between them."""
+DRAWN = {
+    "crashes_pauses_and_slow_links": 0,
+    "moves_resets_and_deleted_offsets": 2,
+    "three_groups_through_cuts_pauses_and_shutdowns": 3,
+}
+"""Drawn schedules and the seeds of their runs: many faults and settings between them."""
+WITH_MESSAGES = "moves_resets_and_deleted_offsets"
 SCENARIOS: dict[str, Callable[[], str]] = {
     **{f"fake {seed}": partial(fake, fake_builder(), seed=seed) for seed in range(5)},
     **{f"faults {seed}": partial(digest_of_faults, seed) for seed in range(2)},
@@ -214,8 +220,10 @@ SCENARIOS: dict[str, Callable[[], str]] = {
         for source in SOURCES
     },
     **{f"real {seed}": partial(real, build_node, seed=seed) for seed in range(2)},
-    **{f"drawn {space} {seed}": partial(digest_of_drawn, space, seed) for space, seed in DRAWN},
-    f"drawn standard 2{MESSAGES}": partial(digest_with_messages, "standard", 2),
+    **{f"drawn {name}": partial(digest_of_drawn, name, seed) for name, seed in DRAWN.items()},
+    f"drawn {WITH_MESSAGES}{MESSAGES}": partial(
+        digest_with_messages, WITH_MESSAGES, DRAWN[WITH_MESSAGES]
+    ),
     "violated": digest_of_violated,
     f"real 0{CODEC}": partial(real, build_node, seed=0, copy_messages=True),
     **{

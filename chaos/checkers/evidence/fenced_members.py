@@ -3,9 +3,10 @@
 A static member that comes back gets a new member id. Unless the group is Stable, the id is written
 only with the group's next assignment; a coordinator that takes over before that loads the old id,
 and answers the new one FENCED_INSTANCE_ID, which ends the application. Kafka 3.9 does so: its
-JoinGroup cannot tell the rightful owner from an impostor (BEHAVIOUR 2.2; standard space, seed 326).
-In a split brain it is the replaced coordinator that has the old id, and fences who asks it again
-(standard space, seed 2993).
+JoinGroup cannot tell the rightful owner from an impostor (BEHAVIOUR 2.2).
+Corpus: `static_member_whose_new_id_was_never_stored`.
+In a split brain the replaced coordinator has the old id, and fences a member that asks it again.
+Corpus: `static_member_fenced_by_a_replaced_coordinator`.
 """
 
 from dataclasses import dataclass, field

@@ -38,7 +38,7 @@ def test_failover_whose_log_holds_every_acknowledged_append_passes() -> None:
 
 
 def test_append_that_its_leader_acknowledges_when_it_leads_again_is_of_that_epoch() -> None:
-    """Standard space, seed 26: it heard of neither election, and what it had waited in its log."""
+    """Corpus: `append_that_waited_through_two_elections`."""
     rows = Rows()
     rows.leads(1, "broker-0", 4, 138)
     rows.leads(2, "broker-1", 5, 189)

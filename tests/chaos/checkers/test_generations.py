@@ -267,7 +267,7 @@ def test_generation_that_a_new_coordinator_loaded_is_the_stored_one() -> None:
 
 
 def test_generation_of_a_group_that_was_lost_is_not_the_one_that_counts_alike() -> None:
-    """Standard space, seed 3314: lost with its disks, begun again, stored above the watermark."""
+    """Corpus: `generation_begun_again_and_never_acknowledged`."""
     for comes, outcome in (("new-id", CheckOutcome.PASS), (M1, CheckOutcome.VIOLATED)):
         rows = stable_group()
         rows.load_started(20, "broker-0", 4)

@@ -144,7 +144,7 @@ def test_old_coordinator_that_unloads_late_does_not_matter() -> None:
 def test_broker_that_is_elected_again_before_it_heard_of_another_coordinates_as_it_is(
     cause: str,
 ) -> None:
-    """Its load is ignored, and what it has is the group (standard space, seed 7304)."""
+    """Corpus: `coordinator_elected_again_before_it_heard_of_another`."""
     rows = healed_group()
     rows.load_completed(40.05, "broker-1", 1)
     rows.add(
@@ -187,7 +187,7 @@ def test_member_without_partitions_need_not_commit() -> None:
 
 
 def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
-    """Standard space, seed 326: its new id was never stored, and the next coordinator fences it."""
+    """Corpus: `static_member_whose_new_id_was_never_stored`."""
     for lost in (True, False):
         rows = healed_group()
         rows.add(36, "broker-1", TraceKind.MEMBER_ADDED, group="g", member="new", cause="replaced")
@@ -216,7 +216,7 @@ def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
 def test_static_member_that_a_replaced_coordinator_fences_is_not_expected(
     old_coordinator: str,
 ) -> None:
-    """Standard space, seed 2993: the member got its id from the new one, and asked the old one."""
+    """Corpus: `static_member_fenced_by_a_replaced_coordinator`."""
     rows = healed_group()
     rows.add(35, "broker-2", TraceKind.MEMBER_ADDED, group="g", member="old", cause="joined")
     if old_coordinator == "has unloaded":

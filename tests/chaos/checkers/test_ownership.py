@@ -230,7 +230,7 @@ def test_member_expired_long_before_its_session_is_over_is_found() -> None:
 def test_member_dropped_in_time_may_be_overtaken_long_after_the_fault(
     expired_s: float, allowed: bool
 ) -> None:
-    """Standard space, seed 314: nobody led its group for so long that nobody could be given it."""
+    """While the group has no coordinator, no partition can be given to another member."""
     rows = Rows()
     rows.load_completed(0.5, "broker-0", 0)
     rows.assigned(1, C0, names=["t-0"], peer="broker-0")
@@ -247,7 +247,7 @@ def test_member_dropped_in_time_may_be_overtaken_long_after_the_fault(
 def test_member_that_a_zombie_assigned_has_its_session_from_the_load_on(
     assigned_s: float, allowed: bool
 ) -> None:
-    """Standard space, seed 708: on resume a paused coordinator answers JoinGroup and SyncGroup."""
+    """A paused coordinator that resumes answers JoinGroup and SyncGroup, although replaced."""
     rows = Rows()
     rows.fault(24, "broker-2", fault="leadership_move", momentary=True)
     rows.add(26, "broker-1", TraceKind.LOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=6)
@@ -267,9 +267,9 @@ def test_member_that_a_zombie_assigned_has_its_session_from_the_load_on(
 def test_broker_that_waits_for_its_old_session_is_still_down(
     unfenced_s: float, ghost: bool, allowed: bool
 ) -> None:
-    """Standard space, seed 778: a member that knows this broker alone cannot hear before.
+    """A member that knows this broker alone hears nothing before the broker is unfenced.
 
-    Seed 2621: a controller that wakes up unfences the broker for heartbeats of its old life.
+    Corpus: `broker_unfenced_for_heartbeats_of_its_old_life`.
     """
     rows = Rows()
     rows.add(0.1, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
@@ -419,7 +419,7 @@ def test_overlap_that_the_log_held_already_may_begin_at_the_load(
 ) -> None:
     """A group that was deleted has no members to wait for; one generation is one assignment.
 
-    Standard space, seeds 6249 and 6601: the second had a static member that did not rejoin.
+    Static members that do not rejoin are part of the next generation, too.
     """
     rows = Rows()
     rows.load_completed(-20, "broker-0", 0)

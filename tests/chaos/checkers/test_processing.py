@@ -376,8 +376,7 @@ def test_reset_to_latest_after_a_deletion_is_found_if_members_had_committed_sinc
 ) -> None:
     """A deletion excuses what was there, and what was on its way to the log.
 
-    Standard space, seed 838: an administrator's commit waited for a replica, and the group was
-    deleted meanwhile.
+    An administrator's commit waits for a replica, and the group is deleted meanwhile.
     """
     rows = group_that_commits()
     rows.given_up(3.3, C0)

@@ -11,13 +11,14 @@ from benchmarks.planted_bugs.bugs import BUGS, PlantedBug
 from benchmarks.planted_bugs.hunt import FAULTS_MAX, ShrunkBug, hunt
 from benchmarks.planted_bugs.record import PAGE, is_found, page
 from chaos.experiment.structs import Experiment
-from chaos.exploration.draw.draw import draw
 from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult, play
 from chaos.exploration.shrink.edits import sizes_of
 from chaos.exploration.signature import Signature
 from chaos.exploration.space import Space, load_space
 from cluster.broker.coordination.appends import CoordinatorAppends
 from coordinator.coordinator import GroupCoordinator
+from tests.support.builders.quick_experiment import failing_experiment
+from tests.support.determinism import drawn_schedule
 
 CANARY = "reply_before_high_watermark"
 SEEDS = 60
@@ -82,7 +83,7 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
     finding = PlayedFinding(
         signature=Signature(check="fencing", claim="?"), summary="", time_us=10**9
     )
-    drawn = draw(space, 0)
+    drawn = failing_experiment()
     planted: list[bool] = []
 
     def drawn_with(_: Space, seed: int) -> Experiment:
@@ -132,9 +133,9 @@ def test_bug_is_planted_while_the_block_lasts_and_gone_after_it(bug: PlantedBug)
 
 
 @pytest.mark.slow
-def test_run_after_a_planted_bug_has_the_digest_of_the_run_before(space: Space) -> None:
+def test_run_after_a_planted_bug_has_the_digest_of_the_run_before() -> None:
     """The sound code is the same code again."""
-    experiment = draw(space, 3)
+    experiment = drawn_schedule("three_groups_through_cuts_pauses_and_shutdowns")
     before = play(experiment, 3).digest
     with BUGS[CANARY].planted():
         with_bug = play(experiment, 3).digest

@@ -127,7 +127,7 @@ def test_run_is_watched_after_an_undoing_that_took_its_time() -> None:
 
 
 def test_undoing_that_must_wait_holds_up_nothing_else_of_the_plan() -> None:
-    """Standard space, seed 42: 30 s of faults came at once, behind a broker that would not stop."""
+    """Behind a broker that does not stop, 30 s of faults would else come at once."""
     shutdown = {"fault": "controlled_shutdown", "target": "broker(1)", "duration": "5s"}
     crash = {"fault": "crash", "target": "broker(2)", "duration": "4s"}
     run = Run(experiment(faults=[{"at": "1s", **shutdown}, {"at": "8s", **crash}]))

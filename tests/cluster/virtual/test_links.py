@@ -352,7 +352,7 @@ def test_a_host_that_dies_takes_along_what_its_gate_held(effect: LinkEffect) -> 
 def test_a_death_ends_what_was_accepted_and_not_heard_of(effect: LinkEffect) -> None:
     """The server accepts, its answer is held, it dies: the client hears of it once it heals.
 
-    Standard space, seed 6753: it waited for the end of its connection setup timeout.
+    Without that it waits for the end of its connection setup timeout.
     """
     world = World()
     lab, client = world.lab, world.client

@@ -1,7 +1,7 @@
 """What may be lost with the last replica in sync, and what may not: the checkers know the line.
 
-Found by the standard space, seeds 42, 54, 62, 96, 101 and 116: power losses and empty disks of the
-only replica in sync, which Kafka answers with a clean election of a leader that has lost its log.
+Power losses and empty disks of the only replica in sync, which Kafka answers with a clean election
+of a leader that has lost its log. Corpus: `power_loss_of_the_last_replica_in_sync`.
 """
 
 from dataclasses import replace

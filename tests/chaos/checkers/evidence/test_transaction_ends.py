@@ -167,7 +167,7 @@ def test_decision_by_a_clock_that_is_late_is_waited_for(clock_error_us: int, fin
 def test_marker_after_the_transaction_was_carried_out_is_the_next_ones(
     carried_out_s: float | None, findings: int
 ) -> None:
-    """A group that was loaded with the marker leaves no row (standard space, seed 4446)."""
+    """A group that was loaded with the marker leaves no row."""
     rows = Rows()
     pending(rows, 1)
     decided(rows, 2, COMMIT)
@@ -182,7 +182,7 @@ def test_marker_after_the_transaction_was_carried_out_is_the_next_ones(
 def test_decision_that_was_lost_with_the_last_replica_in_sync_binds_nobody(
     cause: str | None, findings: int
 ) -> None:
-    """The coordinator of transactions is back at an older one (standard space, seed 9203)."""
+    """The coordinator of transactions is back at an older end."""
     rows = Rows()
     elected(rows, 0.1)
     pending(rows, 1)

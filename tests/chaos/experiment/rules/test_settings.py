@@ -212,7 +212,7 @@ def test_setting_that_the_plan_never_tries_is_no_warning(changes: dict[str, Any]
 
 
 def test_rebalance_that_is_over_before_members_hear_of_it_is_warned_about() -> None:
-    """Standard space, seed 58: members dropped each other for ever, two minutes after healing."""
+    """Such members drop each other for ever, even two minutes after healing."""
     made_of = experiment(
         groups=readers(
             session_timeout_ms=6_000, heartbeat_interval_ms=2_000, max_poll_interval_ms=2_000

@@ -43,7 +43,7 @@ def test_committed_offsets_are_read_stable_and_traced_as_verification(make_lab: 
 
 
 def test_partitions_that_are_named_are_asked_for_by_name(make_lab: LabMaker) -> None:
-    """Whoever answers "no offset" is known: a zombie's answer proves nothing (seed 7370)."""
+    """Whoever answers "no offset" is known: a zombie's answer proves nothing."""
     lab = make_lab(2)
     lab.coordinator = 1
     host = lab.client_host("admin-0")
