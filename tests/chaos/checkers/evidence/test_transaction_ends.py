@@ -182,7 +182,7 @@ def test_marker_after_the_transaction_was_carried_out_is_the_next_ones(
 def test_decision_that_was_lost_with_the_last_replica_in_sync_binds_nobody(
     cause: str | None, findings: int
 ) -> None:
-    """The coordinator of transactions is back at an older end."""
+    """The transaction coordinator is back at an older transaction."""
     rows = Rows()
     elected(rows, 0.1)
     pending(rows, 1)

@@ -1,0 +1,63 @@
+"""Schedules that tests depend on are files, so that a change of drawing leaves them as they are."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from chaos.experiment.loader import load_experiment
+from tests.architecture.test_layers import ROOT, tracked_files
+
+SCHEDULES = sorted((ROOT / "tests" / "schedules").glob("*.yaml"))
+CORPUS = ROOT / "tests" / "corpus"
+MAY_DRAW = {
+    "tests/acceptance/test_standard_space.py": "searches, and expects that nothing is found",
+    "tests/architecture/test_schedules.py": "has the names of the drawing functions",
+    "tests/chaos/exploration/draw/test_draw.py": "tests the drawing",
+    "tests/chaos/exploration/test_exploring_page.py": "tests that the page's space can be drawn",
+    "tests/chaos/exploration/test_reference.py": "tests the space `reference` and its minimum",
+    "tests/chaos/exploration/test_space.py": "tests the space of a file",
+    "tests/cluster/ray/test_ray_tasks.py": "compares workers, whatever they play",
+    "tests/support/reference/rows_before_causes.py": "compares with a record of an older commit",
+}
+"""Modules that may draw, with the reason; no other module depends on what a seed draws."""
+DRAWING = frozenset({"draw", "play_seed", "play_seeds"})
+CITED_FILE = re.compile(r"\bCorpus: `(\w+)`")
+
+
+def draws(path: Path) -> bool:
+    """Return whether a module imports a function that draws schedules."""
+    return any(
+        alias.name in DRAWING
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("chaos.exploration")
+        for alias in node.names
+    )
+
+
+def test_only_tests_of_the_search_draw_schedules() -> None:
+    drawing = {
+        name
+        for path in tracked_files(".py")
+        if (name := path.relative_to(ROOT).as_posix()).startswith("tests/") and draws(path)
+    }
+    assert drawing <= set(MAY_DRAW)
+
+
+def test_file_of_the_corpus_that_is_named_exists() -> None:
+    missing = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in tracked_files(".py")
+        for name in CITED_FILE.findall(path.read_text(encoding="utf-8"))
+        if not (CORPUS / f"{name}.yaml").is_file()
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("path", SCHEDULES, ids=lambda path: path.stem)
+def test_schedule_says_what_it_holds_and_is_played(path: Path) -> None:
+    tests = [each for each in tracked_files(".py") if each.is_relative_to(ROOT / "tests")]
+    assert path.read_text(encoding="utf-8").startswith("# ")
+    assert load_experiment(str(path)).experiment.name == path.stem
+    assert any(path.stem in each.read_text(encoding="utf-8") for each in tests)
