@@ -23,7 +23,6 @@ from protocol.records.batch import RecordBatch, decode_fields, decode_records, p
 from protocol.records.control import decode_marker
 from protocol.records.offsets import (
     OFFSET_COMMIT_KEY_VERSION,
-    CorruptOffsetsRecord,
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
@@ -31,6 +30,7 @@ from protocol.records.offsets import (
     decode_key,
     decode_offset_commit_value,
 )
+from protocol.records.versioned import CorruptRecord
 
 _OFFSET_KEY_PREFIX = OFFSET_COMMIT_KEY_VERSION.to_bytes(2, "big")
 
@@ -70,7 +70,7 @@ class Load:
         try:
             for batch in batches:
                 self._read_batch(batch)
-        except ValueError as error:  # CorruptOffsetsRecord, or msgspec's own
+        except ValueError as error:  # CorruptRecord, or msgspec's own
             self._fail(str(error))
 
     def finish(self, now_us: int) -> tuple[Group, ...]:
@@ -97,7 +97,7 @@ class Load:
         """Return what a record says, and the group: a new one where only offsets tell of it."""
         key = decode_key(key_bytes)
         if not isinstance(key, OffsetCommitKey):
-            raise CorruptOffsetsRecord(f"{key} is no key of an offset")
+            raise CorruptRecord(f"{key} is no key of an offset")
         group = groups.get(key.group)
         if group is None:
             group = Group(key.group, self.partition, GroupState.EMPTY, now_us)
@@ -172,7 +172,7 @@ class Load:
 def _offset_key(key: bytes | None, base_offset: int) -> bytes | None:
     """Return the key of an offset in the version that is written, None for another record's."""
     if key is None or len(key) < 2:
-        raise CorruptOffsetsRecord(f"record without key in batch {base_offset}")
+        raise CorruptRecord(f"record without key in batch {base_offset}")
     if key[0] or key[1] > OFFSET_COMMIT_KEY_VERSION:
         return None
     return key if key[1] == OFFSET_COMMIT_KEY_VERSION else _OFFSET_KEY_PREFIX + key[2:]
@@ -183,7 +183,7 @@ def group_from_record(
 ) -> Group:
     """Return the group that a record describes: Stable with members, Empty without.
 
-    Raises: CorruptOffsetsRecord if it has members and no protocol, or a leader that is none of
+    Raises: CorruptRecord if it has members and no protocol, or a leader that is none of
         them; UnknownServerError if a member's subscription cannot be parsed.
     """
     state = GroupState.STABLE if value.members else GroupState.EMPTY
@@ -195,7 +195,7 @@ def group_from_record(
     group.current_state_timestamp_ms = None if timestamp == -1 else timestamp
     for stored in value.members:
         if value.protocol is None:
-            raise CorruptOffsetsRecord(f"group {group_id} has members and no protocol")
+            raise CorruptRecord(f"group {group_id} has members and no protocol")
         rebalance_timeout_ms = stored.rebalance_timeout_ms
         group.add(
             Member(
@@ -216,7 +216,7 @@ def group_from_record(
         )
     if value.leader is not None:
         if value.leader not in group.members:
-            raise CorruptOffsetsRecord(f"group {group_id}: leader {value.leader} is no member")
+            raise CorruptRecord(f"group {group_id}: leader {value.leader} is no member")
         group.leader_id = value.leader
     group.subscribed_topics = group.compute_subscribed_topics()
     return group

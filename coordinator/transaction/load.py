@@ -10,11 +10,11 @@ from coordinator.transaction.states import STATES_BY_ID
 from protocol.ids import TopicPartition
 from protocol.records.batch import RecordBatch, decode_records
 from protocol.records.transaction import (
-    CorruptTransactionRecord,
     TransactionLogValue,
     decode_transaction_key,
     decode_transaction_value,
 )
+from protocol.records.versioned import CorruptRecord
 
 
 class TransactionLoad:
@@ -33,7 +33,7 @@ class TransactionLoad:
         try:
             for batch in batches:
                 self._read_batch(batch)
-        except ValueError as error:  # CorruptTransactionRecord, or msgspec's own
+        except ValueError as error:  # CorruptRecord, or msgspec's own
             self.error = str(error)
 
     def finish(self) -> dict[str, TransactionMetadata]:
@@ -43,7 +43,7 @@ class TransactionLoad:
     def _read_batch(self, batch: RecordBatch) -> None:
         for record in decode_records(batch.records):
             if record.key is None:
-                raise CorruptTransactionRecord(f"record without key in batch {batch.base_offset}")
+                raise CorruptRecord(f"record without key in batch {batch.base_offset}")
             name = decode_transaction_key(record.key)
             if name is None:
                 continue  # a newer coordinator wrote it
@@ -51,9 +51,7 @@ class TransactionLoad:
             if record.value is not None:
                 value = decode_transaction_value(record.value)
                 if value.transaction_status not in STATES_BY_ID:
-                    raise CorruptTransactionRecord(
-                        f"{name}: unknown state {value.transaction_status}"
-                    )
+                    raise CorruptRecord(f"{name}: unknown state {value.transaction_status}")
                 self._values[name] = value
 
 

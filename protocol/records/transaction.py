@@ -1,17 +1,19 @@
 """The persisted records of `__transaction_state`: what is known of a transactional id.
 
-A key, and a value, is a two-byte big-endian version and a body. A record without value is a
-tombstone. DEVIATION: the body is a MessagePack array of Kafka's fields in Kafka's order, as in
-`offsets_records`. Source: Kafka `TransactionLogKey.json`, `TransactionLogValue.json` (version 0).
+A record without value is a tombstone. How bodies are encoded is `versioned`'s.
+Source: Kafka `TransactionLogKey.json`, `TransactionLogValue.json` (version 0).
 """
 
 import msgspec
 
+from protocol.records.versioned import (
+    CorruptRecord,
+    encode_body,
+    record_version,
+    version_prefix,
+)
+
 _VERSION = 0
-
-
-class CorruptTransactionRecord(ValueError):
-    """A key or value that cannot be read: an unknown version, or no body of its kind."""
 
 
 class TransactionLogKey(msgspec.Struct, frozen=True, array_like=True):
@@ -39,49 +41,42 @@ class TransactionLogValue(msgspec.Struct, frozen=True, kw_only=True, array_like=
     transaction_start_timestamp_ms: int = -1
 
 
-_encode = msgspec.msgpack.Encoder().encode
 _key_decoder = msgspec.msgpack.Decoder(TransactionLogKey)
 _value_decoder = msgspec.msgpack.Decoder(TransactionLogValue)
 
 
 def encode_transaction_key(transactional_id: str) -> bytes:
     """Return the key of a transactional id's record."""
-    return _VERSION.to_bytes(2, "big") + _encode(TransactionLogKey(transactional_id))
+    return version_prefix(_VERSION) + encode_body(TransactionLogKey(transactional_id))
 
 
 def encode_transaction_value(value: TransactionLogValue) -> bytes:
     """Return the value of a transactional id's record."""
-    return _VERSION.to_bytes(2, "big") + _encode(value)
+    return version_prefix(_VERSION) + encode_body(value)
 
 
 def decode_transaction_key(data: bytes) -> str | None:
     """Return the transactional id, None for a key of a version that is not known.
 
-    Raises: CorruptTransactionRecord.
+    Raises: CorruptRecord.
     """
-    if _version(data) != _VERSION:
+    if record_version(data) != _VERSION:
         return None
     try:
         return _key_decoder.decode(data[2:]).transactional_id
     except msgspec.MsgspecError as error:
-        raise CorruptTransactionRecord(f"key: {error}") from error
+        raise CorruptRecord(f"key: {error}") from error
 
 
 def decode_transaction_value(data: bytes) -> TransactionLogValue:
     """Return what is stored of a transactional id.
 
-    Raises: CorruptTransactionRecord.
+    Raises: CorruptRecord.
     """
-    version = _version(data)
+    version = record_version(data)
     if version != _VERSION:
-        raise CorruptTransactionRecord(f"unknown transaction value version {version}")
+        raise CorruptRecord(f"unknown transaction value version {version}")
     try:
         return _value_decoder.decode(data[2:])
     except msgspec.MsgspecError as error:
-        raise CorruptTransactionRecord(f"value: {error}") from error
-
-
-def _version(data: bytes) -> int:
-    if len(data) < 2:
-        raise CorruptTransactionRecord(f"{len(data)} bytes hold no version")
-    return int.from_bytes(data[:2], "big", signed=True)
+        raise CorruptRecord(f"value: {error}") from error

@@ -31,6 +31,7 @@ class Field:
 
     Shape: `fields` are those of a STRUCT. `absent` is what an answer has where our message knows
     no such field. A request's field that `is_unused` changes nothing here and is dropped.
+    Units: `bits` is the width of an INT, which bounds what is read from a log.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Field:
     fields: tuple["Field", ...] = ()
     absent: PlainValue = None
     is_unused: bool = False
+    bits: int = 64
 
     def is_in(self, version: int) -> bool:
         """Return whether the field is there in this version."""
@@ -70,10 +72,10 @@ class ApiSchema:
 
 
 def int_field(
-    name: str, since: int = 0, until: int = NEWEST, *, absent: PlainValue = None
+    name: str, since: int = 0, until: int = NEWEST, *, absent: PlainValue = None, bits: int = 64
 ) -> Field:
     """Return an integer field."""
-    return Field(name=name, kind=Kind.INT, since=since, until=until, absent=absent)
+    return Field(name=name, kind=Kind.INT, since=since, until=until, absent=absent, bits=bits)
 
 
 def str_field(name: str, since: int = 0, until: int = NEWEST, *, nullable: bool = False) -> Field:

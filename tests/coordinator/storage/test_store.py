@@ -25,8 +25,8 @@ from protocol.records.offsets import (
     decode_group_metadata_value,
     decode_key,
     decode_offset_commit_value,
-    record_version,
 )
+from protocol.records.versioned import record_version
 from tests.support.builders.requests import GROUP, leave_group, offset_commit
 from tests.support.harness.coordinator_harness import EPOCH_US, CoordinatorHarness
 

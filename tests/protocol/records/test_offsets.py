@@ -6,7 +6,6 @@ import pytest
 from protocol.errors import SimulationError
 from protocol.ids import TopicPartition
 from protocol.records.offsets import (
-    CorruptOffsetsRecord,
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadataValue,
@@ -20,8 +19,8 @@ from protocol.records.offsets import (
     encode_group_metadata_value,
     encode_offset_commit_key,
     encode_offset_commit_value,
-    record_version,
 )
+from protocol.records.versioned import CorruptRecord, record_version
 
 MEMBER = MemberMetadataValue(
     member_id="m-1",
@@ -72,7 +71,7 @@ def test_key_of_an_unknown_version_is_told_apart_and_not_an_error(version: int) 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\x00\x01\xc1", b"\x00\x02\x93"])
 def test_key_that_cannot_be_read_is_corrupt(data: bytes) -> None:
     """No version, or no body of its kind."""
-    with pytest.raises(CorruptOffsetsRecord):
+    with pytest.raises(CorruptRecord):
         decode_key(data)
 
 
@@ -244,19 +243,19 @@ def test_group_value_of_every_version_is_read(
 
 def test_group_value_of_an_unknown_version_is_an_error_that_names_it() -> None:
     """MM-29."""
-    with pytest.raises(CorruptOffsetsRecord, match="group value version 5"):
+    with pytest.raises(CorruptRecord, match="group value version 5"):
         decode_group_metadata_value(versioned(5, "x"))
 
 
 def test_offset_value_of_an_unknown_version_is_an_error_that_names_it() -> None:
     """As for groups: a value cannot be guessed at."""
-    with pytest.raises(CorruptOffsetsRecord, match="offset value version 5"):
+    with pytest.raises(CorruptRecord, match="offset value version 5"):
         decode_offset_commit_value(versioned(5, 1))
 
 
 def test_values_with_a_body_of_another_kind_are_corrupt() -> None:
     """The version is right, the bytes are not."""
-    with pytest.raises(CorruptOffsetsRecord, match="version 3"):
+    with pytest.raises(CorruptRecord, match="version 3"):
         decode_offset_commit_value(versioned(3, "no offset"))
-    with pytest.raises(CorruptOffsetsRecord, match="version 3"):
+    with pytest.raises(CorruptRecord, match="version 3"):
         decode_group_metadata_value(versioned(3, 1))

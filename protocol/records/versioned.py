@@ -1,0 +1,194 @@
+"""Bodies of persisted keys and values: a version, and the fields that the version has.
+
+A key, and a value, is a two-byte big-endian version and a body. The fields of a value stand in a
+table, as those of messages do (`protocol.wire.fields`); a ValueCodec writes and reads every version
+of it. To add a field, or a version: a line in the table of the value.
+
+DEVIATION: the body is a MessagePack array of Kafka's fields in Kafka's order, instead of Kafka's
+own schema encoding. Fields, versions and which version is written are Kafka's.
+"""
+
+import typing
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from protocol.errors import SimulationError
+from protocol.wire.fields import Field, Kind
+
+_S = typing.TypeVar("_S", bound=msgspec.Struct)
+
+_Write = Callable[[Any], tuple[object, ...]]
+
+encode_body = msgspec.msgpack.Encoder().encode
+
+
+class CorruptRecord(ValueError):
+    """A key or value that cannot be read: an unknown value version, or no body of its kind."""
+
+
+def record_version(data: bytes) -> int:
+    """Return the version that `data`, a key or a value, begins with.
+
+    Raises: CorruptRecord if it has no two bytes.
+    """
+    if len(data) < 2:
+        raise CorruptRecord(f"{len(data)} bytes hold no version")
+    return int.from_bytes(data[:2], "big", signed=True)
+
+
+def version_prefix(version: int) -> bytes:
+    """Return the two bytes that a key or value of this version begins with."""
+    return version.to_bytes(2, "big", signed=True)
+
+
+class ValueCodec(typing.Generic[_S]):
+    """Writes and reads the values of one kind of record.
+
+    `struct` has a field for each of the table, with a default for those that some version lacks.
+    `readable` and `writable` are versions; `noun` names the kind in errors.
+    """
+
+    def __init__(
+        self,
+        noun: str,
+        struct: type[_S],
+        fields: tuple[Field, ...],
+        *,
+        readable: range,
+        writable: range,
+    ) -> None:
+        self._noun = noun
+        # Each version is compiled once: a load decodes a value for each committed offset.
+        self._writers = {
+            version: (version_prefix(version), _writer(fields, version)) for version in writable
+        }
+        self._readers = {
+            version: (
+                msgspec.msgpack.Decoder(_layout(struct, fields, version)).decode,
+                _reader(struct, fields, version),
+            )
+            for version in readable
+        }
+
+    def encode(self, value: _S, version: int) -> bytes:
+        """Return `value` in this version; what the version has no field for is left out.
+
+        Raises: SimulationError for a version that is not written.
+        """
+        writer = self._writers.get(version)
+        if writer is None:
+            raise SimulationError(f"{self._noun}s are not written in version {version}")
+        prefix, write = writer
+        return prefix + encode_body(write(value))
+
+    def decode(self, data: bytes) -> _S:
+        """Return the value in `data`; a field that its version lacks has the struct's default.
+
+        Raises: CorruptRecord naming a version that is not read, or if the body does not fit.
+        """
+        version = record_version(data)
+        reader = self._readers.get(version)
+        if reader is None:
+            raise CorruptRecord(f"unknown {self._noun} value version {version}")
+        decode_layout, read = reader
+        try:
+            return read(decode_layout(data[2:]))
+        except msgspec.MsgspecError as error:
+            raise CorruptRecord(f"{self._noun} value of version {version}: {error}") from error
+
+
+def _writer(fields: tuple[Field, ...], version: int) -> _Write:
+    """Return a function that lists the fields of a value in the order of one version."""
+    present = [field for field in fields if field.is_in(version)]
+    values_of = _values_of([field.name for field in present])
+    item_writers = {
+        place: _writer(field.fields, version)
+        for place, field in enumerate(present)
+        if field.kind is Kind.STRUCT
+    }
+    if not item_writers:
+        return values_of
+
+    def write(value: object) -> tuple[object, ...]:
+        values: list[Any] = list(values_of(value))
+        for place, write_item in item_writers.items():
+            values[place] = [write_item(item) for item in values[place]]
+        return tuple(values)
+
+    return write
+
+
+def _values_of(names: list[str]) -> _Write:
+    getter = attrgetter(*names)
+    # Of one name attrgetter returns the value itself, of several a tuple.
+    return getter if len(names) > 1 else lambda value: (getter(value),)
+
+
+def _reader(struct: type[_S], fields: tuple[Field, ...], version: int) -> Callable[[Any], _S]:
+    """Return a function that makes the value of a decoded layout."""
+    asdict = msgspec.structs.asdict
+    item_readers = [
+        (field.name, _reader(_item_struct(struct, field), field.fields, version))
+        for field in fields
+        if field.kind is Kind.STRUCT and field.is_in(version)
+    ]
+    if not item_readers:
+        return lambda body: struct(**asdict(body))
+
+    def read(body: msgspec.Struct) -> _S:
+        values = asdict(body)
+        for name, read_item in item_readers:
+            values[name] = tuple(read_item(item) for item in values[name])
+        return struct(**values)
+
+    return read
+
+
+def _layout(
+    struct: type[msgspec.Struct], fields: tuple[Field, ...], version: int
+) -> type[msgspec.Struct]:
+    """Return the class that a body of one version is decoded as.
+
+    Unknown elements behind the last field are skipped when read, as Kafka skips the tagged fields
+    of a version 4 that is newer than the reader.
+    """
+    present = [field for field in fields if field.is_in(version)]
+    return msgspec.defstruct(
+        f"{struct.__name__}V{version}",
+        [(field.name, _annotation(struct, field, version)) for field in present],
+        frozen=True,
+        array_like=True,
+        gc=any(field.kind is Kind.STRUCT for field in present),
+    )
+
+
+def _annotation(struct: type[msgspec.Struct], field: Field, version: int) -> Any:  # noqa: ANN401
+    annotation: Any = _scalar_annotation(struct, field, version)
+    if field.is_array:
+        annotation = tuple[annotation, ...]
+    return annotation | None if field.is_nullable else annotation
+
+
+def _scalar_annotation(struct: type[msgspec.Struct], field: Field, version: int) -> object:
+    match field.kind:
+        case Kind.INT:
+            limit = 1 << field.bits - 1
+            return Annotated[int, Meta(ge=-limit, le=limit - 1)]
+        case Kind.STRING:
+            return str
+        case Kind.BYTES:
+            return bytes
+        case Kind.BOOL:
+            return bool
+        case Kind.STRUCT:
+            return _layout(_item_struct(struct, field), field.fields, version)
+
+
+def _item_struct(struct: type[msgspec.Struct], field: Field) -> type[msgspec.Struct]:
+    """Return the struct of the items of a list, which the field's annotation names."""
+    item: type[msgspec.Struct] = typing.get_args(typing.get_type_hints(struct)[field.name])[0]
+    return item
