@@ -14,15 +14,15 @@ from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PA
 
 HELP_WIDTH = 100
 COMMANDS = {
-    "run": "run.command",
+    "run": "run",
     "explore": "explore.command",
     "replay": "replay.command",
-    "diff": "diff.command",
-    "shrink": "shrink.command",
+    "diff": "diff",
+    "shrink": "shrink",
     "groups": "groups.command",
     "analyze": "analyze",
     "report": "report",
-    "list": "list.command",
+    "list": "list",
     "init": "init.command",
     "validate": "validate",
     "schema": "schema",

@@ -1,10 +1,14 @@
-"""Plain lines on a terminal of any width: wrapped under their beginning, units beside numbers."""
+"""What commands print: lines that fit a terminal of any width, and JSON documents.
+
+A line that is too long goes on under its beginning, with its units beside their numbers.
+"""
 
 import re
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
@@ -41,3 +45,11 @@ def print_lines(console: Console, lines: Iterable[str], *, style: str = "") -> N
 def print_path(console: Console, what: str, path: Path) -> None:
     """Print where something lies, on one line: a broken one can be neither clicked nor copied."""
     console.print(Text(f"{what}: {path}"), soft_wrap=True)
+
+
+def print_document(console: Console, document: object, *, indented: bool = False) -> None:
+    """Print one JSON document: no colour, no wrapping."""
+    encoded = msgspec.json.encode(document, enc_hook=str)
+    if indented:
+        encoded = msgspec.json.format(encoded, indent=2)
+    console.file.write(encoded.decode() + "\n")

@@ -1,15 +1,21 @@
-"""Options and arguments that several commands share, and the runs that they name."""
+"""Options and arguments that several commands share, and the runs that they name.
 
+A command that hands its options on declares them as fields of a dataclass, with their types, and
+`as_one` builds it of what click has converted.
+"""
+
+import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from rich.console import Console
 
 from chaos.results.run_directory import DEFAULT_ROOT, NotARun, PastRun, list_runs, open_run
 
 PROGRAM = "python -m coordlab"
+DEFAULT_SPACE = "standard"
 EXIT_CODES_HELP = (
     "Exit codes: 0 pass, 1 a promise was violated, 2 unknown (the run proves nothing), "
     "130 interrupted, 254 bad arguments or experiment file, 255 internal error."
@@ -31,6 +37,15 @@ var_option = click.option(
 )
 master_option = click.option(
     "--master", help="Spark master, e.g. `spark://host:7077`; default: Spark on this machine."
+)
+ray_address_option = click.option(
+    "--ray-address",
+    default="local",
+    show_default=True,
+    help="A running Ray cluster, e.g. `host:6379`; `local` starts one here.",
+)
+force_option = click.option(
+    "--force", is_flag=True, help="Play it though the code or Python is another than the file's."
 )
 past_runs_argument = click.argument(
     "run_directories", metavar="[RUN]...", nargs=-1, type=click.Path(path_type=Path)
@@ -71,9 +86,49 @@ def _write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> 
             formatter.write(f"{' ' * formatter.current_indent}{PROGRAM} {example}\n")
 
 
-def json_option(what: str) -> Callable[[Command], Command]:
-    """Return `--json`, which prints `what` as one JSON document instead of text."""
-    return click.option("--json", is_flag=True, help=f"Print one JSON document instead: {what}.")
+def space_option(seed: str = "a seed") -> Callable[[Command], Command]:
+    """Return `--space`; `seed` is the word of the command's help for what is drawn from it."""
+    return click.option(
+        "--space",
+        default=DEFAULT_SPACE,
+        show_default=True,
+        metavar="NAME|FILE",
+        help=f"The space that {seed} is drawn from.",
+    )
+
+
+def junit_option(contents: str) -> Callable[[Command], Command]:
+    """Return `--junit`, which names a file to write; `contents` ends the sentence of the help."""
+    return click.option(
+        "--junit",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help=f"Write JUnit XML for CI{contents}.",
+    )
+
+
+def json_option(contents: str) -> Callable[[Command], Command]:
+    """Return `--json`, which prints `contents` as one JSON document instead of text."""
+    return click.option(
+        "--json", is_flag=True, help=f"Print one JSON document instead: {contents}."
+    )
+
+
+def as_one(
+    options: type[Any], name: str = "options"
+) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Return a decorator: the command gets the fields of dataclass `options` as argument `name`."""
+    fields = [field.name for field in dataclasses.fields(options)]
+
+    def decorate(command: Callable[..., int]) -> Callable[..., int]:
+        @functools.wraps(command)
+        def with_options(**given: Any) -> int:  # noqa: ANN401 - as click has converted them
+            one = options(**{field: given.pop(field) for field in fields})
+            return command(**{name: one}, **given)
+
+        return with_options
+
+    return decorate
 
 
 def named_runs(paths: Sequence[Path], root: Path) -> tuple[PastRun, ...]:
@@ -93,8 +148,3 @@ def latest_run(root: Path) -> PastRun:
     if not past:
         raise NotARun(f"there is no run in {root}; `python -m coordlab run EXPERIMENT` makes one")
     return max(past, key=lambda each: each.manifest.started_at)
-
-
-def print_document(console: Console, document: bytes) -> None:
-    """Print a JSON document as it is: no colour, no wrapping."""
-    console.file.write(document.decode() + "\n")

@@ -15,7 +15,7 @@ MAX_TIME_SCALE = 100
 _SECONDS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?s")
 
 
-class Duration(click.ParamType[int]):
+class DurationParam(click.ParamType[int]):
     """A length of time as people write it (`90s`, `5m`); its value is in microseconds."""
 
     name = "duration"
@@ -32,7 +32,7 @@ class Duration(click.ParamType[int]):
             self.fail(f"expected a duration such as `90s` or `5m`, got `{value}`", param, ctx)
 
 
-class Moment(click.ParamType[int]):
+class RunTimeParam(click.ParamType[int]):
     """A time of the run's clock as it is printed (`12.345678s`); its value is in microseconds."""
 
     name = "time"
@@ -71,9 +71,36 @@ class OneOf(click.ParamType[str]):
         word = str(value)
         if word in self.words:
             return word
-        near = near_miss(word, self.words)
-        hint = "" if near is None else f"; did you mean `{near}`?"
-        self.fail(f"expected {one_of(self.words)}, got `{word}`{hint}", param, ctx)
+        self.fail(_expected(self.words, word), param, ctx)
+
+
+class SomeOf(click.ParamType[tuple[str, ...]]):
+    """Some of a few words, between commas, in any letter case: `Stable,Empty`."""
+
+    name = "words"
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = {word.lower(): word for word in words}
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Return the words of `value`, as they are written."""
+        if isinstance(value, tuple):
+            return value
+        return tuple(self._word(word.strip()) for word in str(value).split(","))
+
+    def _word(self, given: str) -> str:
+        word = self._words.get(given.lower())
+        if word is None:
+            self.fail(_expected(tuple(self._words.values()), given))
+        return word
+
+
+def _expected(words: Sequence[str], given: str) -> str:
+    near = near_miss(given, words)
+    hint = "" if near is None else f"; did you mean `{near}`?"
+    return f"expected {one_of(words)}, got `{given}`{hint}"
 
 
 class TimeScale(click.ParamType[float]):

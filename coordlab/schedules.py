@@ -10,9 +10,7 @@ from chaos.experiment.structs import Experiment
 from chaos.exploration.draw.draw import draw
 from chaos.exploration.space import load_space
 from chaos.results.replay_stamp import ReplayStamp
-from coordlab.options import PROGRAM
-
-DEFAULT_SPACE = "standard"
+from coordlab.options import DEFAULT_SPACE, PROGRAM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +38,7 @@ class Schedule:
         return f"{PROGRAM} replay {self.name}"
 
 
-def schedule_of(word: str, space: str) -> Schedule:
+def named_schedule(word: str, space: str) -> Schedule:
     """Return the schedule that `word` names: a seed of `space`, or an experiment file.
 
     An ordinary experiment, without `replay`, has seed 0, as with `run`.

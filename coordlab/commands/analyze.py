@@ -1,21 +1,18 @@
 """`analyze`: the tables of runs, their phases, and what differs between several."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
-import msgspec
 from rich.console import Console
 from rich.text import Text
 
 from coordlab.analysis import NoJava, analyze_runs, java_notice, salvage
-from coordlab.console import print_path
+from coordlab.console import print_document, print_path
 from coordlab.options import (
     json_option,
     master_option,
     named_runs,
     past_runs_argument,
-    print_document,
     runs_option,
     with_examples,
 )
@@ -23,7 +20,6 @@ from coordlab.report_facts import facts_of
 from coordlab.reports import compared
 from coordlab.views.comparison_view import print_comparison
 from coordlab.views.summary_view import print_phases
-from pipeline.summary.figures import RunSummary
 from results_schema.results import EXIT_PASS
 
 
@@ -56,7 +52,7 @@ def analyze_command(
         salvage(each, console)
     summaries = analyze_runs(console, [each.path for each in past], master=master)
     if json:
-        print_document(Console(), summaries_document(summaries))
+        print_document(Console(), {"runs": summaries})
         return EXIT_PASS
     facts = [facts_of(each) for each in past]
     for run, summary in zip(facts, summaries, strict=True):
@@ -69,8 +65,3 @@ def analyze_command(
     if len(past) > 1:
         print_comparison(console, compared(list(zip(facts, summaries, strict=True))))
     return EXIT_PASS
-
-
-def summaries_document(summaries: Sequence[RunSummary]) -> bytes:
-    """Return the figures of runs as JSON, each as its tables/summary.json has them."""
-    return msgspec.json.encode({"runs": summaries}, enc_hook=str)

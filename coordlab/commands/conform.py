@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
-import msgspec
 from rich.console import Console
 from rich.markup import escape
 
@@ -25,7 +24,8 @@ from chaos.conformance.transcript import (
     read_transcript,
 )
 from chaos.experiment.problems import Problem
-from coordlab.options import json_option, print_document, with_examples
+from coordlab.console import print_document
+from coordlab.options import json_option, with_examples
 from results_schema.results import EXIT_PASS, EXIT_VIOLATED
 
 _DIGITS_MAX = 160
@@ -114,26 +114,24 @@ def _share(share: Share) -> str:
     return f"{share.percent:6.2f} %  {share.equal:5}/{share.steps:<5}"
 
 
-def _document(files: Sequence[FileConformity]) -> bytes:
-    return msgspec.json.encode(
-        {
-            "share": share_of(files),
-            "by_folder": shares_by_folder(files),
-            "by_api": shares_by_api(files),
-            "files": [
-                {
-                    "file": file.file,
-                    "id": file.id,
-                    "equal": file.equal,
-                    "steps": file.steps,
-                    "seed": file.seed,
-                    "unknown_settings": file.unknown_settings,
-                    "differences": file.differences,
-                }
-                for file in files
-            ],
-        }
-    )
+def _document(files: Sequence[FileConformity]) -> dict[str, object]:
+    return {
+        "share": share_of(files),
+        "by_folder": shares_by_folder(files),
+        "by_api": shares_by_api(files),
+        "files": [
+            {
+                "file": file.file,
+                "id": file.id,
+                "equal": file.equal,
+                "steps": file.steps,
+                "seed": file.seed,
+                "unknown_settings": file.unknown_settings,
+                "differences": file.differences,
+            }
+            for file in files
+        ],
+    }
 
 
 def _print(console: Console, text: str) -> None:

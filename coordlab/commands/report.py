@@ -4,17 +4,15 @@ import webbrowser
 from pathlib import Path
 
 import click
-import msgspec
 from rich.console import Console
 
 from coordlab.analysis import analysed
-from coordlab.console import print_path
+from coordlab.console import print_document, print_path
 from coordlab.options import (
     json_option,
     master_option,
     named_runs,
     past_runs_argument,
-    print_document,
     runs_option,
     with_examples,
 )
@@ -83,7 +81,7 @@ def report_command(
             if comparison is None
             else {"page": str(page), "columns": comparison.columns, "rows": comparison.rows},
         }
-        print_document(Console(), msgspec.json.encode(document))
+        print_document(Console(), document)
     else:
         for path in pages:
             print_path(console, "report", path)

@@ -3,18 +3,13 @@
 from dataclasses import dataclass
 
 import click
-import msgspec
 from rich.console import Console
 from rich.markup import escape
 
 from chaos.experiment.loader import load_experiment
 from chaos.experiment.problems import ExperimentError, Problem
-from coordlab.options import (
-    json_option,
-    print_document,
-    var_option,
-    with_examples,
-)
+from coordlab.console import print_document
+from coordlab.options import json_option, var_option, with_examples
 from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS
 
 
@@ -48,7 +43,7 @@ def validate_command(experiments: tuple[str, ...], var: tuple[str, ...], json: b
     judged = tuple(_judge(name, var) for name in experiments)
     console = Console()
     if json:
-        print_document(console, msgspec.json.encode({"experiments": judged}))
+        print_document(console, {"experiments": judged})
         return EXIT_PASS if all(each.ok for each in judged) else EXIT_BAD_ARGUMENTS
     for each in judged:
         _print(console, each)

@@ -1,47 +1,52 @@
-"""The live view of a run while it goes on.
+"""The live view of work that goes on: one panel on a terminal, elsewhere a line now and then.
 
-On a terminal one panel that is redrawn (`live_panel`); elsewhere, and on a terminal that cannot
-move its cursor, one line per change of stage or fault.
+A command gives two functions: one renders the panel from the latest progress, one yields the lines
+that a progress adds. On a terminal that cannot move its cursor there are lines, too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from types import TracebackType
+from typing import Generic, TypeVar
 
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from chaos.experiment.structs import Experiment
-from chaos.run.runner import Progress
-from coordlab.views.live_panel import fate, panel
-from results_schema.journal import FaultOutcome
-
 REFRESH_PER_SECOND = 4
+P = TypeVar("P")
 
 
-class LiveView:
-    """Shows `Progress` on a console: call it for every change, use it as a context manager."""
+class LiveView(Generic[P]):
+    """Shows progress on a console: call it for each, use it as a context manager.
 
-    def __init__(self, console: Console, experiment: Experiment, runtime: str) -> None:
+    The panel is cleared at the end: the closing summary says what remains to be said. A view that
+    is not `shown` prints nothing: standard output is one JSON document then.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        render: Callable[[P | None], RenderableType],
+        lines: Callable[[P], Iterable[str]],
+        *,
+        shown: bool = True,
+    ) -> None:
+        """Take the functions; `render` gets None before the first progress."""
+        self.render = render
         self._console = console
-        self._experiment = experiment
-        self._runtime = runtime
-        self._last: Progress | None = None
-        self._told: dict[str, str] = {}
-        self._findings_told = 0
-        self._stage = ""
-        self._live = (
-            Live(
+        self._lines = lines
+        self._shown = shown
+        self._last: P | None = None
+        self._live: Live | None = None
+        if shown and console.is_terminal and not console.is_dumb_terminal:
+            self._live = Live(
                 console=console,
                 refresh_per_second=REFRESH_PER_SECOND,
-                get_renderable=self._render,
+                get_renderable=lambda: render(self._last),
                 transient=True,
             )
-            if console.is_terminal and not console.is_dumb_terminal
-            else None
-        )
 
-    def __enter__(self) -> "LiveView":
+    def __enter__(self) -> "LiveView[P]":
         """Begin to show."""
         if self._live is not None:
             self._live.start()
@@ -53,44 +58,14 @@ class LiveView:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Clear the panel; the closing summary says what remains to be said."""
+        """Clear the panel."""
         if self._live is not None:
             self._live.stop()
 
-    def __call__(self, progress: Progress) -> None:
-        """Take in a change; a ProgressObserver."""
+    def __call__(self, progress: P) -> None:
+        """Take in a progress."""
         self._last = progress
-        if self._live is None:
-            self._tell(progress)
-
-    def _tell(self, progress: Progress) -> None:
-        for time_us, line in _changes(progress, self._told):
-            self._line(time_us, line)
-        for finding in progress.findings[self._findings_told :]:
-            self._line(finding.time_us, f"{finding.check} is violated: {finding.summary}")
-        self._findings_told = len(progress.findings)
-        if progress.stage != self._stage:
-            self._stage = progress.stage
-            self._line(progress.time_us, progress.stage)
-
-    def _line(self, time_us: int, text: str) -> None:
-        line = Text(f"{time_us / 1e6:9.3f} s  {text}")  # names may hold what rich reads as markup
-        self._console.print(line, highlight=False, soft_wrap=True)
-
-    def _render(self) -> RenderableType:
-        if self._last is None:
-            return Text(f"{self._experiment.name} on {self._runtime}: starting")
-        return panel(self._experiment.name, self._runtime, self._last, self._console.width)
-
-
-def _changes(progress: Progress, told: dict[str, str]) -> Iterator[tuple[int, str]]:
-    """Yield what became of faults since `told`, as lines with their times, and remember it."""
-    for fault in progress.faults:
-        now = fate(fault)
-        if fault.outcome is FaultOutcome.PLANNED or told.get(fault.fault_id) == now:
-            continue
-        told[fault.fault_id] = now
-        at_us = fault.fired_at_us if fault.healed_at_us is None else fault.healed_at_us
-        injected = fault.outcome is FaultOutcome.HIT and fault.healed_at_us is None
-        whom = f"hit {fault.hit}; " if injected else ""
-        yield at_us or progress.time_us, f"{fault.fault} {fault.target}: {whom}{now}"
+        if self._shown and self._live is None:
+            for line in self._lines(progress):
+                # A Text: names may hold what rich reads as markup.
+                self._console.print(Text(line), highlight=False, soft_wrap=True)

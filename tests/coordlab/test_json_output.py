@@ -1,12 +1,14 @@
 """`--json` of commands that print text by default: one document, with keys that scripts rely on."""
 
+import io
 import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from coordlab.cli import run_cli
-from coordlab.commands.analyze import summaries_document
+from coordlab.console import print_document
 from pipeline.summary.summary_file import summary_path, write_summary
 from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS
 from tests.support.builders.report_rows import S, fault_summary, summary_of
@@ -54,7 +56,10 @@ def test_analyze_as_json_has_the_figures_of_the_summary_file(tmp_path: Path) -> 
     (tmp_path / "tables").mkdir()
     write_summary(summary)
 
-    (run,) = json.loads(summaries_document([summary]))["runs"]
+    printed = io.StringIO()
+    print_document(Console(file=printed, width=40), {"runs": [summary]})
+
+    (run,) = json.loads(printed.getvalue())["runs"]
 
     written = json.loads(summary_path(tmp_path).read_bytes())
     assert run == {key: value for key, value in written.items() if key != "made_from"}

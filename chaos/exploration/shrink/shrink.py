@@ -133,7 +133,7 @@ class Shrinker:
             raise KeyboardInterrupt
         finding = _finding(played, signature)
         if finding is None:
-            raise DoesNotFail(said(played))
+            raise DoesNotFail(played_text(played))
         self._finding = finding
         self._sure: tuple[tuple[int, int], ...] = ()  # network seed, how much later
         end = ShrinkEnd.SMALLEST
@@ -267,7 +267,7 @@ class Shrinker:
         return _finding(played, self._signature)
 
 
-def said(played: PlayedRun) -> str:
+def played_text(played: PlayedRun) -> str:
     """Return what a run showed, in a sentence."""
     if played.findings:
         return "; ".join(f"{each.signature.check}: {each.summary}" for each in played.findings)

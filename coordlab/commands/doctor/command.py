@@ -1,13 +1,13 @@
 """`doctor`: what this machine lacks for runs and analyses."""
 
 import click
-import msgspec
 from rich.console import Console
 
 from coordlab.commands.doctor.checks import CHECKS, examine
 from coordlab.commands.doctor.machine import Machine
 from coordlab.commands.doctor.view import print_checks
-from coordlab.options import json_option, print_document, with_examples
+from coordlab.console import print_document
+from coordlab.options import json_option, with_examples
 from coordlab.parameters import OneOf
 from results_schema.results import EXIT_PASS
 
@@ -29,7 +29,7 @@ def doctor_command(only: tuple[str, ...], json: bool) -> int:
     checks = examine(Machine(), only)
     console = Console()
     if json:
-        print_document(console, msgspec.json.encode(checks))
+        print_document(console, checks)
     else:
         print_checks(console, checks)
     return EXIT_PASS if all(check.ok for check in checks) else 1

@@ -1,26 +1,81 @@
-"""`explore`: the options of a search, and what cannot go together among them."""
+"""`explore`: from a space and limits to an exploration's directory and a summary.
 
+Wiring only: the search is chaos's, the workers are cluster's, the terminal is `live_view`'s.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from chaos.exploration.store import EXPLORATIONS_ROOT
-from coordlab.commands.explore.execution import (
-    DEFAULT_COUNT,
-    DEFAULT_RECHECK_PERCENT,
-    ExploreOptions,
-    explore,
+from chaos.exploration.batches import check_code, play_seeds
+from chaos.exploration.finding_files import finding_text
+from chaos.exploration.results import ExplorationResults, results_of
+from chaos.exploration.running_totals import FindingGroup, Tally
+from chaos.exploration.search import Limits, Search
+from chaos.exploration.space import Space, load_space
+from chaos.exploration.store import (
+    EXPLORATIONS_ROOT,
+    CannotResume,
+    ExplorationStore,
+    check_resumable,
+    create_exploration,
+    open_exploration,
 )
-from coordlab.options import with_examples
-from coordlab.parameters import Duration
+from cluster.ray.fan_out import ThisProcess, Workers, WorkersFailed
+from coordlab.commands.explore.junit import junit_of_exploration
+from coordlab.commands.explore.live_view import exploration_view
+from coordlab.commands.explore.summary import print_exploration
+from coordlab.console import print_document
+from coordlab.junit import begin_junit, write_junit
+from coordlab.options import (
+    DEFAULT_SPACE,
+    PROGRAM,
+    as_one,
+    json_option,
+    junit_option,
+    ray_address_option,
+    with_examples,
+)
+from coordlab.parameters import DurationParam
+from coordlab.signals import stop_on_ctrl_c
 
+DEFAULT_COUNT = 1_000
+DEFAULT_RECHECK_PERCENT = 5.0
 MAX_WORKERS = 10_000
+LOCAL_RAY = "local"
 EXIT_CODES_OF_A_SEARCH = (
     "Exit codes: 0 no violation, 1 a promise was violated, 2 unknown (no run proved anything), "
     "130 interrupted, 254 bad arguments or file, 255 the lab failed in some run, or a seed gave "
     "two results."
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExploreOptions:
+    """The options of a search; None where the command line has none: a resumed one has its own.
+
+    Units: `time_limit_us` is real time. `workers` None: one a processor.
+    """
+
+    space: str | None
+    count: int | None
+    first_seed: int | None
+    time_limit_us: int | None
+    stop_after: int | None
+    resume: Path | None
+    workers: int | None
+    batch: int | None
+    recheck: float | None
+    ray_address: str
+    explorations: Path
+    junit: Path | None
+    json: bool
 
 
 @click.command(
@@ -45,7 +100,12 @@ EXIT_CODES_OF_A_SEARCH = (
 @click.option(
     "--first-seed", type=click.IntRange(min=0), metavar="N", help="Begin here; default 0."
 )
-@click.option("--time-limit", type=Duration(), help="Begin no new run after this time, e.g. `10m`.")
+@click.option(
+    "--time-limit",
+    "time_limit_us",
+    type=DurationParam(),
+    help="Begin no new run after this time, e.g. `10m`.",
+)
 @click.option(
     "--stop-after",
     type=click.IntRange(min=1),
@@ -79,12 +139,7 @@ EXIT_CODES_OF_A_SEARCH = (
     help="Play so many of the seeds a second time, in another process, and compare; default "
     f"{DEFAULT_RECHECK_PERCENT:g}.",
 )
-@click.option(
-    "--ray-address",
-    default="local",
-    show_default=True,
-    help="A running Ray cluster, e.g. `host:6379`; `local` starts one here.",
-)
+@ray_address_option
 @click.option(
     "--explorations",
     type=click.Path(path_type=Path, file_okay=False),
@@ -92,51 +147,143 @@ EXIT_CODES_OF_A_SEARCH = (
     show_default=True,
     help="Folder of the explorations' directories.",
 )
-@click.option(
-    "--junit",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write JUnit XML for CI: a test case for each check, and `explore`, which is an error if "
-    "nothing was proven or the lab failed.",
+@junit_option(
+    ": a test case for each check, and `explore`, which is an error if nothing was proven or the "
+    "lab failed"
 )
-@click.option(
-    "--json",
-    is_flag=True,
-    help="Print one JSON document instead: exploration_directory, manifest, results. No live view.",
-)
-def explore_command(
-    space: str | None,
-    count: int | None,
-    first_seed: int | None,
-    time_limit: int | None,
-    stop_after: int | None,
-    resume: Path | None,
-    workers: int | None,
-    batch: int | None,
-    recheck: float | None,
-    ray_address: str,
-    explorations: Path,
-    junit: Path | None,
-    json: bool,
-) -> int:
+@json_option("exploration_directory, manifest, results. No live view")
+@as_one(ExploreOptions)
+def explore_command(options: ExploreOptions) -> int:
     """Search fault schedules: draw configuration and plan from seeds, run each in virtual time.
 
     SPACE says what is drawn: a name in `explorations/` (default: standard), or a file. What
     violates a promise is kept as a file that `replay`, `shrink` and `run` take.
     """
-    options = ExploreOptions(
-        space=space,
-        count=count,
-        first_seed=first_seed,
-        time_limit_us=time_limit,
-        stop_after=stop_after,
-        resume=resume,
-        workers=workers,
-        batch=batch,
-        recheck_percent=recheck,
-        ray_address=ray_address,
-        explorations=explorations,
-        junit=junit,
-        json=json,
+    console = Console()
+    if options.junit is not None:
+        begin_junit(options.junit)
+    store = _store(options)
+    space = store.space()
+    manifest = store.manifest
+    if options.resume is not None:
+        store.drop_torn_line()
+    tally = Tally(manifest.recheck_percent)
+    for record in store.records():
+        tally.take(record)
+    limits = Limits(
+        first_seed=manifest.first_seed,
+        count=manifest.count if options.count is None else options.count,
+        time_limit_s=None if options.time_limit_us is None else options.time_limit_us / 1e6,
+        stop_after=options.stop_after,
+        batch=options.batch,
     )
-    return explore(options, Console())
+
+    def write_finding(group: FindingGroup) -> None:
+        """Write the replay file of a finding, and again when a better example was found."""
+        store.write_finding(group.name, finding_text(group, space, manifest.commit))
+
+    for group in tally.groups.values():
+        write_finding(group)
+    results = _search(options, store, space, tally, limits, write_finding, console)
+    store.write_results(results)
+    if options.junit is not None:
+        write_junit(options.junit, junit_of_exploration(manifest, results, store.path))
+    if options.json:
+        document = {
+            "exploration_directory": str(store.path),
+            "manifest": manifest,
+            "results": results,
+        }
+        print_document(console, document, indented=True)
+    else:
+        print_exploration(console, store.path, manifest, results)
+    return results.exit_code
+
+
+def _search(
+    options: ExploreOptions,
+    store: ExplorationStore,
+    space: Space,
+    tally: Tally,
+    limits: Limits,
+    write_finding: Callable[[FindingGroup], None],
+    console: Console,
+) -> ExplorationResults:
+    view = exploration_view(console, space.name, shown=not options.json)
+    with (
+        stop_on_ctrl_c() as stop_requested,
+        view,
+        _workers(options, space, store.manifest.code) as workers,
+    ):
+        search = Search(
+            tally,
+            workers,
+            limits,
+            clock=time.monotonic,
+            write=store.append,
+            stop_requested=stop_requested,
+            observer=view,
+            on_group=write_finding,
+        )
+        try:
+            stop = search.run()
+        except WorkersFailed as error:
+            raise WorkersFailed(
+                f"{error}. What was finished is kept: {PROGRAM} explore --resume {store.path}"
+            ) from error
+        progress = search.progress()
+    return results_of(
+        tally,
+        stop,
+        store.path,
+        elapsed_s=progress.elapsed_s,
+        runs_per_minute=progress.runs_per_minute,
+        workers=progress.workers,
+    )
+
+
+def _store(options: ExploreOptions) -> ExplorationStore:
+    """Return the exploration that is begun, or goes on.
+
+    Raises: ExperimentError, NotAnExploration, CannotResume.
+    """
+    if options.resume is None:
+        return create_exploration(
+            options.explorations,
+            load_space(options.space or DEFAULT_SPACE),
+            first_seed=options.first_seed or 0,
+            count=_new_count(options),
+            recheck_percent=DEFAULT_RECHECK_PERCENT if options.recheck is None else options.recheck,
+        )
+    store = open_exploration(options.resume)
+    manifest = store.manifest
+    for what, asked, has in (
+        ("space", options.space, manifest.space),
+        ("--first-seed", options.first_seed, manifest.first_seed),
+        ("--recheck", options.recheck, manifest.recheck_percent),
+    ):
+        if asked is not None and asked != has:
+            raise CannotResume(
+                f"{store.path} was begun with {what} {has}, and goes on with it; got {asked}"
+            )
+    check_resumable(store)
+    return store
+
+
+def _new_count(options: ExploreOptions) -> int | None:
+    """Return how many seeds a new exploration has: without any limit, a thousand."""
+    if options.count is not None:
+        return options.count
+    return DEFAULT_COUNT if options.time_limit_us is None else None
+
+
+def _workers(options: ExploreOptions, space: Space, code: str) -> Workers:
+    work = partial(play_seeds, space)
+    size = options.workers
+    if options.ray_address == LOCAL_RAY:
+        size = size or os.cpu_count() or 1
+        if size == 1:
+            return ThisProcess(work)
+    from cluster.ray.tasks import RayWorkers  # noqa: PLC0415 - importing Ray takes a second
+
+    return RayWorkers(options.ray_address, work, size=size, check=partial(check_code, code))

@@ -1,13 +1,12 @@
-"""The live view of an exploration: one panel on a terminal, elsewhere a line now and then.
+"""The live view of an exploration.
 
 Without a terminal there is a line for each new finding and each failure of the lab, and one every
 `LINE_EVERY_S` seconds that says how far it is.
 """
 
-from types import TracebackType
+from collections.abc import Iterator
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.text import Text
 
 from chaos.exploration.marks.registry import MARKS
@@ -15,7 +14,7 @@ from chaos.exploration.play import PlayResult
 from chaos.exploration.results import unreached
 from chaos.exploration.running_totals import FindingGroup, Tally
 from chaos.exploration.search import SearchProgress, Stop
-from coordlab.views.live import REFRESH_PER_SECOND
+from coordlab.views.live import LiveView
 
 LINE_EVERY_S = 10.0
 _MAX_GROUPS = 8
@@ -24,68 +23,42 @@ _MAX_REASONS = 3
 _MINUTE_S = 60
 
 
-class ExploreView:
-    """Shows `SearchProgress` on a console: call it for each, use it as a context manager."""
+def exploration_view(
+    console: Console, space: str, *, shown: bool = True
+) -> LiveView[SearchProgress]:
+    """Return the live view of a search of `space`."""
 
-    def __init__(self, console: Console, space: str, time_limit_s: float | None) -> None:
-        self._console = console
-        self._space = space
-        self._time_limit_s = time_limit_s
-        self._last: SearchProgress | None = None
-        self._told_s = 0.0
-        self._groups_told = 0
-        self._broken_told = 0
-        self._live = (
-            Live(
-                console=console,
-                refresh_per_second=REFRESH_PER_SECOND,
-                get_renderable=self._render,
-                transient=True,
-            )
-            if console.is_terminal and not console.is_dumb_terminal
-            else None
-        )
+    def render(progress: SearchProgress | None) -> RenderableType:
+        if progress is None:
+            return Text(f"exploring {space}: starting the workers")
+        return exploration_panel(space, progress)
 
-    def __enter__(self) -> "ExploreView":
-        """Begin to show."""
-        if self._live is not None:
-            self._live.start()
-        return self
+    return LiveView(console, render, _SearchLines(), shown=shown)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Clear the panel; the closing summary says what remains to be said."""
-        if self._live is not None:
-            self._live.stop()
 
-    def __call__(self, progress: SearchProgress) -> None:
-        """Take in how far it is."""
-        first = self._last is None
-        self._last = progress
-        if self._live is not None:
-            return
-        for group in list(progress.tally.groups.values())[self._groups_told :]:
-            self._line(progress, f"{group.name}: {group.finding.summary} (seed {group.seeds[0]})")
-        self._groups_told = len(progress.tally.groups)
-        if progress.tally.broken_runs > self._broken_told:
-            self._broken_told = progress.tally.broken_runs
-            self._line(progress, f"the lab itself failed: {_newest_failure(progress.tally)}")
-        if first or progress.elapsed_s - self._told_s >= LINE_EVERY_S:
-            self._told_s = progress.elapsed_s
-            self._line(progress, progress_text(progress))
+class _SearchLines:
+    """The lines that a progress adds: new findings, a failure of the lab, how far it is."""
 
-    def _line(self, progress: SearchProgress, text: str) -> None:
-        line = Text(f"{progress.elapsed_s:7.1f} s  {text}")  # names may hold what is markup
-        self._console.print(line, highlight=False, soft_wrap=True)
+    def __init__(self) -> None:
+        self._progress_s: float | None = None  # when a line last said how far it is
+        self._groups = 0
+        self._broken_runs = 0
 
-    def _render(self) -> RenderableType:
-        if self._last is None:
-            return Text(f"exploring {self._space}: starting the workers")
-        return exploration_panel(self._space, self._last)
+    def __call__(self, progress: SearchProgress) -> Iterator[str]:
+        tally = progress.tally
+        for group in list(tally.groups.values())[self._groups :]:
+            yield _timed(progress, f"{group.name}: {group.finding.summary} (seed {group.seeds[0]})")
+        self._groups = len(tally.groups)
+        if tally.broken_runs > self._broken_runs:
+            self._broken_runs = tally.broken_runs
+            yield _timed(progress, f"the lab itself failed: {_newest_failure(tally)}")
+        if self._progress_s is None or progress.elapsed_s - self._progress_s >= LINE_EVERY_S:
+            self._progress_s = progress.elapsed_s
+            yield _timed(progress, progress_text(progress))
+
+
+def _timed(progress: SearchProgress, text: str) -> str:
+    return f"{progress.elapsed_s:7.1f} s  {text}"
 
 
 def exploration_panel(space: str, progress: SearchProgress) -> Group:

@@ -22,14 +22,16 @@ from chaos.results.replay_stamp import differences
 from chaos.results.run_directory import TRACE_FOLDER, NotARun, PastRun, list_runs, open_run
 from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun
+from cluster.client.admin.group_admin import GroupAdmin
 from cluster.host.host import Host, HostDead
 from cluster.realtime.outside_client import NotReachable, ask_as_guest
 from cluster.spec import ClusterSpec
 from cluster.trace.files import FrameReader, merge_rows
 from cluster.virtual.runtime import VirtualRuntime
 from coordlab.commands.groups.rebalance_log import RebalanceLog
-from coordlab.schedules import Schedule
+from coordlab.schedules import Schedule, named_schedule
 from coordlab.views.row_view import clock
+from protocol.ids import BrokerId
 from protocol.trace import TraceRow
 from results_schema.results import Results, RunOutcome
 
@@ -60,6 +62,14 @@ class Asked(Generic[T_co]):
     rebalances: RebalanceLog | None = None
     unseen: str | None = None
 
+    def times(self) -> dict[str, object]:
+        """Return where and when it was asked, and answered, for a document."""
+        return {
+            "where": self.where,
+            "asked_at_us": self.asked_at_us,
+            "answered_at_us": self.answered_at_us,
+        }
+
 
 class AskedCluster(ABC):
     """A cluster that can be asked."""
@@ -70,6 +80,69 @@ class AskedCluster(ABC):
 
         Raises: NoAnswer; NotARun if there is no such cluster any more; what the question raises.
         """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """The options that every question has: whom to ask, and how the answer is wanted.
+
+    Units: `at_us` is on the run's clock, from its beginning; `timeout_us` on that clock too.
+    `broker` None: each group's coordinator, as the brokers name it.
+    """
+
+    run: Path | None
+    runs: Path
+    replay: str | None
+    space: str
+    at_us: int | None
+    force: bool
+    timeout_us: int
+    broker: int | None
+    json: bool
+
+    def ask(
+        self, question: Callable[[GroupAdmin], Awaitable[T]], *, follows: bool = False
+    ) -> Asked[T]:
+        """Ask with an administrator's client, and return the answer.
+
+        Raises: NoAnswer, TimeoutError or ClientError without an answer; click.UsageError,
+        ExperimentError, NotARun if the options name no cluster.
+        """
+
+        async def ask_as_admin(host: Host, cluster: ClusterSpec) -> T:
+            admin = GroupAdmin(
+                host,
+                cluster,
+                timeout_ms=max(1, self.timeout_us // 1_000),
+                broker=self._broker_in(cluster),
+            )
+            try:
+                return await question(admin)
+            finally:
+                admin.close()
+
+        return self._cluster().ask(ask_as_admin, follows=follows)
+
+    def _cluster(self) -> AskedCluster:
+        if self.replay is None:
+            if self.at_us is not None:
+                raise click.UsageError("--at is a moment of a replay: name that with --replay")
+            return running_cluster(self.run, self.runs)
+        if self.run is not None:
+            raise click.UsageError("--run asks a running cluster, --replay plays one: give one")
+        if self.at_us is None:
+            raise click.UsageError("--replay needs the moment to ask at, e.g. --at 31.5s")
+        schedule = named_schedule(self.replay, self.space)
+        return ReplayedCluster(schedule, self.at_us, force=self.force)
+
+    def _broker_in(self, cluster: ClusterSpec) -> BrokerId | None:
+        """Return the broker to ask. Raises: click.UsageError if the cluster has none such."""
+        known = [broker.broker_id for broker in cluster.brokers]
+        if self.broker is None:
+            return None
+        if self.broker not in known:
+            raise click.UsageError(f"--broker: there is no broker {self.broker}, there are {known}")
+        return BrokerId(self.broker)
 
 
 # -- a cluster that runs -------------------------------------------------------------------------

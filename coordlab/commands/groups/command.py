@@ -2,14 +2,15 @@
 
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 from rich.console import Console
 
-from chaos.experiment.problems import near_miss, one_of
+from cluster.client.admin.group_admin import GroupAdmin
 from cluster.client.admin.offset_reset import (
     ResetTarget,
     ShiftBy,
@@ -18,27 +19,54 @@ from cluster.client.admin.offset_reset import (
     ToLatest,
     ToOffset,
 )
+from cluster.client.net.errors import ClientError
 from coordinator.states import GroupState
-from coordlab.commands.groups.execution import (
-    Aspect,
-    Where,
-    delete_command,
-    delete_offsets_command,
-    describe_command,
-    list_command,
-    reset_command,
+from coordlab.commands.groups.asked_cluster import Asked, NoAnswer, Where
+from coordlab.commands.groups.facts import (
+    DeletedGroup,
+    DeletedOffsets,
+    GroupFacts,
+    GroupList,
+    OffsetReset,
 )
-from coordlab.commands.groups.questions import ChosenTopic
-from coordlab.commands.replay.command import space_option
+from coordlab.commands.groups.questions import (
+    ChosenTopic,
+    delete_group_offsets,
+    delete_groups,
+    describe_groups,
+    list_groups,
+    reset_group_offsets,
+)
+from coordlab.commands.groups.rebalance_view import print_rebalances, rebalances_document
+from coordlab.commands.groups.view import (
+    print_asked,
+    print_deleted_groups,
+    print_deleted_offsets,
+    print_errors,
+    print_failures,
+    print_group_errors,
+    print_list,
+    print_members,
+    print_offsets,
+    print_reset,
+    print_states,
+)
+from coordlab.console import print_document
 from coordlab.options import (
+    as_one,
+    force_option,
     group_with_examples,
     json_option,
     runs_option,
+    space_option,
     with_examples,
 )
-from coordlab.parameters import Duration, Moment
+from coordlab.parameters import DurationParam, RunTimeParam, SomeOf
+from results_schema.results import EXIT_PASS, EXIT_VIOLATED
 
 DEFAULT_TIMEOUT = "15s"
+EXIT_REFUSED = EXIT_VIOLATED
+"""The cluster answered with an error, or not at all."""
 EXIT_CODES = (
     "Exit codes: 0 done, 1 the cluster answered with an error or not at all, 130 interrupted, "
     "254 bad arguments or no such cluster, 255 internal error."
@@ -46,7 +74,7 @@ EXIT_CODES = (
 _TOPIC = re.compile(r"([^:]+)(?::([0-9]{1,9}(?:,[0-9]{1,9})*))?")
 
 
-class Topic(click.ParamType[ChosenTopic]):
+class TopicParam(click.ParamType[ChosenTopic]):
     """A topic, or some of its partitions: `orders`, `orders:0,1`."""
 
     name = "topic"
@@ -69,34 +97,6 @@ class Topic(click.ParamType[ChosenTopic]):
         )
 
 
-class Words(click.ParamType[tuple[str, ...]]):
-    """Some of a few words, between commas, in any letter case: `Stable,Empty`."""
-
-    name = "words"
-
-    def __init__(self, words: Sequence[str]) -> None:
-        self._words = {word.lower(): word for word in words}
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        """Return the words of `value`, as they are written."""
-        if isinstance(value, tuple):
-            return value
-        return tuple(self._word(word.strip()) for word in str(value).split(","))
-
-    def _word(self, given: str) -> str:
-        word = self._words.get(given.lower())
-        if word is None:
-            words = tuple(self._words.values())
-            near = near_miss(given, words)
-            hint = "" if near is None else f"; did you mean `{near}`?"
-            self.fail(f"expected {one_of(words)}, got `{given}`{hint}")
-        return word
-
-
-_STATES = Words(tuple(state.value for state in GroupState))
-_TYPES = Words(("classic", "consumer"))
 _WHERE = (
     click.option(
         "--run",
@@ -113,17 +113,14 @@ _WHERE = (
     ),
     click.option(
         "--at",
-        type=Moment(),
+        "at_us",
+        type=RunTimeParam(),
         metavar="TIME",
         help="When to ask, on the clock of the replay, e.g. `31.5s`; time goes on by what the "
         "answer takes.",
     ),
-    space_option,
-    click.option(
-        "--force",
-        is_flag=True,
-        help="Play it though the code or Python is another than the file's.",
-    ),
+    space_option(),
+    force_option,
     click.option(
         "--broker",
         type=click.IntRange(min=0),
@@ -133,7 +130,8 @@ _WHERE = (
     ),
     click.option(
         "--timeout",
-        type=Duration(),
+        "timeout_us",
+        type=DurationParam(),
         default=DEFAULT_TIMEOUT,
         show_default=True,
         metavar="TIME",
@@ -151,7 +149,7 @@ _groups = click.option(
 _topics = click.option(
     "--topic",
     "topics",
-    type=Topic(),
+    type=TopicParam(),
     multiple=True,
     metavar="TOPIC[:0,1]",
     help="A topic, or some of its partitions; may be given several times.",
@@ -159,36 +157,21 @@ _topics = click.option(
 
 
 def asks_a_cluster(command: Callable[..., int]) -> Callable[..., int]:
-    """Add the options that say which cluster is asked; `command` gets them as `where`."""
+    """Add the options that say which cluster is asked; `command` gets them as `where`.
+
+    If nobody answers, the command prints why, and its exit code is EXIT_REFUSED.
+    """
 
     @functools.wraps(command)
-    def with_where(
-        *,
-        run: Path | None,
-        runs: Path,
-        replay: str | None,
-        at: int | None,
-        space: str,
-        force: bool,
-        timeout: int,
-        broker: int | None,
-        json: bool,
-        **others: Any,  # noqa: ANN401 - the command's own, as click has converted them
-    ) -> int:
-        where = Where(
-            run=run,
-            runs=runs,
-            replay=replay,
-            space=space,
-            at_us=at,
-            force=force,
-            timeout_ms=max(1, timeout // 1_000),
-            broker=broker,
-            json=json,
-        )
-        return command(where=where, **others)
+    def print_failure(*, where: Where, **others: Any) -> int:  # noqa: ANN401 - the command's own
+        try:
+            return command(where=where, **others)
+        except (NoAnswer, TimeoutError, ClientError) as error:
+            # With --json, standard output is one document or nothing.
+            print_errors(Console(stderr=where.json), [str(error)])
+            return EXIT_REFUSED
 
-    decorated: Callable[..., int] = with_where
+    decorated = as_one(Where, "where")(print_failure)
     for option in reversed(_WHERE):
         decorated = option(decorated)
     return decorated
@@ -225,7 +208,8 @@ def groups_command() -> None:
 )
 @click.option(
     "--state",
-    type=_STATES,
+    "states",
+    type=SomeOf(tuple(state.value for state in GroupState)),
     default=(),
     metavar="STATE,...",
     help="Only groups in these states, e.g. `Stable,Empty`.",
@@ -233,7 +217,7 @@ def groups_command() -> None:
 @click.option(
     "--type",
     "types",
-    type=_TYPES,
+    type=SomeOf(("classic", "consumer")),
     default=(),
     metavar="TYPE,...",
     help="Only groups of these types.",
@@ -241,13 +225,31 @@ def groups_command() -> None:
 @_why
 @json_option("asked, groups, failures, and with --why rebalances and unseen")
 @asks_a_cluster
-def _list(where: Where, state: tuple[str, ...], types: tuple[str, ...], why: bool) -> int:
+def list_groups_command(
+    where: Where, states: tuple[str, ...], types: tuple[str, ...], why: bool
+) -> int:
     """List the groups that each live broker says it coordinates.
 
     One that two brokers claim is listed twice. A broker that loads is asked until it has, and at
     the end what it knew by then is listed.
     """
-    return list_command(where, Console(), states=state, types=types, why=why)
+
+    async def question(admin: GroupAdmin) -> GroupList:
+        return await list_groups(admin, states, types)
+
+    asked = where.ask(question, follows=why)
+    found = asked.answer
+    named = [each.group for each in found.groups]
+    if asked.rebalances is not None and not states and not types:
+        named += asked.rebalances.groups()  # also those that nobody coordinates now
+    return _conclude(
+        where,
+        asked,
+        {"groups": found.groups, "failures": found.failures},
+        lambda console: print_list(console, found),
+        groups=tuple(dict.fromkeys(named)),
+        complete=not found.failures,
+    )
 
 
 @groups_command.command(
@@ -268,7 +270,7 @@ def _list(where: Where, state: tuple[str, ...], types: tuple[str, ...], why: boo
 @_why
 @json_option("asked, groups, failures, and with --why rebalances and unseen")
 @asks_a_cluster
-def _describe(
+def describe_command(
     where: Where,
     groups: tuple[str, ...],
     all_groups: bool,
@@ -285,10 +287,46 @@ def _describe(
         raise click.UsageError("give one of --offsets, --members and --state")
     if verbose and not members:
         raise click.UsageError("--verbose says more with --members only")
-    aspect = Aspect.MEMBERS if members else Aspect.STATE if state else Aspect.OFFSETS
-    return describe_command(
-        where, Console(), groups=groups, aspect=aspect, verbose=verbose, why=why
+
+    async def question(admin: GroupAdmin) -> tuple[tuple[GroupFacts, ...], Mapping[int, str]]:
+        names: Sequence[str] = groups
+        failures: Mapping[int, str] = {}
+        if all_groups:
+            listed = await list_groups(admin)
+            names, failures = [each.group for each in listed.groups], listed.failures
+        with_offsets = not (members or state)
+        return await describe_groups(admin, names, with_offsets=with_offsets), failures
+
+    asked = where.ask(question, follows=why)
+    found, failures = asked.answer
+
+    def print_answer(console: Console) -> None:
+        if state:
+            print_states(console, found)
+        else:
+            _print_described(console, found, members=members, verbose=verbose)
+        print_failures(console, failures)
+
+    return _conclude(
+        where,
+        asked,
+        {"groups": found, "failures": failures},
+        print_answer,
+        groups=tuple(each.group for each in found),
+        complete=not failures and all(each.error is None for each in found),
     )
+
+
+def _print_described(
+    console: Console, groups: Sequence[GroupFacts], *, members: bool, verbose: bool
+) -> None:
+    for group in groups:
+        if group.error is not None:
+            print_group_errors(console, [group])
+        elif members:
+            print_members(console, group, verbose=verbose)
+        else:
+            print_offsets(console, group)
 
 
 @groups_command.command(
@@ -297,14 +335,26 @@ def _describe(
 @_groups
 @json_option("asked, groups")
 @asks_a_cluster
-def _delete(where: Where, groups: tuple[str, ...]) -> int:
+def delete_command(where: Where, groups: tuple[str, ...]) -> int:
     """Delete groups that have no members, with their offsets.
 
     In a replay whatever is changed is gone when the command ends.
     """
     if not groups:
         raise click.UsageError("name the groups to delete with --group")
-    return delete_command(where, Console(), groups=groups)
+
+    async def question(admin: GroupAdmin) -> tuple[DeletedGroup, ...]:
+        return await delete_groups(admin, groups)
+
+    asked = where.ask(question)
+    deleted = asked.answer
+    return _conclude(
+        where,
+        asked,
+        {"groups": deleted},
+        lambda console: print_deleted_groups(console, deleted),
+        complete=all(each.error is None for each in deleted),
+    )
 
 
 @groups_command.command(
@@ -316,11 +366,23 @@ def _delete(where: Where, groups: tuple[str, ...]) -> int:
 @_topics
 @json_option("asked, group, error, offsets")
 @asks_a_cluster
-def _delete_offsets(where: Where, group: str, topics: tuple[ChosenTopic, ...]) -> int:
+def delete_offsets_command(where: Where, group: str, topics: tuple[ChosenTopic, ...]) -> int:
     """Delete a group's committed offsets of topics that none of its members reads."""
     if not topics:
         raise click.UsageError("name the topics with --topic")
-    return delete_offsets_command(where, Console(), group=group, topics=topics)
+
+    async def question(admin: GroupAdmin) -> DeletedOffsets:
+        return await delete_group_offsets(admin, group, topics)
+
+    asked = where.ask(question)
+    deleted = asked.answer
+    return _conclude(
+        where,
+        asked,
+        msgspec.structs.asdict(deleted),
+        lambda console: print_deleted_offsets(console, deleted),
+        complete=deleted.error is None and all(each.error is None for each in deleted.offsets),
+    )
 
 
 @groups_command.command(
@@ -344,7 +406,7 @@ def _delete_offsets(where: Where, group: str, topics: tuple[ChosenTopic, ...]) -
 @click.option("--execute", is_flag=True, help="Commit the offsets; without it they are only shown.")
 @json_option("asked, group, executed, error, state, held_by, offsets")
 @asks_a_cluster
-def _reset_offsets(
+def reset_offsets_command(
     where: Where,
     group: str,
     topics: tuple[ChosenTopic, ...],
@@ -373,11 +435,48 @@ def _reset_offsets(
         raise click.UsageError(
             "say where to, once: --to-earliest, --to-latest, --to-current, --to-offset, --shift-by"
         )
-    return reset_command(
+    (target,) = targets
+
+    async def question(admin: GroupAdmin) -> OffsetReset:
+        chosen = None if all_topics else topics
+        return await reset_group_offsets(admin, group, chosen, target, execute=execute)
+
+    asked = where.ask(question)
+    reset = asked.answer
+    return _conclude(
         where,
-        Console(),
-        group=group,
-        topics=None if all_topics else topics,
-        target=targets[0],
-        execute=execute,
+        asked,
+        msgspec.structs.asdict(reset),
+        lambda console: print_reset(console, reset, execute=execute),
+        complete=reset.error is None and all(each.error is None for each in reset.offsets),
     )
+
+
+def _conclude(
+    where: Where,
+    asked: Asked[object],
+    facts: Mapping[str, object],
+    print_answer: Callable[[Console], None],
+    *,
+    complete: bool,
+    groups: Sequence[str] = (),
+) -> int:
+    """Print an answer, as text or as a document of `facts`, and return the exit code.
+
+    The rebalances of `groups` follow where the question asked for them.
+    """
+    console = Console()
+    if where.json:
+        document = {"asked": asked.times(), **facts}
+        if asked.rebalances is not None:
+            document["rebalances"] = rebalances_document(asked.rebalances, groups)
+            document["unseen"] = asked.unseen
+        print_document(console, document, indented=True)
+    else:
+        print_asked(console, asked)
+        print_answer(console)
+        if asked.rebalances is not None:
+            print_rebalances(console, asked.rebalances, groups)
+        if asked.unseen is not None:
+            print_errors(console, [asked.unseen])
+    return EXIT_PASS if complete else EXIT_REFUSED

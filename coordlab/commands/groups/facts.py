@@ -15,7 +15,7 @@ WHOLE_TOPIC = -1
 """In the place of a partition: what is said is said of the topic, of which nobody knows any."""
 
 
-class ListedGroup(msgspec.Struct, frozen=True, kw_only=True):
+class GroupListing(msgspec.Struct, frozen=True, kw_only=True):
     """A group as one broker lists it; in a split brain two list it."""
 
     group: str
@@ -28,7 +28,7 @@ class ListedGroup(msgspec.Struct, frozen=True, kw_only=True):
 class GroupList(msgspec.Struct, frozen=True, kw_only=True):
     """Every listed group. `failures`: why a broker's list is missing, or not whole, by its id."""
 
-    groups: tuple[ListedGroup, ...]
+    groups: tuple[GroupListing, ...]
     failures: dict[int, str]
 
 
@@ -60,7 +60,7 @@ class GroupOffset(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class DescribedGroup(msgspec.Struct, frozen=True, kw_only=True):
+class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A group. With an `error` there is nothing else but what its coordinator had said before.
 
     `offsets` None: they were not asked for.

@@ -22,11 +22,11 @@ from coordlab.commands.groups.facts import (
     DeletedGroup,
     DeletedOffset,
     DeletedOffsets,
-    DescribedGroup,
+    GroupFacts,
     GroupList,
+    GroupListing,
     GroupMember,
     GroupOffset,
-    ListedGroup,
     OffsetReset,
     ResetOffset,
 )
@@ -52,7 +52,7 @@ async def list_groups(
     listings = await admin.list_groups(states=states, types=types)
     return GroupList(
         groups=tuple(
-            ListedGroup(
+            GroupListing(
                 group=each.group_id,
                 type=each.group_type,
                 protocol_type=each.protocol_type,
@@ -68,7 +68,7 @@ async def list_groups(
 
 async def describe_groups(
     admin: GroupAdmin, groups: Sequence[str], *, with_offsets: bool
-) -> tuple[DescribedGroup, ...]:
+) -> tuple[GroupFacts, ...]:
     """Return each group, in that order."""
     found = await admin.describe(tuple(dict.fromkeys(groups)))
     described = {group: _described(group, each) for group, each in found.items()}
@@ -108,7 +108,7 @@ async def delete_groups(admin: GroupAdmin, groups: Sequence[str]) -> tuple[Delet
     )
 
 
-async def delete_offsets(
+async def delete_group_offsets(
     admin: GroupAdmin, group: str, topics: Sequence[ChosenTopic]
 ) -> DeletedOffsets:
     """Delete the committed offsets of some partitions. Raises: TimeoutError."""
@@ -133,7 +133,7 @@ async def delete_offsets(
     )
 
 
-async def reset_offsets(
+async def reset_group_offsets(
     admin: GroupAdmin,
     group: str,
     topics: Sequence[ChosenTopic] | None,
@@ -249,10 +249,10 @@ async def _bounds(
     return bounds, unknown
 
 
-def _described(group: str, found: GroupDescription | ClientError) -> DescribedGroup:
+def _described(group: str, found: GroupDescription | ClientError) -> GroupFacts:
     if isinstance(found, ClientError):
-        return DescribedGroup(group=group, error=_said(found))
-    return DescribedGroup(
+        return GroupFacts(group=group, error=_said(found))
+    return GroupFacts(
         group=group,
         error=ErrorCode.GROUP_ID_NOT_FOUND.name if found.state == DEAD else None,
         state=found.state,
@@ -273,7 +273,7 @@ def _member(found: MemberDescription) -> GroupMember:
 
 
 def _partitions(
-    group: DescribedGroup, committed: Mapping[TopicPartition, int]
+    group: GroupFacts, committed: Mapping[TopicPartition, int]
 ) -> tuple[TopicPartition, ...]:
     """Return what is committed or assigned, by name."""
     assigned = [partition for member in group.members for partition in member.assigned]
@@ -281,11 +281,11 @@ def _partitions(
 
 
 def _with_offsets(
-    group: DescribedGroup,
+    group: GroupFacts,
     committed: Mapping[TopicPartition, int] | ClientError | None,
     partitions: Sequence[TopicPartition],
     ends: Mapping[TopicPartition, int | ClientError],
-) -> DescribedGroup:
+) -> GroupFacts:
     if committed is None:  # the group itself could not be described
         return group
     if isinstance(committed, ClientError):

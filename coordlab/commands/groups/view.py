@@ -16,7 +16,7 @@ from coordlab.commands.groups.facts import (
     WHOLE_TOPIC,
     DeletedGroup,
     DeletedOffsets,
-    DescribedGroup,
+    GroupFacts,
     GroupList,
     GroupMember,
     OffsetReset,
@@ -58,7 +58,7 @@ def print_failures(console: Console, failures: Mapping[int, str]) -> None:
     )
 
 
-def print_offsets(console: Console, group: DescribedGroup) -> None:
+def print_offsets(console: Console, group: GroupFacts) -> None:
     """Print where a group stands in each partition."""
     headings = (
         *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"),
@@ -93,7 +93,7 @@ def print_offsets(console: Console, group: DescribedGroup) -> None:
     )
 
 
-def print_members(console: Console, group: DescribedGroup, *, verbose: bool) -> None:
+def print_members(console: Console, group: GroupFacts, *, verbose: bool) -> None:
     """Print who is in a group; `verbose` says what each is assigned."""
     is_static = any(member.group_instance_id for member in group.members)
     headings = (
@@ -116,7 +116,7 @@ def print_members(console: Console, group: DescribedGroup, *, verbose: bool) -> 
         print_columns(console, headings, rows)
 
 
-def print_states(console: Console, groups: Sequence[DescribedGroup]) -> None:
+def print_states(console: Console, groups: Sequence[GroupFacts]) -> None:
     """Print each group's coordinator and state."""
     headings = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
     rows = [
@@ -135,7 +135,7 @@ def print_states(console: Console, groups: Sequence[DescribedGroup]) -> None:
     print_group_errors(console, groups)
 
 
-def print_group_errors(console: Console, groups: Sequence[DescribedGroup]) -> None:
+def print_group_errors(console: Console, groups: Sequence[GroupFacts]) -> None:
     """Print why groups could not be described."""
     print_errors(
         console,
@@ -235,7 +235,7 @@ def print_errors(console: Console, lines: Sequence[str]) -> None:
     print_lines(console, (f"Error: {line}" for line in lines), style="red")
 
 
-def _print_standing(console: Console, group: DescribedGroup) -> None:
+def _print_standing(console: Console, group: GroupFacts) -> None:
     """Say what keeps a group from being read as one of members with assignments."""
     if group.state == EMPTY:
         print_lines(console, [f"group {group.group} has no members"])

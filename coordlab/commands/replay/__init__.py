@@ -1,4 +1,4 @@
 """`replay`: a run in virtual time once more.
 
-Reading order: `command`, `execution`, `recording`; `breakpoint` and `state_view` (one moment).
+Reading order: `command`, `recording`; `breakpoint` and `state_view` (one moment).
 """

@@ -7,8 +7,8 @@ from rich.console import Console
 from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus, NodeState
 from coordlab.commands.replay.recording import Moment
 from coordlab.console import print_lines
-from coordlab.views.live_panel import fate
 from coordlab.views.row_view import clock, row_line
+from coordlab.views.run_view import fate
 from pipeline.summary.outcomes import listed
 from protocol.ids import NodeName, TopicPartition, broker_name
 from results_schema.journal import JournalEntry

@@ -109,7 +109,7 @@ def test_without_any_run_that_passes_nothing_is_compared(
     capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit code 2: it proves nothing."""
-    monkeypatch.setattr("coordlab.commands.diff.execution.nearest_passing", lambda *_, **__: None)
+    monkeypatch.setattr("coordlab.commands.diff.nearest_passing", lambda *_, **__: None)
 
     assert run_cli(["diff", "failing.yaml", "--against-passing"]) == EXIT_UNKNOWN
     assert "no run that passes was found" in capsys.readouterr().out

@@ -16,7 +16,7 @@ from chaos.exploration.play import PlayResult, play
 from chaos.exploration.shrink.edits import Sizes
 from chaos.exploration.shrink.shrink import ShrinkProgress
 from coordlab.cli import run_cli
-from coordlab.commands.shrink.live_view import ShrinkView
+from coordlab.commands.shrink import shrink_view
 from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNKNOWN
 from tests.support.worlds.planted import readers, small
 
@@ -138,7 +138,7 @@ SMALLER = msgspec.structs.replace(SIZES, faults=1, horizon_us=12_300_000)
 def test_without_a_terminal_there_is_a_line_for_each_step_down() -> None:
     """Runs that change nothing are not told."""
     console = Console(width=60, record=True, force_terminal=False, file=io.StringIO())
-    view = ShrinkView(console, "seed 7")
+    view = shrink_view(console, "seed 7")
     with view:
         for runs, after in ((2, SIZES), (3, SIZES), (4, SMALLER), (5, SMALLER)):
             view(ShrinkProgress(does="leaving out faults", runs=runs, before=SIZES, after=after))
@@ -153,11 +153,11 @@ def test_without_a_terminal_there_is_a_line_for_each_step_down() -> None:
 def test_on_a_terminal_a_panel_says_from_what_to_what(width: int) -> None:
     """And what is being tried."""
     console = Console(width=width, force_terminal=True, file=io.StringIO())
-    view = ShrinkView(console, "seed [bold]7[/]")
-    view(ShrinkProgress(does="leaving out faults", runs=41, before=SIZES, after=SMALLER))
+    view = shrink_view(console, "seed [bold]7[/]")
+    progress = ShrinkProgress(does="leaving out faults", runs=41, before=SIZES, after=SMALLER)
 
     plain = Console(width=width, record=True, file=io.StringIO())
-    plain.print(view._render())
+    plain.print(view.render(progress))
     shown = " ".join(plain.export_text().split())
     assert "shrinking seed [bold]7[/] 41 runs" in shown
     assert "from 14 faults" in shown

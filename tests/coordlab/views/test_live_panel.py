@@ -7,11 +7,9 @@ from rich.console import Console
 
 from chaos.run.runner import STAGES, Progress
 from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus
-from coordlab.views.live import LiveView
-from coordlab.views.live_panel import panel
+from coordlab.views.run_view import run_panel, run_view
 from protocol.ids import BrokerId, NodeName
 from results_schema.journal import FaultOutcome, JournalEntry
-from tests.support.builders.experiments import experiment
 
 SECOND = 1_000_000
 WIDTHS = (40, 80, 120)
@@ -19,7 +17,7 @@ WIDTHS = (40, 80, 120)
 
 def lines_of(progress: Progress, width: int) -> list[str]:
     shown = Console(file=io.StringIO(), width=width, no_color=True)
-    shown.print(panel("small", "ray", progress, width))
+    shown.print(run_panel("small", "ray", progress, width))
     assert isinstance(shown.file, io.StringIO)
     lines = [line.rstrip() for line in shown.file.getvalue().splitlines()]
     assert max(map(len, lines)) <= width
@@ -143,7 +141,7 @@ def test_terminal_that_cannot_move_its_cursor_gets_lines(
     """A panel that is redrawn would be printed again and again, or never."""
     monkeypatch.setenv("TERM", terminal)
     shown = Console(file=io.StringIO(), width=80, force_terminal=True)
-    with LiveView(shown, experiment(), "virtual") as view:
+    with run_view(shown, "small", "virtual") as view:
         view(progress(stage="steady"))
         view(progress(stage="steady"))
         view(progress(stage="faults"))
@@ -156,7 +154,7 @@ def test_names_with_brackets_are_printed_as_they_are() -> None:
     shown = Console(file=io.StringIO(), width=80)
     entry = fault(0, FaultOutcome.MISSED, fired_at_us=SECOND)
     entry.error = "[red]nobody[/] is there"
-    with LiveView(shown, experiment(), "virtual") as view:
+    with run_view(shown, "small", "virtual") as view:
         view(progress(faults=(entry,)))
     assert isinstance(shown.file, io.StringIO)
     assert "hit nothing: [red]nobody[/] is there" in shown.file.getvalue()

@@ -4,10 +4,9 @@ import io
 
 from rich.console import Console
 
-from chaos.experiment.loader import load_experiment
 from chaos.run.runner import Progress
 from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus, NodeState
-from coordlab.views.live import LiveView
+from coordlab.views.run_view import run_view
 from coordlab.views.summary_view import print_summary
 from protocol.ids import BrokerId, NodeName
 from results_schema.journal import BlastRadius, FaultOutcome, JournalEntry, LeaderMove, LinkEnds
@@ -94,8 +93,7 @@ def manifest() -> Manifest:
 def test_live_view_off_a_terminal_prints_one_line_a_change_at_the_time_it_happened() -> None:
     """A log file of a CI run must not be full of redrawn panels."""
     shown = console()
-    experiment = load_experiment("coordinator_crash").experiment
-    with LiveView(shown, experiment, "virtual") as view:
+    with run_view(shown, "coordinator_crash", "virtual") as view:
         for time_us in (0, 250_000):
             view(Progress(stage="steady", time_us=time_us, status=None, faults=()))
         for entry in (fault(), fault(), fault(healed_at_us=36_250_000)):
@@ -142,7 +140,7 @@ def test_live_view_says_what_became_of_each_kind_of_fault_and_whom_it_hit() -> N
         error="controller-100 is down",
     )
     shown = console()
-    with LiveView(shown, load_experiment("coordinator_crash").experiment, "virtual") as view:
+    with run_view(shown, "coordinator_crash", "virtual") as view:
         view(Progress(stage="faults", time_us=12_000_000, status=None, faults=(cut, move, miss)))
     assert [line.split(" s  ")[1] for line in text_of(shown).splitlines()] == [
         "cut broker(2) <-> controller: hit broker-2 <-> controller-100; in force",
@@ -155,7 +153,6 @@ def test_live_view_says_what_became_of_each_kind_of_fault_and_whom_it_hit() -> N
 def test_live_view_on_a_terminal_names_who_is_paused_or_not_there_yet() -> None:
     """A member that waits for its start is not one that was lost."""
     shown = console(terminal=True)
-    experiment = load_experiment("coordinator_crash").experiment
     now = status()
     now.nodes = {
         NodeName("controller-100"): NodeState.PAUSED,
@@ -164,7 +161,7 @@ def test_live_view_on_a_terminal_names_who_is_paused_or_not_there_yet() -> None:
         NodeName("consumer-1"): NodeState.UP,
         NodeName("consumer-9"): NodeState.NOT_STARTED,
     }
-    with LiveView(shown, experiment, "virtual") as view:
+    with run_view(shown, "coordinator_crash", "virtual") as view:
         view(Progress(stage="faults", time_us=12_000_000, status=now, faults=()))
     page = text_of(shown)
     assert "not up: controller-100 paused, consumer-9 not started" in page
@@ -175,8 +172,7 @@ def test_live_view_on_a_terminal_names_who_is_paused_or_not_there_yet() -> None:
 def test_live_view_on_a_terminal_shows_stage_brokers_groups_members_and_faults() -> None:
     """The three questions while it runs: where is it, who serves the group, what was hit."""
     shown = console(terminal=True)
-    experiment = load_experiment("coordinator_crash").experiment
-    with LiveView(shown, experiment, "ray") as view:
+    with run_view(shown, "coordinator_crash", "ray") as view:
         view(
             Progress(
                 stage="faults",
@@ -195,10 +191,9 @@ def test_live_view_on_a_terminal_shows_stage_brokers_groups_members_and_faults()
 def test_live_view_of_a_group_that_nobody_serves_says_so() -> None:
     """Between the kill and the load a group must not vanish from the screen."""
     shown = console(terminal=True)
-    experiment = load_experiment("coordinator_crash").experiment
     unserved = status(coordinator=None)
     unserved.groups = {}
-    with LiveView(shown, experiment, "ray") as view:
+    with run_view(shown, "coordinator_crash", "ray") as view:
         view(Progress(stage="faults", time_us=20_000_000, status=unserved, faults=()))
     row = next(line for line in text_of(shown).splitlines() if GROUP in line)
     assert row.split() == [GROUP, "-", "-", "-", "nobody", "2", "x", "unknown"]

@@ -14,8 +14,8 @@ from chaos.exploration.search import SearchProgress, Stop
 from chaos.exploration.store import ExplorationManifest, Lost, Played, PlayedAgain
 from coordlab.commands.explore.live_view import (
     LINE_EVERY_S,
-    ExploreView,
     exploration_panel,
+    exploration_view,
     progress_text,
 )
 from coordlab.commands.explore.summary import print_exploration
@@ -104,7 +104,7 @@ def test_panel_says_what_it_waits_for_once_it_stops() -> None:
 def test_without_a_terminal_there_is_a_line_for_each_finding_and_one_now_and_then() -> None:
     console, out = printed(200)
     tally = Tally(0)
-    with ExploreView(console, "standard", None) as view:
+    with exploration_view(console, "standard") as view:
         view(progress(tally, elapsed_s=0.0))
         view(progress(tally, elapsed_s=1.0))
         tally.take(Played(worker="here:1", busy_s=1.0, runs=(violated(5), violated(6))))

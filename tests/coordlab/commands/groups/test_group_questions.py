@@ -8,11 +8,11 @@ from cluster.client.admin.offset_reset import ShiftBy, ToEarliest, ToLatest, ToO
 from coordlab.commands.groups.facts import WHOLE_TOPIC, OffsetReset
 from coordlab.commands.groups.questions import (
     ChosenTopic,
+    delete_group_offsets,
     delete_groups,
-    delete_offsets,
     describe_groups,
     list_groups,
-    reset_offsets,
+    reset_group_offsets,
 )
 from protocol.ids import NodeName, TopicPartition, broker_name
 from protocol.partitioner import partition_for
@@ -150,7 +150,7 @@ def test_offsets_of_a_whole_topic_are_deleted_and_what_is_unknown_is_told() -> N
             ChosenTopic(topic=ORDERS, partitions=(7,)),
             ChosenTopic(topic="no", partitions=None),
         )
-        deleted = await delete_offsets(admin, TOOL, chosen)
+        deleted = await delete_group_offsets(admin, TOOL, chosen)
         assert deleted.error is None
         assert [(each.topic, each.partition, each.error) for each in deleted.offsets] == [
             *((ORDERS, index, None) for index in range(3)),
@@ -158,7 +158,7 @@ def test_offsets_of_a_whole_topic_are_deleted_and_what_is_unknown_is_told() -> N
             ("no", WHOLE_TOPIC, "UNKNOWN_TOPIC_OR_PARTITION"),
         ]
         assert (await list_groups(admin)).groups == (), "the last offset took its group along"
-        again = await delete_offsets(admin, TOOL, WHOLE)
+        again = await delete_group_offsets(admin, TOOL, WHOLE)
         assert (again.error, again.offsets) == ("GROUP_ID_NOT_FOUND", ())
 
     with_tool(ask)
@@ -168,10 +168,10 @@ def test_reset_is_only_shown_until_it_is_to_be_executed() -> None:
     """The dry run is the default, as in Kafka."""
 
     async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
-        shown = await reset_offsets(admin, TOOL, None, ToEarliest(), execute=False)
+        shown = await reset_group_offsets(admin, TOOL, None, ToEarliest(), execute=False)
         assert (planned(shown), shown.executed) == ([(0, 5, 0)], False)
         assert (await admin.committed_offsets((TOOL,)))[TOOL] == {(ORDERS, 0): 5}
-        done = await reset_offsets(admin, TOOL, None, ToEarliest(), execute=True)
+        done = await reset_group_offsets(admin, TOOL, None, ToEarliest(), execute=True)
         assert (planned(done), done.executed) == ([(0, 5, 0)], True)
         assert (await admin.committed_offsets((TOOL,)))[TOOL] == {(ORDERS, 0): 0}
 
@@ -182,7 +182,7 @@ def test_reset_of_a_whole_topic_gives_every_partition_an_offset() -> None:
     """Also to a group that never was: it is then a group without members."""
 
     async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
-        done = await reset_offsets(admin, "new", WHOLE, ToOffset(offset=4), execute=True)
+        done = await reset_group_offsets(admin, "new", WHOLE, ToOffset(offset=4), execute=True)
         assert done.state == "Dead"
         assert planned(done) == [(0, None, 4), (1, None, 0), (2, None, 0)]
         assert [each.asked_for for each in done.offsets] == [None, 4, 4]
@@ -199,15 +199,15 @@ def test_reset_of_which_a_part_cannot_be_changes_nothing() -> None:
     """A shift from nothing, a partition that is not there: the rest is shown and not committed."""
 
     async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
-        shifted = await reset_offsets(admin, TOOL, WHOLE, ShiftBy(records=-2), execute=True)
+        shifted = await reset_group_offsets(admin, TOOL, WHOLE, ShiftBy(records=-2), execute=True)
         assert not shifted.executed
         assert {each.error for each in shifted.offsets} == {"nothing is committed to shift from"}
         some = (*FIRST, ChosenTopic(topic=ORDERS, partitions=(9,)))
-        partly = await reset_offsets(admin, TOOL, some, ToLatest(), execute=True)
+        partly = await reset_group_offsets(admin, TOOL, some, ToLatest(), execute=True)
         assert not partly.executed
         assert planned(partly) == [(0, 5, 9), (9, None, None)]
         assert (await admin.committed_offsets((TOOL,)))[TOOL] == {(ORDERS, 0): 5}
-        done = await reset_offsets(admin, TOOL, FIRST, ShiftBy(records=-2), execute=True)
+        done = await reset_group_offsets(admin, TOOL, FIRST, ShiftBy(records=-2), execute=True)
         assert (planned(done), done.executed) == ([(0, 5, 3)], True)
 
     with_tool(ask)
@@ -217,7 +217,7 @@ def test_reset_of_a_group_with_members_is_refused_and_says_who_they_are() -> Non
     """As Kafka's tool refuses it, before anything is committed."""
 
     async def ask(admin: GroupAdmin, lab: BrokerLab) -> None:
-        refused = await reset_offsets(admin, GROUP, None, ToEarliest(), execute=True)
+        refused = await reset_group_offsets(admin, GROUP, None, ToEarliest(), execute=True)
         assert (refused.error, refused.state, refused.executed) == (
             "NON_EMPTY_GROUP",
             "Stable",
@@ -227,7 +227,7 @@ def test_reset_of_a_group_with_members_is_refused_and_says_who_they_are() -> Non
         for index in range(2):
             await lab.runtime.shut_down(NodeName(f"consumer-{GROUP}-{index}"))
         await lab.seconds(1)
-        empty = await reset_offsets(admin, GROUP, None, ToEarliest(), execute=True)
+        empty = await reset_group_offsets(admin, GROUP, None, ToEarliest(), execute=True)
         assert (empty.error, empty.state, empty.executed) == (None, "Empty", True)
 
     with_members(ask)

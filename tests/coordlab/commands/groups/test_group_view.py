@@ -6,11 +6,11 @@ from collections.abc import Callable
 from rich.console import Console
 
 from coordlab.commands.groups.facts import (
-    DescribedGroup,
+    GroupFacts,
     GroupList,
+    GroupListing,
     GroupMember,
     GroupOffset,
-    ListedGroup,
     OffsetReset,
 )
 from coordlab.commands.groups.rebalance_log import Rebalance, RebalanceLog
@@ -43,7 +43,7 @@ def member(index: int, *, instance: str | None = None) -> GroupMember:
     )
 
 
-def group(**changes: object) -> DescribedGroup:
+def group(**changes: object) -> GroupFacts:
     fields: dict[str, object] = {
         "group": "g",
         "state": "Stable",
@@ -51,7 +51,7 @@ def group(**changes: object) -> DescribedGroup:
         "assignment_strategy": "range",
         "members": (member(0), member(1)),
     }
-    return DescribedGroup(**(fields | changes))  # type: ignore[arg-type]  # a test's own words
+    return GroupFacts(**(fields | changes))  # type: ignore[arg-type]  # a test's own words
 
 
 def rebalance(**changes: object) -> Rebalance:
@@ -80,7 +80,7 @@ def rebalance(**changes: object) -> Rebalance:
 def test_group_that_two_brokers_claim_stands_in_the_list_twice() -> None:
     """A split brain is what this lab is for; Kafka's tool would hide one of the two."""
     listed = tuple(
-        ListedGroup(
+        GroupListing(
             group="g", type="classic", protocol_type="consumer", state="Stable", coordinator=broker
         )
         for broker in (0, 2)
@@ -150,8 +150,8 @@ def test_group_with_an_error_is_told_and_the_others_are_shown() -> None:
     """The strategy of a group that is not Stable is not known."""
     shown = (
         group(assignment_strategy="", state="Empty", members=()),
-        DescribedGroup(group="h", error="GROUP_ID_NOT_FOUND", state="Dead", coordinator=1),
-        DescribedGroup(group="i", error="TIMED_OUT, still after 5 s"),
+        GroupFacts(group="h", error="GROUP_ID_NOT_FOUND", state="Dead", coordinator=1),
+        GroupFacts(group="i", error="TIMED_OUT, still after 5 s"),
     )
     assert printed(lambda to: print_states(to, shown)) == [
         "GROUP COORDINATOR (ID) ASSIGNMENT-STRATEGY STATE #MEMBERS",

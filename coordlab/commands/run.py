@@ -1,13 +1,12 @@
-"""`coordlab run`: from an experiment to a run directory, a verdict and a closing summary.
+"""`run`: from an experiment to a run directory, a verdict and a closing summary.
 
 Wiring only: the experiment is chaos's, the cluster is the runtime's, the phases are Spark's.
 """
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
+import click
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
@@ -31,11 +30,23 @@ from cluster.trace.digest import TraceDigest
 from cluster.trace.parquet import ParquetTraceWriter
 from cluster.trace.tail import WATERMARK_LAG_US, TraceTail
 from coordlab.analysis import analyze_runs, java_notice
-from coordlab.console import print_path
+from coordlab.console import print_document, print_path
 from coordlab.junit import begin_junit, junit_of_failure, junit_of_run, write_junit
+from coordlab.options import (
+    EXIT_CODES_HELP,
+    as_one,
+    json_option,
+    junit_option,
+    master_option,
+    ray_address_option,
+    runs_option,
+    var_option,
+    with_examples,
+)
+from coordlab.parameters import MAX_TIME_SCALE, DurationParam, OneOf, TimeScale
 from coordlab.reports import write_run_report
 from coordlab.signals import terminate_as_ctrl_c
-from coordlab.views.live import LiveView
+from coordlab.views.run_view import run_view
 from coordlab.views.summary_view import print_summary
 from pipeline.summary.figures import RunSummary
 from results_schema.results import Results, RunOutcome
@@ -45,38 +56,109 @@ RUNTIMES = ("ray", "virtual")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What the command line says about a run.
+    """The options of a run.
 
     Units: `time_limit_us` is on the run's clock, which is `time_scale` times a real one's speed.
     """
 
     experiment: str
-    runtime: str = "ray"
-    seed: int | None = None  # None: the experiment file's, or 0
-    overrides: tuple[str, ...] = ()
-    runs: Path = Path("runs")
-    ray_address: str = "local"
-    time_limit_us: int | None = None
-    time_scale: float = 1.0
-    trace: bool = True
-    analyze: bool = True
-    report: bool = True
-    master: str | None = None
-    junit: Path | None = None
-    json: bool = False
+    runtime: str
+    seed: int | None  # None: the experiment file's, or 0
+    var: tuple[str, ...]
+    runs: Path
+    ray_address: str
+    time_limit_us: int | None
+    time_scale: float
+    trace: bool
+    analyze: bool
+    report: bool
+    master: str | None
+    junit: Path | None
+    json: bool
 
 
-def run(options: RunOptions, console: Console) -> int:
-    """Run one experiment and return the exit code.
+@click.command(
+    "run",
+    cls=with_examples(
+        "run coordinator_crash --runtime virtual --seed 7",
+        "run coordinator_crash --var cluster.brokers=5",
+        "run mine.yaml --no-analyze --junit build/mine.xml",
+    ),
+    epilog=EXIT_CODES_HELP,
+)
+@click.argument("experiment")
+@click.option(
+    "--runtime",
+    type=OneOf(RUNTIMES),
+    default="ray",
+    show_default=True,
+    metavar="|".join(RUNTIMES),
+    help="Real processes on Ray, or virtual time in this process.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    help="Seed of every random choice; default: that of the file's `replay`, or 0.",
+)
+@var_option
+@runs_option
+@ray_address_option
+@click.option(
+    "--time-limit",
+    "time_limit_us",
+    type=DurationParam(),
+    help="End the run after this time of its clock, e.g. `5m`.",
+)
+@click.option(
+    "--time-scale",
+    type=TimeScale(),
+    default=1.0,
+    show_default=True,
+    metavar="N",
+    help=f"Let the run's clock go N times faster than a real one, 1 to {MAX_TIME_SCALE}; with Ray "
+    "only.",
+)
+@click.option(
+    "--trace/--no-trace",
+    default=True,
+    show_default=True,
+    help="Write every message into the trace, or events only.",
+)
+@click.option(
+    "--analyze/--no-analyze",
+    default=True,
+    show_default=True,
+    help="Analyse the run with Spark when it ends.",
+)
+@click.option(
+    "--report/--no-report",
+    default=True,
+    show_default=True,
+    help="Write report.html into the run directory after the analysis.",
+)
+@master_option
+@junit_option(
+    ", however the run ends: a test case for each check, and `run`, which is an error if the "
+    "verdict is unknown. Green if and only if the verdict is pass"
+)
+@json_option("run_directory, manifest, results. No live view, no analysis")
+@as_one(RunOptions)
+def run_command(options: RunOptions) -> int:
+    """Run an experiment: start its cluster, break it by the plan, heal it, check its promises.
 
-    The JUnit file, if one is asked for, is written however the run ends.
-    Raises: ExperimentError before anything is started; JunitNotWritable.
+    EXPERIMENT is a name that `list` shows, or a file.
     """
+    if options.runtime != "ray" and options.time_scale != 1.0:
+        raise click.BadParameter(
+            f"virtual time takes no real time to be scaled; expected `--runtime ray` beside it, or "
+            f"no `--time-scale`, got `{options.time_scale:g}`",
+            param_hint="`--time-scale`",
+        )
     if options.junit is None:
-        return _run(options, console)
+        return _run(options, Console())
     begin_junit(options.junit)
     try:
-        return _run(options, console)
+        return _run(options, Console())
     except BaseException as error:  # Ctrl-C too: CI shows what it finds
         if not options.junit.exists():
             write_junit(options.junit, junit_of_failure(options.experiment, error))
@@ -84,7 +166,11 @@ def run(options: RunOptions, console: Console) -> int:
 
 
 def _run(options: RunOptions, console: Console) -> int:
-    loaded = load_experiment(options.experiment, options.overrides)
+    """Run one experiment and return the exit code.
+
+    Raises: ExperimentError before anything is started; JunitNotWritable.
+    """
+    loaded = load_experiment(options.experiment, options.var)
     # With --json, standard output is one document and nothing else.
     warnings_console = Console(stderr=True) if options.json else console
     for warning in loaded.warnings:
@@ -104,7 +190,7 @@ def _run(options: RunOptions, console: Console) -> int:
             options.experiment,
             runtime=options.runtime,
             seed=seed,
-            overrides=options.overrides,
+            overrides=options.var,
             time_limit_us=options.time_limit_us,
             time_scale=options.time_scale,
             trace=options.trace,
@@ -119,7 +205,12 @@ def _run(options: RunOptions, console: Console) -> int:
             junit = junit_of_run(directory.manifest, results, directory.path)
             write_junit(options.junit, junit)
         if options.json:
-            console.file.write(_as_json(directory, results))
+            document = {
+                "run_directory": str(directory.path),
+                "manifest": directory.manifest,
+                "results": results,
+            }
+            print_document(console, document, indented=True)
             return results.exit_code
         _conclude(options, directory, results, console)
     return results.exit_code
@@ -169,9 +260,9 @@ def _execute(
     if options.runtime == "virtual":
         observers.append(digest)
     runtime = _runtime(options, experiment, directory, observers)
-    view = LiveView(console, experiment, options.runtime)
+    view = run_view(console, experiment.name, options.runtime, shown=not options.json)
     try:
-        with nullcontext() if options.json else view:
+        with view:
             results = ExperimentRun(
                 experiment,
                 plan_of(experiment),
@@ -254,12 +345,3 @@ def _analyze(
     except KeyboardInterrupt:
         console.print("analysis interrupted; the run itself is complete")
         return None
-
-
-def _as_json(directory: RunDirectory, results: Results) -> str:
-    document = {
-        "run_directory": str(directory.path),
-        "manifest": directory.manifest,
-        "results": results,
-    }
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"

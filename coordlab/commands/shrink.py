@@ -1,49 +1,66 @@
-"""`coordlab shrink`: from a schedule that fails to a small one, as a file with its story.
+"""`shrink`: from a schedule that fails to a small one, as a file with its story.
 
-Wiring only: the search is chaos's, the terminal is `shrink_view`'s.
+Wiring only: the search is chaos's. The live view says what is being left out, and how small the
+schedule is by now; without a terminal there is a line whenever it became smaller.
 """
 
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import click
 import msgspec
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from chaos.checkers.registry import CHECKERS
 from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult, play
-from chaos.exploration.shrink.shrink import Robustness, ShrinkEnd, Shrinker, Shrunk, said
+from chaos.exploration.shrink.edits import Sizes
+from chaos.exploration.shrink.shrink import (
+    Robustness,
+    ShrinkEnd,
+    Shrinker,
+    ShrinkProgress,
+    Shrunk,
+    played_text,
+)
 from chaos.exploration.shrink.shrunk_file import (
     ShrunkFile,
+    horizon_text,
     robustness_text,
     shrunk_file,
     sizes_text,
 )
 from chaos.exploration.space import base_experiment, load_space
-from coordlab.commands.shrink.live_view import ShrinkView
-from coordlab.console import print_lines, print_path
-from coordlab.schedules import Schedule, schedule_of
+from coordlab.console import print_document, print_lines, print_path
+from coordlab.options import as_one, space_option, with_examples
+from coordlab.parameters import DurationParam, OneOf
+from coordlab.schedules import Schedule, named_schedule
 from coordlab.signals import stop_on_ctrl_c
+from coordlab.views.live import LiveView
 from results_schema.results import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNKNOWN
 
 SEARCH_SHARE = 0.75
 """Of the time limit; the rest is left to count under how many network seeds it fails."""
+EXIT_CODES_OF_SHRINKING = (
+    "Exit codes: 0 shrunk, 2 it does not fail (any more), 130 interrupted (the best so far is "
+    "written), 254 bad arguments or file, 255 internal error."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrinkOptions:
-    """What the command line says. Units: `time_limit_us` is real time."""
+    """The options of shrinking. Units: `time_limit_us` is real time."""
 
     schedule: str
     space: str
-    seed: int | None = None
-    check: str | None = None
-    output: Path | None = None
+    seed: int | None
+    check: str | None
+    output: Path | None
     time_limit_us: int
     robustness: int
-    json: bool = False
+    json: bool
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,11 +74,62 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True):
     story: tuple[str, ...] = ()
 
 
-def shrink(options: ShrinkOptions, console: Console) -> int:
-    """Shrink one schedule and return the exit code.
+@click.command(
+    "shrink",
+    cls=with_examples(
+        "shrink runs/explorations/standard/findings/fencing-1.yaml",
+        "shrink 4711 --space standard -o fencing.yaml",
+        "shrink mine.yaml --check durable_commits --time-limit 2m",
+    ),
+    epilog=EXIT_CODES_OF_SHRINKING,
+)
+@click.argument("schedule", metavar="FILE|SEED")
+@space_option("SEED")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Seed of the network; default: the file's `replay:`, or SEED itself.",
+)
+@click.option(
+    "--check",
+    type=OneOf(tuple(CHECKERS)),
+    metavar="NAME",
+    help="Keep the violation of this check; default: the earliest.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where to write; default: beside the file, or here, as `NAME.shrunk.yaml`.",
+)
+@click.option(
+    "--time-limit",
+    "time_limit_us",
+    type=DurationParam(),
+    default="30s",
+    show_default=True,
+    help="End after this time.",
+)
+@click.option(
+    "--robustness",
+    type=click.IntRange(min=0),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Count under how many of N other network seeds it fails, as far as time allows.",
+)
+@click.option("--json", is_flag=True, help="Print one JSON document instead. No live view.")
+@as_one(ShrinkOptions)
+def shrink_command(options: ShrinkOptions) -> int:
+    """Make a failing schedule small: fewest faults, fewest nodes, shortest time, roundest values.
 
-    Raises: ExperimentError before anything is run.
+    FILE is an experiment or a finding of `explore`; SEED is drawn from a space. The same violation
+    must still show: the same check with the same claim. What is left is an experiment that a person
+    can read, and run in virtual time or on Ray.
     """
+    console = Console()
     began_s = time.monotonic()
     schedule = _schedule(options)
     # What a space begins with is as good as a default; a file says nothing of its own.
@@ -73,19 +141,19 @@ def shrink(options: ShrinkOptions, console: Console) -> int:
         if finding is None or stop_requested():
             return _not_shrunk(options, origin, played, console, stopped=stop_requested())
         limit_s = options.time_limit_us / 1e6
-        view = ShrinkView(console, origin)
+        view = shrink_view(console, origin, shown=not options.json)
         shrinker = Shrinker(
             lambda experiment, seed, signature: play(experiment, seed, stop_at=signature),
             now_s=time.monotonic,
             deadline_s=began_s + limit_s * SEARCH_SHARE,
             last_s=began_s + limit_s,
             stop_requested=stop_requested,
-            progress=(lambda _: None) if options.json else view,
+            progress=view,
             base=base,
         )
         if not options.json:
             print_lines(console, [f"{finding.signature.check} is violated: {finding.summary}"])
-        with nullcontext() if options.json else view:
+        with view:
             shrunk = shrinker.shrink(schedule.experiment, schedule.seed, finding.signature)
             robustness = shrinker.robustness(shrunk, options.robustness)
     written = shrunk_file(
@@ -105,7 +173,7 @@ def shrink(options: ShrinkOptions, console: Console) -> int:
             robustness=robustness,
             story=written.story,
         )
-        _print_json(console, document)
+        print_document(console, document, indented=True)
     else:
         _tell(console, output, shrunk, robustness, written)
     return EXIT_INTERRUPTED if shrunk.end is ShrinkEnd.INTERRUPTED else EXIT_PASS
@@ -116,7 +184,7 @@ def _schedule(options: ShrinkOptions) -> Schedule:
 
     Raises: ExperimentError.
     """
-    schedule = schedule_of(options.schedule, options.space)
+    schedule = named_schedule(options.schedule, options.space)
     return replace(
         schedule,
         experiment=msgspec.structs.replace(schedule.experiment, replay=None),
@@ -153,11 +221,11 @@ def _not_shrunk(
     stopped: bool,
 ) -> int:
     of = "" if options.check is None else f" of {options.check}"
-    text = f"no violation{of} in {origin}, so there is nothing to shrink: {said(played)}"
+    text = f"no violation{of} in {origin}, so there is nothing to shrink: {played_text(played)}"
     if stopped:
         text = "interrupted before anything was shrunk"
     if options.json:
-        _print_json(console, _Document(origin=origin, said=text))
+        print_document(console, _Document(origin=origin, said=text), indented=True)
     else:
         print_lines(console, [text])
     if stopped or played.result is PlayResult.INTERRUPTED:
@@ -182,10 +250,40 @@ def _tell(
     console.print(Text(f"again: {again}"), soft_wrap=True)
 
 
-def _print_json(console: Console, document: _Document) -> None:
-    text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
-    console.file.write(text + "\n")
+def shrink_view(console: Console, origin: str, *, shown: bool = True) -> LiveView[ShrinkProgress]:
+    """Return the live view of shrinking the schedule that `origin` names."""
+    sizes: Sizes | None = None
+
+    def lines(progress: ShrinkProgress) -> Iterator[str]:
+        nonlocal sizes
+        if progress.after != sizes:
+            sizes = progress.after
+            yield f"{progress.runs:4d} runs  {sizes_line(sizes)}"
+
+    def render(progress: ShrinkProgress | None) -> RenderableType:
+        if progress is None:
+            return Text(f"shrinking {origin}: running it as it is")
+        return Text.assemble(
+            (f"shrinking {origin}", "bold"),
+            f"  {progress.runs} runs\n",
+            ("from  ", "dim"),
+            (f"{sizes_line(progress.before)}\n", "dim"),
+            f"to    {sizes_line(progress.after)}\n",
+            (f"{progress.does} ...", "dim"),
+        )
+
+    return LiveView(console, render, lines, shown=shown)
 
 
-CHECKS = tuple(CHECKERS)
-"""The checks that `--check` may name."""
+def sizes_line(sizes: Sizes) -> str:
+    """Return how large a schedule is, in a line."""
+    counts = (
+        (sizes.faults, "fault"),
+        (sizes.brokers, "broker"),
+        (sizes.groups, "group"),
+        (sizes.members, "member"),
+        (sizes.partitions, "partition"),
+        (sizes.producers, "producer"),
+    )
+    counted = [f"{count} {what}" if count == 1 else f"{count} {what}s" for count, what in counts]
+    return f"{', '.join(counted)}, {horizon_text(sizes)} s"

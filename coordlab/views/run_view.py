@@ -1,19 +1,21 @@
-"""What the live view shows on a terminal at one moment: stage, brokers, groups, members, faults.
+"""The live view of a run: stage, brokers, groups, members and faults.
 
-Bounded whatever the size of the cluster, and readable from 40 columns on: what is remarkable is
-shown first, the rest is counted.
+The panel is bounded whatever the size of the cluster, and readable from 40 columns on: what is
+remarkable is shown first, the rest is counted. Elsewhere there is a line for each change of stage
+or fault, and for each finding.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from chaos.run.runner import STAGES, Progress
 from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus, NodeState
 from coordlab.console import seconds
+from coordlab.views.live import LiveView
 from pipeline.summary.outcomes import listed
 from protocol.ids import broker_name
 from results_schema.journal import FaultOutcome, JournalEntry
@@ -40,7 +42,51 @@ _MAX_ABSENT = 6
 _MAX_WAITING = 3
 
 
-def panel(name: str, runtime: str, progress: Progress, width: int) -> Group:
+def run_view(
+    console: Console, experiment: str, runtime: str, *, shown: bool = True
+) -> LiveView[Progress]:
+    """Return the live view of a run, under the names of its experiment and runtime."""
+
+    def render(progress: Progress | None) -> RenderableType:
+        if progress is None:
+            return Text(f"{experiment} on {runtime}: starting")
+        return run_panel(experiment, runtime, progress, console.width)
+
+    return LiveView(console, render, _RunLines(), shown=shown)
+
+
+class _RunLines:
+    """The lines that a progress adds: what became of faults, findings, a new stage."""
+
+    def __init__(self) -> None:
+        self._fates: dict[str, str] = {}
+        self._findings = 0
+        self._stage = ""
+
+    def __call__(self, progress: Progress) -> Iterator[str]:
+        for fault in progress.faults:
+            now = fate(fault)
+            if fault.outcome is FaultOutcome.PLANNED or self._fates.get(fault.fault_id) == now:
+                continue
+            self._fates[fault.fault_id] = now
+            at_us = fault.fired_at_us if fault.healed_at_us is None else fault.healed_at_us
+            injected = fault.outcome is FaultOutcome.HIT and fault.healed_at_us is None
+            hit = f"hit {fault.hit}; " if injected else ""
+            change = f"{fault.fault} {fault.target}: {hit}{now}"
+            yield _timed(at_us or progress.time_us, change)
+        for finding in progress.findings[self._findings :]:
+            yield _timed(finding.time_us, f"{finding.check} is violated: {finding.summary}")
+        self._findings = len(progress.findings)
+        if progress.stage != self._stage:
+            self._stage = progress.stage
+            yield _timed(progress.time_us, progress.stage)
+
+
+def _timed(time_us: int, text: str) -> str:
+    return f"{time_us / 1e6:9.3f} s  {text}"
+
+
+def run_panel(name: str, runtime: str, progress: Progress, width: int) -> Group:
     """Return what there is to see of a run; `width` is the terminal's."""
     parts: list[RenderableType] = [
         Text(f"{name} on {runtime}  {progress.time_us / 1e6:.1f} s", style="bold"),

@@ -1,0 +1,309 @@
+"""`diff`: the first event in which two runs part, played or read from run directories.
+
+Data flow: words of the command line -> two `Side`s -> `TraceDifference` -> text or a JSON document.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from chaos.exploration.nearest_passing import nearest_passing
+from chaos.exploration.play import PlayedRun, PlayResult, play
+from chaos.results.run_directory import EVENTS_FILE, NotARun, open_run
+from chaos.results.trace_diff import (
+    NodeParting,
+    Parting,
+    differs_by_time_only,
+    is_before_steady_state,
+    parting,
+    story_partings,
+)
+from cluster.trace.parquet import read_parquet
+from coordlab.console import print_document, print_lines
+from coordlab.options import as_one, json_option, space_option, with_examples
+from coordlab.schedules import Schedule, named_schedule
+from coordlab.signals import terminate_as_ctrl_c
+from coordlab.views.row_view import clock, row_words
+from protocol.trace import MESSAGE_KINDS, TraceRow
+from results_schema.manifest import Plan
+from results_schema.results import EXIT_PASS, EXIT_UNKNOWN, EXIT_VIOLATED
+
+_MAX_NODES = 10
+_NO_MORE = "(no more)"
+_ROWS = click.IntRange(min=0, max=10_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffOptions:
+    """The options of a comparison. `other` is None where a passing run is looked for."""
+
+    one: str
+    other: str | None
+    against_passing: bool
+    space: str
+    messages: bool
+    before: int
+    after: int
+    json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One of the two traces. `result` is None of a run that ended without one."""
+
+    name: str
+    rows: tuple[TraceRow, ...]
+    result: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceDifference:
+    """Two traces held against each other.
+
+    Shape: `parts` is None if they are equal. `by_time`: they first part in an event that came at
+    another time, or before the steady state, as any two seeds do; then `story` has where the nodes'
+    stories part.
+    """
+
+    one: Side
+    other: Side
+    parts: Parting | None
+    by_time: bool
+    story: tuple[NodeParting, ...]
+
+
+@click.command(
+    "diff",
+    cls=with_examples(
+        "diff findings/fencing-1.yaml --against-passing",
+        "diff 4711 4712 --space standard",
+        "diff runs/mine/latest runs/mine/2026-01-31T12-00-00.000Z --messages",
+    ),
+    epilog="Exit codes: 0 equal, 1 they part, 2 no passing run was found, 130 interrupted, 254 bad "
+    "arguments or experiment file, 255 internal error.",
+)
+@click.argument("one", metavar="A")
+@click.argument("other", metavar="[B]", required=False)
+@click.option(
+    "--against-passing",
+    is_flag=True,
+    help="Hold A against the nearest run that passes: the same schedule with a neighbouring "
+    "network seed, else with faults left out.",
+)
+@space_option()
+@click.option("--messages", is_flag=True, help="Compare messages too, of two run directories.")
+@click.option("--before", type=_ROWS, default=8, show_default=True, help="Rows shown before.")
+@click.option("--after", type=_ROWS, default=8, show_default=True, help="Rows shown behind.")
+@json_option("one, other, equal, rows_alike, parts, by_time, story")
+@as_one(DiffOptions)
+def diff_command(options: DiffOptions) -> int:
+    """Show the first event in which two runs part, what was before, and how each goes on.
+
+    A and B are experiment or replay files and seeds, which are played in virtual time, or run
+    directories, which are read. Of two seeds the latencies differ from the first message on: then
+    the nodes' stories are compared too, without times.
+    """
+    if (options.other is None) != options.against_passing:
+        raise click.UsageError("expected two runs, or one with --against-passing")
+    console = Console()
+    with terminate_as_ctrl_c():
+        sides = _sides(options)
+        if sides is None:
+            console.print("no run that passes was found near it: nothing to hold it against")
+            return EXIT_UNKNOWN
+    difference = compare_sides(*sides, before=options.before, after=max(options.after, 1))
+    if options.json:
+        print_document(console, _document(difference), indented=True)
+    else:
+        print_difference(console, difference)
+    return EXIT_PASS if difference.parts is None else EXIT_VIOLATED
+
+
+def compare_sides(one: Side, other: Side, *, before: int, after: int) -> TraceDifference:
+    """Hold two traces against each other."""
+    parts = parting(one.rows, other.rows, before=before, after=after)
+    by_time = parts is not None and (
+        differs_by_time_only(parts) or is_before_steady_state(one.rows, parts.rows_alike)
+    )
+    story = story_partings(one.rows, other.rows) if by_time else ()
+    return TraceDifference(one=one, other=other, parts=parts, by_time=by_time, story=story)
+
+
+def _sides(options: DiffOptions) -> tuple[Side, Side] | None:
+    if options.other is not None:
+        return _side(options.one, options), _side(options.other, options)
+    if Path(options.one).is_dir():
+        raise click.UsageError("--against-passing plays schedules: name a file or a seed")
+    schedule = named_schedule(options.one, options.space)
+    failed, side = _played(schedule.name, schedule)
+    if failed.result is PlayResult.PASS:
+        raise click.UsageError(f"{schedule.name} passes itself: there is nothing to explain")
+    errors = Console(stderr=True)
+    neighbour = nearest_passing(
+        schedule.experiment,
+        failed,
+        trying=lambda how: errors.print(f"trying {how}", highlight=False),
+    )
+    if neighbour is None:
+        return None
+    _, other = _played(
+        f"the same with {neighbour.how}".replace("with without", "without"),
+        schedule,
+        seed=neighbour.seed,
+        plan=neighbour.plan,
+    )
+    return side, other
+
+
+def _side(word: str, options: DiffOptions) -> Side:
+    if not Path(word).is_dir():
+        if options.messages:
+            raise click.UsageError("--messages: only run directories hold messages")
+        schedule = named_schedule(word, options.space)
+        return _played(schedule.name, schedule)[1]
+    past = open_run(Path(word))
+    path = past.events / EVENTS_FILE
+    if not path.exists():
+        raise NotARun(f"{past.path} has no trace: {path.name} is missing")
+    results = past.results()
+    return Side(
+        name=word,
+        rows=tuple(_wanted(read_parquet(path), messages=options.messages)),
+        result=None if results is None else results.verdict.value,
+    )
+
+
+def _wanted(rows: Iterable[TraceRow], *, messages: bool) -> Iterable[TraceRow]:
+    return rows if messages else (row for row in rows if row.kind not in MESSAGE_KINDS)
+
+
+def _played(
+    name: str, schedule: Schedule, *, seed: int | None = None, plan: Plan | None = None
+) -> tuple[PlayedRun, Side]:
+    rows: list[TraceRow] = []
+    played = play(
+        schedule.experiment,
+        schedule.seed if seed is None else seed,
+        observers=(rows.append,),
+        plan=plan,
+    )
+    if played.result is PlayResult.INTERRUPTED:
+        raise KeyboardInterrupt
+    return played, Side(name=name, rows=tuple(rows), result=played.result.value)
+
+
+def _document(difference: TraceDifference) -> dict[str, object]:
+    parts = difference.parts
+    return {
+        "one": {"name": difference.one.name, "result": difference.one.result},
+        "other": {"name": difference.other.name, "result": difference.other.result},
+        "equal": parts is None,
+        "rows_alike": len(difference.one.rows) if parts is None else parts.rows_alike,
+        "parts": None
+        if parts is None
+        else {
+            "before": _rows(parts.before),
+            "one": _rows(parts.one),
+            "other": _rows(parts.other),
+            "nodes": _nodes(parts.nodes),
+        },
+        "by_time": difference.by_time,
+        "story": _nodes(difference.story),
+    }
+
+
+def _rows(rows: Iterable[TraceRow | None]) -> list[dict[str, object] | None]:
+    return [
+        None
+        if row is None
+        else {
+            name: value for name, value in msgspec.structs.asdict(row).items() if value is not None
+        }
+        for row in rows
+    ]
+
+
+def _nodes(nodes: Iterable[NodeParting]) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    for each in nodes:
+        one, other = _rows((each.one, each.other))
+        found.append({"node": each.node, "time_us": each.time_us, "one": one, "other": other})
+    return found
+
+
+def print_difference(console: Console, difference: TraceDifference) -> None:
+    """Print whether two traces are equal, and where they part if not."""
+    one, other, parts = difference.one, difference.other, difference.parts
+    print_lines(console, [f"A: {_side_text(one)}", f"B: {_side_text(other)}"])
+    if parts is None:
+        print_lines(console, [f"equal: {len(one.rows):,} rows"], style="bold green")
+        return
+    _print_exact(console, parts)
+    if not difference.by_time:
+        _print_nodes(console, "where each node parts:", parts.nodes)
+        return
+    print_lines(
+        console,
+        [
+            "That is a matter of time, as between any two seeds. Their stories, without times, "
+            "offsets and member ids, from the steady state on:"
+        ],
+    )
+    if difference.story:
+        _print_nodes(console, "where each node's story parts:", difference.story)
+    else:
+        print_lines(console, ["both tell the same story"], style="bold green")
+
+
+def _side_text(side: Side) -> str:
+    result = "" if side.result is None else f", {side.result}"
+    return f"{side.name}: {len(side.rows):,} rows{result}"
+
+
+def _print_exact(console: Console, parts: Parting) -> None:
+    first = [rows[0] for rows in (parts.one, parts.other) if rows]
+    at = clock(min(row.time_us for row in first))
+    print_lines(
+        console,
+        [f"They part at {at}, after {parts.rows_alike:,} rows alike."],
+        style="bold red",
+    )
+    if parts.before:
+        print_lines(console, ["what both have before:"], style="bold")
+        for row in parts.before:
+            print_lines(console, [f"  {row_words(row)}"])
+    print_lines(console, ["how they go on:"], style="bold")
+    pairs = list(zip_longest(parts.one, parts.other))
+    console.print(_side_by_side(pairs))
+
+
+def _print_nodes(console: Console, heading: str, nodes: Sequence[NodeParting]) -> None:
+    print_lines(console, [heading], style="bold")
+    console.print(_side_by_side([(each.one, each.other) for each in nodes[:_MAX_NODES]]))
+    if len(nodes) > _MAX_NODES:
+        print_lines(console, [f"and {len(nodes) - _MAX_NODES} more nodes"])
+
+
+def _side_by_side(pairs: Iterable[tuple[TraceRow | None, TraceRow | None]]) -> Table:
+    table = Table(expand=True, pad_edge=False)
+    table.add_column("A", ratio=1, overflow="fold")
+    table.add_column("B", ratio=1, overflow="fold")
+    for one, other in pairs:
+        style = "" if _same(one, other) else "bold"
+        table.add_row(_cell(one, style), _cell(other, style))
+    return table
+
+
+def _cell(row: TraceRow | None, style: str) -> Text:
+    return Text(_NO_MORE, style="dim") if row is None else Text(row_words(row), style=style)
+
+
+def _same(one: TraceRow | None, other: TraceRow | None) -> bool:
+    return one is not None and other is not None and row_words(one) == row_words(other)

@@ -1,1 +1,0 @@
-"""`diff`: the first event in which two runs part: `command`, `execution`, `view`."""

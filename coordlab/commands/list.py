@@ -1,0 +1,210 @@
+"""`list`: the experiments that have a name, and past runs, however badly they ended."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from chaos.experiment.loader import ListedExperiment, list_experiments
+from chaos.results.run_directory import NotARun, PastRun, scan_runs
+from coordlab.console import print_document, print_lines
+from coordlab.options import json_option, runs_option, with_examples
+from coordlab.report_facts import status_of
+from pipeline.report.facts import Status
+from pipeline.summary.figures import RunSummary, duration_text
+from pipeline.summary.summary_file import read_summary
+from results_schema.results import EXIT_PASS
+
+DEFAULT_LIMIT = 20
+COMMIT_GAP = "commit gap"
+"""The measure that a list shows: what a group felt of a fault."""
+_WIDE = 110
+"""From this width on a run's name fits beside the other columns."""
+_VERDICT_STYLES = {"pass": "green", "violated": "red", "unknown": "yellow"}
+_STATUS_STYLES = {"completed": "", "running": "cyan"}
+
+
+@click.command(
+    "list",
+    cls=with_examples("list", "list --limit 0 --runs /data/runs", "list --json"),
+)
+@runs_option
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=DEFAULT_LIMIT,
+    show_default=True,
+    help="Show this many of the newest runs; 0 shows all.",
+)
+@json_option("experiments, runs, runs_total, unreadable")
+def list_command(runs: Path, limit: int, json: bool) -> int:
+    """List the experiments that can be run by name, and past runs, the newest last.
+
+    A run that was analysed is shown with its longest commit gap: how long a member went without an
+    acknowledged commit after a fault.
+    """
+    console = Console()
+    experiments = list_experiments()
+    past = find_past_runs(runs, limit=limit or None)
+    if json:
+        print_document(console, _document(experiments, past))
+    else:
+        print_listing(console, experiments, past, runs)
+    return EXIT_PASS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedRun:
+    """One run.
+
+    Units: `started_at`, `ended_at` are ISO 8601. `verdict`, `exit_code` None: it has no results,
+    and `problem` says why if they cannot be read. `commit_gap_us` is the longest of any member
+    after any fault, None if the run was not analysed or has none.
+    """
+
+    run: str
+    directory: str
+    experiment: str
+    started_at: str
+    ended_at: str | None
+    runtime: str
+    seed: int
+    status: Status
+    verdict: str | None
+    exit_code: int | None
+    commit_gap_us: int | None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRuns:
+    """Runs by the time they began, the newest last. `total` counts those left out too.
+
+    `unreadable` says of each directory that holds no readable run what is wrong with it.
+    """
+
+    runs: tuple[ListedRun, ...]
+    total: int
+    unreadable: tuple[str, ...]
+
+
+def find_past_runs(root: Path, *, limit: int | None = None) -> PastRuns:
+    """Return the newest `limit` runs under `root` (None: all), and what could not be read."""
+    found: list[PastRun] = []
+    unreadable: list[str] = []
+    for each in scan_runs(root):
+        if isinstance(each, PastRun):
+            found.append(each)
+        else:
+            unreadable.append(str(each))
+    found.sort(key=lambda past: past.manifest.started_at)
+    shown = found if limit is None else found[-limit:]
+    return PastRuns(
+        runs=tuple(_listed(past) for past in shown),
+        total=len(found),
+        unreadable=tuple(unreadable),
+    )
+
+
+def _listed(past: PastRun) -> ListedRun:
+    manifest = past.manifest
+    problem = None
+    try:
+        results = past.results()
+    except NotARun as error:
+        results, problem = None, str(error)
+    return ListedRun(
+        run=manifest.run,
+        directory=str(past.path),
+        experiment=manifest.experiment,
+        started_at=manifest.started_at,
+        ended_at=manifest.ended_at,
+        runtime=manifest.runtime,
+        seed=manifest.seed,
+        status=status_of(past),
+        verdict=None if results is None else results.verdict.value,
+        exit_code=None if results is None else results.exit_code,
+        commit_gap_us=longest_commit_gap_us(read_summary(past.path)),
+        problem=problem,
+    )
+
+
+def longest_commit_gap_us(summary: RunSummary | None) -> int | None:
+    """Return the longest time that any member of a run went without an acknowledged commit."""
+    return max(_commit_gaps_us(summary), default=None)
+
+
+def _commit_gaps_us(summary: RunSummary | None) -> Iterator[int]:
+    for fault in () if summary is None else summary.faults:
+        gap = fault.distribution(COMMIT_GAP)
+        if gap is not None and gap.maximum is not None:
+            yield gap.maximum
+
+
+def print_listing(
+    console: Console, experiments: Sequence[ListedExperiment], past: PastRuns, root: Path
+) -> None:
+    """Print the experiments, then the runs below `root`, the newest last."""
+    console.print(_experiments_table(experiments))
+    console.print()
+    if not past.total:
+        print_lines(console, [f"no runs in {root} yet"])
+    else:
+        console.print(_runs_table(past.runs, wide=console.width >= _WIDE))
+    older = past.total - len(past.runs)
+    if older > 0:
+        runs = "1 older run" if older == 1 else f"{older:,} older runs"
+        print_lines(console, [f"{runs} in {root}: --limit 0 shows all"], style="dim")
+    problems = [run.problem for run in past.runs if run.problem is not None]
+    print_lines(console, (f"set aside: {why}" for why in (*problems, *past.unreadable)))
+
+
+def _document(experiments: Sequence[ListedExperiment], past: PastRuns) -> dict[str, object]:
+    return {
+        "experiments": [
+            {
+                "name": each.name,
+                "path": str(each.path),
+                "question": each.question,
+                "problem": each.problem,
+            }
+            for each in experiments
+        ],
+        "runs": past.runs,
+        "runs_total": past.total,
+        "unreadable": past.unreadable,
+    }
+
+
+def _experiments_table(experiments: Sequence[ListedExperiment]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("experiment", style="bold", no_wrap=True)
+    table.add_column("question")
+    for listed in experiments:
+        said = Text(listed.problem, style="red") if listed.problem else Text(listed.question)
+        table.add_row(listed.name, said)
+    return table
+
+
+def _runs_table(runs: Sequence[ListedRun], *, wide: bool) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("run", style="bold", no_wrap=wide)
+    for heading in ("runtime", "seed", "status", "verdict"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("commit gap", justify="right", no_wrap=True)
+    for run in runs:
+        verdict = run.verdict or "-"
+        gap = "" if run.commit_gap_us is None else duration_text(run.commit_gap_us)
+        table.add_row(
+            run.run if wide else run.run.replace("/", "/\n", 1),
+            run.runtime,
+            str(run.seed),
+            Text(run.status, style=_STATUS_STYLES.get(run.status, "yellow")),
+            Text(verdict, style=_VERDICT_STYLES.get(verdict, "dim")),
+            gap,
+        )
+    return table

@@ -1,1 +1,0 @@
-"""`run`: from an experiment to a run directory, a verdict and a closing summary."""
