@@ -1,1 +1,1 @@
-"""`init`: begin an experiment: `command`, `new_experiment`, `experiment_template`."""
+"""`init`: begin an experiment: `command`; what it writes is in `templates`."""

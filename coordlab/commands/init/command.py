@@ -1,28 +1,41 @@
-"""`init`: begin an experiment of one's own."""
+"""`init`: a new experiment file, with comments, that runs as it is.
 
+Data flow: templates/experiment.yaml, with a plan of templates/faults.yaml, or another experiment
+-> text -> file.
+"""
+
+import os
 import re
+import sys
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
 
 import click
 import msgspec
+import yaml
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from rich.console import Console
 from rich.markup import escape
 
-from chaos.experiment.loader import load_experiment
+from chaos.experiment.json_schema import FILE_NAME
+from chaos.experiment.loader import find_experiment, load_experiment
 from chaos.experiment.structs import Name
-from coordlab.commands.init.experiment_template import FAULT_EXAMPLES
-from coordlab.commands.init.new_experiment import (
-    DEFAULT_NAME,
-    new_file,
-    text_from,
-    text_with_fault,
-    write_new,
-)
+from chaos.faults.registry import FAULT_KINDS
 from coordlab.options import PROGRAM, with_examples
+from coordlab.own_packages import package_root
 from coordlab.parameters import OneOf
 from results_schema.results import EXIT_PASS
 
+DEFAULT_NAME = "my_experiment"
 DEFAULT_FAULT = "crash"
 NAME_PATTERN = re.compile(msgspec.json.schema(Name)["pattern"])
+FOLDER = Path("experiments")
+"""Where names are looked up first."""
+_PACKAGE = "coordlab.commands.init"
+_SUFFIXES = (".yaml", ".yml")
+_NAME_LINE = re.compile(r"^name:.*$", re.MULTILINE)
+_SCHEMA_LINE = re.compile(r"^# yaml-language-server: .*\n", re.MULTILINE)
 
 
 @click.command(
@@ -37,9 +50,9 @@ NAME_PATTERN = re.compile(msgspec.json.schema(Name)["pattern"])
 @click.argument("name", default=DEFAULT_NAME)
 @click.option(
     "--fault",
-    type=OneOf(tuple(FAULT_EXAMPLES)),
+    type=OneOf(tuple(FAULT_KINDS)),
     metavar="FAULT",
-    help=f"What the plan does: {', '.join(FAULT_EXAMPLES)}.  [default: {DEFAULT_FAULT}]",
+    help=f"What the plan does: {', '.join(FAULT_KINDS)}.  [default: {DEFAULT_FAULT}]",
 )
 @click.option(
     "--from",
@@ -91,3 +104,102 @@ def init_command(name: str, fault: str | None, source: str | None, force: bool) 
     ):
         console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
     return EXIT_PASS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewFile:
+    """A file to be written: `name` is the experiment's, `run_as` what `run` takes for it."""
+
+    path: Path
+    name: str
+    run_as: str
+
+
+def new_file(name_or_path: str) -> NewFile:
+    """Return where an experiment of this name is to be written.
+
+    A path is taken as it is. A name goes to `experiments/` if there is such a folder, where `run`
+    finds it by name, or to this folder.
+    """
+    if name_or_path.endswith(_SUFFIXES) or "/" in name_or_path:
+        path = Path(name_or_path)
+        if path.suffix not in _SUFFIXES:
+            path = path.with_name(f"{path.name}.yaml")
+        by_name = path.parent == FOLDER
+        return NewFile(path=path, name=path.stem, run_as=path.stem if by_name else str(path))
+    if FOLDER.is_dir():
+        return NewFile(path=FOLDER / f"{name_or_path}.yaml", name=name_or_path, run_as=name_or_path)
+    path = Path(f"{name_or_path}.yaml")
+    return NewFile(path=path, name=name_or_path, run_as=str(path))
+
+
+def text_with_fault(new: NewFile, fault: str) -> str:
+    """Return a commented file whose plan shows `fault`."""
+    template = Environment(
+        loader=PackageLoader(_PACKAGE),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    ).get_template("experiment.yaml")
+    schema = schema_as_seen_from(new.path)
+    return template.render(name=new.name, run_as=new.run_as, schema=schema, **fault_plans()[fault])
+
+
+def fault_plans() -> dict[str, dict[str, str]]:
+    """Return the plan of each fault: `question`, `expect`, `faults`, and `before` where it has one.
+
+    Shape: `before` and `faults` are lines of YAML, the entries of a list.
+    """
+    text = (files(_PACKAGE) / "templates" / "faults.yaml").read_text("utf-8")
+    plans: dict[str, dict[str, str]] = yaml.safe_load(text)["plans"]
+    return plans
+
+
+def text_from(new: NewFile, source: str) -> str:
+    """Return the file of another experiment under a new name.
+
+    Raises: ExperimentError if there is none.
+    """
+    text = _SCHEMA_LINE.sub("", find_experiment(source).read_text(encoding="utf-8"))
+    named = _NAME_LINE.sub(f"name: {new.name}", text, count=1)
+    schema = schema_as_seen_from(new.path)
+    return named if schema is None else f"# yaml-language-server: $schema={schema}\n{named}"
+
+
+def write_new(new: NewFile, text: str, *, force: bool) -> None:
+    """Write a file, over an older one only by `force`.
+
+    Raises: FileExistsError; OSError if it cannot be written.
+    """
+    folder = new.path.parent
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"{folder} is no folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    with new.path.open("w" if force else "x", encoding="utf-8") as file:
+        file.write(text)
+
+
+def published_schema() -> Path | None:
+    """Return the JSON Schema beside this code: in the checkout, or where it was installed."""
+    for path in (
+        package_root() / "docs" / FILE_NAME,
+        Path(sys.prefix) / "share" / "coordlab" / FILE_NAME,
+    ):
+        if path.is_file():
+            return path
+    return None
+
+
+def schema_as_seen_from(file: Path) -> str | None:
+    """Return the path by which an editor finds the schema from `file`; None if there is none.
+
+    Relative where both lie in one checkout, so that the file can be committed.
+    """
+    schema = published_schema()
+    if schema is None:
+        return None
+    folder = file.resolve().parent
+    if folder.is_relative_to(package_root()) and schema.is_relative_to(package_root()):
+        return os.path.relpath(schema, folder)
+    return str(schema)

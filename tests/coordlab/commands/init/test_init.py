@@ -7,15 +7,17 @@ import msgspec
 import pytest
 import yaml
 
+from chaos.checkers.registry import CHECKERS
 from chaos.experiment.loader import list_experiments, load_experiment
 from chaos.experiment.structs import Experiment
 from chaos.faults.registry import FAULT_KINDS
 from chaos.results.run_directory import open_run
 from coordlab.cli import run_cli
-from coordlab.commands.init.experiment_template import FAULT_EXAMPLES
+from coordlab.commands.init.command import fault_plans
 from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS
 
 COMMENTED_OUT = re.compile(r"^( *)#(?=[a-z])", re.MULTILINE)
+QUOTED_DEFAULT = re.compile(r"Default:(?:\n +#)? (\S+)\.(\n +[a-z.]+:) (\S+)$", re.MULTILINE)
 
 
 @pytest.fixture
@@ -27,11 +29,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_fault_has_an_example() -> None:
     """A fault that is added needs a plan that shows it."""
-    assert list(FAULT_EXAMPLES) == list(FAULT_KINDS)
+    assert list(fault_plans()) == list(FAULT_KINDS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULT_EXAMPLES)
+@pytest.mark.parametrize("fault", FAULT_KINDS)
 def test_new_experiment_runs_as_it_is_and_proves_something(
     here: Path, fault: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,7 +70,31 @@ def test_what_is_commented_out_is_the_default() -> None:
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("fault", FAULT_EXAMPLES)
+def test_defaults_that_comments_quote_are_those_of_the_settings() -> None:
+    """A line that the file sets says what it would be without: the template cannot know."""
+    run_cli(["init", "mine"])
+    whole = COMMENTED_OUT.sub(r"\1", Path("mine.yaml").read_text())
+    Path("quoted.yaml").write_text(QUOTED_DEFAULT.sub(r"\2 \1", whole))
+    Path("unset.yaml").write_text(QUOTED_DEFAULT.sub("", whole))
+
+    quoted, unset = (load_experiment(f"{name}.yaml").experiment for name in ("quoted", "unset"))
+
+    assert len(QUOTED_DEFAULT.findall(whole)) == whole.count("Default:") == 5
+    assert all(default != value for default, _, value in QUOTED_DEFAULT.findall(whole))
+    assert quoted == unset
+
+
+@pytest.mark.usefixtures("here")
+def test_checks_that_the_comment_names_are_all() -> None:
+    """`checks:` may name some of them; without it a run has every one."""
+    run_cli(["init", "mine"])
+    text = " ".join(Path("mine.yaml").read_text().replace("\n#", "").split())
+
+    assert f"without this line all: {', '.join(CHECKERS)}." in text
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("fault", FAULT_KINDS)
 def test_new_file_fits_a_screen_and_says_how_to_check_and_run_it(fault: str) -> None:
     """100 columns; the commands stand in it, for who opens it a week later."""
     run_cli(["init", "mine", "--fault", fault])
