@@ -8,15 +8,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from cluster.host.host import Host
 from cluster.links.rules import LinkRule
 from cluster.spec import ClusterSpec
 from protocol.errors import SimulationError
-from protocol.ids import BrokerId, NodeName, Offset, TopicPartition
+from protocol.ids import BrokerId, NodeName, TopicPartition
 from protocol.trace import TraceEvent, TraceRow
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 RowObserver = Callable[[TraceRow], None]
@@ -185,47 +186,19 @@ class Runtime(ABC):
         What is in flight on them is lost, both ends see Disconnected. Returns how many there were.
         """
 
-    # -- the administrator's acts, through the cluster's own network (node "admin-0") --
+    # -- the administrator --
 
     @abstractmethod
-    async def elect_preferred_leaders(self, partitions: Sequence[TopicPartition] | None) -> None:
-        """Ask the controller for ElectLeaders(PREFERRED); None means every partition.
+    async def ask_as_admin(
+        self,
+        question: Callable[Concatenate[Host, ClusterSpec, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Ask or order something through the cluster's own network, with the host of "admin-0".
 
-        Raises: TimeoutError without an answer; ElectionFailed naming Kafka's error.
-        """
-
-    @abstractmethod
-    async def move_leader(self, partition: TopicPartition, broker: BrokerId) -> None:
-        """Make `broker`, one of the replicas, the preferred leader of `partition`, and elect it.
-
-        As an administrator does: AlterPartitionReassignments with the replicas in another order,
-        then ElectLeaders(PREFERRED). Raises: as elect_preferred_leaders.
-        """
-
-    @abstractmethod
-    async def delete_topics(self, names: Sequence[str]) -> None:
-        """Ask the controller for DeleteTopics; it is done when it returns, brokers learn it later.
-
-        Raises: TimeoutError without an answer; TopicDeletionFailed naming Kafka's error.
-        """
-
-    @abstractmethod
-    async def ask_as_admin(self, question: Callable[[Host, ClusterSpec], Awaitable[T]]) -> T:
-        """Ask anything else, or order it, with the host of "admin-0".
-
-        Shape: `question` can be pickled; it may run in another process. Raises: what it raises.
-        """
-
-    @abstractmethod
-    async def committed_offsets(
-        self, group_id: str, partitions: Sequence[TopicPartition] | None = None
-    ) -> dict[TopicPartition, Offset]:
-        """Ask the group's coordinator, through the cluster's own network, what is committed.
-
-        Shape: of `partitions`, or of every one that has an offset; those without are left out.
-        It is done by a client node of its own ("admin-0") that finds the coordinator and retries
-        as clients do, and traced as OFFSETS_FETCHED with cause "verification".
-        Raises: TimeoutError after 60 s without a definite answer.
+        Shape: `question` and what it is called with can be pickled: it may run in another process.
+        `cluster.client.admin.orders` has those that exist. Raises: what `question` raises.
         """
 
     @abstractmethod
@@ -253,14 +226,6 @@ class Runtime(ABC):
 
 class ClusterStartError(Exception):
     """A node could not be started; names the node and why."""
-
-
-class ElectionFailed(Exception):
-    """The controller refused to elect a leader; names the partition and Kafka's error."""
-
-
-class TopicDeletionFailed(Exception):
-    """The controller refused to delete a topic; names it and Kafka's error."""
 
 
 class UnknownNode(SimulationError):

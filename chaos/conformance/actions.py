@@ -4,7 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from chaos.conformance.client_machine import Address, ClientMachine
 from chaos.conformance.transcript import ActionStep
-from cluster.runtime import ElectionFailed, TopicDeletionFailed, UnknownNode
+from cluster.client.admin.orders import (
+    ElectionFailed,
+    TopicDeletionFailed,
+    delete_topics,
+    move_leader,
+)
+from cluster.runtime import UnknownNode
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.api import Api
 from protocol.errors import ErrorCode
@@ -81,7 +87,7 @@ class Actions:
                 case "move_leader":
                     await self._move_leader(step)
                 case "delete_topic":
-                    await self._runtime.delete_topics((_text(step, "topic"),))
+                    await self._runtime.ask_as_admin(delete_topics, (_text(step, "topic"),))
                 case "client_disconnect":
                     self._clients.disconnect(_text(step, "client"))
                 case _:
@@ -173,7 +179,9 @@ class Actions:
         broker_id = _broker(step, "to")
         partition = self._partition_of(_text(step, "group"))
         self._coordinators[partition] = broker_id
-        await self._runtime.move_leader(offsets_partition(partition), BrokerId(broker_id))
+        await self._runtime.ask_as_admin(
+            move_leader, offsets_partition(partition), BrokerId(broker_id)
+        )
         await self.until_serving(broker_id)
 
 

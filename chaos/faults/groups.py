@@ -13,7 +13,7 @@ from chaos.experiment.structs import Experiment, FaultDefinition
 from chaos.faults.base import Aim, FaultKind, FaultTools, Injected
 from chaos.targets.base import Miss, Situation
 from chaos.targets.registry import resolve_target, split_target
-from cluster.client.admin.group_changes import (
+from cluster.client.admin.orders import (
     GroupOrderRefused,
     GroupOrderUnanswered,
     ResetTo,

@@ -19,7 +19,8 @@ from chaos.targets.partitions import (
     replicas_at_start,
 )
 from chaos.targets.registry import check_target, resolve_target, split_target
-from cluster.runtime import ElectionFailed, PartitionStatus
+from cluster.client.admin.orders import ElectionFailed, elect_preferred_leaders, move_leader
+from cluster.runtime import PartitionStatus
 from protocol.ids import BrokerId, TopicPartition, broker_name, offsets_partition
 from results_schema.journal import LeaderMove
 from results_schema.manifest import PlannedFault
@@ -98,7 +99,9 @@ class LeadershipMove(FaultKind):
         partition = parse_partition(move.partition)
         if partition is None:
             raise ValueError(f"{planned.fault_id} moves {move.partition}, which is no partition")
-        return await _elected(tools.runtime.move_leader(partition, BrokerId(move.to_broker)))
+        return await _elected(
+            tools.runtime.ask_as_admin(move_leader, partition, BrokerId(move.to_broker))
+        )
 
 
 class PreferredLeaderElection(FaultKind):
@@ -145,7 +148,9 @@ class PreferredLeaderElection(FaultKind):
             if (partition := parse_partition(move.partition)) is not None
         ]
         every = planned.target.strip() == ALL_PARTITIONS
-        return await _elected(tools.runtime.elect_preferred_leaders(None if every else partitions))
+        return await _elected(
+            tools.runtime.ask_as_admin(elect_preferred_leaders, None if every else partitions)
+        )
 
 
 def _resolved(target: str, situation: Situation) -> Hit | Miss:

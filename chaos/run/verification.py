@@ -1,6 +1,7 @@
 """The last look of a run: what is committed, read through the cluster's own network."""
 
 from chaos.experiment.structs import Experiment
+from cluster.client.admin.orders import fetch_committed_offsets
 from cluster.runtime import Runtime
 from protocol.ids import TopicPartition
 
@@ -20,7 +21,7 @@ async def read_committed_offsets(experiment: Experiment, runtime: Runtime) -> li
             for index in range(experiment.topics[topic].partitions)
         ]
         try:
-            await runtime.committed_offsets(group_id, partitions)
+            await runtime.ask_as_admin(fetch_committed_offsets, group_id, partitions)
         except TimeoutError as error:
             failures.append(f"the offsets of {group_id} could not be read: {error}")
     return failures

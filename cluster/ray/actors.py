@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from cluster.ray import environment as ray_environment  # noqa: F401 - must be imported before ray
 
@@ -41,6 +41,7 @@ from cluster.realtime.host import RunSettings
 from cluster.runtime import ClusterStatus
 from protocol.ids import Incarnation, NodeName
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 PACKAGES = (
@@ -304,9 +305,16 @@ class ProcessHandle(_ActorHandle):
         """Wait for failures behind the first `known`."""
         return await self._result(self._actor.next_failures.remote(known), None)
 
-    async def ask_as_admin(self, name: NodeName, question: Callable[[Host], Awaitable[T]]) -> T:
+    async def ask_as_admin(
+        self,
+        name: NodeName,
+        question: Callable[Concatenate[Host, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
         """Ask the cluster something through a client node in it."""
-        return await self._result(self._actor.ask_as_admin.remote(name, question), None)
+        call = self._actor.ask_as_admin.remote(name, question, *args, **kwargs)
+        return await self._result(call, None)
 
     async def stop(self, timeout_s: float) -> None:
         """End its nodes in an orderly way."""

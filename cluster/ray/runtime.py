@@ -9,16 +9,9 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from cluster.client.admin.admin import (
-    delete_topics,
-    elect_preferred_leaders,
-    fetch_committed_offsets,
-    move_leader,
-)
 from cluster.host.host import Host
 from cluster.links.reset import LinkReset
 from cluster.links.rules import LinkRule
@@ -39,9 +32,10 @@ from cluster.runtime import (
 )
 from cluster.spec import ClusterSpec
 from cluster.trace.files import FrameReader, FrameTraceWriter, frames_path, merge_rows
-from protocol.ids import BrokerId, NodeName, Offset, TopicPartition
+from protocol.ids import BrokerId, NodeName
 from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 DRIVER = NodeName("driver")
@@ -266,34 +260,15 @@ class RayRuntime(Runtime):
         )
         return await self._fleet.control.reset_links(reset)
 
-    async def elect_preferred_leaders(self, partitions: Sequence[TopicPartition] | None) -> None:
-        """Ask the controller for ElectLeaders(PREFERRED); see Runtime."""
-        chosen = None if partitions is None else tuple(partitions)
-        await self._ask_host(partial(_elect, cluster=self._spec, partitions=chosen))
-
-    async def move_leader(self, partition: TopicPartition, broker: BrokerId) -> None:
-        """Make `broker` the preferred leader of `partition`, and elect it; see Runtime."""
-        await self._ask_host(partial(_move, cluster=self._spec, partition=partition, broker=broker))
-
-    async def delete_topics(self, names: Sequence[str]) -> None:
-        """Ask the controller for DeleteTopics; see Runtime."""
-        await self._ask_host(partial(_delete_topics, cluster=self._spec, names=tuple(names)))
-
-    async def ask_as_admin(self, question: Callable[[Host, ClusterSpec], Awaitable[T]]) -> T:
-        """Ask anything else as the client admin-0, in its process; see Runtime."""
-        return await self._ask_host(partial(_ask_anything, cluster=self._spec, question=question))
-
-    async def committed_offsets(
-        self, group_id: str, partitions: Sequence[TopicPartition] | None = None
-    ) -> dict[TopicPartition, Offset]:
-        """Ask the group's coordinator through the cluster's own network what is committed.
-
-        Raises: TimeoutError after 60 s without a definite answer.
-        """
-        question = partial(
-            _ask_committed, cluster=self._spec, group_id=group_id, partitions=partitions
-        )
-        return await self._ask_host(question)
+    async def ask_as_admin(
+        self,
+        question: Callable[Concatenate[Host, ClusterSpec, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Ask or order something as the client admin-0, in its process; see Runtime."""
+        handle = self._lives.admin_process().handle
+        return await handle.ask_as_admin(ADMIN, question, self._spec, *args, **kwargs)
 
     async def stop(self) -> None:
         """Stop every node, clients first, collect the traces and hand them to the observers.
@@ -312,10 +287,6 @@ class RayRuntime(Runtime):
         self._driver_trace.close()
         self._fleet.disconnect()
         self._hand_over()
-
-    async def _ask_host(self, question: Callable[[Host], Awaitable[T]]) -> T:
-        """Ask the cluster something through its own network, as the client admin-0."""
-        return await self._lives.admin_process().handle.ask_as_admin(ADMIN, question)
 
     # -- failures and the end --------------------------------------------------------------------
 
@@ -364,38 +335,6 @@ class RayRuntime(Runtime):
             return
         story: str = json.loads(row.detail or "{}").get("exception", "")
         self._failures.append(what + story.strip().rpartition("\n")[2])
-
-
-async def _ask_committed(
-    host: Host,
-    *,
-    cluster: ClusterSpec,
-    group_id: str,
-    partitions: Sequence[TopicPartition] | None,
-) -> dict[TopicPartition, Offset]:
-    return await fetch_committed_offsets(host, cluster, group_id, partitions)
-
-
-async def _ask_anything(
-    host: Host, *, cluster: ClusterSpec, question: Callable[[Host, ClusterSpec], Awaitable[T]]
-) -> T:
-    return await question(host, cluster)
-
-
-async def _elect(
-    host: Host, *, cluster: ClusterSpec, partitions: tuple[TopicPartition, ...] | None
-) -> None:
-    await elect_preferred_leaders(host, cluster, partitions)
-
-
-async def _move(
-    host: Host, *, cluster: ClusterSpec, partition: TopicPartition, broker: BrokerId
-) -> None:
-    await move_leader(host, cluster, partition, broker)
-
-
-async def _delete_topics(host: Host, *, cluster: ClusterSpec, names: tuple[str, ...]) -> None:
-    await delete_topics(host, cluster, names)
 
 
 def _merge(part: ClusterStatus, *, into: ClusterStatus) -> None:

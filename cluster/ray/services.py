@@ -10,9 +10,9 @@ import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
-from cluster.client.admin.node import AdminNode
+from cluster.client.admin.admin_client import AdminNode
 from cluster.host.host import Host
 from cluster.links.reset import ConnectionName, LinkReset
 from cluster.links.rules import LinkRule
@@ -27,6 +27,7 @@ from cluster.storage.file_storage import FileStorage, cut_to_flush_marks
 from partition_log.memory_storage import MemoryStorage
 from protocol.ids import Incarnation, NodeName
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 NodeBuilder = Callable[[Host], HostedNode]
@@ -146,14 +147,20 @@ class NodeService:
         """Return the failures behind the first `known`; waits until there is one."""
         return await self._alive().next_failures(known)
 
-    async def ask_as_admin(self, name: NodeName, question: Callable[[Host], Awaitable[T]]) -> T:
+    async def ask_as_admin(
+        self,
+        name: NodeName,
+        question: Callable[Concatenate[Host, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
         """Ask the cluster something as client `name`, which is started if it is not there."""
         process = self._alive()
         if self._admin is None:
             self._admin = process.start_node(
                 name, Incarnation(0), AdminNode, storage=MemoryStorage(), role="admin"
             )
-        return await question(self._admin.host)
+        return await question(self._admin.host, *args, **kwargs)
 
     async def stop(self) -> None:
         """End every node in an orderly way."""

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
-from cluster.client.admin.node import AdminNode
+from cluster.client.admin.admin_client import AdminNode
 from cluster.host.host import Host
 from cluster.realtime.host import RunSettings
 from cluster.realtime.listeners_file import Listeners, NoListeners, read_listeners

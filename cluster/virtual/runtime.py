@@ -10,9 +10,8 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from cluster.client.admin import admin
 from cluster.host.host import Host
 from cluster.host.randomness import stream
 from cluster.links.rules import LinkRule
@@ -31,9 +30,10 @@ from cluster.virtual.lives import Machine, NodeBuilder, NodeLives
 from cluster.virtual.loop import Deadlock, VirtualLoop
 from cluster.virtual.network import VirtualNetwork
 from cluster.virtual.tripwires import tripwires
-from protocol.ids import BrokerId, Incarnation, NodeName, Offset, TopicPartition
+from protocol.ids import Incarnation, NodeName
 from protocol.trace import TraceEvent, TraceKind, stamp
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 DRIVER = NodeName("driver")
@@ -220,41 +220,14 @@ class VirtualRuntime(Runtime):
         """
         return self._lives.reset_links(sources, destinations, purposes)
 
-    async def elect_preferred_leaders(self, partitions: Sequence[TopicPartition] | None) -> None:
-        """Ask the controller for ElectLeaders(PREFERRED); None means every partition.
-
-        Raises: TimeoutError without an answer; ElectionFailed naming Kafka's error.
-        """
-        await admin.elect_preferred_leaders(self._lives.admin(), self._spec, partitions)
-
-    async def move_leader(self, partition: TopicPartition, broker: BrokerId) -> None:
-        """Make `broker`, one of the replicas, the preferred leader of `partition`, and elect it.
-
-        Raises: as elect_preferred_leaders.
-        """
-        await admin.move_leader(self._lives.admin(), self._spec, partition, broker)
-
-    async def delete_topics(self, names: Sequence[str]) -> None:
-        """Ask the controller for DeleteTopics.
-
-        Raises: TimeoutError without an answer; TopicDeletionFailed naming Kafka's error.
-        """
-        await admin.delete_topics(self._lives.admin(), self._spec, names)
-
-    async def ask_as_admin(self, question: Callable[[Host, ClusterSpec], Awaitable[T]]) -> T:
-        """Ask anything else with the administrator's host. Raises: what `question` raises."""
-        return await question(self._lives.admin(), self._spec)
-
-    async def committed_offsets(
-        self, group_id: str, partitions: Sequence[TopicPartition] | None = None
-    ) -> dict[TopicPartition, Offset]:
-        """Ask the group's coordinator, through the cluster's own network, what is committed.
-
-        Raises: TimeoutError after 60 s without a definite answer.
-        """
-        return await admin.fetch_committed_offsets(
-            self._lives.admin(), self._spec, group_id, partitions
-        )
+    async def ask_as_admin(
+        self,
+        question: Callable[Concatenate[Host, ClusterSpec, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Ask or order something with the administrator's host. Raises: what `question` raises."""
+        return await question(self._lives.admin(), self._spec, *args, **kwargs)
 
     def admin_host(self) -> Host:
         """Return the administrator's host, to ask with beside what runs; also from a callback."""

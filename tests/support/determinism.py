@@ -19,6 +19,7 @@ from chaos.experiment.structs import Experiment, to_cluster_spec
 from chaos.exploration.play import play
 from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun
+from cluster.client.admin.orders import fetch_committed_offsets
 from cluster.host.host import Host
 from cluster.node_factory import Node, build_node
 from cluster.runtime import ClusterStatus
@@ -136,7 +137,7 @@ def digest(
         await runtime.restart(victim)
         await runtime.sleep(run_us // 4)
         if GROUP in groups:
-            await runtime.committed_offsets(GROUP)
+            await runtime.ask_as_admin(fetch_committed_offsets, GROUP)
         await runtime.stop()
 
     runtime.run(main())

@@ -19,7 +19,7 @@ from chaos.faults.processes import DiskArgs
 from chaos.faults.registry import FAULT_KINDS
 from chaos.targets.partitions import parse_partition, replicas_at_start
 from chaos.targets.registry import split_target
-from cluster.client.admin.group_changes import ResetTo
+from cluster.client.admin.orders import ResetTo
 from cluster.host import connection_purposes as purposes
 from cluster.host.randomness import stream
 from protocol.api import Api

@@ -3,7 +3,7 @@
 from chaos.checkers.evidence.commit_registers import GIVEN_UP_BY_THE_CLIENT
 from chaos.exploration.marks.base import MarkList
 from chaos.exploration.marks.seen_cluster import SeenCluster
-from cluster.client.admin.group_admin import REMOVED_BY_AN_ADMIN
+from cluster.client.admin.admin_client import REMOVED_BY_AN_ADMIN
 from coordinator.storage.tombstones import DELETED
 from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow

@@ -1,6 +1,6 @@
 """An administrator: changes and questions, repeated as Kafka's AdminClient repeats them.
 
-Reading order: `admin_driver` (many keys, each asked where it belongs), `admin_calls`, `admin`
-(elections, moves, topics), `partition_offsets`, `group_descriptions`, `group_admin`,
-`group_changes`, `offset_reset`, `node`.
+Reading order: `admin_client` (Kafka's verbs), `outcomes` (what brokers answer, as values),
+`admin_driver` (who is asked, and when again), `orders` (what a run asks and orders with it),
+`offset_reset`.
 """

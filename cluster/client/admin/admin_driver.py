@@ -1,23 +1,34 @@
-"""One kind of request about many keys: who is asked about each, and when it is asked again.
+"""An administrator's requests, each repeated as Kafka's AdminClient repeats them.
 
-A key (a group, a partition, a broker) is looked up first unless its broker is known; keys of one
-broker share a request; each is repeated on its own, so that a group whose coordinator loads holds
-up no other. Errors that say "not here" send a key back to its lookup. What a request means, and
-which of its errors may be retried, is its caller's business.
-Source: Kafka AdminApiDriver, AdminApiLookupStrategy, AdminApiHandler.
+One request goes to any broker, or to the controllers themselves (KIP-919, `bootstrap.controllers`):
+a controller that answers NOT_CONTROLLER, or not at all, is followed by the next. A request about
+many keys (groups, partitions, brokers) goes where each key belongs: a key is looked up first unless
+its broker is known; keys of one broker share a request; each is repeated on its own, so that a
+group whose coordinator loads holds up no other. Errors that say "not here" send a key back to its
+lookup. What a request means, and which of its errors may be retried, is its caller's business.
+Source: Kafka KafkaAdminClient, ControllerNodeProvider, AdminApiDriver, AdminApiLookupStrategy,
+AdminApiHandler.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from cluster.client.net.errors import DISCONNECTED, NO_BROKER_AVAILABLE, TIMED_OUT, ClientError
+from cluster.client.net.errors import (
+    DISCONNECTED,
+    NO_BROKER_AVAILABLE,
+    TIMED_OUT,
+    ClientError,
+    error_from_code,
+)
 from cluster.client.net.futures import RequestFuture, Wakeup
 from cluster.client.net.network_client import KnownNode, NetworkClient
-from cluster.client.net.retries import ExponentialBackoff
-from cluster.host.connection_purposes import ADMIN
+from cluster.client.net.retries import MS, retry_backoff, with_retries
+from cluster.host.connection_purposes import ADMIN, BOOTSTRAP
 from cluster.host.host import Host
+from cluster.spec import ClusterSpec
 from protocol.api import AnyRequest, AnyResponse
+from protocol.config import ConsumerConfig
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import BrokerId, broker_name
 
@@ -25,6 +36,9 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 A = TypeVar("A", bound=AnyResponse)
 F = TypeVar("F", bound=AnyResponse)
+
+_TRIES_MIN = 3
+"""Attempts at one request that fit into a time that the caller chose, if nobody answers."""
 
 _NOT_HERE = frozenset(
     {
@@ -73,6 +87,140 @@ class Ask(Generic[K, V, A]):
     """Told of each request that may have been carried out although no answer came, and why."""
 
 
+class AdminDriver:
+    """The requests of one administrative act, which has `default.api.timeout.ms` (60 s) in all.
+
+    Units: `timeout_ms` is another time for all of it. A single request then takes no more than a
+    third of that, so that a broker that says nothing leaves time to ask another.
+    """
+
+    def __init__(self, host: Host, cluster: ClusterSpec, *, timeout_ms: int | None = None) -> None:
+        # AdminClientConfig has the consumer's timeouts and backoffs.
+        config = ConsumerConfig()
+        brokers = tuple(KnownNode(broker.name, BOOTSTRAP) for broker in cluster.brokers)
+        self.host = host
+        self.backoff = retry_backoff(host, config)
+        self.wakeup = Wakeup(host)
+        self.network = NetworkClient(
+            host, config, known_nodes=lambda: brokers, on_disconnect=self.wakeup.set
+        )
+        self._timeout_ms = config.default_api_timeout_ms
+        request_timeout_ms = config.request_timeout_ms
+        if timeout_ms is not None:
+            self._timeout_ms = timeout_ms
+            request_timeout_ms = min(request_timeout_ms, -(-timeout_ms // _TRIES_MIN))
+        self._request_timeout_us = request_timeout_ms * MS
+        self._longest_request_us = config.request_timeout_ms * MS
+        self.deadline_us = host.now_us() + self._timeout_ms * MS
+        self._controllers = tuple(
+            KnownNode(controller.name, ADMIN) for controller in cluster.controllers
+        )
+        self._controller_index = 0
+
+    async def ask_controller(
+        self, request: AnyRequest, response_type: type[A], error_of: Callable[[A], ErrorCode]
+    ) -> A:
+        """Return the active controller's answer; `error_of` gives its error as a whole.
+
+        Raises: TimeoutError at the end of the act's time; ClientError that no retry can help.
+        """
+
+        async def attempt() -> A:
+            node = self._controllers[self._controller_index]
+            try:
+                response = await self._ask(node, request, response_type)
+                error = error_of(response)
+                if error is not ErrorCode.NONE:
+                    raise error_from_code(error)
+            except ClientError as failure:
+                if failure.retriable:
+                    self._controller_index = (self._controller_index + 1) % len(self._controllers)
+                raise
+            return response
+
+        return await self._retry(attempt, "the controller")
+
+    async def ask_broker(self, request: AnyRequest, response_type: type[A]) -> A:
+        """Return the answer of the least loaded broker. Raises: TimeoutError."""
+
+        async def attempt() -> A:
+            node = self.network.least_loaded_node()
+            if node is None:
+                raise ClientError(NO_BROKER_AVAILABLE, retriable=True)
+            return await self._ask(node, request, response_type)
+
+        return await self._retry(attempt, "a broker")
+
+    async def ask_each(
+        self,
+        keys: Mapping[K, BrokerId | None] | Sequence[K],
+        ask: Ask[K, V, A],
+        lookup: Lookup[K, F] | None = None,
+        *,
+        waits: bool = False,
+    ) -> dict[K, V | ClientError]:
+        """Return what came of each key, in their order; GaveUp for those without an answer in time.
+
+        Shape: without a `lookup` every key has its broker, and is asked nowhere else. `waits`: the
+        answer may take its time, as one does that waits for a log: then a request may take all the
+        time that is left, up to `request.timeout.ms`.
+        Raises: SimulationError for a key that can never be asked.
+        """
+        places = keys if isinstance(keys, Mapping) else dict.fromkeys(keys)
+        if lookup is None and None in places.values():
+            raise SimulationError("a key without a broker needs a lookup")
+        timeout_us = self._longest_request_us if waits else self._request_timeout_us
+        return await _KeyedRequest(self, places, ask, lookup, timeout_us).run()
+
+    def send(
+        self,
+        node: KnownNode,
+        request: AnyRequest,
+        response_type: type[A],
+        *,
+        timeout_us: int,
+        on_answer: Callable[[RequestFuture[A]], None] | None = None,
+    ) -> RequestFuture[A]:
+        """Send a request that ends with the act's time at the latest; its end wakes the act."""
+        future = self.network.send(
+            node.name,
+            node.purpose,
+            request,
+            response_type,
+            timeout_us=min(timeout_us, self.deadline_us - self.host.now_us()),
+        )
+        if on_answer is not None:
+            future.add_listener(on_answer)
+        future.add_listener(lambda _future: self.wakeup.set())
+        return future
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.network.close()
+
+    async def _ask(self, node: KnownNode, request: AnyRequest, response_type: type[A]) -> A:
+        if self.host.now_us() >= self.deadline_us:
+            raise ClientError(TIMED_OUT, retriable=True)
+        future = self.send(node, request, response_type, timeout_us=self._request_timeout_us)
+        if not await self.wakeup.wait_for(future, self.deadline_us):
+            raise ClientError(TIMED_OUT, retriable=True)
+        if future.error is not None:
+            raise future.error
+        return future.value
+
+    async def _retry(self, attempt: Callable[[], Awaitable[A]], asked: str) -> A:
+        """Repeat `attempt` until it succeeds or the time is over."""
+        try:
+            response: A = await with_retries(self.host, self.backoff, self.deadline_us, attempt)
+        except ClientError as error:
+            if not error.retriable:
+                raise
+            raise TimeoutError(
+                f"no answer from {asked} in {self._timeout_ms} ms: {error.name}"
+            ) from error
+        return response
+
+
 @dataclass(slots=True)
 class _Progress(Generic[V]):
     """How far one key is.
@@ -90,62 +238,43 @@ class _Progress(Generic[V]):
     is_done: bool = False
 
 
-class AdminDriver(Generic[K, V]):
-    """The keys of one request. `run` may be called once.
-
-    Units: `request_timeout_us` is the longest wait for one answer, `deadline_us` a time of the
-    host's clock.
-    """
+class _KeyedRequest(Generic[K, V, A, F]):
+    """One kind of request about many keys; `timeout_us` is the longest wait for one answer."""
 
     def __init__(
         self,
-        host: Host,
-        network: NetworkClient,
-        wakeup: Wakeup,
-        backoff: ExponentialBackoff,
-        *,
-        request_timeout_us: int,
-        deadline_us: int,
-    ) -> None:
-        self._host = host
-        self._network = network
-        self._wakeup = wakeup
-        self._backoff = backoff
-        self._request_timeout_us = request_timeout_us
-        self._deadline_us = deadline_us
-        self._began_us = host.now_us()
-        self._keys: dict[K, _Progress[V]] = {}
-
-    async def run(
-        self,
-        keys: Mapping[K, BrokerId | None] | Sequence[K],
+        driver: AdminDriver,
+        places: Mapping[K, BrokerId | None],
         ask: Ask[K, V, A],
-        lookup: Lookup[K, F] | None = None,
-    ) -> dict[K, V | ClientError]:
-        """Return what came of each key, in their order; GaveUp for those without an answer in time.
+        lookup: Lookup[K, F] | None,
+        timeout_us: int,
+    ) -> None:
+        self._driver = driver
+        self._host = driver.host
+        self._ask = ask
+        self._lookup = lookup
+        self._timeout_us = timeout_us
+        self._began_us = driver.host.now_us()
+        self._keys: dict[K, _Progress[V]] = {
+            key: _Progress(broker=broker) for key, broker in places.items()
+        }
 
-        Shape: without a `lookup` every key has its broker, and is asked nowhere else.
-        Raises: SimulationError for a key that can never be asked.
-        """
-        places = keys if isinstance(keys, Mapping) else dict.fromkeys(keys)
-        if lookup is None and None in places.values():
-            raise SimulationError("a key without a broker needs a lookup")
-        self._keys = {key: _Progress(broker=broker) for key, broker in places.items()}
+    async def run(self) -> dict[K, V | ClientError]:
+        """Return what came of each key."""
+        deadline_us = self._driver.deadline_us
         while any(not progress.is_done for progress in self._keys.values()):
             now_us = self._host.now_us()
-            if now_us >= self._deadline_us:
+            if now_us >= deadline_us:
                 break
-            self._send_what_is_due(ask, lookup, now_us)
-            await self._wakeup.wait(self._next_look_us())
-        if ask.on_silence is not None:
+            self._send_what_is_due(now_us)
+            await self._driver.wakeup.wait(self._next_look_us())
+        if self._ask.on_silence is not None:
             asked = [each.broker for each in self._keys.values() if each.is_asked]
             for broker in dict.fromkeys(each for each in asked if each is not None):
-                ask.on_silence(broker, TIMED_OUT)
+                self._ask.on_silence(broker, TIMED_OUT)
         return {key: self._outcome(progress) for key, progress in self._keys.items()}
 
-    def _send_what_is_due(
-        self, ask: Ask[K, V, A], lookup: Lookup[K, F] | None, now_us: int
-    ) -> None:
+    def _send_what_is_due(self, now_us: int) -> None:
         homeless: list[K] = []
         by_broker: dict[BrokerId, list[K]] = {}
         for key, progress in self._keys.items():
@@ -155,13 +284,13 @@ class AdminDriver(Generic[K, V]):
                 homeless.append(key)
             else:
                 by_broker.setdefault(progress.broker, []).append(key)
-        if homeless and lookup is not None:
-            self._look_up(tuple(homeless), lookup)
+        if homeless and self._lookup is not None:
+            self._look_up(tuple(homeless), self._lookup)
         for broker, mine in by_broker.items():
-            self._ask(broker, tuple(mine), ask, stays=lookup is None)
+            self._ask_broker(broker, tuple(mine))
 
     def _look_up(self, keys: tuple[K, ...], lookup: Lookup[K, F]) -> None:
-        node = self._network.least_loaded_node()
+        node = self._driver.network.least_loaded_node()
         if node is None:
             for key in keys:
                 self._retry(key, ClientError(NO_BROKER_AVAILABLE, retriable=True))
@@ -181,11 +310,18 @@ class AdminDriver(Generic[K, V]):
                 else:
                     self._keys[key].broker = place
 
-        self._send(node, lookup.request(keys), lookup.response_type, keys, on_answer)
+        self._sent(keys)
+        self._driver.send(
+            node,
+            lookup.request(keys),
+            lookup.response_type,
+            timeout_us=self._timeout_us,
+            on_answer=on_answer,
+        )
 
-    def _ask(
-        self, broker: BrokerId, keys: tuple[K, ...], ask: Ask[K, V, A], *, stays: bool
-    ) -> None:
+    def _ask_broker(self, broker: BrokerId, keys: tuple[K, ...]) -> None:
+        ask = self._ask
+
         def on_answer(future: RequestFuture[A]) -> None:
             self._answered(keys)
             if future.error is not None:
@@ -200,29 +336,21 @@ class AdminDriver(Generic[K, V]):
                     self._finish(key, outcome)
                     continue
                 self._take_error(key, outcome)
-                if outcome.name in _NOT_HERE and not stays:
+                if outcome.name in _NOT_HERE and self._lookup is not None:
                     self._keys[key].broker = None
 
-        node = KnownNode(broker_name(broker), ADMIN)
-        self._send(node, ask.request(keys), ask.response_type, keys, on_answer)
+        self._sent(keys)
+        self._driver.send(
+            KnownNode(broker_name(broker), ADMIN),
+            ask.request(keys),
+            ask.response_type,
+            timeout_us=self._timeout_us,
+            on_answer=on_answer,
+        )
 
-    def _send(
-        self,
-        node: KnownNode,
-        request: AnyRequest,
-        response_type: type[A],
-        keys: tuple[K, ...],
-        on_answer: Callable[[RequestFuture[A]], None],
-    ) -> None:
+    def _sent(self, keys: tuple[K, ...]) -> None:
         for key in keys:
             self._keys[key].is_asked = True
-        left_us = self._deadline_us - self._host.now_us()
-        timeout_us = min(self._request_timeout_us, left_us)
-        future = self._network.send(
-            node.name, node.purpose, request, response_type, timeout_us=timeout_us
-        )
-        future.add_listener(on_answer)
-        future.add_listener(lambda _future: self._wakeup.set())
 
     def _answered(self, keys: tuple[K, ...]) -> None:
         for key in keys:
@@ -237,7 +365,9 @@ class AdminDriver(Generic[K, V]):
     def _retry(self, key: K, error: ClientError) -> None:
         progress = self._keys[key]
         progress.error = error
-        progress.retry_at_us = self._host.now_us() + self._backoff.delay_us(progress.attempts)
+        progress.retry_at_us = self._host.now_us() + self._driver.backoff.delay_us(
+            progress.attempts
+        )
         progress.attempts += 1
 
     def _finish(self, key: K, outcome: V | ClientError) -> None:
@@ -252,7 +382,7 @@ class AdminDriver(Generic[K, V]):
             for progress in self._keys.values()
             if not progress.is_done and not progress.is_asked
         )
-        return min([self._deadline_us, *waiting])
+        return min([self._driver.deadline_us, *waiting])
 
     def _outcome(self, progress: _Progress[V]) -> V | ClientError:
         if progress.is_done:

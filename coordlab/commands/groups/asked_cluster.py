@@ -22,7 +22,7 @@ from chaos.results.replay_stamp import differences
 from chaos.results.run_directory import TRACE_FOLDER, NotARun, PastRun, list_runs, open_run
 from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun
-from cluster.client.admin.group_admin import GroupAdmin
+from cluster.client.admin.admin_client import AdminClient
 from cluster.host.host import Host, HostDead
 from cluster.realtime.outside_client import NotReachable, ask_as_guest
 from cluster.spec import ClusterSpec
@@ -101,7 +101,7 @@ class Where:
     json: bool
 
     def ask(
-        self, question: Callable[[GroupAdmin], Awaitable[T]], *, follows: bool = False
+        self, question: Callable[[AdminClient], Awaitable[T]], *, follows: bool = False
     ) -> Asked[T]:
         """Ask with an administrator's client, and return the answer.
 
@@ -110,16 +110,10 @@ class Where:
         """
 
         async def ask_as_admin(host: Host, cluster: ClusterSpec) -> T:
-            admin = GroupAdmin(
-                host,
-                cluster,
-                timeout_ms=max(1, self.timeout_us // 1_000),
-                broker=self._broker_in(cluster),
-            )
-            try:
+            timeout_ms = max(1, self.timeout_us // 1_000)
+            broker = self._broker_in(cluster)
+            with AdminClient(host, cluster, timeout_ms=timeout_ms, broker=broker) as admin:
                 return await question(admin)
-            finally:
-                admin.close()
 
         return self._cluster().ask(ask_as_admin, follows=follows)
 

@@ -10,7 +10,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from cluster.client.admin.group_admin import GroupAdmin
+from cluster.client.admin.admin_client import AdminClient
 from cluster.client.admin.offset_reset import (
     ResetTarget,
     ShiftBy,
@@ -234,7 +234,7 @@ def list_groups_command(
     the end what it knew by then is listed.
     """
 
-    async def question(admin: GroupAdmin) -> GroupList:
+    async def question(admin: AdminClient) -> GroupList:
         return await list_groups(admin, states, types)
 
     asked = where.ask(question, follows=why)
@@ -288,7 +288,7 @@ def describe_command(
     if verbose and not members:
         raise click.UsageError("--verbose says more with --members only")
 
-    async def question(admin: GroupAdmin) -> tuple[tuple[GroupFacts, ...], Mapping[int, str]]:
+    async def question(admin: AdminClient) -> tuple[tuple[GroupFacts, ...], Mapping[int, str]]:
         names: Sequence[str] = groups
         failures: Mapping[int, str] = {}
         if all_groups:
@@ -343,7 +343,7 @@ def delete_command(where: Where, groups: tuple[str, ...]) -> int:
     if not groups:
         raise click.UsageError("name the groups to delete with --group")
 
-    async def question(admin: GroupAdmin) -> tuple[DeletedGroup, ...]:
+    async def question(admin: AdminClient) -> tuple[DeletedGroup, ...]:
         return await delete_groups(admin, groups)
 
     asked = where.ask(question)
@@ -371,7 +371,7 @@ def delete_offsets_command(where: Where, group: str, topics: tuple[ChosenTopic, 
     if not topics:
         raise click.UsageError("name the topics with --topic")
 
-    async def question(admin: GroupAdmin) -> DeletedOffsets:
+    async def question(admin: AdminClient) -> DeletedOffsets:
         return await delete_group_offsets(admin, group, topics)
 
     asked = where.ask(question)
@@ -437,7 +437,7 @@ def reset_offsets_command(
         )
     (target,) = targets
 
-    async def question(admin: GroupAdmin) -> OffsetReset:
+    async def question(admin: AdminClient) -> OffsetReset:
         chosen = None if all_topics else topics
         return await reset_group_offsets(admin, group, chosen, target, execute=execute)
 

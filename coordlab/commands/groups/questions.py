@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 import msgspec
 
+from cluster.client.admin.admin_client import AdminClient, OffsetSpec
 from cluster.client.admin.admin_driver import GaveUp
-from cluster.client.admin.group_admin import GroupAdmin
-from cluster.client.admin.group_descriptions import GroupDescription, MemberDescription
 from cluster.client.admin.offset_reset import (
     CannotShift,
     LogBounds,
     ResetTarget,
     plan_reset,
 )
+from cluster.client.admin.outcomes import GroupDescription, MemberDescription
 from cluster.client.net.errors import ClientError
 from coordlab.commands.groups.facts import (
     DEAD,
@@ -46,7 +46,7 @@ class ChosenTopic:
 
 
 async def list_groups(
-    admin: GroupAdmin, states: Sequence[str] = (), types: Sequence[str] = ()
+    admin: AdminClient, states: Sequence[str] = (), types: Sequence[str] = ()
 ) -> GroupList:
     """Return the groups that every live broker lists. Raises: TimeoutError."""
     listings = await admin.list_groups(states=states, types=types)
@@ -67,26 +67,26 @@ async def list_groups(
 
 
 async def describe_groups(
-    admin: GroupAdmin, groups: Sequence[str], *, with_offsets: bool
+    admin: AdminClient, groups: Sequence[str], *, with_offsets: bool
 ) -> tuple[GroupFacts, ...]:
     """Return each group, in that order."""
-    found = await admin.describe(tuple(dict.fromkeys(groups)))
+    found = await admin.describe_groups(tuple(dict.fromkeys(groups)))
     described = {group: _described(group, each) for group, each in found.items()}
     if not with_offsets:
         return tuple(described.values())
     there = [each.group for each in described.values() if each.error is None]
-    committed = await admin.committed_offsets(there)
+    committed = await admin.list_consumer_group_offsets(there)
     read = {group: each for group, each in committed.items() if not isinstance(each, ClientError)}
     wanted = {group: _partitions(described[group], offsets) for group, offsets in read.items()}
     every = tuple(sorted({each: None for partitions in wanted.values() for each in partitions}))
-    ends = await admin.latest_offsets(every)
+    ends = await admin.list_offsets(every, OffsetSpec.LATEST)
     return tuple(
         _with_offsets(each, committed.get(each.group), wanted.get(each.group, ()), ends)
         for each in described.values()
     )
 
 
-async def delete_groups(admin: GroupAdmin, groups: Sequence[str]) -> tuple[DeletedGroup, ...]:
+async def delete_groups(admin: AdminClient, groups: Sequence[str]) -> tuple[DeletedGroup, ...]:
     """Delete groups; of one that has members, say which."""
     outcomes = await admin.delete_groups(tuple(dict.fromkeys(groups)))
     held = [
@@ -96,7 +96,7 @@ async def delete_groups(admin: GroupAdmin, groups: Sequence[str]) -> tuple[Delet
     ]
     members = {
         group: found.members if isinstance(found, GroupDescription) else ()
-        for group, found in (await admin.describe(held)).items()
+        for group, found in (await admin.describe_groups(held)).items()
     }
     return tuple(
         DeletedGroup(
@@ -109,12 +109,12 @@ async def delete_groups(admin: GroupAdmin, groups: Sequence[str]) -> tuple[Delet
 
 
 async def delete_group_offsets(
-    admin: GroupAdmin, group: str, topics: Sequence[ChosenTopic]
+    admin: AdminClient, group: str, topics: Sequence[ChosenTopic]
 ) -> DeletedOffsets:
     """Delete the committed offsets of some partitions. Raises: TimeoutError."""
     partitions, unknown = await _chosen(admin, topics)
     try:
-        errors = await admin.delete_offsets(group, partitions) if partitions else {}
+        errors = await admin.delete_consumer_group_offsets(group, partitions) if partitions else {}
     except ClientError as error:
         return DeletedOffsets(group=group, error=_said(error))
     return DeletedOffsets(
@@ -134,7 +134,7 @@ async def delete_group_offsets(
 
 
 async def reset_group_offsets(
-    admin: GroupAdmin,
+    admin: AdminClient,
     group: str,
     topics: Sequence[ChosenTopic] | None,
     target: ResetTarget,
@@ -146,7 +146,7 @@ async def reset_group_offsets(
     `topics` None means those of which it has committed offsets. Nothing is committed unless
     everything can be planned. Raises: TimeoutError.
     """
-    (found,) = (await admin.describe((group,))).values()
+    (found,) = (await admin.describe_groups((group,))).values()
     if isinstance(found, ClientError):
         return OffsetReset(group=group, executed=False, error=_said(found))
     if found.state not in (EMPTY, DEAD):
@@ -157,7 +157,7 @@ async def reset_group_offsets(
             state=found.state,
             held_by=tuple(map(_member, found.members)),
         )
-    (committed,) = (await admin.committed_offsets((group,))).values()
+    (committed,) = (await admin.list_consumer_group_offsets((group,))).values()
     if isinstance(committed, ClientError):
         return OffsetReset(group=group, executed=False, error=_said(committed), state=found.state)
     if topics is None:
@@ -175,7 +175,9 @@ async def reset_group_offsets(
     executes = execute and bool(planned) and not problems
     if executes:
         try:
-            errors = await admin.set_offsets(group, {each.partition: each.new for each in planned})
+            errors = await admin.alter_consumer_group_offsets(
+                group, {each.partition: each.new for each in planned}
+            )
         except ClientError as refused:
             return OffsetReset(group=group, executed=False, error=_said(refused), state=found.state)
     return OffsetReset(
@@ -210,32 +212,32 @@ async def reset_group_offsets(
 
 
 async def _chosen(
-    admin: GroupAdmin, topics: Sequence[ChosenTopic]
+    admin: AdminClient, topics: Sequence[ChosenTopic]
 ) -> tuple[tuple[TopicPartition, ...], dict[TopicPartition, str]]:
     """Return the partitions that were chosen, and why others cannot be."""
-    counts = await admin.count_partitions(tuple(dict.fromkeys(each.topic for each in topics)))
+    replicas = await admin.describe_topics(tuple(dict.fromkeys(each.topic for each in topics)))
     found: dict[TopicPartition, None] = {}
     unknown: dict[TopicPartition, str] = {}
     for each in topics:
-        count = counts.get(each.topic, 0)
-        known = 0 if isinstance(count, ClientError) else count
+        described = replicas.get(each.topic, {})
+        known = 0 if isinstance(described, ClientError) else len(described)
         for index in range(known) if each.partitions is None else each.partitions:
             partition = TopicPartition(each.topic, index)
             if index < known:
                 found[partition] = None
             else:
                 unknown[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
-        if isinstance(count, ClientError) and each.partitions is None:
-            unknown[TopicPartition(each.topic, WHOLE_TOPIC)] = _said(count)
+        if isinstance(described, ClientError) and each.partitions is None:
+            unknown[TopicPartition(each.topic, WHOLE_TOPIC)] = _said(described)
     return tuple(found), unknown
 
 
 async def _bounds(
-    admin: GroupAdmin, partitions: Sequence[TopicPartition]
+    admin: AdminClient, partitions: Sequence[TopicPartition]
 ) -> tuple[dict[TopicPartition, LogBounds], dict[TopicPartition, str]]:
     """Return where each partition's log begins and ends, and why that of others is not known."""
-    earliest = await admin.earliest_offsets(partitions)
-    latest = await admin.latest_offsets(partitions)
+    earliest = await admin.list_offsets(partitions, OffsetSpec.EARLIEST)
+    latest = await admin.list_offsets(partitions, OffsetSpec.LATEST)
     bounds: dict[TopicPartition, LogBounds] = {}
     unknown: dict[TopicPartition, str] = {}
     for partition in partitions:

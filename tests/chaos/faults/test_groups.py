@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from chaos.experiment.rules.all_rules import errors
-from cluster.client.admin.group_changes import GroupOrderRefused, GroupOrderUnanswered
+from cluster.client.admin.orders import GroupOrderRefused, GroupOrderUnanswered
 from protocol.trace import TraceKind
 from results_schema.journal import FaultOutcome
 from tests.support.builders.experiments import experiment
@@ -80,7 +80,7 @@ def test_order_that_is_refused_or_not_answered_is_a_miss(
 ) -> None:
     """Kafka's error is named: it is the answer that the experiment was about, or a slip in it."""
     run = Injecting(order("delete_group"))
-    run.runtime.order_answer = answer
+    run.runtime.admin_answer = answer
 
     entry = run.inject()
 
@@ -90,7 +90,7 @@ def test_order_that_is_refused_or_not_answered_is_a_miss(
 def test_order_that_is_carried_out_in_part_says_what_was_refused() -> None:
     """A topic that somebody reads keeps its offsets, the other does not."""
     run = Injecting(order("delete_offsets"))
-    run.runtime.order_answer = {"orders-0": "NONE", "orders-1": "GROUP_SUBSCRIBED_TO_TOPIC"}
+    run.runtime.admin_answer = {"orders-0": "NONE", "orders-1": "GROUP_SUBSCRIBED_TO_TOPIC"}
 
     entry = run.inject()
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from cluster.runtime import ElectionFailed, NodeState, PartitionStatus
+from cluster.client.admin.orders import ElectionFailed
+from cluster.runtime import NodeState, PartitionStatus
 from protocol.ids import BrokerId, TopicPartition, broker_name
 from protocol.trace import TraceKind
 from results_schema.journal import FaultOutcome, LeaderMove
@@ -36,7 +37,7 @@ def test_leadership_goes_to_the_next_in_sync_replica_that_is_up() -> None:
 
     entry = run.inject()
 
-    assert run.runtime.acts == ["move orders-1 to 0"]
+    assert run.runtime.acts == ["move_leader orders-1 0"]
     assert entry.moves == (LeaderMove(partition="orders-1", from_broker=1, to_broker=0),)
     assert entry.hit == "orders-1: 1 to 0"
 
@@ -47,7 +48,7 @@ def test_leadership_goes_where_the_file_says() -> None:
 
     run.inject()
 
-    assert run.runtime.acts == ["move __consumer_offsets-0 to 2"]
+    assert run.runtime.acts == ["move_leader __consumer_offsets-0 2"]
 
 
 def test_moved_leadership_is_momentary_and_concerns_its_partition_only() -> None:
@@ -112,7 +113,7 @@ def test_election_without_a_controller_is_a_miss_at_once(fault: dict[str, Any]) 
 def test_election_that_the_cluster_refuses_is_a_miss(error: Exception) -> None:
     """It moved between the look and the act, or no controller answers: not the tool's failure."""
     run = Injecting(move())
-    run.runtime.election_fails_with = error
+    run.runtime.admin_answer = error
 
     entry = run.inject()
 
@@ -128,7 +129,7 @@ def test_preferred_election_of_all_names_every_leadership_that_moves() -> None:
 
     entry = run.inject()
 
-    assert run.runtime.acts == ["elect all"]
+    assert run.runtime.acts == ["elect_preferred_leaders None"]
     assert entry.hit == "orders-0: 0 to 2, orders-1: 2 to 1"
     assert entry.nodes == ("broker-0", "broker-2")
     assert entry.blast_radius.partitions == ("orders-0", "orders-1")
@@ -142,7 +143,7 @@ def test_preferred_election_of_one_partition_asks_for_that_one() -> None:
 
     run.inject()
 
-    assert run.runtime.acts == ["elect orders-0"]
+    assert run.runtime.acts == ["elect_preferred_leaders orders-0"]
 
 
 @pytest.mark.parametrize(

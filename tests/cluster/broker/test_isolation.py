@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from cluster.client.admin.orders import move_leader
 from cluster.links.rules import Cut, LinkRule, Selector
 from cluster.runtime import ClusterStatus
 from cluster.spec import CostModel
@@ -184,7 +185,7 @@ def test_healed_broker_truncates_unloads_and_rejoins_every_isr(cut_s: int) -> No
         assert len(of_old(lab, TraceKind.UNLOAD_COMPLETED, healed_us)) == 1
         assert error_of(await lab.client.commit(OLD, GROUP, 43)) is ErrorCode.NOT_COORDINATOR
         # Led by the healed broker again: its copy holds what was acknowledged and nothing else.
-        await lab.runtime.move_leader(DATA, BrokerId(OLD))
+        await lab.runtime.ask_as_admin(move_leader, DATA, BrokerId(OLD))
         await lab.seconds(2)
         data = await lab.client.fetch(OLD, partition=OLD)
         assert values_of(data) == [b"before", b"new"]

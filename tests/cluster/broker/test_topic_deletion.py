@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.runtime import TopicDeletionFailed
+from cluster.client.admin.orders import TopicDeletionFailed, delete_topics, move_leader
 from protocol.errors import ErrorCode
 from protocol.ids import CONSUMER_OFFSETS, BrokerId, TopicPartition, broker_name
 from protocol.messages.admin import DeleteTopicsRequest, DeleteTopicsResponse
@@ -39,7 +39,7 @@ def test_deleted_topic_goes_from_every_disk_and_every_answer() -> None:
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.produce(0, b"lost")
-        await lab.runtime.delete_topics([ORDERS])
+        await lab.runtime.ask_as_admin(delete_topics, [ORDERS])
         await lab.seconds(1)
         for broker_id in range(3):
             assert partitions_on(lab, broker_id) == [CONSUMER_OFFSETS]
@@ -60,7 +60,7 @@ def test_deleted_topic_takes_the_offsets_that_groups_committed_of_it() -> None:
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, GROUP, 7, partitions=(0, 1))
         assert await committed(lab) == [7, 7]
-        await lab.runtime.delete_topics([ORDERS])
+        await lab.runtime.ask_as_admin(delete_topics, [ORDERS])
         await lab.seconds(1)
         assert await committed(lab) == []
         removed = lab.events(TraceKind.OFFSET_REMOVED)
@@ -69,7 +69,9 @@ def test_deleted_topic_takes_the_offsets_that_groups_committed_of_it() -> None:
             (broker_name(COORDINATOR), GROUP, "orders-1"),
         ]
         successor = BrokerId((COORDINATOR + 1) % 3)
-        await lab.runtime.move_leader(TopicPartition(CONSUMER_OFFSETS, COORDINATOR), successor)
+        await lab.runtime.ask_as_admin(
+            move_leader, TopicPartition(CONSUMER_OFFSETS, COORDINATOR), successor
+        )
         await lab.seconds(2)
         (loaded,) = [
             row
@@ -95,7 +97,7 @@ def test_append_that_waits_when_its_topic_goes_is_answered() -> None:
         lab.client.host.spawn(produce(), name="produce")
         await lab.seconds(0.1)
         assert answered == []
-        await lab.runtime.delete_topics([ORDERS])
+        await lab.runtime.ask_as_admin(delete_topics, [ORDERS])
         await lab.seconds(1)
         assert answered == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
@@ -108,7 +110,7 @@ def test_broker_that_was_down_deletes_the_logs_when_it_is_back() -> None:
     async def story(lab: BrokerLab) -> None:
         await lab.client.produce(0, b"on three disks")
         await lab.kill(2)
-        await lab.runtime.delete_topics([ORDERS])
+        await lab.runtime.ask_as_admin(delete_topics, [ORDERS])
         await lab.seconds(1)
         await lab.restart(2)
         await lab.seconds(15)
@@ -122,7 +124,7 @@ def test_deleted_offsets_topic_is_unloaded_without_an_epoch() -> None:
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, GROUP, 7)
-        await lab.runtime.delete_topics([CONSUMER_OFFSETS])
+        await lab.runtime.ask_as_admin(delete_topics, [CONSUMER_OFFSETS])
         await lab.seconds(1)
         unloaded = [row.leader_epoch for row in lab.events(TraceKind.UNLOAD_COMPLETED)]
         assert unloaded.count(None) == 9
@@ -139,7 +141,7 @@ def test_deletion_of_an_unknown_topic_fails_with_kafkas_error() -> None:
 
     async def story(lab: BrokerLab) -> None:
         with pytest.raises(TopicDeletionFailed, match="unknown: UNKNOWN_TOPIC_OR_PARTITION"):
-            await lab.runtime.delete_topics([ORDERS, "unknown"])
+            await lab.runtime.ask_as_admin(delete_topics, [ORDERS, "unknown"])
 
     BrokerLab(broker_cluster()).run(story)
 

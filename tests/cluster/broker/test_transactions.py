@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from cluster.client.admin.orders import move_leader
 from cluster.host.connection_purposes import TRANSACTION_MARKERS, TRANSACTION_VERIFICATION
 from cluster.links.rules import Clog, Cut, LinkRule, Selector
 from cluster.runtime import ClusterStatus
@@ -160,7 +161,9 @@ def test_marker_of_a_replaced_transaction_coordinator_is_refused() -> None:
             (between_brokers("markers", TRANSACTION_MARKERS, Clog(), broker_name(TC)),)
         )
         assert await tx.end(TC, is_commit=False) is NONE
-        await lab.runtime.move_leader(transaction_partition(STATE), lab_broker(NEXT_TC))
+        await lab.runtime.ask_as_admin(
+            move_leader, transaction_partition(STATE), lab_broker(NEXT_TC)
+        )
         assert await tx.add_offsets(NEXT_TC, GROUP) is NONE
         assert await tx.commit_offset(GC, GROUP, 42) is NONE
         await lab.runtime.set_link_rules(())  # the old marker arrives now
@@ -266,7 +269,7 @@ def test_completion_waits_behind_a_load() -> None:
         await tx.init(TC)
         await tx.add_offsets(TC, GROUP)
         await tx.commit_offset(GC, GROUP, 41)
-        await lab.runtime.move_leader(offsets_partition(other), lab_broker(GC))
+        await lab.runtime.ask_as_admin(move_leader, offsets_partition(other), lab_broker(GC))
         await lab.seconds(0.5)
         assert await tx.end(TC) is NONE
         await lab.seconds(0.5)

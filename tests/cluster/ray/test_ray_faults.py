@@ -6,6 +6,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from cluster.client.admin.orders import (
+    elect_preferred_leaders,
+    fetch_committed_offsets,
+    move_leader,
+)
 from cluster.links.rules import Cut, LinkRule, Selector
 from cluster.ray.machine_files import ProcessRef, is_alive, is_stopped, start_ticks
 from cluster.ray.runtime import RayRuntime
@@ -216,11 +221,11 @@ async def stopped_and_killed_brokers(story: Story) -> None:
     await runtime.restart(BROKERS[1], empty_disk=True)
     await story.until_in_sync()
     partition = TopicPartition(TOPIC, 0)
-    await runtime.move_leader(partition, BrokerId(1))
+    await runtime.ask_as_admin(move_leader, partition, BrokerId(1))
     await story.until(lambda s: s.partitions[partition].leader == 1, "moved")
-    await runtime.elect_preferred_leaders(None)
+    await runtime.ask_as_admin(elect_preferred_leaders, None)
     await story.until_stable(4)
-    story.facts["committed"] = await runtime.committed_offsets(GROUP)
+    story.facts["committed"] = await runtime.ask_as_admin(fetch_committed_offsets, GROUP)
 
 
 async def broken_off(story: Story) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cluster.client.admin.orders import elect_preferred_leaders, move_leader
 from cluster.host.host import Disconnected, RequestTimedOut
 from cluster.links.rules import Cut, LinkEffect, Slow
 from cluster.runtime import ClusterStatus, NodeState, NodeTaskFailed, UnknownNode
@@ -458,14 +459,14 @@ def test_leaders_move_and_come_back_through_the_clusters_own_network() -> None:
     async def main(runtime: VirtualRuntime) -> None:
         first = (await runtime.status()).partitions[partition].leader
         others = [i for i in range(3) if i != first]
-        await runtime.move_leader(partition, BrokerId(others[0]))
+        await runtime.ask_as_admin(move_leader, partition, BrokerId(others[0]))
         assert (await runtime.status()).partitions[partition].leader == others[0]
         await runtime.crash(NodeName(f"broker-{others[0]}"))
         await runtime.sleep(5 * SECOND_US)
         assert (await runtime.status()).partitions[partition].leader != others[0]
         await runtime.restart(NodeName(f"broker-{others[0]}"))
         await runtime.sleep(5 * SECOND_US)
-        await runtime.elect_preferred_leaders(None)
+        await runtime.ask_as_admin(elect_preferred_leaders, None)
         assert (await runtime.status()).partitions[partition].leader == others[0]
 
     rows = real_run(main)

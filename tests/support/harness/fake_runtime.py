@@ -5,7 +5,7 @@ For tests of whoever drives a Runtime. Everything asked of it is kept in `acts`.
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from chaos.experiment.structs import (
     FIRST_CONTROLLER_ID,
@@ -15,7 +15,7 @@ from chaos.experiment.structs import (
     producer_name,
     to_cluster_spec,
 )
-from cluster.client.admin.admin import VERIFICATION
+from cluster.client.admin.orders import VERIFICATION, fetch_committed_offsets
 from cluster.host.host import Host
 from cluster.links.rules import LinkRule
 from cluster.runtime import (
@@ -41,6 +41,7 @@ from protocol.ids import (
 )
 from protocol.trace import TraceEvent, TraceKind, stamp
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 Script = Callable[["FakeRuntime"], None]
@@ -68,8 +69,7 @@ class FakeRuntime(Runtime):
         """What reset_links ends each time."""
         self.stopping_takes_us: int | None = 1_000_000
         """A controlled shutdown; None: it never ends."""
-        self.election_fails_with: Exception | None = None
-        self.order_answer: dict[str, str] | Exception = {}
+        self.admin_answer: dict[str, str] | Exception = {}
         """What an order about a group is answered with."""
         self.controller: NodeName | None = controller_name(FIRST_CONTROLLER_ID)
         """None: none answers, and nobody knows who leads what."""
@@ -246,40 +246,33 @@ class FakeRuntime(Runtime):
         )
         return self.open_connections
 
-    async def elect_preferred_leaders(self, partitions: Sequence[TopicPartition] | None) -> None:
-        """Elect."""
-        if self.election_fails_with is not None:
-            raise self.election_fails_with
-        which = "all" if partitions is None else " ".join(str(each) for each in partitions)
-        self.acts.append(f"elect {which}")
+    async def ask_as_admin(
+        self,
+        question: Callable[Concatenate[Host, ClusterSpec, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Remember what is asked or ordered, and answer as the script says."""
+        asked: Any = question
+        values: list[Any] = [*args, *kwargs.values()]
+        if isinstance(asked, partial):
+            values += asked.keywords.values()
+            asked = asked.func
+        if asked is fetch_committed_offsets:
+            return cast("T", self._committed_offsets(*values))
+        words = (" ".join(map(str, v)) if isinstance(v, list) else str(v) for v in values)
+        self.acts.append(" ".join((asked.__name__, *words)))
+        if isinstance(self.admin_answer, Exception):
+            raise self.admin_answer
+        return cast("T", self.admin_answer)
 
-    async def move_leader(self, partition: TopicPartition, broker: BrokerId) -> None:
-        """Move a leadership."""
-        if self.election_fails_with is not None:
-            raise self.election_fails_with
-        self.acts.append(f"move {partition} to {broker}")
-
-    async def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete topics."""
-        self.acts.append(f"delete {' '.join(names)}")
-
-    async def ask_as_admin(self, question: Callable[[Host, ClusterSpec], Awaitable[T]]) -> T:
-        """Remember the order of a group that is asked for, and answer as the script says."""
-        assert isinstance(question, partial), "the tests know partial functions only"
-        words = " ".join(str(value) for value in question.keywords.values())
-        self.acts.append(f"{question.func.__name__} {words}")
-        answer = self.order_answer
-        if isinstance(answer, Exception):
-            raise answer
-        return cast("T", answer)
-
-    async def committed_offsets(
-        self, group_id: str, partitions: Sequence[TopicPartition] | None = None
+    def _committed_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, Offset]:
         """Return what the script says is committed."""
         self.acts.append(f"read offsets of {group_id}")
         if self.committed is not None:
-            for partition in partitions or ():
+            for partition in partitions:
                 if partition not in self.committed:
                     self.trace(
                         TraceEvent(

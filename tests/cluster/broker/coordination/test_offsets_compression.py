@@ -5,6 +5,7 @@ import json
 import msgspec
 import pytest
 
+from cluster.client.admin.orders import move_leader
 from cluster.spec import PreloadSpec
 from protocol.compression import CompressionType
 from protocol.errors import ErrorCode
@@ -59,7 +60,7 @@ def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: Compression
         log = lab.storages[broker_name(NEXT)].log(PARTITION)
         assert {log.batch(index).compression for index in range(len(log))} == {codec}
         assert lab.events(TraceKind.LOG_CLEANED, broker_name(NEXT))
-        await lab.runtime.move_leader(PARTITION, NEXT)
+        await lab.runtime.ask_as_admin(move_leader, PARTITION, NEXT)
         await lab.seconds(1)
         fetched = await lab.client.call(NEXT, offset_fetch((ORDERS, 1), group_id=OTHER))
         assert isinstance(fetched, OffsetFetchResponse)

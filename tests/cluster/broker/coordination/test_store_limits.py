@@ -8,6 +8,7 @@ from cluster.broker.control.identity import BrokerIdentity
 from cluster.broker.control.metadata_cache import MetadataCache
 from cluster.broker.coordination.appends import CoordinatorAppends
 from cluster.broker.replication.replica_manager import ReplicaManager
+from cluster.client.admin.orders import move_leader
 from cluster.spec import PreloadSpec
 from protocol.config import BrokerConfig, JavaSwitches
 from protocol.effects import Append, AppendCompleted
@@ -161,8 +162,8 @@ def test_record_that_nobody_can_read_fails_every_load_of_its_partition(refuses: 
         assert error is (ErrorCode.NOT_COORDINATOR if refuses else ErrorCode.NONE)
         found = await lab.client.find_coordinator(0, GROUP)
         assert found.node_id == COORDINATOR
-        await lab.runtime.move_leader(
-            offsets_partition(COORDINATOR), BrokerId((COORDINATOR + 1) % 3)
+        await lab.runtime.ask_as_admin(
+            move_leader, offsets_partition(COORDINATOR), BrokerId((COORDINATOR + 1) % 3)
         )
         await lab.seconds(1)
         fetched = await lab.client.call(

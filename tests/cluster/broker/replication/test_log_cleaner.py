@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from cluster.broker.replication.log_cleaner import CLEANER_OFFSET_CHECKPOINT
+from cluster.client.admin.orders import delete_topics, move_leader
 from cluster.spec import ClusterSpec, PreloadSpec
 from partition_log.checkpoints import decode_offset_checkpoint
 from protocol.config import BrokerConfig
@@ -94,7 +95,7 @@ def test_every_replica_is_cleaned_and_a_load_reads_what_is_left() -> None:
         assert removed["records"] == 1
         assert removed["removed_records"] >= 15
         assert (cleaned[0].offset or 0) == removed["records"] + removed["removed_records"]
-        await lab.runtime.move_leader(PARTITION, NEXT)
+        await lab.runtime.ask_as_admin(move_leader, PARTITION, NEXT)
         await lab.seconds(1)
         assert loaded(lab, NEXT)["records"] < 60 - removed["removed_records"] + 2
         assert await committed(lab, NEXT) == 60
@@ -148,11 +149,11 @@ def test_follower_that_comes_back_reads_over_the_holes_and_leads_in_its_turn() -
         bases = [own.batch(index).base_offset for index in range(len(own))]
         assert len(bases) < 60
         assert own.batch(len(own) - 1).next_offset == 85
-        await lab.runtime.move_leader(PARTITION, NEXT)
+        await lab.runtime.ask_as_admin(move_leader, PARTITION, NEXT)
         await lab.seconds(1)
         assert await committed(lab, NEXT) == 80
         await commit(lab, 3, at=NEXT)
-        await lab.runtime.move_leader(PARTITION, OTHER)
+        await lab.runtime.ask_as_admin(move_leader, PARTITION, OTHER)
         await lab.seconds(1)
         assert await committed(lab, OTHER) == 3
 
@@ -174,7 +175,7 @@ def test_restarted_broker_knows_what_is_clean_already() -> None:
         await lab.restart(OTHER)
         await lab.seconds(15)
         assert len(lab.events(TraceKind.LOG_CLEANED, name)) == before
-        await lab.runtime.move_leader(PARTITION, OTHER)
+        await lab.runtime.ask_as_admin(move_leader, PARTITION, OTHER)
         await lab.seconds(1)
         assert await committed(lab, OTHER) == 60
 
@@ -192,7 +193,7 @@ def test_preloaded_log_is_cleaned_like_any_other() -> None:
         first = loaded(lab, COORDINATOR)
         assert first["records"] == 20_000
         await lab.seconds(3)
-        await lab.runtime.move_leader(PARTITION, NEXT)
+        await lab.runtime.ask_as_admin(move_leader, PARTITION, NEXT)
         await lab.seconds(1)
         second = loaded(lab, NEXT)
         assert second["records"] < 5_000
@@ -207,7 +208,7 @@ def test_deleted_topic_is_forgotten_by_the_cleaner() -> None:
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)
-        await lab.runtime.delete_topics([CONSUMER_OFFSETS])
+        await lab.runtime.ask_as_admin(delete_topics, [CONSUMER_OFFSETS])
         await lab.seconds(5)
         assert lab.storages[NodeName("broker-0")].partitions() == tuple(
             TopicPartition(ORDERS, index) for index in range(3)

@@ -1,5 +1,6 @@
 """Brokers replicate: produce, fetch, high watermark, ISR, and a broker that comes back."""
 
+from cluster.client.admin.orders import move_leader
 from partition_log.checkpoints import REPLICATION_OFFSET_CHECKPOINT, decode_offset_checkpoint
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, TopicPartition, broker_name
@@ -250,10 +251,10 @@ def test_broker_that_led_for_an_epoch_and_appended_nothing_follows_again() -> No
 
     async def story(lab: BrokerLab) -> None:
         assert (await lab.client.produce(0, b"a")).error_code is ErrorCode.NONE
-        await lab.runtime.move_leader(P0, BrokerId(1))
+        await lab.runtime.ask_as_admin(move_leader, P0, BrokerId(1))
         await lab.until(lambda status: status.partitions[P0].leader == 1)
         await lab.seconds(1)
-        await lab.runtime.move_leader(P0, BrokerId(2))
+        await lab.runtime.ask_as_admin(move_leader, P0, BrokerId(2))
         await lab.until(lambda status: status.partitions[P0].leader == 2)
         await lab.seconds(1)
         begun_us = lab.runtime.now_us()

@@ -2,9 +2,9 @@
 
 import pytest
 
+from cluster.client.admin.admin_client import AdminClient
 from cluster.client.admin.admin_driver import GaveUp
-from cluster.client.admin.group_admin import GroupAdmin
-from cluster.client.admin.group_descriptions import GroupDescription
+from cluster.client.admin.outcomes import GroupDescription
 from cluster.client.net.errors import ClientError
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition, broker_name
@@ -37,8 +37,8 @@ Described = dict[str, GroupDescription | ClientError]
 
 
 def describe(lab: ClientLab, *groups: str, timeout_ms: int = 15_000) -> Described:
-    admin = GroupAdmin(lab.client_host("admin-0"), lab.cluster, timeout_ms=timeout_ms)
-    return lab.hosts.run(admin.describe(groups))
+    admin = AdminClient(lab.client_host("admin-0"), lab.cluster, timeout_ms=timeout_ms)
+    return lab.hosts.run(admin.describe_groups(groups))
 
 
 def answer(*groups: str, error: ErrorCode = ErrorCode.NONE) -> DescribeGroupsResponse:
@@ -130,7 +130,7 @@ def test_broker_that_loads_lists_what_it_knows_until_the_time_is_over(make_lab: 
     lab.brokers[0].answer(ListGroupsRequest, ListGroupsResponse(groups=listed))
     loading = ListGroupsResponse(groups=listed, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     lab.brokers[1].answer(ListGroupsRequest, *[loading] * 50)
-    admin = GroupAdmin(lab.client_host("admin-0"), lab.cluster, timeout_ms=2_000)
+    admin = AdminClient(lab.client_host("admin-0"), lab.cluster, timeout_ms=2_000)
     listings = lab.hosts.run(admin.list_groups())
     assert [group.broker for group in listings.groups] == [0, 1]
     assert [error.name for error in listings.failures.values()] == ["COORDINATOR_LOAD_IN_PROGRESS"]
@@ -144,9 +144,9 @@ def test_commit_is_repeated_while_the_group_rebalances(make_lab: LabMaker) -> No
         commit_error(ErrorCode.REBALANCE_IN_PROGRESS, 1),
         commit_error(ErrorCode.OFFSET_METADATA_TOO_LARGE, 1),
     )
-    admin = GroupAdmin(lab.client_host("admin-0"), lab.cluster, timeout_ms=2_000)
+    admin = AdminClient(lab.client_host("admin-0"), lab.cluster, timeout_ms=2_000)
     partition = TopicPartition(TOPIC, 0)
-    assert lab.hosts.run(admin.set_offsets(GROUP, {partition: 1})) == {
+    assert lab.hosts.run(admin.alter_consumer_group_offsets(GROUP, {partition: 1})) == {
         partition: ErrorCode.OFFSET_METADATA_TOO_LARGE
     }
 

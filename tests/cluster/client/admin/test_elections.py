@@ -2,7 +2,8 @@
 
 import pytest
 
-from cluster.runtime import ClusterStatus, ElectionFailed
+from cluster.client.admin.orders import ElectionFailed, elect_preferred_leaders, move_leader
+from cluster.runtime import ClusterStatus
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, TopicPartition, broker_name, offsets_partition
 from protocol.messages.admin import (
@@ -24,7 +25,7 @@ def test_moved_leader_is_first_of_the_replicas_and_leads_when_the_call_returns()
     """What kafka-reassign-partitions and kafka-leader-election do one after the other."""
 
     async def story(lab: BrokerLab) -> ClusterStatus:
-        await lab.runtime.move_leader(P0, TWO)
+        await lab.runtime.ask_as_admin(move_leader, P0, TWO)
         return await lab.runtime.status()
 
     moved = BrokerLab(broker_cluster()).run(story).partitions[P0]
@@ -37,7 +38,7 @@ def test_moved_leader_takes_over_without_anybody_being_fenced_or_losing_records(
 
     async def story(lab: BrokerLab) -> tuple[ErrorCode, ErrorCode]:
         await lab.client.produce(0, b"before")
-        await lab.runtime.move_leader(P0, TWO)
+        await lab.runtime.ask_as_admin(move_leader, P0, TWO)
         await lab.seconds(2)
         late = await lab.client.produce(0, b"to the old leader")
         after = await lab.client.produce(2, b"after")
@@ -55,8 +56,8 @@ def test_moved_leader_that_leads_already_is_a_success_and_changes_nothing() -> N
     """ELECTION_NOT_NEEDED: what was wanted is so."""
 
     async def story(lab: BrokerLab) -> int:
-        await lab.runtime.move_leader(P0, BrokerId(0))
-        await lab.runtime.elect_preferred_leaders([P0, offsets_partition(1)])
+        await lab.runtime.ask_as_admin(move_leader, P0, BrokerId(0))
+        await lab.runtime.ask_as_admin(elect_preferred_leaders, [P0, offsets_partition(1)])
         return (await lab.runtime.status()).partitions[P0].leader_epoch
 
     assert BrokerLab(broker_cluster()).run(story) == 0
@@ -71,7 +72,7 @@ def test_leaders_go_back_to_the_preferred_replicas_of_every_partition_when_asked
         await lab.restart(0)
         await lab.until(lambda status: len(status.partitions[P0].isr) == 3)
         assert leader(await lab.runtime.status(), P0) == 1
-        await lab.runtime.elect_preferred_leaders(None)
+        await lab.runtime.ask_as_admin(elect_preferred_leaders, None)
         status = await lab.runtime.status()
         assert all(p.leader == p.replicas[0] for p in status.partitions.values())
 
@@ -85,9 +86,9 @@ def test_election_of_a_replica_that_is_down_names_the_partition_and_kafkas_error
         await lab.runtime.shut_down(broker_name(0))
         await lab.seconds(6)
         with pytest.raises(ElectionFailed) as failed:
-            await lab.runtime.elect_preferred_leaders(None)
+            await lab.runtime.ask_as_admin(elect_preferred_leaders, None)
         with pytest.raises(ElectionFailed, match="orders-0: PREFERRED_LEADER_NOT_AVAILABLE"):
-            await lab.runtime.move_leader(P0, BrokerId(0))
+            await lab.runtime.ask_as_admin(move_leader, P0, BrokerId(0))
         return str(failed.value)
 
     message = BrokerLab(broker_cluster()).run(story)
@@ -111,7 +112,7 @@ def test_move_of_what_does_not_exist_is_refused(
 
     async def story(lab: BrokerLab) -> None:
         with pytest.raises(ElectionFailed, match=message):
-            await lab.runtime.move_leader(name, broker)
+            await lab.runtime.ask_as_admin(move_leader, name, broker)
 
     BrokerLab(broker_cluster()).run(story)
 
@@ -122,7 +123,7 @@ def test_election_waits_for_a_controller_that_is_away_for_a_while() -> None:
     async def story(lab: BrokerLab) -> int:
         await lab.runtime.crash(lab.controller)
         lab.client.host.spawn(restart_later(lab), name="restart-later")
-        await lab.runtime.move_leader(P0, TWO)
+        await lab.runtime.ask_as_admin(move_leader, P0, TWO)
         return leader(await lab.runtime.status(), P0)
 
     async def restart_later(lab: BrokerLab) -> None:
@@ -139,7 +140,7 @@ def test_election_without_a_controller_times_out_after_a_minute() -> None:
         await lab.runtime.crash(lab.controller)
         begun_us = lab.runtime.now_us()
         with pytest.raises(TimeoutError, match="the controller in 60000 ms"):
-            await lab.runtime.elect_preferred_leaders(None)
+            await lab.runtime.ask_as_admin(elect_preferred_leaders, None)
         return lab.runtime.now_us() - begun_us
 
     assert 60_000_000 <= BrokerLab(broker_cluster()).run(story) < 61_000_000
@@ -160,7 +161,7 @@ def test_messages_of_an_administrator_pass_the_codec() -> None:
     """The same story with every message copied, as on Ray."""
 
     async def story(lab: BrokerLab) -> int:
-        await lab.runtime.move_leader(P0, TWO)
+        await lab.runtime.ask_as_admin(move_leader, P0, TWO)
         return leader(await lab.runtime.status(), P0)
 
     assert BrokerLab(broker_cluster(), copy_messages=True).run(story) == 2

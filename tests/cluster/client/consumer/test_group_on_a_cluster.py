@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from cluster.client.admin.orders import fetch_committed_offsets
 from cluster.runtime import ClusterStatus
 from cluster.spec import ClusterSpec
 from cluster.virtual.runtime import VirtualRuntime
@@ -53,7 +54,7 @@ def play(spec: ClusterSpec, *, crash_coordinator: bool, after_us: int) -> Story:
         await runtime.crash(victim)
         await runtime.sleep(after_us)
         story.after = await runtime.status()
-        story.committed = await runtime.committed_offsets("g")
+        story.committed = await runtime.ask_as_admin(fetch_committed_offsets, "g")
         await runtime.stop()
 
     runtime.run(main())

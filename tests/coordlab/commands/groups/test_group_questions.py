@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from cluster.client.admin.group_admin import GroupAdmin
+from cluster.client.admin.admin_client import AdminClient
 from cluster.client.admin.offset_reset import ShiftBy, ToEarliest, ToLatest, ToOffset
 from coordlab.commands.groups.facts import WHOLE_TOPIC, OffsetReset
 from coordlab.commands.groups.questions import (
@@ -27,23 +27,20 @@ WHOLE = (ChosenTopic(topic=ORDERS, partitions=None),)
 FIRST = (ChosenTopic(topic=ORDERS, partitions=(0,)),)
 
 
-def with_tool(ask: Callable[[GroupAdmin, BrokerLab], Awaitable[T]]) -> T:
+def with_tool(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
     """Ask of a cluster with nine records in the first partition, of which `tool` committed 5."""
 
     async def story(lab: BrokerLab) -> T:
         for _ in range(9):
             await lab.client.produce(0, b"record")
         await lab.client.commit(COORDINATOR, TOOL, 5)
-        admin = GroupAdmin(lab.runtime.admin_host(), lab.cluster, timeout_ms=15_000)
-        try:
+        with AdminClient(lab.runtime.admin_host(), lab.cluster, timeout_ms=15_000) as admin:
             return await ask(admin, lab)
-        finally:
-            admin.close()
 
     return BrokerLab(broker_cluster()).run(story)
 
 
-def with_members(ask: Callable[[GroupAdmin, BrokerLab], Awaitable[T]]) -> T:
+def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
     """Ask of a cluster on which two consumers read."""
 
     async def story(lab: BrokerLab) -> T:
@@ -53,11 +50,8 @@ def with_members(ask: Callable[[GroupAdmin, BrokerLab], Awaitable[T]]) -> T:
                 for group in status.groups.get(GROUP, [])
             )
         )
-        admin = GroupAdmin(lab.runtime.admin_host(), lab.cluster, timeout_ms=15_000)
-        try:
+        with AdminClient(lab.runtime.admin_host(), lab.cluster, timeout_ms=15_000) as admin:
             return await ask(admin, lab)
-        finally:
-            admin.close()
 
     return BrokerLab(real_spec(consumers=2)).run(story)
 
@@ -69,7 +63,7 @@ def planned(reset: OffsetReset) -> list[tuple[int, int | None, int | None]]:
 def test_described_group_stands_where_it_committed_and_lags_behind_the_log() -> None:
     """LAG is the log's end less the committed offset; nobody has the partition."""
 
-    async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
+    async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         (group,) = await describe_groups(admin, (TOOL, TOOL), with_offsets=True)
         assert (group.state, group.error, group.members) == ("Empty", None, ())
         (offset,) = group.offsets or ()
@@ -83,7 +77,7 @@ def test_described_group_stands_where_it_committed_and_lags_behind_the_log() -> 
 def test_described_partition_that_is_assigned_and_not_committed_has_its_owner() -> None:
     """Kafka's tool shows a dash in the place of what is not there."""
 
-    async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
+    async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         (group,) = await describe_groups(admin, (GROUP,), with_offsets=True)
         offsets = group.offsets or ()
         assert [each.partition for each in offsets] == list(range(12))
@@ -104,9 +98,8 @@ def test_log_whose_leader_says_nothing_leaves_the_offset_without_a_lag() -> None
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, TOOL, 0, partitions=(silent,))
         await lab.runtime.pause(broker_name(silent))
-        admin = GroupAdmin(lab.runtime.admin_host(), lab.cluster, timeout_ms=1_500)
-        (group,) = await describe_groups(admin, (TOOL,), with_offsets=True)
-        admin.close()
+        with AdminClient(lab.runtime.admin_host(), lab.cluster, timeout_ms=1_500) as admin:
+            (group,) = await describe_groups(admin, (TOOL,), with_offsets=True)
         (offset,) = group.offsets or ()
         assert (offset.current_offset, offset.log_end_offset, offset.lag) == (0, None, None)
         assert offset.error is not None
@@ -119,7 +112,7 @@ def test_log_whose_leader_says_nothing_leaves_the_offset_without_a_lag() -> None
 def test_group_that_does_not_exist_is_told_by_kafkas_name() -> None:
     """Its coordinator says Dead; nothing more is asked about it."""
 
-    async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
+    async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         nobody, tool = await describe_groups(admin, ("nobody", TOOL), with_offsets=True)
         assert (nobody.error, nobody.offsets) == ("GROUP_ID_NOT_FOUND", None)
         assert tool.error is None
@@ -130,7 +123,7 @@ def test_group_that_does_not_exist_is_told_by_kafkas_name() -> None:
 def test_group_that_is_not_deleted_says_who_holds_it() -> None:
     """NON_EMPTY_GROUP alone does not say whom to stop."""
 
-    async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
+    async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         held, gone = await delete_groups(admin, (GROUP, "nobody"))
         assert held.error == "NON_EMPTY_GROUP"
         assert sorted(member.client_id for member in held.held_by) == [
@@ -144,7 +137,7 @@ def test_group_that_is_not_deleted_says_who_holds_it() -> None:
 def test_offsets_of_a_whole_topic_are_deleted_and_what_is_unknown_is_told() -> None:
     """A partition without an offset is deleted as well, as Kafka answers."""
 
-    async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
+    async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         chosen = (
             *WHOLE,
             ChosenTopic(topic=ORDERS, partitions=(7,)),
@@ -167,13 +160,13 @@ def test_offsets_of_a_whole_topic_are_deleted_and_what_is_unknown_is_told() -> N
 def test_reset_is_only_shown_until_it_is_to_be_executed() -> None:
     """The dry run is the default, as in Kafka."""
 
-    async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
+    async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         shown = await reset_group_offsets(admin, TOOL, None, ToEarliest(), execute=False)
         assert (planned(shown), shown.executed) == ([(0, 5, 0)], False)
-        assert (await admin.committed_offsets((TOOL,)))[TOOL] == {(ORDERS, 0): 5}
+        assert (await admin.list_consumer_group_offsets((TOOL,)))[TOOL] == {(ORDERS, 0): 5}
         done = await reset_group_offsets(admin, TOOL, None, ToEarliest(), execute=True)
         assert (planned(done), done.executed) == ([(0, 5, 0)], True)
-        assert (await admin.committed_offsets((TOOL,)))[TOOL] == {(ORDERS, 0): 0}
+        assert (await admin.list_consumer_group_offsets((TOOL,)))[TOOL] == {(ORDERS, 0): 0}
 
     with_tool(ask)
 
@@ -181,7 +174,7 @@ def test_reset_is_only_shown_until_it_is_to_be_executed() -> None:
 def test_reset_of_a_whole_topic_gives_every_partition_an_offset() -> None:
     """Also to a group that never was: it is then a group without members."""
 
-    async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
+    async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         done = await reset_group_offsets(admin, "new", WHOLE, ToOffset(offset=4), execute=True)
         assert done.state == "Dead"
         assert planned(done) == [(0, None, 4), (1, None, 0), (2, None, 0)]
@@ -198,7 +191,7 @@ def test_reset_of_a_whole_topic_gives_every_partition_an_offset() -> None:
 def test_reset_of_which_a_part_cannot_be_changes_nothing() -> None:
     """A shift from nothing, a partition that is not there: the rest is shown and not committed."""
 
-    async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
+    async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         shifted = await reset_group_offsets(admin, TOOL, WHOLE, ShiftBy(records=-2), execute=True)
         assert not shifted.executed
         assert {each.error for each in shifted.offsets} == {"nothing is committed to shift from"}
@@ -206,7 +199,7 @@ def test_reset_of_which_a_part_cannot_be_changes_nothing() -> None:
         partly = await reset_group_offsets(admin, TOOL, some, ToLatest(), execute=True)
         assert not partly.executed
         assert planned(partly) == [(0, 5, 9), (9, None, None)]
-        assert (await admin.committed_offsets((TOOL,)))[TOOL] == {(ORDERS, 0): 5}
+        assert (await admin.list_consumer_group_offsets((TOOL,)))[TOOL] == {(ORDERS, 0): 5}
         done = await reset_group_offsets(admin, TOOL, FIRST, ShiftBy(records=-2), execute=True)
         assert (planned(done), done.executed) == ([(0, 5, 3)], True)
 
@@ -216,7 +209,7 @@ def test_reset_of_which_a_part_cannot_be_changes_nothing() -> None:
 def test_reset_of_a_group_with_members_is_refused_and_says_who_they_are() -> None:
     """As Kafka's tool refuses it, before anything is committed."""
 
-    async def ask(admin: GroupAdmin, lab: BrokerLab) -> None:
+    async def ask(admin: AdminClient, lab: BrokerLab) -> None:
         refused = await reset_group_offsets(admin, GROUP, None, ToEarliest(), execute=True)
         assert (refused.error, refused.state, refused.executed) == (
             "NON_EMPTY_GROUP",
@@ -236,11 +229,11 @@ def test_reset_of_a_group_with_members_is_refused_and_says_who_they_are() -> Non
 def test_reset_that_the_log_does_not_take_in_time_tells_it_of_each_partition() -> None:
     """No follower answers: REQUEST_TIMED_OUT after 5 s, and nobody knows whether it counts."""
 
-    async def ask(admin: GroupAdmin, lab: BrokerLab) -> None:
+    async def ask(admin: AdminClient, lab: BrokerLab) -> None:
         others = [broker_name(broker) for broker in range(3) if broker != COORDINATOR]
         for name in others:
             await lab.runtime.pause(name)
-        done = await admin.set_offsets(TOOL, {TopicPartition(ORDERS, 0): 1})
+        done = await admin.alter_consumer_group_offsets(TOOL, {TopicPartition(ORDERS, 0): 1})
         assert {code.name for code in done.values()} == {"REQUEST_TIMED_OUT"}
         for name in others:
             await lab.runtime.resume(name)

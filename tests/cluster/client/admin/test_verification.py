@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.client.admin.admin import fetch_committed_offsets
+from cluster.client.admin.orders import fetch_committed_offsets
 from cluster.client.net.errors import ClientError
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition

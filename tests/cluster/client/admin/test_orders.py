@@ -5,14 +5,15 @@ from functools import partial
 
 import pytest
 
+from cluster.client.admin.admin_client import AdminClient
 from cluster.client.admin.admin_driver import GaveUp
-from cluster.client.admin.group_admin import GroupAdmin
-from cluster.client.admin.group_changes import (
-    ORDER_TIMEOUT_MS,
+from cluster.client.admin.orders import (
+    GROUP_ORDER_TIMEOUT_MS,
     GroupOrderRefused,
     GroupOrderUnanswered,
     delete_group,
     delete_offsets,
+    fetch_committed_offsets,
     remove_members,
     reset_offsets,
 )
@@ -97,11 +98,11 @@ def test_empty_group_loses_offsets_then_itself() -> None:
         delete = partial(delete_offsets, group_id=GROUP, topics=(TOPIC,))
         moved = await lab.runtime.ask_as_admin(partial(reset, to="latest"))
         assert set(moved.values()) == {"NONE"}
-        committed = await lab.runtime.committed_offsets(GROUP)
+        committed = await lab.runtime.ask_as_admin(fetch_committed_offsets, GROUP)
         assert {str(partition) for partition in committed} == set(moved)
         gone = await lab.runtime.ask_as_admin(delete)
         assert gone == moved
-        assert await lab.runtime.committed_offsets(GROUP) == {}
+        assert await lab.runtime.ask_as_admin(fetch_committed_offsets, GROUP) == {}
         await lab.runtime.ask_as_admin(partial(reset, to="earliest"))
         assert await lab.runtime.ask_as_admin(partial(delete_group, group_id=GROUP)) == {}
         assert GROUP not in (await lab.runtime.status()).groups
@@ -124,7 +125,7 @@ def test_order_that_nobody_answers_is_given_up() -> None:
         began_us = lab.runtime.now_us()
         with pytest.raises(GroupOrderUnanswered, match=GROUP):
             await lab.runtime.ask_as_admin(partial(delete_group, group_id=GROUP))
-        assert lab.runtime.now_us() - began_us == ORDER_TIMEOUT_MS * 1_000
+        assert lab.runtime.now_us() - began_us == GROUP_ORDER_TIMEOUT_MS * 1_000
 
     with_members(story)
 
@@ -136,12 +137,12 @@ def test_commit_of_an_administrator_that_is_given_up_may_still_arrive() -> None:
     async def story(lab: BrokerLab) -> None:
         await all_members_leave(lab)
         await lab.runtime.pause(COORDINATOR)
-        admin = GroupAdmin(
-            lab.runtime.admin_host(), lab.cluster, timeout_ms=3_000, broker=COORDINATOR_ID
-        )
-        with pytest.raises(GaveUp):
-            await admin.set_offsets(GROUP, asked)
-        admin.close()
+        host = lab.runtime.admin_host()
+        with (
+            pytest.raises(GaveUp),
+            AdminClient(host, lab.cluster, timeout_ms=3_000, broker=COORDINATOR_ID) as admin,
+        ):
+            await admin.alter_consumer_group_offsets(GROUP, asked)
 
     lab = with_members(story)
 

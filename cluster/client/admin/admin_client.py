@@ -1,22 +1,25 @@
-"""An administrator of groups: list, describe, delete them, remove members, read and set offsets.
+"""The administrator's client: groups, offsets, topics, elections, with Kafka's verbs.
 
 Each group is asked of the coordinator that the brokers name, and again while that one loads or is
 not there; what else a coordinator answers is an answer. Listing asks every live broker, because
 none knows the groups of another. DEVIATION: a group that two brokers claim is listed twice, where
-Kafka's AdminClient keeps one of the two.
+Kafka's AdminClient keeps one of the two. Where logs begin and end is asked of each partition's
+leader. DEVIATION: a topic that the asked broker does not know is an answer, where Kafka asks again
+until the time is over. Elections, reassignments and deletions of topics are the controllers'.
 Source: Kafka KafkaAdminClient, DescribeConsumerGroupsHandler, DeleteConsumerGroupsHandler,
 DeleteConsumerGroupOffsetsHandler, AlterConsumerGroupOffsetsHandler,
-ListConsumerGroupOffsetsHandler, RemoveMembersFromConsumerGroupHandler.
+ListConsumerGroupOffsetsHandler, RemoveMembersFromConsumerGroupHandler, PartitionLeaderStrategy.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import Self, TypeVar
 
-from cluster.client.admin.admin_calls import AdminCalls
-from cluster.client.admin.admin_driver import Ask, Lookup
-from cluster.client.admin.group_descriptions import (
+from cluster.client.admin.admin_driver import AdminDriver, Ask, Lookup
+from cluster.client.admin.outcomes import (
     GroupDescription,
     GroupListings,
+    by_topic,
     commit_errors,
     committed,
     coordinators,
@@ -24,23 +27,32 @@ from cluster.client.admin.group_descriptions import (
     described,
     failure,
     fetched,
+    leaders,
     left,
     listing,
-    removed,
-)
-from cluster.client.admin.partition_offsets import (
-    EARLIEST,
-    LATEST,
-    by_topic,
-    count_partitions,
     log_offsets,
+    removed,
 )
 from cluster.client.net.errors import ClientError
 from cluster.host.host import Host
+from cluster.runtime import ClusterStatus
 from cluster.spec import ClusterSpec
 from protocol.api import AnyResponse
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, TopicPartition, broker_name
+from protocol.messages.admin import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    ElectionType,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopic,
+    TopicPartitions,
+)
 from protocol.messages.discovery import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -60,6 +72,12 @@ from protocol.messages.group_admin import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
+)
+from protocol.messages.log import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
 )
 from protocol.messages.offset import (
     OffsetCommitRequest,
@@ -84,27 +102,48 @@ _COORDINATORS: Lookup[str, FindCoordinatorResponse] = Lookup(
     response_type=FindCoordinatorResponse,
     places=coordinators,
 )
+_LEADERS: Lookup[TopicPartition, MetadataResponse] = Lookup(
+    request=lambda keys: MetadataRequest(topics=tuple(dict.fromkeys(key.topic for key in keys))),
+    response_type=MetadataResponse,
+    places=leaders,
+)
 
 
-class GroupAdmin:
-    """The questions and orders of one administrative act; `close` ends its connections.
+class OffsetSpec(IntEnum):
+    """The timestamps of ListOffsets that mean the log's begin, and its end as consumers see it."""
 
-    Units: `timeout_ms` is for all of them together. A ClientError in an answer is that of its
-    group or partition: a GaveUp where the time was over, else what the broker answered.
-    `broker` is asked about every group, whoever the others name: what a coordinator believes that
-    was replaced and does not know it.
+    EARLIEST = -2
+    LATEST = -1
+
+
+class AdminClient:
+    """The questions and orders of one administrative act; `with` ends its connections.
+
+    Units: `timeout_ms` is for all of them together; None means `default.api.timeout.ms` (60 s).
+    A ClientError in an answer is that of its group, topic or partition: a GaveUp where the time was
+    over, else what the broker answered. `broker` is asked about every group, whoever the others
+    name: what a coordinator believes that was replaced and does not know it.
     """
 
     def __init__(
-        self, host: Host, cluster: ClusterSpec, *, timeout_ms: int, broker: BrokerId | None = None
+        self,
+        host: Host,
+        cluster: ClusterSpec,
+        *,
+        timeout_ms: int | None = None,
+        broker: BrokerId | None = None,
     ) -> None:
         self._host = host
-        self._calls = AdminCalls(host, cluster, timeout_ms=timeout_ms)
+        self._driver = AdminDriver(host, cluster, timeout_ms=timeout_ms)
         self._broker = broker
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        """Return the client."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
         """Close every connection."""
-        self._calls.close()
+        self._driver.close()
 
     # -- groups ----------------------------------------------------------------------------------
 
@@ -129,7 +168,7 @@ class GroupAdmin:
             request=lambda _keys: request, response_type=ListGroupsResponse, outcomes=listed
         )
         brokers = await self._brokers()
-        outcomes = await self._calls.ask_each(dict(zip(brokers, brokers, strict=True)), ask)
+        outcomes = await self._driver.ask_each(dict(zip(brokers, brokers, strict=True)), ask)
         return GroupListings(
             groups=tuple(
                 sorted(
@@ -148,7 +187,9 @@ class GroupAdmin:
             },
         )
 
-    async def describe(self, group_ids: Sequence[str]) -> dict[str, GroupDescription | ClientError]:
+    async def describe_groups(
+        self, group_ids: Sequence[str]
+    ) -> dict[str, GroupDescription | ClientError]:
         """Return each group as its coordinator has it."""
         ask: Ask[str, GroupDescription, DescribeGroupsResponse] = Ask(
             request=lambda keys: DescribeGroupsRequest(groups=keys),
@@ -166,7 +207,7 @@ class GroupAdmin:
         )
         return await self._ask(group_ids, ask)
 
-    async def remove_members(
+    async def remove_members_from_consumer_group(
         self, group_id: str, *, reason: str = REMOVED_BY_AN_ADMIN
     ) -> dict[str, ErrorCode]:
         """Take every member out of a group, and return what became of each.
@@ -177,7 +218,7 @@ class GroupAdmin:
         Raises: ClientError if the group as a whole was refused, or nobody answered for it.
         Source: Kafka KafkaAdminClient.removeMembersFromConsumerGroup, all members.
         """
-        (found,) = (await self.describe((group_id,))).values()
+        (found,) = (await self.describe_groups((group_id,))).values()
         if isinstance(found, ClientError):
             raise found
         if not found.members:
@@ -201,7 +242,7 @@ class GroupAdmin:
 
     # -- offsets ---------------------------------------------------------------------------------
 
-    async def committed_offsets(
+    async def list_consumer_group_offsets(
         self, group_ids: Sequence[str]
     ) -> dict[str, dict[TopicPartition, int] | ClientError]:
         """Return every offset that each group has committed."""
@@ -214,7 +255,7 @@ class GroupAdmin:
         )
         return await self._ask(group_ids, ask)
 
-    async def set_offsets(
+    async def alter_consumer_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, ErrorCode]:
         """Commit offsets for a group without members, and return what became of each.
@@ -267,12 +308,12 @@ class GroupAdmin:
         outcomes = await self._ask((group_id,), ask, waits=True)
         return _only(outcomes)
 
-    async def delete_offsets(
+    async def delete_consumer_group_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         """Delete committed offsets of a group, and return what became of each.
 
-        Raises: as set_offsets.
+        Raises: as alter_consumer_group_offsets.
         """
         request = OffsetDeleteRequest(
             group_id=group_id,
@@ -292,29 +333,110 @@ class GroupAdmin:
         outcomes = await self._ask((group_id,), ask)
         return _only(outcomes)
 
-    # -- partitions ------------------------------------------------------------------------------
+    # -- topics and partitions -------------------------------------------------------------------
 
-    async def count_partitions(self, topics: Sequence[str]) -> dict[str, int | ClientError]:
-        """Return how many partitions each topic has. Raises: TimeoutError."""
-        return await count_partitions(self._calls, topics)
+    async def describe_topics(
+        self, topics: Sequence[str]
+    ) -> dict[str, dict[int, tuple[BrokerId, ...]] | ClientError]:
+        """Return the replicas of each topic's partitions, in their order, as one broker knows them.
 
-    async def earliest_offsets(
-        self, partitions: Sequence[TopicPartition]
+        Raises: TimeoutError if no broker answers.
+        """
+        request = MetadataRequest(topics=tuple(topics))
+        response = await self._driver.ask_broker(request, MetadataResponse)
+        return {
+            topic.name: {
+                entry.partition_index: tuple(map(BrokerId, entry.replica_nodes))
+                for entry in topic.partitions
+            }
+            if topic.error_code is ErrorCode.NONE
+            else ClientError(topic.error_code.name, retriable=False)
+            for topic in response.topics
+        }
+
+    async def list_offsets(
+        self, partitions: Sequence[TopicPartition], spec: OffsetSpec
     ) -> dict[TopicPartition, int | ClientError]:
-        """Return where each partition's log begins."""
-        return await log_offsets(self._calls, partitions, EARLIEST)
+        """Return where each partition's log begins or ends, as its leader says."""
+        ask: Ask[TopicPartition, int, ListOffsetsResponse] = Ask(
+            request=lambda keys: ListOffsetsRequest(
+                topics=by_topic(
+                    keys,
+                    topic=lambda name, entries: ListOffsetsTopic(name=name, partitions=entries),
+                    entry=lambda partition: ListOffsetsPartition(
+                        partition_index=partition.partition, timestamp=spec
+                    ),
+                )
+            ),
+            response_type=ListOffsetsResponse,
+            outcomes=log_offsets,
+        )
+        return await self._driver.ask_each(partitions, ask, _LEADERS)
 
-    async def latest_offsets(
-        self, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, int | ClientError]:
-        """Return where each partition's log ends, as consumers see it."""
-        return await log_offsets(self._calls, partitions, LATEST)
+    async def delete_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
+        """Delete topics, with everything in them, and return what became of each.
+
+        A repetition after a lost answer may find a topic gone. Raises: TimeoutError without an
+        answer; ClientError that no retry can help.
+        """
+        response = await self._driver.ask_controller(
+            DeleteTopicsRequest(topic_names=tuple(names)), DeleteTopicsResponse, _not_controller
+        )
+        return {answer.name: answer.error_code for answer in response.responses}
+
+    async def elect_leaders(
+        self, election_type: ElectionType, partitions: Sequence[TopicPartition] | None
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Elect leaders and return what became of each partition; None means every partition.
+
+        Shape: of every partition, those that needed no election are left out.
+        Raises: as delete_topics.
+        """
+        request = ElectLeadersRequest(
+            election_type=election_type,
+            topic_partitions=None
+            if partitions is None
+            else by_topic(partitions, topic=TopicPartitions, entry=lambda each: each.partition),
+        )
+        response = await self._driver.ask_controller(
+            request, ElectLeadersResponse, lambda answer: answer.error_code
+        )
+        return {
+            TopicPartition(result.topic, partition.partition_id): partition.error_code
+            for result in response.replica_election_results
+            for partition in result.partition_result
+        }
+
+    async def alter_partition_reassignments(
+        self, replicas: Mapping[TopicPartition, Sequence[BrokerId]]
+    ) -> dict[TopicPartition, ReassignablePartitionResponse]:
+        """Give partitions other replicas, or another order, and return what became of each.
+
+        Raises: as delete_topics.
+        """
+        request = AlterPartitionReassignmentsRequest(
+            topics=by_topic(
+                tuple(replicas),
+                topic=lambda name, entries: ReassignableTopic(name=name, partitions=entries),
+                entry=lambda partition: ReassignablePartition(
+                    partition_index=partition.partition, replicas=tuple(replicas[partition])
+                ),
+            )
+        )
+        response = await self._driver.ask_controller(
+            request, AlterPartitionReassignmentsResponse, lambda answer: answer.error_code
+        )
+        return {
+            TopicPartition(topic.name, answer.partition_index): answer
+            for topic in response.responses
+            for answer in topic.partitions
+        }
 
     async def _brokers(self) -> tuple[BrokerId, ...]:
         """Return the brokers whose groups are wanted. Raises: TimeoutError."""
         if self._broker is not None:
             return (self._broker,)
-        metadata = await self._calls.ask_broker(MetadataRequest(topics=()), MetadataResponse)
+        metadata = await self._driver.ask_broker(MetadataRequest(topics=()), MetadataResponse)
         return tuple(BrokerId(each.node_id) for each in metadata.brokers)
 
     async def _ask(
@@ -322,9 +444,9 @@ class GroupAdmin:
     ) -> dict[str, V | ClientError]:
         """Ask each group's coordinator, or the one broker."""
         if self._broker is None:
-            return await self._calls.ask_each(group_ids, ask, _COORDINATORS, waits=waits)
+            return await self._driver.ask_each(group_ids, ask, _COORDINATORS, waits=waits)
         places: dict[str, BrokerId | None] = dict.fromkeys(group_ids, self._broker)
-        return await self._calls.ask_each(places, _asked_here(ask), waits=waits)
+        return await self._driver.ask_each(places, _asked_here(ask), waits=waits)
 
 
 def _asked_here(ask: Ask[str, V, R]) -> Ask[str, V, R]:
@@ -355,3 +477,26 @@ def _only(outcomes: Mapping[str, dict[K, ErrorCode] | ClientError]) -> dict[K, E
     if isinstance(outcome, ClientError):
         raise outcome
     return outcome
+
+
+def _not_controller(response: DeleteTopicsResponse) -> ErrorCode:
+    """Return NOT_CONTROLLER if that was the answer for any topic: nobody was asked then."""
+    codes = [answer.error_code for answer in response.responses]
+    return ErrorCode.NOT_CONTROLLER if ErrorCode.NOT_CONTROLLER in codes else ErrorCode.NONE
+
+
+class AdminNode:
+    """A node that does nothing by itself: `host` is there for an AdminClient."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+
+    def start(self) -> None:
+        """Do nothing until asked."""
+
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Stop at once."""
+        on_done()
+
+    def report(self, status: ClusterStatus) -> None:
+        """Know nothing."""

@@ -1,15 +1,16 @@
-"""What brokers answer an administrator about groups, as values: one for each group, or its error.
+"""What brokers answer an administrator, as values: one for each group or partition, or its error.
 
 An error says whether the same may be asked again, as Kafka's AdminClient has it for that request.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from cluster.client.net.errors import ClientError
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, TopicPartition
-from protocol.messages.discovery import FindCoordinatorResponse
+from protocol.messages.discovery import FindCoordinatorResponse, MetadataResponse
 from protocol.messages.group import LeaveGroupResponse
 from protocol.messages.group_admin import (
     DeleteGroupsResponse,
@@ -19,8 +20,12 @@ from protocol.messages.group_admin import (
     ListedGroup,
     OffsetDeleteResponse,
 )
+from protocol.messages.log import ListOffsetsResponse
 from protocol.messages.offset import OffsetCommitResponse, OffsetFetchResponse
 from protocol.wire.consumer_protocol import ConsumerProtocolError, decode_assignment
+
+E = TypeVar("E")
+T = TypeVar("T")
 
 _RETRIED = frozenset(
     {
@@ -31,6 +36,16 @@ _RETRIED = frozenset(
 )
 """What every request about a group is repeated after."""
 _RETRIED_COMMITS = _RETRIED | {ErrorCode.REBALANCE_IN_PROGRESS}
+_RETRIED_PARTITIONS = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,3 +230,49 @@ def removed(
 ) -> Mapping[str, ClientError | None]:
     """Return whether each group went: None, or why not."""
     return {result.group_id: failure(result.error_code) for result in response.results}
+
+
+def leaders(
+    response: MetadataResponse, keys: tuple[TopicPartition, ...]
+) -> Mapping[TopicPartition, BrokerId | ClientError]:
+    """Return who leads each partition."""
+    unknown = ClientError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name, retriable=False)
+    found: dict[TopicPartition, BrokerId | ClientError] = dict.fromkeys(keys, unknown)
+    for topic in response.topics:
+        for entry in topic.partitions:
+            partition = TopicPartition(topic.name, entry.partition_index)
+            if partition in found:
+                found[partition] = _partition_failure(entry.error_code) or BrokerId(entry.leader_id)
+    return found
+
+
+def log_offsets(
+    response: ListOffsetsResponse, _broker: BrokerId, keys: tuple[TopicPartition, ...]
+) -> Mapping[TopicPartition, int | ClientError]:
+    """Return the offset that was looked for in each partition's log."""
+    missing = ClientError(ErrorCode.UNKNOWN_SERVER_ERROR.name, retriable=False)
+    found: dict[TopicPartition, int | ClientError] = dict.fromkeys(keys, missing)
+    for topic in response.topics:
+        for entry in topic.partitions:
+            partition = TopicPartition(topic.name, entry.partition_index)
+            found[partition] = _partition_failure(entry.error_code) or entry.offset
+    return found
+
+
+def _partition_failure(code: ErrorCode) -> ClientError | None:
+    if code is ErrorCode.NONE:
+        return None
+    return ClientError(code.name, retriable=code in _RETRIED_PARTITIONS)
+
+
+def by_topic(
+    partitions: Sequence[TopicPartition],
+    *,
+    topic: Callable[[str, tuple[E, ...]], T],
+    entry: Callable[[TopicPartition], E],
+) -> tuple[T, ...]:
+    """Return partitions as requests have them: one `topic` for each, with its `entry`s."""
+    grouped: dict[str, list[E]] = {}
+    for partition in partitions:
+        grouped.setdefault(partition.topic, []).append(entry(partition))
+    return tuple(topic(name, tuple(entries)) for name, entries in grouped.items())

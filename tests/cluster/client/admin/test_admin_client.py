@@ -1,14 +1,13 @@
 """An administrator of groups, on real brokers and consumers in virtual time."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import pytest
 
+from cluster.client.admin.admin_client import AdminClient, OffsetSpec
 from cluster.client.admin.admin_driver import GaveUp
-from cluster.client.admin.group_admin import GroupAdmin
-from cluster.client.admin.group_descriptions import GroupDescription
+from cluster.client.admin.outcomes import GroupDescription
 from cluster.client.net.errors import ClientError
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, TopicPartition, broker_name
@@ -24,33 +23,27 @@ COORDINATOR = partition_for(SIMPLE, 3)
 P0, P1, P2 = (TopicPartition(ORDERS, index) for index in range(3))
 
 
-@asynccontextmanager
-async def admin_of(
+def admin_of(
     lab: BrokerLab, timeout_ms: int = 15_000, broker: BrokerId | None = None
-) -> AsyncIterator[GroupAdmin]:
-    """An administrator whose connections end with the block."""
-    host = lab.runtime.admin_host()
-    admin = GroupAdmin(host, lab.cluster, timeout_ms=timeout_ms, broker=broker)
-    try:
-        yield admin
-    finally:
-        admin.close()
+) -> AdminClient:
+    """An administrator whose connections end with its block."""
+    return AdminClient(lab.runtime.admin_host(), lab.cluster, timeout_ms=timeout_ms, broker=broker)
 
 
-def with_simple_group(ask: Callable[[GroupAdmin, BrokerLab], Awaitable[T]]) -> T:
+def with_simple_group(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
     """Ask of a cluster on which `tool` has committed 5 for the first two partitions."""
 
     async def story(lab: BrokerLab) -> T:
         for _ in range(9):
             await lab.client.produce(0, b"record")
         await lab.client.commit(COORDINATOR, SIMPLE, 5, partitions=(0, 1))
-        async with admin_of(lab) as admin:
+        with admin_of(lab) as admin:
             return await ask(admin, lab)
 
     return BrokerLab(broker_cluster()).run(story)
 
 
-def with_members(ask: Callable[[GroupAdmin, BrokerLab], Awaitable[T]]) -> T:
+def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
     """Ask of a cluster on which two consumers read, and `tool` has committed."""
 
     async def story(lab: BrokerLab) -> T:
@@ -62,7 +55,7 @@ def with_members(ask: Callable[[GroupAdmin, BrokerLab], Awaitable[T]]) -> T:
         )
         await lab.seconds(1)
         await lab.client.commit(COORDINATOR, SIMPLE, 0)
-        async with admin_of(lab) as admin:
+        with admin_of(lab) as admin:
             return await ask(admin, lab)
 
     return BrokerLab(real_spec(consumers=2)).run(story)
@@ -71,7 +64,7 @@ def with_members(ask: Callable[[GroupAdmin, BrokerLab], Awaitable[T]]) -> T:
 def test_groups_of_every_broker_are_listed_with_their_state_and_broker() -> None:
     """GA-list: no broker knows the groups of another."""
 
-    async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
+    async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         listings = await admin.list_groups()
         assert listings.failures == {}
         assert [
@@ -95,7 +88,7 @@ def test_broker_that_does_not_answer_is_named_beside_the_groups_of_the_others() 
         await lab.client.commit(COORDINATOR, SIMPLE, 5)
         silent = (COORDINATOR + 1) % 3
         await lab.runtime.pause(broker_name(silent))
-        async with admin_of(lab, timeout_ms=900) as admin:
+        with admin_of(lab, timeout_ms=900) as admin:
             listings = await admin.list_groups()
         assert [group.group_id for group in listings.groups] == [SIMPLE]
         ((broker, error),) = listings.failures.items()
@@ -110,8 +103,8 @@ def test_broker_that_does_not_answer_is_named_beside_the_groups_of_the_others() 
 def test_described_group_has_its_coordinator_protocol_and_who_is_assigned_what() -> None:
     """DescribeConsumerGroupsHandler: the assignments of its members are read."""
 
-    async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
-        group, gone = (await admin.describe((GROUP, "nobody"))).values()
+    async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
+        group, gone = (await admin.describe_groups((GROUP, "nobody"))).values()
         assert isinstance(group, GroupDescription)
         assert (group.coordinator, group.state) == (partition_for(GROUP, 3), "Stable")
         assert (group.protocol_type, group.protocol_name) == ("consumer", "range")
@@ -129,14 +122,15 @@ def test_described_group_has_its_coordinator_protocol_and_who_is_assigned_what()
 def test_committed_offsets_and_the_logs_ends_are_read_for_the_lag() -> None:
     """OffsetFetch of all partitions, and ListOffsets at the leaders."""
 
-    async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
-        assert await admin.committed_offsets((SIMPLE, "nobody")) == {
+    async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
+        assert await admin.list_consumer_group_offsets((SIMPLE, "nobody")) == {
             SIMPLE: {P0: 5, P1: 5},
             "nobody": {},
         }
-        assert await admin.latest_offsets((P0, P1)) == {P0: 9, P1: 0}
-        assert await admin.earliest_offsets((P0,)) == {P0: 0}
-        assert await admin.count_partitions((ORDERS,)) == {ORDERS: 3}
+        assert await admin.list_offsets((P0, P1), OffsetSpec.LATEST) == {P0: 9, P1: 0}
+        assert await admin.list_offsets((P0,), OffsetSpec.EARLIEST) == {P0: 0}
+        (topic,) = (await admin.describe_topics((ORDERS,))).values()
+        assert topic == {0: (0, 1, 2), 1: (1, 2, 0), 2: (2, 0, 1)}
 
     with_simple_group(ask)
 
@@ -144,11 +138,12 @@ def test_committed_offsets_and_the_logs_ends_are_read_for_the_lag() -> None:
 def test_what_does_not_exist_is_an_answer_at_once() -> None:
     """No retry of UNKNOWN_TOPIC_OR_PARTITION: a person waits."""
 
-    async def ask(admin: GroupAdmin, lab: BrokerLab) -> None:
+    async def ask(admin: AdminClient, lab: BrokerLab) -> None:
         began_us = lab.runtime.now_us()
-        ends = await admin.latest_offsets((TopicPartition(ORDERS, 7), TopicPartition("no", 0)))
-        counts = await admin.count_partitions(("no",))
-        for error in (*ends.values(), *counts.values()):
+        missing = (TopicPartition(ORDERS, 7), TopicPartition("no", 0))
+        ends = await admin.list_offsets(missing, OffsetSpec.LATEST)
+        topics = await admin.describe_topics(("no",))
+        for error in (*ends.values(), *topics.values()):
             assert isinstance(error, ClientError)
             assert error.name == "UNKNOWN_TOPIC_OR_PARTITION"
         assert lab.runtime.now_us() - began_us < 100_000
@@ -159,7 +154,7 @@ def test_what_does_not_exist_is_an_answer_at_once() -> None:
 def test_group_with_members_is_not_deleted_and_one_without_goes_with_its_offsets() -> None:
     """DeleteGroups, group by group: Kafka's errors are answers."""
 
-    async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
+    async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         outcomes = await admin.delete_groups((GROUP, SIMPLE, "nobody"))
         assert {group: error and error.name for group, error in outcomes.items()} == {
             GROUP: "NON_EMPTY_GROUP",
@@ -167,7 +162,7 @@ def test_group_with_members_is_not_deleted_and_one_without_goes_with_its_offsets
             "nobody": "GROUP_ID_NOT_FOUND",
         }
         assert [group.group_id for group in (await admin.list_groups()).groups] == [GROUP]
-        assert await admin.committed_offsets((SIMPLE,)) == {SIMPLE: {}}
+        assert await admin.list_consumer_group_offsets((SIMPLE,)) == {SIMPLE: {}}
 
     with_members(ask)
 
@@ -175,14 +170,14 @@ def test_group_with_members_is_not_deleted_and_one_without_goes_with_its_offsets
 def test_offsets_of_a_topic_that_a_group_reads_are_not_deleted() -> None:
     """GROUP_SUBSCRIBED_TO_TOPIC, partition by partition; what does not exist is told too."""
 
-    async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
+    async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         nowhere = TopicPartition("no", 3)
-        assert await admin.delete_offsets(GROUP, (P0, nowhere)) == {
+        assert await admin.delete_consumer_group_offsets(GROUP, (P0, nowhere)) == {
             P0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
             nowhere: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         }
         with pytest.raises(ClientError, match="GROUP_ID_NOT_FOUND"):
-            await admin.delete_offsets("nobody", (P0,))
+            await admin.delete_consumer_group_offsets("nobody", (P0,))
 
     with_members(ask)
 
@@ -190,9 +185,9 @@ def test_offsets_of_a_topic_that_a_group_reads_are_not_deleted() -> None:
 def test_offset_of_a_group_without_members_is_deleted() -> None:
     """The other partitions keep theirs."""
 
-    async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
-        assert await admin.delete_offsets(SIMPLE, (P0,)) == {P0: ErrorCode.NONE}
-        assert await admin.committed_offsets((SIMPLE,)) == {SIMPLE: {P1: 5}}
+    async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
+        assert await admin.delete_consumer_group_offsets(SIMPLE, (P0,)) == {P0: ErrorCode.NONE}
+        assert await admin.list_consumer_group_offsets((SIMPLE,)) == {SIMPLE: {P1: 5}}
 
     with_simple_group(ask)
 
@@ -200,15 +195,15 @@ def test_offset_of_a_group_without_members_is_deleted() -> None:
 def test_offsets_of_a_group_without_members_are_set_and_another_load_finds_them() -> None:
     """A commit without a generation, as Kafka's tool sends it: also for a group that never was."""
 
-    async def ask(admin: GroupAdmin, lab: BrokerLab) -> None:
-        assert await admin.set_offsets(SIMPLE, {P0: 2, P2: 1}) == {
+    async def ask(admin: AdminClient, lab: BrokerLab) -> None:
+        assert await admin.alter_consumer_group_offsets(SIMPLE, {P0: 2, P2: 1}) == {
             P0: ErrorCode.NONE,
             P2: ErrorCode.NONE,
         }
-        assert await admin.set_offsets("new", {P0: 3}) == {P0: ErrorCode.NONE}
+        assert await admin.alter_consumer_group_offsets("new", {P0: 3}) == {P0: ErrorCode.NONE}
         await lab.runtime.shut_down(broker_name(COORDINATOR))
         await lab.seconds(6)
-        assert await admin.committed_offsets((SIMPLE, "new")) == {
+        assert await admin.list_consumer_group_offsets((SIMPLE, "new")) == {
             SIMPLE: {P0: 2, P1: 5, P2: 1},
             "new": {P0: 3},
         }
@@ -219,8 +214,10 @@ def test_offsets_of_a_group_without_members_are_set_and_another_load_finds_them(
 def test_offsets_of_a_group_with_members_are_refused_by_its_coordinator() -> None:
     """Nobody's commit: UNKNOWN_MEMBER_ID at every partition."""
 
-    async def ask(admin: GroupAdmin, _lab: BrokerLab) -> None:
-        assert await admin.set_offsets(GROUP, {P0: 0}) == {P0: ErrorCode.UNKNOWN_MEMBER_ID}
+    async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
+        assert await admin.alter_consumer_group_offsets(GROUP, {P0: 0}) == {
+            P0: ErrorCode.UNKNOWN_MEMBER_ID
+        }
 
     with_members(ask)
 
@@ -231,8 +228,8 @@ def test_question_goes_on_over_the_death_of_the_coordinator() -> None:
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, SIMPLE, 5)
         await lab.kill(COORDINATOR)
-        async with admin_of(lab, timeout_ms=60_000) as admin:
-            (group,) = (await admin.describe((SIMPLE,))).values()
+        with admin_of(lab, timeout_ms=60_000) as admin:
+            (group,) = (await admin.describe_groups((SIMPLE,))).values()
         assert isinstance(group, GroupDescription)
         assert group.coordinator != COORDINATOR
         assert group.state == "Empty"
@@ -247,8 +244,8 @@ def test_time_that_is_over_is_told_with_the_error_that_came_last() -> None:
         await lab.client.commit(COORDINATOR, SIMPLE, 5)
         await lab.kill(COORDINATOR)
         began_us = lab.runtime.now_us()
-        async with admin_of(lab, timeout_ms=2_000) as admin:
-            (error,) = (await admin.describe((SIMPLE,))).values()
+        with admin_of(lab, timeout_ms=2_000) as admin:
+            (error,) = (await admin.describe_groups((SIMPLE,))).values()
         assert isinstance(error, GaveUp)
         assert error.name == "DISCONNECTED"
         assert error.waited_us == lab.runtime.now_us() - began_us == 2_000_000
@@ -262,16 +259,16 @@ def test_broker_that_is_named_is_asked_itself_and_its_no_is_an_answer() -> None:
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, SIMPLE, 5)
         began_us = lab.runtime.now_us()
-        async with admin_of(lab, broker=BrokerId((COORDINATOR + 1) % 3)) as admin:
+        with admin_of(lab, broker=BrokerId((COORDINATOR + 1) % 3)) as admin:
             assert (await admin.list_groups()).groups == ()
-            (refused,) = (await admin.describe((SIMPLE,))).values()
+            (refused,) = (await admin.describe_groups((SIMPLE,))).values()
             assert isinstance(refused, ClientError)
             assert (refused.name, refused.retriable) == ("NOT_COORDINATOR", False)
             with pytest.raises(ClientError, match="NOT_COORDINATOR"):
-                await admin.delete_offsets(SIMPLE, (P0,))
-        async with admin_of(lab, broker=BrokerId(COORDINATOR)) as admin:
+                await admin.delete_consumer_group_offsets(SIMPLE, (P0,))
+        with admin_of(lab, broker=BrokerId(COORDINATOR)) as admin:
             assert [group.group_id for group in (await admin.list_groups()).groups] == [SIMPLE]
-            assert await admin.committed_offsets((SIMPLE,)) == {SIMPLE: {P0: 5}}
+            assert await admin.list_consumer_group_offsets((SIMPLE,)) == {SIMPLE: {P0: 5}}
         assert lab.runtime.now_us() - began_us < 100_000
 
     BrokerLab(broker_cluster()).run(story)

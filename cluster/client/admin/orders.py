@@ -1,0 +1,272 @@
+"""An administrator's questions and orders, as `Runtime.ask_as_admin` takes them.
+
+Each is a function of the administrator's host and of the cluster, with an AdminClient of its own.
+The committed offsets that a run is judged by are read as a consumer reads them: by the coordinator
+that the brokers name, with stable offsets only.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal
+
+from cluster.client.admin.admin_client import AdminClient, OffsetSpec
+from cluster.client.consumer.offset_fetches import CommittedOffsets, OffsetFetches
+from cluster.client.net.coordinator_discovery import CoordinatorDiscovery
+from cluster.client.net.errors import ClientError, error_from_code
+from cluster.client.net.futures import Wakeup
+from cluster.client.net.metadata import Metadata
+from cluster.client.net.network_client import NetworkClient
+from cluster.client.net.retries import MS, retry_backoff, with_retries
+from cluster.host.host import Host
+from cluster.spec import ClusterSpec
+from protocol.config import ConsumerConfig
+from protocol.errors import ErrorCode
+from protocol.ids import UNKNOWN_MEMBER, BrokerId, GroupId, Offset, TopicPartition
+from protocol.messages.admin import ElectionType
+
+VERIFICATION = "verification"
+"""The cause under which OFFSETS_FETCHED is traced here."""
+GROUP_ORDER_TIMEOUT_MS = 2_000
+"""How long an order about a group is repeated: a plan waits for it, while its faults are due."""
+
+ResetTo = Literal["earliest", "latest"]
+
+
+class ElectionFailed(Exception):
+    """The controller refused to elect a leader; names the partition and Kafka's error."""
+
+
+class TopicDeletionFailed(Exception):
+    """The controller refused to delete a topic; names it and Kafka's error."""
+
+
+class GroupOrderRefused(Exception):
+    """The coordinator refused an order, all of it; names the group and Kafka's error."""
+
+
+class GroupOrderUnanswered(Exception):
+    """Nobody answered in time: the order may have been carried out, or may yet be."""
+
+
+async def fetch_committed_offsets(
+    host: Host,
+    cluster: ClusterSpec,
+    group_id: str,
+    partitions: Sequence[TopicPartition] | None = None,
+) -> dict[TopicPartition, Offset]:
+    """Return what the group has committed, as its coordinator says: for `partitions`, or for all.
+
+    Retries as clients do, for `default.api.timeout.ms` (60 s). Partitions without an offset are
+    left out. Effects: opens connections and closes them; traces OFFSETS_FETCHED for each partition
+    of the answer, with -1 for one of `partitions` that has no offset.
+    Raises: TimeoutError after 60 s without a definite answer; ClientError that no retry can help.
+    """
+    config = ConsumerConfig()
+    wakeup = Wakeup(host)
+    metadata = Metadata(host, cluster, config, (), on_update=wakeup.set)
+    network = NetworkClient(host, config, known_nodes=metadata.nodes, on_disconnect=wakeup.set)
+    backoff = retry_backoff(host, config)
+    discovery = CoordinatorDiscovery(
+        host,
+        GroupId(group_id),
+        network,
+        metadata,
+        backoff,
+        request_timeout_us=config.request_timeout_ms * MS,
+        wakeup=wakeup,
+        member_id=lambda: UNKNOWN_MEMBER,
+        on_change=wakeup.set,
+    )
+    fetches = OffsetFetches(
+        host,
+        GroupId(group_id),
+        discovery,
+        member_id=lambda: UNKNOWN_MEMBER,
+        cause=VERIFICATION,
+    )
+    deadline_us = host.now_us() + config.default_api_timeout_ms * MS
+
+    async def fetch_once() -> CommittedOffsets:
+        if not await discovery.ensure_known(deadline_us):
+            raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        fetch = fetches.fetch(None if partitions is None else tuple(partitions))
+        fetch.add_listener(lambda _fetch: wakeup.set())
+        if not await wakeup.wait_for(fetch, deadline_us):
+            raise error_from_code(ErrorCode.REQUEST_TIMED_OUT)
+        if fetch.error is not None:
+            raise fetch.error
+        return fetch.value
+
+    metadata.start(network)
+    try:
+        committed: CommittedOffsets = await with_retries(host, backoff, deadline_us, fetch_once)
+    except ClientError as error:
+        if not error.retriable:
+            raise
+        raise TimeoutError(
+            f"no answer for the offsets of {group_id} in {config.default_api_timeout_ms} ms: "
+            f"{error.name}"
+        ) from error
+    finally:
+        metadata.close()
+        network.close()
+    return {
+        partition: Offset(position.offset)
+        for partition, position in committed.items()
+        if position is not None
+    }
+
+
+# -- leaders and topics --------------------------------------------------------------------------
+
+
+async def elect_preferred_leaders(
+    host: Host, cluster: ClusterSpec, partitions: Sequence[TopicPartition] | None
+) -> None:
+    """Let the first replica of each partition's assignment lead it; None means every partition.
+
+    A partition that it leads already (ELECTION_NOT_NEEDED) is a success.
+    Raises: TimeoutError after 60 s without an answer; ElectionFailed, naming each partition and
+    Kafka's error, once every answer is in.
+    """
+    with AdminClient(host, cluster) as admin:
+        await _elect_preferred(admin, partitions)
+
+
+async def move_leader(
+    host: Host, cluster: ClusterSpec, partition: TopicPartition, broker: BrokerId
+) -> None:
+    """Make `broker`, one of the replicas, the preferred leader of `partition`, and elect it.
+
+    As kafka-reassign-partitions and kafka-leader-election do one after the other: a broker is asked
+    for the replicas, the controller to put `broker` first, then to elect; 60 s for all together.
+    An order that was changed stays, also if the election then fails.
+    Raises: as elect_preferred_leaders; ElectionFailed also for a `broker` that has no replica.
+    """
+    with AdminClient(host, cluster) as admin:
+        described = (await admin.describe_topics((partition.topic,))).get(partition.topic)
+        replicas = described.get(partition.partition) if isinstance(described, dict) else None
+        if replicas is None:
+            raise ElectionFailed(f"{partition}: {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name}")
+        if broker not in replicas:
+            raise ElectionFailed(
+                f"{partition}: broker {broker} has no replica, {list(replicas)} have"
+            )
+        if replicas[0] != broker:
+            others = (other for other in replicas if other != broker)
+            await _reassign(admin, partition, (broker, *others))
+        await _elect_preferred(admin, (partition,))
+
+
+async def delete_topics(host: Host, cluster: ClusterSpec, names: Sequence[str]) -> None:
+    """Delete topics; it is done when this returns, brokers learn it later.
+
+    Raises: TimeoutError after 60 s without an answer; TopicDeletionFailed, naming each topic and
+    Kafka's error, once every answer is in.
+    """
+    with AdminClient(host, cluster) as admin:
+        try:
+            errors = await admin.delete_topics(names)
+        except ClientError as error:
+            raise TopicDeletionFailed(f"DeleteTopics: {error.name}") from error
+    failed = [f"{name}: {code.name}" for name, code in errors.items() if code is not ErrorCode.NONE]
+    if failed:
+        raise TopicDeletionFailed(", ".join(failed))
+
+
+async def _elect_preferred(admin: AdminClient, partitions: Sequence[TopicPartition] | None) -> None:
+    try:
+        errors = await admin.elect_leaders(ElectionType.PREFERRED, partitions)
+    except ClientError as error:
+        raise ElectionFailed(f"ElectLeaders: {error.name}") from error
+    failed = [
+        f"{partition}: {code.name}"
+        for partition, code in errors.items()
+        if code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+    ]
+    if failed:
+        raise ElectionFailed(", ".join(failed))
+
+
+async def _reassign(
+    admin: AdminClient, partition: TopicPartition, replicas: tuple[BrokerId, ...]
+) -> None:
+    try:
+        answers = await admin.alter_partition_reassignments({partition: replicas})
+    except ClientError as error:
+        raise ElectionFailed(f"AlterPartitionReassignments: {error.name}") from error
+    for answer in answers.values():
+        if answer.error_code is not ErrorCode.NONE:
+            why = f" ({answer.error_message})" if answer.error_message else ""
+            raise ElectionFailed(f"{partition}: {answer.error_code.name}{why}")
+
+
+# -- groups: a dictionary names what the coordinator was asked about, and what became of each ------
+
+
+async def remove_members(host: Host, cluster: ClusterSpec, *, group_id: str) -> dict[str, str]:
+    """Take every member out of the group. Raises: GroupOrderRefused, GroupOrderUnanswered."""
+    with _group_order(host, cluster, group_id) as admin:
+        errors = await admin.remove_members_from_consumer_group(group_id)
+        return {member: code.name for member, code in errors.items()}
+
+
+async def delete_group(host: Host, cluster: ClusterSpec, *, group_id: str) -> dict[str, str]:
+    """Delete the group, and its offsets. Raises: as remove_members."""
+    with _group_order(host, cluster, group_id) as admin:
+        error = (await admin.delete_groups((group_id,)))[group_id]
+        if error is not None:
+            raise error
+        return {}
+
+
+async def delete_offsets(
+    host: Host, cluster: ClusterSpec, *, group_id: str, topics: Sequence[str]
+) -> dict[str, str]:
+    """Delete what the group has committed of some topics. Raises: as remove_members."""
+    with _group_order(host, cluster, group_id) as admin:
+        partitions = await _partitions_of(admin, topics)
+        errors = await admin.delete_consumer_group_offsets(group_id, partitions)
+        return {str(partition): code.name for partition, code in errors.items()}
+
+
+async def reset_offsets(
+    host: Host, cluster: ClusterSpec, *, group_id: str, topics: Sequence[str], to: ResetTo
+) -> dict[str, str]:
+    """Commit the begin or the end of each partition's log. Raises: as remove_members."""
+    with _group_order(host, cluster, group_id) as admin:
+        partitions = await _partitions_of(admin, topics)
+        spec = OffsetSpec.EARLIEST if to == "earliest" else OffsetSpec.LATEST
+        offsets: dict[TopicPartition, int] = {}
+        for partition, found in (await admin.list_offsets(partitions, spec)).items():
+            if isinstance(found, ClientError):
+                raise found
+            offsets[partition] = found
+        errors = await admin.alter_consumer_group_offsets(group_id, offsets)
+        return {str(partition): code.name for partition, code in errors.items()}
+
+
+async def _partitions_of(admin: AdminClient, topics: Sequence[str]) -> list[TopicPartition]:
+    """Return the partitions of topics. Raises: TimeoutError; ClientError for one without any."""
+    partitions = []
+    for topic, replicas in (await admin.describe_topics(topics)).items():
+        if isinstance(replicas, ClientError):
+            raise replicas
+        partitions += [TopicPartition(topic, index) for index in range(len(replicas))]
+    return partitions
+
+
+@contextmanager
+def _group_order(host: Host, cluster: ClusterSpec, group_id: str) -> Iterator[AdminClient]:
+    """Yield the client of one order. Raises: GroupOrderRefused, GroupOrderUnanswered."""
+    with AdminClient(host, cluster, timeout_ms=GROUP_ORDER_TIMEOUT_MS) as admin:
+        try:
+            yield admin
+        except TimeoutError as error:
+            raise GroupOrderUnanswered(f"{group_id}: {error}") from error
+        except ClientError as error:
+            if not error.retriable:
+                raise GroupOrderRefused(f"{group_id}: {error.name}") from error
+            raise GroupOrderUnanswered(
+                f"{group_id}: no answer that counts in {GROUP_ORDER_TIMEOUT_MS} ms: {error.name}"
+            ) from error
