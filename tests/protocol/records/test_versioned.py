@@ -88,7 +88,7 @@ def test_integer_that_is_wider_than_its_field_is_corrupt(number: int, *, fits: b
 
 
 def test_version_that_is_not_readable_is_named() -> None:
-    """MM-29: a value cannot be guessed at."""
+    """A value cannot be guessed at, and data without a version is no value."""
     with pytest.raises(CorruptRecord, match="unknown value value version 4"):
         CODEC.decode(b"\0\4\x90")
     with pytest.raises(CorruptRecord, match="1 bytes hold no version"):
