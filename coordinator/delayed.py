@@ -2,7 +2,7 @@
 
 Kafka keeps delayed operations in two purgatories; here each is a timer with a key of its own, and
 setting the same key again replaces it: `join-<group>`, `sync-<group>`,
-`heartbeat-<group>-<member>`. What happens when one fires is `expiry`'s.
+`heartbeat-<group>-<member>`. `timer_handlers` has what happens when one fires.
 Source: Kafka `DelayedJoin`, `DelayedSync`, `DelayedHeartbeat`; BEHAVIOUR 3.
 """
 

@@ -1,9 +1,10 @@
 """The command line and the wiring of everything.
 
 Reading order: `cli` (which commands there are), `options` and `parameters` (what several of them
-take), `commands` (one module or one folder each), `views` (what several of them print), `live`
-views and `console`; `analysis` and `reports` (Spark, pages), `report_facts` and `settings_facts`
-(what a page is told of a run), `junit`, `schedules`, `signals`, `errors` (how a command ends).
+take), `commands` (one module or one folder each), `views` (what several of them print) and
+`console`; `analysis` and `reports` (Spark, pages), `report_facts` and `settings_facts`
+(what a page is told of a run), `junit`, `schedules`, `signals`, `errors` (how a command ends);
+`own_packages` (a check before any import).
 """
 
 from coordlab.own_packages import require_own_packages

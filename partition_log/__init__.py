@@ -1,7 +1,7 @@
 """The replicated log of one partition: batches, leader epochs, high watermark, ISR.
 
 Pure state machines: no I/O but through Storage, no clock, no randomness. Reading order: `storage`,
-`memory_storage`, `batches`, `epochs`, `log`, `outcomes`, `follower_state`, `in_sync_replicas`,
-`fetching`, `replica` (leader and follower of one partition), `traces`, `checkpoints`,
-`invariants`.
+`memory_storage`, `batches`, `epochs`, `producer_states` and `transaction_index` (transactions of a
+log), `log`, `segments`, `compaction`, `outcomes`, `follower_state`, `in_sync_replicas`, `fetching`,
+`replica` (leader and follower of one partition), `traces`, `checkpoints`, `invariants`.
 """

@@ -1,4 +1,4 @@
-"""What a leader knows of one follower. Kafka's `cluster.Replica`.
+"""What a leader knows of one follower. Source: Kafka `Replica`.
 
 A follower is caught up while it has reached, within `replica.lag.time.max.ms`, what was the log
 end when it fetched.

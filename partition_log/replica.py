@@ -1,4 +1,4 @@
-"""One replica of one partition, as leader or follower. Kafka's `cluster.Partition`.
+"""One replica of one partition, as leader or follower.
 
 Owns who leads, in which leader and partition epoch. Inputs are metadata (make_leader,
 make_follower), appends, Fetches with their answers, and the answers to AlterPartition. It sends

@@ -8,5 +8,5 @@ whether a run's tables are current. The lab's only packages that it knows are `p
 Reading order: `engine` (from run directories to rows, in which order tables are computed, where
 they go), `intermediate` (steps that several tables share), `tables` (one module a table),
 `all_tables` (what from what), `run` (all of it); `summary` (figures and outcomes as plain values),
-`report` (pages).
+`report` (pages); `in_memory` (the same tables without Spark).
 """

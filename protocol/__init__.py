@@ -1,6 +1,7 @@
 """Kafka's vocabulary: ids, errors, messages, persisted records, and the schema of traces.
 
-Reading order: `ids`, `errors`, `config`, `messages`, `api` (one row per API), `envelope`, `records`
-(what logs persist), `wire` (Kafka's fields by version), `effects` (what a core asks its host for),
+Reading order: `ids`, `errors`, `config`, `metadata_version`, `partitioner`, `messages`, `api` (one
+row per API), `envelope`, `plain` (messages as plain data), `records` (what logs persist),
+`compression`, `wire` (Kafka's fields by version), `effects` (what a core asks its host for),
 `trace`.
 """

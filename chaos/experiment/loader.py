@@ -1,7 +1,7 @@
 """Finds experiment files, reads them, and says all that is wrong with them at once.
 
-Data flow: name or path -> YAML with lines (`document`) -> `--var` (`overrides`) -> structs
-(`shape`) -> sense (`semantics`) -> `LoadedExperiment`. Nothing is started here.
+Data flow: name or path -> YAML with lines (`yaml_document`) -> `--var` (`overrides`) -> structs
+(`shape`) -> semantic checks (`rules`) -> `LoadedExperiment`. Nothing is started here.
 """
 
 import sys

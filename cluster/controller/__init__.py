@@ -2,6 +2,7 @@
 
 A pure state machine (`core` and what it uses) and the node that puts it on a Host. It must not
 know groups or what partitions hold. Reading order: `metadata_image` (what replaying the log gives),
-`broker_liveness`, `broker_control` (registration, heartbeats, fencing), `election`,
-`topic_creation`, `alter_partition`, `administration`, `quorum_state`, `core`, `node`.
+`decision` (records and an answer), `broker_liveness`, `broker_control` (registration, heartbeats,
+fencing), `election`, `topic_creation`, `topic_deletion`, `alter_partition`, `producer_ids`,
+`administration`, `metadata_fetches`, `quorum_state`, `core`, `controller_metrics`, `node`.
 """

@@ -102,7 +102,7 @@ class Fleet:
         self._places = place(plans, [state.machine for state in self.machines.values()])
 
     async def publish(self, directory: Mapping[NodeName, ProcessAddress]) -> None:
-        """Tell every process where every node is, and guests of this machine (`guest`)."""
+        """Tell every process where every node is; outside clients read the listeners file."""
         await self.control.set_directory(directory)
         listeners = Listeners(
             run_id=self._run_id,

@@ -2,7 +2,8 @@
 
 The run's driver writes it whenever a node comes up or goes, and removes it when the run stops. It
 holds the token by which the nodes know whom to let in: whoever can read it may talk to the cluster
-as any client may (`guest`). A run whose driver was killed leaves it, and nobody listens any more.
+as any client may (`outside_client`). A run whose driver was killed leaves the file, and nobody
+listens any more.
 """
 
 import os

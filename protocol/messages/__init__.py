@@ -1,5 +1,7 @@
 """API messages: one frozen struct for each request and response, grouped by what they serve.
 
-Reading order: `group` (join, sync, heartbeat, leave), `offset`, `transaction`, `group_admin`,
-`discovery`, `log` (produce, fetch), `admin`, `controller`. No message knows its bytes: see `wire`.
+Reading order: `group` (join, sync, heartbeat, leave), `consumer_group` (KIP-848), `offset`,
+`transaction`, `group_admin`, `discovery`, `log` (produce, fetch), `admin`, `controller`.
+
+No message knows its bytes: `protocol.wire` does.
 """

@@ -1,1 +1,5 @@
-"""The generators of docs/generated: `reference` writes all pages; a test compares them."""
+"""The generators of docs/generated; a test compares the pages with the code.
+
+Reading order: `reference` (writes all pages), `experiment_reference`, `conformance_page`,
+`markdown`.
+"""

@@ -1,7 +1,7 @@
 """The faults of one seed: when each begins, what it is, whom it hits, how long it lasts.
 
-Each fault has its own random streams (`hand`), so that a smaller window or another length of one
-leaves the others as they were. Whatever is drawn here is a fault that the loader would accept.
+Each fault has its own random streams (`fault_draw`), so that a smaller window or another length of
+one leaves the others as they were. Whatever is drawn here is a fault that the loader would accept.
 """
 
 from collections.abc import Sequence

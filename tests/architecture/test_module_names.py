@@ -1,0 +1,94 @@
+"""Texts name modules that exist, and a door sign names everything in its folder."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from chaos.experiment.structs import ClusterDefinition
+from tests.architecture.test_layers import ROOT, tracked_files
+
+PACKAGES = (
+    *("protocol", "partition_log", "coordinator", "cluster", "chaos", "results_schema"),
+    *("pipeline", "coordlab", "benchmarks", "scripts"),
+)
+DOTTED = re.compile(rf"`((?:{'|'.join(PACKAGES)}|tests)(?:\.\w+)+)`")
+SETTINGS = {f"cluster.{field.encode_name}" for field in msgspec.structs.fields(ClusterDefinition)}
+"""Keys of an experiment file that look like modules."""
+ALIKE = {"coordlab/commands": "one module or one folder each", "pipeline/in_memory": "tables"}
+"""Folders whose door sign names no member: its members are alike."""
+UNNAMED = {"__init__", "__main__"}
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Return the file of every module and the folder of every package, by dotted name."""
+    found = {}
+    for path in tracked_files(".py"):
+        for each in (path, *path.parents):
+            if each == ROOT:
+                break
+            parts = each.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts)] = each
+    return found
+
+
+def exists(name: str) -> bool:
+    """Return whether a dotted name is a module, or a name at the top level of one."""
+    if name in modules() or ".".join(name.split(".")[:2]) in SETTINGS:
+        return True
+    module, _, attribute = name.rpartition(".")
+    path = modules().get(module)
+    if path is None or path.is_dir():
+        return False
+    named = rf"^(?:async def|def|class) {attribute}\b|^{attribute}\b.*="
+    return re.search(named, path.read_text(encoding="utf-8"), re.MULTILINE) is not None
+
+
+def door_signs() -> Iterator[tuple[str, str, set[str]]]:
+    """Yield each package of the product: its folder, its docstring, the names of what it holds."""
+    for path in tracked_files("__init__.py"):
+        folder = path.parent.relative_to(ROOT)
+        if folder.parts[0] not in PACKAGES:
+            continue
+        sign = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        held = {
+            name.rpartition(".")[2] for name, at in modules().items() if at.parent == path.parent
+        }
+        yield folder.as_posix(), sign, held - UNNAMED
+
+
+def test_dotted_name_of_a_module_exists() -> None:
+    missing = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in tracked_files(".py", ".md")
+        for name in DOTTED.findall(path.read_text(encoding="utf-8"))
+        if not exists(name)
+    ]
+    assert missing == []
+
+
+def test_door_sign_has_the_reading_order_of_what_is_there() -> None:
+    wrong = [
+        f"{folder}: no `{name}`"
+        for folder, sign, held in door_signs()
+        for name in re.findall(
+            r"`([a-z]\w*)`", sign.partition("Reading order:")[2].split("\n\n")[0]
+        )
+        if name not in held | set(PACKAGES) and not (ROOT / folder / name).is_dir()
+    ]
+    assert wrong == []
+
+
+def test_door_sign_names_everything_in_its_folder() -> None:
+    unnamed = [
+        f"{folder}: `{name}` is not named"
+        for folder, sign, held in door_signs()
+        if folder not in ALIKE
+        for name in sorted(held)
+        if not re.search(rf"\b{name}\b", sign)
+    ]
+    assert unnamed == []
