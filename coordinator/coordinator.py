@@ -33,7 +33,7 @@ from coordinator.delayed import cancel_all, restart_session_timer
 from coordinator.errors import UnknownServerError
 from coordinator.group import Group
 from coordinator.invariants import check_shards
-from coordinator.rebalance import prepare_rebalance
+from coordinator.rebalance import RebalanceReason, prepare_rebalance
 from coordinator.replies import answer_parked_sync, fail_parked_join, join_error
 from coordinator.shard import Shard, Shards
 from coordinator.states import GroupState
@@ -42,7 +42,7 @@ from coordinator.storage.above_high_watermark import LogPosition
 from coordinator.storage.held_writes import fail_held, give_up, release_committed
 from coordinator.storage.load import Load, LoadReport
 from coordinator.storage.offset_retention import MS_PER_MINUTE, expired_offsets
-from coordinator.storage.tombstones import EXPIRED, TOPIC_DELETED, clean_up
+from coordinator.storage.tombstones import clean_up
 from coordinator.timer_handlers import expire
 from coordinator.turn import (
     AssignmentAppend,
@@ -58,6 +58,7 @@ from coordinator.turn import (
 )
 from coordinator.validation import check_group_status
 from protocol.api import AnyResponse, GroupRequest
+from protocol.causes import DeletionCause, GroupStateCause, IgnoredCause, RebalanceCause
 from protocol.compression import NO_CODECS, Codecs
 from protocol.config import BrokerConfig, Guards, JavaSwitches
 from protocol.effects import AppendCompleted, Result, TransactionVerified
@@ -98,16 +99,11 @@ SCALA = JavaSwitches()
 """The Scala coordinator: nothing is done as by the Java one."""
 
 
-STALE_LEADER_EPOCH = "stale leader epoch"
-ALREADY_LOADED = "already loaded or loading"
-"""Reasons of LoadIgnored."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadIgnored:
     """A load or unload that was not carried out, and the epoch that is known instead."""
 
-    reason: str
+    reason: IgnoredCause
     known_epoch: int
 
 
@@ -285,7 +281,7 @@ class GroupCoordinator:
         for shard in self._shards.owned.values():
             for group in tuple(shard.groups.values()):
                 expired = expired_offsets(group, now_ms=turn.now_ms, retention_ms=retention_ms)
-                clean_up(turn, shard, group, expired, cause=EXPIRED)
+                clean_up(turn, shard, group, expired, cause=DeletionCause.EXPIRED)
         return turn.result
 
     def partitions_deleted(self, partitions: tuple[TopicPartition, ...], now_us: int) -> Result:
@@ -298,7 +294,7 @@ class GroupCoordinator:
         turn = Turn(self._shared, now_us)
         for shard in self._shards.owned.values():
             for group in tuple(shard.groups.values()):
-                clean_up(turn, shard, group, partitions, cause=TOPIC_DELETED)
+                clean_up(turn, shard, group, partitions, cause=DeletionCause.TOPIC_DELETED)
         return turn.result
 
     # -- load and unload --
@@ -311,11 +307,11 @@ class GroupCoordinator:
         """
         shards = self._shards
         if not self._accepts_epoch(partition, leader_epoch):
-            return self._ignored(partition, STALE_LEADER_EPOCH)
+            return self._ignored(partition, IgnoredCause.STALE_LEADER_EPOCH)
         if partition in shards.owned or partition in shards.loading:
-            return self._ignored(partition, ALREADY_LOADED)
+            return self._ignored(partition, IgnoredCause.ALREADY_LOADED)
         if leader_epoch <= shards.failed.get(partition, NO_LEADER_EPOCH):
-            return self._ignored(partition, "the load failed in this leader epoch")
+            return self._ignored(partition, IgnoredCause.LOAD_FAILED)
         shards.failed.pop(partition, None)
         shards.loading[partition] = Load(partition, leader_epoch, self._codecs)
         return Turn(self._shared, now_us).result
@@ -368,7 +364,7 @@ class GroupCoordinator:
         stays. Appends in flight are still answered when they complete.
         """
         if leader_epoch is not None and not self._accepts_epoch(partition, leader_epoch):
-            return self._ignored(partition, STALE_LEADER_EPOCH)
+            return self._ignored(partition, IgnoredCause.STALE_LEADER_EPOCH)
         turn = Turn(self._shared, now_us)
         shard = self._shards.owned.pop(partition, None)
         self._shards.loading.pop(partition, None)
@@ -506,7 +502,7 @@ class GroupCoordinator:
             return True
         return not self._guards.leader_epoch_guard
 
-    def _ignored(self, partition: int, reason: str) -> LoadIgnored:
+    def _ignored(self, partition: int, reason: IgnoredCause) -> LoadIgnored:
         return LoadIgnored(reason=reason, known_epoch=self._shards.known_epochs[partition])
 
     def _loading(self, partition: int) -> Load:
@@ -535,7 +531,14 @@ def _group_loaded(turn: Turn, group: Group) -> None:
         )
     )
     if len(group.members) > turn.config.group_max_size:
-        prepare_rebalance(turn, group, cause="loaded with more members than group.max.size")
+        prepare_rebalance(
+            turn,
+            group,
+            RebalanceReason(
+                cause=RebalanceCause.GROUP_TOO_LARGE,
+                text="loaded with more members than group.max.size",
+            ),
+        )
     for member in group.members.values():
         restart_session_timer(turn, group, member)
 
@@ -548,7 +551,10 @@ def _group_unloaded(turn: Turn, group: Group) -> None:
     """
     previous = group.state
     group.transition_to(
-        GroupState.DEAD, now_us=turn.now_us, cause="unloaded", trace=turn.result.trace
+        GroupState.DEAD,
+        now_us=turn.now_us,
+        cause=GroupStateCause.UNLOADED,
+        trace=turn.result.trace,
     )
     error = ErrorCode.NOT_COORDINATOR
     for member in group.members.values():

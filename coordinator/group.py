@@ -13,6 +13,7 @@ from coordinator.member import Member, ParkedJoin
 from coordinator.states import REBALANCE_FROM, VALID_PREVIOUS_STATES, GroupState
 from coordinator.storage.offsets import GroupOffsets
 from coordinator.vote import most_votes
+from protocol.causes import DeletionCause, GroupStateCause, RebalanceCause
 from protocol.errors import IllegalTransition
 from protocol.ids import RequestId
 from protocol.messages.group import JoinGroupRequestProtocol, JoinGroupResponseMember
@@ -42,6 +43,10 @@ class InitialDelayedJoin:
 
     delay_ms: int
     remaining_ms: int
+
+
+StateCause = RebalanceCause | GroupStateCause | DeletionCause
+"""Why a group enters a state."""
 
 
 class Group:
@@ -89,10 +94,17 @@ class Group:
         return self._state in REBALANCE_FROM
 
     def transition_to(
-        self, target: GroupState, *, now_us: int, cause: str, trace: list[TraceEvent]
+        self,
+        target: GroupState,
+        *,
+        now_us: int,
+        cause: StateCause,
+        trace: list[TraceEvent],
+        cause_text: str | None = None,
     ) -> None:
         """Enter `target`, stamp the time and trace GROUP_STATE.
 
+        `cause_text` is for people, where the cause's own words do not say it all.
         Raises: IllegalTransition with the group's story if the table does not allow it.
         """
         allowed = VALID_PREVIOUS_STATES[target]
@@ -105,7 +117,7 @@ class Group:
             )
         previous, self._state = self._state, target
         self.current_state_timestamp_ms = now_us // 1_000
-        self._story = [*self._story[-STORY_LENGTH_MAX:], f"{target.value} ({cause})"]
+        self._story = [*self._story[-STORY_LENGTH_MAX:], f"{target.value} ({cause_text or cause})"]
         trace.append(
             TraceEvent(
                 kind=TraceKind.GROUP_STATE,
@@ -113,6 +125,7 @@ class Group:
                 generation=self.generation_id,
                 cause=cause,
                 detail={"from": previous.value, "to": target.value},
+                cause_text=cause_text,
             )
         )
 
@@ -301,7 +314,14 @@ class Group:
         candidates = {n: None for n, count in self.supported_protocols.items() if count == size}
         return most_votes(self._vote(member, candidates) for member in self.members.values())
 
-    def init_next_generation(self, *, now_us: int, cause: str, trace: list[TraceEvent]) -> None:
+    def init_next_generation(
+        self,
+        *,
+        now_us: int,
+        cause: GroupStateCause,
+        trace: list[TraceEvent],
+        cause_text: str | None = None,
+    ) -> None:
         """Begin the next generation: CompletingRebalance with members, Empty without.
 
         Raises: UnknownServerError if there is no protocol to select or a subscription cannot be
@@ -311,7 +331,7 @@ class Group:
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self.compute_subscribed_topics()
         target = GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY
-        self.transition_to(target, now_us=now_us, cause=cause, trace=trace)
+        self.transition_to(target, now_us=now_us, cause=cause, cause_text=cause_text, trace=trace)
         self.pending_sync_members.clear()
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:

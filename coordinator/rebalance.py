@@ -5,6 +5,8 @@ Source: Kafka `prepareRebalance`, `tryCompleteJoin`, `onCompleteJoin`,
 `removeMemberAndUpdateGroup`; BEHAVIOUR 2.2.3, 2.5, 3.2.
 """
 
+from dataclasses import dataclass
+
 from coordinator.delayed import (
     cancel_heartbeat,
     cancel_join,
@@ -27,23 +29,58 @@ from coordinator.states import GroupState
 from coordinator.storage.store import group_record
 from coordinator.turn import EmptyGroupAppend, Turn
 from protocol.api import Api
+from protocol.causes import GroupStateCause, RebalanceCause, RemovalCause
 from protocol.errors import ErrorCode
 from protocol.messages.group import SyncGroupResponse
 from protocol.trace import TraceEvent, TraceKind
 
 
-def maybe_prepare_rebalance(
-    turn: Turn, group: Group, *, cause: str, member_id: str | None = None
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceReason:
+    """Why a rebalance begins, as REBALANCE_STARTED tells it.
+
+    `text` is the sentence for people; `member_id` the member that caused it, None if no single
+    member did; `client_reason` what that member's client gave as its reason, None if nothing;
+    `silent_members` the ids that owed a SyncGroup; `error` what the log answered to an assignment.
+    """
+
+    cause: RebalanceCause
+    text: str
+    member_id: str | None = None
+    client_reason: str | None = None
+    silent_members: tuple[str, ...] = ()
+    error: ErrorCode | None = None
+
+    def detail(self) -> dict[str, object] | None:
+        """Return the detail of REBALANCE_STARTED, None where there is nothing to say."""
+        detail: dict[str, object] = {}
+        if self.client_reason is not None:
+            detail["client_reason"] = self.client_reason
+        if self.silent_members:
+            detail["silent_members"] = self.silent_members
+        return detail or None
+
+
+def reason_of_client(
+    cause: RebalanceCause, what: str, *, member_id: str, client_reason: str | None
+) -> RebalanceReason:
+    """Return the reason of a rebalance that a member's own request starts; `what` it did."""
+    return RebalanceReason(
+        cause=cause,
+        text=f"{what}; client reason: {client_reason or 'not provided'}",
+        member_id=member_id,
+        client_reason=client_reason or None,
+    )
+
+
+def maybe_prepare_rebalance(turn: Turn, group: Group, reason: RebalanceReason) -> None:
     """Start a rebalance, unless the group is rebalancing already (or Dead)."""
     if group.can_rebalance:
-        prepare_rebalance(turn, group, cause=cause, member_id=member_id)
+        prepare_rebalance(turn, group, reason)
 
 
-def prepare_rebalance(
-    turn: Turn, group: Group, *, cause: str, member_id: str | None = None
-) -> None:
-    """Start a rebalance: `cause` is for people, `member_id` the member that caused it."""
+def prepare_rebalance(turn: Turn, group: Group, reason: RebalanceReason) -> None:
+    """Start a rebalance."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         reset_assignments(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
     clear_sync(turn, group)
@@ -52,12 +89,21 @@ def prepare_rebalance(
         TraceEvent(
             kind=TraceKind.REBALANCE_STARTED,
             group=group.group_id,
-            member=member_id,
+            member=reason.member_id,
             generation=group.generation_id,
-            cause=cause,
+            error=None if reason.error is None else reason.error.name,
+            cause=reason.cause,
+            detail=reason.detail(),
+            cause_text=reason.text,
         )
     )
-    _transition(turn, group, GroupState.PREPARING_REBALANCE, cause)
+    group.transition_to(
+        GroupState.PREPARING_REBALANCE,
+        now_us=turn.now_us,
+        cause=reason.cause,
+        cause_text=reason.text,
+        trace=turn.result.trace,
+    )
     if was_empty:
         initial = initial_join(turn, group)
         schedule_join(turn, group, initial, initial.delay_ms)
@@ -66,16 +112,28 @@ def prepare_rebalance(
         try_complete_join(turn, group)
 
 
-def try_complete_join(turn: Turn, group: Group, *, cause: str = "all members joined") -> None:
-    """Complete the join phase if it need not wait any longer; `cause` says why, for people.
+def try_complete_join(
+    turn: Turn,
+    group: Group,
+    *,
+    cause: GroupStateCause = GroupStateCause.ALL_JOINED,
+    cause_text: str | None = None,
+) -> None:
+    """Complete the join phase if it need not wait any longer.
 
     An initial join phase always waits; one whose completion failed is never completed.
     """
-    if isinstance(group.delayed_join, DelayedJoin) and group.has_all_members_joined:
-        complete_join(turn, group, cause=cause if group.members else "no member is left")
+    if not isinstance(group.delayed_join, DelayedJoin) or not group.has_all_members_joined:
+        return
+    if group.members:
+        complete_join(turn, group, cause=cause, cause_text=cause_text)
+    else:
+        complete_join(turn, group, cause=GroupStateCause.NO_MEMBER_LEFT)
 
 
-def complete_join(turn: Turn, group: Group, *, cause: str) -> None:
+def complete_join(
+    turn: Turn, group: Group, *, cause: GroupStateCause, cause_text: str | None = None
+) -> None:
     """End the join phase: drop who did not rejoin, begin the next generation, answer everyone.
 
     If nobody rejoined and only static members are left, the phase goes on instead, until their
@@ -87,11 +145,13 @@ def complete_join(turn: Turn, group: Group, *, cause: str) -> None:
     cancel_join(turn, group)
     for member in tuple(group.members.values()):
         if member.awaiting_join is None and not member.is_static:
-            drop_member(turn, group, member, cause="did not rejoin")
+            drop_member(turn, group, member, cause=RemovalCause.DID_NOT_REJOIN)
     if not group.elect_joined_leader() and group.members:
         schedule_join(turn, group, DelayedJoin(), group.rebalance_timeout_ms)
         return
-    group.init_next_generation(now_us=turn.now_us, cause=cause, trace=turn.result.trace)
+    group.init_next_generation(
+        now_us=turn.now_us, cause=cause, cause_text=cause_text, trace=turn.result.trace
+    )
     if group.state is GroupState.EMPTY:
         record = group_record(group, {}, turn.now_ms, turn.versions)
         turn.append(group, (record,), EmptyGroupAppend(group=group))
@@ -138,7 +198,7 @@ def answer_sync_and_restart(
         restart_session(turn, group, member, Api.SYNC_GROUP)
 
 
-def drop_member(turn: Turn, group: Group, member: Member, *, cause: str) -> None:
+def drop_member(turn: Turn, group: Group, member: Member, *, cause: RemovalCause) -> None:
     """Take a member out of the group, with its timer; the group's state does not change."""
     group.remove(member.member_id)
     cancel_heartbeat(turn, group, member.member_id)
@@ -153,32 +213,34 @@ def drop_member(turn: Turn, group: Group, member: Member, *, cause: str) -> None
     )
 
 
-def remove_member(turn: Turn, group: Group, member: Member, *, cause: str, reason: str) -> None:
-    """Take a member out and rebalance, or complete the join phase that waited for it.
-
-    `cause` is a short word for MEMBER_REMOVED, `reason` the sentence for REBALANCE_STARTED.
-    """
+def remove_member(
+    turn: Turn, group: Group, member: Member, *, cause: RemovalCause, reason: RebalanceReason
+) -> None:
+    """Take a member out and rebalance, or complete the join phase that waited for it."""
     fail_parked_join(turn, group, member, "", ErrorCode.UNKNOWN_MEMBER_ID)
     drop_member(turn, group, member, cause=cause)
     match group.state:
         case GroupState.DEAD | GroupState.EMPTY:
             pass
         case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
-            maybe_prepare_rebalance(turn, group, cause=reason, member_id=member.member_id)
+            maybe_prepare_rebalance(turn, group, reason)
         case GroupState.PREPARING_REBALANCE:
-            try_complete_join(turn, group, cause=f"{cause} of the last member that had not joined")
+            try_complete_join(
+                turn,
+                group,
+                cause=GroupStateCause.LAST_MISSING_WENT,
+                cause_text=f"{cause} of the last member that had not joined",
+            )
 
 
-def remove_pending_member(turn: Turn, group: Group, member_id: str, *, cause: str) -> None:
-    """Forget an id that was given out, and complete the join phase if it was the last to wait.
-
-    `cause` is a short word, as in `remove_member`.
-    """
+def remove_pending_member(turn: Turn, group: Group, member_id: str, *, cause: RemovalCause) -> None:
+    """Forget an id that was given out, and complete the join phase if it was the last to wait."""
     group.remove(member_id)
     cancel_heartbeat(turn, group, member_id)
     if group.state is GroupState.PREPARING_REBALANCE:
-        try_complete_join(turn, group, cause=f"{cause} of the last member id that had not joined")
-
-
-def _transition(turn: Turn, group: Group, target: GroupState, cause: str) -> None:
-    group.transition_to(target, now_us=turn.now_us, cause=cause, trace=turn.result.trace)
+        try_complete_join(
+            turn,
+            group,
+            cause=GroupStateCause.LAST_MISSING_WENT,
+            cause_text=f"{cause} of the last member id that had not joined",
+        )

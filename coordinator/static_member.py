@@ -12,7 +12,7 @@ from coordinator.delayed import (
 from coordinator.errors import UnknownServerError, group_append_error
 from coordinator.group import Group
 from coordinator.member import Member, ParkedJoin
-from coordinator.rebalance import maybe_prepare_rebalance, prepare_rebalance
+from coordinator.rebalance import maybe_prepare_rebalance, prepare_rebalance, reason_of_client
 from coordinator.replies import (
     answer_parked_join,
     answer_parked_sync,
@@ -24,6 +24,7 @@ from coordinator.states import GroupState
 from coordinator.storage.store import group_record
 from coordinator.turn import StaticMemberAppend, Turn
 from protocol.api import Api
+from protocol.causes import RebalanceCause, RemovalCause
 from protocol.errors import ErrorCode
 from protocol.messages.group import JoinGroupRequestProtocol, JoinGroupResponse, SyncGroupResponse
 from protocol.trace import TraceEvent, TraceKind
@@ -43,7 +44,7 @@ def replace_static_member(
     protocols: tuple[JoinGroupRequestProtocol, ...],
     rebalance_timeout_ms: int,
     session_timeout_ms: int,
-    reason: str,
+    client_reason: str | None,
 ) -> None:
     """Give the member a new id, fence the old one, and park the request.
 
@@ -65,13 +66,16 @@ def replace_static_member(
         session_timeout_ms=session_timeout_ms,
         parked=parked,
     )
-    cause = f"static member {group_instance_id} came back as {new_member_id}; client reason: "
+    reason = reason_of_client(
+        RebalanceCause.STATIC_MEMBER_BACK,
+        f"static member {group_instance_id} came back as {new_member_id}",
+        member_id=new_member_id,
+        client_reason=client_reason,
+    )
     match group.state:
         case GroupState.STABLE:
             if group.select_protocol() != group.protocol_name:
-                maybe_prepare_rebalance(
-                    turn, group, cause=f"{cause}{reason}", member_id=new_member_id
-                )
+                maybe_prepare_rebalance(turn, group, reason)
                 return
             assignments = {m.member_id: m.assignment for m in group.members.values()}
             turn.append(
@@ -91,7 +95,7 @@ def replace_static_member(
             )
         case GroupState.COMPLETING_REBALANCE:
             # The leader may be computing an assignment for the old id.
-            prepare_rebalance(turn, group, cause=f"{cause}{reason}", member_id=new_member_id)
+            prepare_rebalance(turn, group, reason)
         case GroupState.PREPARING_REBALANCE:
             pass
         case GroupState.EMPTY | GroupState.DEAD:
@@ -180,8 +184,9 @@ def _rename(turn: Turn, group: Group, group_instance_id: str, old_id: str, new_i
                 group=group.group_id,
                 member=member_id,
                 generation=group.generation_id,
-                cause=f"static member {group_instance_id} replaced",
+                cause=RemovalCause.STATIC_MEMBER_REPLACED,
                 detail={"client_id": member.client_id, "instance": group_instance_id},
+                cause_text=f"static member {group_instance_id} replaced",
             )
         )
     return member

@@ -9,6 +9,7 @@ BEHAVIOUR 3.3 to 3.5.
 from coordinator.delayed import extended_initial_join, schedule_join
 from coordinator.group import Group, InitialDelayedJoin
 from coordinator.rebalance import (
+    RebalanceReason,
     complete_join,
     drop_member,
     prepare_rebalance,
@@ -24,9 +25,7 @@ from coordinator.turn import (
     SyncTimer,
     Turn,
 )
-
-SESSION_EXPIRY = "session expiry"
-"""Why a member, or an id that was given out, was removed: the word in the trace."""
+from protocol.causes import GroupStateCause, RebalanceCause, RemovalCause
 
 
 def expire(turn: Turn, timer: GroupTimer) -> None:
@@ -45,7 +44,9 @@ def expire(turn: Turn, timer: GroupTimer) -> None:
             _expire_session(turn, timer.group, timer.member_id)
         case PendingMemberTimer():
             if timer.member_id in timer.group.pending_members:
-                remove_pending_member(turn, timer.group, timer.member_id, cause=SESSION_EXPIRY)
+                remove_pending_member(
+                    turn, timer.group, timer.member_id, cause=RemovalCause.SESSION_EXPIRY
+                )
 
 
 def _expire_join(turn: Turn, group: Group) -> None:
@@ -58,9 +59,9 @@ def _expire_join(turn: Turn, group: Group) -> None:
             extended = extended_initial_join(turn, join)
             schedule_join(turn, group, extended, extended.delay_ms)
         else:
-            complete_join(turn, group, cause="initial rebalance delay over")
+            complete_join(turn, group, cause=GroupStateCause.INITIAL_DELAY_OVER)
     else:
-        complete_join(turn, group, cause="rebalance timeout passed")
+        complete_join(turn, group, cause=GroupStateCause.REBALANCE_TIMEOUT)
 
 
 def _expire_sync(turn: Turn, group: Group, generation_id: int) -> None:
@@ -74,9 +75,16 @@ def _expire_sync(turn: Turn, group: Group, generation_id: int) -> None:
     for member_id in silent:
         member = group.members.get(member_id)
         if member is not None:
-            drop_member(turn, group, member, cause="sync deadline")
+            drop_member(turn, group, member, cause=RemovalCause.SYNC_DEADLINE)
     prepare_rebalance(
-        turn, group, cause=f"no SyncGroup from {', '.join(silent)}", member_id=silent[0]
+        turn,
+        group,
+        RebalanceReason(
+            cause=RebalanceCause.NO_SYNC_GROUP,
+            text=f"no SyncGroup from {', '.join(silent)}",
+            member_id=silent[0],
+            silent_members=silent,
+        ),
     )
 
 
@@ -88,6 +96,10 @@ def _expire_session(turn: Turn, group: Group, member_id: str) -> None:
         turn,
         group,
         member,
-        cause=SESSION_EXPIRY,
-        reason=f"member {member_id} expired: no heartbeat",
+        cause=RemovalCause.SESSION_EXPIRY,
+        reason=RebalanceReason(
+            cause=RebalanceCause.SESSION_EXPIRY,
+            text=f"member {member_id} expired: no heartbeat",
+            member_id=member_id,
+        ),
     )

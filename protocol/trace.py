@@ -78,7 +78,9 @@ class TraceKind(StrEnum):
     # -- coordinator --
     GROUP_LOADED = "group_loaded"  # group, partition, generation; detail: state, members, offsets
     GROUP_STATE = "group_state"  # group, generation, cause: why; detail: from, to
-    REBALANCE_STARTED = "rebalance_started"  # group, member, generation (the old one), cause
+    REBALANCE_STARTED = "rebalance_started"  # group, member, generation (the old one), cause;
+    #   error: why the assignment was not stored; detail: client_reason (what the member said),
+    #   silent_members (who owed a SyncGroup)
     GENERATION_STARTED = "generation_started"  # group, generation;
     #   detail: members, leader, protocol
     ASSIGNMENT_STORED = "assignment_stored"  # group, generation
@@ -88,11 +90,10 @@ class TraceKind(StrEnum):
     #   member that was received, or that is answered now; detail: session_timeout_ms: how long the
     #   member has from here
     COMMIT_STORED = "commit_stored"  # group, member, partition (the consumed one), offset,
-    #   generation, leader_epoch of the offsets partition is in APPEND_*; correlation_id: append id
-    OFFSET_REMOVED = "offset_removed"  # group, partition (the consumed one), cause: expired|deleted
-    #   by an administrator|its topic was deleted
-    #   for an offset that a transaction committed it comes with the marker: cause: the producer;
+    #   generation, leader_epoch of the offsets partition is in APPEND_*; correlation_id: append id;
+    #   for an offset that a transaction committed it comes with the marker: detail: producer_id;
     #   no correlation_id; member and generation unless the group was loaded meanwhile
+    OFFSET_REMOVED = "offset_removed"  # group, partition (the consumed one), cause
     TXN_COMMIT_PENDING = "txn_commit_pending"  # the columns of COMMIT_STORED; the log has what a
     #   transaction commits, and it waits for its marker; detail: producer_id
     TRANSACTION_COMPLETED = "transaction_completed"  # group; its offsets count, or are forgotten,
@@ -159,6 +160,7 @@ class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
     correlation_id: int | None = None
     cause: str | None = None
     detail: dict[str, object] | None = None
+    cause_text: str | None = None
 
 
 class TraceRow(msgspec.Struct, frozen=True, array_like=True):
@@ -168,6 +170,7 @@ class TraceRow(msgspec.Struct, frozen=True, array_like=True):
     `node_time_us` on the node's own monotonic clock.
     Shape: (`node`, `incarnation`, `seq`) is unique; `seq` counts from 0 in each incarnation.
     `partition` is printed as Kafka prints it (`__consumer_offsets-3`); `detail` is small JSON.
+    `cause` is a closed value (`protocol.causes`) or a name, `cause_text` a sentence for people.
     """
 
     run: str
@@ -189,6 +192,12 @@ class TraceRow(msgspec.Struct, frozen=True, array_like=True):
     correlation_id: int | None = None
     cause: str | None = None
     detail: str | None = None
+    cause_text: str | None = None
+
+    @property
+    def explanation(self) -> str | None:
+        """The cause for people: `cause_text` where there is one, else `cause`."""
+        return self.cause_text or self.cause
 
 
 TRACE_COLUMNS: tuple[tuple[str, str], ...] = (
@@ -211,6 +220,7 @@ TRACE_COLUMNS: tuple[tuple[str, str], ...] = (
     ("correlation_id", "int64"),
     ("cause", "string"),
     ("detail", "string"),
+    ("cause_text", "string"),
 )
 """Name and Parquet type of each column of a TraceRow, in order."""
 
@@ -248,4 +258,5 @@ def stamp(
         event.correlation_id,
         event.cause,
         None if event.detail is None else _detail_encoder.encode(event.detail).decode(),
+        event.cause_text,
     )

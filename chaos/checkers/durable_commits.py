@@ -47,8 +47,8 @@ from chaos.checkers.evidence.commit_registers import (
 from chaos.checkers.evidence.enough_replicas import REPLICAS_KINDS, EnoughReplicas
 from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
 from chaos.checkers.evidence.transaction_ends import END_KINDS, TransactionEnds, WrongEnd
-from coordinator.storage.tombstones import DELETED, DELETIONS
 from protocol.api import Api
+from protocol.causes import ORDERED_DELETIONS, DeletionCause, OffsetFetchCause
 from protocol.errors import ErrorCode
 from protocol.ids import CONSUMER_OFFSETS
 from protocol.trace import MESSAGE_KINDS, TraceKind, TraceRow
@@ -58,7 +58,6 @@ RESIGNING_US = 5_000_000
 """No broker that can be reached takes longer to learn that it is no longer leader."""
 KILL_SEEN_US = 1_000_000
 """A client may see its connection end before the driver has written down the kill."""
-VERIFICATION = "verification"
 HEALED_STAGE = "liveness"
 """The stage from which on every broker can be reached again."""
 VERIFYING_STAGE = "verifying"
@@ -191,10 +190,10 @@ class DurableCommits(Checker):
             case TraceKind.APPEND_COMPLETED:
                 pass
             case TraceKind.GROUP_STATE:
-                if row.cause == DELETED:
+                if row.cause == DeletionCause.DELETED:
                     self._may_lose_transactions(row.group or "", row.time_us)
             case TraceKind.OFFSET_REMOVED:
-                if row.cause in DELETIONS and row.group and row.partition:
+                if row.cause in ORDERED_DELETIONS and row.group and row.partition:
                     self._may_lose_transactions(row.group, row.time_us)
                     self._take_stored(row, row.group, row.partition, _NO_OFFSET)
             case _:
@@ -404,7 +403,7 @@ class DurableCommits(Checker):
             for time_us in (
                 self._assigned_us.get((row.node, group)),
                 self._fetch_sent_us.get((row.node, group)),
-                self._verifying_us if row.cause == VERIFICATION else None,
+                self._verifying_us if row.cause == OffsetFetchCause.VERIFICATION else None,
             )
             if time_us is not None
         ]
@@ -428,7 +427,10 @@ class DurableCommits(Checker):
         if newest is None or newest.node == row.peer:
             return False
         learning_since_us = max(newest.time_us, self._healed_us)
-        if row.cause == VERIFICATION and learning_since_us < row.time_us - RESIGNING_US:
+        if (
+            row.cause == OffsetFetchCause.VERIFICATION
+            and learning_since_us < row.time_us - RESIGNING_US
+        ):
             return False
         return any(other.node == row.peer for other in known)
 

@@ -32,20 +32,14 @@ from chaos.checkers.evidence.faults_in_force import FAULT_KINDS, FaultsInForce, 
 from chaos.checkers.evidence.living_members import PRESENCE_KINDS, Presence
 from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
 from chaos.checkers.evidence.session_silence import HEARING_KINDS, Hearing
+from protocol.causes import RebalanceCause, RemovalCause
+from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
 
 STABLE = "Stable"
 MEMBER_STABLE = "STABLE"
-SESSION_EXPIRY = "session expiry"
-NO_SYNC_GROUP = "no SyncGroup from "
-STATIC_MEMBER = "static member "
-UNKNOWN_MEMBER_ID = ": UNKNOWN_MEMBER_ID"
-"""How the cause of a MEMBER_STATE ends, behind the API that was answered so."""
-REJOINED = "rejoined"
-"""Part of the cause of a REBALANCE_STARTED: a member came that was one already."""
-_OWN_DOING = frozenset({"leave", "left"})
 _FOR_EVER_US = 2**62
 
 
@@ -227,7 +221,7 @@ class NeedlessRebalance(Checker):
     def _sent_away(self, row: TraceRow) -> None:
         """Note a member whom a zombie told that it is none."""
         group_id = self._presence.group_of(row.node)
-        if group_id is None or not (row.cause or "").endswith(UNKNOWN_MEMBER_ID):
+        if group_id is None or row.error != ErrorCode.UNKNOWN_MEMBER_ID.name:
             return
         if self._coordinators.is_zombie(group_id, self._believed.get(row.node, "")):
             self._groups[group_id].sent_away[row.node] = row
@@ -251,7 +245,7 @@ class NeedlessRebalance(Checker):
         match row.kind:
             case TraceKind.GROUP_LOADED:
                 group.trail.append(row)
-            case TraceKind.MEMBER_REMOVED if row.cause in _OWN_DOING:
+            case TraceKind.MEMBER_REMOVED if row.cause == RemovalCause.LEAVE:
                 group.watched_since = None
             case TraceKind.MEMBER_REMOVED | TraceKind.MEMBER_ADDED:
                 group.trail.append(row)
@@ -296,7 +290,7 @@ class NeedlessRebalance(Checker):
         if explanation is not None:
             self._explained.append(f"{row.group} at {seconds(row.time_us)}: {explanation}")
             return
-        reason = f" because {row.cause}" if row.cause else ""
+        reason = f" because {row.explanation}" if row.explanation else ""
         self.found(
             f"{row.group} was Stable and all its members survived {fault.cause or 'the fault'}, "
             f"yet {row.node} began a rebalance{reason}",
@@ -312,20 +306,19 @@ class NeedlessRebalance(Checker):
     def _explain(self, group: _Group, group_id: str, row: TraceRow) -> str | None:
         """Say why living members could not be heard for a session, or None if they could."""
         told = group.told
-        if told is not None and row.cause is not None and REJOINED in row.cause:
+        if told is not None and row.cause == RebalanceCause.REJOIN:
             return (
                 f"{row.member} rejoined, because {told.node}, which was not its coordinator any "
                 f"more, had told it to at {seconds(told.time_us)}"
             )
-        cause = row.cause or ""
-        if cause.startswith(NO_SYNC_GROUP):
-            return _explain_silence(group, cause.removeprefix(NO_SYNC_GROUP).split(", "))
+        if row.cause == RebalanceCause.NO_SYNC_GROUP:
+            return _explain_silence(group, detail_of(row)["silent_members"])
         last = group.trail[-1] if group.trail else None
         if last is None or last.node != row.node:
             return None
         if last.kind == TraceKind.MEMBER_ADDED:
             return self._explain_newcomer(group, group_id, last)
-        if last.kind != TraceKind.MEMBER_REMOVED or last.cause != SESSION_EXPIRY:
+        if last.kind != TraceKind.MEMBER_REMOVED or last.cause != RemovalCause.SESSION_EXPIRY:
             return None
         expected = group.expected
         load = self._coordinators.load_of(group_id, row.node)
@@ -368,7 +361,8 @@ class NeedlessRebalance(Checker):
         if refusal is not None:
             return (
                 f"{added.member} came as a new member, because a broker that was not its "
-                f"coordinator any more had told it at {seconds(refusal.time_us)}: {refusal.cause}"
+                f"coordinator any more had told it at {seconds(refusal.time_us)}: "
+                f"{refusal.explanation}"
             )
         return None
 
@@ -396,7 +390,9 @@ class NeedlessRebalance(Checker):
 def _explain_silence(group: _Group, members: list[str]) -> str | None:
     """Say since when members that owe a SyncGroup have other ids, None if one of them has not."""
     replaced = [group.expelled.get(member) for member in members]
-    if not all(row is not None and (row.cause or "").startswith(STATIC_MEMBER) for row in replaced):
+    if not all(
+        row is not None and row.cause == RemovalCause.STATIC_MEMBER_REPLACED for row in replaced
+    ):
         return None
     since = ", ".join(seconds(row.time_us) for row in replaced if row is not None)
     return f"{', '.join(members)} owed a SyncGroup, and have other ids since {since}"

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from chaos.checkers.base import CheckContext, Checker, GroupExpectation, detail_of
 from chaos.checkers.evidence.faults_in_force import FAULT_KINDS, FaultsInForce
 from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
-from coordinator.apis.leave_group import LEAVE
+from protocol.causes import MemberStateCause, RemovalCause
 from protocol.trace import TraceKind, TraceRow
 from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
@@ -36,9 +36,6 @@ BACKOFFS_OF_A_REJOIN = 2
 """Rediscovery of the coordinator and JoinGroup may each meet one backoff."""
 JOINING = "PREPARING_REBALANCE"
 """The state of a member that sends JoinGroup."""
-MISSED_POLL = "consumer poll timeout has expired"
-DID_NOT_REJOIN = "did not rejoin"
-SESSION_EXPIRY = "session expiry"
 """Causes of a MEMBER_STATE and of a MEMBER_REMOVED: the application was too slow."""
 AFTER_HEALING_MS = "longest_part_of_an_overlap_after_everything_was_healed_ms"
 
@@ -209,7 +206,7 @@ class Ownership(Checker):
                 removals = group.removed.setdefault(row.member or "", {})
                 removals.pop(row.node, None)
                 removals[row.node] = row
-            case TraceKind.MEMBER_STATE if row.cause == MISSED_POLL:
+            case TraceKind.MEMBER_STATE if row.cause == MemberStateCause.MISSED_POLL:
                 group.slow[owner] = row
             case TraceKind.MEMBER_STATE if group.owned.get(owner):
                 self._may_not_join_as_owner(group, group_id, owner, row)
@@ -285,13 +282,16 @@ class Ownership(Checker):
         slow = group.slow.get(other)
         if slow is not None:
             return None, [*evidence, slow]
-        if removal is not None and removal.cause in (DID_NOT_REJOIN, LEAVE):
+        if removal is not None and removal.cause in (
+            RemovalCause.DID_NOT_REJOIN,
+            RemovalCause.LEAVE,
+        ):
             return None, evidence
         losses = self._lost_data.of(expected.offsets_partition)
         if losses and losses[-1].time_us > older.time_us:
             return None, evidence  # the group that knew the older owner is gone
         dropped_us = now_us
-        if removal is not None and removal.cause == SESSION_EXPIRY:
+        if removal is not None and removal.cause == RemovalCause.SESSION_EXPIRY:
             # From then on somebody else may be given it, as soon as somebody asks.
             dropped_us = max(removal.time_us, older.time_us)
         recent = self._faults.since(dropped_us - group.overstay_bound_us)
@@ -303,7 +303,7 @@ class Ownership(Checker):
         if _is_with_a_zombie(older, removal, group):
             margin_us = expected.eviction_us  # its coordinator has not heard it since the load
         if dropped_us < first.time_us + expected.eviction_us - margin_us:
-            after = f"{seconds(dropped_us - first.time_us)} after {first.cause or first.kind}"
+            after = f"{seconds(dropped_us - first.time_us)} after {first.explanation or first.kind}"
             return (
                 f"only {after}, while a silent member may be dropped after "
                 f"{seconds(expected.eviction_us)}",

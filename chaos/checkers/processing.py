@@ -20,12 +20,11 @@ from chaos.checkers.base import CheckContext, Checker, detail_of
 from chaos.checkers.evidence.commit_registers import GIVEN_UP_BY_THE_CLIENT
 from chaos.checkers.evidence.intervals import IntervalSet
 from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
-from coordinator.storage.tombstones import DELETIONS
+from protocol.causes import ORDERED_DELETIONS, PositionCause
 from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 from results_schema.results import CheckReport
 
-COMMITTED, LATEST = "committed", "latest"
 """Where a POSITION_RESET says that its offset is from."""
 MAX_JUMPS = 256
 """Positions beyond what was processed, kept for each partition to explain its holes."""
@@ -129,7 +128,7 @@ class Processing(Checker):
                 if row.error in GIVEN_UP_BY_THE_CLIENT or row.error == _TIMED_OUT:
                     self._remember_beyond(self._partition(row), row)
             case TraceKind.OFFSET_REMOVED:
-                if row.cause in DELETIONS:
+                if row.cause in ORDERED_DELETIONS:
                     self._partition(row).deleted_us = row.time_us
             case TraceKind.POSITION_RESET:
                 self._position_reset(row)
@@ -315,7 +314,7 @@ class Processing(Checker):
         if commit is not None and (commit.offset or 0) <= start:
             commit = None
         cause = None if jump is None else jump.row.cause
-        if jump is not None and cause == LATEST:
+        if jump is not None and cause == PositionCause.LATEST:
             if known.first_commit is None:
                 self._skipped["skipped_by_reset_to_latest"] += end - start
                 return
@@ -334,7 +333,7 @@ class Processing(Checker):
         elif commit is not None and commit.offset == end and _is_administrators(commit):
             self._skipped["skipped_by_an_administrator"] += end - start
             return
-        elif commit is not None and (jump is None or cause == COMMITTED):
+        elif commit is not None and (jump is None or cause == PositionCause.COMMITTED):
             why = f"{_committer(commit)} had committed {commit.offset}"
         elif jump is not None and cause is None:
             why = f"{jump.row.node} went on at {jump.row.offset} without them"

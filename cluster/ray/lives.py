@@ -18,14 +18,13 @@ from cluster.ray.layout import ProcessPlan, has_disk, starts_later, starts_with_
 from cluster.realtime.tcp import ProcessAddress
 from cluster.runtime import ClusterStartError, HitNode, NodeState, UnknownNode
 from cluster.spec import ClusterSpec, NodeSpec, role_of
+from protocol.causes import KillCause
 from protocol.errors import SimulationError
 from protocol.ids import Incarnation, NodeName
 from protocol.trace import TraceEvent, TraceKind
 
 ADMIN = NodeName("admin-0")
 ADMIN_PROCESS = "clients-0"
-POWER_LOSS = "power loss"
-"""Cause of NODE_KILLED."""
 
 NodeBuilder = Callable[[NodeSpec, ClusterSpec, Host], Node]
 
@@ -150,7 +149,7 @@ class NodeLives:
 
         Raises: UnknownNode if there is no such node, or it is down already.
         """
-        hit = await self._kill(node, cause=POWER_LOSS)
+        hit = await self._kill(node, cause=KillCause.POWER_LOSS)
         life = self._life(node)
         if has_disk(life.spec):
             await self._fleet.cut_disk(life.plan.name, node)
@@ -210,7 +209,7 @@ class NodeLives:
                 life.shutting_down.cancel()
                 life.shutting_down = None
 
-    async def _kill(self, node: NodeName, *, cause: str | None) -> HitNode:
+    async def _kill(self, node: NodeName, *, cause: KillCause | None) -> HitNode:
         life = self._life(node)
         process = life.process
         if process is None:

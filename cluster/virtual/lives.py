@@ -16,6 +16,7 @@ from cluster.virtual.clock import NodeClock
 from cluster.virtual.host import VirtualHost
 from cluster.virtual.loop import VirtualLoop
 from partition_log.memory_storage import MemoryStorage
+from protocol.causes import KillCause
 from protocol.ids import BrokerId, Incarnation, NodeName
 from protocol.trace import TraceEvent, TraceKind
 
@@ -24,9 +25,6 @@ ADMIN = NodeName("admin-0")
 NodeBuilder = Callable[[NodeSpec, ClusterSpec, Host], Node]
 HostBuilder = Callable[["Machine", Incarnation], VirtualHost]
 """Makes the host of a machine's next incarnation; its storage and clock are the machine's."""
-
-POWER_LOSS = "power loss"
-"""Cause under which NODE_KILLED is traced for one."""
 
 
 class Machine:
@@ -119,7 +117,7 @@ class NodeLives:
     def kill(self, name: NodeName, *, loses_power: bool = False) -> HitNode:
         """Kill a node, also from inside a callback: an observer, or the node itself."""
         machine, host = self._live(name, "killed")
-        cause = POWER_LOSS if loses_power else None
+        cause = KillCause.POWER_LOSS if loses_power else None
         self._trace(TraceEvent(kind=TraceKind.NODE_KILLED, peer=name, cause=cause))
         self._bury(machine, host)
         host.crash()

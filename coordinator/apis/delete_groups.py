@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from coordinator.shard import Shard
 from coordinator.states import GroupState
-from coordinator.storage.tombstones import DELETED, clean_up, kill_group
+from coordinator.storage.tombstones import clean_up, kill_group
 from coordinator.turn import Turn
+from protocol.causes import DeletionCause
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId
 from protocol.messages.group_admin import (
@@ -48,8 +49,10 @@ def _delete(turn: Turn, shard: Shard | ErrorCode, group_id: str) -> ErrorCode:
         case GroupState.DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
         case GroupState.EMPTY:
-            kill_group(turn, group, cause=DELETED)
-            clean_up(turn, shard, group, group.offsets.all_partitions(), cause=DELETED)
+            kill_group(turn, group, cause=DeletionCause.DELETED)
+            clean_up(
+                turn, shard, group, group.offsets.all_partitions(), cause=DeletionCause.DELETED
+            )
             return ErrorCode.NONE
         case GroupState.PREPARING_REBALANCE | GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
             return ErrorCode.NON_EMPTY_GROUP

@@ -17,13 +17,19 @@ from coordinator.delayed import (
 from coordinator.errors import UnknownServerError
 from coordinator.group import Group
 from coordinator.member import Member, ParkedJoin
-from coordinator.rebalance import drop_member, maybe_prepare_rebalance, try_complete_join
+from coordinator.rebalance import (
+    drop_member,
+    maybe_prepare_rebalance,
+    reason_of_client,
+    try_complete_join,
+)
 from coordinator.replies import current_generation, join_error, join_response
 from coordinator.shard import Shard
 from coordinator.states import GroupState
 from coordinator.static_member import replace_static_member
 from coordinator.turn import Turn
 from coordinator.validation import check_current_member
+from protocol.causes import RebalanceCause, RemovalCause
 from protocol.envelope import RequestEnvelope
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId
@@ -32,7 +38,10 @@ from protocol.trace import TraceEvent, TraceKind
 
 MEMBER_ID_REQUIRED_VERSION = 4
 """From here a dynamic member is first given an id (KIP-394)."""
-REASON_NOT_PROVIDED = "not provided"
+_WHAT_MEMBER_DID = {
+    RebalanceCause.REJOIN: "(leader) rejoined",  # the only one whose rejoin starts a rebalance
+    RebalanceCause.CHANGED_METADATA: "changed its metadata",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +68,6 @@ class Join:
             self.api_version >= MEMBER_ID_REQUIRED_VERSION
             and self.request.group_instance_id is None
         )
-
-    @property
-    def reason(self) -> str:
-        """Why the client says that it joins."""
-        return self.request.reason or REASON_NOT_PROVIDED
 
     def park(self) -> ParkedJoin:
         """Return the request as a member keeps it until it is answered."""
@@ -137,7 +141,7 @@ def _evict(turn: Turn, group: Group, member_id: str) -> None:
     """Take out a member, or pending id, that has found no place."""
     member = group.members.get(member_id)
     if member is not None:
-        drop_member(turn, group, member, cause="group.max.size")
+        drop_member(turn, group, member, cause=RemovalCause.GROUP_MAX_SIZE)
     elif member_id in group.pending_members:
         group.remove(member_id)
         cancel_heartbeat(turn, group, member_id)
@@ -165,7 +169,7 @@ def _join_without_member_id(turn: Turn, group: Group, join: Join) -> None:
             protocols=request.protocols,
             rebalance_timeout_ms=join.rebalance_timeout_ms,
             session_timeout_ms=request.session_timeout_ms,
-            reason=join.reason,
+            client_reason=request.reason,
         )
     elif join.requires_known_member_id:
         group.add_pending_member(member_id)
@@ -196,19 +200,23 @@ def _join_with_member_id(turn: Turn, group: Group, join: Join) -> None:
     member = group.members[member_id]
     match group.state:
         case GroupState.PREPARING_REBALANCE:
-            _update_member_and_rebalance(turn, group, join, member, "rejoined")
+            _update_member_and_rebalance(turn, group, join, member, RebalanceCause.REJOIN)
         case GroupState.COMPLETING_REBALANCE:
             if member.matches(request.protocols):
                 # Its JoinGroup answer got lost, presumably: it gets the same again.
                 turn.reply(join.request_id, current_generation(group, member_id))
             else:
-                _update_member_and_rebalance(turn, group, join, member, "changed its metadata")
+                _update_member_and_rebalance(
+                    turn, group, join, member, RebalanceCause.CHANGED_METADATA
+                )
         case GroupState.STABLE:
             if group.is_leader(member_id):
                 # The leader rejoins to have the assignment computed again.
-                _update_member_and_rebalance(turn, group, join, member, "(leader) rejoined")
+                _update_member_and_rebalance(turn, group, join, member, RebalanceCause.REJOIN)
             elif not member.matches(request.protocols):
-                _update_member_and_rebalance(turn, group, join, member, "changed its metadata")
+                _update_member_and_rebalance(
+                    turn, group, join, member, RebalanceCause.CHANGED_METADATA
+                )
             else:
                 turn.reply(
                     join.request_id,
@@ -248,13 +256,17 @@ def _add_member_and_rebalance(turn: Turn, group: Group, join: Join, member_id: s
     maybe_prepare_rebalance(
         turn,
         group,
-        cause=f"member {member_id} joined; client reason: {join.reason}",
-        member_id=member_id,
+        reason_of_client(
+            RebalanceCause.JOIN,
+            f"member {member_id} joined",
+            member_id=member_id,
+            client_reason=request.reason,
+        ),
     )
 
 
 def _update_member_and_rebalance(
-    turn: Turn, group: Group, join: Join, member: Member, what: str
+    turn: Turn, group: Group, join: Join, member: Member, cause: RebalanceCause
 ) -> None:
     group.update_member(
         member,
@@ -266,8 +278,12 @@ def _update_member_and_rebalance(
     maybe_prepare_rebalance(
         turn,
         group,
-        cause=f"member {member.member_id} {what}; client reason: {join.reason}",
-        member_id=member.member_id,
+        reason_of_client(
+            cause,
+            f"member {member.member_id} {_WHAT_MEMBER_DID[cause]}",
+            member_id=member.member_id,
+            client_reason=join.request.reason,
+        ),
     )
 
 

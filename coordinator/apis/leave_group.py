@@ -5,11 +5,12 @@ Source: Kafka `GroupCoordinator.handleLeaveGroup`, `LeaveGroupResponse`; BEHAVIO
 """
 
 from coordinator.group import Group
-from coordinator.rebalance import remove_member, remove_pending_member
+from coordinator.rebalance import reason_of_client, remove_member, remove_pending_member
 from coordinator.shard import Shard
 from coordinator.states import GroupState
 from coordinator.turn import Turn
 from coordinator.validation import check_current_member
+from protocol.causes import RebalanceCause, RemovalCause
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId
 from protocol.messages.group import (
@@ -21,8 +22,6 @@ from protocol.messages.group import (
 
 BATCH_VERSION = 3
 """Below this version the error of the one member is the answer's."""
-LEAVE = "leave"
-"""Why a member, or an id that was given out, was removed: the word in the trace."""
 
 
 def handle_leave_group(
@@ -76,19 +75,23 @@ def _leave_one(turn: Turn, group: Group, identity: MemberIdentity) -> ErrorCode:
             return ErrorCode.UNKNOWN_MEMBER_ID
         member_id = current
     elif member_id in group.pending_members:
-        remove_pending_member(turn, group, member_id, cause=LEAVE)
+        remove_pending_member(turn, group, member_id, cause=RemovalCause.LEAVE)
         return ErrorCode.NONE
     else:
         error = check_current_member(group, member_id, instance)
         if error is not ErrorCode.NONE:
             return error
-    reason = identity.reason or "not provided"
     remove_member(
         turn,
         group,
         group.members[member_id],
-        cause=LEAVE,
-        reason=f"member {member_id} left; client reason: {reason}",
+        cause=RemovalCause.LEAVE,
+        reason=reason_of_client(
+            RebalanceCause.LEAVE,
+            f"member {member_id} left",
+            member_id=member_id,
+            client_reason=identity.reason,
+        ),
     )
     return ErrorCode.NONE
 

@@ -6,8 +6,9 @@ Source: Kafka `GroupCoordinator.handleDeleteOffsets`; BEHAVIOUR 2.9.
 from coordinator.group import CONSUMER_PROTOCOL_TYPE, Group
 from coordinator.shard import Shard
 from coordinator.states import GroupState
-from coordinator.storage.tombstones import DELETED, clean_up
+from coordinator.storage.tombstones import clean_up
 from coordinator.turn import Turn
+from protocol.causes import DeletionCause
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId, TopicPartition
 from protocol.messages.group_admin import (
@@ -48,7 +49,7 @@ def _delete(
                 return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
             errors = {partition: _error(group, partition) for partition in asked}
     deleted = [partition for partition, error in errors.items() if error is ErrorCode.NONE]
-    clean_up(turn, shard, group, deleted, cause=DELETED)
+    clean_up(turn, shard, group, deleted, cause=DeletionCause.DELETED)
     return _response(errors)
 
 

@@ -8,6 +8,7 @@ from coordinator.delayed import complete_sync, restart_session
 from coordinator.errors import group_append_error
 from coordinator.group import Group
 from coordinator.rebalance import (
+    RebalanceReason,
     answer_sync_and_restart,
     maybe_prepare_rebalance,
     reset_assignments,
@@ -19,6 +20,7 @@ from coordinator.storage.store import group_record
 from coordinator.turn import AssignmentAppend, Turn
 from coordinator.validation import check_current_member
 from protocol.api import Api
+from protocol.causes import GroupStateCause, RebalanceCause
 from protocol.errors import ErrorCode
 from protocol.ids import AppendId, RequestId
 from protocol.messages.group import SyncGroupRequest, SyncGroupResponse
@@ -89,8 +91,12 @@ def assignment_stored(
         maybe_prepare_rebalance(
             turn,
             group,
-            cause=f"the assignment could not be stored: {error.name}",
-            member_id=append.member_id,
+            RebalanceReason(
+                cause=RebalanceCause.ASSIGNMENT_NOT_STORED,
+                text=f"the assignment could not be stored: {error.name}",
+                member_id=append.member_id,
+                error=error,
+            ),
         )
         return
     for member in group.members.values():
@@ -106,7 +112,10 @@ def assignment_stored(
     for member in group.members.values():
         answer_sync_and_restart(turn, group, member, sync_response(group, member))
     group.transition_to(
-        GroupState.STABLE, now_us=turn.now_us, cause="assignment stored", trace=turn.result.trace
+        GroupState.STABLE,
+        now_us=turn.now_us,
+        cause=GroupStateCause.ASSIGNMENT_STORED,
+        trace=turn.result.trace,
     )
 
 

@@ -154,7 +154,8 @@ def complete_transaction(turn: Turn, shard: Shard, producer_id: int, *, is_commi
                     partition=str(partition),
                     generation=committer.generation_id,
                     offset=value.offset,
-                    cause=f"transaction of producer {producer_id}",
+                    detail={"producer_id": producer_id},
+                    cause_text=f"transaction of producer {producer_id}",
                 )
             )
 

@@ -13,19 +13,18 @@ from coordinator.shard import Shard
 from coordinator.states import GroupState
 from coordinator.storage.store import group_tombstone, offset_tombstone
 from coordinator.turn import Turn
+from protocol.causes import DeletionCause
 from protocol.ids import TopicPartition
 from protocol.trace import TraceEvent, TraceKind
 
-EXPIRED = "expired"
-TOPIC_DELETED = "its topic was deleted"
-DELETED = "deleted by an administrator"
-"""Why an offset or a group went: the words in the trace."""
-DELETIONS = frozenset({DELETED, TOPIC_DELETED})
-"""Why an offset may be missing. One that expired is no such reason: its group must be gone."""
-
 
 def clean_up(
-    turn: Turn, shard: Shard, group: Group, partitions: Iterable[TopicPartition], *, cause: str
+    turn: Turn,
+    shard: Shard,
+    group: Group,
+    partitions: Iterable[TopicPartition],
+    *,
+    cause: DeletionCause,
 ) -> None:
     """Delete the committed and pending offsets of `partitions`, and the group if it is empty then.
 
@@ -34,7 +33,8 @@ def clean_up(
     """
     offsets = group.offsets
     # What a transaction committed does not expire with what was there before (BEHAVIOUR 4.11).
-    removed = offsets.expire(partitions) if cause == EXPIRED else offsets.remove(partitions)
+    is_expiry = cause is DeletionCause.EXPIRED
+    removed = offsets.expire(partitions) if is_expiry else offsets.remove(partitions)
     for partition in removed:
         turn.trace(
             TraceEvent(
@@ -53,7 +53,7 @@ def clean_up(
         turn.append_unacknowledged(group, tuple(records))
 
 
-def kill_group(turn: Turn, group: Group, *, cause: str) -> None:
+def kill_group(turn: Turn, group: Group, *, cause: DeletionCause) -> None:
     """Let a group become Dead, and stop its timers. Its shard still has it."""
     group.transition_to(GroupState.DEAD, now_us=turn.now_us, cause=cause, trace=turn.result.trace)
     cancel_all(turn, group)

@@ -37,6 +37,7 @@ from coordinator.transaction.turn import (
     Turn,
 )
 from protocol.api import TransactionRequest
+from protocol.causes import TransactionCause
 from protocol.config import BrokerConfig
 from protocol.effects import AppendCompleted
 from protocol.envelope import RequestEnvelope
@@ -291,20 +292,20 @@ def _take(turn: Turn, pending: PendingStep, error: ErrorCode) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _cause(pending: PendingStep) -> str:
+def _cause(pending: PendingStep) -> TransactionCause:
     """Return why a transactional id is in another state, for the trace."""
     match pending.purpose:
         case NewProducerEpoch():
-            return "a producer began"
+            return TransactionCause.PRODUCER_BEGAN
         case PartitionsAdded():
-            return "partitions added"
+            return TransactionCause.PARTITIONS_ADDED
         case EndDecided(is_epoch_fence=True, is_init=True):
-            return "a new producer began"
+            return TransactionCause.NEW_PRODUCER
         case EndDecided(is_epoch_fence=True):
-            return "transaction.timeout.ms passed"
+            return TransactionCause.TIMED_OUT
         case EndDecided():
-            return "the producer ended it"
+            return TransactionCause.ENDED
         case Completed():
-            return "every marker is written"
+            return TransactionCause.MARKERS_WRITTEN
         case Expired():
-            return "not used for transactional.id.expiration.ms"
+            return TransactionCause.EXPIRED

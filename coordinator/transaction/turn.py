@@ -12,6 +12,7 @@ from coordinator.transaction.metadata import TransactionMetadata, Transition
 from coordinator.transaction.producer_ids import ProducerIds
 from coordinator.transaction.states import STATE_IDS, TransactionState
 from protocol.api import AnyResponse
+from protocol.causes import TransactionCause
 from protocol.config import BrokerConfig
 from protocol.effects import Append, Reply, SetTimer
 from protocol.errors import ErrorCode
@@ -189,7 +190,9 @@ class Turn:
         """Append a step once more."""
         self._append(pending)
 
-    def trace_state(self, pending: PendingStep, previous: TransactionState, cause: str) -> None:
+    def trace_state(
+        self, pending: PendingStep, previous: TransactionState, cause: TransactionCause
+    ) -> None:
         """Let the trace see that a transactional id is in another state."""
         step = pending.step
         self.result.trace.append(

@@ -41,7 +41,7 @@ def _said(row: TraceRow) -> Iterator[str]:
         yield f"#{row.correlation_id}"
     if row.error is not None:
         yield f"error {row.error}"
-    if row.cause is not None:
-        yield f"({row.cause})"
+    if row.explanation is not None:
+        yield f"({row.explanation})"
     if row.detail is not None:
         yield row.detail

@@ -91,7 +91,7 @@ class _Follower:
             "state": state,
             "generation": row.generation,
             "members": self._members.setdefault(group, 0),
-            "cause": row.cause,
+            "cause": row.explanation,
             "from_us": row.time_us,
         }
         if state == "Dead":

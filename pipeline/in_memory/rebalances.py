@@ -1,63 +1,24 @@
-"""The table `rebalances` in plain Python."""
+"""The rebalances of a run, from the rows of its trace, one by one; and the table `rebalances`.
 
+A run may still be going on, or stop at a moment. A rebalance is its coordinator's; what comes later
+on the same coordinator belongs to it until the next one begins. Members that come or go before a
+rebalance begins belong to it too, unless a generation starts, the group is left empty or dead, or
+is loaded before that.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+import msgspec
 
 from pipeline.in_memory.coordinator_tenures import coordinator_tenures_of
 from pipeline.in_memory.faults import faults_of
 from pipeline.in_memory.trace import TableRow, Trace, detail_of, last_fault_before
+from protocol.causes import RebalanceCause, RemovalCause
 from protocol.trace import TraceKind, TraceRow
 
-_NOT_STORED = "the assignment could not be stored: "
-_SAID_NOTHING = "not provided"
-
-
-@dataclass(slots=True)
-class _Rebalance:
-    """One rebalance on its way. `changes`: MEMBER_REMOVED and MEMBER_ADDED that belong to it."""
-
-    started: TraceRow
-    joined: TraceRow | None = None
-    stable: TraceRow | None = None
-    store_error: str | None = None
-    changes: list[TraceRow] = field(default_factory=list)
-
-
-def rebalances_of(trace: Trace) -> list[TableRow]:
-    """Return the rebalances that coordinators began, with what became of each."""
-    faults = faults_of(trace)
-    tenures = coordinator_tenures_of(trace)
-    names = trace.consumers()
-    found = []
-    for (broker, incarnation), group, rows in _groups_of_brokers(trace):
-        served = [
-            tenure
-            for tenure in tenures
-            if (tenure["broker"], tenure["incarnation"]) == (broker, incarnation)
-            and tenure["partition"] == trace.groups().get(group)
-        ]
-        for rebalance in _follow(rows):
-            started = rebalance.started
-            before = [each for each in served if each["start_us"] <= started.time_us]
-            newest = max(before, key=lambda each: each["start_us"], default=None)
-            found.append(
-                {
-                    "group": group,
-                    "broker": broker,
-                    "leader_epoch": newest["leader_epoch"] if newest else None,
-                    "fault": last_fault_before(faults, started.time_us),
-                }
-                | _told(
-                    rebalance, {member: name for (g, member), name in names.items() if g == group}
-                )
-            )
-    return found
-
-
-def _groups_of_brokers(
-    trace: Trace,
-) -> list[tuple[tuple[str, int], str, list[TraceRow]]]:
-    """Return what each process of a broker did to each group as its coordinator, in order."""
-    kinds = (
+KINDS = frozenset(
+    {
         TraceKind.REBALANCE_STARTED,
         TraceKind.GENERATION_STARTED,
         TraceKind.ASSIGNMENT_STORED,
@@ -65,103 +26,252 @@ def _groups_of_brokers(
         TraceKind.MEMBER_REMOVED,
         TraceKind.GROUP_STATE,
         TraceKind.GROUP_LOADED,
-    )
-    found: dict[tuple[tuple[str, int], str], list[TraceRow]] = {}
-    for life, rows in trace.lives(*kinds):
-        for row in rows:
-            found.setdefault((life, str(row.group)), []).append(row)
-    return [(life, group, rows) for (life, group), rows in found.items()]
+        TraceKind.NODE_KILLED,
+        TraceKind.NODE_STOPPED,
+    }
+)
+"""The rows that tell of rebalances."""
+_ENDS = ("Empty", "Dead")
+
+Life = tuple[str, int, str]  # node, incarnation, group
 
 
-def _follow(rows: list[TraceRow]) -> list[_Rebalance]:
-    """Walk through one coordinator's steps of one group.
+class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
+    """A rebalance of one group.
 
-    Who comes or goes before a rebalance begins belongs to the next one that begins, unless a
-    generation starts, the group is left empty or dead, or is loaded before that.
+    Shape: `coordinator` and `incarnation` are the broker's life that began it; `reason` is a
+    RebalanceCause, `cause` the coordinator's sentence; `member` is who caused it, None where no
+    single member did; `added` and `removed` have member ids in the order in which they came and
+    went, and `removed_because` the causes, each once; `new_generation`, `joined_us`, `stable_us`
+    are None if it never came so far, and `cut_short_us` with `cut_short_by` say what came first,
+    None while it is still on its way.
+    Units: microseconds on the run's clock, lengths too.
     """
-    found: list[_Rebalance] = []
-    current: _Rebalance | None = None  # in its join phase: who comes or goes now is its
-    early: list[TraceRow] = []
-    for row in rows:
+
+    group: str
+    coordinator: str
+    incarnation: int
+    generation: int | None
+    new_generation: int | None
+    reason: str
+    cause: str | None
+    client_reason: str | None
+    member: str | None
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    removed_because: tuple[str, ...]
+    store_error: str | None
+    started_us: int
+    joined_us: int | None
+    stable_us: int | None
+    cut_short_us: int | None
+    cut_short_by: str | None
+
+    @property
+    def join_us(self) -> int | None:
+        """How long its join phase took."""
+        return None if self.joined_us is None else self.joined_us - self.started_us
+
+    @property
+    def sync_us(self) -> int | None:
+        """How long it took from there until its assignment was stored."""
+        if self.joined_us is None or self.stable_us is None:
+            return None
+        return self.stable_us - self.joined_us
+
+    @property
+    def length_us(self) -> int | None:
+        """How long it took as a whole."""
+        return None if self.stable_us is None else self.stable_us - self.started_us
+
+
+@dataclass(slots=True)
+class _Begun:
+    """A rebalance as its rows tell it. `changes` are the members that came and went with it."""
+
+    started: TraceRow
+    joined: TraceRow | None = None
+    stable: TraceRow | None = None
+    store_error: str | None = None
+    cut_short_us: int | None = None
+    cut_short_by: str | None = None
+    changes: list[TraceRow] = field(default_factory=list)
+
+    def cut_short(self, time_us: int, by: str) -> None:
+        """Take that it ended, unless it was over."""
+        if self.stable is None and self.cut_short_us is None:
+            self.cut_short_us = time_us
+            self.cut_short_by = by
+
+
+@dataclass(slots=True)
+class _Coordinator:
+    """One broker's life as the coordinator of one group.
+
+    `early` are members that came or went before the rebalance that they bring about is told.
+    """
+
+    begun: list[_Begun] = field(default_factory=list)
+    joining: _Begun | None = None
+    early: list[TraceRow] = field(default_factory=list)
+
+
+class RebalanceLog:
+    """Follows the rows of one run; those of each node's life come in their order."""
+
+    def __init__(self) -> None:
+        self.client_ids: dict[str, str] = {}
+        """The client behind each member id."""
+        self._coordinators: dict[Life, _Coordinator] = {}
+
+    def observe(self, row: TraceRow) -> None:
+        """Take a row; those that tell nothing of rebalances are ignored."""
+        if row.kind not in KINDS:
+            return
+        if row.kind in (TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED):
+            self._died(row)
+        elif row.group is not None:
+            life = (row.node, row.incarnation, row.group)
+            self._step(self._coordinators.setdefault(life, _Coordinator()), row)
+
+    def observe_all(self, rows: Iterable[TraceRow]) -> None:
+        """Take rows."""
+        for row in rows:
+            self.observe(row)
+
+    def groups(self) -> tuple[str, ...]:
+        """Return the groups that had a rebalance, by name."""
+        named = {life[2]: None for life, known in self._coordinators.items() if known.begun}
+        return tuple(sorted(named))
+
+    def of_group(self, group_id: str) -> tuple[Rebalance, ...]:
+        """Return the rebalances of a group on every coordinator, by the time they began."""
+        found = [
+            _summary(begun)
+            for (_node, _incarnation, group), known in self._coordinators.items()
+            if group == group_id
+            for begun in known.begun
+        ]
+        return tuple(sorted(found, key=lambda each: (each.started_us, each.coordinator)))
+
+    def _step(self, known: _Coordinator, row: TraceRow) -> None:
+        latest = known.begun[-1] if known.begun else None
         match row.kind:
             case TraceKind.REBALANCE_STARTED:
-                if found and (row.cause or "").startswith(_NOT_STORED):
-                    found[-1].store_error = (row.cause or "").removeprefix(_NOT_STORED)
-                current = _Rebalance(row, changes=early)
-                early = []
-                found.append(current)
+                if latest is not None:
+                    latest.cut_short(row.time_us, row.explanation or "another rebalance")
+                    if row.cause == RebalanceCause.ASSIGNMENT_NOT_STORED:
+                        latest.store_error = row.error
+                known.joining = _Begun(row, changes=known.early)
+                known.begun.append(known.joining)
+                known.early = []
             case TraceKind.GENERATION_STARTED:
-                if found and found[-1].joined is None:
-                    found[-1].joined = row
-                current, early = None, []
+                if latest is not None and latest.joined is None:
+                    latest.joined = row
+                known.joining, known.early = None, []
             case TraceKind.ASSIGNMENT_STORED:
-                if found and found[-1].stable is None:
-                    found[-1].stable = row
+                if latest is not None and latest.stable is None:
+                    latest.stable = row
             case TraceKind.MEMBER_ADDED | TraceKind.MEMBER_REMOVED:
-                (early if current is None else current.changes).append(row)
+                self._member_changed(known, row)
             case TraceKind.GROUP_LOADED:
-                current, early = None, []
+                known.joining, known.early = None, []
             case _:
-                if detail_of(row).get("to") in ("Empty", "Dead"):
-                    current, early = None, []
+                if detail_of(row).get("to") in _ENDS:
+                    if latest is not None:
+                        latest.cut_short(row.time_us, row.explanation or "")
+                    known.joining, known.early = None, []
+
+    def _member_changed(self, known: _Coordinator, row: TraceRow) -> None:
+        client_id = detail_of(row).get("client_id")
+        if row.member is not None and client_id:
+            self.client_ids[row.member] = str(client_id)
+        if row.cause != RemovalCause.STATIC_MEMBER_REPLACED:  # else nobody came, nobody went
+            (known.early if known.joining is None else known.joining.changes).append(row)
+
+    def _died(self, row: TraceRow) -> None:
+        """Take the end of a node: what it coordinated goes no further there."""
+        is_killed = row.kind == TraceKind.NODE_KILLED
+        name = row.peer if is_killed else row.node
+        for (node, _incarnation, _group), known in self._coordinators.items():
+            if node == name and known.begun:
+                known.begun[-1].cut_short(
+                    row.time_us, f"{name} {'was killed' if is_killed else 'stopped'}"
+                )
+
+
+def _summary(begun: _Begun) -> Rebalance:
+    started, joined, stable = begun.started, begun.joined, begun.stable
+    removed = [row for row in begun.changes if row.kind == TraceKind.MEMBER_REMOVED]
+    added = [row for row in begun.changes if row.kind == TraceKind.MEMBER_ADDED]
+    return Rebalance(
+        group=started.group or "",
+        coordinator=started.node,
+        incarnation=started.incarnation,
+        generation=started.generation,
+        new_generation=None if joined is None else joined.generation,
+        reason=started.cause or "",
+        cause=started.cause_text,
+        client_reason=detail_of(started).get("client_reason"),
+        member=started.member,
+        added=tuple(row.member or "" for row in added),
+        removed=tuple(row.member or "" for row in removed),
+        removed_because=tuple(dict.fromkeys(row.cause for row in removed if row.cause)),
+        store_error=begun.store_error,
+        started_us=started.time_us,
+        joined_us=None if joined is None else joined.time_us,
+        stable_us=None if stable is None else stable.time_us,
+        cut_short_us=begun.cut_short_us,
+        cut_short_by=begun.cut_short_by,
+    )
+
+
+def rebalances_of(trace: Trace) -> list[TableRow]:
+    """Return the table `rebalances`: consumers in the place of member ids, faults, tenures."""
+    faults = faults_of(trace)
+    tenures = coordinator_tenures_of(trace)
+    partitions = trace.groups()
+    names = trace.consumers()
+    log = RebalanceLog()
+    for _life, rows in trace.lives(*KINDS):
+        log.observe_all(rows)
+    found = []
+    for group in log.groups():
+
+        def consumers(member_ids: Iterable[str], group: str = group) -> list[str]:
+            return sorted({names.get((group, member_id), member_id) for member_id in member_ids})
+
+        for each in log.of_group(group):
+            epochs = [
+                (tenure["start_us"], tenure["leader_epoch"])
+                for tenure in tenures
+                if (tenure["broker"], tenure["incarnation"]) == (each.coordinator, each.incarnation)
+                and tenure["partition"] == partitions.get(group)
+                and tenure["start_us"] <= each.started_us
+            ]
+            found.append(
+                {
+                    "group": group,
+                    "broker": each.coordinator,
+                    "leader_epoch": max(epochs)[1] if epochs else None,
+                    "generation": each.generation,
+                    "new_generation": each.new_generation,
+                    "reason": each.reason,
+                    "member": each.member,
+                    "consumer": each.member and names.get((group, each.member), each.member),
+                    "cause": each.cause,
+                    "client_reason": each.client_reason,
+                    "removed": consumers(each.removed),
+                    "removed_because": sorted(each.removed_because),
+                    "added": consumers(each.added),
+                    "store_error": each.store_error,
+                    "fault": last_fault_before(faults, each.started_us),
+                    "started_us": each.started_us,
+                    "joined_us": each.joined_us,
+                    "stable_us": each.stable_us,
+                    "join_us": each.join_us,
+                    "sync_us": each.sync_us,
+                    "length_us": each.length_us,
+                }
+            )
     return found
-
-
-def _told(rebalance: _Rebalance, names: dict[str, str]) -> TableRow:
-    """Return what the rows of one rebalance say; `names` maps member ids to consumers."""
-    started, joined, stable = rebalance.started, rebalance.joined, rebalance.stable
-    changes = [row for row in rebalance.changes if not _is_replacement(row)]
-    removed = [row for row in changes if row.kind == TraceKind.MEMBER_REMOVED]
-    added = [row for row in changes if row.kind == TraceKind.MEMBER_ADDED]
-    cause = started.cause or ""
-    said = cause.partition("client reason: ")[2]
-    joined_us = joined.time_us if joined else None
-    stable_us = stable.time_us if stable else None
-    return {
-        "generation": started.generation,
-        "new_generation": joined.generation if joined else None,
-        "reason": _reason(cause),
-        "member": started.member,
-        "consumer": names.get(started.member, started.member) if started.member else None,
-        "cause": started.cause,
-        "client_reason": said if said not in ("", _SAID_NOTHING) else None,
-        "removed": sorted({names.get(str(row.member), str(row.member)) for row in removed}),
-        "removed_because": sorted({row.cause for row in removed if row.cause is not None}),
-        "added": sorted({names.get(str(row.member), str(row.member)) for row in added}),
-        "store_error": rebalance.store_error,
-        "started_us": started.time_us,
-        "joined_us": joined_us,
-        "stable_us": stable_us,
-        "join_us": joined_us - started.time_us if joined_us is not None else None,
-        "sync_us": (
-            stable_us - joined_us if stable_us is not None and joined_us is not None else None
-        ),
-        "length_us": stable_us - started.time_us if stable_us is not None else None,
-    }
-
-
-def _is_replacement(row: TraceRow) -> bool:
-    """Return whether a static member only changed its member id: nobody came, nobody went."""
-    cause = row.cause or ""
-    return cause.startswith("static member ") and cause.endswith(" replaced")
-
-
-def _reason(cause: str) -> str:
-    """Sort a coordinator's sentence: the verb behind the member's name says what it did."""
-    sentence = cause.partition(";")[0]
-    if sentence.startswith("static member "):
-        return "static member back"
-    if sentence.startswith("no SyncGroup from "):
-        return "no SyncGroup"
-    if sentence.startswith(_NOT_STORED):
-        return "assignment not stored"
-    if sentence.endswith("group.max.size"):
-        return "group too large"
-    words = {
-        " joined": "join",
-        " left": "leave",
-        " changed its metadata": "changed metadata",
-        " rejoined": "rejoin",
-        " expired: no heartbeat": "session expiry",
-    }
-    return next((reason for end, reason in words.items() if sentence.endswith(end)), "other")

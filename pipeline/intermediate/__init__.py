@@ -1,5 +1,5 @@
 """Steps that several tables share, and that no reader sees.
 
 Reading order: `groups`, `lives` (deaths, pauses, cuts), `exchanges` (requests and answers), `gaps`,
-`repeats` (records processed again), `rebalance_reasons`.
+`repeats` (records processed again).
 """

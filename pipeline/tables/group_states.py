@@ -87,7 +87,7 @@ def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
             "kind",
             "generation",
             "leader_epoch",
-            "cause",
+            F.coalesce("cause_text", "cause").alias("cause"),
             F.coalesce("said.state", "said.to").alias("state"),
             F.when(counted >= 0, counted).alias("counted"),
         )

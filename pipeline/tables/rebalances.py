@@ -1,21 +1,15 @@
 """The table `rebalances`: each rebalance, why it began, whom it brought or cost, how long it took.
 
-A rebalance is the coordinator's. Its cause is a sentence for people; `reason` sorts those that our
-coordinator writes into a few words, so that they can be counted.
+A rebalance is the coordinator's: `reason` is its cause as a closed value, `cause` its sentence for
+people.
 """
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pipeline.engine.events import detail, of_kind
-from pipeline.intermediate.rebalance_reasons import (
-    CLIENT_REASON,
-    OTHER_REASON,
-    REASONS,
-    REPLACED,
-    STORE_ERROR,
-)
 from pipeline.tables.faults import with_latest_fault
+from protocol.causes import RebalanceCause, RemovalCause
 from protocol.trace import TraceKind
 
 _GROUP = ("run", "node", "incarnation", "group")
@@ -37,16 +31,15 @@ def rebalances(
     (`members.member_names`). Output grain: one row per run, group, broker and rebalance that it
     began.
     Columns: `run`, `group`, `broker` (the coordinator), `leader_epoch` (of its tenure),
-    `generation` (the one that ended), `new_generation`; `reason` (session expiry | join | leave |
-    rejoin | changed metadata | no SyncGroup | assignment not stored | static member back | group
-    too large | other), `member`, `consumer` (its node) and `cause` as the coordinator gave them,
-    `client_reason`: what the member itself said; `removed`, `added`: consumers that lost a member
-    id, or got a new one, before the new generation (a consumer that came back under another id
-    stands in both), `removed_because`: the distinct causes; `store_error`: why the
-    new generation's assignment was not stored; `fault`: the latest fault before it; moments in
-    microseconds on the run's clock: `started_us`, `joined_us` (the next generation began),
-    `stable_us` (its assignment is stored); in microseconds: `join_us` (started to joined),
-    `sync_us` (joined to stable), `length_us` (started to stable).
+    `generation` (the one that ended), `new_generation`; `reason` (a RebalanceCause), `member`,
+    `consumer` (its node) and `cause` (a sentence) as the coordinator gave them; `client_reason`:
+    what the member's client gave; `removed`, `added`: consumers that lost a member id, or got a new
+    one, before the new generation (a consumer that came back under another id stands in both),
+    `removed_because`: the distinct RemovalCauses; `store_error`: why the new generation's
+    assignment was not stored; `fault`: the latest fault before it; moments in microseconds on the
+    run's clock: `started_us`, `joined_us` (the next generation began), `stable_us` (its assignment
+    is stored); in microseconds: `join_us` (started to joined), `sync_us` (joined to stable),
+    `length_us` (started to stable).
     Nulls: `fault` before the first fault (the group forms); `new_generation`, `joined_us`,
     `stable_us` and what they bound if another rebalance, the coordinator's end or the run's came
     first; `member`, `consumer` where no single member caused it; `client_reason` where none was
@@ -56,7 +49,7 @@ def rebalances(
     steps = _steps(events)
     started = _started(steps).join(_changes(steps, names), list(_REBALANCE), "left")
     joined_us, stable_us = F.col("joined.time_us"), F.col("stable.time_us")
-    failed = F.regexp_extract("restarted.cause", STORE_ERROR, 1)
+    is_not_stored = F.col("restarted.cause") == RebalanceCause.ASSIGNMENT_NOT_STORED.value
     none = F.array().cast("array<string>")
     return (
         with_latest_fault(_with_epoch(started, groups, tenures), faults, "time_us")
@@ -68,15 +61,15 @@ def rebalances(
             "leader_epoch",
             "generation",
             F.col("joined.generation").alias("new_generation"),
-            _reason(F.col("cause")).alias("reason"),
+            F.col("cause").alias("reason"),
             "member",
             F.coalesce("consumer", F.nullif("member", F.lit(""))).alias("consumer"),
-            "cause",
-            F.nullif(F.regexp_extract("cause", CLIENT_REASON, 1), F.lit("")).alias("client_reason"),
+            F.col("cause_text").alias("cause"),
+            detail("client_reason string").getField("client_reason").alias("client_reason"),
             F.coalesce("removed", none).alias("removed"),
             F.coalesce("removed_because", none).alias("removed_because"),
             F.coalesce("added", none).alias("added"),
-            F.nullif(failed, F.lit("")).alias("store_error"),
+            F.when(is_not_stored, F.col("restarted.error")).alias("store_error"),
             "fault",
             F.col("time_us").alias("started_us"),
             joined_us.alias("joined_us"),
@@ -133,7 +126,7 @@ def _started(steps: DataFrame) -> DataFrame:
     )
 
     def next_of(kind: TraceKind) -> Column:
-        step = F.struct("seq", "time_us", "generation", "cause")
+        step = F.struct("seq", "time_us", "generation", "cause", "error")
         return F.last(F.when(_is(kind), step), ignorenulls=True).over(backwards)
 
     found = (
@@ -148,7 +141,7 @@ def _started(steps: DataFrame) -> DataFrame:
 def _changes(steps: DataFrame, names: DataFrame) -> DataFrame:
     """One row per rebalance with members that came or went."""
     removed, added = _is(TraceKind.MEMBER_REMOVED), _is(TraceKind.MEMBER_ADDED)
-    replaced = F.coalesce(F.col("cause").startswith(REPLACED), F.lit(False))
+    replaced = F.col("cause").eqNullSafe(F.lit(RemovalCause.STATIC_MEMBER_REPLACED.value))
     who = F.coalesce("consumer", "member")
     return (
         steps.where((removed | added) & ~replaced)
@@ -178,11 +171,6 @@ def _with_epoch(started: DataFrame, groups: DataFrame, tenures: DataFrame) -> Da
     return started.join(F.broadcast(known), life, "left").withColumn(
         "leader_epoch", F.try_element_at(so_far, F.lit(-1)).getField("leader_epoch")
     )
-
-
-def _reason(cause: Column) -> Column:
-    fitting = [F.when(cause.rlike(pattern), F.lit(word)) for pattern, word in REASONS]
-    return F.coalesce(*fitting, F.lit(OTHER_REASON))
 
 
 def _is(kind: TraceKind) -> Column:

@@ -30,6 +30,7 @@ from coordinator.coordinator import GroupCoordinator
 from coordinator.group import Group
 from coordinator.member import Member
 from coordinator.turn import SessionTimer, Turn
+from protocol.causes import GroupStateCause
 from protocol.effects import Result
 from protocol.errors import ErrorCode
 from protocol.ids import NodeName
@@ -183,10 +184,17 @@ def test_generation_that_is_not_counted_is_found(monkeypatch: pytest.MonkeyPatch
     """Planted bug: a join phase that completes in the generation that it began in."""
     begin = Group.init_next_generation
 
-    def begin_again(self: Group, *, now_us: int, cause: str, trace: list[TraceEvent]) -> None:
+    def begin_again(
+        self: Group,
+        *,
+        now_us: int,
+        cause: GroupStateCause,
+        trace: list[TraceEvent],
+        cause_text: str | None = None,
+    ) -> None:
         if self.generation_id > 0:
             self.generation_id -= 1
-        begin(self, now_us=now_us, cause=cause, trace=trace)
+        begin(self, now_us=now_us, cause=cause, cause_text=cause_text, trace=trace)
 
     monkeypatch.setattr(Group, "init_next_generation", begin_again)
     group = readers(late_members=[{"at": "1s", "members": 1}])

@@ -6,6 +6,7 @@ import pytest
 
 from coordinator.states import GroupState
 from protocol.api import GroupRequest
+from protocol.causes import GroupStateCause, RebalanceCause
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId
@@ -130,14 +131,14 @@ def test_initial_join_of_a_later_generation_is_not_extended() -> None:
 # -- the delayed join (BEHAVIOUR 3.2) --
 
 
-def why_join_phase_ended(h: CoordinatorHarness) -> str | None:
-    """The cause with which the group last left PreparingRebalance."""
+def why_join_phase_ended(h: CoordinatorHarness) -> tuple[str | None, str | None]:
+    """The cause, and its text, with which the group last left PreparingRebalance."""
     (*_, ended) = (
         event
         for event in h.events(TraceKind.GROUP_STATE)
         if (event.detail or {})["from"] == GroupState.PREPARING_REBALANCE.value
     )
-    return ended.cause
+    return ended.cause, ended.cause_text
 
 
 def rejoin_all(h: CoordinatorHarness, ids: list[str]) -> None:
@@ -175,24 +176,36 @@ def expire_all(h: CoordinatorHarness, _ids: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "cause"),
+    ("end", "cause", "text"),
     [
-        (rejoin_all, "all members joined"),
-        (rejoin_one, "rebalance timeout passed"),
-        (expire_after_a_newcomer, "session expiry of the last member that had not joined"),
-        (leave_last, "leave of the last member that had not joined"),
-        (leave_pending, "leave of the last member id that had not joined"),
-        (expire_all, "no member is left"),
+        (rejoin_all, GroupStateCause.ALL_JOINED, None),
+        (rejoin_one, GroupStateCause.REBALANCE_TIMEOUT, None),
+        (
+            expire_after_a_newcomer,
+            GroupStateCause.LAST_MISSING_WENT,
+            "session expiry of the last member that had not joined",
+        ),
+        (
+            leave_last,
+            GroupStateCause.LAST_MISSING_WENT,
+            "leave of the last member that had not joined",
+        ),
+        (
+            leave_pending,
+            GroupStateCause.LAST_MISSING_WENT,
+            "leave of the last member id that had not joined",
+        ),
+        (expire_all, GroupStateCause.NO_MEMBER_LEFT, None),
     ],
     ids=lambda each: each.__name__ if callable(each) else "",
 )
 def test_join_phase_says_what_ended_it(
-    end: Callable[[CoordinatorHarness, list[str]], None], cause: str
+    end: Callable[[CoordinatorHarness, list[str]], None], cause: GroupStateCause, text: str | None
 ) -> None:
     """A report that says "all members joined" of members that expired misleads its reader."""
     h = CoordinatorHarness()
     end(h, h.stable_group())
-    assert why_join_phase_ended(h) == cause
+    assert why_join_phase_ended(h) == (cause, text)
 
 
 def test_join_phase_ends_when_the_last_member_has_rejoined() -> None:
@@ -391,7 +404,9 @@ def test_session_of_a_silent_member_ends_after_its_timeout() -> None:
     assert h.beat(ids[0], 1) is ErrorCode.REBALANCE_IN_PROGRESS
     (removed,) = h.events(TraceKind.MEMBER_REMOVED)
     assert (removed.member, removed.cause) == (ids[1], "session expiry")
-    assert f"{ids[1]} expired" in (h.events(TraceKind.REBALANCE_STARTED)[-1].cause or "")
+    started = h.events(TraceKind.REBALANCE_STARTED)[-1]
+    assert (started.cause, started.detail) == (RebalanceCause.SESSION_EXPIRY, None)
+    assert started.cause_text == f"member {ids[1]} expired: no heartbeat"
 
 
 def test_sessions_of_all_members_end_in_an_empty_group() -> None:

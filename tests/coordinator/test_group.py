@@ -12,6 +12,7 @@ from coordinator.storage.offset_retention import expired_offsets
 from coordinator.storage.offsets import CommittedOffset
 from coordinator.turn import Turn
 from coordinator.vote import scala_order
+from protocol.causes import GroupStateCause, RebalanceCause
 from protocol.errors import ErrorCode, IllegalTransition
 from protocol.ids import RequestId, TopicPartition
 from protocol.messages.group import JoinGroupResponse, SyncGroupResponse
@@ -28,7 +29,9 @@ def empty_group() -> Group:
 def preparing(*members: Member) -> Group:
     """Return a group in PreparingRebalance with these members, all parked."""
     group = empty_group()
-    group.transition_to(GroupState.PREPARING_REBALANCE, now_us=0, cause="test", trace=[])
+    group.transition_to(
+        GroupState.PREPARING_REBALANCE, now_us=0, cause=RebalanceCause.JOIN, trace=[]
+    )
     for number, m in enumerate(members):
         group.add(m, ParkedJoin(request_id=RequestId(number), api_version=9))
     return group
@@ -57,7 +60,7 @@ def member(
 
 def next_generation(group: Group) -> None:
     """Begin the next generation of a group in PreparingRebalance."""
-    group.init_next_generation(now_us=0, cause="test", trace=[])
+    group.init_next_generation(now_us=0, cause=GroupStateCause.ALL_JOINED, trace=[])
 
 
 def test_select_protocol_follows_the_majority_of_first_choices() -> None:
@@ -166,7 +169,9 @@ def test_subscribed_topics_are_known_from_the_next_generation_on() -> None:
     next_generation(group)
     assert group.subscribed_topics == {"foo", "bar"}
     assert not group.is_subscribed_to("baz")
-    group.transition_to(GroupState.PREPARING_REBALANCE, now_us=0, cause="test", trace=[])
+    group.transition_to(
+        GroupState.PREPARING_REBALANCE, now_us=0, cause=RebalanceCause.JOIN, trace=[]
+    )
     group.remove("a")
     group.remove("b")
     next_generation(group)
@@ -412,13 +417,19 @@ def test_offsets_of_a_group_that_was_just_emptied_or_rebalances_do_not_expire() 
         return len(expired_offsets(group, now_ms=now_ms, retention_ms=day_ms))
 
     group.remove("a")
-    group.init_next_generation(now_us=5 * day_ms * 1_000, cause="test", trace=[])
+    group.init_next_generation(
+        now_us=5 * day_ms * 1_000, cause=GroupStateCause.ALL_JOINED, trace=[]
+    )
     assert group.state is GroupState.EMPTY
     assert [expired(5 * day_ms), expired(6 * day_ms - 1), expired(6 * day_ms)] == [0, 0, 1]
-    group.transition_to(GroupState.PREPARING_REBALANCE, now_us=0, cause="test", trace=[])
+    group.transition_to(
+        GroupState.PREPARING_REBALANCE, now_us=0, cause=RebalanceCause.JOIN, trace=[]
+    )
     group.add(member("b", metadata=subscription("foo")))
     assert expired(9 * day_ms) == 0
-    group.init_next_generation(now_us=0, cause="test", trace=[])
+    group.init_next_generation(now_us=0, cause=GroupStateCause.ALL_JOINED, trace=[])
     assert (group.state, expired(9 * day_ms)) == (GroupState.COMPLETING_REBALANCE, 0)
-    group.transition_to(GroupState.STABLE, now_us=0, cause="test", trace=[])
+    group.transition_to(
+        GroupState.STABLE, now_us=0, cause=GroupStateCause.ASSIGNMENT_STORED, trace=[]
+    )
     assert expired(9 * day_ms) == 0

@@ -9,6 +9,7 @@ from coordinator.invariants import check_group, check_shards
 from coordinator.shard import Shard, Shards
 from coordinator.states import GroupState
 from coordinator.turn import GroupTimer, SessionTimer
+from protocol.causes import GroupStateCause
 from protocol.errors import InvariantViolation
 from protocol.ids import RequestId
 from tests.support.harness.coordinator_harness import CoordinatorHarness
@@ -120,6 +121,6 @@ def test_check_shards_finds_dead_and_misplaced_groups() -> None:
     with pytest.raises(InvariantViolation, match="group_in_its_shard"):
         check_shards(shards, timers)
     shards.owned[0].groups = {"group": group}
-    group.transition_to(GroupState.DEAD, now_us=0, cause="test", trace=[])
+    group.transition_to(GroupState.DEAD, now_us=0, cause=GroupStateCause.UNLOADED, trace=[])
     with pytest.raises(InvariantViolation, match="is Dead"):
         check_shards(shards, timers)

@@ -4,6 +4,7 @@ import pytest
 
 from coordinator.group import Group
 from coordinator.states import VALID_PREVIOUS_STATES, GroupState
+from protocol.causes import GroupStateCause, RebalanceCause
 from protocol.errors import IllegalTransition
 from protocol.trace import TraceEvent, TraceKind
 
@@ -27,15 +28,15 @@ def test_transition_is_allowed_exactly_where_kafka_allows_it(
     group = Group("g", 0, source, 1_000)
     trace: list[TraceEvent] = []
     if (source, target) in LEGAL:
-        group.transition_to(target, now_us=5_000, cause="test", trace=trace)
+        group.transition_to(target, now_us=5_000, cause=GroupStateCause.UNLOADED, trace=trace)
         assert group.state is target
         assert group.current_state_timestamp_ms == 5
         assert [(e.kind, e.cause, e.detail) for e in trace] == [
-            (TraceKind.GROUP_STATE, "test", {"from": source.value, "to": target.value})
+            (TraceKind.GROUP_STATE, "unloaded", {"from": source.value, "to": target.value})
         ]
     else:
         with pytest.raises(IllegalTransition, match=source.value):
-            group.transition_to(target, now_us=5_000, cause="test", trace=trace)
+            group.transition_to(target, now_us=5_000, cause=GroupStateCause.UNLOADED, trace=trace)
         assert (group.state, group.current_state_timestamp_ms, trace) == (source, 1, [])
 
 
@@ -59,6 +60,8 @@ def test_states_print_as_kafka_prints_them() -> None:
 def test_illegal_transition_tells_the_story_of_the_group() -> None:
     """Whoever reads the error needs to know how the group came there."""
     group = Group("g", 0, E, 0)
-    group.transition_to(P, now_us=0, cause="member m joined", trace=[])
+    group.transition_to(
+        P, now_us=0, cause=RebalanceCause.JOIN, cause_text="member m joined", trace=[]
+    )
     with pytest.raises(IllegalTransition, match=r"Empty -> PreparingRebalance \(member m joined\)"):
-        group.transition_to(S, now_us=0, cause="nothing", trace=[])
+        group.transition_to(S, now_us=0, cause=GroupStateCause.ASSIGNMENT_STORED, trace=[])

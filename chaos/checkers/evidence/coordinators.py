@@ -8,7 +8,7 @@ is elected again before it has heard that it was replaced is one without a load 
 from dataclasses import dataclass
 
 from chaos.checkers.base import CheckContext, detail_of
-from coordinator.coordinator import ALREADY_LOADED
+from protocol.causes import IgnoredCause
 from protocol.trace import TraceKind, TraceRow
 
 COORDINATOR_KINDS = frozenset(
@@ -70,7 +70,7 @@ class CoordinatorView:
                 for group_id in self._groups_in.get(row.partition or "", ()):
                     self._states.pop((row.node, group_id), None)
                     self._members.pop((row.node, group_id), None)
-            case TraceKind.LOAD_IGNORED if row.cause == ALREADY_LOADED:
+            case TraceKind.LOAD_IGNORED if row.cause == IgnoredCause.ALREADY_LOADED:
                 self._took_over(row)
             case TraceKind.LOAD_COMPLETED:
                 self._took_over(row)

@@ -78,7 +78,7 @@ class FencedMembers:
                 members = detail_of(row).get("members")
                 if isinstance(members, list):
                     group.unknown.update((m, None) for m in group.added if m not in members)
-            case TraceKind.MEMBER_STATE if ErrorCode.FENCED_INSTANCE_ID.name in (row.cause or ""):
+            case TraceKind.MEMBER_STATE if row.error == ErrorCode.FENCED_INSTANCE_ID.name:
                 if member in group.unknown:
                     self._fenced[row.node] = None
             case _:

@@ -10,6 +10,7 @@ gone, whoever else may still have it. That is a clean election, and no fault of 
 from dataclasses import dataclass, field
 
 from chaos.checkers.base import detail_of
+from protocol.causes import KillCause
 from protocol.ids import BrokerId, broker_name
 from protocol.trace import TraceKind, TraceRow
 
@@ -22,7 +23,6 @@ LOSS_KINDS = frozenset(
     }
 )
 """The rows that LostData must see."""
-POWER_LOSS = "power loss"
 EMPTY_DISK = "empty"
 
 
@@ -44,7 +44,7 @@ class LostData:
     def observe(self, row: TraceRow) -> bool:
         """Take in a row of LOSS_KINDS; whether its partition has just lost data, as it may."""
         match row.kind:
-            case TraceKind.NODE_KILLED if row.cause == POWER_LOSS:
+            case TraceKind.NODE_KILLED if row.cause == KillCause.POWER_LOSS:
                 self._damage(row)
             case TraceKind.FAULT_INJECTED if detail_of(row).get("disk") == EMPTY_DISK:
                 self._damage(row)

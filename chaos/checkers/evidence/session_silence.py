@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from chaos.checkers.base import GroupExpectation, detail_of
 from chaos.checkers.evidence.faults_in_force import FaultsInForce, is_momentary
-from chaos.checkers.evidence.lost_data import POWER_LOSS
+from protocol.causes import KillCause
 from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 from results_schema.evidence_text import seconds
@@ -251,7 +251,7 @@ def _makes_silent(fault: TraceRow) -> bool:
     A stopped process, a machine without power, a cut link do; a killed process does not.
     """
     if fault.kind == TraceKind.NODE_KILLED:
-        return fault.cause == POWER_LOSS
+        return fault.cause == KillCause.POWER_LOSS
     if fault.kind == TraceKind.NODE_PAUSED:
         return True
     detail = detail_of(fault)

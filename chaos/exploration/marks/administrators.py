@@ -2,9 +2,9 @@
 
 from chaos.checkers.evidence.commit_registers import GIVEN_UP_BY_THE_CLIENT
 from chaos.exploration.marks.base import MarkList
-from chaos.exploration.marks.seen_cluster import SeenCluster
+from chaos.exploration.marks.seen_cluster import SeenCluster, detail_of
 from cluster.client.admin.admin_client import REMOVED_BY_AN_ADMIN
-from coordinator.storage.tombstones import DELETED
+from protocol.causes import DeletionCause
 from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 
@@ -18,12 +18,12 @@ mark = ORDERS.add
     TraceKind.REBALANCE_STARTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    return REMOVED_BY_AN_ADMIN in (row.cause or "")
+    return detail_of(row).client_reason == REMOVED_BY_AN_ADMIN
 
 
 @mark("group_deleted", "an administrator deleted a group", TraceKind.GROUP_STATE)
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    return row.cause == DELETED
+    return row.cause == DeletionCause.DELETED
 
 
 @mark(
@@ -32,7 +32,9 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.GROUP_STATE,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    return row.cause == DELETED and any(group == row.group for group, _ in seen.transactions)
+    return row.cause == DeletionCause.DELETED and any(
+        group == row.group for group, _ in seen.transactions
+    )
 
 
 @mark(
@@ -46,7 +48,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 @mark("offsets_deleted", "an administrator deleted committed offsets", TraceKind.OFFSET_REMOVED)
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    return row.cause == DELETED
+    return row.cause == DeletionCause.DELETED
 
 
 @mark("offsets_reset", "an administrator committed for an empty group", TraceKind.ADMIN_COMMIT)

@@ -4,10 +4,9 @@ import msgspec
 
 from chaos.exploration.marks.base import MarkList
 from chaos.exploration.marks.seen_cluster import SUCCEEDED, SeenCluster, detail_of
-from coordinator.coordinator import ALREADY_LOADED, STALE_LEADER_EPOCH
+from protocol.causes import GroupStateCause, IgnoredCause, RebalanceCause, RemovalCause
 from protocol.trace import TraceKind, TraceRow
 
-SESSION_EXPIRY = "session expiry"
 A_WAIT_US = 1_000
 
 
@@ -138,13 +137,13 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 @mark("stale_load_refused", "a load of an older epoch was refused", TraceKind.LOAD_IGNORED)
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     del seen
-    return row.cause == STALE_LEADER_EPOCH
+    return row.cause == IgnoredCause.STALE_LEADER_EPOCH
 
 
 @mark("stale_unload_refused", "an unload of an older epoch was refused", TraceKind.UNLOAD_IGNORED)
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     del seen
-    return row.cause == STALE_LEADER_EPOCH
+    return row.cause == IgnoredCause.STALE_LEADER_EPOCH
 
 
 @mark(
@@ -155,7 +154,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     owned = seen.owned.get((row.node, row.partition or ""))
     return (
-        row.cause == ALREADY_LOADED
+        row.cause == IgnoredCause.ALREADY_LOADED
         and owned is not None
         and (row.leader_epoch or 0) > (owned.leader_epoch or 0)
     )
@@ -187,7 +186,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 def _unloaded_from(seen: SeenCluster, row: TraceRow, state: str) -> bool:
     return (
         detail_of(row).to == "Dead"
-        and row.cause == "unloaded"
+        and row.cause == GroupStateCause.UNLOADED
         and seen.states.get((row.node, row.group or "")) == state
     )
 
@@ -317,7 +316,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     loaded = seen.loaded_members.get((row.node, row.group or ""), ())
-    return row.cause == SESSION_EXPIRY and row.member in loaded
+    return row.cause == RemovalCause.SESSION_EXPIRY and row.member in loaded
 
 
 @mark(
@@ -327,4 +326,4 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     del seen
-    return (row.cause or "").startswith("the assignment could not be stored")
+    return row.cause == RebalanceCause.ASSIGNMENT_NOT_STORED

@@ -2,10 +2,10 @@
 
 from chaos.exploration.marks.base import Condition, MarkList
 from chaos.exploration.marks.seen_cluster import SeenCluster, detail_of
+from protocol.causes import CoordinatorUnknownCause, MemberStateCause, RemovalCause
 from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 
-SESSION_EXPIRY = "session expiry"
 JUST_WOKE_US = 5_000_000
 """What a member is told so soon after a pause is about what it missed."""
 JOINING = ("PREPARING_REBALANCE", "COMPLETING_REBALANCE")
@@ -31,16 +31,16 @@ mark = MEMBERS.add
     TraceKind.MEMBER_REMOVED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    return row.cause == SESSION_EXPIRY and seen.nodes.get(row.member or "") in seen.paused
+    return (
+        row.cause == RemovalCause.SESSION_EXPIRY and seen.nodes.get(row.member or "") in seen.paused
+    )
 
 
 def _woke_up_to(error: ErrorCode) -> Condition:
     def condition(seen: SeenCluster, row: TraceRow) -> bool:
         pause = seen.pauses.get(row.node)
         return (
-            pause is not None
-            and row.time_us - pause[1] < JUST_WOKE_US
-            and (row.cause or "").endswith(error.name)
+            pause is not None and row.time_us - pause[1] < JUST_WOKE_US and row.error == error.name
         )
 
     return condition
@@ -62,7 +62,7 @@ mark(
 @mark("missed_poll", "an application was slower than max.poll.interval.ms", TraceKind.MEMBER_STATE)
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     del seen
-    return row.cause == "consumer poll timeout has expired"
+    return row.cause == MemberStateCause.MISSED_POLL
 
 
 @mark(
@@ -72,7 +72,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     del seen
-    return row.cause == "did not rejoin"
+    return row.cause == RemovalCause.DID_NOT_REJOIN
 
 
 @mark(
@@ -82,7 +82,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     del seen
-    return row.cause == "sync deadline"
+    return row.cause == RemovalCause.SYNC_DEADLINE
 
 
 @mark(
@@ -118,7 +118,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     del seen
-    return (row.cause or "").startswith("static member")
+    return row.cause == RemovalCause.STATIC_MEMBER_REPLACED
 
 
 @mark("emptied", "a group lost its last member", TraceKind.GROUP_STATE)
@@ -147,7 +147,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     del seen
-    return (row.cause or "").startswith("session timed out")
+    return row.cause == CoordinatorUnknownCause.SESSION_TIMEOUT
 
 
 def _coordinator(seen: SeenCluster, group: str | None) -> str | None:

@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from chaos.checkers.base import CheckContext
-from coordinator.storage.tombstones import DELETED
+from protocol.causes import DeletionCause
 from protocol.trace import TraceKind, TraceRow
 
 V = TypeVar("V")
@@ -35,6 +35,7 @@ class _Detail(msgspec.Struct, rename={"before": "from"}):
     transactional_id: str = ""
     producer_id: int = -1
     committed: bool = False
+    client_reason: str | None = None
 
 
 _decode = msgspec.json.Decoder(_Detail).decode
@@ -268,7 +269,7 @@ class SeenCluster:
 
     def _group_state(self, row: TraceRow) -> None:
         self.states[row.node, row.group or ""] = detail_of(row).to
-        if row.cause == DELETED:
+        if row.cause == DeletionCause.DELETED:
             self.deleted[row.group or ""] = None
 
     def _generation_started(self, row: TraceRow) -> None:

@@ -2,10 +2,9 @@
 
 from chaos.exploration.marks.base import MarkList
 from chaos.exploration.marks.seen_cluster import SeenCluster, detail_of
+from protocol.causes import TransactionCause
 from protocol.trace import TraceKind, TraceRow
 
-TIMED_OUT = "transaction.timeout.ms passed"
-NEW_PRODUCER = "a new producer began"
 DECIDED = ("PrepareCommit", "PrepareAbort")
 
 TRANSACTIONS = MarkList()
@@ -18,7 +17,7 @@ mark = TRANSACTIONS.add
     TraceKind.TRANSACTION_STATE,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    return row.cause == TIMED_OUT
+    return row.cause == TransactionCause.TIMED_OUT
 
 
 @mark(
@@ -27,7 +26,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.TRANSACTION_STATE,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    return row.cause == NEW_PRODUCER
+    return row.cause == TransactionCause.NEW_PRODUCER
 
 
 @mark(

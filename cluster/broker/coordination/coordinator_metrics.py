@@ -14,9 +14,9 @@ from cluster.metrics.sampler import MetricsSampler
 from cluster.metrics.sensors import DECIMALS, SampledSensor
 from coordinator.coordinator import GroupCoordinator
 from coordinator.states import GroupState
+from protocol.causes import DeletionCause
 from protocol.trace import TraceEvent, TraceKind
 
-EXPIRED = "expired"
 COUNTED = frozenset(
     {
         TraceKind.COMMIT_STORED,
@@ -58,7 +58,11 @@ class CoordinatorMetrics:
                     self._last_commit = event.correlation_id
                     self._record("offset-commit")
             case TraceKind.OFFSET_REMOVED:
-                self._record("offset-expiration" if event.cause == EXPIRED else "offset-deletion")
+                self._record(
+                    "offset-expiration"
+                    if event.cause == DeletionCause.EXPIRED
+                    else "offset-deletion"
+                )
             case TraceKind.ASSIGNMENT_STORED:
                 self._record("group-completed-rebalance")
             case _:

@@ -207,7 +207,7 @@ class CoordinatorTasks:
             self._coordination.metrics.loaded(self._host.now_us() - load.scheduled_us)
         else:
             kind = TraceKind.LOAD_FAILED
-        self._trace(kind, name, load.leader_epoch, offset=position, cause=error, detail=detail)
+        self._trace(kind, name, load.leader_epoch, offset=position, cause_text=error, detail=detail)
 
     def _unload(self, unload: _Unload) -> None:
         name = unload.name
@@ -256,7 +256,7 @@ class CoordinatorTasks:
         leader_epoch: int | None,
         *,
         offset: int | None = None,
-        cause: str | None = None,
+        cause_text: str | None = None,
         detail: dict[str, object] | None = None,
     ) -> None:
         self._host.trace(
@@ -265,7 +265,7 @@ class CoordinatorTasks:
                 partition=str(name),
                 leader_epoch=leader_epoch,
                 offset=offset,
-                cause=cause,
                 detail=detail,
+                cause_text=cause_text,
             )
         )

@@ -19,13 +19,12 @@ from cluster.client.net.network_client import NetworkClient
 from cluster.client.net.retries import MS, retry_backoff, with_retries
 from cluster.host.host import Host
 from cluster.spec import ClusterSpec
+from protocol.causes import OffsetFetchCause
 from protocol.config import ConsumerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import UNKNOWN_MEMBER, BrokerId, GroupId, Offset, TopicPartition
 from protocol.messages.admin import ElectionType
 
-VERIFICATION = "verification"
-"""The cause under which OFFSETS_FETCHED is traced here."""
 GROUP_ORDER_TIMEOUT_MS = 2_000
 """How long an order about a group is repeated: a plan waits for it, while its faults are due."""
 
@@ -82,7 +81,7 @@ async def fetch_committed_offsets(
         GroupId(group_id),
         discovery,
         member_id=lambda: UNKNOWN_MEMBER,
-        cause=VERIFICATION,
+        cause=OffsetFetchCause.VERIFICATION,
     )
     deadline_us = host.now_us() + config.default_api_timeout_ms * MS
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from cluster.client.consumer.assignors import ASSIGNORS, MemberSubscription
 from cluster.client.consumer.fetcher import Fetcher
-from cluster.client.consumer.generation import Generation, MemberState
+from cluster.client.consumer.generation import Generation, MemberState, StateReason
 from cluster.client.consumer.heartbeat import Heartbeat
 from cluster.client.consumer.membership import REJOIN_AT_ONCE, Assignments, Membership
 from cluster.client.consumer.offset_commits import AutoCommit, Commits
@@ -21,6 +21,7 @@ from cluster.client.net.errors import ClientError
 from cluster.client.net.metadata import Metadata
 from cluster.client.net.retries import MS
 from cluster.host.host import Host
+from protocol.causes import MemberStateCause
 from protocol.config import ConsumerConfig
 from protocol.ids import MemberId, TopicPartition
 from protocol.messages.group import (
@@ -260,7 +261,11 @@ class ConsumerCoordinator:
         if not member.has_generation or member.state is not MemberState.STABLE:
             # A heartbeat was told of another generation before poll came to this.
             membership.reset_and_rejoin(
-                "generation was reset before the join was complete", reset_member_id=True
+                StateReason(
+                    cause=MemberStateCause.RESET_WHILE_JOINING,
+                    text="generation was reset before the join was complete",
+                ),
+                reset_member_id=True,
             )
             return
         membership.needs_join_prepare = True

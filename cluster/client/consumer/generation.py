@@ -3,11 +3,13 @@
 Source: Kafka AbstractCoordinator.MemberState, AbstractCoordinator.Generation; BEHAVIOUR 7.1.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from cluster.host.host import Host
-from protocol.errors import IllegalTransition
+from protocol.causes import MemberStateCause
+from protocol.errors import ErrorCode, IllegalTransition
 from protocol.ids import (
     NO_GENERATION,
     UNKNOWN_MEMBER,
@@ -47,6 +49,32 @@ class Generation(NamedTuple):
     protocol_name: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateReason:
+    """Why a member is in another state, as MEMBER_STATE tells it.
+
+    `text` is for people and may be empty; after a reset the next JoinGroup gives it as its reason.
+    `api` is the request whose answer took the generation away, `error` its error, or the one that
+    ended the application.
+    """
+
+    cause: MemberStateCause
+    text: str = ""
+    api: str | None = None
+    error: str | None = None
+
+
+def refused(api: str, error: ErrorCode) -> StateReason:
+    """Return the reason of a reset after an answer with `error`."""
+    return StateReason(
+        cause=MemberStateCause.ERROR, text=f"{api}: {error.name}", api=api, error=error.name
+    )
+
+
+_JOINED = StateReason(cause=MemberStateCause.JOINED)
+_ASSIGNED = StateReason(cause=MemberStateCause.ASSIGNED)
+
+
 class Member:
     """The state and generation of one member of one group.
 
@@ -75,24 +103,27 @@ class Member:
         """Whether it has begun to join and has no assignment yet."""
         return self.state in (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE)
 
-    def begin_rebalance(self, cause: str) -> None:
-        """JoinGroup is sent."""
-        self._transition_to(MemberState.PREPARING_REBALANCE, cause)
+    def begin_rebalance(self, reason: str) -> None:
+        """JoinGroup is sent; `reason` is for people."""
+        self._transition_to(
+            MemberState.PREPARING_REBALANCE,
+            StateReason(cause=MemberStateCause.REBALANCE, text=reason),
+        )
 
     def joined(self, generation: Generation) -> None:
         """JoinGroup was answered. Raises: IllegalTransition unless it was being prepared."""
         self.generation = generation
-        self._transition_to(MemberState.COMPLETING_REBALANCE, "joined")
+        self._transition_to(MemberState.COMPLETING_REBALANCE, _JOINED)
 
     def synced(self) -> None:
         """SyncGroup was answered. Raises: IllegalTransition unless it had joined."""
-        self._transition_to(MemberState.STABLE, "assigned")
+        self._transition_to(MemberState.STABLE, _ASSIGNED)
 
     def take_member_id(self, member_id: MemberId) -> None:
         """Keep the id that the coordinator demands for the next JoinGroup."""
         self.generation = Generation(member_id=member_id)
 
-    def reset(self, cause: str, *, reset_member_id: bool) -> None:
+    def reset(self, reason: StateReason, *, reset_member_id: bool) -> None:
         """Drop the generation, and the id too if asked.
 
         Source: Kafka AbstractCoordinator.resetStateAndGeneration.
@@ -100,16 +131,17 @@ class Member:
         member_id = UNKNOWN_MEMBER if reset_member_id else self.generation.member_id
         before = self.generation
         self.generation = Generation(member_id=member_id)
-        self._transition_to(MemberState.UNJOINED, cause, traced_as=before)
+        self._transition_to(MemberState.UNJOINED, reason, traced_as=before)
 
     def _transition_to(
-        self, target: MemberState, cause: str, *, traced_as: Generation | None = None
+        self, target: MemberState, reason: StateReason, *, traced_as: Generation | None = None
     ) -> None:
         """Write the state; a reset is traced under the generation and id that end with it."""
         before = self.state
         if before not in VALID_PREVIOUS_STATES[target]:
             raise IllegalTransition(
-                f"member {self.member_id!r} of {self.group_id}: {before} to {target} ({cause}), "
+                f"member {self.member_id!r} of {self.group_id}: {before} to {target} "
+                f"({reason.text or reason.cause}), "
                 f"allowed from {', '.join(VALID_PREVIOUS_STATES[target])}"
             )
         if before is target:
@@ -122,7 +154,10 @@ class Member:
                 group=self.group_id,
                 member=generation.member_id or None,
                 generation=generation.generation_id,
-                cause=cause,
+                api=reason.api,
+                error=reason.error,
+                cause=reason.cause,
                 detail={"from": before.value, "to": target.value},
+                cause_text=reason.text or None,
             )
         )

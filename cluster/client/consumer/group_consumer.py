@@ -14,7 +14,7 @@ from cluster.client.consumer.consumer_coordinator import (
     RebalanceListener,
 )
 from cluster.client.consumer.fetcher import ConsumedRange, Fetcher
-from cluster.client.consumer.generation import Member
+from cluster.client.consumer.generation import Member, StateReason
 from cluster.client.consumer.heartbeat import Heartbeat
 from cluster.client.consumer.membership import Membership
 from cluster.client.consumer.offset_commits import AutoCommit, Commits, OffsetCommits
@@ -30,6 +30,7 @@ from cluster.client.net.retries import MS, retry_backoff
 from cluster.client.producer.transactional_producer import TransactionalProducer
 from cluster.host.host import Host
 from cluster.spec import ClusterSpec
+from protocol.causes import MemberStateCause
 from protocol.config import ConsumerConfig
 from protocol.ids import GroupId, MemberId
 
@@ -199,8 +200,10 @@ class GroupConsumer:
             self.subscription.consumed(), self._host.now_us() + timeout_us
         )
 
-    async def close(self, reason: str) -> None:
+    async def close(self, ended_by: ClientError | None = None) -> None:
         """Commit if automatic, give up the partitions, leave the group, hang up.
+
+        `ended_by` is the error that ended the application, None if it was asked to stop.
 
         Source: Kafka AbstractCoordinator.close, ConsumerCoordinator.close.
         """
@@ -212,7 +215,15 @@ class GroupConsumer:
             except ClientError as error:
                 self._host.log(f"automatic commit at close failed: {error.name}")
         await self._coordinator.give_up()
-        leave = self._membership.leave(reason)
+        leave = self._membership.leave(
+            StateReason(cause=MemberStateCause.LEFT, text="the consumer is being closed")
+            if ended_by is None
+            else StateReason(
+                cause=MemberStateCause.LEFT,
+                text=f"the application stops: {ended_by.name}",
+                error=ended_by.name,
+            )
+        )
         if leave is not None:
             leave.add_listener(lambda _leave: self.wakeup.set())
             await self.wakeup.wait_for(leave, deadline_us)

@@ -5,13 +5,14 @@ the next thing is due or something changed. Source: Kafka AbstractCoordinator.He
 HeartbeatResponseHandler, Heartbeat; BEHAVIOUR 7.4.
 """
 
-from cluster.client.consumer.generation import Generation, MemberState
+from cluster.client.consumer.generation import Generation, MemberState, StateReason, refused
 from cluster.client.consumer.membership import Membership
 from cluster.client.net.coordinator_discovery import CoordinatorDiscovery
 from cluster.client.net.errors import ClientError, error_from_code, unexpected
 from cluster.client.net.futures import RequestFuture, Wakeup
 from cluster.client.net.retries import MS, ExponentialBackoff
 from cluster.host.host import Host
+from protocol.causes import CoordinatorUnknownCause, MemberStateCause
 from protocol.config import ConsumerConfig
 from protocol.errors import ErrorCode
 from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
@@ -113,11 +114,15 @@ class Heartbeat:
                 self._look_up()
             return self._lookup_due_us
         if now_us >= self._session_ends_us:
-            self._discovery.mark_unknown("session timed out without receiving a heartbeat response")
+            self._discovery.mark_unknown(CoordinatorUnknownCause.SESSION_TIMEOUT)
             return now_us
         poll_deadline_us = self._poll_deadline_us()
         if poll_deadline_us is not None and now_us >= poll_deadline_us:
-            self._membership.leave("consumer poll timeout has expired")
+            self._membership.leave(
+                StateReason(
+                    cause=MemberStateCause.MISSED_POLL, text="consumer poll timeout has expired"
+                )
+            )
             return now_us
         if now_us >= self._heartbeat_due_us:
             self._heartbeat_due_us = now_us + self._config.heartbeat_interval_ms * MS
@@ -185,7 +190,7 @@ class Heartbeat:
                     self._fatal(error_from_code(code))
                 else:
                     membership.reset_and_rejoin(
-                        f"Heartbeat: {code.name}",
+                        refused("Heartbeat", code),
                         reset_member_id=code is ErrorCode.UNKNOWN_MEMBER_ID,
                     )
                     self._failed()

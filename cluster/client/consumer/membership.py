@@ -9,7 +9,7 @@ Source: Kafka AbstractCoordinator; BEHAVIOUR 7.3.
 from collections.abc import Callable
 from typing import Protocol
 
-from cluster.client.consumer.generation import Generation, Member, MemberState
+from cluster.client.consumer.generation import Generation, Member, MemberState, StateReason, refused
 from cluster.client.net.coordinator_discovery import CoordinatorDiscovery
 from cluster.client.net.errors import (
     ClientError,
@@ -130,11 +130,11 @@ class Membership:
         self._rejoin_reason = reason
         self._on_rejoin_needed()
 
-    def reset_and_rejoin(self, reason: str, *, reset_member_id: bool) -> None:
+    def reset_and_rejoin(self, reason: StateReason, *, reset_member_id: bool) -> None:
         """Drop the generation and rejoin. Source: AbstractCoordinator.resetStateAndRejoin."""
         self.member.reset(reason, reset_member_id=reset_member_id)
         self.needs_join_prepare = True
-        self.request_rejoin(reason)
+        self.request_rejoin(reason.text)
 
     # -- join and sync ------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class Membership:
                 error = error_from_code(code)
             case ErrorCode.UNKNOWN_MEMBER_ID:
                 if self.member.generation == sent:
-                    self.member.reset(f"JoinGroup: {code.name}", reset_member_id=True)
+                    self.member.reset(refused("JoinGroup", code), reset_member_id=True)
                 error = error_from_code(code)
             case ErrorCode.COORDINATOR_NOT_AVAILABLE | ErrorCode.NOT_COORDINATOR:
                 self._discovery.mark_unknown(code.name)
@@ -276,7 +276,7 @@ class Membership:
             case ErrorCode.UNKNOWN_MEMBER_ID | ErrorCode.ILLEGAL_GENERATION:
                 if member.generation == sent:
                     member.reset(
-                        f"SyncGroup: {code.name}",
+                        refused("SyncGroup", code),
                         reset_member_id=code is ErrorCode.UNKNOWN_MEMBER_ID,
                     )
                 error = error_from_code(code)
@@ -319,7 +319,7 @@ class Membership:
 
     # -- leaving ------------------------------------------------------------------------------
 
-    def leave(self, reason: str) -> RequestFuture[LeaveGroupResponse] | None:
+    def leave(self, reason: StateReason) -> RequestFuture[LeaveGroupResponse] | None:
         """Leave the group and drop generation and id; return the request, if one was sent.
 
         A static member stays in the group until its session ends: it only stops. The request is
@@ -337,7 +337,9 @@ class Membership:
                 LeaveGroupRequest(
                     group_id=member.group_id,
                     members=(
-                        MemberIdentity(member_id=member.member_id, reason=truncated_reason(reason)),
+                        MemberIdentity(
+                            member_id=member.member_id, reason=truncated_reason(reason.text)
+                        ),
                     ),
                 ),
                 LeaveGroupResponse,

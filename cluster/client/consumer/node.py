@@ -87,15 +87,15 @@ class ConsumerNode:
             await self._host.sleep(self._spec.start_after_ms * MS)
         self._consumer.start()
         self._poll_began_us = self._host.now_us()
-        reason = "the consumer is being closed"
+        ended_by: ClientError | None = None
         try:
             while not self._is_closing:
                 await self._turn()
         except ClientError as error:
             # Kafka's poll throws it; an ordinary application then closes its consumer.
             self._host.log(f"the application stops: {error.name}")
-            reason = f"the application stops: {error.name}"
-        await self._consumer.close(reason)
+            ended_by = error
+        await self._consumer.close(ended_by)
         self._on_closed()
 
     async def _turn(self) -> None:

@@ -7,7 +7,7 @@ never left the client is a COMMIT_FAILED too. Source: Kafka ConsumerCoordinator;
 from collections.abc import Callable
 from typing import Protocol
 
-from cluster.client.consumer.generation import Generation, MemberState
+from cluster.client.consumer.generation import Generation, MemberState, refused
 from cluster.client.consumer.membership import Membership
 from cluster.client.consumer.subscription import Position
 from cluster.client.net.coordinator_discovery import CoordinatorDiscovery
@@ -202,7 +202,7 @@ class OffsetCommits:
                 if member.generation != sent and is_preparing:
                     return RebalanceInProgressError()
                 membership.reset_and_rejoin(
-                    f"OffsetCommit: {code.name}",
+                    refused("OffsetCommit", code),
                     reset_member_id=code is not ErrorCode.ILLEGAL_GENERATION,
                 )
                 return CommitFailedError(code.name)

@@ -11,6 +11,7 @@ from cluster.client.net.coordinator_discovery import CoordinatorDiscovery
 from cluster.client.net.errors import ClientError, error_from_code, unexpected
 from cluster.client.net.futures import RequestFuture
 from cluster.host.host import Host
+from protocol.causes import OffsetFetchCause
 from protocol.errors import ErrorCode
 from protocol.ids import GroupId, MemberId, TopicPartition
 from protocol.messages.offset import (
@@ -36,7 +37,7 @@ class OffsetFetches:
         discovery: CoordinatorDiscovery,
         *,
         member_id: Callable[[], MemberId],
-        cause: str | None = None,
+        cause: OffsetFetchCause | None = None,
     ) -> None:
         """Ask nothing yet. `member_id` and `cause` are for the trace."""
         self._host = host

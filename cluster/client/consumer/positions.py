@@ -20,6 +20,7 @@ from cluster.client.net.network_client import NetworkClient
 from cluster.client.net.retries import MS, ExponentialBackoff, with_retries
 from cluster.host.connection_purposes import GENERAL
 from cluster.host.host import Host
+from protocol.causes import PositionCause
 from protocol.config import ConsumerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import NO_BROKER, NodeName, TopicPartition, broker_name
@@ -124,7 +125,7 @@ class Positions:
             if committed is None:
                 state.needs_reset = True
             else:
-                self._set(state, committed, "committed")
+                self._set(state, committed, PositionCause.COMMITTED)
 
     # -- resets -------------------------------------------------------------------------------
 
@@ -196,10 +197,10 @@ class Positions:
                 self._metadata.request_update()
             else:
                 position = Position(listed.offset, listed.leader_epoch)
-                self._set(state, position, self._config.auto_offset_reset)
+                self._set(state, position, PositionCause(self._config.auto_offset_reset))
         self._wakeup.set()
 
-    def _set(self, state: AssignedPartition, position: Position, cause: str) -> None:
+    def _set(self, state: AssignedPartition, position: Position, cause: PositionCause) -> None:
         state.position = position
         state.needs_reset = False
         state.retry_at_us = 0

@@ -134,6 +134,6 @@ class TransactionalCommits:
                     offset=position.offset,
                     peer=peer,
                     error=None if error is None else error.name,
-                    cause=error.why if isinstance(error, TransactionAborted) else None,
+                    cause_text=error.why if isinstance(error, TransactionAborted) else None,
                 )
             )

@@ -23,6 +23,7 @@ from cluster.client.net.retries import ExponentialBackoff, with_retries
 from cluster.host.connection_purposes import COORDINATOR
 from cluster.host.host import Host
 from protocol.api import AnyRequest, AnyResponse
+from protocol.causes import CoordinatorUnknownCause
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, GroupId, MemberId, NodeName, broker_name
 from protocol.messages.discovery import (
@@ -93,12 +94,15 @@ class CoordinatorDiscovery:
         """
         node = self._coordinator
         if node is not None and self._network.is_unavailable(node.name, COORDINATOR):
-            self.mark_unknown("coordinator unavailable")
+            self.mark_unknown(CoordinatorUnknownCause.UNAVAILABLE)
             return None
         return node
 
     def mark_unknown(self, cause: str) -> None:
-        """Stop believing; requests in flight to it fail. State and generation stay."""
+        """Stop believing; requests in flight to it fail. State and generation stay.
+
+        `cause` is an error's name or a CoordinatorUnknownCause.
+        """
         node = self._coordinator
         if node is None:
             return

@@ -5,10 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from rich.console import Console
 
-from coordlab.commands.groups.rebalance_log import Rebalance, RebalanceLog
 from coordlab.console import print_lines, seconds
 from coordlab.views.row_view import clock
-from pipeline.intermediate.rebalance_reasons import OTHER_REASON
+from pipeline.in_memory.rebalances import Rebalance, RebalanceLog
 from pipeline.summary.outcomes import listed
 
 
@@ -74,7 +73,7 @@ def _why(rebalance: Rebalance, names: Mapping[str, str]) -> str:
 
     A client's own reason stands behind it.
     """
-    if rebalance.member is None or rebalance.reason == OTHER_REASON:
+    if rebalance.member is None:
         return f"{rebalance.reason} ({rebalance.cause})"
     said = "" if rebalance.client_reason is None else f"; it says: {rebalance.client_reason}"
     return f"{rebalance.reason} of {_name(rebalance.member, names)}{said}"

@@ -54,6 +54,7 @@ from pipeline.report.lanes.tips import Tip, at, told
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
 from pipeline.summary.figures import duration_text
+from protocol.causes import CoordinatorUnknownCause
 from results_schema.journal import JournalEntry
 
 MAX_DIAGRAMS = 8
@@ -375,8 +376,10 @@ def _landmarks(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> li
 
 def _lost_words(cause: str | None) -> str:
     """Say that a member no longer knew its coordinator; its reason may say it already."""
-    if cause is None or cause.startswith("coordinator"):
-        return cause or "coordinator unknown"
+    if cause is None:
+        return "coordinator unknown"
+    if cause == CoordinatorUnknownCause.UNAVAILABLE:
+        return cause
     return f"{cause}: coordinator unknown"
 
 

@@ -200,7 +200,7 @@ def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
             TraceKind.MEMBER_STATE,
             group="g",
             member="new",
-            cause="the application stops: FENCED_INSTANCE_ID",
+            error="FENCED_INSTANCE_ID",
             detail={"from": "STABLE", "to": "UNJOINED"},
         )
         if lost:
@@ -231,7 +231,7 @@ def test_static_member_that_a_replaced_coordinator_fences_is_not_expected(
         TraceKind.MEMBER_STATE,
         group="g",
         member="new",
-        cause="the application stops: FENCED_INSTANCE_ID",
+        error="FENCED_INSTANCE_ID",
         detail={"from": "STABLE", "to": "UNJOINED"},
     )
 

@@ -6,6 +6,7 @@ import pytest
 
 from chaos.checkers.base import CheckContext, GroupExpectation
 from chaos.checkers.needless_rebalance import NeedlessRebalance
+from protocol.causes import RebalanceCause, RemovalCause
 from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
@@ -407,7 +408,7 @@ def test_member_that_a_zombie_told_to_rejoin_does() -> None:
     rows.add(
         24, "broker-0", TraceKind.REBALANCE_STARTED, group="g", generation=1, cause="m2 expired"
     )
-    rebalance(rows, 24.3, f"member {C0}-1 (leader) rejoined; client reason: rebalancing")
+    rebalance(rows, 24.3, RebalanceCause.REJOIN)
 
     report = check(rows)
 
@@ -594,15 +595,22 @@ def test_static_members_that_came_back_before_their_old_ids_had_synced_are_waite
     rows = Rows()
     rows.generation_started(3, "broker-0", 1, ("old-0", "old-1"))
     for old in replaced:
-        cause = f"static member {old} replaced"
+        cause = RemovalCause.STATIC_MEMBER_REPLACED
         rows.add(3.5, "broker-0", TraceKind.MEMBER_REMOVED, group="g", member=old, cause=cause)
         rows.add(
             3.5, "broker-0", TraceKind.MEMBER_ADDED, group="g", member=f"new {old}", cause=cause
         )
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
     rows.fault(10, "broker-1")
-    cause = "no SyncGroup from old-0, old-1"
-    rows.add(12, "broker-0", TraceKind.REBALANCE_STARTED, group="g", generation=1, cause=cause)
+    rows.add(
+        12,
+        "broker-0",
+        TraceKind.REBALANCE_STARTED,
+        group="g",
+        generation=1,
+        cause=RebalanceCause.NO_SYNC_GROUP,
+        detail={"silent_members": ["old-0", "old-1"]},
+    )
 
     assert check(rows).outcome is outcome
 
@@ -656,7 +664,8 @@ def test_member_that_a_zombie_does_not_know_comes_back_as_a_new_one(asked: str, 
         C0,
         TraceKind.MEMBER_STATE,
         group="g",
-        cause=f"{api}: UNKNOWN_MEMBER_ID",
+        error="UNKNOWN_MEMBER_ID",
+        cause_text=f"{api}: UNKNOWN_MEMBER_ID",
         detail={"from": "STABLE", "to": "UNJOINED"},
     )
     rows.add(

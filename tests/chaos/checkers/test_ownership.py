@@ -6,6 +6,7 @@ import pytest
 
 from chaos.checkers.base import CheckContext, GroupExpectation
 from chaos.checkers.ownership import Ownership
+from protocol.causes import MemberStateCause
 from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
@@ -339,7 +340,7 @@ def test_owner_whose_application_is_too_slow_may_be_overtaken(cause: str) -> Non
             TraceKind.MEMBER_STATE,
             group="g",
             member=f"{C0}-id",
-            cause="consumer poll timeout has expired",
+            cause=MemberStateCause.MISSED_POLL,
             detail={"from": "STABLE", "to": "UNJOINED"},
         )
     else:

@@ -56,7 +56,7 @@ def test_group_goes_on_with_the_topics_that_are_left() -> None:
     (started,) = [
         row for row in rows if row.kind == TraceKind.REBALANCE_STARTED and row.time_us > 15 * SECOND
     ]
-    assert "cached metadata has changed" in (started.cause or "")
+    assert json.loads(started.detail or "{}") == {"client_reason": "cached metadata has changed"}
     assigned = [
         json.loads(row.detail or "")["partitions"]
         for row in rows

@@ -3,6 +3,7 @@
 import pytest
 
 from coordinator.states import GroupState
+from protocol.causes import GroupStateCause, RebalanceCause
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId
@@ -194,7 +195,7 @@ def test_join_to_a_dead_group_is_refused() -> None:
     """GC-024: nobody sees it but whoever raced the unload; the client must look again."""
     h = harness(delay_ms=0)
     ids = h.stable_group()
-    h.group().transition_to(GroupState.DEAD, now_us=0, cause="test", trace=[])
+    h.group().transition_to(GroupState.DEAD, now_us=0, cause=GroupStateCause.UNLOADED, trace=[])
     for member_id in ("", ids[0]):
         # Past the harness, which would complain that a Dead group is still here.
         request = envelope(join_group(member_id))
@@ -251,8 +252,11 @@ def test_join_of_the_leader_in_stable_rebalances() -> None:
     assert h.join_response(follower).generation_id == 2
     started = h.events(TraceKind.REBALANCE_STARTED)[-1]
     assert (started.member, started.generation) == (ids[0], 1)
-    assert started.cause is not None
-    assert "new partitions" in started.cause
+    assert (started.cause, started.detail) == (
+        RebalanceCause.REJOIN,
+        {"client_reason": "new partitions"},
+    )
+    assert started.cause_text == f"member {ids[0]} (leader) rejoined; client reason: new partitions"
 
 
 def test_join_of_a_follower_in_stable_with_same_metadata_is_answered() -> None:

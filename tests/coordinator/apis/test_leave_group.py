@@ -3,6 +3,7 @@
 import pytest
 
 from coordinator.states import GroupState
+from protocol.causes import RebalanceCause
 from protocol.errors import ErrorCode
 from protocol.messages.group import LeaveGroupResponse, MemberIdentity
 from protocol.trace import TraceKind
@@ -56,9 +57,9 @@ def test_leave_in_stable_rebalances_those_who_stay() -> None:
     assert (h.state(), list(h.summary().members)) == (GroupState.PREPARING_REBALANCE, ids[:1])
     removed = h.events(TraceKind.MEMBER_REMOVED)
     assert [(e.member, e.cause) for e in removed] == [(ids[1], "leave")]
-    cause = h.events(TraceKind.REBALANCE_STARTED)[-1].cause
-    assert cause is not None
-    assert "closing" in cause
+    started = h.events(TraceKind.REBALANCE_STARTED)[-1]
+    assert (started.cause, started.detail) == (RebalanceCause.LEAVE, {"client_reason": "closing"})
+    assert started.cause_text == f"member {ids[1]} left; client reason: closing"
     assert not any(ids[1] in key for key in h.timer_keys())
 
 

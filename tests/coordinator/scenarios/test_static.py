@@ -11,6 +11,7 @@ from coordinator.errors import UnknownServerError
 from coordinator.shard import Shard
 from coordinator.states import GroupState
 from coordinator.turn import Turn
+from protocol.causes import RemovalCause
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId
 from protocol.messages.group import JoinGroupResponse, SyncGroupResponse
@@ -192,8 +193,8 @@ def test_follower_comes_back_unchanged() -> None:
     assert new.member_id != s.follower
     told = [(e.kind, e.member, e.cause) for e in h.trace[before:] if e.member is not None]
     assert told == [
-        (TraceKind.MEMBER_REMOVED, s.follower, "static member F replaced"),
-        (TraceKind.MEMBER_ADDED, new.member_id, "static member F replaced"),
+        (TraceKind.MEMBER_REMOVED, s.follower, RemovalCause.STATIC_MEMBER_REPLACED),
+        (TraceKind.MEMBER_ADDED, new.member_id, RemovalCause.STATIC_MEMBER_REPLACED),
         (TraceKind.SESSION_RESTARTED, new.member_id, None),
     ]
     assert h.sync_response(h.sync_as(new.member_id, 1)).assignment == b"follower's"

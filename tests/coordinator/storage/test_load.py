@@ -5,6 +5,7 @@ import pytest
 from coordinator.coordinator import LoadIgnored
 from coordinator.states import GroupState
 from coordinator.storage.load import LoadReport
+from protocol.causes import IgnoredCause, RebalanceCause
 from protocol.config import BrokerConfig, Guards, JavaSwitches
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import TopicPartition
@@ -189,7 +190,7 @@ def test_load_in_one_epoch_may_be_repeated_by_scala_but_not_after_java_failed() 
     assert "without key" in (h.coordinator.load_error(0) or "")
     assert (h.coordinator.is_owned(0), h.coordinator.is_loading(0)) == (False, False)
     assert h.commit(offset_commit({("foo", 0): 1})) == [ErrorCode.NOT_COORDINATOR]
-    failed = LoadIgnored(reason="the load failed in this leader epoch", known_epoch=3)
+    failed = LoadIgnored(reason=IgnoredCause.LOAD_FAILED, known_epoch=3)
     assert h.load(epoch=3) == failed
     h.log[0].pop()
     assert h.load(epoch=4) is None
@@ -259,7 +260,7 @@ def test_load_of_a_group_over_its_limit_rebalances() -> None:
     """To give its members a chance to commit; then the first to rejoin stay."""
     h = loaded((group(group_value("m-1", "m-2")),), max_size=1)
     assert h.state() is GroupState.PREPARING_REBALANCE
-    assert "group.max.size" in (h.events(TraceKind.REBALANCE_STARTED)[0].cause or "")
+    assert h.events(TraceKind.REBALANCE_STARTED)[0].cause is RebalanceCause.GROUP_TOO_LARGE
 
 
 @pytest.mark.parametrize("batches_per_chunk", [1, 2, 7])
@@ -332,7 +333,7 @@ def test_load_of_an_older_epoch_is_ignored() -> None:
     h = CoordinatorHarness(owned=())
     assert h.load(epoch=2) is None
     assert h.unload(epoch=2) is None
-    assert h.load(epoch=1) == LoadIgnored(reason="stale leader epoch", known_epoch=2)
+    assert h.load(epoch=1) == LoadIgnored(reason=IgnoredCause.STALE_LEADER_EPOCH, known_epoch=2)
     assert not h.coordinator.is_owned(0)
     assert h.load(epoch=2) is None
 
@@ -351,9 +352,9 @@ def test_load_of_a_partition_that_is_here_is_ignored_and_its_epoch_remembered() 
     h = CoordinatorHarness(owned=())
     h.load(epoch=2)
     h.commit(offset_commit({("foo", 0): 1}))
-    assert h.load(epoch=5) == LoadIgnored(reason="already loaded or loading", known_epoch=5)
+    assert h.load(epoch=5) == LoadIgnored(reason=IgnoredCause.ALREADY_LOADED, known_epoch=5)
     assert h.offset("foo", 0) == 1
-    assert h.unload(epoch=4) == LoadIgnored(reason="stale leader epoch", known_epoch=5)
+    assert h.unload(epoch=4) == LoadIgnored(reason=IgnoredCause.STALE_LEADER_EPOCH, known_epoch=5)
 
 
 def test_load_of_a_partition_that_is_loading_is_ignored() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from coordinator.coordinator import LoadIgnored
 from coordinator.states import GroupState
+from protocol.causes import IgnoredCause
 from protocol.config import Guards
 from protocol.effects import AppendCompleted
 from protocol.errors import ErrorCode, SimulationError
@@ -75,7 +76,7 @@ def test_unload_of_an_older_epoch_is_ignored() -> None:
     h = CoordinatorHarness(owned=())
     h.load(epoch=2)
     ids = h.stable_group(1)
-    assert h.unload(epoch=1) == LoadIgnored(reason="stale leader epoch", known_epoch=2)
+    assert h.unload(epoch=1) == LoadIgnored(reason=IgnoredCause.STALE_LEADER_EPOCH, known_epoch=2)
     assert h.beat(ids[0], 1) is ErrorCode.NONE
 
 
@@ -92,7 +93,7 @@ def test_unload_without_epoch_is_carried_out_and_the_epoch_stays() -> None:
     h = CoordinatorHarness(owned=())
     h.load(epoch=2)
     assert h.unload(epoch=None) is None
-    assert h.load(epoch=1) == LoadIgnored(reason="stale leader epoch", known_epoch=2)
+    assert h.load(epoch=1) == LoadIgnored(reason=IgnoredCause.STALE_LEADER_EPOCH, known_epoch=2)
     assert h.load(epoch=3) is None
 
 
@@ -100,7 +101,7 @@ def test_unload_of_a_partition_that_is_not_here_remembers_its_epoch() -> None:
     """A resignation may come before the load of an older epoch: that must not own it."""
     h = CoordinatorHarness(owned=())
     assert h.unload(epoch=4) is None
-    assert h.load(epoch=3) == LoadIgnored(reason="stale leader epoch", known_epoch=4)
+    assert h.load(epoch=3) == LoadIgnored(reason=IgnoredCause.STALE_LEADER_EPOCH, known_epoch=4)
 
 
 def test_unload_of_a_loading_partition_gives_the_load_up() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.in_memory.rebalances import rebalances_of
-from pipeline.intermediate.rebalance_reasons import REASONS
+from protocol.causes import RebalanceCause
 from tests.support.random_worlds.random_runs import AnalysedRun
 from tests.support.reference.comparison import check_table
 
@@ -16,7 +16,7 @@ def test_rebalances_of_random_runs_are_the_oracles(random_runs: tuple[AnalysedRu
     """Every reason occurs, with members that came and went, and rebalances that were cut short."""
     rows = check_table(random_runs, "rebalances", rebalances_of, _KEY)
     reasons = {row["reason"] for row in rows}
-    assert reasons == {*(word for _, word in REASONS)}
+    assert reasons == set(RebalanceCause)
     assert sum(row["new_generation"] is None for row in rows) > 20
     assert sum(row["joined_us"] is not None and row["stable_us"] is None for row in rows) > 10
     assert sum(row["store_error"] is not None for row in rows) > 5

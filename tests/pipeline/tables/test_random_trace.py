@@ -17,6 +17,7 @@ _NEVER_RANDOM = {
     TraceKind.LOG_RECOVERED,
     TraceKind.HIGH_WATERMARK,
     TraceKind.LOAD_IGNORED,
+    TraceKind.SESSION_RESTARTED,
     TraceKind.LOAD_FAILED,
     TraceKind.LOG_CLEANED,
     TraceKind.TOPIC_DELETED,

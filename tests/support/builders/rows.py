@@ -23,6 +23,7 @@ class Columns(TypedDict, total=False):
     error: str | None
     correlation_id: int | None
     cause: str | None
+    cause_text: str | None
     detail: dict[str, object] | None
 
 

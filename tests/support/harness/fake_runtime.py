@@ -15,7 +15,7 @@ from chaos.experiment.structs import (
     producer_name,
     to_cluster_spec,
 )
-from cluster.client.admin.orders import VERIFICATION, fetch_committed_offsets
+from cluster.client.admin.orders import fetch_committed_offsets
 from cluster.host.host import Host
 from cluster.links.rules import LinkRule
 from cluster.runtime import (
@@ -30,6 +30,7 @@ from cluster.runtime import (
     UnknownNode,
 )
 from cluster.spec import ClusterSpec
+from protocol.causes import OffsetFetchCause
 from protocol.ids import (
     CONSUMER_OFFSETS,
     BrokerId,
@@ -280,7 +281,7 @@ class FakeRuntime(Runtime):
                             group=group_id,
                             partition=str(partition),
                             offset=-1,
-                            cause=VERIFICATION,
+                            cause=OffsetFetchCause.VERIFICATION,
                         )
                     )
             return self.committed

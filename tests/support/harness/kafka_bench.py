@@ -7,6 +7,7 @@ Kafka's mock timer does. Source: BEHAVIOUR 10.0.
 from dataclasses import dataclass
 
 from coordinator.states import GroupState
+from protocol.causes import GroupStateCause
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId
@@ -198,7 +199,9 @@ class KafkaBench(CoordinatorHarness):
         """Take the group into states, one after another, without what belongs to it."""
         self.checks_invariants = False
         for state in states:
-            self.group().transition_to(state, now_us=self.now_us, cause="forced", trace=[])
+            self.group().transition_to(
+                state, now_us=self.now_us, cause=GroupStateCause.UNLOADED, trace=[]
+            )
 
     def log_of_group(self) -> list[int]:
         """Return how many records each batch of GROUP's partition has."""

@@ -4,6 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from coordinator.group import StateCause
+from coordinator.rebalance import RebalanceReason, reason_of_client
+from protocol.causes import GroupStateCause, IgnoredCause, RebalanceCause, RemovalCause
+from protocol.errors import ErrorCode
 from protocol.partitioner import partition_for
 from protocol.trace import TraceKind
 from tests.support.builders.rows import Columns
@@ -13,8 +17,12 @@ BROKERS = ("broker-0", "broker-1", "broker-2")
 CONTROLLER = "controller-100"
 OFFSETS_PARTITIONS = 3
 GROUPS = ("readers", "billing", "mail")
-_STORE_ERRORS = ("REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS", "NOT_LEADER_OR_FOLLOWER")
-_CLIENT_REASONS = ("not provided", "rebalance failed due to MemberIdRequiredException", "new topic")
+_STORE_ERRORS = (
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+)
+_CLIENT_REASONS = (None, "rebalance failed due to MemberIdRequiredException", "new topic")
 
 
 def offsets_partition(index: int) -> str:
@@ -152,20 +160,27 @@ class Brokers:
                 detail={"state": loaded.state, "members": list(members), "offsets": 1},
             )
             if len(members) > 1 and world.chance(0.6):
-                self.prepare(broker, group, "loaded with more members than group.max.size", None)
+                self.prepare(
+                    broker,
+                    group,
+                    RebalanceReason(
+                        cause=RebalanceCause.GROUP_TOO_LARGE,
+                        text="loaded with more members than group.max.size",
+                    ),
+                )
 
     def _follow(self, name: str, partition: str, epoch: int) -> None:
         world, broker = self._world, self.brokers[name]
         at: Columns = {"partition": partition, "leader_epoch": epoch}
         if broker.served.get(partition, -1) >= epoch:
-            world.add(name, TraceKind.UNLOAD_IGNORED, at, cause="a newer epoch is known")
+            world.add(name, TraceKind.UNLOAD_IGNORED, at, cause=IgnoredCause.STALE_LEADER_EPOCH)
             return
         world.add(name, TraceKind.BECAME_FOLLOWER, at, peer=self.leaders[partition])
         world.add(name, TraceKind.UNLOAD_SCHEDULED, at)
         broker.served.pop(partition, None)
         mine = [group for group in broker.groups if partition_of(group) == partition]
         for group in mine:
-            self._enter(broker, group, "Dead", "unloaded")
+            self._enter(broker, group, "Dead", GroupStateCause.UNLOADED)
             del broker.groups[group]
         world.add(name, TraceKind.UNLOAD_COMPLETED, at, detail={"groups": len(mine)})
 
@@ -179,18 +194,21 @@ class Brokers:
             if partition_of(group) in broker.served and self._world.moving((broker.name,))
         ]
 
-    def prepare(self, broker: Broker, group: str, cause: str, member: str | None) -> None:
+    def prepare(self, broker: Broker, group: str, reason: RebalanceReason) -> None:
         """Begin a rebalance; the group completes its join phase some time later."""
         world, held = self._world, broker.groups[group]
         world.add(
             broker.name,
             TraceKind.REBALANCE_STARTED,
             group=group,
-            member=member,
+            member=reason.member_id,
             generation=held.generation,
-            cause=cause,
+            error=None if reason.error is None else reason.error.name,
+            cause=reason.cause,
+            detail=reason.detail(),
+            cause_text=reason.text,
         )
-        self._enter(broker, group, "PreparingRebalance", cause)
+        self._enter(broker, group, "PreparingRebalance", reason.cause, reason.text)
         generation = held.generation
 
         def complete() -> None:
@@ -205,12 +223,12 @@ class Brokers:
         world, held = self._world, broker.groups[group]
         for member in list(held.members):
             if world.chance(0.12):
-                self._remove(broker, group, member, "did not rejoin")
+                self._remove(broker, group, member, RemovalCause.DID_NOT_REJOIN)
         held.generation += 1
         if not held.members:
-            self._enter(broker, group, "Empty", "no member is left")
+            self._enter(broker, group, "Empty", GroupStateCause.NO_MEMBER_LEFT)
             return
-        cause = world.rng.choice(("all members joined", "rebalance timeout passed"))
+        cause = world.rng.choice((GroupStateCause.ALL_JOINED, GroupStateCause.REBALANCE_TIMEOUT))
         self._enter(broker, group, "CompletingRebalance", cause)
         world.add(
             broker.name,
@@ -235,13 +253,24 @@ class Brokers:
         outcome = world.rng.random()
         if outcome < 0.12:
             error = world.rng.choice(_STORE_ERRORS)
-            cause = f"the assignment could not be stored: {error}"
-            self.prepare(broker, group, cause, leader)
+            not_stored = RebalanceReason(
+                cause=RebalanceCause.ASSIGNMENT_NOT_STORED,
+                text=f"the assignment could not be stored: {error.name}",
+                member_id=leader,
+                error=error,
+            )
+            self.prepare(broker, group, not_stored)
         elif outcome < 0.2 and leader is not None:
             silent = list(held.members)[:2]
             for member in silent:
-                self._remove(broker, group, member, "sync deadline")
-            self.prepare(broker, group, f"no SyncGroup from {', '.join(silent)}", silent[0])
+                self._remove(broker, group, member, RemovalCause.SYNC_DEADLINE)
+            no_sync = RebalanceReason(
+                cause=RebalanceCause.NO_SYNC_GROUP,
+                text=f"no SyncGroup from {', '.join(silent)}",
+                member_id=silent[0],
+                silent_members=tuple(silent),
+            )
+            self.prepare(broker, group, no_sync)
         elif outcome < 0.95:
             world.add(
                 broker.name,
@@ -249,7 +278,7 @@ class Brokers:
                 group=group,
                 generation=held.generation,
             )
-            self._enter(broker, group, "Stable", "assignment stored")
+            self._enter(broker, group, "Stable", GroupStateCause.ASSIGNMENT_STORED)
 
     def join(self, broker: Broker, group: str, member: str, client_id: str) -> None:
         """Take a member in, or let it join again."""
@@ -258,35 +287,58 @@ class Brokers:
         if member not in held.members:
             held.members[member] = client_id
             self._changed(broker, group, TraceKind.MEMBER_ADDED, member, None, client_id)
-            what = "joined"
+            cause = RebalanceCause.JOIN
         else:
-            what = self._world.rng.choice(("rejoined", "changed its metadata", "(leader) rejoined"))
+            cause = self._world.rng.choice(
+                (RebalanceCause.REJOIN, RebalanceCause.CHANGED_METADATA, RebalanceCause.REJOIN)
+            )
         if held.state in ("Empty", "Stable", "CompletingRebalance"):
-            self.prepare(broker, group, f"member {member} {what}; client reason: {reason}", member)
+            what = f"{cause} of member {member}"
+            self.prepare(
+                broker,
+                group,
+                reason_of_client(cause, what, member_id=member, client_reason=reason),
+            )
 
     def replace(self, broker: Broker, group: str, old: str, new: str) -> None:
         """A static member comes back under a new id, which may begin a rebalance."""
         held = broker.groups[group]
         client_id = held.members.pop(old)
         held.members[new] = client_id
-        cause = f"static member {client_id} replaced"
+        cause = RemovalCause.STATIC_MEMBER_REPLACED
         self._changed(broker, group, TraceKind.MEMBER_REMOVED, old, cause, client_id)
         self._changed(broker, group, TraceKind.MEMBER_ADDED, new, cause, client_id)
         has_other_protocol = held.state == "Stable" and self._world.chance(0.4)
         if held.state == "CompletingRebalance" or has_other_protocol:
-            came = f"static member {client_id} came back as {new}; client reason: not provided"
-            self.prepare(broker, group, came, new)
+            came_back = reason_of_client(
+                RebalanceCause.STATIC_MEMBER_BACK,
+                f"static member {client_id} came back as {new}",
+                member_id=new,
+                client_reason=None,
+            )
+            self.prepare(broker, group, came_back)
 
     def expire(self, broker: Broker, group: str, member: str, *, left: bool) -> None:
         """Take a member out: it left, or its session ended."""
-        self._remove(broker, group, member, "leave" if left else "session expiry")
+        self._remove(
+            broker, group, member, RemovalCause.LEAVE if left else RemovalCause.SESSION_EXPIRY
+        )
         held = broker.groups[group]
         if held.state in ("Stable", "CompletingRebalance"):
-            gone = "left; client reason: the consumer is being closed"
-            why = gone if left else "expired: no heartbeat"
-            self.prepare(broker, group, f"member {member} {why}", member)
+            went = reason_of_client(
+                RebalanceCause.LEAVE,
+                f"member {member} left",
+                member_id=member,
+                client_reason="the consumer is being closed",
+            )
+            expired = RebalanceReason(
+                cause=RebalanceCause.SESSION_EXPIRY,
+                text=f"member {member} expired: no heartbeat",
+                member_id=member,
+            )
+            self.prepare(broker, group, went if left else expired)
 
-    def _remove(self, broker: Broker, group: str, member: str, cause: str) -> None:
+    def _remove(self, broker: Broker, group: str, member: str, cause: RemovalCause) -> None:
         del broker.groups[group].members[member]
         self._changed(broker, group, TraceKind.MEMBER_REMOVED, member, cause, None)
 
@@ -296,7 +348,7 @@ class Brokers:
         group: str,
         kind: TraceKind,
         member: str,
-        cause: str | None,
+        cause: RemovalCause | None,
         client_id: str | None,
     ) -> None:
         self._world.add(
@@ -309,7 +361,9 @@ class Brokers:
             detail=None if client_id is None else {"client_id": client_id, "instance": None},
         )
 
-    def _enter(self, broker: Broker, group: str, state: str, cause: str) -> None:
+    def _enter(
+        self, broker: Broker, group: str, state: str, cause: StateCause, text: str | None = None
+    ) -> None:
         held = broker.groups[group]
         self._world.add(
             broker.name,
@@ -318,6 +372,7 @@ class Brokers:
             generation=held.generation,
             cause=cause,
             detail={"from": held.state, "to": state},
+            cause_text=text,
         )
         held.state = state
 

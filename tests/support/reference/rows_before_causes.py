@@ -18,10 +18,13 @@ from protocol.trace import TraceRow
 from tests.support.worlds.acceptance import play_virtual
 
 NEW_KINDS = frozenset({"session_restarted"})
-MOVED_DETAIL: dict[str, frozenset[str]] = {}
+MOVED_DETAIL = {
+    "rebalance_started": frozenset({"client_reason", "silent_members"}),
+    "commit_stored": frozenset({"producer_id"}),
+}
 """Facts that stood in the text of the cause and are fields of the detail now, by kind."""
-MOVED_ERROR: frozenset[str] = frozenset()
-"""Kinds whose error stood in the text of the cause."""
+MOVED_ERROR = frozenset({"rebalance_started", "member_state"})
+"""Kinds whose error, and API, stood in the text of the cause."""
 SEED = 7
 DRAWN = range(40)
 
@@ -63,9 +66,11 @@ def digest_of(rows: list[TraceRow]) -> str:
 def _columns(row: TraceRow) -> Iterator[object]:
     yield from (row.time_us, row.node_time_us, row.node, row.incarnation, str(row.kind))
     yield from (row.peer, row.group, row.member, row.partition, row.generation)
-    yield from (row.leader_epoch, row.offset, row.api, row.correlation_id)
+    yield from (row.leader_epoch, row.offset)
+    yield None if row.kind in MOVED_ERROR else row.api
+    yield row.correlation_id
     yield None if row.kind in MOVED_ERROR else row.error
-    yield getattr(row, "cause_text", None) or row.cause
+    yield row.explanation and str(row.explanation)
     moved = MOVED_DETAIL.get(row.kind, frozenset())
     detail = json.loads(row.detail) if row.detail else {}
     yield sorted((name, repr(value)) for name, value in detail.items() if name not in moved)

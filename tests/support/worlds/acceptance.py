@@ -28,6 +28,7 @@ from cluster.spec import ClusterSpec
 from cluster.trace.digest import TraceDigest
 from cluster.trace.parquet import read_parquet
 from cluster.virtual.runtime import VirtualRuntime
+from protocol.causes import OffsetFetchCause
 from protocol.ids import offsets_partition
 from protocol.trace import TraceKind, TraceRow
 from results_schema.results import Results
@@ -188,7 +189,7 @@ def lost_commits(rows: Sequence[TraceRow], experiment: Experiment, group: str) -
             continue
         if row.kind == TraceKind.OFFSETS_COMMITTED and row.time_us < reading_us:
             acknowledged[row.partition] = max(row.offset, acknowledged.get(row.partition, -1))
-        elif row.kind == TraceKind.OFFSETS_FETCHED and row.cause == "verification":
+        elif row.kind == TraceKind.OFFSETS_FETCHED and row.cause == OffsetFetchCause.VERIFICATION:
             at_the_end[row.partition] = row.offset
     partitions = [
         f"{topic}-{index}"

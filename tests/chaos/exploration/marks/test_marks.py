@@ -4,6 +4,7 @@ import pytest
 
 from chaos.checkers.base import CheckContext, GroupExpectation
 from chaos.exploration.marks.registry import ALL_MARKS, MARKS, CoverageMarks
+from protocol.causes import CoordinatorUnknownCause, MemberStateCause, RebalanceCause, RemovalCause
 from protocol.trace import TraceKind
 from tests.support.builders.rows import OFFSETS_0, Columns, Rows
 
@@ -93,8 +94,14 @@ def generation(node: str, number: int, leader: str = "m0") -> Told:
     )
 
 
-def rebalance(node: str, cause: str = "a member joined") -> Told:
-    return (node, TraceKind.REBALANCE_STARTED, {"group": "g", "generation": 1, "cause": cause})
+def rebalance(
+    node: str, cause: RebalanceCause = RebalanceCause.JOIN, reason: str | None = None
+) -> Told:
+    return (
+        node,
+        TraceKind.REBALANCE_STARTED,
+        {"group": "g", "generation": 1, "cause": cause, "detail": {"client_reason": reason}},
+    )
 
 
 def transaction(node: str, before: str, after: str, cause: str = "the producer ended it") -> Told:
@@ -172,7 +179,13 @@ def removed(member: str, cause: str = "session expiry", node: str = B0) -> Told:
     )
 
 
-def member_state(node: str, member: str, to: str, cause: str = "told") -> Told:
+def member_state(
+    node: str,
+    member: str,
+    to: str,
+    cause: MemberStateCause = MemberStateCause.REBALANCE,
+    error: str | None = None,
+) -> Told:
     return (
         node,
         TraceKind.MEMBER_STATE,
@@ -180,6 +193,7 @@ def member_state(node: str, member: str, to: str, cause: str = "told") -> Told:
             "group": "g",
             "member": member,
             "generation": 1,
+            "error": error,
             "cause": cause,
             "detail": {"from": "UNJOINED", "to": to},
         },
@@ -281,9 +295,7 @@ STORIES: dict[str, tuple[Told, ...]] = {
     "zombie_rebalanced": (*MOVED, rebalance(B0)),
     "rebalance_after_load": (*MOVED, group_loaded(B1, 1), loaded(B1, 1), rebalance(B1)),
     "expired_after_load": (group_loaded(B1, 1, "m0"), removed("m0", node=B1)),
-    "assignment_not_stored": (
-        rebalance(B0, "the assignment could not be stored: REQUEST_TIMED_OUT"),
-    ),
+    "assignment_not_stored": (rebalance(B0, RebalanceCause.ASSIGNMENT_NOT_STORED),),
     "log_truncated": (*MOVED, truncated(B0, 3)),
     "unacknowledged_append_truncated": (
         append(B0, 0, 5),
@@ -320,14 +332,14 @@ STORIES: dict[str, tuple[Told, ...]] = {
     "woke_up_to_UNKNOWN_MEMBER_ID": (
         driver(PAUSED, C0),
         driver(RESUMED, C0),
-        member_state(C0, "m0", "UNJOINED", "Heartbeat: UNKNOWN_MEMBER_ID"),
+        member_state(C0, "m0", "UNJOINED", MemberStateCause.ERROR, "UNKNOWN_MEMBER_ID"),
     ),
     "woke_up_to_ILLEGAL_GENERATION": (
         driver(PAUSED, C0),
         driver(RESUMED, C0),
-        member_state(C0, "m0", "UNJOINED", "OffsetCommit: ILLEGAL_GENERATION"),
+        member_state(C0, "m0", "UNJOINED", MemberStateCause.ERROR, "ILLEGAL_GENERATION"),
     ),
-    "missed_poll": (member_state(C0, "m0", "UNJOINED", "consumer poll timeout has expired"),),
+    "missed_poll": (member_state(C0, "m0", "UNJOINED", MemberStateCause.MISSED_POLL),),
     "did_not_rejoin": (removed("m0", "did not rejoin"),),
     "did_not_sync": (removed("m0", "sync deadline"),),
     "out_while_joining": (member_state(C0, "m0", "COMPLETING_REBALANCE"), driver(PAUSED, C0)),
@@ -342,7 +354,7 @@ STORIES: dict[str, tuple[Told, ...]] = {
         (
             B0,
             TraceKind.MEMBER_ADDED,
-            {"group": "g", "member": "m1", "cause": "static member reader-0 replaced"},
+            {"group": "g", "member": "m1", "cause": RemovalCause.STATIC_MEMBER_REPLACED},
         ),
     ),
     "emptied": (state(B0, "PreparingRebalance", "Empty"),),
@@ -351,7 +363,7 @@ STORIES: dict[str, tuple[Told, ...]] = {
         client(
             C0,
             TraceKind.COORDINATOR_UNKNOWN,
-            cause="session timed out without receiving a heartbeat response",
+            cause=CoordinatorUnknownCause.SESSION_TIMEOUT,
         ),
     ),
     "partitions_lost": (
@@ -379,9 +391,7 @@ STORIES: dict[str, tuple[Told, ...]] = {
     "group_loaded_with_an_open_transaction": (pending(B0), loaded(B1, 1)),
     "marker_after_the_group_moved": (pending(B0), completed(B1)),
     "offsets_of_a_transaction_aborted": (completed(B0, committed=False),),
-    "members_taken_out": (
-        rebalance(B0, "member m1 left; client reason: member was removed by an admin"),
-    ),
+    "members_taken_out": (rebalance(B0, RebalanceCause.LEAVE, "member was removed by an admin"),),
     "group_deleted": (deleted_group(B0),),
     "group_deleted_in_a_transaction": (pending(B0), deleted_group(B0)),
     "deleted_group_came_back": (deleted_group(B0), generation(B0, 1)),

@@ -304,7 +304,7 @@ def test_load_says_why_it_stopped_early_and_serves_all_the_same() -> None:
     lab.lead(0, epoch=1)
     lab.lab.run_for(1_000_000)
     completed = lab.row(TraceKind.LOAD_COMPLETED)
-    assert "without key" in (completed.cause or "")
+    assert "without key" in (completed.cause_text or "")
     assert json.loads(completed.detail or "{}")["groups"] == 0
     assert lab.coordinator.is_owned(0)
 
@@ -322,7 +322,7 @@ def test_load_that_failed_refuses_its_partition_until_a_newer_epoch_as_in_java()
         *[("load_ignored", name, 1)] * 3,
     ]
     failed = lab.row(TraceKind.LOAD_FAILED)
-    assert "without key" in (failed.cause or "")
+    assert "without key" in (failed.cause_text or "")
     assert json.loads(failed.detail or "{}")["records"] == 1_001
     assert not lab.coordinator.is_owned(0)
 
@@ -370,7 +370,7 @@ def test_load_counts_the_records_that_it_does_not_know() -> None:
     lab.lead(0, epoch=1)
     lab.lab.run_for(1_000_000)
     completed = lab.row(TraceKind.LOAD_COMPLETED)
-    assert completed.cause is None
+    assert completed.cause_text is None
     assert json.loads(completed.detail or "{}")["ignored"] == 2
     assert lab.coordinator.is_owned(0)
 

@@ -156,7 +156,7 @@ def test_record_that_nobody_can_read_fails_every_load_of_its_partition(refuses: 
         kind = TraceKind.LOAD_FAILED if refuses else TraceKind.LOAD_COMPLETED
         partition = str(offsets_partition(COORDINATOR))
         (row,) = [row for row in lab.events(kind) if row.partition == partition]
-        assert row.cause == "unknown group value version 99"
+        assert row.cause_text == "unknown group value version 99"
         answer = await lab.client.commit(COORDINATOR, GROUP, 7)
         error = answer.topics[0].partitions[0].error_code
         assert error is (ErrorCode.NOT_COORDINATOR if refuses else ErrorCode.NONE)

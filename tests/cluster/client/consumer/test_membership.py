@@ -240,7 +240,7 @@ def test_leader_that_sees_new_partitions_rejoins_and_assigns_them(make_lab: LabM
     lab.partitions = 3
     lab.run_for(3 * SECOND)
     assert [str(partition) for partition in member_status(node).assigned] == ["t-0", "t-1", "t-2"]
-    causes = [row.cause for row in lab.of_kind("member_state") if "PREPARING" in (row.detail or "")]
+    causes = [row.cause_text for row in lab.of_kind("member_state") if row.cause == "rebalance"]
     assert "cached metadata has changed" in causes
     lab.run_for(3 * SECOND)
     assert len(lab.of_kind("partitions_assigned")) == 2, "and no third time"

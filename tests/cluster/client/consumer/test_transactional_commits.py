@@ -38,7 +38,7 @@ def started(lab: ClientLab) -> ConsumerNode:
 def failures(lab: ClientLab) -> list[tuple[str | None, str | None, str | None]]:
     """Return error, reason and peer of the commits that failed, by their first partition."""
     return [
-        (row.error, row.cause, row.peer)
+        (row.error, row.cause_text, row.peer)
         for row in lab.of_kind("commit_failed")
         if row.partition == "t-0" and row.error != "COMMIT_FAILED"
     ]

@@ -13,7 +13,6 @@ from coordlab.commands.groups.facts import (
     GroupOffset,
     OffsetReset,
 )
-from coordlab.commands.groups.rebalance_log import Rebalance, RebalanceLog
 from coordlab.commands.groups.rebalance_view import rebalance_lines
 from coordlab.commands.groups.view import (
     print_list,
@@ -22,6 +21,7 @@ from coordlab.commands.groups.view import (
     print_reset,
     print_states,
 )
+from pipeline.in_memory.rebalances import Rebalance, RebalanceLog
 from protocol.ids import TopicPartition
 from protocol.trace import TraceEvent, TraceKind, stamp
 
@@ -58,6 +58,7 @@ def rebalance(**changes: object) -> Rebalance:
     fields: dict[str, object] = {
         "group": "g",
         "coordinator": "broker-1",
+        "incarnation": 0,
         "generation": 3,
         "new_generation": None,
         "reason": "session expiry",
