@@ -1,9 +1,9 @@
 """A client from outside: asks a cluster that is running on Ray, from any process of its machine.
 
 It needs nothing of Ray. The run's `listeners_file` says where the nodes are, with which token and
-by which clock; the guest is then a node like any client, and writes a trace of its own beside
-theirs, so that the run's trace tells who came and what was changed. It follows the file: nodes that
-are started again meanwhile are found where they are then.
+by which clock; the outside client is then a node like any client, and writes a trace of its own
+beside theirs, so that the run's trace tells who came and what was changed. It follows the file:
+nodes that are started again meanwhile are found where they are then.
 """
 
 import asyncio
