@@ -13,11 +13,12 @@ import msgspec
 import yaml
 
 from chaos.checkers.registry import CHECKERS
+from chaos.experiment.dump import experiment_text
 from chaos.experiment.loader import EXPERIMENTS
 from chaos.experiment.structs import Experiment
 from chaos.faults.registry import FAULT_KINDS
 from chaos.results.run_directory import NotARun, PastRun
-from coordlab.settings_facts import default_of, settings_of
+from coordlab.settings_facts import settings_of
 from pipeline.report.facts import RunFacts, Status
 from protocol.config import KAFKA_VERSION
 from results_schema.journal import JournalEntry
@@ -69,33 +70,10 @@ def experiment_yaml(config: Mapping[str, Any]) -> str:
     What this version does not know is kept as it is.
     """
     try:
-        data: object = _without_defaults(msgspec.convert(config, Experiment))
+        return experiment_text(msgspec.convert(config, Experiment))
     except msgspec.ValidationError:
-        data = dict(config)
-    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
-    return text
-
-
-def _without_defaults(value: object) -> object:
-    """Return plain data of an experiment, without the fields that have their defaults.
-
-    Settings of late members are kept whole: what their part of the file leaves out is the group's.
-    """
-    if isinstance(value, msgspec.Struct):
-        kept = {}
-        for info in msgspec.structs.fields(value):
-            field = getattr(value, info.name)
-            if info.required or field != default_of(info):
-                whole = info.encode_name == "late_members"
-                kept[info.encode_name] = (
-                    msgspec.to_builtins(field) if whole else _without_defaults(field)
-                )
-        return kept
-    if isinstance(value, dict):
-        return {key: _without_defaults(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_defaults(each) for each in value]
-    return value
+        text: str = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True, width=100)
+        return text
 
 
 def _results(past: PastRun) -> tuple[Results | None, tuple[str, ...]]:

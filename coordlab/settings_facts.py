@@ -10,11 +10,11 @@ this version does not know has no default, and what that version did not know ye
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, get_args, get_origin
+from typing import Any, get_origin
 
 import msgspec
-from msgspec.structs import FieldInfo, fields
 
+from chaos.experiment.struct_walk import fields_of
 from chaos.experiment.structs import Experiment, LateMembersDefinition
 from pipeline.report.facts import SettingFact
 
@@ -48,16 +48,14 @@ def _settings(
     values: Mapping[str, Any], struct: type[msgspec.Struct] | None, section: str
 ) -> Iterator[SettingFact]:
     """Yield the plain values of one section first, then the sections below it."""
-    known: dict[str, FieldInfo] = (
-        {} if struct is None else {info.encode_name: info for info in fields(struct)}
-    )
+    known = {} if struct is None else {field.key: field for field in fields_of(struct)}
     below: list[tuple[Mapping[str, Any], type[msgspec.Struct] | None, str]] = []
     for name, value in values.items():
-        info = known.get(name)
-        inner = None if info is None else _struct_in(info.type)
+        field = known.get(name)
+        inner = None if field is None else field.struct
         path = f"{section}.{name}" if section else name
         if isinstance(value, Mapping):
-            if info is not None and get_origin(info.type) is dict:
+            if field is not None and get_origin(field.annotation) is dict:
                 below += [(each, inner, f"{path}.{key}") for key, each in value.items()]
             else:
                 below.append((value, inner, path))
@@ -68,7 +66,9 @@ def _settings(
                 section=_section(section, name),
                 name=name,
                 value=_counted(struct, name, shown(value)),
-                default=None if info is None else _default(info),
+                default=None
+                if field is None or field.required
+                else shown(msgspec.to_builtins(field.default)),
             )
     for nested, inner, path in below:
         own = _without(nested, values.get("config")) if inner is LateMembersDefinition else nested
@@ -94,24 +94,6 @@ def _without(late: Mapping[str, Any], group: object) -> Mapping[str, Any]:
         return late
     own = {name: value for name, value in config.items() if group.get(name, _MISSING) != value}
     return {**late, "config": own}
-
-
-def _struct_in(annotation: object) -> type[msgspec.Struct] | None:
-    """Return the struct that an annotation is about: X of `X | None`, `dict[str, X]` and so on."""
-    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
-        return annotation
-    found = (_struct_in(inner) for inner in get_args(annotation))
-    return next((struct for struct in found if struct is not None), None)
-
-
-def _default(info: FieldInfo) -> str | None:
-    """Return a default as text; None where the file must say a value."""
-    return None if info.required else shown(msgspec.to_builtins(default_of(info)))
-
-
-def default_of(info: FieldInfo) -> object:
-    """Return the value of a field that may be left out and is."""
-    return info.default_factory() if info.default is msgspec.NODEFAULT else info.default
 
 
 def shown(value: object) -> str:

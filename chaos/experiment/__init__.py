@@ -1,6 +1,7 @@
 """The experiment file: its structs, its reader, and the errors that it can have.
 
-Reading order: `structs`, `yaml_document` (values that know their line), `shape` (types and bounds),
-`overrides` (`--var`), `rules` (settings that must fit each other), `problems`, `loader` (all of
-it), `dump` (the way back), `json_schema` and `field_docs`.
+Reading order: `structs`, `yaml_document` (values that know their line), `problems`,
+`struct_walk` (the fields of all structs, paths into a file), `schema_errors` (types and bounds),
+`overrides` (`--var`), `rules` (settings that must fit each other), `loader` (all of it), `dump`
+(the way back), `json_schema` (for editors).
 """

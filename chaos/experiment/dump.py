@@ -4,13 +4,12 @@ What the search draws and what shrinking leaves becomes a file that a person can
 run. Data flow: Experiment -> plain values without defaults -> YAML, section by section.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import yaml
-from msgspec.structs import FieldInfo, fields
 
+from chaos.experiment.struct_walk import without_defaults
 from chaos.experiment.structs import Experiment, GroupDefinition
 
 _WIDTH = 90
@@ -24,7 +23,7 @@ def experiment_text(experiment: Experiment, *, comment: str = "") -> str:
     Values equal to their default are left out. `comment` stands above it, line for line.
     Shape: the arguments of faults hold what YAML holds: lists, not tuples.
     """
-    document = _plain(experiment)
+    document = without_defaults(experiment)
     for name, group in experiment.groups.items():
         _write_late_settings(document["groups"][name], group)
     sections = [
@@ -34,30 +33,6 @@ def experiment_text(experiment: Experiment, *, comment: str = "") -> str:
     if comment:
         sections.insert(0, "".join(f"# {line}".rstrip() + "\n" for line in _lines(comment)))
     return "\n".join(sections)
-
-
-def _plain(value: object) -> Any:  # noqa: ANN401 - YAML
-    """Return a value as YAML has it: structs without what is equal to its default."""
-    if isinstance(value, msgspec.Struct):
-        given = [(info, getattr(value, info.name)) for info in fields(value)]
-        return {
-            info.encode_name: _plain(each)
-            for info, each in given
-            if info.required or each != _default(info)
-        }
-    if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value
-
-
-def _default(info: FieldInfo) -> object:
-    if info.default_factory is not msgspec.NODEFAULT:
-        return info.default_factory()
-    return info.default
 
 
 def _write_late_settings(document: dict[str, Any], group: GroupDefinition) -> None:

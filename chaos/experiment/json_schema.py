@@ -7,12 +7,12 @@ knows.
 """
 
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
 from chaos.checkers.registry import CHECKERS
-from chaos.experiment.field_docs import field_docs, summary_of
+from chaos.experiment.struct_walk import fields_of, struct_types, summary_of
 from chaos.experiment.structs import Duration, Experiment, FaultDefinition
 from chaos.faults.base import FaultKind, NoArgs
 from chaos.faults.links import API_NAMES
@@ -73,34 +73,32 @@ def target_pattern(syntax: str) -> str:
 def _structs() -> Iterator[type[msgspec.Struct]]:
     """Yield every struct of a file, the faults' arguments included, each once."""
     seen: dict[type[msgspec.Struct], None] = {}
-    waiting: list[object] = [Experiment, *(kind.args_type for kind in FAULT_KINDS.values())]
+    waiting: list[type[msgspec.Struct]] = [
+        Experiment,
+        *(kind.args_type for kind in FAULT_KINDS.values()),
+    ]
     while waiting:
         found = waiting.pop()
-        if isinstance(found, type) and issubclass(found, msgspec.Struct):
-            if found not in seen and found is not NoArgs:
-                seen[found] = None
-                waiting += [info.type for info in msgspec.structs.fields(found)]
-        else:
-            waiting += get_args(found)
+        if found not in seen and found is not NoArgs:
+            seen[found] = None
+            waiting += struct_types(*(field.annotation for field in fields_of(found)))
     return iter(seen)
 
 
 def _describe(definition: Schema, struct: type[msgspec.Struct]) -> None:
     """Write what a struct and its fields mean, and leave out what says nothing."""
-    docs = field_docs(struct)
     definition.pop("title", None)
     definition["description"] = summary_of(struct)
     definition["additionalProperties"] = False
     if not definition["required"]:
         del definition["required"]
-    for info in msgspec.structs.fields(struct):
-        entry = definition["properties"][info.encode_name]
+    for field in fields_of(struct):
+        entry = definition["properties"][field.key]
         shape = entry.pop("description", None)
-        doc = docs.get(info.name)
-        if doc is not None and shape is not None:
-            entry["description"] = f"{doc} Written as {shape}."
-        elif doc is not None or shape is not None:
-            entry["description"] = doc or shape
+        if field.doc and shape is not None:
+            entry["description"] = f"{field.doc} Written as {shape}."
+        elif field.doc or shape is not None:
+            entry["description"] = field.doc or shape
         if entry.get("default", ()) is None or isinstance(entry.get("default"), dict):
             del entry["default"]  # nothing, or the defaults of what is below
 
@@ -130,7 +128,7 @@ def _restrict_faults(defs: dict[str, Schema]) -> None:
     definition = defs[FaultDefinition.__name__]
     properties = definition["properties"]
     properties["fault"] = {
-        "description": field_docs(FaultDefinition)["fault"],
+        "description": properties["fault"]["description"].partition(" Written as ")[0],
         **_one_of({kind.name: kind.doc for kind in FAULT_KINDS.values()}),
     }
     for choice in properties["every"]["anyOf"]:
@@ -162,7 +160,7 @@ def _rules(kind: FaultKind) -> Schema:
         rules["properties"]["args"] = {"maxProperties": 0}
     else:
         rules["properties"]["args"] = {"$ref": f"#/$defs/{kind.args_type.__name__}"}
-        if any(info.required for info in msgspec.structs.fields(kind.args_type)):
+        if any(field.required for field in fields_of(kind.args_type)):
             rules["required"].append("args")
     if kind.momentary:
         rules["properties"]["duration"] = _NULL

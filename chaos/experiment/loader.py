@@ -1,7 +1,7 @@
 """Finds experiment files, reads them, and says all that is wrong with them at once.
 
 Data flow: name or path -> YAML with lines (`yaml_document`) -> `--var` (`overrides`) -> structs
-(`shape`) -> semantic checks (`rules`) -> `LoadedExperiment`. Nothing is started here.
+(`schema_errors`) -> semantic checks (`rules`) -> `LoadedExperiment`. Nothing is started here.
 """
 
 import sys
@@ -12,9 +12,10 @@ from pathlib import Path
 import msgspec
 
 from chaos.experiment.overrides import apply_overrides
-from chaos.experiment.problems import MAX_LISTED, ExperimentError, Problem, near_miss
+from chaos.experiment.problems import MAX_LISTED, ExperimentError, Problem, in_order, near_miss
 from chaos.experiment.rules.all_rules import errors, warnings
-from chaos.experiment.shape import check_shape, resolve_path
+from chaos.experiment.schema_errors import shape_problems
+from chaos.experiment.struct_walk import resolve_path
 from chaos.experiment.structs import Experiment
 from chaos.experiment.yaml_document import Item, read_document
 
@@ -72,10 +73,10 @@ def experiment_in(root: Item, file: str, overrides: Sequence[str] = ()) -> Exper
     problems += [
         # Whatever stands in the file has a line: the rest came from the command line.
         replace(problem, file="--var") if problem.line is None else problem
-        for problem in check_shape(root, Experiment, file)
+        for problem in shape_problems(root, Experiment, file)
     ]
     if problems:
-        raise ExperimentError(_in_order(problems))
+        raise ExperimentError(in_order(problems))
     inherit_settings(root)
     return msgspec.convert(root.plain(), Experiment)
 
@@ -203,11 +204,7 @@ def placed(
     for problem in problems:
         line, overridden = _line_of(problem.path, root, shape)
         placed.append(replace(problem, file="--var" if overridden else file, line=line))
-    return _in_order(placed)
-
-
-def _in_order(problems: Iterable[Problem]) -> list[Problem]:
-    return sorted(problems, key=lambda problem: (problem.line is None, problem.line or 0))
+    return in_order(placed)
 
 
 def _line_of(path: str, root: Item, shape: type[msgspec.Struct]) -> tuple[int | None, bool]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import yaml
 
 from chaos.experiment.problems import Problem
-from chaos.experiment.shape import resolve_path
+from chaos.experiment.struct_walk import resolve_path
 from chaos.experiment.structs import Experiment
 from chaos.experiment.yaml_document import Item, item_of
 

@@ -45,6 +45,11 @@ class ExperimentError(Exception):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+def in_order(problems: Iterable[Problem]) -> list[Problem]:
+    """Return problems by their lines; those without one come last."""
+    return sorted(problems, key=lambda problem: (problem.line is None, problem.line or 0))
+
+
 def near_miss(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that `word` was probably meant to be, if one is close.
 

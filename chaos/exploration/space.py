@@ -13,7 +13,7 @@ from chaos.experiment.loader import files_by_name, find_file, inherit_settings, 
 from chaos.experiment.problems import ExperimentError, Problem
 from chaos.experiment.rules.all_rules import errors
 from chaos.experiment.rules.semantic_checks import problem
-from chaos.experiment.shape import check_shape
+from chaos.experiment.schema_errors import shape_problems
 from chaos.experiment.structs import Experiment
 from chaos.experiment.yaml_document import Item, item_of, read_document
 from chaos.exploration.draw.choices import Choice, choices_of, copy_of
@@ -53,7 +53,7 @@ def load_space(name_or_path: str) -> Space:
     path = find_file(name_or_path, EXPLORATIONS, "exploration")
     file = shown(path)
     root = read_document(path, file)
-    problems = list(check_shape(root, SpaceDefinition, file))
+    problems = shape_problems(root, SpaceDefinition, file)
     if problems:
         raise ExperimentError(problems)
     base = _with_stub(root.child("experiment"))
@@ -105,7 +105,7 @@ def _base_problems(base: Item, root: Item, file: str) -> list[Problem]:
     ]
     if problems:
         return placed(problems, root, file, SpaceDefinition)
-    problems = list(check_shape(base, Experiment, file, "experiment"))
+    problems = shape_problems(base, Experiment, file, "experiment")
     if problems:
         return problems
     whole = copy_of(base)

@@ -12,9 +12,9 @@ import click
 import msgspec
 
 from chaos.checkers.registry import CHECKERS
-from chaos.experiment.field_docs import field_docs, summary_of
 from chaos.experiment.json_schema import FILE_NAME, encoded_schema
-from chaos.experiment.shape import describe
+from chaos.experiment.schema_errors import describe
+from chaos.experiment.struct_walk import fields_of, summary_of
 from chaos.faults.links import API_NAMES
 from chaos.faults.registry import FAULT_KINDS
 from chaos.targets.registry import TARGET_KINDS
@@ -125,27 +125,24 @@ def settings_page() -> str:
     parts = ["# Settings\n\nNames, defaults and bounds are Kafka's.\n"]
     for config in (BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig):
         schema = msgspec.json.schema(config)["$defs"][config.__name__]
-        docs = field_docs(config)
         rows = [
             (
-                f"`{info.encode_name}`",
-                values_text(schema["properties"][info.encode_name]),
-                f"`{shown(info.default)}`",
-                docs.get(info.name, ""),
+                f"`{field.key}`",
+                values_text(schema["properties"][field.key]),
+                f"`{shown(field.default)}`",
+                field.doc,
             )
-            for info in msgspec.structs.fields(config)
+            for field in fields_of(config)
         ]
         parts.append(
             f"\n## {config.__name__}\n\n{summary_of(config)}\n\n"
             + table(("setting", "values", "default", "meaning"), rows)
         )
-    guards = [
-        (f"`{name}`", text.removeprefix("Off: ")) for name, text in field_docs(Guards).items()
-    ]
+    guards = [(f"`{field.name}`", field.doc.removeprefix("Off: ")) for field in fields_of(Guards)]
     parts.append(f"\n## Guards\n\n{inspect.getdoc(Guards)}\n\n" + table(("guard", "off"), guards))
     switches = [
-        (f"`{name}`", *text.removeprefix("On: ").split(" Off: "))
-        for name, text in field_docs(JavaSwitches).items()
+        (f"`{field.name}`", *field.doc.removeprefix("On: ").split(" Off: "))
+        for field in fields_of(JavaSwitches)
     ]
     parts.append(
         f"\n## The Java coordinator\n\n{inspect.getdoc(JavaSwitches)} In an experiment: "
@@ -192,15 +189,15 @@ def faults_page() -> str:
 
 def _arguments(args_type: type[msgspec.Struct]) -> list[tuple[str, str, str, str]]:
     """Return name, values, default and meaning of each argument of a fault."""
-    docs = field_docs(args_type)
+    schema = msgspec.json.schema(args_type)["$defs"][args_type.__name__]["properties"]
     return [
         (
-            f"`{info.encode_name}`",
-            describe(info.type),
-            "required" if info.required else f"`{shown(info.default)}`",
-            docs.get(info.name, ""),
+            f"`{field.key}`",
+            describe(schema[field.key]),
+            "required" if field.required else f"`{shown(field.default)}`",
+            field.doc,
         )
-        for info in msgspec.structs.fields(args_type)
+        for field in fields_of(args_type)
     ]
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from chaos.experiment.problems import Problem, one_of
 from chaos.experiment.rules.semantic_checks import FILE, LONGEST_US, named, problem, too_long
-from chaos.experiment.shape import check_shape
+from chaos.experiment.schema_errors import shape_problems
 from chaos.experiment.structs import Experiment, FaultDefinition, microseconds
 from chaos.experiment.yaml_document import item_of
 from chaos.faults.base import MEMBER_TARGETS, FaultKind
@@ -193,7 +193,7 @@ def _target_errors(
 def _argument_errors(fault: FaultDefinition, kind: FaultKind, path: str) -> Iterator[Problem]:
     """Yield what the fault's own struct does not allow."""
     if msgspec.structs.fields(kind.args_type):
-        yield from check_shape(item_of(fault.args), kind.args_type, FILE, path)
+        yield from shape_problems(item_of(fault.args), kind.args_type, FILE, path)
         return
     for name in fault.args:
         yield problem(

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from chaos.experiment.problems import Problem
 from chaos.experiment.rules.semantic_checks import problem
-from chaos.experiment.shape import check_shape, resolve_path, show
+from chaos.experiment.schema_errors import shape_problems, show
+from chaos.experiment.struct_walk import resolve_path
 from chaos.experiment.structs import Experiment
 from chaos.experiment.yaml_document import Item, item_of
 from chaos.exploration.space_definition import SpaceDefinition
@@ -198,7 +199,7 @@ def option_problems(base: Item, choice: Choice, index: int) -> Iterator[Problem]
     """Yield what an option holds that can never stand there, with the space's own paths."""
     changed = copy_of(base)
     put(changed, choice, index)
-    for wrong in check_shape(changed, Experiment, ""):
+    for wrong in shape_problems(changed, Experiment, ""):
         yield replace(wrong, path=choice.at(index), message=f"`{wrong.path}` {wrong.message}")
 
 
@@ -208,7 +209,7 @@ def value_shown(choice: Choice, index: int) -> str:
     if len(option) > 1:
         return choice.at(index)
     value = option[0]
-    return str(value.count) if isinstance(value, FirstOf) else show(item_of(value))
+    return str(value.count) if isinstance(value, FirstOf) else show(value)
 
 
 def _at(root: Item, steps: Steps) -> Item:

@@ -8,11 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
-from chaos.experiment.structs import Experiment
-
-Place = tuple[str | int, ...]
+from chaos.experiment.struct_walk import Place, fields_of, structs_in
+from chaos.experiment.structs import Experiment, GroupDefinition, RunDefinition
+from cluster.spec import CostModel, LinkModel, StorageModel
+from protocol.config import (
+    BrokerConfig,
+    ConsumerConfig,
+    Guards,
+    JavaSwitches,
+    ProducerConfig,
+    TopicConfig,
+)
 
 NEVER = frozenset(
     {
@@ -31,14 +39,19 @@ NEVER = frozenset(
         "after_faults",
     }
 )
+_WITH_SETTINGS = (
+    *(Guards, JavaSwitches, BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig),
+    *(LinkModel, CostModel, StorageModel, GroupDefinition, RunDefinition),
+)
 
 
 def unusual_settings(experiment: Experiment) -> tuple[Place, ...]:
     """Return the places that hold another value than Kafka's default, or than this lab's."""
     return tuple(
         place
-        for path, struct in _structs(experiment)
-        for place in _unusual(struct, path)
+        for outer, struct in structs_in(experiment)
+        if isinstance(struct, _WITH_SETTINGS)
+        for place in _unusual(struct, outer)
         if place[-1] not in NEVER
     )
 
@@ -46,8 +59,8 @@ def unusual_settings(experiment: Experiment) -> tuple[Place, ...]:
 def with_defaults(experiment: Experiment, places: Sequence[Place]) -> Experiment:
     """Return `experiment` with the defaults in `places`."""
     for place in places:
-        holder = at(experiment, place[:-1])
-        default = next(_default(info) for info in fields(holder) if info.name == place[-1])
+        holder: msgspec.Struct = at(experiment, place[:-1])
+        default = next(each.default for each in fields_of(type(holder)) if each.name == place[-1])
         experiment = put(experiment, place, default)
     return experiment
 
@@ -97,38 +110,11 @@ def put(value: Any, place: Place, new: object) -> Any:  # noqa: ANN401 - likewis
     return replace(value, **{str(step): put(getattr(value, str(step)), rest, new)})
 
 
-def _structs(experiment: Experiment) -> Iterator[tuple[Place, msgspec.Struct]]:
-    cluster = experiment.cluster
-    yield ("cluster", "guards"), cluster.guards
-    yield ("cluster", "java_coordinator"), cluster.java_coordinator
-    yield ("cluster", "config"), cluster.config
-    yield ("cluster", "links"), cluster.links
-    yield ("cluster", "costs"), cluster.costs
-    yield ("cluster", "storage"), cluster.storage
-    yield ("run",), experiment.run
-    for name, topic in experiment.topics.items():
-        yield ("topics", name, "config"), topic.config
-    for name, group in experiment.groups.items():
-        yield ("groups", name), group
-        yield ("groups", name, "config"), group.config
-        for index, late in enumerate(group.late_members):
-            if late.config is not None:
-                yield ("groups", name, "late_members", index, "config"), late.config
-    for index, producer in enumerate(experiment.producers):
-        yield ("producers", index, "config"), producer.config
-
-
-def _unusual(struct: msgspec.Struct, path: Place) -> Iterator[Place]:
-    for info in fields(struct):
-        value = getattr(struct, info.name)
+def _unusual(struct: msgspec.Struct, place: Place) -> Iterator[Place]:
+    for field in fields_of(type(struct)):
+        value = getattr(struct, field.name)
         # What is required has no default; what holds further structs or a list is no setting.
-        if info.required or info.name == "late_members" or isinstance(value, msgspec.Struct):
+        if field.required or field.name == "late_members" or isinstance(value, msgspec.Struct):
             continue
-        if value != _default(info):
-            yield (*path, info.name)
-
-
-def _default(info: msgspec.structs.FieldInfo) -> object:
-    if info.default_factory is not msgspec.NODEFAULT:
-        return info.default_factory()
-    return info.default
+        if not field.is_default(value):
+            yield (*place, field.name)

@@ -28,6 +28,7 @@ REQUIRED_DISTRIBUTIONS = (
     "rich",
     "click",
     "numpy",
+    "jsonschema",
     "pyyaml",
     "google-crc32c",
     "jinja2",

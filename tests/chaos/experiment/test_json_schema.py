@@ -19,7 +19,7 @@ from chaos.experiment.json_schema import (
 )
 from chaos.experiment.loader import list_experiments, load_experiment
 from chaos.experiment.problems import ExperimentError
-from chaos.experiment.shape import check_shape
+from chaos.experiment.schema_errors import shape_problems
 from chaos.experiment.structs import Experiment
 from chaos.experiment.yaml_document import item_of
 from chaos.faults.registry import FAULT_KINDS
@@ -243,7 +243,7 @@ def test_schema_and_validate_agree_on_random_mutations(loads: Loads) -> None:
         if loads(document):
             accepted += 1
             assert refused(document) == [], said
-        elif any(check_shape(item_of(document), Experiment, "")):
+        elif shape_problems(item_of(document), Experiment, ""):
             shapeless += 1
             assert refused(document), said
     assert accepted > MUTATIONS // 20

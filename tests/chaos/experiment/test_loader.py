@@ -214,7 +214,7 @@ def test_choice_that_is_misspelt_has_a_near_miss(write: Write) -> None:
     changed = VALID.replace("enable.auto.commit: false", "auto.offset.reset: earlyest")
     problem = problems(write(changed))[0]
 
-    assert problem.expected == "one of `latest`, `earliest`, `none`"
+    assert problem.expected == "one of `earliest`, `latest`, `none`"
     assert problem.near_miss == "earliest"
 
 

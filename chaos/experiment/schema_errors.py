@@ -1,0 +1,237 @@
+"""What is wrong with the shape of a document: every place that its structs do not allow.
+
+Data flow: document -> msgspec.convert, which ends the matter if it accepts -> the JSON Schema of
+the structs, whose errors jsonschema finds with their paths -> `Problem`s in our own sentences.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from chaos.experiment.problems import Problem, in_order, near_miss, one_of
+from chaos.experiment.yaml_document import Item
+
+_Schema = Mapping[str, Any]  # Any: JSON
+_Untyped = Any  # of jsonschema, which has no types
+_UNKNOWN, _MISSING, _KEY = "unknown key", "missing key", "propertyNames"
+"""Kinds of errors beside jsonschema's own, each with a path that ends with the key."""
+
+
+def shape_problems(
+    item: Item, struct: type[msgspec.Struct], file: str, path: str = ""
+) -> list[Problem]:
+    """Return a problem for each place of `item` that `struct` does not allow, in order of lines.
+
+    Shape: none if and only if msgspec.convert accepts the document; `path` is the place of `item`.
+    """
+    document = item.plain()
+    try:
+        msgspec.convert(document, struct)
+    except (msgspec.ValidationError, TypeError) as refused:
+        found: dict[str, Problem] = {}
+        for error in _validator(struct).iter_errors(document):
+            problem = _problem_of(error, item, file, path)
+            found.setdefault(problem.path, problem)
+        unplaced = Problem(file=file, line=item.line, path=path, message=str(refused))
+        return in_order(found.values()) or [unplaced]
+    return []
+
+
+def describe(schema: _Schema) -> str:
+    """Return what a schema of msgspec's allows, in words."""
+    if "anyOf" in schema:
+        choices = [describe(choice) for choice in schema["anyOf"] if choice != _NULL]
+        return " or ".join(choices) + (", or nothing" if _NULL in schema["anyOf"] else "")
+    kind = str(schema.get("type"))
+    if "$ref" in schema or kind == "object":
+        return "a mapping"
+    if kind == "array":
+        return "a list" + (f" of at least {least}" if (least := schema.get("minItems")) else "")
+    if "description" in schema:
+        examples = " or ".join(f"`{example}`" for example in schema.get("examples", ()))
+        return f"{schema['description']}{f', such as {examples}' if examples else ''}"
+    if "enum" in schema:
+        return one_of(_yaml_word(choice) for choice in schema["enum"])
+    if "minimum" in schema and schema["minimum"] == schema.get("maximum"):
+        return str(schema["minimum"])
+    bounds = " and ".join(f"{sign} {schema[key]}" for sign, key in _BOUNDS if key in schema)
+    return f"{_TYPES.get(kind, kind)} {bounds}".rstrip()
+
+
+def show(value: object) -> str:
+    """Return a value as an error names it."""
+    match value:
+        case dict():
+            return "a mapping" if value else "an empty mapping"
+        case list():
+            return "a list" if value else "an empty list"
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f"`{value}`"
+        case other:
+            return f"{other} ({type(other).__name__})"
+
+
+_NULL = {"type": "null"}
+_TYPES = {
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "text",
+    "boolean": "true or false",
+}
+_BOUNDS = (
+    (">=", "minimum"),
+    (">", "exclusiveMinimum"),
+    ("<=", "maximum"),
+    ("<", "exclusiveMaximum"),
+)
+
+
+@cache
+def _validator(struct: type[msgspec.Struct]) -> _Untyped:
+    """Return what finds the errors of documents of `struct`.
+
+    It differs from jsonschema's own in that a number with a point is no integer, as for msgspec,
+    in errors about keys (`_check_keys`, `_check_names`) and about choices (`_check_choices`).
+    """
+    # jsonschema takes a tenth of a second to import, and is needed for files that are wrong.
+    from jsonschema import Draft202012Validator, validators  # noqa: PLC0415
+
+    types = Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+    )
+    keywords = {
+        "additionalProperties": _check_keys,
+        "required": lambda *_: (),
+        "propertyNames": _check_names,
+        "anyOf": _check_choices,
+    }
+    strict = validators.extend(Draft202012Validator, keywords, type_checker=types)
+    return strict(msgspec.json.schema(struct))
+
+
+def _check_keys(
+    validator: _Untyped, others: _Untyped, mapping: object, schema: _Schema
+) -> Iterator[_Untyped]:
+    """Yield errors of the keys that a struct does not know, and of those that it lacks.
+
+    A key that is misspelt is not missing, too. Of a mapping of names, check the values.
+    """
+    from jsonschema import ValidationError  # noqa: PLC0415 - as above
+
+    if not isinstance(mapping, dict):
+        return
+    if others is not False:
+        for key, value in mapping.items():
+            yield from validator.descend(value, others, path=key)
+        return
+    known: Mapping[str, _Schema] = schema["properties"]
+    misspelt = set()
+    for key in mapping:
+        if key not in known:
+            yield ValidationError("", validator=_UNKNOWN, path=(key,), validator_value=mapping)
+            misspelt.add(_meant(key, known, mapping))
+    for key in schema["required"]:
+        if key not in mapping and key not in misspelt:
+            yield ValidationError("", validator=_MISSING, path=(key,), schema=known[key])
+
+
+def _check_names(
+    validator: _Untyped, names: _Schema, mapping: object, _: _Schema
+) -> Iterator[_Untyped]:
+    """Yield an error for each key that may not be called so, at the key."""
+    for key in mapping if isinstance(mapping, dict) else ():
+        for error in validator.descend(key, names):
+            error.validator = _KEY
+            error.relative_path.appendleft(key)
+            yield error
+
+
+def _check_choices(
+    validator: _Untyped, choices: Sequence[_Schema], value: object, schema: _Schema
+) -> Iterator[_Untyped]:
+    """Yield the errors of the one choice that `value` is an attempt at; else one of them all."""
+    from jsonschema import ValidationError  # noqa: PLC0415 - as above
+
+    if any(validator.evolve(schema=choice).is_valid(value) for choice in choices):
+        return
+    attempts = [choice for choice in choices if choice != _NULL]
+    if len(attempts) > 1:
+        kind = "object" if isinstance(value, dict) else "array" if isinstance(value, list) else ""
+        attempts = [choice for choice in attempts if choice.get("type", "object") == kind]
+    if len(attempts) == 1:
+        yield from validator.descend(value, attempts[0])
+    else:
+        yield ValidationError("", schema=schema)
+
+
+def _problem_of(error: _Untyped, root: Item, file: str, path: str) -> Problem:
+    """Return an error of jsonschema's in our words, at its line."""
+    steps = list(error.absolute_path)
+    is_of_key = error.validator in {_UNKNOWN, _MISSING, _KEY}
+    holder = _item_at(root, steps[:-1] if is_of_key else steps)
+    for step in steps:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
+    if error.validator == _UNKNOWN:
+        key, known = steps[-1], error.schema["properties"]
+        needs_quotes = ": between braces, a value with a comma needs quotes"
+        return Problem(
+            file=file,
+            line=holder.line_of(key),
+            path=path,
+            message=f"unknown key{needs_quotes if ')' in key else ''}",
+            expected=one_of(known, key),
+            near_miss=_meant(key, known, error.instance),
+        )
+    if error.validator == _MISSING:
+        return Problem(
+            file=file,
+            line=holder.line,
+            path=path,
+            message="is missing",
+            expected=describe(error.schema),
+        )
+    return Problem(
+        file=file,
+        line=holder.line_of(steps[-1]) if is_of_key else holder.line,
+        path=path,
+        message="is not allowed",
+        expected=describe(error.schema),
+        found=show(error.instance),
+        near_miss=_near_value(error.instance, error.schema),
+    )
+
+
+def _item_at(item: Item, steps: Sequence[str | int]) -> Item:
+    for step in steps:
+        item = item.child(step) if isinstance(step, str) else item.children()[step]
+    return item
+
+
+def _meant(key: str, known: Mapping[str, _Schema], mapping: Mapping[str, object]) -> str | None:
+    """Return the key that `key` was probably meant to be: one that is missing, before others."""
+    missing = [name for name in known if name not in mapping]
+    return near_miss(key, missing) or near_miss(key, known)
+
+
+def _near_value(value: object, schema: _Schema) -> str | None:
+    """Return what a value was probably meant to be: a word of a choice, or a number of seconds."""
+    if "enum" in schema:
+        return near_miss(str(value), [str(choice) for choice in schema["enum"]])
+    if "5s" not in schema.get("examples", ()):
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        return None
+    if isinstance(value, int) or value.is_integer():
+        return f"{int(value)}s"
+    ms = value * 1_000
+    return f"{int(ms)}ms" if ms.is_integer() else None
+
+
+def _yaml_word(choice: object) -> str:
+    return str(choice).lower() if isinstance(choice, bool) else str(choice)

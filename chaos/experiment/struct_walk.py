@@ -1,0 +1,262 @@
+"""The one walk over an experiment's structs: their fields, what stands in them, and paths.
+
+Owns what a field is: its key in the file, type, default and meaning. The JSON Schema, the errors of
+a file, its text, the reference pages, the shrinker and the report's settings are made from it.
+"""
+
+import ast
+import inspect
+import re
+import textwrap
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import Annotated, Any, TypeGuard, Union, get_args, get_origin
+
+import msgspec
+from msgspec.structs import FieldInfo
+
+from chaos.experiment.problems import Problem, near_miss, one_of
+from chaos.experiment.yaml_document import Item
+
+Place = tuple[str | int, ...]
+"""Where a value stands in an experiment: fields by their names in Python, keys and indexes."""
+_INDEX = re.compile(r"(?:\[([0-9]{1,6})\]|([0-9]{1,6}))(?=[.\[]|$)")
+_AFTER_WORD = re.compile(r"[.\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a struct: `key` is its name in the file, `doc` the string below it."""
+
+    info: FieldInfo
+    doc: str
+
+    @property
+    def name(self) -> str:
+        """The field's name in Python."""
+        return self.info.name
+
+    @property
+    def key(self) -> str:
+        """The field's name in the file."""
+        return self.info.encode_name
+
+    @property
+    def annotation(self) -> object:
+        """The type, as the source says it."""
+        return self.info.type
+
+    @property
+    def required(self) -> bool:
+        """Whether the file must say a value."""
+        return self.info.required
+
+    @property
+    def default(self) -> object:
+        """The value of a field that the file leaves out; of no use if it is `required`."""
+        info = self.info
+        return info.default_factory() if info.default is msgspec.NODEFAULT else info.default
+
+    def is_default(self, value: object) -> bool:
+        """Return whether the file may leave `value` out."""
+        return not self.required and value == self.default
+
+    @property
+    def struct(self) -> type[msgspec.Struct] | None:
+        """The struct that the field holds: X of `X`, `X | None`, `dict[str, X]` and so on."""
+        return next(struct_types(self.annotation), None)
+
+
+@cache
+def fields_of(struct: type[msgspec.Struct]) -> tuple[Field, ...]:
+    """Return the fields of a struct in the order of its source."""
+    docs = _field_docs(struct)
+    return tuple(
+        Field(info=info, doc=docs.get(info.name, "")) for info in msgspec.structs.fields(struct)
+    )
+
+
+def struct_types(*annotations: object) -> Iterator[type[msgspec.Struct]]:
+    """Yield the structs that annotations name, the outermost ones, each time that they do."""
+    for annotation in annotations:
+        if _is_struct(annotation):
+            yield annotation
+        else:
+            yield from struct_types(*get_args(annotation))
+
+
+def structs_in(value: object, place: Place = ()) -> Iterator[tuple[Place, msgspec.Struct]]:
+    """Yield each struct in `value` with its place, the outer ones first, in the file's order."""
+    children: Iterable[tuple[str | int, object]] = ()
+    if isinstance(value, msgspec.Struct):
+        yield place, value
+        children = ((field.name, getattr(value, field.name)) for field in fields_of(type(value)))
+    elif isinstance(value, Mapping):
+        children = value.items()
+    elif isinstance(value, tuple):
+        children = enumerate(value)
+    for step, child in children:
+        yield from structs_in(child, (*place, step))
+
+
+def without_defaults(value: object) -> Any:  # noqa: ANN401 - YAML
+    """Return a value as YAML has it: structs without what is equal to its default."""
+    if isinstance(value, msgspec.Struct):
+        given = [(field, getattr(value, field.name)) for field in fields_of(type(value))]
+        return {
+            field.key: without_defaults(each) for field, each in given if not field.is_default(each)
+        }
+    if isinstance(value, Mapping):
+        return {key: without_defaults(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_defaults(each) for each in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def resolve_path(dotted: str, root: Item, expected: object) -> list[str | int] | Problem:
+    """Return the steps from `root` to the place that `dotted` names, which may not exist yet.
+
+    Shape: list indexes are written `faults[0]` or `faults.0`; at each struct and mapping the
+    longest name that fits is taken, because Kafka's names hold dots. A Problem (without file) says
+    where the path leaves the experiment.
+    """
+    steps: list[str | int] = []
+    item: Item | None = root
+    kind: object = expected
+    rest = dotted
+    while rest:
+        kind = _with_children(kind, item)
+        walked = dotted[: len(dotted) - len(rest)].rstrip(".")
+        children = item.value if item is not None else None
+        if _is_struct(kind):
+            by_name = {field.key: field for field in fields_of(kind)}
+            step = _longest_prefix(rest, by_name)
+            if step is None:
+                return _lost(walked, rest, by_name)
+            kind = by_name[step].annotation
+            item = children.get(step) if isinstance(children, dict) else None
+        elif get_origin(kind) is dict:
+            named = children if isinstance(children, dict) else {}
+            step = _longest_prefix(rest, named)
+            if step is None:
+                if kind != dict[str, Any]:
+                    return _lost(walked, rest, named)
+                step = rest.partition(".")[0]
+            kind = get_args(kind)[1]
+            item = named.get(step)
+        elif get_origin(kind) is tuple:
+            listed = children if isinstance(children, list) else []
+            index = _INDEX.match(rest)
+            if index is None or int(index[1] or index[2]) >= len(listed):
+                return _no_such_place(walked, rest, len(listed))
+            place = int(index[1] or index[2])
+            kind = get_args(kind)[0]
+            item = listed[place]
+            rest = rest[index.end() :].removeprefix(".")
+            steps.append(place)
+            continue
+        else:
+            return _lost(walked, rest, ())
+        steps.append(step)
+        rest = rest[len(step) :].removeprefix(".")
+    return steps
+
+
+def _with_children(kind: object, item: Item | None) -> object:
+    """Return the type below optional and annotated ones; of several, or any, what `item` has."""
+    bare = _optional_of(_bare(kind)) or _bare(kind)
+    if bare is Any and item is not None and isinstance(item.value, dict | list):
+        return dict[str, Any] if isinstance(item.value, dict) else tuple[Any, ...]
+    if not _is_union(bare):
+        return _bare(bare)
+    has_list = item is not None and isinstance(item.value, list)
+    return next(
+        (choice for choice in get_args(bare) if (get_origin(choice) is tuple) == has_list), bare
+    )
+
+
+def _lost(walked: str, rest: str, known: Iterable[str]) -> Problem:
+    names = list(known)
+    word = rest if any("." in name for name in names) else _AFTER_WORD.split(rest, maxsplit=1)[0]
+    word = word or rest
+    close = near_miss(word, names)
+    return Problem(
+        file="--var",
+        line=None,
+        path=walked + ("." if walked and not rest.startswith("[") else "") + rest,
+        message=f"unknown key `{word}`" if names else f"nothing can stand under `{walked}`",
+        expected=one_of(names, word) if names else None,
+        near_miss=close,
+    )
+
+
+def _no_such_place(walked: str, rest: str, length: int) -> Problem:
+    """Return what is wrong with a path that leads beyond a list, or beside it."""
+    last = f" to `{walked}[{length - 1}]`" if length > 1 else ""
+    return Problem(
+        file="--var",
+        line=None,
+        path=walked + ("" if rest.startswith("[") else ".") + rest,
+        message="there is no such place in the list",
+        expected=f"`{walked}[0]`{last}" if length else f"a list for `{walked}`, which has nothing",
+    )
+
+
+def _longest_prefix(rest: str, names: Iterable[str]) -> str | None:
+    fitting = [name for name in names if rest == name or rest.startswith((f"{name}.", f"{name}["))]
+    return max(fitting, key=len, default=None)
+
+
+def _bare(expected: object) -> object:
+    return get_args(expected)[0] if get_origin(expected) is Annotated else expected
+
+
+def _optional_of(bare: object) -> object:
+    """Return X of `X | None`, X perhaps a union itself, or None for any other type."""
+    if not _is_union(bare) or types.NoneType not in get_args(bare):
+        return None
+    others = tuple(choice for choice in get_args(bare) if choice is not types.NoneType)
+    return others[0] if len(others) == 1 else Union[others]  # noqa: UP007 - made, not written
+
+
+def _is_union(bare: object) -> bool:
+    return get_origin(bare) in {Union, types.UnionType}
+
+
+def _is_struct(bare: object) -> TypeGuard[type[msgspec.Struct]]:
+    return isinstance(bare, type) and issubclass(bare, msgspec.Struct)
+
+
+@cache
+def _field_docs(struct: type[msgspec.Struct]) -> dict[str, str]:
+    """Return the docstring of each field that has one, inherited fields first."""
+    docs: dict[str, str] = {}
+    for each in reversed(struct.__mro__):
+        if each is not msgspec.Struct and issubclass(each, msgspec.Struct):
+            docs.update(_own_docs(each))
+    return docs
+
+
+def summary_of(struct: type) -> str:
+    """Return the first paragraph of a class's docstring as one line."""
+    first, _, _ = (inspect.getdoc(struct) or "").partition("\n\n")
+    return " ".join(first.split())
+
+
+def _own_docs(struct: type) -> dict[str, str]:
+    body = ast.parse(textwrap.dedent(inspect.getsource(struct))).body[0]
+    statements = body.body if isinstance(body, ast.ClassDef) else []
+    return {
+        field.target.id: " ".join(doc.value.value.split())
+        for field, doc in pairwise(statements)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(doc, ast.Expr)
+        and isinstance(doc.value, ast.Constant)
+        and isinstance(doc.value.value, str)
+    }
