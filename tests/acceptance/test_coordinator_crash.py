@@ -1,4 +1,4 @@
-"""`coordinator_crash` in virtual time against the bounds of the issue, computed from its rows.
+"""`coordinator_crash` in virtual time against the acceptance bounds, computed from its rows.
 
 MEASURED_FAILOVER kill is what a real cluster did; nothing here is read from the pipeline's tables
 or the checkers' models.

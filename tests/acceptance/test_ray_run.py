@@ -107,7 +107,7 @@ def test_two_runs_side_by_side_pass_and_do_not_touch_each_other(tmp_path: Path) 
 
 
 def check_story(past: PastRun, experiment: Experiment, rows: list[TraceRow]) -> None:
-    """One whole run against the issue's bounds, with its own shorter session."""
+    """One whole run against the acceptance bounds, with a shorter session."""
     results = past.results()
     assert results is not None
     assert results.reasons == ()

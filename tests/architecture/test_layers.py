@@ -88,6 +88,19 @@ def test_documents_link_only_to_files_that_exist() -> None:
     assert missing == []
 
 
+def test_documents_link_only_to_headings_that_exist() -> None:
+    """GitHub makes an anchor of each heading: lower case, no marks, hyphens for spaces."""
+    missing = []
+    for page in tracked_files(".md"):
+        for target, anchor in re.findall(r"\]\(([^)#:\s]*)#([^)]*)\)", page.read_text()):
+            linked = page.parent / target if target else page
+            headings = re.findall(r"^#+ (.*)$", linked.read_text(), re.MULTILINE)
+            plain = (re.sub(r"[^\w\- ]", "", each.strip().lower()) for each in headings)
+            if anchor not in {each.replace(" ", "-") for each in plain}:
+                missing.append(f"{page.relative_to(ROOT)} -> {target}#{anchor}")
+    assert missing == []
+
+
 def test_every_deviation_is_listed_in_fidelity() -> None:
     """Where the code knowingly differs from Kafka, docs/FIDELITY.md says so."""
     fidelity = (ROOT / "docs" / "FIDELITY.md").read_text()

@@ -1,4 +1,4 @@
-"""Texts name modules that exist, and a door sign names everything in its folder."""
+"""Texts name modules and files that exist, and a door sign names everything in its folder."""
 
 import ast
 import re
@@ -16,6 +16,12 @@ PACKAGES = (
     *("pipeline", "coordlab", "benchmarks", "scripts"),
 )
 DOTTED = re.compile(rf"`((?:{'|'.join(PACKAGES)}|tests)(?:\.\w+)+)`")
+PATH = re.compile(
+    rf"(?<![\w/.<>{{}}-])((?:{'|'.join(PACKAGES)}|tests|docs|experiments|explorations)/[\w./-]*\w"
+    r"\.(?:py|md|yaml|toml|json|txt|js|css))\b"
+)
+EXAMPLES = {"experiments/NAME.yaml", "experiments/mine.yaml"}
+"""Files that the reader of a text makes."""
 SETTINGS = {f"cluster.{field.encode_name}" for field in msgspec.structs.fields(ClusterDefinition)}
 """Keys of an experiment file that look like modules."""
 ALIKE = {"coordlab/commands": "one module or one folder each", "pipeline/in_memory": "tables"}
@@ -67,6 +73,17 @@ def test_dotted_name_of_a_module_exists() -> None:
         for path in tracked_files(".py", ".md")
         for name in DOTTED.findall(path.read_text(encoding="utf-8"))
         if not exists(name)
+    ]
+    assert missing == []
+
+
+def test_path_of_a_file_exists() -> None:
+    """From the root of the project, or from the folder of the text."""
+    missing = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in tracked_files(".py", ".md", ".toml", ".yaml", ".txt")
+        for name in PATH.findall(path.read_text(encoding="utf-8"))
+        if name not in EXAMPLES and not (ROOT / name).exists() and not (path.parent / name).exists()
     ]
     assert missing == []
 

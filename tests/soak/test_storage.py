@@ -16,7 +16,7 @@ FIRST_SEED = 10_000
 
 
 def test_crash_points_leave_a_prefix_of_what_was_written(tmp_path: Path) -> None:
-    """Issue 4: 3,000 random crash points recover to a prefix and never to something else."""
+    """3,000 random crash points recover to a prefix and never to something else."""
     began = time.monotonic()
     report = check_crash_points(POINTS, FIRST_SEED, tmp_path)
     wall_s = time.monotonic() - began

@@ -1,4 +1,4 @@
-"""The reference schedule is what the issue says it is, and each of its runs does that work."""
+"""The reference space has its promised sizes, and each of its runs does its minimum of work."""
 
 import gc
 

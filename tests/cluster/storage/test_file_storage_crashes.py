@@ -22,7 +22,7 @@ Mistake = Callable[[pytest.MonkeyPatch], None]
 
 @pytest.mark.slow
 def test_crash_points_leave_a_prefix_and_a_disk_that_can_be_written(tmp_path: Path) -> None:
-    """Issue 4: to a prefix of what was written and never to something else."""
+    """A prefix of what was written is recovered, and never something else."""
     report = check_crash_points(POINTS, 0, tmp_path)
     assert report.points == POINTS
     assert all(report.ends[end] for end in End)

@@ -2,7 +2,7 @@
 
 Independent of the pipeline and of the checkers on purpose: it shares no code with either, reads
 every row in memory, and knows only the one story of `coordinator_crash` (one kill, one group). The
-acceptance tests and the soak hold a run against the issue's bounds with it, on both runtimes.
+acceptance tests and the soak hold a run against the acceptance bounds with it, on both runtimes.
 """
 
 from collections.abc import Sequence

@@ -108,7 +108,7 @@ def test_killed_coordinator_is_named_again_and_again_until_it_is_fenced(kill: St
 
 
 def test_every_member_commits_again_soon_after_the_load(kill: Story) -> None:
-    """Issue 3: within 1.5 s of the load; measured median 124 ms, largest 251 ms."""
+    """MEASURED_FAILOVER kill: median 124 ms, largest 251 ms after the load; here 1.5 s at most."""
     (group,) = kill.after.groups["g"]
     loaded = next(
         row
