@@ -63,7 +63,7 @@ def analyze_runs(
         )
 
 
-def analysed(
+def analyse_if_needed(
     console: Console, past: Sequence[PastRun], *, master: str | None
 ) -> tuple[RunSummary, ...]:
     """Return the summaries of runs; those without tables, or with others' tables, are analysed.

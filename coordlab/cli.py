@@ -52,7 +52,7 @@ def load_command(name: str) -> click.Command:
 
 
 def run_cli(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code; every error ends here, told once."""
+    """Run one command and return its exit code; every error ends here, printed once."""
     try:
         code = app.main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
     except click.ClickException as error:
@@ -62,7 +62,7 @@ def run_cli(arguments: Sequence[str]) -> int:
         click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
     except Exception as error:
-        failed_with: int = import_module("coordlab.errors").told(error)
+        failed_with: int = import_module("coordlab.errors").print_error(error)
         return failed_with
     return code if isinstance(code, int) else EXIT_PASS
 

@@ -17,7 +17,7 @@ _NO_BREAK = "\N{NO-BREAK SPACE}"
 _MIN_WIDTH = 20
 
 
-def seconds(time_us: int | None) -> str:
+def clock_seconds(time_us: int | None) -> str:
     """Return a time of the run's clock as seconds with milliseconds."""
     return "-" if time_us is None else f"{time_us / 1e6:.3f} s"
 

@@ -19,7 +19,7 @@ from coordlab.junit import JunitNotWritable
 from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERNAL_ERROR
 
 
-def told(error: Exception) -> int:
+def print_error(error: Exception) -> int:
     """Tell of an error that ended a command, on standard error, and return the exit code.
 
     To be called while it is handled: of what is nobody's fault but ours the traceback is told.

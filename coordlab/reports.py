@@ -11,7 +11,7 @@ from rich.console import Console
 from chaos.results.run_directory import PastRun
 from coordlab.report_facts import facts_of
 from pipeline.report.facts import RunFacts
-from pipeline.summary.comparison import Comparison, compare
+from pipeline.summary.comparison import Comparison, compare_runs
 from pipeline.summary.figures import RunSummary
 
 COMPARISON_FILE = "comparison.html"
@@ -38,12 +38,12 @@ def write_comparison(runs: Sequence[tuple[RunFacts, RunSummary]], output: Path) 
     return build_comparison(runs, output)
 
 
-def compared(runs: Sequence[tuple[RunFacts, RunSummary]]) -> Comparison:
+def compare_side_by_side(runs: Sequence[tuple[RunFacts, RunSummary]]) -> Comparison:
     """Put runs side by side, as the page does."""
     from pipeline.report.run_names import column_names  # noqa: PLC0415 - as above
 
     facts = [run for run, _ in runs]
-    return compare(
+    return compare_runs(
         [summary for _, summary in runs],
         names=column_names(facts),
         verdicts=[run.ended_as for run in facts],

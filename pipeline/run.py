@@ -20,7 +20,7 @@ from pipeline.engine.step import Step
 from pipeline.engine.table_graph import compute
 from pipeline.engine.table_store import FileStore, MemoryStore, TableStore
 from pipeline.summary.figures import RunSummary
-from pipeline.summary.summary import SUMMED_UP, summarize
+from pipeline.summary.summary import SUMMED_UP, summarize_run
 from pipeline.summary.summary_file import drop_summary, write_summary
 
 Progress = Callable[[str], None]
@@ -77,7 +77,7 @@ def _analyze(
             _compute(spark, runs, store, progress, small=small)
             progress("summary")
             clock_errors_us = {run.run: _clock_error_us(run.directory) for run in runs}
-            summaries = summarize(store.rows, runs, clock_errors_us)
+            summaries = summarize_run(store.rows, runs, clock_errors_us)
             for run, summary in zip(runs, summaries, strict=True):
                 drop_summary(run.directory)
                 store.hand_out(run)

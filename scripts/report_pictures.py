@@ -15,7 +15,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page
 from rich.console import Console
 
-from chaos.results.manifest import replay_command
+from chaos.results.manifest import run_command_line
 from chaos.results.run_directory import PastRun
 from coordlab.analysis import analyze_runs
 from coordlab.report_facts import facts_of
@@ -215,7 +215,7 @@ def _made_by(recipe: Recipe) -> str:
             "The experiment is written by "
             "[tests/support/worlds/report_runs.py](../../tests/support/worlds/report_runs.py)."
         )
-    command = replay_command(
+    command = run_command_line(
         recipe.experiment, runtime="virtual", seed=SEED, overrides=recipe.overrides
     )
     return f"The run: `{command}`."

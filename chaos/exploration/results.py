@@ -177,12 +177,12 @@ def unreached(tally: Tally) -> tuple[str, ...]:
     return tuple(mark for mark in MARKS if not tally.marks[mark])
 
 
-def replay_command(path: Path) -> str:
+def replay_command_line(path: Path) -> str:
     """Return the command that plays a finding's file again."""
     return f"{COMMAND} replay {path}"
 
 
-def shrink_command(path: Path) -> str:
+def shrink_command_line(path: Path) -> str:
     """Return the command that makes a finding's file small."""
     return f"{COMMAND} shrink {path}"
 
@@ -213,8 +213,8 @@ def _found(group: FindingGroup, path: Path) -> FoundGroup:
         summary=group.finding.summary,
         time_us=group.finding.time_us,
         file=str(file),
-        replay=replay_command(path / file),
-        shrink=shrink_command(path / file),
+        replay=replay_command_line(path / file),
+        shrink=shrink_command_line(path / file),
     )
 
 

@@ -30,7 +30,7 @@ def experiment_of(manifest: Manifest) -> Experiment:
     return msgspec.convert(manifest.config, Experiment)
 
 
-def replay_command(
+def run_command_line(
     experiment: str,
     *,
     runtime: str,

@@ -17,7 +17,7 @@ from coordlab.options import (
     with_examples,
 )
 from coordlab.report_facts import facts_of
-from coordlab.reports import compared
+from coordlab.reports import compare_side_by_side
 from coordlab.views.comparison_view import print_comparison
 from coordlab.views.summary_view import print_phases
 from results_schema.results import EXIT_PASS
@@ -63,5 +63,5 @@ def analyze_command(
         print_phases(console, summary)
         print_path(console, "tables", summary.directory / "tables")
     if len(past) > 1:
-        print_comparison(console, compared(list(zip(facts, summaries, strict=True))))
+        print_comparison(console, compare_side_by_side(list(zip(facts, summaries, strict=True))))
     return EXIT_PASS

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from coordlab.analysis import analysed
+from coordlab.analysis import analyse_if_needed
 from coordlab.console import print_document, print_path
 from coordlab.options import (
     json_option,
@@ -17,7 +17,12 @@ from coordlab.options import (
     with_examples,
 )
 from coordlab.report_facts import facts_of
-from coordlab.reports import COMPARISON_FILE, compared, write_comparison, write_run_report
+from coordlab.reports import (
+    COMPARISON_FILE,
+    compare_side_by_side,
+    write_comparison,
+    write_run_report,
+)
 from coordlab.views.comparison_view import print_comparison
 from results_schema.results import EXIT_PASS
 
@@ -57,7 +62,7 @@ def report_command(
     """
     console = Console(stderr=True) if json else Console()
     past = named_runs(run_directories, runs)
-    summaries = analysed(console, past, master=master)
+    summaries = analyse_if_needed(console, past, master=master)
     single = len(past) == 1
     try:
         pages = [
@@ -67,7 +72,7 @@ def report_command(
         if not single:
             facts = [facts_of(each) for each in past]
             pairs = list(zip(facts, summaries, strict=True))
-            comparison = compared(pairs)
+            comparison = compare_side_by_side(pairs)
             page = write_comparison(pairs, output or runs / COMPARISON_FILE)
     except OSError as error:
         raise click.FileError(str(error.filename), error.strerror) from error

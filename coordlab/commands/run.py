@@ -14,7 +14,7 @@ from rich.text import Text
 from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment.loader import load_experiment
 from chaos.experiment.structs import Experiment, to_cluster_spec
-from chaos.results.manifest import replay_command
+from chaos.results.manifest import run_command_line
 from chaos.results.run_directory import (
     EVENTS_FILE,
     TRACE_FOLDER,
@@ -186,7 +186,7 @@ def _run(options: RunOptions, console: Console) -> int:
         plan,
         seed=seed,
         runtime=options.runtime,
-        replay=replay_command(
+        replay=run_command_line(
             options.experiment,
             runtime=options.runtime,
             seed=seed,

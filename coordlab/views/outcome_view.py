@@ -22,7 +22,7 @@ MAX_BLOCKS = 6
 """How many pairs of coordinators, or of owners, are told; the tables have them all."""
 
 
-def rebalance_lines(fault: FaultSummary) -> Iterator[str]:
+def fault_rebalance_lines(fault: FaultSummary) -> Iterator[str]:
     """Tell the rebalances after a fault, and how many members came through it unchanged."""
     if not fault.rebalances:
         yield "no rebalance"

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from chaos.run.runner import STAGES, Progress
 from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus, NodeState
-from coordlab.console import seconds
+from coordlab.console import clock_seconds
 from coordlab.views.live import LiveView
 from pipeline.summary.outcomes import listed
 from protocol.ids import broker_name
@@ -343,7 +343,7 @@ def _fault_line(fault: JournalEntry, now_us: int) -> Text:
 def _injected(fault: JournalEntry, now_us: int) -> str:
     """Return how long ago a fault fired, or in how long it will."""
     if fault.fired_at_us is not None:
-        return f"{seconds(now_us - fault.fired_at_us)} ago"
+        return f"{clock_seconds(now_us - fault.fired_at_us)} ago"
     if fault.planned_at_us is None or fault.outcome is not FaultOutcome.PLANNED:
         return ""
-    return f"in {seconds(max(fault.planned_at_us - now_us, 0))}"
+    return f"in {clock_seconds(max(fault.planned_at_us - now_us, 0))}"

@@ -8,9 +8,9 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from coordlab.console import print_lines, seconds
+from coordlab.console import clock_seconds, print_lines
 from coordlab.views.check_view import print_checks
-from coordlab.views.outcome_view import outcome_lines, rebalance_lines
+from coordlab.views.outcome_view import fault_rebalance_lines, outcome_lines
 from pipeline.summary.figures import HEADER, Chain, FaultSummary, RunSummary
 from pipeline.summary.outcomes import listed
 from pipeline.summary.story import leaving_texts, noticed_text
@@ -68,7 +68,7 @@ def print_phases(console: Console, summary: RunSummary) -> None:
             _print_phases_of(console, fault)
         elif fault.rebalances:
             print_lines(console, [f"{fault.fault}: {fault.node or 'nobody'}"], style="bold")
-            print_lines(console, (f"  {line}" for line in rebalance_lines(fault)))
+            print_lines(console, (f"  {line}" for line in fault_rebalance_lines(fault)))
     outcomes = list(outcome_lines(summary))
     if outcomes:
         console.print()
@@ -85,7 +85,7 @@ def _print_phases_of(console: Console, fault: FaultSummary) -> None:
     console.print()
     console.print(
         Text(f"{fault.fault}", style="bold").append(
-            f"  {fault.node or 'nobody'} at {seconds(fault.injected_us)}", style=""
+            f"  {fault.node or 'nobody'} at {clock_seconds(fault.injected_us)}", style=""
         )
     )
     narrow = console.width < _NARROW
@@ -97,7 +97,7 @@ def _print_phases_of(console: Console, fault: FaultSummary) -> None:
     noticed = noticed_text(fault)
     print_lines(console, [] if noticed is None else [noticed])
     print_lines(console, leaving_texts(fault))
-    print_lines(console, rebalance_lines(fault))
+    print_lines(console, fault_rebalance_lines(fault))
 
 
 def _print_fault_table(console: Console, faults: Sequence[FaultSummary]) -> None:
@@ -119,7 +119,7 @@ def _fault_line(fault: FaultSummary) -> str:
     said = [f"{name} {each.longest_text}" for name, each in found.items() if each is not None]
     said.append(f"rebalances {fault.rebalance_count}")
     said += [f"kept {fault.members_kept} of {fault.members}"] if fault.members else []
-    return f"{seconds(fault.injected_us)} {fault.node or '-'}: {', '.join(said)}"
+    return f"{clock_seconds(fault.injected_us)} {fault.node or '-'}: {', '.join(said)}"
 
 
 def _fault_table(faults: Sequence[FaultSummary]) -> Table:
@@ -131,7 +131,7 @@ def _fault_table(faults: Sequence[FaultSummary]) -> Table:
     for fault in faults:
         found = [fault.distribution(measure) for measure in _FAULT_COLUMNS.values()]
         table.add_row(
-            seconds(fault.injected_us),
+            clock_seconds(fault.injected_us),
             fault.node or "-",
             *("" if each is None else each.longest_text for each in found),
             str(fault.rebalance_count),
@@ -167,7 +167,7 @@ def _print_verdict(console: Console, manifest: Manifest, results: Results) -> No
     line = Text.assemble(
         word,
         f"  {manifest.experiment} on {manifest.runtime}, seed {manifest.seed}, "
-        f"{seconds(results.ended_at_us)} of the run's clock",
+        f"{clock_seconds(results.ended_at_us)} of the run's clock",
     )
     console.print(line, highlight=False, soft_wrap=True)
     if results.outcome is RunOutcome.INTERNAL_ERROR:
@@ -211,14 +211,14 @@ def _what_became_of(fault: JournalEntry) -> str:
         case FaultOutcome.PLANNED:
             return "never injected"
         case FaultOutcome.MISSED:
-            return f"hit nothing at {seconds(fault.fired_at_us)}: {fault.error}"
+            return f"hit nothing at {clock_seconds(fault.fired_at_us)}: {fault.error}"
         case FaultOutcome.FAILED:
-            return f"failed at {seconds(fault.fired_at_us)}: {fault.error}"
+            return f"failed at {clock_seconds(fault.fired_at_us)}: {fault.error}"
         case FaultOutcome.HIT:
             pid = "" if fault.pid is None else f" (pid {fault.pid})"
             healed = ""
             if fault.healed_at_us is not None:
-                healed = f", healed at {seconds(fault.healed_at_us)}"
+                healed = f", healed at {clock_seconds(fault.healed_at_us)}"
             if fault.note is not None:
                 healed += f": {fault.note}"
-            return f"hit {fault.hit}{pid} at {seconds(fault.fired_at_us)}{healed}"
+            return f"hit {fault.hit}{pid} at {clock_seconds(fault.fired_at_us)}{healed}"

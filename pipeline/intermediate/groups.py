@@ -25,7 +25,7 @@ _PARTITION_KINDS = (
 _PREFIX = f"{CONSUMER_OFFSETS}-"
 
 
-def is_offsets_partition() -> Column:
+def in_offsets_topic() -> Column:
     """Return whether a row's `partition` is one of `__consumer_offsets`."""
     return F.col("partition").startswith(_PREFIX)
 
@@ -45,7 +45,7 @@ def groups(events: DataFrame) -> DataFrame:
     loaded = of_kind(events, TraceKind.GROUP_LOADED).groupBy("run", "group")
     loaded_from = loaded.agg(F.max("partition").alias("loaded_from"))
     index = F.substring_index("partition", "-", -1).cast("int")
-    sizes = of_kind(events, *_PARTITION_KINDS).where(is_offsets_partition()).groupBy("run")
+    sizes = of_kind(events, *_PARTITION_KINDS).where(in_offsets_topic()).groupBy("run")
     partitions = sizes.agg((F.max(index) + 1).alias("partitions"))
     return (
         found.join(loaded_from, ["run", "group"], "left")
@@ -55,14 +55,14 @@ def groups(events: DataFrame) -> DataFrame:
             "group",
             F.coalesce(
                 "loaded_from",
-                F.concat(F.lit(_PREFIX), partition_for(F.col("group"), F.col("partitions"))),
+                F.concat(F.lit(_PREFIX), offsets_partition_of(F.col("group"), F.col("partitions"))),
             ).alias("partition"),
             "consumers",
         )
     )
 
 
-def partition_for(group: Column, partitions: Column) -> Column:
+def offsets_partition_of(group: Column, partitions: Column) -> Column:
     """Return the offsets partition of `group` in a topic of `partitions`: |Java's hash| mod them.
 
     Java hashes UTF-16 code units in 32 bits; 64-bit arithmetic cut to 32 after each step is the

@@ -9,32 +9,30 @@ from pipeline.report.lanes.section import message_diagrams, timeline
 from pipeline.report.page import Page, TimeMark, render
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import NotAnalysed, RunTables
-from pipeline.report.sections import (
-    blast_radius,
-    checks,
-    configuration,
-    phases,
-    rebalances,
-    replay,
-    two_at_once,
-    violations,
-)
+from pipeline.report.sections.blast_radius import blast_radius_section
+from pipeline.report.sections.checks import checks_section
+from pipeline.report.sections.configuration import configuration_section
 from pipeline.report.sections.headline import headline
+from pipeline.report.sections.phases import phases_section
+from pipeline.report.sections.rebalances import rebalances_section
+from pipeline.report.sections.replay import replay_section
+from pipeline.report.sections.two_at_once import two_at_once_section
+from pipeline.report.sections.violations import violations_section
 from pipeline.summary.summary_file import read_summary
 
 REPORT_FILE = "report.html"
 
 SECTIONS: Sequence[Callable[[ReportInput], Section | None]] = (
-    violations.section,  # a broken promise comes first
-    phases.section,
-    two_at_once.section,
+    violations_section,  # a broken promise comes first
+    phases_section,
+    two_at_once_section,
     timeline,
     message_diagrams,
-    checks.section,
-    blast_radius.section,
-    rebalances.section,
-    configuration.section,
-    replay.section,
+    checks_section,
+    blast_radius_section,
+    rebalances_section,
+    configuration_section,
+    replay_section,
 )
 """The sections of a report, in the page's order. None: it has nothing to say about this run."""
 

@@ -15,9 +15,9 @@ from pipeline.report.charts.chart import Cell, Chart, Paragraph, Part, Pick, Sec
 from pipeline.report.charts.comparison_chart import PICKED, comparison_chart, figure_lines
 from pipeline.report.facts import RunFacts
 from pipeline.report.page import Page, render
-from pipeline.report.run_names import column_names, differing_settings
+from pipeline.report.run_names import column_names, settings_that_differ
 from pipeline.report.sections.headline import Headline
-from pipeline.summary.comparison import Comparison, ComparisonRow, compare
+from pipeline.summary.comparison import Comparison, ComparisonRow, compare_runs
 from pipeline.summary.figures import RunSummary
 from results_schema.results import Verdict
 
@@ -50,7 +50,7 @@ def build_comparison(runs: Runs, output: Path) -> Path:
 def comparison_html(runs: Runs, output: Path) -> str:
     """Return the page that compares runs, as it would stand at `output`."""
     facts = [run for run, _ in runs]
-    comparison = compare(
+    comparison = compare_runs(
         [summary for _, summary in runs],
         names=column_names(facts),
         verdicts=[run.ended_as for run in facts],
@@ -147,7 +147,7 @@ def _settings_section(comparison: Comparison, runs: Runs) -> Section | None:
     by_run = {summary.run: run for run, summary in runs}
     chosen = [by_run[column.runs[0]] for column in comparison.columns]
     manifests = [run.manifest for run in chosen]
-    differing = differing_settings(chosen)
+    differing = settings_that_differ(chosen)
     others = [
         ("", "runtime", tuple(each.runtime for each in manifests)),
         ("", "time_scale", tuple(f"{each.time_scale:g}" for each in manifests)),

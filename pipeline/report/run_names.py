@@ -9,7 +9,7 @@ _MAX_SETTINGS = 3
 _NOT_OF_THE_RUN = frozenset({"name", "question", "expect"})
 
 
-def differing_settings(
+def settings_that_differ(
     runs: Sequence[RunFacts],
 ) -> tuple[tuple[str, str, tuple[str | None, ...]], ...]:
     """Return the settings in which runs differ: section, name, each run's value (None: not set).
@@ -67,7 +67,7 @@ def _settings_by_run(runs: Sequence[RunFacts]) -> list[list[str]]:
     named: list[list[str]] = [[] for _ in runs]
     for experiment in dict.fromkeys(run.manifest.experiment for run in runs):
         places = [place for place, run in enumerate(runs) if run.manifest.experiment == experiment]
-        differing = differing_settings([runs[place] for place in places])
+        differing = settings_that_differ([runs[place] for place in places])
         for _, name, values in differing[:_MAX_SETTINGS]:
             for place, value in zip(places, values, strict=True):
                 named[place].append(f"{name} {'not set' if value is None else value}")

@@ -76,7 +76,7 @@ class Comparison:
         return tuple(dict.fromkeys(row.fault for row in self.rows if row.fault is not None))
 
 
-def compare(
+def compare_runs(
     summaries: Sequence[RunSummary],
     *,
     names: Sequence[str] | None = None,

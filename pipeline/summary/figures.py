@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pipeline.summary.outcomes import CommitErrors, Coordinators, Owners, Processing, Rebalances
+from pipeline.summary.outcomes import (
+    CommitErrors,
+    Coordinators,
+    GroupProcessing,
+    Owners,
+    Rebalances,
+)
 
 Chain = Literal["broker", "client", "gap"]
 """Which table of the summary a measure stands in. Chains overlap in time: never add them up."""
@@ -237,5 +243,5 @@ class RunSummary:
     faults: tuple[FaultSummary, ...]
     coordinators: tuple[Coordinators, ...] = ()
     owners: tuple[Owners, ...] = ()
-    processing: tuple[Processing, ...] = ()
+    processing: tuple[GroupProcessing, ...] = ()
     commit_errors: tuple[CommitErrors, ...] = ()

@@ -12,9 +12,9 @@ from pipeline.engine.step import rows
 from pipeline.summary.outcomes import (
     CommitErrors,
     Coordinators,
+    GroupProcessing,
     Office,
     Owners,
-    Processing,
     Rebalances,
     in_number_order,
 )
@@ -191,17 +191,17 @@ def owners_at_once(found: Rows) -> dict[str, tuple[Owners, ...]]:
     return {run: tuple(values) for run, values in owners.items()}
 
 
-def processing_of_groups(found: Rows) -> dict[str, tuple[Processing, ...]]:
+def processing_of_groups(found: Rows) -> dict[str, tuple[GroupProcessing, ...]]:
     """Return what each run's groups processed, by name."""
-    groups: dict[str, list[Processing]] = {}
+    groups: dict[str, list[GroupProcessing]] = {}
     for row in _in_order(found["processed"], "run", "group"):
         groups.setdefault(row["run"], []).append(
-            Processing(group=row["group"], records=row["records"], repeated=row["repeated"])
+            GroupProcessing(group=row["group"], records=row["records"], repeated=row["repeated"])
         )
     return {run: tuple(values) for run, values in groups.items()}
 
 
-def commit_errors(found: Rows) -> dict[str, tuple[CommitErrors, ...]]:
+def commit_errors_by_run(found: Rows) -> dict[str, tuple[CommitErrors, ...]]:
     """Return the errors of each run's commits after its first fault, the most frequent first."""
     errors: dict[str, list[CommitErrors]] = {}
     for row in sorted(found["commit_errors"], key=lambda row: (-row["commits"], row["error"])):

@@ -111,7 +111,7 @@ class Owners:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Processing:
+class GroupProcessing:
     """What a group processed: `repeated` of its `records` were not processed for the first time."""
 
     group: str

@@ -12,9 +12,9 @@ from pipeline.summary.figures import FaultSummary, duration_text
 from pipeline.summary.outcomes import (
     CommitErrors,
     Coordinators,
+    GroupProcessing,
     Office,
     Owners,
-    Processing,
     Rebalances,
     listed,
 )
@@ -208,7 +208,7 @@ def _side(consumers: tuple[str, ...], coordinator: tuple[str | None, int | None]
     return f"{number}{assigned}: {listed(consumers)}"
 
 
-def repeated_text(processing: Processing) -> str:
+def repeated_text(processing: GroupProcessing) -> str:
     """Tell how much of what a group processed had been processed before."""
     return (
         f"processed again: {processing.repeated:,} of the {processing.records:,} processings of "

@@ -22,7 +22,7 @@ from pipeline.summary.outcome_summary import (
     OUTCOMES,
     FaultKey,
     Rows,
-    commit_errors,
+    commit_errors_by_run,
     coordinators_at_once,
     owners_at_once,
     processing_of_groups,
@@ -92,7 +92,7 @@ SUMMED_UP = (
 """What `summarize` needs, computed from tables."""
 
 
-def summarize(
+def summarize_run(
     found: Rows, runs: Sequence[RunFiles], clock_errors_us: Mapping[str, int]
 ) -> tuple[RunSummary, ...]:
     """Sum the tables up, run by run, in the order of `runs`; `found` holds SUMMED_UP's rows."""
@@ -104,7 +104,7 @@ def summarize(
     coordinators = coordinators_at_once(found)
     owners = owners_at_once(found)
     processed = processing_of_groups(found)
-    errors = commit_errors(found)
+    errors = commit_errors_by_run(found)
     return tuple(
         RunSummary(
             run=files.run,

@@ -4,7 +4,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pipeline.engine.events import detail, of_kind
-from pipeline.intermediate.groups import is_offsets_partition
+from pipeline.intermediate.groups import in_offsets_topic
 from protocol.trace import TraceKind
 
 
@@ -66,7 +66,7 @@ def _elections(events: DataFrame) -> DataFrame:
     )
     return (
         of_kind(events, TraceKind.LEADER_ELECTED)
-        .where(is_offsets_partition())
+        .where(in_offsets_topic())
         .select(
             "run",
             "partition",
@@ -118,7 +118,7 @@ def _steps_of_new_leaders(events: DataFrame) -> DataFrame:
     read = detail("records long, bytes long")
     return (
         of_kind(events, *kinds)
-        .where(is_offsets_partition())
+        .where(in_offsets_topic())
         .groupBy("run", "partition", "leader_epoch", F.col("node").alias("new_leader"))
         .agg(
             _first(TraceKind.BECAME_LEADER).alias("applied_us"),

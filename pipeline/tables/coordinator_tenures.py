@@ -4,7 +4,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pipeline.engine.events import of_kind
-from pipeline.intermediate.groups import is_offsets_partition
+from pipeline.intermediate.groups import in_offsets_topic
 from pipeline.intermediate.lives import deaths, impaired_us
 from protocol.trace import TraceKind
 
@@ -85,7 +85,7 @@ def _in_office(events: DataFrame) -> DataFrame:
     steps = of_kind(events, TraceKind.LOAD_COMPLETED, TraceKind.UNLOAD_COMPLETED)
     then = Window.partitionBy("run", "node", "incarnation", "partition").orderBy("seq")
     return (
-        steps.where(is_offsets_partition())
+        steps.where(in_offsets_topic())
         .withColumn("next_us", F.lead("time_us").over(then))
         .withColumn("next_kind", F.lead("kind").over(then))
         .where(F.col("kind") == TraceKind.LOAD_COMPLETED.value)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.results.manifest import replay_command
+from chaos.results.manifest import run_command_line
 from coordlab.cli import run_cli
 from results_schema.results import EXIT_BAD_ARGUMENTS
 
@@ -44,8 +44,8 @@ def test_runs_folder_that_cannot_be_made_is_refused(
 
 def test_time_scale_stands_in_the_replay_command_where_it_is_not_one() -> None:
     """Who runs it again gets the same clock."""
-    scaled = replay_command("x", runtime="ray", seed=1, time_scale=10.0)
-    plain = replay_command("x", runtime="ray", seed=1)
+    scaled = run_command_line("x", runtime="ray", seed=1, time_scale=10.0)
+    plain = run_command_line("x", runtime="ray", seed=1)
 
     assert shlex.split(scaled)[-2:] == ["--time-scale", "10"]
     assert "--time-scale" not in plain
@@ -53,7 +53,7 @@ def test_time_scale_stands_in_the_replay_command_where_it_is_not_one() -> None:
 
 def test_ray_that_is_joined_stands_in_the_replay_command() -> None:
     """Who ran it on a cluster runs it there again."""
-    joined = replay_command("x", runtime="ray", seed=1, ray_address="192.0.2.7:6379")
+    joined = run_command_line("x", runtime="ray", seed=1, ray_address="192.0.2.7:6379")
 
     assert shlex.split(joined)[-2:] == ["--ray-address", "192.0.2.7:6379"]
-    assert "--ray-address" not in replay_command("x", runtime="ray", seed=1)
+    assert "--ray-address" not in run_command_line("x", runtime="ray", seed=1)

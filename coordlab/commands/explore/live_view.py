@@ -15,6 +15,7 @@ from chaos.exploration.results import unreached
 from chaos.exploration.running_totals import FindingGroup, Tally
 from chaos.exploration.search import SearchProgress, Stop
 from coordlab.views.live import LiveView
+from pipeline.summary.story import counted
 
 LINE_EVERY_S = 10.0
 _MAX_GROUPS = 8
@@ -66,7 +67,7 @@ def exploration_panel(space: str, progress: SearchProgress) -> Group:
     tally = progress.tally
     parts: list[RenderableType] = [
         Text(f"exploring {space}", style="bold").append(
-            f"  {_workers(progress)}  {progress.elapsed_s:.0f} s", style=""
+            f"  {counted(progress.workers, 'worker')}  {progress.elapsed_s:.0f} s", style=""
         ),
         Text(progress_text(progress)),
         Text(f"{marks_text(tally)}; {rechecks_text(tally)}", style="dim"),
@@ -113,15 +114,6 @@ def marks_text(tally: Tally) -> str:
 def rechecks_text(tally: Tally) -> str:
     """Say how many seeds were played twice, and how many gave the same."""
     return f"played twice, equal {tally.rechecked - len(tally.differences):,}/{tally.rechecked:,}"
-
-
-def counted(number: int, what: str) -> str:
-    """Return "1 finding", "2 findings"."""
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
-
-
-def _workers(progress: SearchProgress) -> str:
-    return counted(progress.workers, "worker")
 
 
 def _loudest(tally: Tally) -> list[FindingGroup]:

@@ -8,8 +8,8 @@ from rich.text import Text
 
 from chaos.exploration.results import ExplorationResults, FoundGroup, Rechecks
 from chaos.exploration.store import ExplorationManifest
-from coordlab.commands.explore.live_view import counted
-from coordlab.console import print_lines, print_path, seconds
+from coordlab.console import clock_seconds, print_lines, print_path
+from pipeline.summary.story import counted
 from results_schema.results import RunOutcome, Verdict
 
 _STYLES = {
@@ -90,7 +90,7 @@ def _print_finding(console: Console, found: FoundGroup) -> None:
     lines = [
         f"  {found.summary}",
         f"  seed {found.example_seed}, {counted(found.example_faults, 'fault')}, "
-        f"at {seconds(found.time_us)}",
+        f"at {clock_seconds(found.time_us)}",
     ]
     if found.story:
         lines.append(f"  story: {', then '.join(found.story)}")

@@ -15,7 +15,7 @@ WHOLE_TOPIC = -1
 """In the place of a partition: what is said is said of the topic, of which nobody knows any."""
 
 
-class GroupListing(msgspec.Struct, frozen=True, kw_only=True):
+class CoordinatedGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A group as one broker lists it; in a split brain two list it."""
 
     group: str
@@ -28,7 +28,7 @@ class GroupListing(msgspec.Struct, frozen=True, kw_only=True):
 class GroupList(msgspec.Struct, frozen=True, kw_only=True):
     """Every listed group. `failures`: why a broker's list is missing, or not whole, by its id."""
 
-    groups: tuple[GroupListing, ...]
+    groups: tuple[CoordinatedGroup, ...]
     failures: dict[int, str]
 
 

@@ -19,12 +19,12 @@ from coordlab.commands.groups.facts import (
     DEAD,
     EMPTY,
     WHOLE_TOPIC,
+    CoordinatedGroup,
     DeletedGroup,
     DeletedOffset,
     DeletedOffsets,
     GroupFacts,
     GroupList,
-    GroupListing,
     GroupMember,
     GroupOffset,
     OffsetReset,
@@ -52,7 +52,7 @@ async def list_groups(
     listings = await admin.list_groups(states=states, types=types)
     return GroupList(
         groups=tuple(
-            GroupListing(
+            CoordinatedGroup(
                 group=each.group_id,
                 type=each.group_type,
                 protocol_type=each.protocol_type,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from rich.console import Console
 
-from coordlab.console import print_lines, seconds
+from coordlab.console import clock_seconds, print_lines
 from coordlab.views.row_view import clock
 from pipeline.in_memory.rebalances import Rebalance, RebalanceLog
 from pipeline.summary.outcomes import listed
@@ -59,12 +59,12 @@ def _course(rebalance: Rebalance) -> str:
         begun = f"{begun} to {rebalance.new_generation}"
     if rebalance.length_us is not None:
         return (
-            f"{begun} in {seconds(rebalance.length_us)} "
-            f"(join {seconds(rebalance.join_us)}, sync {seconds(rebalance.sync_us)})"
+            f"{begun} in {clock_seconds(rebalance.length_us)} "
+            f"(join {clock_seconds(rebalance.join_us)}, sync {clock_seconds(rebalance.sync_us)})"
         )
     if rebalance.cut_short_us is not None:
         after_us = rebalance.cut_short_us - rebalance.started_us
-        return f"{begun}, cut short after {seconds(after_us)}: {rebalance.cut_short_by}"
+        return f"{begun}, cut short after {clock_seconds(after_us)}: {rebalance.cut_short_by}"
     return f"{begun}, not over yet"
 
 

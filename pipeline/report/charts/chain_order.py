@@ -15,7 +15,7 @@ from pipeline.report.sentences.chain_words import (
     BROKER_STEPS,
     CLIENT_STEPS,
     Path,
-    middle,
+    middle_path,
     paths,
     with_groups,
 )
@@ -71,7 +71,7 @@ def _chosen(ways: Sequence[Path]) -> list[tuple[str, Path]]:
         return []
     if len(ways) == 1:
         return [("", ways[0])]
-    chosen, slowest = middle(ways), ways[-1]
+    chosen, slowest = middle_path(ways), ways[-1]
     found = [(f", the median of {len(ways):,}", chosen)]
     if slowest.whole_us > chosen.whole_us:
         found.append((", the slowest", slowest))

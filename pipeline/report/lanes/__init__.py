@@ -1,7 +1,7 @@
 """The lanes of the report: what happened when, one picture a subject, all on one time axis.
 
 Public: `section.timeline(run)`, `section.message_diagrams(run)`: the sections that they form. Each
-lane is a module with `lane(run) -> Chart | None`; None: there is nothing to show.
+lane is a module with `<name>_lane(run) -> Chart | None`; None: there is nothing to show.
 
 Reading order: `spans` (intervals as rows and steps), `names` (what labels leave out), `marks` (what
 all lanes look like), `tips`, `areas` (counts), `broker_fills`, then any lane: `faults`,

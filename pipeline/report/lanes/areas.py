@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import altair as alt
 
-from pipeline.report.charts.chart import INK, seconds
+from pipeline.report.charts.chart import INK, axis_seconds
 from pipeline.report.lanes.marks import Datum, kind_fill, rows_of, time_of
 from pipeline.report.lanes.spans import Steps
-from pipeline.report.lanes.tips import Tip, told
+from pipeline.report.lanes.tips import Tip, tooltip_of
 
 
 def step_areas(
@@ -27,7 +27,7 @@ def step_areas(
             clip=True,
             stroke=INK,
             strokeWidth=0.7,
-            tooltip=told([Tip("k", what)]),
+            tooltip=tooltip_of([Tip("k", what)]),
         )
         .encode(
             x=time_of("a:Q"),
@@ -42,7 +42,7 @@ def step_areas(
 def area_rows(steps: Steps, kinds: Sequence[str]) -> list[Datum]:
     """Return the data of `step_areas`: one row for each time and kind, in the order of `kinds`."""
     return [
-        {"a": seconds(time_us), "k": kind, "o": order, "n": count}
+        {"a": axis_seconds(time_us), "k": kind, "o": order, "n": count}
         for time_us, counts in zip(steps.times_us, steps.counts, strict=True)
         for order, (kind, count) in enumerate(zip(kinds, counts, strict=True))
     ]

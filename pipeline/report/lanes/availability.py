@@ -8,7 +8,7 @@ from pipeline.report.lanes.marks import (
     Datum,
     bars,
     bounded,
-    clock,
+    clock_text,
     kind_fill,
     labels,
     picked,
@@ -18,7 +18,7 @@ from pipeline.report.lanes.marks import (
 )
 from pipeline.report.lanes.names import common_prefix, said_of
 from pipeline.report.lanes.spans import concurrent, thinned
-from pipeline.report.lanes.tips import Tip, at
+from pipeline.report.lanes.tips import Tip, moment_tip
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
 from pipeline.summary.figures import duration_text
@@ -59,7 +59,11 @@ _LEADER_WAS = {
     "cut": "was cut off",
 }
 """What became of a leader; other faults do not say of one that it could not serve."""
-_BETWEEN = (at("a", "the last before"), at("b", "the first after"), Tip("d", "between them"))
+_BETWEEN = (
+    moment_tip("a", "the last before"),
+    moment_tip("b", "the first after"),
+    Tip("d", "between them"),
+)
 _TIPS = (
     Tip("k", "what"),
     Tip("r", "who"),
@@ -69,7 +73,7 @@ _TIPS = (
 )
 
 
-def lane(run: ReportInput) -> Chart | None:
+def availability_lane(run: ReportInput) -> Chart | None:
     """Return the gaps of each subject, or of many how many had one; None if nobody had any."""
     rows = [row for row in run.tables.rows("availability") if row["before_us"] is not None]
     if not rows:
@@ -233,8 +237,8 @@ def _table(rows: Sequence[Row], leaders: Mapping[tuple[str, str], str]) -> TextT
                 row["subject"],
                 row["group"],
                 row["fault"],
-                clock(row["before_us"]),
-                clock(row["after_us"]),
+                clock_text(row["before_us"]),
+                clock_text(row["after_us"]),
                 "it never came back" if row["gap_us"] is None else duration_text(row["gap_us"]),
                 _leader(row, leaders),
             )

@@ -17,7 +17,7 @@ from pipeline.report.lanes.marks import (
     Datum,
     bars,
     bounded,
-    clock,
+    clock_text,
     kind_fill,
     labels,
     row_name,
@@ -61,7 +61,7 @@ _LOAD = (
 )
 
 
-def lane(run: ReportInput) -> Chart | None:
+def coordinators_lane(run: ReportInput) -> Chart | None:
     """Return the lanes of the coordinators; None if no group's coordinator is known."""
     groups = _groups(run)
     rows = run.tables.rows("coordinator_tenures")
@@ -267,8 +267,8 @@ def _table(tenures: Sequence[Row], groups: dict[str, list[str]]) -> TextTable:
                 ", ".join(groups[each["partition"]][:3]),
                 each["broker"],
                 each["leader_epoch"],
-                clock(each["start_us"]),
-                clock(each["end_us"]),
+                clock_text(each["start_us"]),
+                clock_text(each["end_us"]),
                 each["end_reason"],
                 each["commits"],
                 duration_text(each["overlap_us"]) if each["overlap_us"] else None,

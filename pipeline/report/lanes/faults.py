@@ -7,7 +7,7 @@ from pipeline.report.lanes.marks import (
     ROW_PX,
     Datum,
     bars,
-    clock,
+    clock_text,
     labels,
     moments,
     row_name,
@@ -16,7 +16,7 @@ from pipeline.report.lanes.marks import (
     time_lane,
 )
 from pipeline.report.lanes.spans import slots
-from pipeline.report.lanes.tips import FROM_TO, Tip, at
+from pipeline.report.lanes.tips import FROM_TO, Tip, moment_tip
 from pipeline.report.report_input import ReportInput
 from pipeline.summary.figures import duration_text
 from results_schema.journal import JournalEntry
@@ -43,7 +43,7 @@ _TIPS = (
 )
 
 
-def lane(run: ReportInput) -> Chart | None:
+def faults_lane(run: ReportInput) -> Chart | None:
     """Return the lane of the faults; None if none was injected."""
     injected = [each for each in run.facts.faults if each.injected_at_us is not None]
     if not injected:
@@ -79,13 +79,13 @@ def lane(run: ReportInput) -> Chart | None:
         moments(
             "points",
             y,
-            tooltip=(*_TIPS, at("a", "at")),
+            tooltip=(*_TIPS, moment_tip("a", "at")),
             shape="diamond",
             fill=WARN,
             stroke=INK,
             size=140,
         ),
-        *labels("points", y, tooltip=(*_TIPS, at("a", "at")), dx=12, fontWeight="bold"),
+        *labels("points", y, tooltip=(*_TIPS, moment_tip("a", "at")), dx=12, fontWeight="bold"),
     ]
     return time_lane(
         run,
@@ -167,9 +167,9 @@ def _table(faults: Sequence[JournalEntry]) -> TextTable:
             fault.fault_id,
             fault.fault,
             fault.hit,
-            clock(fault.injected_at_us),
-            clock(fault.in_force_from_us),
-            clock(fault.healed_at_us),
+            clock_text(fault.injected_at_us),
+            clock_text(fault.in_force_from_us),
+            clock_text(fault.healed_at_us),
             None
             if fault.in_force_from_us is None or fault.in_force_until_us is None or fault.momentary
             else duration_text(fault.in_force_until_us - fault.in_force_from_us),

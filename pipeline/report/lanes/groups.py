@@ -12,7 +12,7 @@ from pipeline.report.lanes.marks import (
     Datum,
     bars,
     bounded,
-    clock,
+    clock_text,
     kind_fill,
     labels,
     moments,
@@ -23,8 +23,8 @@ from pipeline.report.lanes.marks import (
     time_lane,
 )
 from pipeline.report.lanes.names import group_prefix
-from pipeline.report.lanes.spans import concurrent, longest_first, thinned, together
-from pipeline.report.lanes.tips import FROM_TO, Tip, at
+from pipeline.report.lanes.spans import concurrent, join_steps, longest_first, thinned
+from pipeline.report.lanes.tips import FROM_TO, Tip, moment_tip
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
 from pipeline.summary.outcomes import in_number_order
@@ -70,7 +70,7 @@ _TIPS = (
 )
 
 
-def lane(run: ReportInput) -> Chart | None:
+def groups_lane(run: ReportInput) -> Chart | None:
     """Return the groups' states, or of many groups how many were in each; None without groups."""
     rows = run.tables.rows("group_states")
     groups = in_number_order({row["group"] for row in rows})
@@ -93,8 +93,8 @@ def lane(run: ReportInput) -> Chart | None:
     )
 
 
-def detail(run: ReportInput) -> Chart | None:
-    """Return the states of a group that is picked; None where `lane` shows them all."""
+def group_detail(run: ReportInput) -> Chart | None:
+    """Return the states of a group that is picked; None where `groups_lane` shows them all."""
     rows = run.tables.rows("group_states")
     changes: dict[str, int] = {}
     for row in rows:
@@ -140,7 +140,7 @@ def _layers(rows: Sequence[Row], y: alt.Y, where: str | None = None) -> list[alt
         moments(
             "dead",
             y,
-            tooltip=(*_TIPS, at("a", "at")),
+            tooltip=(*_TIPS, moment_tip("a", "at")),
             where=where,
             shape="cross",
             angle=45,
@@ -218,7 +218,7 @@ def _counts(run: ReportInput, rows: Sequence[Row], groups: int) -> Chart:
         about=_ABOUT_COUNTS,
         more=_MORE_COUNTS,
         layers=[step_areas("counts", what="state", fills=fills, unit="groups")],
-        data={"counts": area_rows(thinned(together(*steps)), list(fills))},
+        data={"counts": area_rows(thinned(join_steps(*steps)), list(fills))},
         height=AREA_PX,
         table=_table(rows),
     )
@@ -235,8 +235,8 @@ def _table(rows: Sequence[Row]) -> TextTable:
                 row["state"],
                 row["generation"],
                 row["members"],
-                clock(row["from_us"]),
-                clock(row["to_us"]),
+                clock_text(row["from_us"]),
+                clock_text(row["to_us"]),
                 row["cause"],
             )
             for row in sorted(rows, key=lambda row: (row["group"], row["from_us"]))[:MAX_TABLE_ROWS]

@@ -21,12 +21,12 @@ from pipeline.report.charts.chart import (
     Chart,
     Pick,
     TextTable,
-    seconds,
+    axis_seconds,
     soft,
     time_params,
     time_x,
 )
-from pipeline.report.lanes.tips import Tip, told
+from pipeline.report.lanes.tips import Tip, tooltip_of
 from pipeline.report.report_input import ReportInput
 from pipeline.summary.figures import duration_text
 
@@ -106,8 +106,8 @@ def fault_bands(run: ReportInput) -> list[Datum]:
         end = fault.injected_at_us if fault.momentary else fault.healed_at_us
         bands.append(
             {
-                "a": seconds(fault.injected_at_us),
-                "b": seconds(run.end_us if end is None else end),
+                "a": axis_seconds(fault.injected_at_us),
+                "b": axis_seconds(run.end_us if end is None else end),
                 "n": fault.fault_id,
                 "h": fault.hit,
             }
@@ -196,7 +196,7 @@ def bars(
     """
     chart = rows_of(name, where)
     look: Looks = {
-        "tooltip": told(tooltip),
+        "tooltip": tooltip_of(tooltip),
         "clip": True,
         "stroke": INK,
         "strokeWidth": 0.7,
@@ -220,7 +220,7 @@ def moments(
 ) -> alt.Chart:
     """Return a mark at `a` of each row of the data `name`."""
     look: Looks = {
-        "tooltip": told(tooltip),
+        "tooltip": tooltip_of(tooltip),
         "clip": True,
         "filled": True,
         "fill": INK,
@@ -276,7 +276,7 @@ def labels(
         .transform_filter(f"datum._w > {4 * _CHARACTER_PX}")
         .transform_calculate(_t=f"{fits} ? {long} : {fits_short} ? {short} : {cut}")
     )
-    return _text(shown, "_x", y, {"align": "left", "dx": 4, "tooltip": told(tooltip), **mark})
+    return _text(shown, "_x", y, {"align": "left", "dx": 4, "tooltip": tooltip_of(tooltip), **mark})
 
 
 def end_labels(
@@ -300,7 +300,9 @@ def end_labels(
         )
         .transform_filter("datum._t != ''")
     )
-    return _text(shown, "_e", y, {"align": "right", "dx": -4, "tooltip": told(tooltip), **mark})
+    return _text(
+        shown, "_e", y, {"align": "right", "dx": -4, "tooltip": tooltip_of(tooltip), **mark}
+    )
 
 
 def _visible(chart: alt.Chart, reserve: str, end: str) -> alt.Chart:
@@ -352,14 +354,14 @@ def legend_columns(names: Iterable[str | int]) -> alt.ExprRef:
 def span(start_us: int, end_us: int, **said: Cell) -> Datum:
     """Return a bar's datum: its ends in seconds, its length in words, and what is said of it."""
     return {
-        "a": seconds(start_us),
-        "b": seconds(end_us),
+        "a": axis_seconds(start_us),
+        "b": axis_seconds(end_us),
         "d": duration_text(end_us - start_us),
         **said,
     }
 
 
-def clock(time_us: int | None) -> str | None:
+def clock_text(time_us: int | None) -> str | None:
     """Return a moment of the run's clock as tables print it: seconds with three decimals."""
     return None if time_us is None else f"{time_us / 1_000_000:,.3f}"
 

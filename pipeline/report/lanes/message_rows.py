@@ -7,7 +7,7 @@ microseconds, of the chart seconds.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pipeline.report.charts.chart import seconds
+from pipeline.report.charts.chart import axis_seconds
 from pipeline.report.lanes.marks import Cell, Datum
 from pipeline.report.lanes.message_words import (
     EXPECTED,
@@ -105,7 +105,7 @@ def diagram(rows: Sequence[Row], landmarks: Sequence[Word] = ()) -> Diagram:
         if row["repeats"] == 1:
             words.append(_word(row))
     _in_rows(drawn.repeats)
-    drawn.words = placed(words)
+    drawn.words = place_words(words)
     return drawn
 
 
@@ -149,7 +149,7 @@ def _add(drawn: Diagram, row: Row) -> None:
         drawn.waits.append(_line(sent, ended, asks, asks, said, UNANSWERED))
     if row["outcome"] != SUCCESS:
         at = ended if ended is not None else _begin(row)
-        drawn.failures.append({**said, "r": asks, "a": seconds(at), "k": int(failed(row))})
+        drawn.failures.append({**said, "r": asks, "a": axis_seconds(at), "k": int(failed(row))})
     if row["repeats"] > 1:
         last = row["last_ended_us"] if row["last_ended_us"] is not None else ended
         begin = _begin(row)
@@ -176,13 +176,22 @@ def _way(
 def _stub(drawn: Diagram, at_us: int, start: str, end: str, said: Mapping[str, Cell]) -> None:
     """Add a message that never arrived: it leaves its sender's line, and ends at once."""
     down = drawn.nodes.index(end) > drawn.nodes.index(start)
-    drawn.stubs.append({**said, "r": start, "a": seconds(at_us), "v": "down" if down else "up"})
+    drawn.stubs.append(
+        {**said, "r": start, "a": axis_seconds(at_us), "v": "down" if down else "up"}
+    )
 
 
 def _line(
     start_us: int, end_us: int, start: str, end: str, said: Mapping[str, Cell], leg: str
 ) -> Datum:
-    return {**said, "r": start, "q": end, "a": seconds(start_us), "b": seconds(end_us), "leg": leg}
+    return {
+        **said,
+        "r": start,
+        "q": end,
+        "a": axis_seconds(start_us),
+        "b": axis_seconds(end_us),
+        "leg": leg,
+    }
 
 
 def _said(row: Row) -> Datum:
@@ -195,12 +204,12 @@ def _said(row: Row) -> Datum:
         "to": row["to_node"],
         "g": row["group"],
         "nm": row.get("named"),
-        "u": seconds(row["sent_us"]),
-        "v": seconds(row["received_us"]),
-        "w": seconds(row["answered_us"]),
-        "e": seconds(row["ended_us"]),
+        "u": axis_seconds(row["sent_us"]),
+        "v": axis_seconds(row["received_us"]),
+        "w": axis_seconds(row["answered_us"]),
+        "e": axis_seconds(row["ended_us"]),
         "x": row["repeats"],
-        "z": seconds(row["last_ended_us"]) if row["repeats"] > 1 else None,
+        "z": axis_seconds(row["last_ended_us"]) if row["repeats"] > 1 else None,
         "c": row["correlation_id"],
     }
 
@@ -255,7 +264,7 @@ def _micros(datum: Datum) -> tuple[int, int]:
     return round(float(datum["a"] or 0) * 1_000_000), round(float(datum["b"] or 0) * 1_000_000)
 
 
-def placed(words: Iterable[Word]) -> list[Datum]:
+def place_words(words: Iterable[Word]) -> list[Datum]:
     """Return texts with the zoom from which on each stands free of more important ones.
 
     In pixels a second: `z` where all texts reach to the right from their moment, `y` where some
@@ -272,7 +281,7 @@ def placed(words: Iterable[Word]) -> list[Datum]:
         shown.append(
             {
                 "r": word.node,
-                "a": seconds(word.at_us),
+                "a": axis_seconds(word.at_us),
                 "t": word.text,
                 "z": round(max(rightward, word.zoom), 3),
                 "y": round(max(either, word.zoom), 3),

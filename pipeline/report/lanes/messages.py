@@ -23,7 +23,7 @@ from pipeline.report.lanes.marks import (
     Looks,
     bars,
     bounded,
-    clock,
+    clock_text,
     labels,
     legend_columns,
     rows_of,
@@ -50,7 +50,7 @@ from pipeline.report.lanes.message_rows import (
 )
 from pipeline.report.lanes.message_words import outcome_words, request_words
 from pipeline.report.lanes.names import ROLE, common_prefix, said_of
-from pipeline.report.lanes.tips import Tip, at, told
+from pipeline.report.lanes.tips import Tip, moment_tip, tooltip_of
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
 from pipeline.summary.figures import duration_text
@@ -104,12 +104,12 @@ _TIPS = (
     Tip("g", "group"),
     Tip("out", "outcome"),
     Tip("nm", "names as coordinator"),
-    at("u", "sent", 6),
-    at("v", "received", 6),
-    at("w", "answered", 6),
-    at("e", "ended", 6),
+    moment_tip("u", "sent", 6),
+    moment_tip("v", "received", 6),
+    moment_tip("w", "answered", 6),
+    moment_tip("e", "ended", 6),
     Tip("x", "like exchanges"),
-    at("z", "the last ended", 6),
+    moment_tip("z", "the last ended", 6),
     Tip("c", "correlation id"),
 )
 
@@ -211,7 +211,7 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
     in_sight = f"datum.b >= {FROM_S} && datum.a <= {TO_S}"
     legs = alt.Chart(alt.NamedData("legs")).transform_filter(in_sight)
     waits = alt.Chart(alt.NamedData("waits")).transform_filter(in_sight)
-    x, said = time_of("a:Q"), told(_TIPS)
+    x, tooltip = time_of("a:Q"), tooltip_of(_TIPS)
     return [
         alt.Chart(alt.NamedData("nodes")).mark_rule(color=LINE, strokeWidth=1.5).encode(y=line),
         bars(
@@ -226,16 +226,16 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
         ),
         *_repeats(row),
         waits.transform_filter(f"datum.leg == '{SERVED}'")
-        .mark_rule(clip=True, strokeWidth=5, opacity=0.55, tooltip=said)
+        .mark_rule(clip=True, strokeWidth=5, opacity=0.55, tooltip=tooltip)
         .encode(x=x, x2="b:Q", y=line, color=colour),
         waits.transform_filter(f"datum.leg == '{HELD}'")
-        .mark_rule(clip=True, strokeWidth=3, strokeDash=[1, 3], tooltip=said)
+        .mark_rule(clip=True, strokeWidth=3, strokeDash=[1, 3], tooltip=tooltip)
         .encode(x=x, x2="b:Q", y=line, color=colour),
         waits.transform_filter(f"datum.leg == '{UNANSWERED}'")
-        .mark_rule(clip=True, strokeWidth=2, strokeDash=[4, 3], color=BAD, tooltip=said)
+        .mark_rule(clip=True, strokeWidth=2, strokeDash=[4, 3], color=BAD, tooltip=tooltip)
         .encode(x=x, x2="b:Q", y=line),
         legs.mark_rule(
-            clip=True, strokeWidth=1.6, tooltip=said, strokeOpacity=_opacity(drawn.legs)
+            clip=True, strokeWidth=1.6, tooltip=tooltip, strokeOpacity=_opacity(drawn.legs)
         ).encode(x=x, x2="b:Q", y=line, y2=other, color=colour, strokeDash=dash),
         alt.Chart(alt.NamedData("stubs"))
         .mark_point(
@@ -245,7 +245,7 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
             strokeWidth=1.8,
             opacity=1,
             size=_STUB_SIZE,
-            tooltip=said,
+            tooltip=tooltip,
         )
         .encode(x=x, y=line, stroke=alt.Stroke("cl:N", scale=None)),
         alt.Chart(alt.NamedData("failures"))
@@ -259,7 +259,7 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
             strokeWidth=1.2,
             opacity=1,
             size=34,
-            tooltip=said,
+            tooltip=tooltip,
         )
         .encode(x=x, y=line),
         alt.Chart(alt.NamedData("failures"))
@@ -272,7 +272,7 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
             fill=BAD,
             opacity=1,
             size=70,
-            tooltip=said,
+            tooltip=tooltip,
         )
         .encode(x=x, y=line),
         *_words(line, x),
@@ -400,9 +400,9 @@ def _table(rows: Sequence[Row]) -> TextTable:
                 row["from_node"],
                 row["to_node"],
                 row["group"],
-                clock(row["sent_us"]),
-                clock(row["answered_us"]),
-                clock(row["ended_us"]),
+                clock_text(row["sent_us"]),
+                clock_text(row["answered_us"]),
+                clock_text(row["ended_us"]),
                 outcome_words(row),
                 row["repeats"],
             )

@@ -22,7 +22,7 @@ from pipeline.report.lanes.marks import (
     NARROW,
     bars,
     bounded,
-    clock,
+    clock_text,
     end_labels,
     labels,
     legend_columns,
@@ -105,7 +105,7 @@ _TWICE_TIPS = (
 )
 
 
-def lane(run: ReportInput) -> Chart | None:
+def ownership_lane(run: ReportInput) -> Chart | None:
     """Return the owners of each partition, or of many how many had one; None without any."""
     owned = by_partition(run)
     if not owned:
@@ -127,8 +127,8 @@ def lane(run: ReportInput) -> Chart | None:
     )
 
 
-def detail(run: ReportInput) -> Chart | None:
-    """Return the owners of partitions that are picked; None where `lane` shows all of them."""
+def ownership_detail(run: ReportInput) -> Chart | None:
+    """Return the owners of partitions that are picked; None where `ownership_lane` shows all."""
     owned = by_partition(run)
     if len(owned) <= MANY_PARTITIONS:
         return None
@@ -263,8 +263,8 @@ def _table(run: ReportInput) -> TextTable:
                     row["partition"],
                     f"{row['first_consumer']} ({side(row, 'first')})",
                     f"{row['second_consumer']} ({side(row, 'second')})",
-                    clock(row["from_us"]),
-                    clock(row["to_us"]),
+                    clock_text(row["from_us"]),
+                    clock_text(row["to_us"]),
                     duration_text(row["length_us"]),
                     row["records_both"],
                 )
@@ -282,8 +282,8 @@ def _table(run: ReportInput) -> TextTable:
                 row["partition"],
                 row["consumer"],
                 kind(row),
-                clock(row["from_us"]),
-                clock(row["to_us"]),
+                clock_text(row["from_us"]),
+                clock_text(row["to_us"]),
                 row["ended_by"],
                 row["records"],
             )

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 
 import altair as alt
 
-from pipeline.report.charts.chart import BAD, HATCHES, SERIES, Chart, Pick, TextTable, seconds
+from pipeline.report.charts.chart import BAD, HATCHES, SERIES, Chart, Pick, TextTable, axis_seconds
 from pipeline.report.lanes.areas import area_rows, step_areas
 from pipeline.report.lanes.marks import (
     ROW_PX,
     Datum,
     bars,
     bounded,
-    clock,
+    clock_text,
     kind_fill,
     labels,
     moments,
@@ -22,7 +22,7 @@ from pipeline.report.lanes.marks import (
     time_lane,
 )
 from pipeline.report.lanes.names import common_prefix, group_prefix
-from pipeline.report.lanes.spans import concurrent, longest_first, thinned, together
+from pipeline.report.lanes.spans import concurrent, join_steps, longest_first, thinned
 from pipeline.report.lanes.tips import FROM_TO, Tip
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
@@ -65,7 +65,7 @@ _TIPS = (
 )
 
 
-def lane(run: ReportInput) -> Chart | None:
+def rebalances_lane(run: ReportInput) -> Chart | None:
     """Return the rebalances of each group, or of many groups how many rebalance; None without."""
     rows = run.tables.rows("rebalances")
     if not rows:
@@ -88,8 +88,8 @@ def lane(run: ReportInput) -> Chart | None:
     )
 
 
-def detail(run: ReportInput) -> Chart | None:
-    """Return the rebalances of a group that is picked; None where `lane` shows them all."""
+def rebalance_detail(run: ReportInput) -> Chart | None:
+    """Return the rebalances of a group that is picked; None where `rebalances_lane` shows all."""
     rows = run.tables.rows("rebalances")
     if len({_row(row) for row in rows}) <= MANY_ROWS:
         return None
@@ -137,7 +137,12 @@ def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[
         if pick:
             said["p"] = row["group"]
         end_us = ends[_key(row)]
-        first: Datum = {"f": 1, "u": seconds(end_us), "l": _words(row, prefix), "s": _short(row)}
+        first: Datum = {
+            "f": 1,
+            "u": axis_seconds(end_us),
+            "l": _words(row, prefix),
+            "s": _short(row),
+        }
         for part, start, end in _parts(row, end_us):
             parts.append(span(start, end, **said, k=part, **first))
             first = {}
@@ -235,7 +240,7 @@ def _counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
         title=f"{len(rows):,} rebalances",
         about=_ABOUT_COUNTS,
         layers=[step_areas("counts", what="waiting for", fills=fills, unit="rebalances")],
-        data={"counts": area_rows(thinned(together(*steps)), list(PARTS))},
+        data={"counts": area_rows(thinned(join_steps(*steps)), list(PARTS))},
         height=AREA_PX,
         table=_table(rows),
     )
@@ -263,8 +268,8 @@ def _table(rows: Sequence[Row]) -> TextTable:
                 row["reason"],
                 row["consumer"],
                 _generations(row),
-                clock(row["started_us"]),
-                clock(row["stable_us"]),
+                clock_text(row["started_us"]),
+                clock_text(row["stable_us"]),
                 None if row["length_us"] is None else duration_text(row["length_us"]),
                 listed(row["removed"]),
                 listed(row["added"]),

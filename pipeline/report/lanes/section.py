@@ -1,30 +1,28 @@
 """The two sections that the lanes form: what happened when, and what was said around each fault."""
 
 from pipeline.report.charts.chart import Chart, Section
-from pipeline.report.lanes import (
-    availability,
-    coordinators,
-    faults,
-    groups,
-    messages,
-    ownership,
-    rebalances,
-)
+from pipeline.report.lanes import messages
+from pipeline.report.lanes.availability import availability_lane
+from pipeline.report.lanes.coordinators import coordinators_lane
+from pipeline.report.lanes.faults import faults_lane
+from pipeline.report.lanes.groups import group_detail, groups_lane
+from pipeline.report.lanes.ownership import ownership_detail, ownership_lane
+from pipeline.report.lanes.rebalances import rebalance_detail, rebalances_lane
 from pipeline.report.report_input import ReportInput
 
 
 def timeline(run: ReportInput) -> Section | None:
     """Return the lanes of the run from top to bottom; None if there is nothing to show."""
     charts: tuple[Chart | None, ...] = (
-        faults.lane(run),
-        coordinators.lane(run),
-        groups.lane(run),
-        groups.detail(run),
-        rebalances.lane(run),
-        rebalances.detail(run),
-        ownership.lane(run),
-        ownership.detail(run),
-        availability.lane(run),
+        faults_lane(run),
+        coordinators_lane(run),
+        groups_lane(run),
+        group_detail(run),
+        rebalances_lane(run),
+        rebalance_detail(run),
+        ownership_lane(run),
+        ownership_detail(run),
+        availability_lane(run),
     )
     drawn = tuple(chart for chart in charts if chart is not None)
     if not drawn:

@@ -80,7 +80,7 @@ def concurrent(intervals: Iterable[tuple[int, int]], *, from_us: int, to_us: int
     return Steps(tuple(times), tuple(counts))
 
 
-def together(*series: Steps) -> Steps:
+def join_steps(*series: Steps) -> Steps:
     """Return several counts over the times at which any of them changes.
 
     Shape: each of `series` begins at the same time; a count is that series' counts in their order.

@@ -20,16 +20,16 @@ class Tip:
     decimals: int | None = None
 
 
-def at(field: str, title: str, decimals: int = 3) -> Tip:
+def moment_tip(field: str, title: str, decimals: int = 3) -> Tip:
     """Return the line of a moment: seconds of the run's clock."""
     return Tip(field, title, "s", decimals)
 
 
-FROM_TO = (at("a", "from"), at("b", "to"), Tip("d", "for"))
+FROM_TO = (moment_tip("a", "from"), moment_tip("b", "to"), Tip("d", "for"))
 """The lines that every bar ends with; `d` is its length in words."""
 
 
-def told(tips: Sequence[Tip]) -> alt.ExprRef:
+def tooltip_of(tips: Sequence[Tip]) -> alt.ExprRef:
     """Return a tooltip as a Vega expression over a row; a cell that is empty has no line.
 
     Vega-Lite's own tooltips would print `null` for it.

@@ -25,7 +25,7 @@ _LEAD = (
 )
 
 
-def section(run: ReportInput) -> Section | None:
+def blast_radius_section(run: ReportInput) -> Section | None:
     """Return whom each fault concerned; None: no fault hit anybody."""
     faults = list(rows_of_faults(run))
     if not faults:

@@ -6,7 +6,7 @@ from pipeline.report.charts.chart import Paragraph, Section
 from pipeline.report.report_input import ReportInput
 from pipeline.report.sentences.answers import check_name
 from pipeline.report.sentences.prose import section_link
-from pipeline.report.sentences.words import sentence, together
+from pipeline.report.sentences.words import sentence, unbroken
 from pipeline.summary.story import check_figures, counted
 from results_schema.results import CheckOutcome, CheckReport
 
@@ -29,7 +29,7 @@ _LEAD = (
 )
 
 
-def section(run: ReportInput) -> Section | None:
+def checks_section(run: ReportInput) -> Section | None:
     """Return one entry for each check, the broken first; None: the run has none."""
     if not run.facts.checks:
         return None
@@ -56,7 +56,7 @@ def _entry(check: CheckReport, promise: str | None) -> Markup:
         evidence = Markup(" {}").format(section_link(f"violations-{check.check}", found))
     judged = Markup("")
     if figures := check_figures(check):
-        judged = Markup('<p class="about">Judged: {}.</p>').format(together("; ".join(figures)))
+        judged = Markup('<p class="about">Judged: {}.</p>').format(unbroken("; ".join(figures)))
     note = Markup("<p>{}</p>").format(sentence(check.note)) if check.note else Markup("")
     return Markup(
         '<li><div class="outcome {}">{}</div><div><h3>{}{}</h3><p>{}</p>{}{}</div></li>'

@@ -13,7 +13,7 @@ _LATE = ".late_members["
 _HEADINGS = ("setting", "here", "default", "of")
 
 
-def section(run: ReportInput) -> Section | None:
+def configuration_section(run: ReportInput) -> Section | None:
     """Return the run's settings; None: nothing is known of them."""
     settings = run.facts.settings
     if not settings:

@@ -11,8 +11,8 @@ from pipeline.report.sections.headline_figures import Figure, Tone, four_figures
 from pipeline.report.sentences.answers import broke_a_promise, for_how_long, for_whom
 from pipeline.report.sentences.causes import why
 from pipeline.report.sentences.fault_sentences import what_broke
-from pipeline.report.sentences.prose import said, section_link
-from pipeline.report.sentences.words import together
+from pipeline.report.sentences.prose import fill_sentence, section_link
+from pipeline.report.sentences.words import unbroken
 from pipeline.summary.figures import duration_text
 from pipeline.summary.story import counted, moment_text
 from results_schema.results import Verdict
@@ -88,10 +88,10 @@ def _expected(run: ReportInput) -> Iterator[Markup]:
             for each in four_figures(run)
             if each.unit in {"s", "ms"} and each.label != "of the run's clock"
         ]
-        beside = said(" <b>Measured:</b> {}.", "; ".join(measured)) if measured else ""
-        yield said("{}{}", facts.expect, beside)
+        beside = fill_sentence(" <b>Measured:</b> {}.", "; ".join(measured)) if measured else ""
+        yield fill_sentence("{}{}", facts.expect, beside)
         if _OVERRIDE in facts.manifest.replay:
-            yield said(
+            yield fill_sentence(
                 "That is for the experiment as it is written; this run overrode values of it ({}).",
                 section_link("replay", _OVERRIDE),
             )
@@ -99,7 +99,7 @@ def _expected(run: ReportInput) -> Iterator[Markup]:
 
 def _unbroken(lines: tuple[str, ...]) -> tuple[Markup, ...]:
     """Return trusted lines in which no number is parted from its unit."""
-    return tuple(Markup(together(line)) for line in lines)
+    return tuple(Markup(unbroken(line)) for line in lines)
 
 
 def verdict_of(facts: RunFacts) -> tuple[str, Tone]:

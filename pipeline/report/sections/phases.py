@@ -55,7 +55,7 @@ _LEAD = (
 _PICKED = "fault"
 
 
-def section(run: ReportInput) -> Section | None:
+def phases_section(run: ReportInput) -> Section | None:
     """Return what each fault cost, phase by phase; None: nothing was hit."""
     faults = list(rows_of_faults(run))
     if not faults:

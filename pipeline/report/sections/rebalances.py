@@ -34,7 +34,7 @@ _NONE = (
 )
 
 
-def section(run: ReportInput) -> Section | None:
+def rebalances_section(run: ReportInput) -> Section | None:
     """Return the run's rebalances; None: there was no group to have one."""
     rows = sorted(run.tables.rows("rebalances"), key=lambda row: (row["started_us"], row["group"]))
     if not rows and not run.summary.faults:

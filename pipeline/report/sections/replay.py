@@ -14,7 +14,7 @@ _RUNTIMES = {"virtual": "ray", "ray": "virtual"}
 _NO_DIGEST = "none was computed"
 
 
-def section(run: ReportInput) -> Section:
+def replay_section(run: ReportInput) -> Section:
     """Return how to run the same again."""
     return Section(
         id="replay",

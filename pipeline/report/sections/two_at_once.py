@@ -8,7 +8,7 @@ from pipeline.report.charts.chart import Cell, Paragraph, Part, Section, TextTab
 from pipeline.report.lanes.names import common_prefix, said_of
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
-from pipeline.report.sentences.member_steps import Step
+from pipeline.report.sentences.member_steps import MemberStep
 from pipeline.report.sentences.owner_story import (
     Episode,
     Office,
@@ -18,7 +18,7 @@ from pipeline.report.sentences.owner_story import (
     owned_by,
     steps,
 )
-from pipeline.report.sentences.words import items, linked, moment_link, span_together, together
+from pipeline.report.sentences.words import items, linked, moment_link, span_together, unbroken
 from pipeline.report.settings import Settings
 from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
@@ -35,7 +35,7 @@ _LEAD = (
 )
 
 
-def section(run: ReportInput) -> Section | None:
+def two_at_once_section(run: ReportInput) -> Section | None:
     """Return the stories of all that was there twice; None: nothing was."""
     found = episodes(run.tables.rows("ownership_overlaps"))
     told = [each for each in found if each.longest_us >= run.summary.clock_error_us]
@@ -125,10 +125,10 @@ def _side(episode: Episode, side: str, office: Office) -> Markup:
     )
 
 
-def _why(because: str, told: Sequence[Step]) -> Markup:
+def _why(because: str, told: Sequence[MemberStep]) -> Markup:
     lines = Markup("").join(
         Markup("<li>{} {}</li>").format(
-            moment_link(step.time_us, lane=step.lane), together(step.text)
+            moment_link(step.time_us, lane=step.lane), unbroken(step.text)
         )
         for step in told
     )

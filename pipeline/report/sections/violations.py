@@ -8,7 +8,7 @@ from markupsafe import Markup
 from pipeline.report.charts.chart import Paragraph, Part, Section
 from pipeline.report.report_input import ReportInput
 from pipeline.report.sentences.answers import check_name
-from pipeline.report.sentences.words import moment_link, sentence, together
+from pipeline.report.sentences.words import moment_link, sentence, unbroken
 from pipeline.summary.story import counted, moment_text
 from protocol.trace import TraceRow
 from results_schema.evidence_text import what_happened
@@ -34,7 +34,7 @@ _LEAD = (
 )
 
 
-def section(run: ReportInput) -> Section | None:
+def violations_section(run: ReportInput) -> Section | None:
     """Return every finding with its story; None: no promise was violated."""
     broken = [check for check in run.facts.checks if check.findings_total]
     if not broken:
@@ -81,7 +81,7 @@ def _finding(finding: Finding, *, opened: bool) -> Markup:
     ).format(
         Markup(" open") if opened else "",
         sentence(finding.summary),
-        together(moment_text(finding.time_us)),
+        unbroken(moment_text(finding.time_us)),
         _story(finding),
     )
 

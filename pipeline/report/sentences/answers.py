@@ -18,11 +18,11 @@ from pipeline.report.sentences.prose import (
     OWNERSHIP,
     and_list,
     aside,
-    at,
+    at_moment,
     between,
+    fill_sentence,
     joined,
     length,
-    said,
     section_link,
 )
 from pipeline.report.sentences.worst import Worst, longest_coordinators, longest_owners, worst
@@ -52,14 +52,14 @@ def for_whom(run: ReportInput) -> tuple[Markup, ...]:
     told: list[Markup] = []
     if len(affected) == 1:
         ((group, members),) = affected.items()
-        told.append(said("group <b>{}</b> ({}).", group, _of_all(members, group, run)))
+        told.append(fill_sentence("group <b>{}</b> ({}).", group, _of_all(members, group, run)))
     elif affected:
         number = f"<b>{len(affected):,}</b> of {len(run.tables.rows('groups')):,} groups"
         members = sum(affected.values())
         who = f"{number} with {counted(members, 'member')}: {{}}."
-        told.append(said(who, listed(in_number_order(affected))))
+        told.append(fill_sentence(who, listed(in_number_order(affected))))
     elif groups:
-        told.append(said("group <b>{}</b>.", listed(groups)))
+        told.append(fill_sentence("group <b>{}</b>.", listed(groups)))
     else:
         told.append(Markup("no group was coordinated there."))
     if data:
@@ -85,7 +85,7 @@ def _partitions(data: set[str], hits: Sequence[JournalEntry], *, told_groups: bo
     who = listed(in_number_order(nodes)) if 0 < len(nodes) <= MAX_NODES else "who was hit"
     also = " also" if told_groups and not owners else ""
     what = f"{counted(len(data), 'partition')} of data ({listed(in_number_order(data))})"
-    return said("{}{} {} {}.", who, also, "owned" if owners else "led", what)
+    return fill_sentence("{}{} {} {}.", who, also, "owned" if owners else "led", what)
 
 
 def _nobody(run: ReportInput) -> Markup:
@@ -93,7 +93,7 @@ def _nobody(run: ReportInput) -> Markup:
     if not rows:
         return Markup("Nobody.")
     members = sum(row["consumers"] for row in rows)
-    return said(
+    return fill_sentence(
         "Nobody. {} with {} went about their work.",
         counted(len(rows), "group"),
         counted(members, "member"),
@@ -121,7 +121,7 @@ def for_how_long(run: ReportInput) -> tuple[Markup, ...]:
 def _durations(run: ReportInput) -> Iterator[Markup]:
     summary = run.summary
     if (owners := longest_owners(summary)) is not None:
-        yield said(
+        yield fill_sentence(
             "{} of {} had <b>two owners</b> at once for up to {}, {}: {}, then also {}.",
             counted(owners.partitions, "partition"),
             owners.group,
@@ -131,7 +131,7 @@ def _durations(run: ReportInput) -> Iterator[Markup]:
             listed(owners.second_consumers),
         )
     if (both := longest_coordinators(summary)) is not None:
-        yield said(
+        yield fill_sentence(
             "{} had <b>two coordinators</b> for {}, {}{}.",
             listed(both.groups),
             length(both.to_us - both.from_us),
@@ -145,7 +145,7 @@ def _durations(run: ReportInput) -> Iterator[Markup]:
     service = worst(summary, "no coordinator")
     if service is not None and service.longest_us:
         bound_us = service.distribution.bound_us
-        yield said(
+        yield fill_sentence(
             "{} was without an active coordinator for {}{}.",
             _a_group(run),
             length(service.longest_us, bound_us=bound_us),
@@ -165,7 +165,7 @@ def _and_owners(owners: Owners | None, both: Coordinators) -> Markup:
         (both.newer.broker, both.newer.leader_epoch),
     }:
         return Markup("")
-    return said(
+    return fill_sentence(
         "; for the first {} of it each partition still had one owner, as the new coordinator had "
         "given none to others",
         duration_text(owners.from_us - both.from_us),
@@ -185,12 +185,12 @@ def _steady(found: Worst, run: ReportInput) -> Iterator[Markup]:
         if each.name == "commit_interval_ms" and each.value.isdigit()
     }
     if len(intervals) == 1:
-        yield said("They commit every {}.", duration_text(intervals.pop() * 1_000))
+        yield fill_sentence("They commit every {}.", duration_text(intervals.pop() * 1_000))
     hit = {node for fault in run.facts.faults for node in fault.hit_nodes}
     for row in run.tables.rows("availability"):
         of_member = row["subject_kind"] == "member" and row["fault"] == found.fault.fault
         if of_member and row["subject"] in hit and row["gap_us"] == found.longest_us:
-            yield said("The longest is that of {}, which was hit itself.", row["subject"])
+            yield fill_sentence("The longest is that of {}, which was hit itself.", row["subject"])
             return
 
 
@@ -199,14 +199,14 @@ def _gap(found: Worst, begins: str, subject: str, run: ReportInput) -> Markup:
     spread = found.distribution
     text = Markup("")
     if spread.samples:
-        text = said(
+        text = fill_sentence(
             "{} {}{}.",
             begins,
             _spread(spread, subject),
             _after(found, run),
         )
     if spread.missing:
-        never = said(
+        never = fill_sentence(
             "<b>{}</b> {} when the run {}, {} after the fault.",
             counted(spread.missing, subject),
             _NEVER[subject],
@@ -222,8 +222,8 @@ def _spread(spread: Distribution, subject: str) -> Markup:
     longest = length(longest_us, bound_us=spread.bound_us)
     of = counted(spread.samples, subject)
     if spread.samples == 1 or median_us is None:
-        return said("{} ({})", longest, of)
-    return said(
+        return fill_sentence("{} ({})", longest, of)
+    return fill_sentence(
         "up to {} (median {} of {})",
         longest,
         duration_text(median_us, bound_us=spread.bound_us),
@@ -236,7 +236,7 @@ def _after(found: Worst, run: ReportInput) -> Markup:
     if len(run.summary.faults) < 2:
         return Markup("")
     fault = found.fault
-    return said(", after {} ({})", fault.fault, at(fault.injected_us, AVAILABILITY))
+    return fill_sentence(", after {} ({})", fault.fault, at_moment(fault.injected_us, AVAILABILITY))
 
 
 def broke_a_promise(run: ReportInput) -> tuple[Markup, ...]:
@@ -258,14 +258,14 @@ def broke_a_promise(run: ReportInput) -> tuple[Markup, ...]:
             told.append(_unknown(facts))
     if guards:
         told.append(
-            said(
+            fill_sentence(
                 "This run had the guard <b>{}</b> switched off: Kafka itself does not behave so.",
                 listed(guards),
             )
         )
     if longest_owners(run.summary) is not None or longest_coordinators(run.summary) is not None:
         told.append(
-            said(
+            fill_sentence(
                 "Two at once is no violation by itself: Kafka fences what they write, by leader "
                 "epoch and generation{}.",
                 aside("two-at-once", "how it came about"),
@@ -277,8 +277,8 @@ def broke_a_promise(run: ReportInput) -> tuple[Markup, ...]:
 def _violated(facts: RunFacts) -> Iterator[Markup]:
     broken = [check for check in facts.checks if check.outcome is CheckOutcome.VIOLATED]
     findings = sum(check.findings_total for check in broken)
-    names = and_list([said("<b>{}</b>", check_name(check)) for check in broken])
-    yield said(
+    names = and_list([fill_sentence("<b>{}</b>", check_name(check)) for check in broken])
+    yield fill_sentence(
         "<b>Yes:</b> {} of {} checks found one violated: {}, with {}{}.",
         len(broken),
         len(facts.checks),
@@ -287,7 +287,7 @@ def _violated(facts: RunFacts) -> Iterator[Markup]:
         aside("violations", "the evidence"),
     )
     if broken and broken[0].findings:
-        yield said("The first: {}.", broken[0].findings[0].summary)
+        yield fill_sentence("The first: {}.", broken[0].findings[0].summary)
 
 
 def _passed(facts: RunFacts) -> Markup:
@@ -295,9 +295,9 @@ def _passed(facts: RunFacts) -> Markup:
     idle = [check for check in facts.checks if check.outcome is CheckOutcome.NOTHING_SEEN]
     if not idle:
         every = f"all {passed} checks" if passed > 1 else "the only check"
-        return said("<b>No:</b> {} passed.", section_link("checks", every))
+        return fill_sentence("<b>No:</b> {} passed.", section_link("checks", every))
     because = " (nobody committed)" if nobody_commits(facts) else ""
-    return said(
+    return fill_sentence(
         "<b>No:</b> {} passed, {} had nothing to judge: {}{}.",
         section_link("checks", counted(passed, "check")),
         f"{len(idle):,}",
@@ -313,10 +313,10 @@ def _unknown(facts: RunFacts) -> Markup:
         "running": "the run has not ended yet",
     }.get(facts.status)
     if why is not None:
-        return said("<b>Not known:</b> {}.", why)
+        return fill_sentence("<b>Not known:</b> {}.", why)
     if not facts.checks:
         return Markup("<b>Not known:</b> nothing was judged.")
-    return said(
+    return fill_sentence(
         "<b>Not known:</b> {} found one violated, but this run proves nothing: why stands above.",
         section_link("checks", "no check"),
     )

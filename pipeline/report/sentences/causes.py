@@ -7,7 +7,7 @@ from markupsafe import Markup
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
 from pipeline.report.sentences.commit_words import nobody_commits
-from pipeline.report.sentences.prose import aside, joined, said, section_link
+from pipeline.report.sentences.prose import aside, fill_sentence, joined, section_link
 from pipeline.report.sentences.reading_words import why_not_consumed
 from pipeline.report.sentences.words import moment_link
 from pipeline.report.sentences.worst import (
@@ -70,14 +70,14 @@ def _owners(run: ReportInput) -> Iterator[Markup]:
     if owners is None:
         return
     if owners.first_coordinator == owners.second_coordinator:
-        yield said(
+        yield fill_sentence(
             "The coordinator had given the partitions of {} to others, and they did not know it "
             "yet{}.",
             listed(owners.first_consumers),
             aside("two-at-once", "step by step"),
         )
         return
-    yield said(
+    yield fill_sentence(
         "{} had their partitions from {}. {}, which had loaded the group meanwhile, {}gave the "
         "same partitions to {}{}.",
         listed(owners.first_consumers),
@@ -106,7 +106,7 @@ def _removed(run: ReportInput, owners: Owners) -> Markup:
         gone = set(rebalances.removed) & set(owners.first_consumers)
         if where == owners.second_coordinator and gone and rebalances.removed_because:
             because = listed(rebalances.removed_because)
-            return said("heard nothing of them, removed them ({}) and ", because)
+            return fill_sentence("heard nothing of them, removed them ({}) and ", because)
     return Markup("")
 
 
@@ -127,7 +127,7 @@ def _broker_chain(run: ReportInput, fault: FaultSummary) -> Iterator[Markup]:
         return
     row = max(rows, key=lambda row: row["active_us"])
     whole_us = row["active_us"] - row["fault_us"]
-    yield said(
+    yield fill_sentence(
         "{} was the active coordinator <strong>{}</strong> after {}{}.",
         row["new_leader"],
         duration_text(whole_us),
@@ -144,18 +144,18 @@ def _no_successor(run: ReportInput, fault: FaultSummary) -> Iterator[Markup]:
     ended = "the run was cut off" if run.cut_off else "the run ended"
     phases = [row for row in run.tables.rows("broker_phases") if row["fault"] == fault.fault]
     if phases or fault.node is None:
-        yield said("No broker was the active coordinator again when {}.", ended)
+        yield fill_sentence("No broker was the active coordinator again when {}.", ended)
         return
     waits = ""
     timeout = Settings(run.facts.settings).of_cluster(_FENCING)
     if timeout is not None and fault.kind in _SILENT:
-        waits = said(
+        waits = fill_sentence(
             "; it fences a broker {} after its last heartbeat ({} = {})",
             duration_text(int(timeout) * 1_000) if timeout.isdigit() else "some time",
             _FENCING,
             timeout,
         )
-    yield said(
+    yield fill_sentence(
         "The controller had elected no new leader for the partitions of {} when {}, {} after {}{}.",
         fault.node,
         ended,
@@ -176,7 +176,7 @@ def _longest_phase(row: Row, whole_us: int) -> Markup:
         return Markup("")
     longest_us, words = max(known)
     part = "nearly all of it" if longest_us >= _MOST * whole_us else "most of it"
-    return said(", {} {}: {}", part, words, duration_text(longest_us))
+    return fill_sentence(", {} {}: {}", part, words, duration_text(longest_us))
 
 
 def _client_chain(fault: FaultSummary) -> Iterator[Markup]:
@@ -186,16 +186,18 @@ def _client_chain(fault: FaultSummary) -> Iterator[Markup]:
         return
     median_us = notice.percentile(50) or 0
     causes = listed([cause for cause, _ in fault.noticed_by])
-    by = said(" ({})", causes) if causes else Markup("")
+    by = fill_sentence(" ({})", causes) if causes else Markup("")
     median = duration_text(median_us, bound_us=notice.bound_us)
-    sentence = said("Members gave the old one up after {}{}", median, by)
+    sentence = fill_sentence("Members gave the old one up after {}{}", median, by)
     if rediscover is not None and rediscover.maximum is not None:
         found_us = rediscover.percentile(50) or 0
-        sentence = said("{} and found the new one {} later", sentence, duration_text(found_us))
-    sentence = said("{}, in the median.", sentence)
+        sentence = fill_sentence(
+            "{} and found the new one {} later", sentence, duration_text(found_us)
+        )
+    sentence = fill_sentence("{}, in the median.", sentence)
     wait = fault.distribution("longest wait")
     if wait is not None and (wait.maximum or 0) >= max(1_000_000, (notice.maximum or 0) // 2):
-        sentence = said(
+        sentence = fill_sentence(
             "{} They waited up to {} for it to answer: its connections were open and silent.",
             sentence,
             wait.longest_text,
@@ -216,7 +218,7 @@ def _coordinators(run: ReportInput) -> Iterator[Markup]:
     else:
         why_not = "had not learnt yet that it had been replaced"
     commits = f" and acknowledged {_none_or(both.older.commits, 'commit')}"
-    yield said(
+    yield fill_sentence(
         "{} {}; meanwhile it answered {} with success{}.",
         older,
         why_not,
@@ -236,11 +238,13 @@ def _rebalances(run: ReportInput, fault: FaultSummary) -> Iterator[Markup]:
         if fault.members:
             kept = f"{fault.members_kept} of {fault.members} members"
             until = " until the run was cut off" if run.cut_off else ""
-            yield said("No rebalance{}: {} kept member id and generation.", until, kept)
+            yield fill_sentence("No rebalance{}: {} kept member id and generation.", until, kept)
         return
     told = [(of, each) for of in run.summary.faults for each in of.rebalances]
     if len(told) > _TOLD:
-        every = said('<span class="aside">{}</span>', section_link("rebalances", "All of them."))
+        every = fill_sentence(
+            '<span class="aside">{}</span>', section_link("rebalances", "All of them.")
+        )
         yield joined((*_by_coordinator([each for _, each in told]), every))
         return
     settings = Settings(run.facts.settings)
@@ -251,7 +255,7 @@ def _rebalances(run: ReportInput, fault: FaultSummary) -> Iterator[Markup]:
         because = ""
         if timeout is not None and rebalances.reason == _EXPIRY:
             because = f" (session.timeout.ms = {timeout}, from the last heartbeat on)"
-        line = said(
+        line = fill_sentence(
             "{}, {} after {}{}.",
             words,
             moment_link(
@@ -275,6 +279,10 @@ def _by_coordinator(told: Sequence[Rebalances]) -> Iterator[Markup]:
         reasons = listed(list(dict.fromkeys(each.reason for each in begun)))
         lost = sum(each.not_stored for each in begun)
         errors = listed(list(dict.fromkeys(name for each in begun for name in each.store_errors)))
-        stored = said("; {} not stored ({})", counted(lost, "assignment"), errors) if lost else ""
+        stored = (
+            fill_sentence("; {} not stored ({})", counted(lost, "assignment"), errors)
+            if lost
+            else ""
+        )
         number = counted(sum(each.count for each in begun), "rebalance")
-        yield said("{} began {} ({}){}.", office_name(*office), number, reasons, stored)
+        yield fill_sentence("{} began {} ({}){}.", office_name(*office), number, reasons, stored)

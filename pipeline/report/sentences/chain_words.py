@@ -76,7 +76,7 @@ def paths(
     return found
 
 
-def middle(found: Sequence[Path]) -> Path:
+def middle_path(found: Sequence[Path]) -> Path:
     """Return the one in the middle (nearest rank): a non-empty sequence."""
     return found[(len(found) - 1) // 2]
 
@@ -96,7 +96,7 @@ def broker_sentence(fault: FaultSummary, broker_rows: Sequence[Row], settings: S
     found = paths(rows, BROKER_STEPS, subject="partition")
     if not found:
         return "No new coordinator became active before the run ended."
-    path = middle(found)
+    path = middle_path(found)
     row = path.row
     where = office_name(row["new_leader"], row["leader_epoch"])
     of = f"{row['partition']}" + (f" ({listed(row['groups'])})" if row["groups"] else "")
@@ -156,7 +156,7 @@ def client_sentence(fault: FaultSummary, client_rows: Sequence[Row]) -> str:
     if not found:
         number = counted(len(looked), "member")
         return f"Of {number} that gave their coordinator up, none was served again in this run."
-    path = middle(found)
+    path = middle_path(found)
     whole = f"until {path.row['consumer']}, the median member of {len(found):,}, "
     text = _shares(path, f"{whole}was served by the new coordinator", _client_steps(path))
     late, stayed = len(looked) - len(found), len(client_rows) - len(looked)

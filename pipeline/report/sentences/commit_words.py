@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from markupsafe import Markup
 
 from pipeline.report.facts import RunFacts
-from pipeline.report.sentences.prose import said
+from pipeline.report.sentences.prose import fill_sentence
 
 _NOT_SET, _OFF = "not set", "false"
 
@@ -30,7 +30,7 @@ def no_commits_sentence(facts: RunFacts) -> Markup | None:
     """Say that no member commits, and what that leaves out; None: some do."""
     if not nobody_commits(facts):
         return None
-    return said(
+    return fill_sentence(
         "<b>No member commits offsets</b> in this run ({}): no commit can fail and send a member "
         "to look for its coordinator, and whoever is given a partition begins it anew ({}).",
         "enable.auto.commit = false, commit_interval_ms not set",

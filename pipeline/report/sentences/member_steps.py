@@ -17,7 +17,7 @@ _SAID_SO = frozenset({"NOT_COORDINATOR"})
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MemberStep:
     """One thing that led to two owners, or ended it; `lane` is where it is seen."""
 
     time_us: int
@@ -41,7 +41,9 @@ class GaveWay:
     to_us: int
 
 
-def told_by_the_old(gave: GaveWay, clients: Sequence[Row], settings: Settings) -> Iterator[Step]:
+def told_by_the_old(
+    gave: GaveWay, clients: Sequence[Row], settings: Settings
+) -> Iterator[MemberStep]:
     """Tell when the old coordinator's answers sent members to the new one."""
     rows = [
         row
@@ -59,7 +61,7 @@ def told_by_the_old(gave: GaveWay, clients: Sequence[Row], settings: Settings) -
     errors = listed(dict.fromkeys(row["noticed_by"] for row in rows))
     interval = settings.of_group(gave.group, "heartbeat.interval.ms")
     every = "" if interval is None else f" (heartbeat.interval.ms = {interval})"
-    yield Step(
+    yield MemberStep(
         min(row["unknown_us"] for row in rows),
         f"{listed(names)}: {errors} from the old coordinator, at the next request{every}. "
         f"{'They look' if len(names) > 1 else 'It looks'} for the new one.",
@@ -81,13 +83,13 @@ def unknown_members(gave: GaveWay, messages: Sequence[Row]) -> list[Row]:
     ]
 
 
-def told_by_the_new(gave: GaveWay, messages: Sequence[Row]) -> Iterator[Step]:
+def told_by_the_new(gave: GaveWay, messages: Sequence[Row]) -> Iterator[MemberStep]:
     """Tell the first answer that took partitions away; the last one is the end of the story."""
     rows = unknown_members(gave, messages)
     if len({row["from_node"] for row in rows}) < 2:
         return
     first = min(rows, key=lambda row: (row["ended_us"], row["from_node"]))
-    yield Step(
+    yield MemberStep(
         first["ended_us"],
         f"{first['from_node']} is the first to lose its partitions: {first['api']} is answered "
         f"{_UNKNOWN} by {gave.broker}.",

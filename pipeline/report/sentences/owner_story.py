@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pipeline.report.run_tables import Row
 from pipeline.report.sentences.member_steps import (
     GaveWay,
-    Step,
+    MemberStep,
     told_by_the_new,
     told_by_the_old,
     unknown_members,
@@ -97,7 +97,7 @@ def episodes(overlaps: Sequence[Row]) -> list[Episode]:
     return sorted(told, key=lambda episode: (episode.from_us, episode.group))
 
 
-def steps(episode: Episode, tables: OverlapTables) -> list[Step]:
+def steps(episode: Episode, tables: OverlapTables) -> list[MemberStep]:
     """Return what led to an episode and what ended it, in time order."""
     told = [
         *_fault_steps(episode, tables),
@@ -131,7 +131,7 @@ def _office(office: Office) -> str:
     return "an unknown one" if broker is None else office_name(broker, epoch)
 
 
-def _fault_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
+def _fault_steps(episode: Episode, tables: OverlapTables) -> Iterator[MemberStep]:
     for row in tables.faults:
         if row["fault"] != episode.fault:
             continue
@@ -141,11 +141,11 @@ def _fault_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
         if far and not {*far, *(row["nodes"] or ())} & set(episode.members("first")):
             links += ", not from its clients"
         kind = (row["kind"] or "fault").replace("_", " ")
-        yield Step(
+        yield MemberStep(
             row["injected_us"], f"The fault {row['fault']}: {kind} of {hit}{links}.", _FAULTS
         )
         if row["healed_us"] is not None:
-            yield Step(row["healed_us"], f"The fault {row['fault']} is undone.", _FAULTS)
+            yield MemberStep(row["healed_us"], f"The fault {row['fault']} is undone.", _FAULTS)
 
 
 _SUM_US = 50_000
@@ -158,7 +158,7 @@ _FAULTS, _COORDINATORS, _GROUPS, _OWNERSHIP = (
 )
 
 
-def _office_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
+def _office_steps(episode: Episode, tables: OverlapTables) -> Iterator[MemberStep]:
     """Tell how two coordinators came to serve the group, if it was two that assigned."""
     for row in tables.tenures:
         older = (row["older_broker"], row["older_epoch"])
@@ -173,7 +173,7 @@ def _office_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
         elif row["older_paused_us"]:
             impaired = f", stopped for {duration_text(row['older_paused_us'])} of that time"
         heartbeats = counted(row["older_heartbeats"], "heartbeat")
-        yield Step(
+        yield MemberStep(
             row["from_us"],
             f"{office_name(*newer)} becomes the coordinator of {episode.group}. "
             f"{office_name(*older)} stays in office beside it for {duration_text(row['length_us'])}"
@@ -181,21 +181,21 @@ def _office_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
             "nothing and keep their partitions.",
             _COORDINATORS,
         )
-        yield Step(
+        yield MemberStep(
             row["to_us"],
             f"{office_name(*older)} is no longer the coordinator ({row['older_end']}).",
             _COORDINATORS,
         )
 
 
-def _stopped_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
+def _stopped_steps(episode: Episode, tables: OverlapTables) -> Iterator[MemberStep]:
     """Tell which of the first owners were stopped while they owned."""
     stopped = [row for row in _owned(episode, tables, "first") if row["paused_us"]]
     if not stopped:
         return
     names = in_number_order({row["consumer"] for row in stopped})
     longest = max(row["paused_us"] for row in stopped)
-    yield Step(
+    yield MemberStep(
         episode.from_us,
         f"{listed(names)} had been stopped, for up to {duration_text(longest)}, and could not "
         "learn of it.",
@@ -203,7 +203,7 @@ def _stopped_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     )
 
 
-def _rebalance_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
+def _rebalance_steps(episode: Episode, tables: OverlapTables) -> Iterator[MemberStep]:
     """Tell the rebalance that gave the partitions to the second owners."""
     for row in tables.rebalances:
         if (row["broker"], row["leader_epoch"]) != episode.second or row["group"] != episode.group:
@@ -216,7 +216,7 @@ def _rebalance_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
             waits = (
                 f" It waits for {listed(row['removed'])} to join, too, until their sessions expire."
             )
-        yield Step(
+        yield MemberStep(
             row["started_us"],
             f"{row['broker']} begins a rebalance ({row['reason']}{who}).{waits}",
             _GROUPS,
@@ -231,7 +231,7 @@ def _rebalance_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
             f"{counted(len(episode.rows), 'partition')} of {listed(episode.members('first'))} now "
             f"{'belong' if len(episode.rows) > 1 else 'belongs'} to {listed(owners)} as well."
         )
-        yield Step(row["joined_us"], " ".join(parts), _GROUPS)
+        yield MemberStep(row["joined_us"], " ".join(parts), _GROUPS)
 
 
 def _removed(row: Row, tables: OverlapTables) -> str:
@@ -275,14 +275,14 @@ def _gave_way(episode: Episode) -> GaveWay | None:
     )
 
 
-def _told_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
+def _told_steps(episode: Episode, tables: OverlapTables) -> Iterator[MemberStep]:
     gave = _gave_way(episode)
     if gave is not None:
         yield from told_by_the_old(gave, tables.clients, tables.settings)
         yield from told_by_the_new(gave, tables.messages)
 
 
-def _end_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
+def _end_steps(episode: Episode, tables: OverlapTables) -> Iterator[MemberStep]:
     """Tell how it ended: what became of the owners that gave way first."""
     end_us = episode.to_us
     if end_us is None:
@@ -298,7 +298,7 @@ def _end_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
         words = _ENDED.get(how, how)
         if how == "lost" and (by := _unknown_at(end_us, episode, tables)):
             words = f"loses its partitions: {by}"
-        yield Step(
+        yield MemberStep(
             end_us,
             f"The last of {listed(names)} {words}. One owner again."
             if len(names) > 1

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup, escape
 
-from pipeline.report.sentences.words import moment_link, together
+from pipeline.report.sentences.words import moment_link, unbroken
 from pipeline.summary.figures import duration_text
 from pipeline.summary.story import moment_text
 
@@ -13,7 +13,7 @@ OWNERSHIP, AVAILABILITY = "lane-ownership", "lane-availability"
 """The lanes that sentences lead to."""
 
 
-def said(sentence: str, *values: object) -> Markup:
+def fill_sentence(sentence: str, *values: object) -> Markup:
     """Return a sentence with its values in it: `sentence` is ours, the values are escaped."""
     return Markup(sentence).format(*values)
 
@@ -31,9 +31,9 @@ def and_list(parts: Sequence[str | Markup]) -> Markup:
     return Markup(", ").join(shown[:-1]) + Markup(" and ") + shown[-1]
 
 
-def at(time_us: int, lane: str = FAULTS) -> Markup:
+def at_moment(time_us: int, lane: str = FAULTS) -> Markup:
     """Return `at 11.250 s`, leading to that moment of a lane."""
-    return said("at {}", moment_link(time_us, lane=lane))
+    return fill_sentence("at {}", moment_link(time_us, lane=lane))
 
 
 def between(from_us: int, to_us: int | None, end_us: int, lane: str = FAULTS) -> Markup:
@@ -45,14 +45,16 @@ def between(from_us: int, to_us: int | None, end_us: int, lane: str = FAULTS) ->
 
 def length(value_us: int, *, bound_us: int = 0) -> Markup:
     """Return a duration that stands out of its sentence."""
-    return said("<strong>{}</strong>", together(duration_text(value_us, bound_us=bound_us)))
+    return fill_sentence(
+        "<strong>{}</strong>", unbroken(duration_text(value_us, bound_us=bound_us))
+    )
 
 
 def aside(section: str, text: str) -> Markup:
     """Return a link in brackets to a section; paper, which has no links, leaves it out."""
-    return said('<span class="aside"> ({})</span>', section_link(section, text))
+    return fill_sentence('<span class="aside"> ({})</span>', section_link(section, text))
 
 
 def section_link(section: str, text: str) -> Markup:
     """Return a link to a section of the page."""
-    return said('<a href="#{}">{}</a>', section, text)
+    return fill_sentence('<a href="#{}">{}</a>', section, text)

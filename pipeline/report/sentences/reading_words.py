@@ -12,7 +12,7 @@ from markupsafe import Markup
 from pipeline.report.report_input import ReportInput
 from pipeline.report.run_tables import Row
 from pipeline.report.sentences.fault_sentences import is_client
-from pipeline.report.sentences.prose import OWNERSHIP, and_list, at, joined, said
+from pipeline.report.sentences.prose import OWNERSHIP, and_list, at_moment, fill_sentence, joined
 from pipeline.report.sentences.worst import worst
 from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
@@ -59,28 +59,28 @@ def _led(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Iterator
     subjects = in_number_order({row["subject"] for row in rows})
     longest = duration_text(max(row["gap_us"] for row in rows))
     were = "was" if len(subjects) == 1 else "were"
-    begins = said("{} (up to {}) {} led by {}", and_list(subjects), longest, were, broker)
+    begins = fill_sentence("{} (up to {}) {} led by {}", and_list(subjects), longest, were, broker)
     if fault.fault != "cut":
-        yield said("{}: nobody could fetch them until another broker led them.", begins)
+        yield fill_sentence("{}: nobody could fetch them until another broker led them.", begins)
         return
     if any(is_client(node) for node in (*fault.from_nodes, *fault.to_nodes)):
-        yield said("{}, which their members did not reach.", begins)
+        yield fill_sentence("{}, which their members did not reach.", begins)
         return
-    stale = said(
+    stale = fill_sentence(
         "{}: their owners still reached it and went on fetching from it, the stale leader, where "
         "the high watermark stood still",
         begins,
     )
     readers = _new_owners(rows, run)
     if readers is None:
-        yield said("{}.", stale)
+        yield fill_sentence("{}.", stale)
         return
     names_of, from_us = readers
-    yield said(
+    yield fill_sentence(
         "{}, until {}, given them {}, fetched from the new leader.",
         stale,
         listed(names_of),
-        at(from_us, OWNERSHIP),
+        at_moment(from_us, OWNERSHIP),
     )
 
 
@@ -118,12 +118,12 @@ def _others(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Itera
         return
     broker = _brokers(fault)[0]
     number = f"{len(rows)} more {'partition' if len(rows) == 1 else 'partitions'}"
-    yield said(
+    yield fill_sentence(
         "{} (up to {}) had {} in the ISR, which fetched nothing: their high watermark stood still "
         "until the controller fenced it {}; the last was read again {}.",
         number,
         duration_text(max(row["gap_us"] for row in rows)),
         broker,
-        at(fenced_us),
-        at(last_us),
+        at_moment(fenced_us),
+        at_moment(last_us),
     )

@@ -36,7 +36,7 @@ def linked(text: str, from_us: int, to_us: int, *, lane: str) -> Markup:
     before, found, after = text.partition(said)
     link = moment_link(from_us, to_us, lane=lane, text=said)
     return Markup("{}{}{}").format(
-        together(before), link if found else Markup(" (") + link + ")", together(after)
+        unbroken(before), link if found else Markup(" (") + link + ")", unbroken(after)
     )
 
 
@@ -56,23 +56,23 @@ def fault_heading(fault: FaultSummary) -> Markup:
 
 def paragraphs(texts: Iterable[str | None]) -> Markup:
     """Return each text as a paragraph; None is left out."""
-    return Markup("").join(Markup("<p>{}</p>").format(together(text)) for text in texts if text)
+    return Markup("").join(Markup("<p>{}</p>").format(unbroken(text)) for text in texts if text)
 
 
-def together(text: str) -> str:
+def unbroken(text: str) -> str:
     """Return text in which no line is broken between a number and its unit."""
     return _NUMBER_AND_UNIT.sub("\\1\N{NO-BREAK SPACE}\\2", text)
 
 
 def span_together(text: str) -> str:
     """Return a span of time (`1.000 s to 2.500 s`) that stays on one line; other text may break."""
-    return _SPAN.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), together(text))
+    return _SPAN.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), unbroken(text))
 
 
 def titled_paragraphs(texts: Mapping[str, str | None]) -> Markup:
     """Return each text as a paragraph that begins with its name; None is left out."""
     return Markup("").join(
-        Markup("<p><b>{}</b> {}</p>").format(name, together(text))
+        Markup("<p><b>{}</b> {}</p>").format(name, unbroken(text))
         for name, text in texts.items()
         if text
     )
@@ -88,4 +88,4 @@ def sentence(text: str) -> str:
     """Return a line of the story as a sentence: a capital in front, a full stop behind."""
     names = text.split(" ", 1)[0]
     begins = text if not names.islower() or "-" in names else f"{text[0].upper()}{text[1:]}"
-    return together(begins if begins.endswith(".") else f"{begins}.")
+    return unbroken(begins if begins.endswith(".") else f"{begins}.")

@@ -19,7 +19,7 @@ from chaos.exploration.store import (
     create_exploration,
     open_exploration,
 )
-from chaos.results.manifest import replay_command
+from chaos.results.manifest import run_command_line
 from chaos.results.run_directory import EXPLORATIONS, NotARun, create_run_directory, scan_runs
 from tests.support.builders.experiments import experiment
 from tests.support.harness.fan_out import passed, violated
@@ -138,5 +138,5 @@ def test_explorations_are_no_runs_and_no_experiment_has_their_name(
             (),
             seed=0,
             runtime="virtual",
-            replay=replay_command("x", runtime="virtual", seed=0),
+            replay=run_command_line("x", runtime="virtual", seed=0),
         )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from chaos.experiment.structs import Experiment
-from chaos.results.manifest import experiment_of, replay_command
+from chaos.results.manifest import experiment_of, run_command_line
 from chaos.results.run_directory import (
     NotARun,
     RunDirectory,
@@ -131,7 +131,7 @@ def test_path_that_holds_no_run_says_so(tmp_path: Path, content: str | None) -> 
 
 def test_replay_command_quotes_what_a_shell_would_split() -> None:
     """It is meant to be pasted."""
-    command = replay_command(
+    command = run_command_line(
         "my experiment.yaml", runtime="virtual", seed=7, overrides=["faults[0].at=1s"]
     )
 

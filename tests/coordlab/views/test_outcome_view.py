@@ -11,9 +11,9 @@ from pipeline.summary.figures import MEASURES, Chain, Distribution, FaultSummary
 from pipeline.summary.outcomes import (
     CommitErrors,
     Coordinators,
+    GroupProcessing,
     Office,
     Owners,
-    Processing,
     Rebalances,
     listed,
 )
@@ -45,7 +45,7 @@ def run_summary(
     *faults: FaultSummary,
     coordinators: tuple[Coordinators, ...] = (),
     owners: tuple[Owners, ...] = (),
-    processing: tuple[Processing, ...] = (),
+    processing: tuple[GroupProcessing, ...] = (),
     commit_errors: tuple[CommitErrors, ...] = (),
     clock_error_us: int = 0,
 ) -> RunSummary:
@@ -249,7 +249,7 @@ def test_split_brain_is_told_with_both_sides_to_the_millisecond() -> None:
         fault_summary(),
         coordinators=(coordinators(),),
         owners=(owners(),),
-        processing=(Processing(group="orders-readers", records=29_827, repeated=18_711),),
+        processing=(GroupProcessing(group="orders-readers", records=29_827, repeated=18_711),),
         commit_errors=(CommitErrors(error="REQUEST_TIMED_OUT", commits=31, members=12),),
     )
     words = " ".join(page(summary).split())
@@ -286,7 +286,7 @@ def test_owners_for_less_than_the_clocks_error_are_not_told() -> None:
 
 def test_run_in_which_nothing_happened_prints_nothing_of_it() -> None:
     """No empty sections: a missed fault, no duplicates, one coordinator at a time."""
-    quiet = (Processing(group="orders-readers", records=10, repeated=0),)
+    quiet = (GroupProcessing(group="orders-readers", records=10, repeated=0),)
     assert page(run_summary(processing=quiet)) == ""
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from pipeline.engine.events import RunNameClash, find_run_files
 from pipeline.engine.session import JavaMissing, spark_session
-from pipeline.intermediate.groups import partition_for
+from pipeline.intermediate.groups import offsets_partition_of
 from pipeline.run import analyze
 from protocol.partitioner import partition_for as partition_for_in_python
 
@@ -87,7 +87,9 @@ def test_partition_for_in_spark_is_kafkas(spark: SparkSession) -> None:
         "消费组",
         "😀grp",
     ]
-    columns = [partition_for(F.lit(name), F.lit(count)) for name in names for count in (50, 5, 3)]
+    columns = [
+        offsets_partition_of(F.lit(name), F.lit(count)) for name in names for count in (50, 5, 3)
+    ]
     [row] = spark.range(1).select(*columns).collect()
     assert list(row) == [
         partition_for_in_python(name, count) for name in names for count in (50, 5, 3)

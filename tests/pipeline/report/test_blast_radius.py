@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline.report.charts.chart import Paragraph, Section, TextTable
-from pipeline.report.sections.blast_radius import MAX_IN_FULL, section
+from pipeline.report.sections.blast_radius import MAX_IN_FULL, blast_radius_section
 from pipeline.summary.figures import FaultSummary
 from tests.support.builders.report_inputs import journal_entry, report_input, run_facts, run_summary
 from tests.support.builders.report_rows import (
@@ -62,7 +62,9 @@ def built(
     **facts: Any,  # noqa: ANN401
 ) -> Section:
     """The section of a run with these faults."""
-    found = section(report_input(run_facts(**facts), run_summary(faults=faults), tables))
+    found = blast_radius_section(
+        report_input(run_facts(**facts), run_summary(faults=faults), tables)
+    )
     assert found is not None
     return found
 
@@ -82,7 +84,7 @@ def text(found: Section) -> str:
 
 def test_run_without_faults_has_no_section() -> None:
     """Nobody was concerned."""
-    assert section(report_input()) is None
+    assert blast_radius_section(report_input()) is None
 
 
 def test_group_of_the_fault_is_told_with_how_its_members_noticed() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.report.comparison_page import build_comparison
 from pipeline.report.facts import RunFacts, SettingFact
-from pipeline.report.run_names import column_names, differing_settings
+from pipeline.report.run_names import column_names, settings_that_differ
 from pipeline.summary.figures import RunSummary
 from tests.support.builders.report_inputs import run_facts
 from tests.support.builders.report_rows import S, fault_summary, summary_of
@@ -64,7 +64,7 @@ def test_many_runs_of_a_configuration_share_its_name() -> None:
 def test_settings_that_a_run_does_not_have_differ_from_those_it_has() -> None:
     """Another version of the tool knows other settings."""
     bare = run_facts(settings=(SettingFact(section="cluster", name="brokers", value="3"),))
-    assert differing_settings([facts("x/1"), bare]) == (
+    assert settings_that_differ([facts("x/1"), bare]) == (
         ("cluster.config", TIMEOUT, ("9000", None)),
     )
 

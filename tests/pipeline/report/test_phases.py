@@ -8,7 +8,7 @@ from pipeline.report.charts.chain_order import order_rows
 from pipeline.report.charts.chart import Beside, Chart, Paragraph, Part, Section
 from pipeline.report.charts.fault_strips import FaultRows
 from pipeline.report.facts import SettingFact
-from pipeline.report.sections.phases import MAX_IN_FULL, figures_table, section
+from pipeline.report.sections.phases import MAX_IN_FULL, figures_table, phases_section
 from pipeline.report.sentences.chain_words import broker_sentence, client_sentence, gap_sentence
 from pipeline.report.settings import Settings
 from pipeline.summary.figures import HEADER, FaultSummary
@@ -48,7 +48,7 @@ def tables(fault: str = "crash-0") -> dict[str, list[Row]]:
 
 def built(*faults: FaultSummary, rows: dict[str, list[Row]]) -> Section:
     """The section of a run with these faults."""
-    found = section(report_input(run_facts(), run_summary(faults=faults), rows))
+    found = phases_section(report_input(run_facts(), run_summary(faults=faults), rows))
     assert found is not None
     return found
 
@@ -70,7 +70,7 @@ def words(parts: Sequence[Part]) -> str:
 
 def test_run_without_faults_has_no_section() -> None:
     """There is no phase to show."""
-    assert section(report_input()) is None
+    assert phases_section(report_input()) is None
 
 
 def test_chains_stand_side_by_side_and_are_never_added_up() -> None:

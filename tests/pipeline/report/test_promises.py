@@ -6,8 +6,8 @@ import pytest
 
 from pipeline.report.charts.chart import Paragraph, Section
 from pipeline.report.facts import SettingFact
-from pipeline.report.sections import checks, violations
-from pipeline.report.sections.violations import MAX_STEPS, lane_of
+from pipeline.report.sections.checks import checks_section
+from pipeline.report.sections.violations import MAX_STEPS, lane_of, violations_section
 from protocol.trace import TraceKind, TraceRow
 from results_schema.results import CheckOutcome, CheckReport, Finding, Verdict
 from tests.support.builders.report_inputs import report_input, run_facts
@@ -45,7 +45,7 @@ def _html(section: Section | None) -> str:
 def test_checks_put_the_broken_promise_first_with_what_each_judged() -> None:
     """A pass is worth what was judged for it."""
     html = _html(
-        checks.section(report_input(run_facts(checks=(PASSED, _broken(_finding(COMMIT))))))
+        checks_section(report_input(run_facts(checks=(PASSED, _broken(_finding(COMMIT))))))
     )
     assert html.index("Durable commits") < html.index("Fencing")
     assert "Judged: 3 appends acknowledged." in html
@@ -54,18 +54,18 @@ def test_checks_put_the_broken_promise_first_with_what_each_judged() -> None:
 
 def test_checks_are_left_out_of_a_run_that_never_judged() -> None:
     """A killed run has no results: an empty list of promises would look like none broken."""
-    assert checks.section(report_input(run_facts(checks=()))) is None
+    assert checks_section(report_input(run_facts(checks=()))) is None
 
 
 def test_violations_are_left_out_where_nothing_is_broken() -> None:
     """The page of a run that passed has no such section."""
-    assert violations.section(report_input(run_facts(checks=(PASSED,)))) is None
+    assert violations_section(report_input(run_facts(checks=(PASSED,)))) is None
 
 
 def test_violation_is_a_story_whose_moments_lead_to_the_lanes() -> None:
     """Each row says when, where and what, and is a link to its lane; names are escaped."""
     facts = run_facts(checks=(_broken(_finding(COMMIT)),), verdict=Verdict.VIOLATED)
-    html = _html(violations.section(report_input(facts)))
+    html = _html(violations_section(report_input(facts)))
     assert "Offset 92 was &lt;lost&gt;." in html
     assert '<a href="#lane-availability" data-from="11.25" data-to="11.25">' in html
     assert "<b>consumer-0</b> <span>offsets committed: orders-1, offset 92</span>" in html
@@ -77,7 +77,7 @@ def test_violation_cuts_member_ids_and_keeps_them_in_the_title() -> None:
     step = Rows().add(
         1, "<n>", TraceKind.COMMIT_STORED, partition="<i>", member=member, generation=1
     )
-    html = _html(violations.section(report_input(run_facts(checks=(_broken(_finding(step)),)))))
+    html = _html(violations_section(report_input(run_facts(checks=(_broken(_finding(step)),)))))
     shown = (
         f'member <span title="{member}">consumer-readers-3-a516a4af\N{HORIZONTAL ELLIPSIS}</span>'
     )
@@ -87,7 +87,7 @@ def test_violation_cuts_member_ids_and_keeps_them_in_the_title() -> None:
 def test_checks_use_the_words_of_the_terminal() -> None:
     """Who reads `pass` there should not have to guess what `kept` means here."""
     given = [CheckReport(check=outcome, outcome=outcome) for outcome in CheckOutcome]
-    html = _html(checks.section(report_input(run_facts(checks=tuple(given)))))
+    html = _html(checks_section(report_input(run_facts(checks=tuple(given)))))
     shown = re.findall(r'<div class="outcome \w+">([^<]*)</div>', html)
     assert shown == ["violated", "inconclusive", "pass", "nothing seen"]
 
@@ -95,7 +95,7 @@ def test_checks_use_the_words_of_the_terminal() -> None:
 def test_violation_with_long_evidence_folds_the_rest() -> None:
     """A story of hundreds of rows begins with the few that tell it."""
     facts = run_facts(checks=(_broken(_finding(*[COMMIT] * (MAX_STEPS + 5))),))
-    html = _html(violations.section(report_input(facts)))
+    html = _html(violations_section(report_input(facts)))
     assert "<details><summary>5 more rows</summary>" in html
     assert len(re.findall("<b>consumer-0</b>", html)) == MAX_STEPS + 5
 
@@ -103,7 +103,7 @@ def test_violation_with_long_evidence_folds_the_rest() -> None:
 def test_violations_count_the_findings_that_were_not_kept() -> None:
     """A broken guard breaks every commit: the first are told, the others counted."""
     facts = run_facts(checks=(_broken(_finding(COMMIT), total=1_234),))
-    html = _html(violations.section(report_input(facts)))
+    html = _html(violations_section(report_input(facts)))
     assert "1,233 more findings of the same kind" in html
 
 
@@ -113,7 +113,7 @@ def test_violations_name_the_guard_that_was_switched_off() -> None:
         section="cluster.guards", name="high_watermark_gate", value="false", default="true"
     )
     facts = run_facts(checks=(_broken(_finding(COMMIT)),), settings=(guard,))
-    html = _html(violations.section(report_input(facts)))
+    html = _html(violations_section(report_input(facts)))
     assert "<code>high_watermark_gate</code> was switched off in this run" in html
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pipeline.report.charts.chart import Chart, Paragraph, Section, TextTable
-from pipeline.report.sections.rebalances import MAX_LISTED, MAX_ONE_BY_ONE, section
+from pipeline.report.sections.rebalances import MAX_LISTED, MAX_ONE_BY_ONE, rebalances_section
 from pipeline.summary.figures import FaultSummary
 from tests.support.builders.report_inputs import report_input, run_summary
 from tests.support.builders.report_rows import (
@@ -18,7 +18,7 @@ from tests.support.builders.report_rows import (
 
 def built(rows: Sequence[Row], *faults: FaultSummary) -> Section:
     """The section of a run with these rebalances."""
-    found = section(report_input(None, run_summary(faults=faults), {"rebalances": rows}))
+    found = rebalances_section(report_input(None, run_summary(faults=faults), {"rebalances": rows}))
     assert found is not None
     return found
 
@@ -37,7 +37,7 @@ def table(found: Section) -> TextTable:
 
 def test_run_without_groups_and_faults_has_no_section() -> None:
     """There is nothing to say."""
-    assert section(report_input()) is None
+    assert rebalances_section(report_input()) is None
 
 
 def test_failover_without_a_rebalance_says_so() -> None:

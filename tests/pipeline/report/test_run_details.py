@@ -2,7 +2,8 @@
 
 from pipeline.report.charts.chart import Paragraph, Section, TextTable
 from pipeline.report.facts import SettingFact
-from pipeline.report.sections import configuration, replay
+from pipeline.report.sections.configuration import configuration_section
+from pipeline.report.sections.replay import replay_section
 from tests.support.builders.report_inputs import report_input, run_facts
 
 SESSION = "session.timeout.ms"
@@ -20,7 +21,7 @@ def _tables(section: Section | None) -> list[TextTable]:
 
 
 def _configuration(*settings: SettingFact) -> list[TextTable]:
-    return _tables(configuration.section(report_input(run_facts(settings=settings))))
+    return _tables(configuration_section(report_input(run_facts(settings=settings))))
 
 
 def test_configuration_begins_with_what_differs_from_kafka() -> None:
@@ -52,7 +53,7 @@ def test_configuration_of_late_members_says_only_what_is_not_the_groups() -> Non
 
 def test_configuration_without_a_difference_says_so() -> None:
     """An empty table would look forgotten."""
-    section = configuration.section(
+    section = configuration_section(
         report_input(run_facts(settings=(_setting(SESSION, "45000", "45000"),)))
     )
     assert section is not None
@@ -62,7 +63,7 @@ def test_configuration_without_a_difference_says_so() -> None:
 def test_replay_gives_the_command_the_other_runtime_and_what_the_run_was_made_of() -> None:
     """Somebody who was sent the file can run the same again, here and on Ray."""
     facts = run_facts(digest="abc", versions={"python": "3.11.7"}, experiment_yaml="name: <x>\n")
-    section = replay.section(report_input(facts))
+    section = replay_section(report_input(facts))
     html = "".join(part.html for part in section.parts if isinstance(part, Paragraph))
     assert facts.manifest.replay in html
     assert facts.manifest.replay.replace("--runtime virtual", "--runtime ray") in html
@@ -75,13 +76,13 @@ def test_replay_gives_the_command_the_other_runtime_and_what_the_run_was_made_of
 def test_replay_on_ray_promises_no_same_trace() -> None:
     """Real processes are not deterministic."""
     facts = run_facts(runtime="ray", replay="python -m coordlab run a_run --runtime ray --seed 7")
-    assert "no two runs are alike" in replay.section(report_input(facts)).lead
+    assert "no two runs are alike" in replay_section(report_input(facts)).lead
 
 
 def test_replay_links_only_to_pages_of_the_web() -> None:
     """An experiment file may say anything; a link that runs a script must not come of it."""
     facts = run_facts(links={"docs": "https://kafka.apache.org", "bad": "javascript:alert(1)"})
-    section = replay.section(report_input(facts))
+    section = replay_section(report_input(facts))
     html = "".join(part.html for part in section.parts if isinstance(part, Paragraph))
     assert "https://kafka.apache.org" in html
     assert "javascript:" not in html

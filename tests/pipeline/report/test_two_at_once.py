@@ -5,7 +5,7 @@ from typing import Any
 
 from pipeline.report.charts.chart import Paragraph, Section, TextTable
 from pipeline.report.facts import SettingFact
-from pipeline.report.sections.two_at_once import section
+from pipeline.report.sections.two_at_once import two_at_once_section
 from pipeline.summary.outcomes import Coordinators, Office
 from tests.support.builders.report_inputs import report_input, run_facts, run_summary
 from tests.support.builders.report_rows import (
@@ -120,7 +120,7 @@ SPLIT: dict[str, list[Row]] = {
 def built(tables: dict[str, list[Row]], **summary: Any) -> Section | None:  # noqa: ANN401
     """The section of a run with these rows."""
     facts = run_facts(settings=(EXPIRY,))
-    return section(report_input(facts, run_summary(**summary), tables))
+    return two_at_once_section(report_input(facts, run_summary(**summary), tables))
 
 
 def words(found: Section) -> str:

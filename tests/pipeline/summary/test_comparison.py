@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.summary.comparison import MAX_COLUMNS, Comparison, ComparisonRow, compare
+from pipeline.summary.comparison import MAX_COLUMNS, Comparison, ComparisonRow, compare_runs
 from pipeline.summary.comparison_cells import MAX_VALUES
 from pipeline.summary.figures import FaultSummary
 from pipeline.summary.outcomes import Owners
@@ -28,14 +28,14 @@ def row(comparison: Comparison, label: str, fault: str | None = "crash") -> Comp
 
 def test_each_run_has_a_column_while_they_are_few() -> None:
     """Two runs of one experiment are two columns, in the order in which they were given."""
-    found = compare([summary_of("x/2", crash(8 * S)), summary_of("x/1", crash(9 * S))])
+    found = compare_runs([summary_of("x/2", crash(8 * S)), summary_of("x/1", crash(9 * S))])
     assert [column.title for column in found.columns] == ["x/2", "x/1"]
     assert row(found, "detect p50").texts == ("8.00 s", "9.00 s")
 
 
 def test_median_and_longest_are_rows_of_their_own() -> None:
     """A comparison of medians alone would hide the member that waited longest."""
-    found = compare([summary_of("x/1", crash(8 * S, 100 * MS, 200 * MS, 900 * MS))])
+    found = compare_runs([summary_of("x/1", crash(8 * S, 100 * MS, 200 * MS, 900 * MS))])
     assert row(found, "commit gap p50").texts == ("200 ms",)
     assert row(found, "commit gap max").texts == ("900 ms",)
     assert row(found, "commit gap max").group == "gap"
@@ -46,7 +46,7 @@ def test_what_a_run_does_not_have_is_missing_not_zero() -> None:
     joined = fault_summary(
         values={"detect": [8 * S], "join": [700 * MS]}, partitions_moved=1, members=12
     )
-    found = compare([summary_of("x/1", joined), summary_of("x/2", crash(8 * S))])
+    found = compare_runs([summary_of("x/1", joined), summary_of("x/2", crash(8 * S))])
     assert row(found, "join p50").texts == ("700 ms", None)
     assert row(found, "join p50").differs, "a rebalance is what one wants to see marked"
 
@@ -56,7 +56,7 @@ def test_faults_are_lined_up_by_kind_and_order() -> None:
     pause = crash(3 * S, fault="pause-1", kind="pause")
     first = summary_of("x/1", crash(1 * S), pause, crash(2 * S, fault="crash-2"))
     second = summary_of("x/2", crash(5 * S), crash(6 * S, fault="crash-1"))
-    found = compare([first, second])
+    found = compare_runs([first, second])
     assert found.faults == ("crash 1", "crash 2", "pause")
     assert row(found, "detect p50", "crash 2").texts == ("2.00 s", "6.00 s")
     assert row(found, "detect p50", "pause").texts == ("3.00 s", None)
@@ -66,7 +66,7 @@ def test_faults_are_lined_up_by_kind_and_order() -> None:
 def test_runs_without_a_common_kind_of_fault_are_lined_up_by_order() -> None:
     """A crash beside a pause: somebody asked for just that."""
     pause = crash(9 * S, fault="pause-0", kind="pause")
-    found = compare([summary_of("x/1", crash(8 * S)), summary_of("y/1", pause)])
+    found = compare_runs([summary_of("x/1", crash(8 * S)), summary_of("y/1", pause)])
     assert found.faults == ("fault",)
     assert row(found, "detect p50", "fault").texts == ("8.00 s", "9.00 s")
 
@@ -78,7 +78,7 @@ def test_runs_of_one_name_share_a_column_with_median_and_range() -> None:
         summary_of(f"x/{place}", *([crash(each)] if each else []))
         for place, each in enumerate([7 * S, 8 * S, 9 * S, 17 * S, 0])
     ]
-    found = compare(runs, names=names)
+    found = compare_runs(runs, names=names)
     assert [(column.title, len(column.runs)) for column in found.columns] == [
         ("9000", 4),
         ("18000", 1),
@@ -95,7 +95,7 @@ def test_runs_of_one_name_share_a_column_with_median_and_range() -> None:
 def test_many_runs_without_names_are_put_together_by_experiment() -> None:
     """Nobody reads forty columns."""
     runs = [summary_of(f"x/{n}", crash(n * S)) for n in range(1, MAX_COLUMNS + 2)]
-    found = compare(runs)
+    found = compare_runs(runs)
     assert [column.title for column in found.columns] == ["x"]
     assert len(found.columns[0].runs) == MAX_COLUMNS + 1
 
@@ -103,7 +103,7 @@ def test_many_runs_without_names_are_put_together_by_experiment() -> None:
 def test_values_kept_for_a_picture_are_bounded_and_span_the_range() -> None:
     """A thousand runs must not make a page of megabytes."""
     runs = [summary_of(f"x/{n}", crash((n + 1) * S)) for n in range(500)]
-    cell = row(compare(runs), "detect p50").cells[0]
+    cell = row(compare_runs(runs), "detect p50").cells[0]
     assert cell is not None
     assert len(cell.values) == MAX_VALUES
     assert (cell.values[0], cell.values[-1]) == (1 * S, 500 * S)
@@ -123,7 +123,9 @@ def test_times_are_marked_from_a_quarter_and_a_millisecond_on(
     times: tuple[int, int], differs: bool
 ) -> None:
     """A mark at every row would say nothing."""
-    found = compare([summary_of(f"x/{place}", crash(each)) for place, each in enumerate(times)])
+    found = compare_runs(
+        [summary_of(f"x/{place}", crash(each)) for place, each in enumerate(times)]
+    )
     assert row(found, "detect p50").differs is differs
 
 
@@ -133,9 +135,9 @@ def test_times_within_the_clocks_error_are_not_marked() -> None:
         fault_summary(values={"detect": [each]}, bound_us=50 * MS, partitions_moved=1)
         for each in (51 * MS, 99 * MS)
     ]
-    found = compare([summary_of(f"x/{place}", each) for place, each in enumerate(faults)])
+    found = compare_runs([summary_of(f"x/{place}", each) for place, each in enumerate(faults)])
     assert not row(found, "detect p50").differs
-    below = compare(
+    below = compare_runs(
         [
             summary_of(
                 "x/0",
@@ -151,16 +153,16 @@ def test_overlapping_ranges_are_not_marked() -> None:
     names = ["a"] * 3 + ["b"] * 3
     times = [7 * S, 8 * S, 15 * S, 8 * S, 12 * S, 13 * S]
     runs = [summary_of(f"x/{place}", crash(each)) for place, each in enumerate(times)]
-    assert not row(compare(runs, names=names), "detect p50").differs
+    assert not row(compare_runs(runs, names=names), "detect p50").differs
     apart = [replace(run, run=run.run) for run in runs[:2]] + runs[4:]
-    assert row(compare(apart, names=["a"] * 2 + ["b"] * 2), "detect p50").differs
+    assert row(compare_runs(apart, names=["a"] * 2 + ["b"] * 2), "detect p50").differs
 
 
 def test_outcomes_are_counted_and_marked_when_they_are_not_the_same() -> None:
     """One rebalance more is a difference, however short it was."""
     without = crash(8 * S)
     with_one = crash(8 * S, rebalances=(rebalances_of(),), members_kept=11)
-    found = compare([summary_of("x/1", without), summary_of("x/2", with_one)])
+    found = compare_runs([summary_of("x/1", without), summary_of("x/2", with_one)])
     assert row(found, "rebalances").texts == ("0", "1")
     assert row(found, "rebalances").differs
     assert row(found, "members kept").texts == ("12", "11")
@@ -183,7 +185,7 @@ def test_whole_runs_are_compared_last_with_their_verdicts() -> None:
         healed_us=None,
     )
     runs = [summary_of("x/1", owners=(owners,)), summary_of("x/2")]
-    found = compare(runs, verdicts=["violated", None])
+    found = compare_runs(runs, verdicts=["violated", None])
     assert row(found, "two owners at once max", None).texts == ("29.00 s", "never")
     assert row(found, "two owners at once max", None).differs
     assert row(found, "verdict", None).texts == ("violated", None)
@@ -192,14 +194,14 @@ def test_whole_runs_are_compared_last_with_their_verdicts() -> None:
 
 def test_run_without_events_is_missing_everywhere() -> None:
     """Nothing was seen in it: neither that two owned a partition nor that they did not."""
-    found = compare([summary_of("x/1"), summary_of("x/2", events=0, completed=False)])
+    found = compare_runs([summary_of("x/1"), summary_of("x/2", events=0, completed=False)])
     assert row(found, "two coordinators at once max", None).texts == ("never", None)
 
 
 def test_hundreds_of_faults_of_a_kind_are_taken_together() -> None:
     """Repeats are samples of one thing: medians of them, and the longest of all."""
     many = [crash(place * S, place * S, fault=f"crash-{place}") for place in range(1, 101)]
-    found = compare([summary_of("x/1", *many), summary_of("x/2", crash(8 * S))])
+    found = compare_runs([summary_of("x/1", *many), summary_of("x/2", crash(8 * S))])
     assert found.faults == ("crash, all",)
     assert row(found, "detect p50", "crash, all").texts == ("50.00 s", "8.00 s")
     assert row(found, "detect max", "crash, all").texts == ("100.00 s", "8.00 s")
@@ -209,4 +211,4 @@ def test_hundreds_of_faults_of_a_kind_are_taken_together() -> None:
 def test_names_must_fit_the_runs() -> None:
     """A name too few would shift every column."""
     with pytest.raises(ValueError, match="2 runs have 1 names"):
-        compare([summary_of("x/1"), summary_of("x/2")], names=["a"])
+        compare_runs([summary_of("x/1"), summary_of("x/2")], names=["a"])

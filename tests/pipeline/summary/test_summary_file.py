@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.summary.figures import FaultSummary, RunSummary
-from pipeline.summary.outcomes import CommitErrors, Coordinators, Office, Owners, Processing
+from pipeline.summary.outcomes import CommitErrors, Coordinators, GroupProcessing, Office, Owners
 from pipeline.summary.summary_file import (
     TABLES_VERSION,
     drop_summary,
@@ -59,7 +59,7 @@ def _everything() -> tuple[FaultSummary, dict[str, object]]:
         "unreadable": ("torn.parquet: no whole Parquet file",),
         "coordinators": (coordinators,),
         "owners": (owners,),
-        "processing": (Processing(group="readers", records=10, repeated=1),),
+        "processing": (GroupProcessing(group="readers", records=10, repeated=1),),
         "commit_errors": (CommitErrors(error="REQUEST_TIMED_OUT", commits=2, members=1),),
     }
 

@@ -11,7 +11,7 @@ import yaml
 from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment.loader import load_experiment
 from chaos.experiment.structs import to_cluster_spec
-from chaos.results.manifest import replay_command
+from chaos.results.manifest import run_command_line
 from chaos.results.run_directory import EVENTS_FILE, create_run_directory
 from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun, Progress
@@ -77,7 +77,7 @@ def make_run(root: Path, recipe: Recipe) -> Path:
         plan,
         seed=SEED,
         runtime="virtual",
-        replay=replay_command(name, runtime="virtual", seed=SEED, overrides=recipe.overrides),
+        replay=run_command_line(name, runtime="virtual", seed=SEED, overrides=recipe.overrides),
         experiment_file=str(loaded.path),
     )
     suite = CheckSuite(context_of(experiment), experiment.checks)

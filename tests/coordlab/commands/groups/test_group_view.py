@@ -6,9 +6,9 @@ from collections.abc import Callable
 from rich.console import Console
 
 from coordlab.commands.groups.facts import (
+    CoordinatedGroup,
     GroupFacts,
     GroupList,
-    GroupListing,
     GroupMember,
     GroupOffset,
     OffsetReset,
@@ -81,7 +81,7 @@ def rebalance(**changes: object) -> Rebalance:
 def test_group_that_two_brokers_claim_stands_in_the_list_twice() -> None:
     """A split brain is what this lab is for; Kafka's tool would hide one of the two."""
     listed = tuple(
-        GroupListing(
+        CoordinatedGroup(
             group="g", type="classic", protocol_type="consumer", state="Stable", coordinator=broker
         )
         for broker in (0, 2)

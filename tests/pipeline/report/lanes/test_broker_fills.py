@@ -1,8 +1,10 @@
 """One colour for each broker in all lanes; the look of it tells the generations apart."""
 
 from pipeline.report.charts.chart import SERIES, soft
-from pipeline.report.lanes import coordinators, groups, ownership
 from pipeline.report.lanes.broker_fills import broker_fill, broker_fills
+from pipeline.report.lanes.coordinators import coordinators_lane
+from pipeline.report.lanes.groups import groups_lane
+from pipeline.report.lanes.ownership import ownership_lane
 from tests.support.builders.lane_rows import group, state, tenure
 from tests.support.builders.lane_rows import ownership as owned
 from tests.support.builders.report_inputs import report_input
@@ -24,7 +26,7 @@ def test_broker_has_one_colour_in_all_lanes() -> None:
     """A reader who has seen who is blue reads the owners by it: it must not mean another there."""
     run = report_input(tables=_TABLES)
     fills = broker_fills(run)
-    coordinator, states, owners = coordinators.lane(run), groups.lane(run), ownership.lane(run)
+    coordinator, states, owners = coordinators_lane(run), groups_lane(run), ownership_lane(run)
     assert coordinator is not None
     assert states is not None
     assert owners is not None

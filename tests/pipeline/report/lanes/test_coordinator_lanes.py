@@ -1,6 +1,8 @@
 """The fault lane and the coordinator lanes: the tables' words, overlaps and gaps as bars."""
 
-from pipeline.report.lanes import coordinators, faults
+from pipeline.report.lanes import coordinators
+from pipeline.report.lanes.coordinators import coordinators_lane
+from pipeline.report.lanes.faults import faults_lane
 from results_schema.journal import FaultOutcome
 from tests.support.builders.lane_rows import OFFSETS_2, group, load, tenure, tenure_overlap, us
 from tests.support.builders.report_inputs import journal_entry, report_input, run_facts
@@ -16,13 +18,13 @@ def test_fault_lane_without_a_fault_is_none() -> None:
         in_force_until_us=None,
         healed_at_us=None,
     )
-    assert faults.lane(report_input(run_facts(faults=(missed,)))) is None
+    assert faults_lane(report_input(run_facts(faults=(missed,)))) is None
 
 
 def test_fault_lane_of_a_crash_has_its_parts() -> None:
     """Injection, time in force and healing are told apart, each as long as it was."""
     crash = journal_entry(in_force_from_us=us(11.5), healed_at_us=us(37))
-    chart = faults.lane(report_input(run_facts(faults=(crash,), healed_at_us=us(37))))
+    chart = faults_lane(report_input(run_facts(faults=(crash,), healed_at_us=us(37))))
     assert chart is not None
     compiled_without_warnings(chart)
     assert cells(chart, "parts", "r", "p", "a", "b", "d") == [
@@ -37,7 +39,7 @@ def test_fault_lane_of_a_crash_has_its_parts() -> None:
 def test_fault_lane_of_a_fault_that_was_never_healed_reaches_the_end() -> None:
     """A run that broke off leaves its fault in force: the bar must not end before the run."""
     crash = journal_entry(in_force_until_us=None, healed_at_us=None)
-    chart = faults.lane(report_input(run_facts(faults=(crash,))))
+    chart = faults_lane(report_input(run_facts(faults=(crash,))))
     assert chart is not None
     assert cells(chart, "parts", "p", "b") == [("in force", 60.0)]
     assert cells(chart, "faults", "b") == [(60.0,)]
@@ -57,7 +59,7 @@ def test_fault_lane_of_many_faults_shares_rows_by_kind() -> None:
         for kind in ("crash", "pause")
         for index in range(25)
     )
-    chart = faults.lane(report_input(run_facts(faults=many)))
+    chart = faults_lane(report_input(run_facts(faults=many)))
     assert chart is not None
     compiled_without_warnings(chart)
     rows = {row for (row,) in cells(chart, "parts", "r")}
@@ -67,7 +69,7 @@ def test_fault_lane_of_many_faults_shares_rows_by_kind() -> None:
 def test_fault_lane_of_a_momentary_fault_is_a_point() -> None:
     """A reset is done when it returns: it has no length to draw."""
     reset = journal_entry(fault_id="reset-0", fault="reset", momentary=True)
-    chart = faults.lane(report_input(run_facts(faults=(reset,))))
+    chart = faults_lane(report_input(run_facts(faults=(reset,))))
     assert chart is not None
     compiled_without_warnings(chart)
     assert cells(chart, "parts", "r") == []
@@ -77,7 +79,7 @@ def test_fault_lane_of_a_momentary_fault_is_a_point() -> None:
 def test_coordinator_lane_without_groups_is_none() -> None:
     """An offsets partition without a group coordinates nobody."""
     run = report_input(tables={"coordinator_tenures": [tenure("broker-2", 0, 0, 60)]})
-    assert coordinators.lane(run) is None
+    assert coordinators_lane(run) is None
 
 
 def test_coordinator_lane_of_a_crash_shows_nobody_in_office_and_the_load() -> None:
@@ -93,7 +95,7 @@ def test_coordinator_lane_of_a_crash_shows_nobody_in_office_and_the_load() -> No
             "broker_phases": [load("broker-0", 1, 19.075, 19.08)],
         }
     )
-    chart = coordinators.lane(run)
+    chart = coordinators_lane(run)
     assert chart is not None
     compiled_without_warnings(chart)
     assert cells(chart, "tenures", "r", "l", "a", "b", "c", "x") == [
@@ -116,7 +118,7 @@ def test_coordinator_lane_of_two_in_office_has_a_row_each_and_one_that_says_so()
             "tenure_overlaps": [tenure_overlap(19, 40)],
         }
     )
-    chart = coordinators.lane(run)
+    chart = coordinators_lane(run)
     assert chart is not None
     compiled_without_warnings(chart)
     (older, label), (newer, _) = cells(chart, "tenures", "r", "l")
@@ -140,7 +142,7 @@ def test_coordinator_lane_of_many_partitions_shows_those_that_moved() -> None:
         tenure("broker-0", 1, 30, 60, partition=names[-1]),
     ]
     groups = [group(f"group-{index}", name) for index, name in enumerate(names)]
-    chart = coordinators.lane(
+    chart = coordinators_lane(
         report_input(tables={"groups": groups, "coordinator_tenures": tenures})
     )
     assert chart is not None

@@ -1,6 +1,9 @@
 """Group states, rebalances and availability: rows of few, counts of many."""
 
 from pipeline.report.lanes import availability, groups, rebalances
+from pipeline.report.lanes.availability import availability_lane
+from pipeline.report.lanes.groups import group_detail, groups_lane
+from pipeline.report.lanes.rebalances import rebalance_detail, rebalances_lane
 from tests.support.builders.lane_rows import gap, group, rebalance, state, tenure
 from tests.support.builders.report_inputs import journal_entry, report_input, run_facts
 from tests.support.vega import cells, compiled_without_warnings, rows
@@ -8,8 +11,8 @@ from tests.support.vega import cells, compiled_without_warnings, rows
 
 def test_group_lane_without_states_is_none() -> None:
     """A run without groups has no lane of them."""
-    assert groups.lane(report_input()) is None
-    assert groups.detail(report_input()) is None
+    assert groups_lane(report_input()) is None
+    assert group_detail(report_input()) is None
 
 
 def test_group_lane_has_a_row_for_each_coordinator_of_a_group() -> None:
@@ -21,7 +24,7 @@ def test_group_lane_has_a_row_for_each_coordinator_of_a_group() -> None:
         state("PreparingRebalance", 26, None, broker="broker-0", members=1, cause="joined"),
     ]
     run = report_input(tables={"group_states": states})
-    chart = groups.lane(run)
+    chart = groups_lane(run)
     assert chart is not None
     compiled_without_warnings(chart)
     assert cells(chart, "states", "r", "k", "a", "b", "l") == [
@@ -36,7 +39,7 @@ def test_group_lane_has_a_row_for_each_coordinator_of_a_group() -> None:
         ),
     ]
     assert cells(chart, "dead", "r", "a") == [("readers · broker-2", 40.0)]
-    assert groups.detail(run) is None, "all of them are shown already"
+    assert group_detail(run) is None, "all of them are shown already"
 
 
 def test_group_lane_of_many_groups_counts_them_and_shows_one_on_demand() -> None:
@@ -51,7 +54,7 @@ def test_group_lane_of_many_groups_counts_them_and_shows_one_on_demand() -> None
         state("Stable", 55, None, group="group-7", broker="broker-1"),
     ]
     run = report_input(tables={"group_states": states})
-    chart, one = groups.lane(run), groups.detail(run)
+    chart, one = groups_lane(run), group_detail(run)
     assert chart is not None
     assert one is not None
     compiled_without_warnings(chart)
@@ -73,7 +76,7 @@ def test_group_states_in_the_page_are_bounded() -> None:
         for index in range(2_000)
         for at in range(10)
     ]
-    one = groups.detail(report_input(tables={"group_states": states}))
+    one = group_detail(report_input(tables={"group_states": states}))
     assert one is not None
     assert len(one.data["states"]) <= groups.MAX_PICKED
     assert "800 of 2,000 groups can be picked" in one.about
@@ -81,14 +84,14 @@ def test_group_states_in_the_page_are_bounded() -> None:
 
 def test_rebalance_lane_without_rebalances_is_none() -> None:
     """A failover without a rebalance is common, and has no lane of them."""
-    assert rebalances.lane(report_input()) is None
-    assert rebalances.detail(report_input()) is None
+    assert rebalances_lane(report_input()) is None
+    assert rebalance_detail(report_input()) is None
 
 
 def test_rebalance_lane_has_reason_and_both_parts() -> None:
     """Waiting for joins and waiting for the assignment are different waits."""
     run = report_input(tables={"rebalances": [rebalance(26, 64, 64.5, reason="session expiry")]})
-    chart = rebalances.lane(run)
+    chart = rebalances_lane(run)
     assert chart is not None
     compiled_without_warnings(chart)
     assert cells(chart, "parts", "k", "a", "b", "t") == [
@@ -110,7 +113,7 @@ def test_rebalance_that_never_completed_ends_with_its_coordinator() -> None:
             "rebalances": [rebalance(26, None, None), rebalance(20, None, None)],
         }
     )
-    chart = rebalances.lane(run)
+    chart = rebalances_lane(run)
     assert chart is not None
     assert cells(chart, "parts", "k", "a", "b") == [
         (rebalances.BROKEN_OFF, 20.0, 26.0),
@@ -122,7 +125,7 @@ def test_rebalance_lane_of_many_groups_counts_those_under_way() -> None:
     """A herd of rebalances is a number over time."""
     herd = [rebalance(10 + index / 1_000, 20, 21, group=f"group-{index}") for index in range(500)]
     run = report_input(tables={"rebalances": herd})
-    chart, one = rebalances.lane(run), rebalances.detail(run)
+    chart, one = rebalances_lane(run), rebalance_detail(run)
     assert chart is not None
     assert one is not None
     compiled_without_warnings(chart)
@@ -134,7 +137,7 @@ def test_rebalance_lane_of_many_groups_counts_those_under_way() -> None:
 
 def test_availability_lane_without_a_gap_is_none() -> None:
     """No subject without service: nothing to show."""
-    assert availability.lane(report_input()) is None
+    assert availability_lane(report_input()) is None
 
 
 def test_availability_lane_has_a_row_for_each_subject() -> None:
@@ -149,7 +152,7 @@ def test_availability_lane_has_a_row_for_each_subject() -> None:
             ]
         }
     )
-    chart = availability.lane(run)
+    chart = availability_lane(run)
     assert chart is not None
     vega = compiled_without_warnings(chart)
     names = next(scale for scale in vega["scales"] if scale["name"] == "y")["domain"]
@@ -169,7 +172,7 @@ def test_availability_lane_of_partitions_that_two_groups_consume_tells_them_apar
             ]
         }
     )
-    chart = availability.lane(run)
+    chart = availability_lane(run)
     assert chart is not None
     assert {row for (row,) in cells(chart, "gaps", "r")} == {
         "readers · orders-0",
@@ -182,7 +185,7 @@ def test_availability_lane_of_many_members_counts_those_without_service() -> Non
     gaps = [gap("member", f"consumer-{index}", 11, 19) for index in range(1_000)]
     gaps.append(gap("member", "consumer-0", 11, 19, fault="crash-1"))
     gaps += [gap("group", "readers", 12, 18)]
-    chart = availability.lane(report_input(tables={"availability": gaps}))
+    chart = availability_lane(report_input(tables={"availability": gaps}))
     assert chart is not None
     compiled_without_warnings(chart)
     members = availability.KINDS["member"]
@@ -195,7 +198,7 @@ def test_availability_lane_of_many_counts_from_the_fault_on() -> None:
     """The wait since the last commit before it is usual: nothing was broken yet."""
     gaps = [gap("member", f"consumer-{index}", 11, 19) for index in range(100)]
     run = report_input(run_facts(faults=(journal_entry(),)), tables={"availability": gaps})
-    chart = availability.lane(run)
+    chart = availability_lane(run)
     assert chart is not None
     assert cells(chart, "counts", "a", "n") == [(0.0, 0), (11.25, 100), (19.0, 0), (60.0, 0)]
 
@@ -204,7 +207,7 @@ def test_availability_of_a_partition_tells_what_became_of_its_leader() -> None:
     """It had an owner all the time: that its leader was gone is why nobody consumed it."""
     crash = journal_entry(partitions=("__consumer_offsets-2", "orders-2"))
     gaps = [gap("partition", f"orders-{index}", 11, 50) for index in (1, 2)]
-    chart = availability.lane(
+    chart = availability_lane(
         report_input(run_facts(faults=(crash,)), tables={"availability": gaps})
     )
     assert chart is not None
@@ -219,9 +222,9 @@ def test_availability_of_a_partition_tells_what_became_of_its_leader() -> None:
 def test_availability_lane_leaves_out_groups_that_kept_their_coordinator() -> None:
     """A bar of no length is noise; that there was no gap is said in words."""
     kept = gap("group", "readers", 11.25, 11.25)
-    assert availability.lane(report_input(tables={"availability": [kept]})) is None
+    assert availability_lane(report_input(tables={"availability": [kept]})) is None
     member = gap("member", "consumer-orders-readers-1", 11, 19)
-    chart = availability.lane(report_input(tables={"availability": [kept, member]}))
+    chart = availability_lane(report_input(tables={"availability": [kept, member]}))
     assert chart is not None
     assert [row for (row,) in cells(chart, "gaps", "r")] == ["consumer-orders-readers-1"]
     assert "An active coordinator all the time: readers." in chart.about

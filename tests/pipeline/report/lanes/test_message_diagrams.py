@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.report.charts.chart import Chart
 from pipeline.report.lanes import messages
-from pipeline.report.lanes.message_rows import MAX_NODES, Word, diagram, placed
+from pipeline.report.lanes.message_rows import MAX_NODES, Word, diagram, place_words
 from pipeline.report.lanes.section import message_diagrams, timeline
 from tests.support.builders.lane_rows import Row, load, message, us
 from tests.support.builders.report_inputs import journal_entry, report_input, run_facts
@@ -236,7 +236,7 @@ def test_nodes_are_servers_first_and_few() -> None:
 
 def test_texts_appear_once_they_do_not_touch() -> None:
     """The more important of two close texts is seen first, the other from a nearer zoom on."""
-    words = placed(
+    words = place_words(
         [
             Word("a", us(10), "a word", 2),
             Word("a", us(10.1), "an error", 1, bad=True),

@@ -2,6 +2,7 @@
 
 from pipeline.report.charts.chart import Chart
 from pipeline.report.lanes import ownership
+from pipeline.report.lanes.ownership import ownership_detail, ownership_lane
 from tests.support.builders.lane_rows import ownership as owned
 from tests.support.builders.lane_rows import ownership_overlap
 from tests.support.builders.report_inputs import report_input
@@ -20,7 +21,7 @@ def _many(partitions: int) -> list[Datum]:
 
 def _lane_and_rows(tables: dict[str, list[Datum]]) -> tuple[Chart, Chart]:
     run = report_input(tables=tables)
-    chart, detail = ownership.lane(run), ownership.detail(run)
+    chart, detail = ownership_lane(run), ownership_detail(run)
     assert chart is not None
     assert detail is not None
     compiled_without_warnings(chart)
@@ -30,8 +31,8 @@ def _lane_and_rows(tables: dict[str, list[Datum]]) -> tuple[Chart, Chart]:
 
 def test_ownership_lane_without_owners_is_none() -> None:
     """Nobody owned anything: nothing to show."""
-    assert ownership.lane(report_input()) is None
-    assert ownership.detail(report_input()) is None
+    assert ownership_lane(report_input()) is None
+    assert ownership_detail(report_input()) is None
 
 
 def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
@@ -49,7 +50,7 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
             ],
         }
     )
-    chart = ownership.lane(run)
+    chart = ownership_lane(run)
     assert chart is not None
     vega = compiled_without_warnings(chart)
     zero, one, six = sorted(rows(chart, "owners"), key=lambda each: str(each["m"]))
@@ -85,7 +86,7 @@ def test_ownership_table_is_in_the_order_of_partition_numbers() -> None:
         for at, name in enumerate(names)
     ]
     intervals = [owned(name, "consumer-0", 6, None) for name in names]
-    chart = ownership.lane(
+    chart = ownership_lane(
         report_input(tables={"ownership": intervals, "ownership_overlaps": overlaps})
     )
     assert chart is not None

@@ -6,10 +6,10 @@ from pipeline.report.lanes.spans import (
     Steps,
     concurrent,
     free,
+    join_steps,
     longest_first,
     slots,
     thinned,
-    together,
 )
 
 
@@ -53,7 +53,7 @@ def test_together_of_counts_has_each_at_every_change() -> None:
     """Stacked areas need every count at every time at which any of them changes."""
     one = Steps((0, 10), ((1,), (2,)))
     other = Steps((0, 5, 20), ((7,), (8,), (9,)))
-    assert together(one, other) == Steps((0, 5, 10, 20), ((1, 7), (1, 8), (2, 8), (2, 9)))
+    assert join_steps(one, other) == Steps((0, 5, 10, 20), ((1, 7), (1, 8), (2, 8), (2, 9)))
 
 
 def test_thinned_of_many_steps_keeps_every_peak() -> None:
