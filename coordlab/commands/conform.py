@@ -47,7 +47,8 @@ def conform_command(directory: Path, show_all: bool, json: bool) -> int:
 
     DIR is a folder of transcripts, or one of them: each request is sent at its time on its
     connection, and every answer is compared field by field, with its time and its place in the
-    order. Exit code 0: all equal; 1: a step differs; 254: a file is no transcript.
+    order. tests/conformance/transcripts/README.md has the form of a transcript. Exit code 0: all
+    equal; 1: a step differs; 254: a file is no transcript.
     """
     console = Console()
     rules = read_rules(directory)
