@@ -8,12 +8,13 @@ from collections.abc import Iterator
 
 from chaos.checkers.registry import CHECKERS
 from chaos.experiment.problems import Problem
-from chaos.experiment.rules.clients import producer_errors, producer_warnings
+from chaos.experiment.rules.clients import producer_errors
 from chaos.experiment.rules.cluster import broker_errors, cluster_warnings, topic_warnings
 from chaos.experiment.rules.faults import fault_errors, fault_warnings
 from chaos.experiment.rules.groups import group_errors, group_warnings
+from chaos.experiment.rules.limits import WARNINGS, broken_limits
 from chaos.experiment.rules.semantic_checks import named, named_once, problem, too_long
-from chaos.experiment.structs import MAX_PARTITIONS, Experiment, internal_topics
+from chaos.experiment.structs import Experiment, internal_topics
 from protocol.ids import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
 
 
@@ -43,7 +44,7 @@ def warnings(experiment: Experiment) -> Iterator[Problem]:
     for group_id, group in experiment.groups.items():
         yield from group_warnings(experiment, group, f"groups.{group_id}")
     for index, producer in enumerate(experiment.producers):
-        yield from producer_warnings(producer, f"producers[{index}]")
+        yield from broken_limits(WARNINGS, producer.config, f"producers[{index}].config")
     for index, fault in enumerate(experiment.faults):
         yield from fault_warnings(experiment, fault, f"faults[{index}]")
     if not experiment.faults:
@@ -53,13 +54,6 @@ def warnings(experiment: Experiment) -> Iterator[Problem]:
 def _topic_errors(experiment: Experiment) -> Iterator[Problem]:
     brokers = experiment.cluster.brokers
     config = experiment.cluster.config
-    if config.offsets_topic_num_partitions > MAX_PARTITIONS:
-        yield problem(
-            "cluster.config.offsets.topic.num.partitions",
-            "is not allowed",
-            expected=f"at most {MAX_PARTITIONS}",
-            found=str(config.offsets_topic_num_partitions),
-        )
     replication = "offsets.topic.replication.factor"
     yield from _replication_errors(
         config.offsets_topic_replication_factor,

@@ -6,6 +6,7 @@ Source: BEHAVIOUR 8.1; Kafka's KafkaConfig.validateValues for what a broker refu
 from collections.abc import Iterator
 
 from chaos.experiment.problems import Problem
+from chaos.experiment.rules.limits import ERRORS, WARNINGS, broken_limits
 from chaos.experiment.rules.semantic_checks import problem
 from chaos.experiment.structs import Experiment, FaultDefinition, TopicDefinition, microseconds
 from chaos.faults.base import BROKER_TARGETS, CONTROLLER_TARGETS
@@ -30,18 +31,7 @@ def broker_errors(config: BrokerConfig) -> Iterator[Problem]:
             expected=f"one of {supported}",
             found=str(codec),
         )
-    wait_ms = config.replica_fetch_wait_max_ms
-    for name, limit_ms in (
-        ("replica.lag.time.max.ms", config.replica_lag_time_max_ms),
-        ("replica.socket.timeout.ms", config.replica_socket_timeout_ms),
-    ):
-        if wait_ms > limit_ms:
-            yield problem(
-                f"{_CONFIG}.replica.fetch.wait.max.ms",
-                "Kafka's broker refuses to start",
-                expected=f"at most {name} ({limit_ms})",
-                found=str(wait_ms),
-            )
+    yield from broken_limits(ERRORS, config, _CONFIG)
 
 
 def cluster_warnings(experiment: Experiment) -> Iterator[Problem]:
@@ -56,14 +46,7 @@ def cluster_warnings(experiment: Experiment) -> Iterator[Problem]:
         )
     else:
         yield from _min_insync_warnings(experiment)
-    if config.unclean_leader_election_enable:
-        yield problem(
-            f"{_CONFIG}.unclean.leader.election.enable",
-            "a replica that is not in sync may be elected: acknowledged commits and records are "
-            "lost with it",
-            expected="false",
-            found="true",
-        )
+    yield from broken_limits(WARNINGS, config, _CONFIG)
     if config.broker_heartbeat_interval_ms * 2 > config.broker_session_timeout_ms:
         yield problem(
             f"{_CONFIG}.broker.heartbeat.interval.ms",

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from chaos.experiment.problems import Problem
 from chaos.experiment.rules.clients import consumer_warnings
+from chaos.experiment.rules.limits import ERRORS, broken_limits
 from chaos.experiment.rules.semantic_checks import named, named_once, problem, too_long
 from chaos.experiment.structs import MEMBER_INDEX, Experiment, GroupDefinition
 from protocol.config import ConsumerConfig
@@ -69,13 +70,7 @@ def _transaction_errors(
 def _consumer_errors(
     experiment: Experiment, config: ConsumerConfig, path: str
 ) -> Iterator[Problem]:
-    if config.heartbeat_interval_ms >= config.session_timeout_ms:
-        yield problem(
-            f"{path}.heartbeat.interval.ms",
-            "Kafka's consumer refuses to start",
-            expected=f"less than session.timeout.ms ({config.session_timeout_ms})",
-            found=str(config.heartbeat_interval_ms),
-        )
+    yield from broken_limits(ERRORS, config, path)
     if not config.partition_assignment_strategy:
         yield problem(
             f"{path}.partition.assignment.strategy",

@@ -1,0 +1,171 @@
+"""Limits between two settings of one section: tables of `A <= B because`, and what breaks them.
+
+A limit is another setting of the section, by Kafka's name, or a value. What needs more than two
+settings of one section is code, in the other modules.
+"""
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from chaos.experiment.problems import Problem
+from chaos.experiment.rules.semantic_checks import problem
+from chaos.experiment.schema_errors import show
+from chaos.experiment.struct_walk import fields_of
+from chaos.experiment.structs import MAX_PARTITIONS
+from protocol.config import BrokerConfig, ConsumerConfig, ProducerConfig
+
+
+class Relation(Enum):
+    """How a setting must stand to its limit, in the words of an error."""
+
+    AT_MOST = "at most"
+    LESS_THAN = "less than"
+    AT_LEAST = "at least"
+    MORE_THAN = "more than"
+    IS = "is"
+
+    def holds(self, value: object, limit: object) -> bool:
+        """Return whether `value` stands so to `limit`."""
+        return bool(_COMPARISONS[self](value, limit))
+
+
+_COMPARISONS: Mapping[Relation, Callable[[Any, Any], object]] = {
+    Relation.AT_MOST: operator.le,
+    Relation.LESS_THAN: operator.lt,
+    Relation.AT_LEAST: operator.ge,
+    Relation.MORE_THAN: operator.gt,
+    Relation.IS: operator.eq,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One row: `because` says what comes of it if a setting does not stand so to its limit.
+
+    Shape: `note` says what the setting in `limit` is beside.
+    """
+
+    setting: str
+    relation: Relation
+    limit: str | int
+    because: str
+    note: str = ""
+
+
+Limits = Mapping[type[msgspec.Struct], tuple[Limit, ...]]
+"""The rows of each section of settings."""
+
+
+def broken_limits(limits: Limits, section: msgspec.Struct, path: str) -> Iterator[Problem]:
+    """Yield a problem for each row that a section of settings breaks; `path` is the section's."""
+    values = {field.key: getattr(section, field.name) for field in fields_of(type(section))}
+    for row in limits[type(section)]:
+        value = values[row.setting]
+        limit = values.get(row.limit, row.limit)
+        if row.relation.holds(value, limit):
+            continue
+        if row.relation is Relation.IS:
+            expected, found = show(limit), show(value)
+        else:
+            bound = f"{row.limit} ({limit})" if row.limit in values else str(limit)
+            expected, found = f"{row.relation.value} {bound}{row.note}", str(value)
+        yield problem(f"{path}.{row.setting}", row.because, expected=expected, found=found)
+
+
+_NEVER_GROWS = "it never grows: Kafka takes the bound for every attempt"
+"""Source: CommonClientConfigs.warnDisablingExponentialBackoff."""
+_BACKOFFS = (
+    Limit("retry.backoff.ms", Relation.AT_MOST, "retry.backoff.max.ms", _NEVER_GROWS),
+    Limit("reconnect.backoff.ms", Relation.AT_MOST, "reconnect.backoff.max.ms", _NEVER_GROWS),
+)
+_BROKER_REFUSES = "Kafka's broker refuses to start"
+"""Source: KafkaConfig.validateValues."""
+
+ERRORS: Limits = {
+    BrokerConfig: (
+        Limit("offsets.topic.num.partitions", Relation.AT_MOST, MAX_PARTITIONS, "is not allowed"),
+        Limit(
+            "replica.fetch.wait.max.ms",
+            Relation.AT_MOST,
+            "replica.lag.time.max.ms",
+            _BROKER_REFUSES,
+        ),
+        Limit(
+            "replica.fetch.wait.max.ms",
+            Relation.AT_MOST,
+            "replica.socket.timeout.ms",
+            _BROKER_REFUSES,
+        ),
+    ),
+    ConsumerConfig: (
+        Limit(
+            "heartbeat.interval.ms",
+            Relation.LESS_THAN,
+            "session.timeout.ms",
+            "Kafka's consumer refuses to start",
+        ),
+    ),
+}
+"""What keeps a node from starting."""
+WARNINGS: Limits = {
+    BrokerConfig: (
+        Limit(
+            "unclean.leader.election.enable",
+            Relation.IS,
+            False,
+            "a replica that is not in sync may be elected: acknowledged commits and records are lost "
+            "with it",
+        ),
+    ),
+    ConsumerConfig: (
+        Limit(
+            "max.poll.interval.ms",
+            Relation.AT_LEAST,
+            "session.timeout.ms",
+            "it is the rebalance timeout as well: a rebalance drops members whose session still lives",
+        ),
+        Limit(
+            "heartbeat.interval.ms",
+            Relation.LESS_THAN,
+            "max.poll.interval.ms",
+            "a rebalance is over before members hear of it with their next heartbeat: they are out of "
+            "the group, and its next rebalance drops others",
+            note=", the rebalance timeout",
+        ),
+        Limit(
+            "fetch.max.wait.ms",
+            Relation.LESS_THAN,
+            "request.timeout.ms",
+            "a fetch that waits for records times out, and its connection is closed",
+        ),
+        Limit(
+            "default.api.timeout.ms",
+            Relation.AT_LEAST,
+            "request.timeout.ms",
+            "a call is given up before its first request is",
+        ),
+        *_BACKOFFS,
+        Limit(
+            "socket.connection.setup.timeout.ms",
+            Relation.AT_MOST,
+            "socket.connection.setup.timeout.max.ms",
+            _NEVER_GROWS,
+        ),
+    ),
+    ProducerConfig: (
+        Limit(
+            "acks",
+            Relation.IS,
+            "all",
+            "records are acknowledged before their followers have them: a failover loses some, and "
+            "min.insync.replicas does not count",
+        ),
+        *_BACKOFFS,
+    ),
+}
+"""What Kafka takes and a person would not want."""
