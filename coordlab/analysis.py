@@ -8,7 +8,7 @@ from rich.console import Console
 from chaos.results.run_directory import EVENTS_FILE, TRACE_FOLDER, PastRun
 from cluster.trace.salvage import salvage_trace
 from pipeline.engine.java import JavaProblem, find_java
-from pipeline.report.run_tables import NotAnalysed
+from pipeline.report.report_input import NotAnalysed
 from pipeline.run import analyze
 from pipeline.summary.figures import RunSummary
 from pipeline.summary.summary_file import is_current, read_summary

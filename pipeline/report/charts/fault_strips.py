@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.report.charts.strips import Strip
-from pipeline.report.report_input import ReportInput
-from pipeline.report.run_tables import Row
+from pipeline.report.report_input import ReportInput, Row
 from pipeline.summary.figures import MEASURES, Chain, Distribution, FaultSummary, Measure
 from pipeline.summary.story import counted
 

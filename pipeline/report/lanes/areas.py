@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import altair as alt
 
 from pipeline.report.charts.chart import INK, axis_seconds
+from pipeline.report.lanes.labels import Tip, tooltip_of
 from pipeline.report.lanes.marks import Datum, kind_fill, rows_of, time_of
 from pipeline.report.lanes.spans import Steps
-from pipeline.report.lanes.tips import Tip, tooltip_of
 
 
 def step_areas(

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from pipeline.report.charts.chart import HATCHES, SERIES, Chart, Pick, TextTable
 from pipeline.report.lanes.areas import area_rows, step_areas
+from pipeline.report.lanes.labels import Tip, common_prefix, moment_tip, said_of
 from pipeline.report.lanes.marks import (
     Datum,
     bars,
@@ -16,11 +17,8 @@ from pipeline.report.lanes.marks import (
     span,
     time_lane,
 )
-from pipeline.report.lanes.names import common_prefix, said_of
 from pipeline.report.lanes.spans import concurrent, thinned
-from pipeline.report.lanes.tips import Tip, moment_tip
-from pipeline.report.report_input import ReportInput
-from pipeline.report.run_tables import Row
+from pipeline.report.report_input import ReportInput, Row
 from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
 

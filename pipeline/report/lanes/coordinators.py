@@ -12,6 +12,7 @@ from pipeline.report.charts.chart import (
     soft,
 )
 from pipeline.report.lanes.broker_fills import broker_fills
+from pipeline.report.lanes.labels import FROM_TO, Tip
 from pipeline.report.lanes.marks import (
     ROW_PX,
     Datum,
@@ -26,9 +27,7 @@ from pipeline.report.lanes.marks import (
     time_lane,
 )
 from pipeline.report.lanes.spans import free, slots
-from pipeline.report.lanes.tips import FROM_TO, Tip
-from pipeline.report.report_input import ReportInput
-from pipeline.report.run_tables import Row
+from pipeline.report.report_input import ReportInput, Row
 from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from pipeline.report.charts.chart import FAULT_HATCH, INK, MUTED, PAPER, WARN, Chart, TextTable
+from pipeline.report.lanes.labels import FROM_TO, Tip, moment_tip
 from pipeline.report.lanes.marks import (
     ROW_PX,
     Datum,
@@ -16,7 +17,6 @@ from pipeline.report.lanes.marks import (
     time_lane,
 )
 from pipeline.report.lanes.spans import slots
-from pipeline.report.lanes.tips import FROM_TO, Tip, moment_tip
 from pipeline.report.report_input import ReportInput
 from pipeline.summary.figures import duration_text
 from results_schema.journal import JournalEntry

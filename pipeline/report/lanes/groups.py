@@ -7,6 +7,7 @@ import altair as alt
 from pipeline.report.charts.chart import GOOD, HATCHES, INK, PAPER, SERIES, Chart, Pick, TextTable
 from pipeline.report.lanes.areas import area_rows, step_areas
 from pipeline.report.lanes.broker_fills import broker_fills
+from pipeline.report.lanes.labels import FROM_TO, Tip, group_prefix, moment_tip
 from pipeline.report.lanes.marks import (
     ROW_PX,
     Datum,
@@ -22,11 +23,8 @@ from pipeline.report.lanes.marks import (
     span,
     time_lane,
 )
-from pipeline.report.lanes.names import group_prefix
 from pipeline.report.lanes.spans import concurrent, join_steps, longest_first, thinned
-from pipeline.report.lanes.tips import FROM_TO, Tip, moment_tip
-from pipeline.report.report_input import ReportInput
-from pipeline.report.run_tables import Row
+from pipeline.report.report_input import ReportInput, Row
 from pipeline.summary.outcomes import in_number_order
 
 MANY_GROUPS = 8

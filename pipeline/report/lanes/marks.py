@@ -26,7 +26,7 @@ from pipeline.report.charts.chart import (
     time_params,
     time_x,
 )
-from pipeline.report.lanes.tips import Tip, tooltip_of
+from pipeline.report.lanes.labels import Tip, tooltip_of
 from pipeline.report.report_input import ReportInput
 from pipeline.summary.figures import duration_text
 

@@ -19,7 +19,7 @@ from pipeline.report.lanes.message_words import (
     unanswered,
 )
 from pipeline.report.lanes.spans import slots
-from pipeline.report.run_tables import Row
+from pipeline.report.report_input import Row
 from pipeline.summary.outcomes import in_number_order
 
 MAX_NODES = 24

@@ -17,6 +17,7 @@ from pipeline.report.charts.chart import (
     Chart,
     TextTable,
 )
+from pipeline.report.lanes.labels import ROLE, Tip, common_prefix, moment_tip, said_of, tooltip_of
 from pipeline.report.lanes.marks import (
     NARROW,
     Datum,
@@ -32,7 +33,6 @@ from pipeline.report.lanes.marks import (
     time_lane,
     time_of,
 )
-from pipeline.report.lanes.message_jumps import jumps
 from pipeline.report.lanes.message_rows import (
     CHARACTER_PX,
     CLUSTER,
@@ -48,11 +48,8 @@ from pipeline.report.lanes.message_rows import (
     Word,
     diagram,
 )
-from pipeline.report.lanes.message_words import outcome_words, request_words
-from pipeline.report.lanes.names import ROLE, common_prefix, said_of
-from pipeline.report.lanes.tips import Tip, moment_tip, tooltip_of
-from pipeline.report.report_input import ReportInput
-from pipeline.report.run_tables import Row
+from pipeline.report.lanes.message_words import jumps, outcome_words, request_words
+from pipeline.report.report_input import ReportInput, Row
 from pipeline.summary.figures import duration_text
 from protocol.causes import CoordinatorUnknownCause
 from results_schema.journal import JournalEntry

@@ -18,6 +18,7 @@ from pipeline.report.charts.chart import (
     TextTable,
 )
 from pipeline.report.lanes.areas import area_rows, step_areas
+from pipeline.report.lanes.labels import FROM_TO, Tip, common_prefix, said_of
 from pipeline.report.lanes.marks import (
     NARROW,
     bars,
@@ -31,7 +32,6 @@ from pipeline.report.lanes.marks import (
     rows_y,
     time_lane,
 )
-from pipeline.report.lanes.names import common_prefix, said_of
 from pipeline.report.lanes.ownership_rows import (
     Owned,
     by_partition,
@@ -43,9 +43,7 @@ from pipeline.report.lanes.ownership_rows import (
     side,
 )
 from pipeline.report.lanes.spans import thinned
-from pipeline.report.lanes.tips import FROM_TO, Tip
-from pipeline.report.report_input import ReportInput
-from pipeline.report.run_tables import Row
+from pipeline.report.report_input import ReportInput, Row
 from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order
 

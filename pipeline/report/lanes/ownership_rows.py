@@ -10,8 +10,7 @@ from pipeline.report.charts.chart import LINE, soft
 from pipeline.report.lanes.broker_fills import broker_fill, coordinator_brokers
 from pipeline.report.lanes.marks import Cell, Datum, row_name, span
 from pipeline.report.lanes.spans import Steps, longest_first, slots
-from pipeline.report.report_input import ReportInput
-from pipeline.report.run_tables import Row
+from pipeline.report.report_input import ReportInput, Row
 from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order
 

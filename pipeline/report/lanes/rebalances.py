@@ -6,6 +6,7 @@ import altair as alt
 
 from pipeline.report.charts.chart import BAD, HATCHES, SERIES, Chart, Pick, TextTable, axis_seconds
 from pipeline.report.lanes.areas import area_rows, step_areas
+from pipeline.report.lanes.labels import FROM_TO, Tip, common_prefix, group_prefix
 from pipeline.report.lanes.marks import (
     ROW_PX,
     Datum,
@@ -21,11 +22,8 @@ from pipeline.report.lanes.marks import (
     span,
     time_lane,
 )
-from pipeline.report.lanes.names import common_prefix, group_prefix
 from pipeline.report.lanes.spans import concurrent, join_steps, longest_first, thinned
-from pipeline.report.lanes.tips import FROM_TO, Tip
-from pipeline.report.report_input import ReportInput
-from pipeline.report.run_tables import Row
+from pipeline.report.report_input import ReportInput, Row
 from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
 

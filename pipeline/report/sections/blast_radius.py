@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pipeline.report.charts.chart import Cell, Paragraph, Part, Section, TextTable
 from pipeline.report.charts.fault_strips import FaultRows, rows_of_faults
-from pipeline.report.report_input import ReportInput
-from pipeline.report.run_tables import Row
-from pipeline.report.sentences.words import fault_heading, items, paragraphs
+from pipeline.report.report_input import ReportInput, Row
+from pipeline.report.sentences.markup import fault_heading, items, paragraphs
 from pipeline.summary.figures import FaultSummary, duration_text
 from pipeline.summary.outcomes import CommitErrors, in_number_order, listed
 from pipeline.summary.story import counted, errors_text

@@ -5,8 +5,7 @@ from markupsafe import Markup
 from pipeline.report.charts.chart import Paragraph, Section
 from pipeline.report.report_input import ReportInput
 from pipeline.report.sentences.answers import check_name
-from pipeline.report.sentences.prose import section_link
-from pipeline.report.sentences.words import sentence, unbroken
+from pipeline.report.sentences.markup import section_link, sentence, unbroken
 from pipeline.summary.story import check_figures, counted
 from results_schema.results import CheckOutcome, CheckReport
 

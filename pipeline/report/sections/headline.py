@@ -11,8 +11,7 @@ from pipeline.report.sections.headline_figures import Figure, Tone, four_figures
 from pipeline.report.sentences.answers import broke_a_promise, for_how_long, for_whom
 from pipeline.report.sentences.causes import why
 from pipeline.report.sentences.fault_sentences import what_broke
-from pipeline.report.sentences.prose import fill_sentence, section_link
-from pipeline.report.sentences.words import unbroken
+from pipeline.report.sentences.markup import fill_sentence, section_link, unbroken
 from pipeline.summary.figures import duration_text
 from pipeline.summary.story import counted, moment_text
 from results_schema.results import Verdict

@@ -6,14 +6,15 @@ from itertools import islice
 from typing import Literal
 
 from pipeline.report.report_input import ReportInput
-from pipeline.report.sentences.worst import (
+from pipeline.summary.figures import (
+    FaultSummary,
     Worst,
+    duration_text,
+    find_worst,
     longest_coordinators,
     longest_owners,
     rebalances_in,
-    worst,
 )
-from pipeline.summary.figures import FaultSummary, duration_text
 from pipeline.summary.outcomes import Coordinators, listed
 from pipeline.summary.story import counted
 from results_schema.journal import FaultOutcome
@@ -118,11 +119,11 @@ def _gaps(run: ReportInput) -> Iterator[Figure]:
         ("processing gap", "longest time a partition was not consumed", "partition"),
     ]
     for measure, label, subject in gaps if moved else reversed(gaps):
-        found = worst(run.summary, measure)
+        found = find_worst(run.summary, measure)
         if found is not None:
             yield _gap(found, label, subject, run)
             break
-    service = worst(run.summary, "no coordinator")
+    service = find_worst(run.summary, "no coordinator")
     if service is not None and service.longest_us:
         yield _duration(
             service.longest_us,

@@ -20,12 +20,15 @@ from pipeline.report.charts.chart import (
 from pipeline.report.charts.fault_strips import CHAINS, FaultRows, rows_of_faults
 from pipeline.report.charts.log_axis import LogAxis
 from pipeline.report.charts.strips import Strip, axis_over, strip_chart, strip_rows
-from pipeline.report.report_input import ReportInput
+from pipeline.report.report_input import ReportInput, Settings
 from pipeline.report.sections.fault_overview import overview
-from pipeline.report.sentences.chain_words import broker_sentence, client_sentence, gap_sentence
-from pipeline.report.sentences.phase_words import definitions
-from pipeline.report.sentences.words import fault_heading, items, titled_paragraphs
-from pipeline.report.settings import Settings
+from pipeline.report.sentences.chain_words import (
+    broker_sentence,
+    client_sentence,
+    definitions,
+    gap_sentence,
+)
+from pipeline.report.sentences.markup import fault_heading, items, titled_paragraphs
 from pipeline.summary.figures import HEADER, Chain, FaultSummary, duration_text
 from pipeline.summary.story import kept_text, leaving_texts, moment_text, noticed_text
 

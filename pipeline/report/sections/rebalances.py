@@ -10,9 +10,8 @@ from markupsafe import Markup
 
 from pipeline.report.charts.chart import SERIES, Cell, Chart, Paragraph, Part, Section, TextTable
 from pipeline.report.charts.strips import Strip, axis_over, distribution_of, strip_chart, strip_rows
-from pipeline.report.report_input import ReportInput
-from pipeline.report.run_tables import Row
-from pipeline.report.sentences.words import items, moment_link
+from pipeline.report.report_input import ReportInput, Row
+from pipeline.report.sentences.markup import items, moment_link
 from pipeline.summary.figures import FaultSummary, duration_text
 from pipeline.summary.outcomes import listed
 from pipeline.summary.story import counted, kept_text, moment_text, office_name, rebalances_told

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from markupsafe import Markup
 
 from pipeline.report.charts.chart import Cell, Paragraph, Part, Section, TextTable
-from pipeline.report.lanes.names import common_prefix, said_of
-from pipeline.report.report_input import ReportInput
-from pipeline.report.run_tables import Row
+from pipeline.report.lanes.labels import common_prefix, said_of
+from pipeline.report.report_input import ReportInput, Row, Settings
+from pipeline.report.sentences.markup import items, linked, moment_link, span_together, unbroken
 from pipeline.report.sentences.member_steps import MemberStep
 from pipeline.report.sentences.owner_story import (
     Episode,
@@ -18,8 +18,6 @@ from pipeline.report.sentences.owner_story import (
     owned_by,
     steps,
 )
-from pipeline.report.sentences.words import items, linked, moment_link, span_together, unbroken
-from pipeline.report.settings import Settings
 from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
 from pipeline.summary.story import coordinators_told, counted, moment_text, office_name

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from pipeline.report.charts.chart import Paragraph, Part, Section
 from pipeline.report.report_input import ReportInput
 from pipeline.report.sentences.answers import check_name
-from pipeline.report.sentences.words import moment_link, sentence, unbroken
+from pipeline.report.sentences.markup import moment_link, sentence, unbroken
 from pipeline.summary.story import counted, moment_text
 from protocol.trace import TraceRow
 from results_schema.evidence_text import what_happened

@@ -10,9 +10,9 @@ from markupsafe import Markup
 
 from pipeline.report.facts import RunFacts
 from pipeline.report.report_input import ReportInput
-from pipeline.report.sentences.commit_words import no_commits_sentence, nobody_commits
+from pipeline.report.sentences.causes import no_commits_sentence, nobody_commits
 from pipeline.report.sentences.fault_sentences import MAX_NODES, is_client
-from pipeline.report.sentences.prose import (
+from pipeline.report.sentences.markup import (
     AVAILABILITY,
     COORDINATORS,
     OWNERSHIP,
@@ -25,8 +25,14 @@ from pipeline.report.sentences.prose import (
     length,
     section_link,
 )
-from pipeline.report.sentences.worst import Worst, longest_coordinators, longest_owners, worst
-from pipeline.summary.figures import Distribution, duration_text
+from pipeline.summary.figures import (
+    Distribution,
+    Worst,
+    duration_text,
+    find_worst,
+    longest_coordinators,
+    longest_owners,
+)
 from pipeline.summary.outcomes import Coordinators, Owners, in_number_order, listed
 from pipeline.summary.story import counted
 from results_schema.journal import FaultOutcome, JournalEntry
@@ -138,11 +144,11 @@ def _durations(run: ReportInput) -> Iterator[Markup]:
             between(both.from_us, both.to_us, run.end_us, COORDINATORS),
             _and_owners(owners, both),
         )
-    commits = worst(summary, "commit gap")
+    commits = find_worst(summary, "commit gap")
     if commits is not None:
         gap = _gap(commits, "Members were without an acknowledged commit for", "member", run)
         yield joined((gap, *_steady(commits, run)))
-    service = worst(summary, "no coordinator")
+    service = find_worst(summary, "no coordinator")
     if service is not None and service.longest_us:
         bound_us = service.distribution.bound_us
         yield fill_sentence(
@@ -151,7 +157,7 @@ def _durations(run: ReportInput) -> Iterator[Markup]:
             length(service.longest_us, bound_us=bound_us),
             _after(service, run),
         )
-    reading = worst(summary, "processing gap")
+    reading = find_worst(summary, "processing gap")
     if reading is not None:
         yield _gap(reading, "Partitions were not consumed by anybody for", "partition", run)
 

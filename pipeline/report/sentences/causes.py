@@ -4,20 +4,18 @@ from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
-from pipeline.report.report_input import ReportInput
-from pipeline.report.run_tables import Row
-from pipeline.report.sentences.commit_words import nobody_commits
-from pipeline.report.sentences.prose import aside, fill_sentence, joined, section_link
+from pipeline.report.facts import RunFacts
+from pipeline.report.report_input import ReportInput, Row, Settings
+from pipeline.report.sentences.markup import aside, fill_sentence, joined, moment_link, section_link
 from pipeline.report.sentences.reading_words import why_not_consumed
-from pipeline.report.sentences.words import moment_link
-from pipeline.report.sentences.worst import (
+from pipeline.summary.figures import (
+    FaultSummary,
+    duration_text,
+    find_worst,
     longest_coordinators,
     longest_owners,
     rebalances_in,
-    worst,
 )
-from pipeline.report.settings import Settings
-from pipeline.summary.figures import FaultSummary, duration_text
 from pipeline.summary.outcomes import Owners, Rebalances, listed
 from pipeline.summary.story import counted, office_name
 
@@ -56,7 +54,7 @@ def why(run: ReportInput) -> tuple[Markup, ...]:
 def _told(run: ReportInput) -> FaultSummary | None:
     """Return the fault to explain: that of the longest gap, else the first that moved a group."""
     for measure in ("commit gap", "no coordinator"):
-        found = worst(run.summary, measure)
+        found = find_worst(run.summary, measure)
         if found is not None and found.longest_us:
             return found.fault
     faults = run.summary.faults
@@ -286,3 +284,34 @@ def _by_coordinator(told: Sequence[Rebalances]) -> Iterator[Markup]:
         )
         number = counted(sum(each.count for each in begun), "rebalance")
         yield fill_sentence("{} began {} ({}){}.", office_name(*office), number, reasons, stored)
+
+
+_NOT_SET, _OFF = "not set", "false"
+
+
+def nobody_commits(facts: RunFacts) -> bool:
+    """Whether no member of any group was told to commit, by hand or by itself."""
+    if facts.results_or_empty.commits_acknowledged:
+        return False
+    by_hand = list(_of_groups(facts, "commit_interval_ms"))
+    by_itself = list(_of_groups(facts, "enable.auto.commit"))
+    settings = (*by_hand, *by_itself)
+    return bool(by_hand) and all(value in {_NOT_SET, _OFF} for value in settings)
+
+
+def _of_groups(facts: RunFacts, name: str) -> Iterator[str]:
+    for each in facts.settings:
+        if each.section.startswith("groups.") and each.name == name:
+            yield each.value
+
+
+def no_commits_sentence(facts: RunFacts) -> Markup | None:
+    """Say that no member commits, and what that leaves out; None: some do."""
+    if not nobody_commits(facts):
+        return None
+    return fill_sentence(
+        "<b>No member commits offsets</b> in this run ({}): no commit can fail and send a member "
+        "to look for its coordinator, and whoever is given a partition begins it anew ({}).",
+        "enable.auto.commit = false, commit_interval_ms not set",
+        "auto.offset.reset = " + (next(_of_groups(facts, "auto.offset.reset"), "earliest")),
+    )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from pipeline.report.report_input import ReportInput
-from pipeline.report.sentences.prose import (
+from pipeline.report.sentences.markup import (
     FAULTS,
     and_list,
     at_moment,

@@ -7,8 +7,7 @@ not in it is not told, the moment at which partitions were lost stands elsewhere
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from pipeline.report.run_tables import Row
-from pipeline.report.settings import Settings
+from pipeline.report.report_input import Row, Settings
 from pipeline.summary.outcomes import in_number_order, listed
 
 _UNKNOWN = "UNKNOWN_MEMBER_ID"

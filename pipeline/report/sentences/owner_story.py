@@ -8,7 +8,7 @@ members, each assigned by one coordinator in one leader epoch.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline.report.run_tables import Row
+from pipeline.report.report_input import Row, Settings
 from pipeline.report.sentences.member_steps import (
     GaveWay,
     MemberStep,
@@ -16,7 +16,6 @@ from pipeline.report.sentences.member_steps import (
     told_by_the_old,
     unknown_members,
 )
-from pipeline.report.settings import Settings
 from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
 from pipeline.summary.story import counted, moment_text, office_name

@@ -9,12 +9,10 @@ from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
-from pipeline.report.report_input import ReportInput
-from pipeline.report.run_tables import Row
+from pipeline.report.report_input import ReportInput, Row
 from pipeline.report.sentences.fault_sentences import is_client
-from pipeline.report.sentences.prose import OWNERSHIP, and_list, at_moment, fill_sentence, joined
-from pipeline.report.sentences.worst import worst
-from pipeline.summary.figures import duration_text
+from pipeline.report.sentences.markup import OWNERSHIP, and_list, at_moment, fill_sentence, joined
+from pipeline.summary.figures import duration_text, find_worst
 from pipeline.summary.outcomes import in_number_order, listed
 from results_schema.journal import JournalEntry
 
@@ -27,7 +25,7 @@ _HELD_UP = frozenset({"cut", "crash", "power_loss", "pause"})
 
 def why_not_consumed(run: ReportInput) -> Markup | None:
     """Say what held up the partitions that were not consumed for long; None: nothing known."""
-    found = worst(run.summary, "processing gap")
+    found = find_worst(run.summary, "processing gap")
     if found is None or found.longest_us < _LONG_US:
         return None
     fault = next((each for each in run.facts.faults if each.fault_id == found.fault.fault), None)

@@ -8,9 +8,9 @@ from pipeline.report.charts.chain_order import order_rows
 from pipeline.report.charts.chart import Beside, Chart, Paragraph, Part, Section
 from pipeline.report.charts.fault_strips import FaultRows
 from pipeline.report.facts import SettingFact
+from pipeline.report.report_input import Settings
 from pipeline.report.sections.phases import MAX_IN_FULL, figures_table, phases_section
 from pipeline.report.sentences.chain_words import broker_sentence, client_sentence, gap_sentence
-from pipeline.report.settings import Settings
 from pipeline.summary.figures import HEADER, FaultSummary
 from tests.support.builders.report_inputs import report_input, run_facts, run_summary
 from tests.support.builders.report_rows import (

@@ -5,8 +5,8 @@ from typing import Any
 
 from pipeline.report.facts import SettingFact
 from pipeline.report.sections.headline import headline
-from pipeline.report.sentences.commit_words import no_commits_sentence, nobody_commits
-from pipeline.report.sentences.phase_words import definitions
+from pipeline.report.sentences.causes import no_commits_sentence, nobody_commits
+from pipeline.report.sentences.chain_words import definitions
 from pipeline.report.sentences.reading_words import why_not_consumed
 from pipeline.summary.figures import MEASURES
 from pipeline.summary.outcomes import Owners

@@ -11,8 +11,7 @@ import msgspec
 
 from pipeline.report.charts.chart import Chart, time_params, time_x
 from pipeline.report.facts import RunFacts
-from pipeline.report.report_input import ReportInput
-from pipeline.report.run_tables import RunTables
+from pipeline.report.report_input import ReportInput, RunTables
 from pipeline.summary.figures import RunSummary
 from results_schema.journal import BlastRadius, FaultOutcome, JournalEntry
 from results_schema.manifest import Manifest, RunStatus

@@ -2,10 +2,10 @@
 
 import pytest
 
+from pipeline.report.build import message_diagrams, timeline
 from pipeline.report.charts.chart import Chart
 from pipeline.report.lanes import messages
 from pipeline.report.lanes.message_rows import MAX_NODES, Word, diagram, place_words
-from pipeline.report.lanes.section import message_diagrams, timeline
 from tests.support.builders.lane_rows import Row, load, message, us
 from tests.support.builders.report_inputs import journal_entry, report_input, run_facts
 from tests.support.vega import cells, compiled_without_warnings

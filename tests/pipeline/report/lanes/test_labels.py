@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.report.lanes.names import common_prefix, group_prefix, said_of
+from pipeline.report.lanes.labels import common_prefix, group_prefix, said_of
 
 
 @pytest.mark.parametrize(
