@@ -63,7 +63,9 @@ Limits = Mapping[type[msgspec.Struct], tuple[Limit, ...]]
 
 def broken_limits(limits: Limits, section: msgspec.Struct, path: str) -> Iterator[Problem]:
     """Yield a problem for each row that a section of settings breaks; `path` is the section's."""
-    values = {field.key: getattr(section, field.name) for field in fields_of(type(section))}
+    values: dict[str | int, Any] = {
+        field.key: getattr(section, field.name) for field in fields_of(type(section))
+    }
     for row in limits[type(section)]:
         value = values[row.setting]
         limit = values.get(row.limit, row.limit)
@@ -118,8 +120,8 @@ WARNINGS: Limits = {
             "unclean.leader.election.enable",
             Relation.IS,
             False,
-            "a replica that is not in sync may be elected: acknowledged commits and records are lost "
-            "with it",
+            "a replica that is not in sync may be elected: acknowledged commits and records are "
+            "lost with it",
         ),
     ),
     ConsumerConfig: (
@@ -127,14 +129,15 @@ WARNINGS: Limits = {
             "max.poll.interval.ms",
             Relation.AT_LEAST,
             "session.timeout.ms",
-            "it is the rebalance timeout as well: a rebalance drops members whose session still lives",
+            "it is the rebalance timeout as well: a rebalance drops members whose session "
+            "still lives",
         ),
         Limit(
             "heartbeat.interval.ms",
             Relation.LESS_THAN,
             "max.poll.interval.ms",
-            "a rebalance is over before members hear of it with their next heartbeat: they are out of "
-            "the group, and its next rebalance drops others",
+            "a rebalance is over before members hear of it with their next heartbeat: they are out "
+            "of the group, and its next rebalance drops others",
             note=", the rebalance timeout",
         ),
         Limit(
