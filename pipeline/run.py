@@ -1,6 +1,6 @@
 """From run directories to `tables/*` in each of them, and a summary small enough to print.
 
-The transforms see all runs at once. `table_list` says what is computed, `table_graph` when,
+The transforms see all runs at once. `all_tables` says what is computed, `table_graph` when,
 `table_store` where it goes.
 """
 

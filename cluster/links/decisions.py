@@ -1,7 +1,7 @@
 """Verdicts: what the link rules in force say of one frame, at one end of its way.
 
 Owns how a rule selects a frame (nodes, purpose, API) and what its effect means for the sender and
-for the receiver. It holds nothing back itself: `link_gate` does what a verdict says.
+for the receiver. It holds nothing back itself: `gate` carries a verdict out.
 """
 
 import random

@@ -2,7 +2,7 @@
 
 Both ends are ended by their own processes, and nothing of it travels between them. The clients' go
 first: whatever a client opens anew has another name, and the servers are told the names of what
-ended, so that they spare it. The control plane carries the order (`ray_fleet`).
+ended, so that they spare it. The control plane carries the order (`cluster.ray.fleet`).
 """
 
 from collections.abc import Collection, Iterable, Sequence

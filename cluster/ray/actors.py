@@ -1,6 +1,6 @@
 """Ray's part, and the only module that imports ray for nodes: the cluster, actors, their handles.
 
-What the actors do is in `ray_services`; a handle wraps each actor in typed calls, so that nobody
+What the actors do is in `services`; a handle wraps each actor in typed calls, so that nobody
 else meets an ObjectRef. Nothing is ever restarted or retried by Ray: a restart is the runtime's
 act. Nodes themselves talk TCP; only the control plane and the files go through here.
 """

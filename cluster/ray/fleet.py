@@ -1,8 +1,8 @@
 """The fleet: every node process of a run and the Ray machines that they are on.
 
 Owns starting, watching, killing and ending real processes, the machines' agents and clock
-offsets, and fetching files from other machines. It knows processes, not nodes: which node lives
-in which, and in which incarnation, is `ray_runtime`'s business.
+offsets, and fetching files from other machines. It knows processes, not nodes: `runtime` knows
+which node lives in which process, and in which incarnation.
 """
 
 import asyncio

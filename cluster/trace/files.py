@@ -2,7 +2,7 @@
 
 A node process appends framed MessagePack rows to `trace/<node>-<incarnation>.frames`, written to
 the page cache once every loop turn that traced: `kill -9` loses nothing but a torn last frame,
-which readers count. `trace_parquet` makes Parquet of the merged rows.
+which readers count. `parquet` makes Parquet of the merged rows.
 """
 
 import heapq

@@ -1,4 +1,4 @@
 """The commands, one module or one folder each: arguments in, exit code out.
 
-In a folder, `command` declares the options, `execution` does the work, the rest is shown or asked.
+In a folder, `command` declares the options and does the work; the rest is shown or asked.
 """

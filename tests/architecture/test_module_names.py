@@ -1,6 +1,7 @@
 """Texts name modules and files that exist, and a door sign names everything in its folder."""
 
 import ast
+import keyword
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -20,6 +21,8 @@ PATH = re.compile(
     rf"(?<![\w/.<>{{}}-])((?:{'|'.join(PACKAGES)}|tests|docs|experiments|explorations)/[\w./-]*\w"
     r"\.(?:py|md|yaml|toml|json|txt|js|css))\b"
 )
+SHORT = 60
+"""Longer texts are prose, whose words name nothing."""
 EXAMPLES = {"experiments/NAME.yaml", "experiments/mine.yaml"}
 """Files that the reader of a text makes."""
 SETTINGS = {f"cluster.{field.encode_name}" for field in msgspec.structs.fields(ClusterDefinition)}
@@ -84,6 +87,39 @@ def test_path_of_a_file_exists() -> None:
         for path in tracked_files(".py", ".md", ".toml", ".yaml", ".txt")
         for name in PATH.findall(path.read_text(encoding="utf-8"))
         if name not in EXAMPLES and not (ROOT / name).exists() and not (path.parent / name).exists()
+    ]
+    assert missing == []
+
+
+def names_in(source: ast.Module) -> Iterator[str]:
+    """Yield what a module's code names, and the words of its short texts."""
+    for node in ast.walk(source):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+                yield name
+            case ast.keyword(arg=str(name)):
+                yield name
+            case ast.Constant(value=str(text)) if len(text) < SHORT:
+                yield from re.findall(r"\w+", text)
+
+
+def test_name_in_a_docstring_exists() -> None:
+    """A module, or what the code of some module names; names of Kafka's are in camel case."""
+    documents = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)
+    sources = {path: ast.parse(path.read_text(encoding="utf-8")) for path in tracked_files(".py")}
+    known = {part for name in modules() for part in name.split(".")} | set(keyword.kwlist)
+    known |= {path.stem for path in (ROOT / "tests" / "corpus").iterdir()}
+    for source in sources.values():
+        known.update(names_in(source))
+    missing = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path, source in sources.items()
+        for node in ast.walk(source)
+        if isinstance(node, documents)
+        for name in re.findall(r"`([a-z_][a-z_0-9]*)`", ast.get_docstring(node) or "")
+        if name not in known
     ]
     assert missing == []
 

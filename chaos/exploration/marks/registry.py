@@ -1,8 +1,8 @@
 """Coverage marks: rare situations that a search must have been in before its silence means much.
 
 Each is seen in the trace, by rows alone. A green exploration that never came there proves nothing.
-The marks themselves stand in `marks_of_coordinators`, `marks_of_servers`, `marks_of_members`,
-`marks_of_orders` and `marks_of_transactions`; what they ask of the past is in `seen_cluster`.
+The marks themselves stand in `coordinators`, `servers`, `members`, `administrators` and
+`transactions`; `seen_cluster` has the past that they ask for.
 """
 
 from chaos.checkers.base import CheckContext

@@ -2,7 +2,7 @@
 
 Owns how a smaller cluster stays one that can be run (what names an absent node goes with it), what
 may not be shrunk, and how large an experiment is. It knows nothing of runs (`shrink`) or of the
-order of things (`shrink_passes`).
+order of edits (`passes`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
