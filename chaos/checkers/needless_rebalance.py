@@ -8,7 +8,7 @@ Living members may still be out of hearing for a session, so that the rebalance 
 counted, and the note says why:
 
 * the old coordinator lives on behind a cut, and they stay with it;
-* what `session_silence` knows: heartbeats behind commits, a long search, a coordinator that was stopped;
+* `session_silence` knows why: heartbeats behind commits, a long search, a stopped coordinator;
 * the group was lost with the last replica in sync (`lost_data`), or what it had become;
 * a coordinator that was replaced began a rebalance, and told them to rejoin; or it told them that
   it does not know them (standard space, seeds 16282 and 19542);
