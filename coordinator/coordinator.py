@@ -186,7 +186,7 @@ class GroupCoordinator:
         Raises: SimulationError if no such append is in flight.
         """
         turn = Turn(self._shared, now_us)
-        pending = self._shared.appends.pop(completed.append_id, None)
+        pending = self._shared.in_flight.take_append(completed.append_id)
         match pending:
             case AssignmentAppend():
                 assignment_stored(turn, completed.append_id, pending, completed.error)
@@ -201,8 +201,6 @@ class GroupCoordinator:
                 # A failure is only logged in Kafka: the last stored generation would come back
                 # on a load, and its members, who are gone, would expire.
                 pass
-            case None:
-                raise SimulationError(f"append {completed.append_id} is not in flight")
         return turn.result
 
     def transaction_verified(self, verified: TransactionVerified, now_us: int) -> Result:
@@ -234,7 +232,7 @@ class GroupCoordinator:
     def timer_fired(self, key: str, now_us: int) -> Result:
         """Take a fired timer; one that means nothing any more changes nothing."""
         turn = Turn(self._shared, now_us)
-        timer = self._shared.timers.pop(key, None)
+        timer = self._shared.in_flight.take_timer(key)
         if isinstance(timer, HeldWriteTimer):
             give_up(turn, timer.shard, key)
         elif timer is not None:
@@ -423,7 +421,9 @@ class GroupCoordinator:
         for group in self._shards.groups():
             groups[group.state] = groups.get(group.state, 0) + 1
             offsets += len(group.offsets)
-        timers = [t for t in self._shared.timers.values() if not isinstance(t, HeldWriteTimer)]
+        timers = [
+            t for t in self._shared.in_flight.timers.values() if not isinstance(t, HeldWriteTimer)
+        ]
         rebalances = sum(isinstance(timer, JoinTimer | SyncTimer) for timer in timers)
         return CoordinatorSizes(
             groups=groups,
@@ -442,7 +442,7 @@ class GroupCoordinator:
 
         Raises: InvariantViolation.
         """
-        check_shards(self._shards, self._shared.timers)
+        check_shards(self._shards, self._shared.in_flight.timers)
 
     # -- helpers --
 

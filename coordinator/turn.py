@@ -1,26 +1,22 @@
-"""One input being handled: its time, the Result it builds, and what outlives it.
+"""One input of the group coordinator being handled, and its kinds of timers and appends.
 
-Owns the two registries that tie a later input to what it is about: timers by key, appends in
-flight by id. Handlers take a Turn, change groups, and say what the broker shall do through it.
+Handlers take a Turn, change groups, and say what the broker shall do through it.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from coordinator.base_turn import BaseTurn, InFlight
 from coordinator.group import Group
 from coordinator.member import Member, ParkedJoin
 from coordinator.shard import Shard
-from protocol.api import AnyResponse
 from protocol.config import BrokerConfig, Guards, JavaSwitches
 from protocol.effects import (
     ACKS_ALL,
     ACKS_LEADER,
     ACKS_NONE,
     Append,
-    CancelTimer,
-    Reply,
     Result,
-    SetTimer,
     VerifyTransaction,
 )
 from protocol.ids import AppendId, RequestId, TopicPartition
@@ -28,7 +24,6 @@ from protocol.messages.transaction import TxnOffsetCommitRequest
 from protocol.metadata_version import ValueVersions
 from protocol.records.batch import Record
 from protocol.records.offsets import OffsetCommitValue
-from protocol.trace import TraceEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,29 +162,24 @@ class Shared:
     new_uuid: Callable[[], str]
     java: JavaSwitches
     versions: ValueVersions
-    timers: dict[str, CoordinatorTimer] = field(default_factory=dict)
-    appends: dict[AppendId, PendingAppend] = field(default_factory=dict)
-    last_append_id: int = 0
+    in_flight: InFlight[CoordinatorTimer, PendingAppend] = field(default_factory=InFlight)
     verifications: dict[int, PendingVerification] = field(default_factory=dict)
     last_verification_id: int = 0
 
 
-class Turn:
-    """One input being handled."""
+class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
+    """One input of the group coordinator being handled."""
 
-    __slots__ = ("_shared", "config", "guards", "now_us", "result")
+    __slots__ = ("_shared",)
 
     def __init__(self, shared: Shared, now_us: int) -> None:
+        super().__init__(shared.config, shared.in_flight, Result(), now_us)
         self._shared = shared
-        self.config = shared.config
-        self.guards = shared.guards
-        self.now_us = now_us  # wall clock, microseconds since the epoch
-        self.result = Result()
 
     @property
-    def now_ms(self) -> int:
-        """Milliseconds since the epoch, as records and group states are stamped."""
-        return self.now_us // 1_000
+    def guards(self) -> Guards:
+        """Kafka's protections, each of which an experiment may switch off."""
+        return self._shared.guards
 
     @property
     def java(self) -> JavaSwitches:
@@ -210,35 +200,11 @@ class Turn:
         """Return a fresh uuid for a member id."""
         return self._shared.new_uuid()
 
-    def reply(self, request_id: RequestId, response: AnyResponse) -> None:
-        """Answer a request."""
-        self.result.replies.append(Reply(request_id=request_id, response=response))
-
-    def trace(self, event: TraceEvent) -> None:
-        """Let the trace see something."""
-        self.result.trace.append(event)
-
-    def set_timer(self, key: str, timer: CoordinatorTimer, delay_ms: int) -> None:
-        """Start a timer, replacing the one with the same key; a negative delay is none."""
-        self._shared.timers[key] = timer
-        self.result.timers.append(SetTimer(key=key, delay_us=max(delay_ms, 0) * 1_000))
-
-    def has_timer(self, key: str) -> bool:
-        """Return whether a timer with this key runs."""
-        return key in self._shared.timers
-
-    def cancel_timer(self, key: str) -> None:
-        """Stop a timer, if it runs."""
-        if self._shared.timers.pop(key, None) is not None:
-            self.result.timers.append(CancelTimer(key=key))
-
     def append_unacknowledged(self, group: Group, records: tuple[Record, ...]) -> None:
         """Append a batch to the group's partition, and hear no more of it (acks=0)."""
-        shared = self._shared
-        shared.last_append_id += 1
         self.result.appends.append(
             Append(
-                append_id=AppendId(shared.last_append_id),
+                append_id=self._in_flight.new_append_id(),
                 partition=group.partition,
                 records=records,
                 required_acks=ACKS_NONE,
@@ -254,7 +220,7 @@ class Turn:
         required_acks: int = ACKS_ALL,
     ) -> AppendId:
         """Append a batch to the group's partition; `pending` says what its outcome is about."""
-        append_id = self._new_append_id(pending)
+        append_id = self._in_flight.add_append(pending)
         self.result.appends.append(
             Append(
                 append_id=append_id,
@@ -276,7 +242,7 @@ class Turn:
         """Append a batch of a producer's transaction to the group's partition."""
         self.result.appends.append(
             Append(
-                append_id=self._new_append_id(pending),
+                append_id=self._in_flight.add_append(pending),
                 partition=pending.group.partition,
                 records=records,
                 required_acks=self.acks_of_commits,
@@ -303,10 +269,3 @@ class Turn:
                 tells_abortable=tells_abortable,
             )
         )
-
-    def _new_append_id(self, pending: PendingAppend) -> AppendId:
-        shared = self._shared
-        shared.last_append_id += 1
-        append_id = AppendId(shared.last_append_id)
-        shared.appends[append_id] = pending
-        return append_id

@@ -126,11 +126,11 @@ def _timer_survives_unload(stack: ExitStack) -> None:
             turn.set_timer(f"old-{member.heartbeat_key}", timer, member.session_timeout_ms)
 
     def fire_by_name(self: GroupCoordinator, key: str, now_us: int) -> Result:
-        timer = self._shared.timers.get(key)
+        timer = self._shared.in_flight.timers.get(key)
         if isinstance(timer, SessionTimer) and timer.group.state is GroupState.DEAD:
             present = self.group(timer.group.group_id)
             if present is not None:
-                self._shared.timers[key] = replace(timer, group=present)
+                self._shared.in_flight.timers[key] = replace(timer, group=present)
         return timer_fired(self, key, now_us)
 
     stack.enter_context(patch("coordinator.coordinator.cancel_all", cancel_but_sessions))

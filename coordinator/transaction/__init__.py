@@ -1,6 +1,7 @@
 """The transaction coordinator: ids and epochs of producers, and how their transactions end.
 
-Reading order: `states`, `metadata` (one transactional id), `effects`, `turn`, `versions` (errors by
-version), `producer_ids`, `init_producer_id`, `add_partitions`, `end_transaction`, `markers`,
-`load`, `expiration` (unused transactional ids), `transaction_coordinator` (the way in).
+Reading order: `states`, `metadata` (one transactional id), `effects`, `transaction_turn` (one input
+being handled), `versions` (errors by version), `producer_ids`, `init_producer_id`,
+`add_partitions`, `end_transaction`, `markers`, `load`, `expiration` (unused transactional ids),
+`transaction_coordinator` (the way in).
 """

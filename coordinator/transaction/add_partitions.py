@@ -10,7 +10,12 @@ from collections.abc import Iterable
 
 from coordinator.transaction.metadata import TransactionMetadata
 from coordinator.transaction.states import PREPARED, TransactionState
-from coordinator.transaction.turn import CollectedAnswer, OwnedPartition, PartitionsAdded, Turn
+from coordinator.transaction.transaction_turn import (
+    CollectedAnswer,
+    OwnedPartition,
+    PartitionsAdded,
+    TransactionTurn,
+)
 from coordinator.transaction.versions import add_offsets_answer, told
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId, TopicPartition, offsets_partition
@@ -27,7 +32,10 @@ from protocol.partitioner import partition_for
 
 
 def handle_add_partitions(
-    turn: Turn, request_id: RequestId, request: AddPartitionsToTxnRequest, api_version: int
+    turn: TransactionTurn,
+    request_id: RequestId,
+    request: AddPartitionsToTxnRequest,
+    api_version: int,
 ) -> None:
     """Add or verify, transaction by transaction; answered once all are done."""
     answer = CollectedAnswer(
@@ -59,7 +67,7 @@ def handle_add_partitions(
 
 
 def handle_add_offsets(
-    turn: Turn, request_id: RequestId, request: AddOffsetsToTxnRequest, api_version: int
+    turn: TransactionTurn, request_id: RequestId, request: AddOffsetsToTxnRequest, api_version: int
 ) -> None:
     """Add the offsets partition of a group to a transaction."""
     answer = CollectedAnswer(
@@ -79,7 +87,7 @@ def handle_add_offsets(
 
 
 def partitions_added(
-    turn: Turn,
+    turn: TransactionTurn,
     purpose: PartitionsAdded,
     transactional_id: str,
     error: ErrorCode,
@@ -90,7 +98,7 @@ def partitions_added(
 
 
 def _add(
-    turn: Turn,
+    turn: TransactionTurn,
     answer: CollectedAnswer,
     transactional_id: str,
     producer_id: int,
@@ -131,7 +139,9 @@ def _check(
 
 
 def _verify(
-    turn: Turn, asked: AddPartitionsToTxnTransaction, partitions: tuple[TopicPartition, ...]
+    turn: TransactionTurn,
+    asked: AddPartitionsToTxnTransaction,
+    partitions: tuple[TopicPartition, ...],
 ) -> dict[TopicPartition, ErrorCode]:
     """Return for each partition whether it is part of the transaction.
 
@@ -158,7 +168,7 @@ def _verify(
 
 
 def _find(
-    turn: Turn, transactional_id: str
+    turn: TransactionTurn, transactional_id: str
 ) -> tuple[OwnedPartition, TransactionMetadata] | ErrorCode:
     if not transactional_id:
         return ErrorCode.INVALID_REQUEST
@@ -170,7 +180,7 @@ def _find(
 
 
 def _collect(
-    turn: Turn,
+    turn: TransactionTurn,
     answer: CollectedAnswer,
     transactional_id: str,
     errors: dict[TopicPartition, ErrorCode],

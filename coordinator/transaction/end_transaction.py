@@ -9,7 +9,12 @@ Source: Kafka `TransactionCoordinator.endTransaction`, `abortTimedOutTransaction
 from coordinator.transaction.markers import begin_markers
 from coordinator.transaction.metadata import TransactionMetadata
 from coordinator.transaction.states import TransactionState
-from coordinator.transaction.turn import EndDecided, OwnedPartition, PendingStep, Turn
+from coordinator.transaction.transaction_turn import (
+    EndDecided,
+    OwnedPartition,
+    PendingStep,
+    TransactionTurn,
+)
 from coordinator.transaction.versions import end_txn_answer, init_producer_id_error
 from protocol.errors import ErrorCode, IllegalTransition
 from protocol.ids import RequestId
@@ -17,7 +22,7 @@ from protocol.messages.transaction import EndTxnRequest
 
 
 def handle_end_txn(
-    turn: Turn, request_id: RequestId, request: EndTxnRequest, api_version: int
+    turn: TransactionTurn, request_id: RequestId, request: EndTxnRequest, api_version: int
 ) -> None:
     """Commit or abort a producer's transaction."""
     error: ErrorCode | None = end_transaction(
@@ -35,7 +40,7 @@ def handle_end_txn(
 
 
 def end_transaction(
-    turn: Turn,
+    turn: TransactionTurn,
     transactional_id: str,
     producer_id: int,
     producer_epoch: int,
@@ -86,7 +91,9 @@ def end_transaction(
     return None
 
 
-def end_decided(turn: Turn, purpose: EndDecided, pending: PendingStep, error: ErrorCode) -> None:
+def end_decided(
+    turn: TransactionTurn, purpose: EndDecided, pending: PendingStep, error: ErrorCode
+) -> None:
     """Answer whoever ended the transaction, and have the markers written if it is decided."""
     owned = turn.owned_partition(pending.partition)
     found = None
@@ -105,7 +112,7 @@ def end_decided(turn: Turn, purpose: EndDecided, pending: PendingStep, error: Er
         begin_markers(turn, owned, found)
 
 
-def abort_timed_out(turn: Turn) -> None:
+def abort_timed_out(turn: TransactionTurn) -> None:
     """Abort every transaction that has taken longer than its producer said it would."""
     for owned in turn.shared.owned.values():
         for metadata in list(owned.transactions.values()):

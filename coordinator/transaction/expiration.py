@@ -4,10 +4,10 @@ Source: Kafka `TransactionStateManager.removeExpiredTransactionalIds`.
 """
 
 from coordinator.transaction.states import EXPIRABLE
-from coordinator.transaction.turn import Expired, Turn
+from coordinator.transaction.transaction_turn import Expired, TransactionTurn
 
 
-def expire_transactional_ids(turn: Turn) -> None:
+def expire_transactional_ids(turn: TransactionTurn) -> None:
     """Write a tombstone for every id without a transaction for transactional.id.expiration.ms."""
     oldest_ms = turn.now_ms - turn.config.transactional_id_expiration_ms
     for owned in turn.shared.owned.values():

@@ -8,7 +8,12 @@ KIP-98, KIP-360.
 from coordinator.transaction.end_transaction import end_transaction
 from coordinator.transaction.metadata import EPOCH_MAX, TransactionMetadata, Transition
 from coordinator.transaction.states import PREPARED, TransactionState
-from coordinator.transaction.turn import NewProducerEpoch, OwnedPartition, PendingStep, Turn
+from coordinator.transaction.transaction_turn import (
+    NewProducerEpoch,
+    OwnedPartition,
+    PendingStep,
+    TransactionTurn,
+)
 from coordinator.transaction.versions import init_producer_id_error
 from protocol.errors import ErrorCode
 from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, RequestId
@@ -16,7 +21,7 @@ from protocol.messages.transaction import InitProducerIdRequest, InitProducerIdR
 
 
 def handle_init_producer_id(
-    turn: Turn, request_id: RequestId, request: InitProducerIdRequest, api_version: int
+    turn: TransactionTurn, request_id: RequestId, request: InitProducerIdRequest, api_version: int
 ) -> None:
     """Give out an id and an epoch, at once for a producer without transactions."""
     ids = turn.shared.producer_ids
@@ -36,7 +41,7 @@ def handle_init_producer_id(
 
 
 def new_epoch_written(
-    turn: Turn, purpose: NewProducerEpoch, pending: PendingStep, error: ErrorCode
+    turn: TransactionTurn, purpose: NewProducerEpoch, pending: PendingStep, error: ErrorCode
 ) -> None:
     """Answer an InitProducerId whose id and epoch are in the log, or are not."""
     if error is ErrorCode.NONE:
@@ -49,7 +54,7 @@ def new_epoch_written(
 
 
 def _begin(
-    turn: Turn,
+    turn: TransactionTurn,
     request_id: RequestId,
     request: InitProducerIdRequest,
     transactional_id: str,
@@ -86,7 +91,7 @@ def _begin(
 
 
 def _get_or_create(
-    turn: Turn, owned: OwnedPartition, transactional_id: str, timeout_ms: int
+    turn: TransactionTurn, owned: OwnedPartition, transactional_id: str, timeout_ms: int
 ) -> TransactionMetadata | None:
     """Return what is known of an id; a new one takes a producer id, None while there is none."""
     metadata = owned.transactions.get(transactional_id)
@@ -105,7 +110,7 @@ def _get_or_create(
 
 
 def _prepare(
-    turn: Turn, metadata: TransactionMetadata, request: InitProducerIdRequest
+    turn: TransactionTurn, metadata: TransactionMetadata, request: InitProducerIdRequest
 ) -> Transition | ErrorCode:
     expected = None if request.producer_id == NO_PRODUCER_ID else request.producer_epoch
     if metadata.is_pending:

@@ -9,19 +9,26 @@ Source: Kafka `TransactionMarkerChannelManager`, `TransactionMarkerRequestComple
 from coordinator.transaction.effects import SendMarkers
 from coordinator.transaction.metadata import TransactionMetadata
 from coordinator.transaction.states import TransactionState
-from coordinator.transaction.turn import Completed, OwnedPartition, PendingStep, Turn
+from coordinator.transaction.transaction_turn import (
+    Completed,
+    CompletionTimer,
+    OwnedPartition,
+    PendingStep,
+    TransactionTurn,
+)
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 
 RETRY_MS = 100
 """How long a completion waits that could not be written. Kafka tries with what it sends next."""
-RETRY_TIMER_PREFIX = "transaction-complete-"
 
 _FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 """Another coordinator has followed, and its markers count."""
 
 
-def begin_markers(turn: Turn, owned: OwnedPartition, metadata: TransactionMetadata) -> None:
+def begin_markers(
+    turn: TransactionTurn, owned: OwnedPartition, metadata: TransactionMetadata
+) -> None:
     """Have the markers of a decided transaction written."""
     step = metadata.prepare_complete(now_ms=turn.now_ms)
     pending = PendingStep(
@@ -36,7 +43,7 @@ def begin_markers(turn: Turn, owned: OwnedPartition, metadata: TransactionMetada
 
 
 def markers_answered(
-    turn: Turn,
+    turn: TransactionTurn,
     transactional_id: str,
     coordinator_epoch: int,
     errors: dict[TopicPartition, ErrorCode],
@@ -59,32 +66,34 @@ def markers_answered(
     if retry:
         turn.result.markers.append(_markers(pending, metadata, retry, is_retry=True))
     elif not metadata.topic_partitions:
-        turn.write_again(pending)
+        turn.write_step(pending)
 
 
-def completion_written(turn: Turn, pending: PendingStep, error: ErrorCode) -> None:
+def completion_written(turn: TransactionTurn, pending: PendingStep, error: ErrorCode) -> None:
     """Take that a completion is in the log, or try it again, or leave it to who leads now."""
     if error is ErrorCode.COORDINATOR_NOT_AVAILABLE and _metadata_of(turn, pending) is not None:
-        turn.set_timer(f"{RETRY_TIMER_PREFIX}{pending.transactional_id}", RETRY_MS)
+        transactional_id = pending.transactional_id
+        key = f"transaction-complete-{transactional_id}"
+        turn.set_timer(key, CompletionTimer(transactional_id), RETRY_MS)
     elif turn.shared.completions.get(pending.transactional_id) is pending:
         del turn.shared.completions[pending.transactional_id]
 
 
-def write_completion_again(turn: Turn, transactional_id: str) -> None:
+def write_completion_again(turn: TransactionTurn, transactional_id: str) -> None:
     """Take that it is time to write a completion again."""
     pending = turn.shared.completions.get(transactional_id)
     if pending is not None and _metadata_of(turn, pending) is not None:
-        turn.write_again(pending)
+        turn.write_step(pending)
 
 
 def _send_or_complete(
-    turn: Turn, pending: PendingStep, metadata: TransactionMetadata, *, is_retry: bool
+    turn: TransactionTurn, pending: PendingStep, metadata: TransactionMetadata, *, is_retry: bool
 ) -> None:
     partitions = tuple(metadata.topic_partitions)
     if partitions:
         turn.result.markers.append(_markers(pending, metadata, partitions, is_retry=is_retry))
     else:
-        turn.write_again(pending)
+        turn.write_step(pending)
 
 
 def _markers(
@@ -105,7 +114,7 @@ def _markers(
     )
 
 
-def _metadata_of(turn: Turn, pending: PendingStep) -> TransactionMetadata | None:
+def _metadata_of(turn: TransactionTurn, pending: PendingStep) -> TransactionMetadata | None:
     """Return the transactional id of a step, None if its tenure is over."""
     owned = turn.owned_partition(pending.partition)
     if isinstance(owned, ErrorCode) or owned.coordinator_epoch != pending.coordinator_epoch:

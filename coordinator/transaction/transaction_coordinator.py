@@ -17,7 +17,6 @@ from coordinator.transaction.expiration import expire_transactional_ids
 from coordinator.transaction.init_producer_id import handle_init_producer_id, new_epoch_written
 from coordinator.transaction.load import TransactionLoad
 from coordinator.transaction.markers import (
-    RETRY_TIMER_PREFIX,
     begin_markers,
     completion_written,
     markers_answered,
@@ -25,16 +24,19 @@ from coordinator.transaction.markers import (
 )
 from coordinator.transaction.metadata import TransactionMetadata
 from coordinator.transaction.states import PREPARED, TransactionState
-from coordinator.transaction.turn import (
+from coordinator.transaction.transaction_turn import (
+    AbortTimer,
     Completed,
+    CompletionTimer,
     EndDecided,
+    ExpirationTimer,
     Expired,
     NewProducerEpoch,
     OwnedPartition,
     PartitionsAdded,
     PendingStep,
-    Shared,
-    Turn,
+    TransactionShared,
+    TransactionTurn,
 )
 from protocol.api import TransactionRequest
 from protocol.causes import TransactionCause
@@ -51,9 +53,6 @@ from protocol.messages.transaction import (
 )
 from protocol.partitioner import partition_for
 from protocol.records.batch import RecordBatch
-
-ABORT_TIMER = "transaction-abort"
-EXPIRATION_TIMER = "transactional-id-expiration"
 
 _APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -74,7 +73,7 @@ class TransactionCoordinator:
     def __init__(
         self, *, config: BrokerConfig, num_partitions: int, num_offsets_partitions: int
     ) -> None:
-        self._shared = Shared(
+        self._shared = TransactionShared(
             config=config,
             num_partitions=num_partitions,
             num_offsets_partitions=num_offsets_partitions,
@@ -82,9 +81,9 @@ class TransactionCoordinator:
 
     def start(self, now_us: int) -> TransactionResult:
         """Begin to look for transactions that take too long, and ids that nobody uses."""
-        turn = Turn(self._shared, now_us)
-        self._schedule_abort(turn)
-        self._schedule_expiration(turn)
+        turn = TransactionTurn(self._shared, now_us)
+        _schedule_abort(turn)
+        _schedule_expiration(turn)
         return turn.result
 
     def handle(
@@ -94,7 +93,7 @@ class TransactionCoordinator:
 
         Raises: SimulationError if the envelope holds no request of the transaction coordinator.
         """
-        turn = Turn(self._shared, now_us)
+        turn = TransactionTurn(self._shared, now_us)
         version = envelope.api_version
         body = envelope.body
         if not isinstance(body, TransactionRequest):
@@ -115,10 +114,8 @@ class TransactionCoordinator:
 
         Raises: SimulationError if no such append is in flight.
         """
-        turn = Turn(self._shared, now_us)
-        pending = self._shared.appends.pop(completed.append_id, None)
-        if pending is None:
-            raise SimulationError(f"append {completed.append_id} is not in flight")
+        turn = TransactionTurn(self._shared, now_us)
+        pending = self._shared.in_flight.take_append(completed.append_id)
         error = _take(turn, pending, _APPEND_ERRORS.get(completed.error, completed.error))
         match pending.purpose:
             case NewProducerEpoch() as purpose:
@@ -145,23 +142,24 @@ class TransactionCoordinator:
         Every error but INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED has them sent
         again.
         """
-        turn = Turn(self._shared, now_us)
+        turn = TransactionTurn(self._shared, now_us)
         markers_answered(turn, transactional_id, coordinator_epoch, errors)
         return turn.result
 
     def timer_fired(self, key: str, now_us: int) -> TransactionResult:
         """Take a fired timer. Raises: SimulationError for one that was never set."""
-        turn = Turn(self._shared, now_us)
-        if key == ABORT_TIMER:
-            abort_timed_out(turn)
-            self._schedule_abort(turn)
-        elif key == EXPIRATION_TIMER:
-            expire_transactional_ids(turn)
-            self._schedule_expiration(turn)
-        elif key.startswith(RETRY_TIMER_PREFIX):
-            write_completion_again(turn, key.removeprefix(RETRY_TIMER_PREFIX))
-        else:
-            raise SimulationError(f"the transaction coordinator never set a timer {key!r}")
+        turn = TransactionTurn(self._shared, now_us)
+        match self._shared.in_flight.take_timer(key):
+            case AbortTimer():
+                abort_timed_out(turn)
+                _schedule_abort(turn)
+            case ExpirationTimer():
+                expire_transactional_ids(turn)
+                _schedule_expiration(turn)
+            case CompletionTimer() as timer:
+                write_completion_again(turn, timer.transactional_id)
+            case None:
+                raise SimulationError(f"the transaction coordinator never set a timer {key!r}")
         return turn.result
 
     def producer_ids_allocated(self, start: int, length: int) -> None:
@@ -194,7 +192,7 @@ class TransactionCoordinator:
 
         Raises: SimulationError if the partition is not loading.
         """
-        turn = Turn(self._shared, now_us)
+        turn = TransactionTurn(self._shared, now_us)
         load = self._loading(partition)
         owned = OwnedPartition(partition, load.coordinator_epoch, load.finish())
         del self._shared.loading[partition]
@@ -253,20 +251,24 @@ class TransactionCoordinator:
             raise SimulationError(f"partition {partition} is not loading")
         return load
 
-    def _schedule_abort(self, turn: Turn) -> None:
-        config = self._shared.config
-        turn.set_timer(
-            ABORT_TIMER, config.transaction_abort_timed_out_transaction_cleanup_interval_ms
-        )
 
-    def _schedule_expiration(self, turn: Turn) -> None:
-        config = self._shared.config
-        turn.set_timer(
-            EXPIRATION_TIMER, config.transaction_remove_expired_transaction_cleanup_interval_ms
-        )
+def _schedule_abort(turn: TransactionTurn) -> None:
+    turn.set_timer(
+        "transaction-abort",
+        AbortTimer(),
+        turn.config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+    )
 
 
-def _take(turn: Turn, pending: PendingStep, error: ErrorCode) -> ErrorCode:
+def _schedule_expiration(turn: TransactionTurn) -> None:
+    turn.set_timer(
+        "transactional-id-expiration",
+        ExpirationTimer(),
+        turn.config.transaction_remove_expired_transaction_cleanup_interval_ms,
+    )
+
+
+def _take(turn: TransactionTurn, pending: PendingStep, error: ErrorCode) -> ErrorCode:
     """Let memory follow the log, or take the step back; return what is told.
 
     A step of an earlier tenure changes nothing.

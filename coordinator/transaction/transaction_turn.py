@@ -1,22 +1,23 @@
-"""One input of the transaction coordinator being handled, and what outlives it.
+"""One input of the transaction coordinator being handled, its kinds of timers, and its steps.
 
-Owns the partitions of `__transaction_state` that are here, and the registry of steps that are being
-written. Handlers take a Turn, prepare steps, and say what the broker shall do through it.
+Owns the partitions of `__transaction_state` that are here, and the markers that are not all
+written. Handlers take a TransactionTurn, prepare steps, and say what the broker shall do through
+it.
 """
 
 from dataclasses import dataclass, field
 
+from coordinator.base_turn import BaseTurn, InFlight
 from coordinator.transaction.effects import TransactionResult
 from coordinator.transaction.load import TransactionLoad
 from coordinator.transaction.metadata import TransactionMetadata, Transition
 from coordinator.transaction.producer_ids import ProducerIds
 from coordinator.transaction.states import STATE_IDS, TransactionState
-from protocol.api import AnyResponse
 from protocol.causes import TransactionCause
 from protocol.config import BrokerConfig
-from protocol.effects import Append, Reply, SetTimer
+from protocol.effects import Append
 from protocol.errors import ErrorCode
-from protocol.ids import AppendId, RequestId, TopicPartition, transaction_partition
+from protocol.ids import RequestId, TopicPartition, transaction_partition
 from protocol.partitioner import partition_for
 from protocol.records.batch import Record
 from protocol.records.transaction import (
@@ -83,6 +84,26 @@ class PendingStep:
     purpose: Purpose
 
 
+@dataclass(frozen=True, slots=True)
+class AbortTimer:
+    """Transactions that take too long are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpirationTimer:
+    """Transactional ids that nobody uses are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionTimer:
+    """A completion that could not be written is written again."""
+
+    transactional_id: str
+
+
+TransactionTimer = AbortTimer | ExpirationTimer | CompletionTimer
+
+
 class CollectedAnswer:
     """The answer to an AddPartitionsToTxn: errors by transaction and partition, until all are in.
 
@@ -112,7 +133,7 @@ class OwnedPartition:
 
 
 @dataclass(slots=True, kw_only=True)
-class Shared:
+class TransactionShared:
     """What all turns of one transaction coordinator share."""
 
     config: BrokerConfig
@@ -121,27 +142,19 @@ class Shared:
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
     owned: dict[int, OwnedPartition] = field(default_factory=dict)
     loading: dict[int, TransactionLoad] = field(default_factory=dict)
-    appends: dict[AppendId, PendingStep] = field(default_factory=dict)
+    in_flight: InFlight[TransactionTimer, PendingStep] = field(default_factory=InFlight)
     completions: dict[str, PendingStep] = field(default_factory=dict)
     """By transactional id: what will be written once its last marker is, or is tried again."""
-    last_append_id: int = 0
 
 
-class Turn:
-    """One input being handled."""
+class TransactionTurn(BaseTurn[TransactionTimer, PendingStep, TransactionResult]):
+    """One input of the transaction coordinator being handled."""
 
-    __slots__ = ("config", "now_us", "result", "shared")
+    __slots__ = ("shared",)
 
-    def __init__(self, shared: Shared, now_us: int) -> None:
+    def __init__(self, shared: TransactionShared, now_us: int) -> None:
+        super().__init__(shared.config, shared.in_flight, TransactionResult(), now_us)
         self.shared = shared
-        self.config = shared.config
-        self.now_us = now_us  # wall clock, microseconds since the epoch
-        self.result = TransactionResult()
-
-    @property
-    def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
-        return self.now_us // 1_000
 
     def owned(self, transactional_id: str) -> OwnedPartition | ErrorCode:
         """Return the partition of a transactional id, or why it is not served here."""
@@ -157,14 +170,6 @@ class Turn:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return self.shared.owned.get(partition) or ErrorCode.NOT_COORDINATOR
 
-    def reply(self, request_id: RequestId, response: AnyResponse) -> None:
-        """Answer a request."""
-        self.result.replies.append(Reply(request_id=request_id, response=response))
-
-    def set_timer(self, key: str, delay_ms: int) -> None:
-        """Start a timer, replacing the one with the same key."""
-        self.result.timers.append(SetTimer(key=key, delay_us=delay_ms * 1_000))
-
     def write(
         self,
         owned: OwnedPartition,
@@ -176,7 +181,7 @@ class Turn:
 
         It is waited for as long as the producer's transactions may last, as in Kafka.
         """
-        self._append(
+        self.write_step(
             PendingStep(
                 partition=owned.partition,
                 coordinator_epoch=owned.coordinator_epoch,
@@ -186,16 +191,23 @@ class Turn:
             )
         )
 
-    def write_again(self, pending: PendingStep) -> None:
-        """Append a step once more."""
-        self._append(pending)
+    def write_step(self, pending: PendingStep) -> None:
+        """Append a step to the log."""
+        self.result.appends.append(
+            Append(
+                append_id=self._in_flight.add_append(pending),
+                partition=pending.partition,
+                records=(_record(pending, self.now_ms),),
+                timeout_ms=pending.step.txn_timeout_ms,
+            )
+        )
 
     def trace_state(
         self, pending: PendingStep, previous: TransactionState, cause: TransactionCause
     ) -> None:
-        """Let the trace see that a transactional id is in another state."""
+        """Record that a transactional id is in another state."""
         step = pending.step
-        self.result.trace.append(
+        self.trace(
             TraceEvent(
                 kind=TraceKind.TRANSACTION_STATE,
                 partition=str(transaction_partition(pending.partition)),
@@ -208,20 +220,6 @@ class Turn:
                     "from": previous.value,
                     "to": step.state.value,
                 },
-            )
-        )
-
-    def _append(self, pending: PendingStep) -> None:
-        shared = self.shared
-        shared.last_append_id += 1
-        append_id = AppendId(shared.last_append_id)
-        shared.appends[append_id] = pending
-        self.result.appends.append(
-            Append(
-                append_id=append_id,
-                partition=pending.partition,
-                records=(_record(pending, self.now_ms),),
-                timeout_ms=pending.step.txn_timeout_ms,
             )
         )
 
