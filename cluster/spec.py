@@ -188,6 +188,11 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
 NodeSpec = ControllerSpec | BrokerSpec | ConsumerSpec | ProducerSpec
 
 
+def starts_later(spec: NodeSpec) -> bool:
+    """Return whether a node is started by the run, not with the cluster."""
+    return isinstance(spec, ConsumerSpec) and spec.starts_later
+
+
 def role_of(spec: NodeSpec) -> str:
     """Return the role that NODE_STARTED names."""
     match spec:

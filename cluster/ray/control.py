@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from cluster.links.reset import ConnectionName, LinkReset
 from cluster.links.rules import LinkRule
-from cluster.ray.actors import ActorGone, Machine, ProcessHandle
+from cluster.ray.actors import ActorGone, AgentHandle, Machine, ProcessHandle
 from cluster.ray.layout import ProcessPlan, node_names
 from cluster.ray.services import ControlState, ListeningProcess
 from cluster.realtime.tcp import ProcessAddress
@@ -35,6 +35,8 @@ class FleetProcess:
     process_id: str
     plan: ProcessPlan
     machine: Machine
+    agent: AgentHandle
+    """The agent of its machine."""
     handle: ProcessHandle
     listening: ListeningProcess
     stopped: asyncio.Future[None] = field(default_factory=asyncio.Future)

@@ -137,16 +137,6 @@ class Fleet:
                 f"{names} could not be started on {machine.address}: {error!r}"
             ) from error
 
-    async def kill(self, process: FleetProcess) -> None:
-        """`kill -9` a process, stopped or not, and wait until it is gone.
-
-        Raises: ProcessLookupError if it was gone before; ProcessStillAlive; ActorGone if its
-            machine is lost.
-        """
-        process.is_expected_to_end = True
-        await self._agent_of(process).kill(process.listening.process, KILL_TIMEOUT_S)
-        process.is_up = False
-
     async def pause(self, process: FleetProcess, node: NodeName) -> None:
         """Stop a node; SIGSTOP its process if that is its own.
 
@@ -161,7 +151,7 @@ class Fleet:
         if process.plan.name == node:
             if not process.is_stopped:
                 process.stopped.set_result(None)
-            await self._agent_of(process).stop(process.listening.process, SIGNAL_TIMEOUT_S)
+            await process.agent.stop(process.listening.process, SIGNAL_TIMEOUT_S)
 
     async def resume(self, process: FleetProcess, node: NodeName) -> None:
         """Let a node go on, with the control plane's newest state.
@@ -300,7 +290,12 @@ class Fleet:
             handle.end()
             raise
         process = FleetProcess(
-            process_id=process_id, plan=plan, machine=machine, handle=handle, listening=listening
+            process_id=process_id,
+            plan=plan,
+            machine=machine,
+            agent=state.agent,
+            handle=handle,
+            listening=listening,
         )
         self.processes.append(process)
         self._watchers.append(asyncio.create_task(self._watch(process), name=process_id))
@@ -335,7 +330,7 @@ class Fleet:
 
     async def _go_on(self, process: FleetProcess) -> None:
         if process.is_stopped:
-            await self._agent_of(process).send_signal(process.listening.process, signal.SIGCONT)
+            await process.agent.send_signal(process.listening.process, signal.SIGCONT)
             process.stopped = asyncio.Future()
 
     async def _try_go_on(self, process: FleetProcess) -> None:
@@ -343,9 +338,6 @@ class Fleet:
             await self._go_on(process)
         except (ProcessLookupError, ActorGone, TimeoutError):
             return  # it is gone, or its machine is; whoever is left is killed in the end
-
-    def _agent_of(self, process: FleetProcess) -> AgentHandle:
-        return self.machines[process.machine.ray_node_id].agent
 
     def _next_pause_order(self) -> int:
         self._pause_orders += 1

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from cluster.spec import BrokerSpec, ClusterSpec, ConsumerSpec, ControllerSpec, NodeSpec
+from cluster.spec import BrokerSpec, ClusterSpec, ControllerSpec, NodeSpec, starts_later
 from protocol.ids import NodeName
 
 CONSUMERS_PER_PROCESS = 50
@@ -67,11 +67,6 @@ def place(plans: Sequence[ProcessPlan], machines: Sequence[M]) -> dict[str, M]:
 def has_disk(spec: NodeSpec) -> bool:
     """Return whether a node keeps logs that must outlive its process."""
     return isinstance(spec, ControllerSpec | BrokerSpec)
-
-
-def starts_later(spec: NodeSpec) -> bool:
-    """Return whether a node is started by the run, not with the cluster."""
-    return isinstance(spec, ConsumerSpec) and spec.starts_later
 
 
 def starts_with_the_cluster(plan: ProcessPlan) -> bool:

@@ -6,70 +6,71 @@ Processes and machines are the `Fleet`'s; the run, its trace and its failures ar
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
-from cluster.host.host import Host
-from cluster.node_factory import Node
+from cluster.lives import ADMIN, LifeAct, NodeBuilder, NodeLife, NodeLives
 from cluster.ray.actors import ActorGone
 from cluster.ray.control import CALL_TIMEOUT_S, FleetProcess, side_by_side
-from cluster.ray.fleet import START_TIMEOUT_S, Fleet
-from cluster.ray.layout import ProcessPlan, has_disk, starts_later, starts_with_the_cluster
+from cluster.ray.fleet import KILL_TIMEOUT_S, START_TIMEOUT_S, Fleet
+from cluster.ray.layout import ProcessPlan, has_disk, starts_with_the_cluster
 from cluster.realtime.tcp import ProcessAddress
 from cluster.runtime import ClusterStartError, HitNode, NodeState, UnknownNode
-from cluster.spec import ClusterSpec, NodeSpec, role_of
+from cluster.spec import ClusterSpec, NodeSpec, role_of, starts_later
 from protocol.causes import KillCause
 from protocol.errors import SimulationError
 from protocol.ids import Incarnation, NodeName
-from protocol.trace import TraceEvent, TraceKind
+from protocol.trace import TraceEvent
 
-ADMIN = NodeName("admin-0")
 ADMIN_PROCESS = "clients-0"
 
-NodeBuilder = Callable[[NodeSpec, ClusterSpec, Host], Node]
 
+class RayLife(NodeLife):
+    """A node with the process that hosts it: None while it is not up."""
 
-@dataclass(slots=True, kw_only=True)
-class NodeLife:
-    """What outlives the incarnations of one node. `process` is None while it is not up."""
-
-    spec: NodeSpec
-    plan: ProcessPlan
-    incarnations: int = 0
-    process: FleetProcess | None = None
-    is_paused: bool = False
-    shutting_down: asyncio.Task[None] | None = None
-    """Waits for the end of a controlled shutdown."""
+    def __init__(self, spec: NodeSpec, plan: ProcessPlan) -> None:
+        super().__init__(spec.name, spec)
+        self.plan = plan
+        self.process: FleetProcess | None = None
+        self.is_paused = False
+        self.shutting_down: asyncio.Task[None] | None = None
+        """Waits for the end of a controlled shutdown."""
 
     @property
-    def state(self) -> NodeState:
-        """The node's state as the runtime knows it."""
+    def live_state(self) -> NodeState | None:
+        """UP, STOPPING or PAUSED, which hides STOPPING; None while no incarnation lives."""
         if self.process is None:
-            return NodeState.DOWN if self.incarnations else NodeState.NOT_STARTED
+            return None
         if self.is_paused:
             return NodeState.PAUSED
         return NodeState.UP if self.shutting_down is None else NodeState.STOPPING
 
+    def live_process(self) -> FleetProcess:
+        """Return the process of a node that is not down."""
+        if self.process is None:
+            raise SimulationError(f"{self.name} has no process")
+        return self.process
+
     @property
     def has_own_process(self) -> bool:
         """Whether its process hosts nobody else."""
-        return self.plan.name == self.spec.name
+        return self.plan.name == self.name
 
     def hit(self) -> HitNode:
         """Return what a fault on the live node hits."""
         own = self.process if self.has_own_process else None
         return HitNode(
-            node=self.spec.name,
+            node=self.name,
             incarnation=self.incarnations - 1,
             pid=None if own is None else own.listening.process.pid,
         )
 
 
-class NodeLives:
+class RayLives(NodeLives[RayLife]):
     """Every node of one run. Acts on different nodes may run side by side.
 
     `trace` writes an event of the run itself, `on_failure` gets a line for each failure of the
-    tool.
+    tool. Acts on a node raise UnknownNode if there is none of that name, or not in the state that
+    the act needs.
     """
 
     def __init__(
@@ -82,26 +83,11 @@ class NodeLives:
         trace: Callable[[TraceEvent], None],
         on_failure: Callable[[str], None],
     ) -> None:
-        self._cluster = cluster
+        lives = (RayLife(spec, plan) for plan in plans for spec in plan.nodes)
+        super().__init__(cluster, lives, build=build, trace=trace)
         self._plans = plans
         self._fleet = fleet
-        self._build = build
-        self._trace = trace
         self._on_failure = on_failure
-        self._lives: dict[NodeName, NodeLife] = {
-            node.name: NodeLife(spec=node, plan=plan) for plan in plans for node in plan.nodes
-        }
-
-    def states(self) -> dict[NodeName, NodeState]:
-        """Return the state of every node."""
-        return {name: life.state for name, life in self._lives.items()}
-
-    def admin_process(self) -> FleetProcess:
-        """Return the process of the runtime's own client. Raises: UnknownNode if it is not up."""
-        process = self._process_named(ADMIN_PROCESS)
-        if process is None:
-            raise UnknownNode(f"{ADMIN}'s process is not running")
-        return process
 
     async def start_all(self) -> None:
         """Start every node that starts with the cluster: all processes first, then the nodes.
@@ -118,110 +104,33 @@ class NodeLives:
         for life in now:
             await self._start_in_process(life)
 
-    async def start_late(self, node: NodeName) -> None:
-        """Start a node that did not start with the cluster. Raises: UnknownNode."""
-        life = self._life(node)
-        if life.state is not NodeState.NOT_STARTED:
-            raise UnknownNode(f"{node} is {life.state} and cannot be started")
-        await self._bring_up(life)
+    async def start_node(self, node: NodeName) -> None:
+        """Start a node whose spec says `starts_later`; an isolated one gets its process now."""
+        await self._bring_up(self._begin(node, LifeAct.START))
 
-    async def restart(self, node: NodeName, *, empty_disk: bool) -> None:
+    async def restart(self, node: NodeName, *, empty_disk: bool = False) -> None:
         """Start a dead node again on the machine that holds its disk, as a new incarnation.
 
-        Raises: UnknownNode if there is no such node, or it is running; ClusterStartError.
+        Raises: ClusterStartError.
         """
-        life = self._life(node)
-        if life.state is not NodeState.DOWN:
-            raise UnknownNode(f"{node} is {_running(life.state)} and cannot be restarted")
+        life = self._begin(node, LifeAct.RESTART)
         if empty_disk:
             await self._fleet.remove_disk(life.plan.name, node)
         await self._bring_up(life)
 
-    async def crash(self, node: NodeName) -> HitNode:
-        """`kill -9` the node's process; a client that shares one is ended alone.
-
-        Raises: UnknownNode if there is no such node, or it is down already.
-        """
-        return await self._kill(node, cause=None)
-
-    async def power_loss(self, node: NodeName) -> HitNode:
-        """Kill the node's process and cut its logs back to what was flushed.
-
-        Raises: UnknownNode if there is no such node, or it is down already.
-        """
-        hit = await self._kill(node, cause=KillCause.POWER_LOSS)
-        life = self._life(node)
-        if has_disk(life.spec):
-            await self._fleet.cut_disk(life.plan.name, node)
-        return hit
-
-    async def shut_down(self, node: NodeName) -> HitNode:
-        """Ask the node to stop as SIGTERM does, and return at once.
-
-        Raises: UnknownNode if there is no such node, or it is not up.
-        """
-        life, process = self._up(node, NodeState.UP, "shut down")
-        self._trace(TraceEvent(kind=TraceKind.NODE_STOPPING, peer=node))
-        life.shutting_down = asyncio.create_task(
-            self._await_shut_down(life, process), name=f"shut down {node}"
-        )
-        return life.hit()
-
-    async def pause(self, node: NodeName) -> HitNode:
-        """Stop the node as SIGSTOP does, also one that shuts down.
-
-        Raises: UnknownNode if there is no such node, or it is not up.
-        """
-        life = self._life(node)
-        process = life.process
-        if process is None or life.is_paused:
-            raise UnknownNode(f"{node} is {life.state} and cannot be paused")
-        hit = life.hit()
-        self._trace(TraceEvent(kind=TraceKind.NODE_PAUSED, peer=node))
-        # Before the act: what is half done when somebody interrupts it can then be undone.
-        life.is_paused = True
-        try:
-            await self._fleet.pause(process, node)
-        except (SimulationError, ProcessLookupError, ActorGone) as error:
-            life.is_paused = False
-            raise UnknownNode(f"{node} ended before it could be paused: {error}") from error
-        return hit
-
-    async def resume(self, node: NodeName) -> None:
-        """Let a paused node go on.
-
-        Raises: UnknownNode if there is no such node, or it is not paused.
-        """
-        life, process = self._up(node, NodeState.PAUSED, "resumed")
-        self._trace(TraceEvent(kind=TraceKind.NODE_RESUMED, peer=node))
-        await self._fleet.resume(process, node)
-        life.is_paused = False
-
-    def forget_all(self) -> None:
-        """Take that no process is left."""
-        for life in self._lives.values():
-            self._is_gone(life)
-
-    def cancel_shutdowns(self) -> None:
-        """Wait for no controlled shutdown any more: everything is ended now."""
-        for life in self._lives.values():
-            if life.shutting_down is not None:
-                life.shutting_down.cancel()
-                life.shutting_down = None
-
-    async def _kill(self, node: NodeName, *, cause: KillCause | None) -> HitNode:
-        life = self._life(node)
-        process = life.process
-        if process is None:
-            raise UnknownNode(f"{node} is {life.state} already and cannot be killed")
+    async def crash(self, node: NodeName, *, cause: KillCause | None = None) -> HitNode:
+        """`kill -9` the node's process; a client that shares one is ended alone, without a pid."""
         # The row comes first: whatever others see of the death is behind it in the trace.
-        self._trace(TraceEvent(kind=TraceKind.NODE_KILLED, peer=node, cause=cause))
+        life = self._begin(node, LifeAct.KILL, cause=cause)
+        process = life.live_process()
         hit = life.hit()
         is_stopping = life.shutting_down is not None
         self._is_gone(life)
         try:
             if life.has_own_process:
-                await self._fleet.kill(process)
+                process.is_expected_to_end = True
+                await process.agent.kill(process.listening.process, KILL_TIMEOUT_S)
+                process.is_up = False
             else:
                 await process.handle.crash_node(node, CALL_TIMEOUT_S)
         except (ProcessLookupError, SimulationError, ActorGone):
@@ -231,13 +140,72 @@ class NodeLives:
         await self._push_directory()
         return hit
 
-    async def _await_shut_down(self, life: NodeLife, process: FleetProcess) -> None:
+    async def power_loss(self, node: NodeName) -> HitNode:
+        """Kill the node's process and cut its logs back to what was flushed."""
+        hit = await self.crash(node, cause=KillCause.POWER_LOSS)
+        life = self._life(node)
+        if has_disk(life.spec):
+            await self._fleet.cut_disk(life.plan.name, node)
+        return hit
+
+    async def shut_down(self, node: NodeName) -> HitNode:
+        """Ask the node to stop as SIGTERM does, and return at once."""
+        life = self._begin(node, LifeAct.SHUT_DOWN)
+        life.shutting_down = asyncio.create_task(
+            self._await_shut_down(life, life.live_process()), name=f"shut down {node}"
+        )
+        return life.hit()
+
+    async def pause(self, node: NodeName) -> HitNode:
+        """SIGSTOP the node's process, also of one that shuts down.
+
+        A client that shares a process is held alone, without a pid.
+        """
+        life = self._begin(node, LifeAct.PAUSE)
+        hit = life.hit()
+        # Before the act: what is half done when somebody interrupts it can then be undone.
+        life.is_paused = True
+        try:
+            await self._fleet.pause(life.live_process(), node)
+        except (SimulationError, ProcessLookupError, ActorGone) as error:
+            life.is_paused = False
+            raise UnknownNode(f"{node} ended before it could be paused: {error}") from error
+        return hit
+
+    async def resume(self, node: NodeName) -> None:
+        """Let a paused node go on."""
+        life = self._begin(node, LifeAct.RESUME)
+        await self._fleet.resume(life.live_process(), node)
+        life.is_paused = False
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _admin_process(self) -> FleetProcess:
+        """Return the process of the runtime's own client. Raises: UnknownNode if it is not up."""
+        process = self._process_named(ADMIN_PROCESS)
+        if process is None:
+            raise UnknownNode(f"{ADMIN}'s process is not running")
+        return process
+
+    def _forget_all(self) -> None:
+        """Take that no process is left."""
+        for life in self._lives.values():
+            self._is_gone(life)
+
+    def _cancel_shutdowns(self) -> None:
+        """Wait for no controlled shutdown any more: everything is ended now."""
+        for life in self._lives.values():
+            if life.shutting_down is not None:
+                life.shutting_down.cancel()
+                life.shutting_down = None
+
+    async def _await_shut_down(self, life: RayLife, process: FleetProcess) -> None:
         """Wait until a node that was asked to stop has, and end its process if it had its own.
 
         A kill meanwhile cancels this.
         """
         try:
-            await process.handle.shut_down_node(life.spec.name)
+            await process.handle.shut_down_node(life.name)
             if life.has_own_process:
                 await self._fleet.end(process)
             life.shutting_down = None  # this very task: nobody need cancel it
@@ -246,9 +214,9 @@ class NodeLives:
         except ActorGone:
             return  # its process died: the watcher says so if nobody killed it
         except Exception as error:  # nobody awaits this task: whatever it meets must be told here
-            self._on_failure(f"{life.spec.name} could not be shut down: {error!r}")
+            self._on_failure(f"{life.name} could not be shut down: {error!r}")
 
-    async def _bring_up(self, life: NodeLife) -> None:
+    async def _bring_up(self, life: RayLife) -> None:
         process = self._process_named(life.plan.name)
         if process is None:
             process = await self._fleet.start_process(life.plan)
@@ -263,15 +231,15 @@ class NodeLives:
                 self._fleet.give_up(process)
             raise
 
-    async def _start_in_process(self, life: NodeLife) -> None:
+    async def _start_in_process(self, life: RayLife) -> None:
         process = life.process
         if process is None:
-            raise ClusterStartError(f"{life.spec.name} has no process")
+            raise ClusterStartError(f"{life.name} has no process")
         incarnation = Incarnation(life.incarnations)
         life.incarnations += 1
         try:
             await process.handle.start_node(
-                life.spec.name,
+                life.name,
                 incarnation,
                 partial(self._build, life.spec, self._cluster),
                 role=role_of(life.spec),
@@ -279,7 +247,7 @@ class NodeLives:
                 timeout_s=START_TIMEOUT_S,
             )
         except Exception as error:
-            raise ClusterStartError(f"{life.spec.name} could not be started: {error!r}") from error
+            raise ClusterStartError(f"{life.name} could not be started: {error!r}") from error
 
     async def _push_directory(self) -> None:
         directory: dict[NodeName, ProcessAddress] = {
@@ -303,28 +271,9 @@ class NodeLives:
             None,
         )
 
-    def _is_gone(self, life: NodeLife) -> None:
+    def _is_gone(self, life: RayLife) -> None:
         life.process = None
         life.is_paused = False
         if life.shutting_down is not None:
             life.shutting_down.cancel()
             life.shutting_down = None
-
-    def _up(
-        self, node: NodeName, state: NodeState, participle: str
-    ) -> tuple[NodeLife, FleetProcess]:
-        life = self._life(node)
-        process = life.process
-        if process is None or life.state is not state:
-            raise UnknownNode(f"{node} is {_running(life.state)} and cannot be {participle}")
-        return life, process
-
-    def _life(self, node: NodeName) -> NodeLife:
-        life = self._lives.get(node)
-        if life is None:
-            raise UnknownNode(f"no node {node}; there are {', '.join(self._lives)}")
-        return life
-
-
-def _running(state: NodeState) -> str:
-    return "running" if state is NodeState.UP else state.value

@@ -1,7 +1,7 @@
 """RayRuntime: the cluster as real processes, in real time, that can really be killed.
 
 Owns the run: its clock, its own trace, the tool's failures, and the merging of all traces at the
-end. The nodes' lives are `NodeLives`', processes and machines the `Fleet`'s. What a fault, a plan
+end. The acts on nodes are `RayLives`', processes and machines the `Fleet`'s. What a fault, a plan
 or a verdict is, it does not know.
 """
 
@@ -15,24 +15,23 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from cluster.host.host import Host
 from cluster.links.reset import LinkReset
 from cluster.links.rules import LinkRule
+from cluster.lives import ADMIN, NodeBuilder
 from cluster.node_factory import build_node
 from cluster.ray import actors as ray_nodes
 from cluster.ray.fleet import Fleet
 from cluster.ray.layout import plan_processes
-from cluster.ray.lives import ADMIN, NodeBuilder, NodeLives
+from cluster.ray.lives import RayLives
 from cluster.realtime.clock import RunClock
 from cluster.runtime import (
     ClusterStartError,
     ClusterStatus,
-    HitNode,
-    NodeState,
     NodeTaskFailed,
     RowObserver,
     Runtime,
 )
 from cluster.spec import ClusterSpec
 from cluster.trace.files import FrameReader, FrameTraceWriter, frames_path, merge_rows
-from protocol.ids import BrokerId, NodeName
+from protocol.ids import NodeName
 from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
 
 P = ParamSpec("P")
@@ -55,7 +54,7 @@ class TraceReport:
     lost: dict[str, str] = field(default_factory=dict)
 
 
-class RayRuntime(Runtime):
+class RayRuntime(RayLives, Runtime):
     """A cluster on Ray. One object is one run.
 
     `run_dir` gets `trace/`, `logs/` and, while the run lasts, `disks/`. `ray_address` "local" is a
@@ -80,15 +79,14 @@ class RayRuntime(Runtime):
     ) -> None:
         self.trace_report: TraceReport | None = None
         """Set by stop()."""
-        self._spec = spec
         self._run_id = run_id
         self._run_dir = run_dir.resolve()
         self._observers = tuple(observers)
         self._clock = RunClock.starting_now(time_scale=time_scale)
         self._driver_rows = 0
         self._driver_trace = FrameTraceWriter(frames_path(self._run_dir / "trace", DRIVER, 0))
-        self._plans = plan_processes(spec)
-        self._fleet = Fleet(
+        plans = plan_processes(spec)
+        fleet = Fleet(
             run_id=run_id,
             seed=seed,
             run_dir=self._run_dir,
@@ -97,14 +95,7 @@ class RayRuntime(Runtime):
             trace_messages=trace_messages,
             on_failure=self._failed,
         )
-        self._lives = NodeLives(
-            spec,
-            self._plans,
-            self._fleet,
-            build=build,
-            trace=self.trace,
-            on_failure=self._failed,
-        )
+        super().__init__(spec, plans, fleet, build=build, trace=self.trace, on_failure=self._failed)
         self._failures: list[str] = []
         self._lost: dict[str, str] = {}
         self._is_stopped = False
@@ -198,7 +189,7 @@ class RayRuntime(Runtime):
         """
         try:
             await self._fleet.connect(self._plans)
-            await self._lives.start_all()
+            await self.start_all()
         except Exception as error:
             await self.stop()
             if isinstance(error, ClusterStartError):
@@ -207,42 +198,10 @@ class RayRuntime(Runtime):
 
     async def status(self) -> ClusterStatus:
         """Look at the cluster; a process that does not answer within 2 s is missing."""
-        states = self._lives.states()
-        status = ClusterStatus(nodes=states)
-        for broker in self._spec.brokers:
-            is_alive = states[broker.name] not in (NodeState.DOWN, NodeState.NOT_STARTED)
-            status.brokers_alive[BrokerId(broker.broker_id)] = is_alive
+        status = self._status()
         for part in await self._fleet.control.status():
             _merge(part, into=status)
         return status
-
-    async def start_node(self, node: NodeName) -> None:
-        """Start a node whose spec says `starts_later`; an isolated one gets its process now."""
-        await self._lives.start_late(node)
-
-    async def crash(self, node: NodeName) -> HitNode:
-        """`kill -9` the node's process; a client that shares one is ended alone, without a pid."""
-        return await self._lives.crash(node)
-
-    async def power_loss(self, node: NodeName) -> HitNode:
-        """Kill the node's process and cut its logs back to what was flushed."""
-        return await self._lives.power_loss(node)
-
-    async def shut_down(self, node: NodeName) -> HitNode:
-        """Ask the node to stop as SIGTERM does, and return at once."""
-        return await self._lives.shut_down(node)
-
-    async def restart(self, node: NodeName, *, empty_disk: bool = False) -> None:
-        """Start a dead node again on the machine that holds its disk, as a new incarnation."""
-        await self._lives.restart(node, empty_disk=empty_disk)
-
-    async def pause(self, node: NodeName) -> HitNode:
-        """SIGSTOP the node's process; a client that shares one is held alone, without a pid."""
-        return await self._lives.pause(node)
-
-    async def resume(self, node: NodeName) -> None:
-        """Let a paused node go on."""
-        await self._lives.resume(node)
 
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
         """Replace all link rules; returns when every live process that is not stopped has them."""
@@ -267,8 +226,8 @@ class RayRuntime(Runtime):
         **kwargs: P.kwargs,
     ) -> T:
         """Ask or order something as the client admin-0, in its process; see Runtime."""
-        handle = self._lives.admin_process().handle
-        return await handle.ask_as_admin(ADMIN, question, self._spec, *args, **kwargs)
+        handle = self._admin_process().handle
+        return await handle.ask_as_admin(ADMIN, question, self._cluster, *args, **kwargs)
 
     async def stop(self) -> None:
         """Stop every node, clients first, collect the traces and hand them to the observers.
@@ -279,9 +238,9 @@ class RayRuntime(Runtime):
         if self._is_stopped:
             return
         self._is_ending = True
-        self._lives.cancel_shutdowns()
+        self._cancel_shutdowns()
         await self._fleet.stop_processes()
-        self._lives.forget_all()
+        self._forget_all()
         self._lost |= await self._fleet.collect()
         self._is_stopped = True
         self._driver_trace.close()

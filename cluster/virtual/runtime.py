@@ -1,6 +1,7 @@
 """VirtualRuntime: a whole cluster in one process, in virtual time, from a seed.
 
-Owns the loop, the network, the driver's rows and the tool's own failures; `lives` has the nodes. It
+Owns the loop, the network, the driver's rows and the tool's own failures; the acts on nodes and
+links are `VirtualLives`'. It
 must not know what a fault, a plan or a verdict is. Rows go to the observers in the order in which
 they happen.
 """
@@ -14,22 +15,22 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from cluster.host.host import Host
 from cluster.host.randomness import stream
-from cluster.links.rules import LinkRule
-from cluster.node_factory import Node, build_node
+from cluster.lives import NodeBuilder
+from cluster.node_factory import build_node
 from cluster.runtime import (
     ClusterStartError,
-    ClusterStatus,
-    HitNode,
     NodeTaskFailed,
     RowObserver,
     Runtime,
 )
-from cluster.spec import ClusterSpec
+from cluster.spec import ClusterSpec, starts_later
+from cluster.virtual.clock import NodeClock
 from cluster.virtual.host import LogSink, VirtualHost
-from cluster.virtual.lives import Machine, NodeBuilder, NodeLives
+from cluster.virtual.lives import VirtualLives
 from cluster.virtual.loop import Deadlock, VirtualLoop
 from cluster.virtual.network import VirtualNetwork
 from cluster.virtual.tripwires import tripwires
+from partition_log.memory_storage import MemoryStorage
 from protocol.ids import Incarnation, NodeName
 from protocol.trace import TraceEvent, TraceKind, stamp
 
@@ -39,7 +40,7 @@ T = TypeVar("T")
 DRIVER = NodeName("driver")
 
 
-class VirtualRuntime(Runtime):
+class VirtualRuntime(VirtualLives, Runtime):
     """A cluster in virtual time. One object is one run."""
 
     name = "virtual"
@@ -56,23 +57,20 @@ class VirtualRuntime(Runtime):
         log: LogSink | None = None,
         build: NodeBuilder = build_node,
     ) -> None:
-        self._spec = spec
         self._seed = seed
         self._run_id = run_id
         self._observers = tuple(observers)
         self._trace_messages = trace_messages
         self._log = log
-        self._loop = VirtualLoop()
+        loop = VirtualLoop()
         self._network = VirtualNetwork(
-            self._loop,
+            loop,
             seed=seed,
             model=spec.links,
             racks={broker.name: broker.rack for broker in spec.brokers},
             copy_messages=copy_messages,
         )
-        self._lives = NodeLives(
-            spec, self._loop, build=build, new_host=self._new_host, trace=self.trace
-        )
+        super().__init__(spec, loop, build=build, new_host=self._host, trace=self.trace)
         self._failures: list[str] = []
         self._driver_rows = 0
 
@@ -117,22 +115,14 @@ class VirtualRuntime(Runtime):
 
         Raises: ClusterStartError if a node cannot be started; whatever was started is stopped.
         """
-        for name in self._lives.names_to_start():
+        for name, life in self._lives.items():
+            if starts_later(life.spec):
+                continue
             try:
-                self._lives.start(name)
+                await self.start_node(name)
             except Exception as error:
                 await self.stop()
                 raise ClusterStartError(f"{name} could not be started: {error!r}") from error
-
-    async def status(self) -> ClusterStatus:
-        """Look at the cluster: every live node that is not paused says what it knows."""
-        return self.status_now()
-
-    def status_now(self) -> ClusterStatus:
-        """Look at the cluster, also from inside a callback."""
-        status = ClusterStatus()
-        self._lives.report(status)
-        return status
 
     def at(self, time_us: int, callback: Callable[[], None]) -> None:
         """Call `callback` before anything else that happens at `time_us`.
@@ -142,84 +132,6 @@ class VirtualRuntime(Runtime):
         """
         self._loop.call_at_us(time_us, callback)
 
-    def node(self, name: NodeName) -> Node | None:
-        """Return the node that is up under this name, for debugging; None while it is down.
-
-        Raises: UnknownNode if there is no such node.
-        """
-        return self._lives.node(name)
-
-    async def start_node(self, node: NodeName) -> None:
-        """Start a node whose spec says `starts_later`.
-
-        Raises: UnknownNode if there is no such node, or it was started before.
-        """
-        self._lives.start(node)
-
-    async def crash(self, node: NodeName) -> HitNode:
-        """Kill the node's process as `kill -9` does; its disk keeps what was appended.
-
-        Raises: UnknownNode if there is no such node, or it is not alive.
-        """
-        return self._lives.kill(node)
-
-    def crash_now(self, node: NodeName) -> HitNode:
-        """Kill a node, also from inside a callback: an observer, or the node itself."""
-        return self._lives.kill(node)
-
-    async def power_loss(self, node: NodeName) -> HitNode:
-        """Kill the node's process and cut its logs back to what was flushed.
-
-        Its peers see their connections reset, as after a crash, unless link rules keep it from
-        them: a machine without power says nothing until it is back.
-        Raises: UnknownNode if there is no such node, or it is not alive.
-        """
-        return self._lives.kill(node, loses_power=True)
-
-    async def shut_down(self, node: NodeName) -> HitNode:
-        """Ask the node to stop as SIGTERM does; it begins in this instant.
-
-        Raises: UnknownNode if there is no such node, or it is not up; a paused one cannot answer.
-        """
-        return self._lives.shut_down(node)
-
-    async def restart(self, node: NodeName, *, empty_disk: bool = False) -> None:
-        """Start a dead node again, on its disk or on an empty one, as a new incarnation.
-
-        Raises: UnknownNode if there is no such node, or it is running, or it never was.
-        """
-        self._lives.restart(node, empty_disk=empty_disk)
-
-    async def pause(self, node: NodeName) -> HitNode:
-        """Stop the node as SIGSTOP does; its clocks go on.
-
-        Raises: UnknownNode if there is no such node, or it is not running.
-        """
-        return self._lives.pause(node)
-
-    async def resume(self, node: NodeName) -> None:
-        """Let a paused node go on: first its due timers fire, then what waited is delivered.
-
-        Raises: UnknownNode if there is no such node, or it is not paused.
-        """
-        self._lives.resume(node)
-
-    async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
-        """Replace all link rules, at this instant on every node."""
-        self._lives.set_link_rules(rules)
-
-    async def reset_links(
-        self,
-        sources: Sequence[NodeName],
-        destinations: Sequence[NodeName],
-        purposes: Sequence[str] = (),
-    ) -> int:
-        """End all connections between the two sets of nodes; both ends hear it in this instant.
-
-        Raises: UnknownNode if a name is no node's.
-        """
-        return self._lives.reset_links(sources, destinations, purposes)
-
     async def ask_as_admin(
         self,
         question: Callable[Concatenate[Host, ClusterSpec, P], Awaitable[T]],
@@ -227,11 +139,7 @@ class VirtualRuntime(Runtime):
         **kwargs: P.kwargs,
     ) -> T:
         """Ask or order something with the administrator's host. Raises: what `question` raises."""
-        return await question(self._lives.admin(), self._spec, *args, **kwargs)
-
-    def admin_host(self) -> Host:
-        """Return the administrator's host, to ask with beside what runs; also from a callback."""
-        return self._lives.admin()
+        return await question(self.admin_host(), self._cluster, *args, **kwargs)
 
     def trace(self, event: TraceEvent) -> None:
         """Write an event of the run itself (node "driver")."""
@@ -251,26 +159,23 @@ class VirtualRuntime(Runtime):
         for observer in self._observers:
             observer(row)
 
-    async def stop(self) -> None:
-        """Stop every node. May be called twice, and after errors."""
-        self._lives.stop_all()
-
     def failures(self) -> tuple[str, ...]:
         """Return the tool's own failures so far."""
         return tuple(self._failures)
 
-    def _new_host(self, machine: Machine, incarnation: Incarnation) -> VirtualHost:
-        name = machine.name
+    def _host(
+        self, name: NodeName, incarnation: Incarnation, storage: MemoryStorage, clock: NodeClock
+    ) -> VirtualHost:
         host = VirtualHost(
             name=name,
             incarnation=incarnation,
             run_id=self._run_id,
             loop=self._loop,
             network=self._network,
-            clock=machine.clock,
+            clock=clock,
             rng=stream(self._seed, "node", name, incarnation),
             gate_rng_for=lambda rule_id: stream(self._seed, "slow", rule_id, name, incarnation),
-            storage=machine.storage,
+            storage=storage,
             observers=self._observers,
             traces_messages=self._trace_messages,
             on_failure=self._node_failed,

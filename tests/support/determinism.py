@@ -21,11 +21,11 @@ from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun
 from cluster.client.admin.orders import fetch_committed_offsets
 from cluster.host.host import Host
+from cluster.lives import NodeBuilder
 from cluster.node_factory import Node, build_node
 from cluster.runtime import ClusterStatus
 from cluster.spec import ClusterSpec, ConsumerSpec, NodeSpec
 from cluster.trace.digest import EventsOnly, TraceDigest
-from cluster.virtual.lives import NodeBuilder
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.ids import broker_name
 from protocol.trace import TraceEvent, TraceKind

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cluster.host.host import Host
+from cluster.lives import NodeBuilder
 from cluster.node_factory import Node
-from cluster.ray.lives import NodeBuilder
 from cluster.ray.machine_files import start_ticks
 from cluster.ray.runtime import RayRuntime
 from cluster.runtime import (

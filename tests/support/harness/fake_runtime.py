@@ -18,6 +18,7 @@ from chaos.experiment.structs import (
 from cluster.client.admin.orders import fetch_committed_offsets
 from cluster.host.host import Host
 from cluster.links.rules import LinkRule
+from cluster.lives import LifeAct
 from cluster.runtime import (
     ClusterStatus,
     GroupStatus,
@@ -27,7 +28,6 @@ from cluster.runtime import (
     PartitionStatus,
     RowObserver,
     Runtime,
-    UnknownNode,
 )
 from cluster.spec import ClusterSpec
 from protocol.causes import OffsetFetchCause
@@ -182,10 +182,9 @@ class FakeRuntime(Runtime):
                 + (0 if self.commits_stand_still else self.time_us // 200_000),
             )
 
-    def _change(self, node: NodeName, act: str, to: NodeState, *states: NodeState) -> HitNode:
-        if self.nodes.get(node) not in states:
-            raise UnknownNode(f"{node} is {self.nodes.get(node)} and cannot do: {act}")
-        self.acts.append(f"{act} {node}")
+    def _change(self, node: NodeName, act: LifeAct, to: NodeState, words: str) -> HitNode:
+        act.check(node, self.nodes[node])
+        self.acts.append(f"{words} {node}")
         self.nodes[node] = to
         return HitNode(node=node, incarnation=self._incarnations.get(node, 0), pid=4711)
 
@@ -193,29 +192,27 @@ class FakeRuntime(Runtime):
         """Kill a node."""
         if self.crash_fails_with is not None:
             raise self.crash_fails_with
-        living = (NodeState.UP, NodeState.STOPPING, NodeState.PAUSED)
-        return self._change(node, "crash", NodeState.DOWN, *living)
+        return self._change(node, LifeAct.KILL, NodeState.DOWN, "crash")
 
     async def restart(self, node: NodeName, *, empty_disk: bool = False) -> None:
         """Start a node again."""
-        act = "restart on an empty disk:" if empty_disk else "restart"
-        self._change(node, act, NodeState.UP, NodeState.DOWN)
+        words = "restart on an empty disk:" if empty_disk else "restart"
+        self._change(node, LifeAct.RESTART, NodeState.UP, words)
         self._incarnations[node] = self._incarnations.get(node, 0) + 1
 
     async def start_node(self, node: NodeName) -> None:
         """Start a node whose spec says `starts_later`."""
-        self._change(node, "start", NodeState.UP, NodeState.NOT_STARTED)
+        self._change(node, LifeAct.START, NodeState.UP, "start")
 
     async def power_loss(self, node: NodeName) -> HitNode:
         """Cut a node's power."""
         if self.power_fails_with is not None:
             raise self.power_fails_with
-        living = (NodeState.UP, NodeState.STOPPING, NodeState.PAUSED)
-        return self._change(node, "power loss", NodeState.DOWN, *living)
+        return self._change(node, LifeAct.KILL, NodeState.DOWN, "power loss")
 
     async def shut_down(self, node: NodeName) -> HitNode:
         """Let a node stop, in its own time."""
-        hit = self._change(node, "shut down", NodeState.STOPPING, NodeState.UP)
+        hit = self._change(node, LifeAct.SHUT_DOWN, NodeState.STOPPING, "shut down")
         if self.stopping_takes_us is not None:
             self.at[self.time_us + self.stopping_takes_us] = lambda runtime: runtime.nodes.update(
                 {node: NodeState.DOWN}
@@ -224,11 +221,11 @@ class FakeRuntime(Runtime):
 
     async def pause(self, node: NodeName) -> HitNode:
         """Stop a node."""
-        return self._change(node, "pause", NodeState.PAUSED, NodeState.UP, NodeState.STOPPING)
+        return self._change(node, LifeAct.PAUSE, NodeState.PAUSED, "pause")
 
     async def resume(self, node: NodeName) -> None:
         """Let a paused node go on."""
-        self._change(node, "resume", NodeState.UP, NodeState.PAUSED)
+        self._change(node, LifeAct.RESUME, NodeState.UP, "resume")
 
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
         """Replace all link rules."""

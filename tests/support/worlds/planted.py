@@ -7,8 +7,8 @@ from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment.structs import Experiment, to_cluster_spec
 from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun
+from cluster.lives import NodeBuilder
 from cluster.node_factory import build_node
-from cluster.virtual.lives import NodeBuilder
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.trace import TraceRow
 from results_schema.results import CheckOutcome, CheckReport, Results

@@ -1,0 +1,126 @@
+"""The lives of nodes: which act is legal in which state, what is traced, what a refusal says.
+
+Every runtime carries its acts out by this table; how a process is started or ended is its own.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import Generic, TypeVar
+
+from cluster.host.host import Host
+from cluster.node_factory import Node
+from cluster.runtime import ClusterStatus, NodeState, UnknownNode
+from cluster.spec import BrokerSpec, ClusterSpec, NodeSpec
+from protocol.causes import KillCause
+from protocol.ids import BrokerId, NodeName
+from protocol.trace import TraceEvent, TraceKind
+
+ADMIN = NodeName("admin-0")
+"""The client that a runtime itself runs, for Runtime.ask_as_admin."""
+
+NodeBuilder = Callable[[NodeSpec, ClusterSpec, Host], Node]
+
+
+class LifeAct(Enum):
+    """An act on a node: the states in which it is legal, what else refuses it, what is traced."""
+
+    START = ((NodeState.NOT_STARTED,), "and cannot be started", None)
+    RESTART = ((NodeState.DOWN,), "and cannot be restarted", None)
+    KILL = (
+        (NodeState.UP, NodeState.STOPPING, NodeState.PAUSED),
+        "already and cannot be killed",
+        TraceKind.NODE_KILLED,
+    )
+    SHUT_DOWN = ((NodeState.UP,), "and cannot be shut down", TraceKind.NODE_STOPPING)
+    PAUSE = ((NodeState.UP, NodeState.STOPPING), "and cannot be paused", TraceKind.NODE_PAUSED)
+    RESUME = ((NodeState.PAUSED,), "and cannot be resumed", TraceKind.NODE_RESUMED)
+
+    def __init__(
+        self, legal_in: tuple[NodeState, ...], refusal: str, traced: TraceKind | None
+    ) -> None:
+        self.legal_in = legal_in
+        self.refusal = refusal
+        self.traced = traced
+
+    def check(self, node: NodeName, state: NodeState) -> None:
+        """Raise UnknownNode if `node` is in a state in which this act is not legal."""
+        if state not in self.legal_in:
+            raise UnknownNode(f"{node} is {state} {self.refusal}")
+
+
+class NodeLife(ABC):
+    """What outlives the incarnations of one node; a runtime adds what an incarnation lives in."""
+
+    def __init__(self, name: NodeName, spec: NodeSpec) -> None:
+        self.name = name
+        self.spec = spec
+        self.incarnations = 0
+        """Number of incarnations so far."""
+
+    @property
+    @abstractmethod
+    def live_state(self) -> NodeState | None:
+        """UP, STOPPING or PAUSED, which hides STOPPING; None while no incarnation lives."""
+
+    @property
+    def state(self) -> NodeState:
+        """What the runtime knows of the node."""
+        live = self.live_state
+        if live is not None:
+            return live
+        return NodeState.DOWN if self.incarnations > 0 else NodeState.NOT_STARTED
+
+
+L = TypeVar("L", bound=NodeLife)
+
+
+class NodeLives(Generic[L]):
+    """Every node of a run, by name. `trace` writes an event of the run itself."""
+
+    def __init__(
+        self,
+        cluster: ClusterSpec,
+        lives: Iterable[L],
+        *,
+        build: NodeBuilder,
+        trace: Callable[[TraceEvent], None],
+    ) -> None:
+        self._cluster = cluster
+        self._build = build
+        self._trace_act = trace
+        self._lives = {life.name: life for life in lives}
+
+    def states(self) -> dict[NodeName, NodeState]:
+        """Return the state of every node."""
+        return {name: life.state for name, life in self._lives.items()}
+
+    def _status(self) -> ClusterStatus:
+        """Return the state of every node, as the runtime itself knows it, and nothing else yet."""
+        states = self.states()
+        dead = (NodeState.DOWN, NodeState.NOT_STARTED)
+        return ClusterStatus(
+            nodes=states,
+            brokers_alive={
+                BrokerId(life.spec.broker_id): states[name] not in dead
+                for name, life in self._lives.items()
+                if isinstance(life.spec, BrokerSpec)
+            },
+        )
+
+    def _begin(self, node: NodeName, act: LifeAct, *, cause: KillCause | None = None) -> L:
+        """Return the life that `act` is about, after the driver's row of it is written.
+
+        Raises: UnknownNode if there is no such node, or the act is not legal in its state.
+        """
+        life = self._life(node)
+        act.check(node, life.state)
+        if act.traced is not None:
+            self._trace_act(TraceEvent(kind=act.traced, peer=node, cause=cause))
+        return life
+
+    def _life(self, node: NodeName) -> L:
+        life = self._lives.get(node)
+        if life is None:
+            raise UnknownNode(f"no node {node}; there are {', '.join(self._lives)}")
+        return life

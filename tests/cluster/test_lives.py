@@ -1,0 +1,131 @@
+"""One table of lives: both runtimes allow, refuse and trace the same acts in the same states."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from cluster.lives import LifeAct
+from cluster.ray.lives import RayLives
+from cluster.runtime import NodeState, UnknownNode
+from cluster.virtual.lives import VirtualLives
+from cluster.virtual.runtime import VirtualRuntime
+from protocol.ids import NodeName
+from protocol.trace import TraceKind, TraceRow
+from tests.support.harness.fake_cluster import fake_builder
+from tests.support.harness.pretended_fleet import LATE, NODE, LivesLab, spec_with_a_late_consumer
+
+Lives = VirtualLives | RayLives
+Act = Callable[[Lives, NodeName], Awaitable[object]]
+Outcome = tuple[str, NodeState, tuple[str, ...]]
+"""The refusal or "done", the state afterwards, the rows of the run itself as KIND(cause)."""
+
+ACTS: dict[str, tuple[LifeAct, Act]] = {
+    "start_node": (LifeAct.START, lambda lives, node: lives.start_node(node)),
+    "restart": (LifeAct.RESTART, lambda lives, node: lives.restart(node)),
+    "crash": (LifeAct.KILL, lambda lives, node: lives.crash(node)),
+    "power_loss": (LifeAct.KILL, lambda lives, node: lives.power_loss(node)),
+    "shut_down": (LifeAct.SHUT_DOWN, lambda lives, node: lives.shut_down(node)),
+    "pause": (LifeAct.PAUSE, lambda lives, node: lives.pause(node)),
+    "resume": (LifeAct.RESUME, lambda lives, node: lives.resume(node)),
+}
+WAY_TO: dict[NodeState, tuple[str, ...]] = {
+    NodeState.NOT_STARTED: (),
+    NodeState.UP: (),
+    NodeState.STOPPING: ("shut_down",),
+    NodeState.PAUSED: ("pause",),
+    NodeState.DOWN: ("crash",),
+}
+BECOMES = {
+    LifeAct.START: NodeState.UP,
+    LifeAct.RESTART: NodeState.UP,
+    LifeAct.KILL: NodeState.DOWN,
+    LifeAct.SHUT_DOWN: NodeState.STOPPING,
+    LifeAct.PAUSE: NodeState.PAUSED,
+    LifeAct.RESUME: NodeState.UP,
+}
+LIFE_KINDS = (
+    TraceKind.NODE_KILLED,
+    TraceKind.NODE_STOPPING,
+    TraceKind.NODE_PAUSED,
+    TraceKind.NODE_RESUMED,
+)
+
+
+async def outcome_of(
+    lives: Lives, node: NodeName, state: NodeState, act: str, traced: Callable[[], list[str]]
+) -> Outcome:
+    """Bring a node into `state`, then act on it."""
+    for step in WAY_TO[state]:
+        await ACTS[step][1](lives, node)
+    assert lives.states()[node] is state
+    before = len(traced())
+    try:
+        await ACTS[act][1](lives, node)
+        said = "done"
+    except UnknownNode as refusal:
+        said = str(refusal)
+    return said, lives.states()[node], tuple(traced()[before:])
+
+
+def in_virtual_time(state: NodeState, act: str) -> Outcome:
+    """Act in virtual time, on a node that stops only when it is told to."""
+    rows: list[TraceRow] = []
+    runtime = VirtualRuntime(
+        spec_with_a_late_consumer(),
+        seed=1,
+        run_id="run",
+        observers=(rows.append,),
+        build=fake_builder(),
+    )
+    node = LATE if state is NodeState.NOT_STARTED else NODE
+
+    def traced() -> list[str]:
+        return [f"{row.kind}({row.cause})" for row in rows if row.kind in LIFE_KINDS]
+
+    async def story() -> Outcome:
+        await runtime.start()
+        outcome = await outcome_of(runtime, node, state, act, traced)
+        await runtime.stop()
+        return outcome
+
+    return runtime.run(story())
+
+
+def on_pretended_processes(state: NodeState, act: str, run_dir: Path) -> Outcome:
+    """Act as on Ray, on processes that are only listed."""
+    node = LATE if state is NodeState.NOT_STARTED else NODE
+
+    async def story() -> Outcome:
+        lab = LivesLab(run_dir, spec_with_a_late_consumer())
+        lab.fleet.trouble["shut_down_node"] = None  # it takes its time
+        await lab.lives.start_all()
+
+        def traced() -> list[str]:
+            return [f"{row.kind}({row.cause})" for row in lab.rows if row.kind in LIFE_KINDS]
+
+        outcome = await outcome_of(lab.lives, node, state, act, traced)
+        assert lab.failures == []
+        return outcome
+
+    return asyncio.run(story())
+
+
+@pytest.mark.parametrize("act", ACTS)
+@pytest.mark.parametrize("state", NodeState)
+def test_every_act_in_every_state_is_the_same_in_both_runtimes(
+    tmp_path: Path, state: NodeState, act: str
+) -> None:
+    """Legal or refused with the same words, the same next state, the same rows of the run."""
+    of_virtual = in_virtual_time(state, act)
+    assert on_pretended_processes(state, act, tmp_path) == of_virtual
+    table = ACTS[act][0]
+    said, after, rows = of_virtual
+    node = LATE if state is NodeState.NOT_STARTED else NODE
+    if state in table.legal_in:
+        assert (said, after) == ("done", BECOMES[table])
+        cause = "power loss" if act == "power_loss" else None
+        assert rows == (() if table.traced is None else (f"{table.traced}({cause})",))
+    else:
+        assert (said, after, rows) == (f"{node} is {state} {table.refusal}", state, ())

@@ -1,0 +1,170 @@
+"""RayLives on a fleet of pretended processes: no Ray, no signals; calls fail as a test says."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from cluster.ray.actors import AgentHandle, Machine, ProcessHandle
+from cluster.ray.control import FleetProcess
+from cluster.ray.fleet import Fleet
+from cluster.ray.layout import ProcessPlan, plan_processes
+from cluster.ray.lives import RayLives
+from cluster.ray.machine_files import ProcessRef
+from cluster.ray.services import ControlState, ListeningProcess, NodeBuilder
+from cluster.realtime.clock import RunClock
+from cluster.realtime.tcp import ProcessAddress
+from cluster.runtime import NodeState
+from cluster.spec import ClusterSpec
+from protocol.ids import Incarnation, NodeName, broker_name
+from protocol.trace import TraceEvent
+from tests.support.harness.fake_cluster import fake_builder, fake_spec
+
+NODE = broker_name(0)
+LATE = NodeName("consumer-1")
+
+
+def spec_with_a_late_consumer() -> ClusterSpec:
+    """Return a cluster of one broker and two consumers, of which LATE starts later."""
+    spec = fake_spec(brokers=1, consumers=2)
+    first, second = spec.consumers
+    late = msgspec.structs.replace(second, starts_later=True)
+    return msgspec.structs.replace(spec, consumers=(first, late))
+
+
+class PretendedHandle(ProcessHandle):
+    """Answers everything at once, but for what `trouble` says of a call by its name."""
+
+    def __init__(self, trouble: dict[str, BaseException | None]) -> None:
+        self.trouble = trouble
+        """None: the call hangs."""
+        self.calls: list[str] = []
+        self.is_ended = False
+
+    def end(self) -> None:
+        self.is_ended = True
+
+    async def control(self, state: ControlState, timeout_s: float) -> None:
+        await self._call("control")
+
+    async def start_node(
+        self,
+        name: NodeName,
+        incarnation: Incarnation,
+        build: NodeBuilder,
+        *,
+        role: str,
+        has_disk: bool,
+        timeout_s: float,
+    ) -> None:
+        await self._call("start_node")
+
+    async def pause_node(self, name: NodeName, order: int, timeout_s: float) -> None:
+        await self._call("pause_node")
+
+    async def resume_node(self, *_args: object) -> None:
+        await self._call("resume_node")
+
+    async def shut_down_node(self, name: NodeName) -> bool:
+        await self._call("shut_down_node")
+        return True
+
+    async def stop(self, timeout_s: float) -> None:
+        await self._call("stop")
+
+    async def _call(self, name: str) -> None:
+        self.calls.append(name)
+        if name in self.trouble:
+            error = self.trouble[name]
+            if error is None:
+                await asyncio.Event().wait()
+            else:
+                raise error
+
+
+class PretendedAgent(AgentHandle):
+    """Kills a process that is up, and acts on one that is not as its machine would."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    async def kill(self, process: ProcessRef, timeout_s: float) -> None:
+        await asyncio.sleep(0)
+        if not any(p.listening.process == process and p.is_up for p in self._fleet.processes):
+            raise ProcessLookupError("gone")
+
+    async def stop(self, process: ProcessRef, timeout_s: float) -> None:
+        await asyncio.sleep(0)
+
+    async def send_signal(self, process: ProcessRef, signal_number: signal.Signals) -> None:
+        await asyncio.sleep(0)
+
+
+class PretendedFleet(Fleet):
+    """Processes that are only listed; `trouble` is what the calls to the next ones meet."""
+
+    def __init__(self, run_dir: Path, on_failure: Callable[[str], None]) -> None:
+        super().__init__(
+            run_id="run",
+            seed=1,
+            run_dir=run_dir,
+            clock=RunClock.starting_now(),
+            ray_address="local",
+            trace_messages=True,
+            on_failure=on_failure,
+        )
+        self.trouble: dict[str, BaseException | None] = {}
+        self.handles: list[PretendedHandle] = []
+
+    async def start_process(self, plan: ProcessPlan) -> FleetProcess:
+        handle = PretendedHandle(self.trouble)
+        self.handles.append(handle)
+        number = len(self.handles)
+        process = FleetProcess(
+            process_id=f"{plan.name}#{number}",
+            plan=plan,
+            machine=Machine(ray_node_id="m", address="127.0.0.1"),
+            agent=PretendedAgent(self),
+            handle=handle,
+            listening=ListeningProcess(
+                process=ProcessRef(pid=number, start_ticks=number),
+                address=ProcessAddress(process_id=plan.name, host="127.0.0.1", port=number),
+            ),
+        )
+        self.processes.append(process)
+        return process
+
+    async def cut_disk(self, process_name: str, node: NodeName) -> None:
+        await asyncio.sleep(0)
+
+    async def end(self, process: FleetProcess) -> None:
+        await self._stop_nodes(process)
+        self.give_up(process)
+
+
+class LivesLab:
+    """Lives of one broker and its surroundings, started."""
+
+    def __init__(self, run_dir: Path, cluster: ClusterSpec | None = None) -> None:
+        self.failures: list[str] = []
+        self.rows: list[TraceEvent] = []
+        cluster = cluster or fake_spec(brokers=1, consumers=1)
+        self.fleet = PretendedFleet(run_dir, self.failures.append)
+        self.lives = RayLives(
+            cluster,
+            plan_processes(cluster),
+            self.fleet,
+            build=fake_builder(),
+            trace=self.rows.append,
+            on_failure=self.failures.append,
+        )
+
+    def state(self) -> NodeState:
+        """The broker's state."""
+        return self.lives.states()[NODE]
+
+    def processes_of(self, name: str) -> list[FleetProcess]:
+        """Return the live processes of a plan."""
+        return [p for p in self.fleet.processes if p.is_up and p.plan.name == name]
