@@ -120,6 +120,20 @@ def test_id_of_a_scenario_exists() -> None:
     assert unknown == []
 
 
+def test_recording_that_is_named_exists() -> None:
+    index = json.loads((CONFORMANCE / "transcripts" / "index.json").read_text())
+    known = {each["id"] for each in index["scenarios"]}
+    one = r"`[a-z0-9-]+`"
+    unknown = [
+        f"{file}: {name}"
+        for file, text in texts().items()
+        for names in re.findall(rf"\b[Rr]ecordings? ({one}(?:(?:, | and |, and ){one})*)", text)
+        for name in re.findall(one, names)
+        if name.strip("`") not in known
+    ]
+    assert unknown == []
+
+
 def test_graded_scenarios_are_those_of_the_specification() -> None:
     """10.1 to 10.5.2 hold them all; what repeats another one is in 10.5.1."""
     sections = scenarios_of_kafka()

@@ -74,7 +74,7 @@ def test_select_protocol_follows_the_majority_of_first_choices() -> None:
 
 
 def test_select_protocol_of_a_tie_is_the_one_that_kafka_takes() -> None:
-    """Recordings vote-tie (a before b) and fuzz-0088 (roundrobin before range) show the order."""
+    """Recordings `vote-tie` and `fuzz-0088` show the order: a before b, roundrobin before range."""
     assert scala_order(["b", "a"], among=["b", "a"]) == ["a", "b"]
     group = preparing(member("m", "range", "roundrobin"), member("n", "roundrobin", "range"))
     assert group.select_protocol() == "roundrobin"

@@ -1,6 +1,6 @@
 """What administrators do with groups: describe, list and delete them, and delete offsets.
 
-BEHAVIOUR 2.9 to 2.12, and the recorded scenarios `list-filters`, `delete-groups`, `delete-states`,
+BEHAVIOUR 2.9 to 2.12, and the recordings `list-filters`, `delete-groups`, `delete-states`,
 `offset-delete-consumer`.
 """
 

@@ -47,7 +47,7 @@ def test_offsets_of_deleted_partitions_go_from_every_group_in_any_state() -> Non
 
 
 def test_deletion_of_any_topic_reaps_empty_groups_without_offsets() -> None:
-    """BEHAVIOUR 0.1, topic-deleted-reaps: they are looked at as by the periodic task."""
+    """BEHAVIOUR 0.1, recording `topic-deleted-reaps`: the cleanup looks at them, too."""
     h = CoordinatorHarness()
     (member_id,) = h.stable_group(1)
     h.leave(leave_group(member_id))

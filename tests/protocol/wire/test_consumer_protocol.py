@@ -25,7 +25,7 @@ FULL = ConsumerProtocolSubscription(
 
 
 def test_subscription_of_a_recording_is_read_and_written() -> None:
-    """These bytes stand in a recording of Kafka 3.9.1 (fuzz-0106): v1, no owned partitions."""
+    """These bytes stand in recording `fuzz-0106` of Kafka 3.9.1: v1, no owned partitions."""
     data = bytes.fromhex("000100000002000274300002743100000003312e3000000000")
     subscription = decode_subscription(data)
     assert subscription == ConsumerProtocolSubscription(topics=("t0", "t1"), user_data=b"1.0")
