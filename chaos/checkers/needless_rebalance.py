@@ -1,63 +1,71 @@
 """Needless rebalance: a failover of a Stable group whose members all survive causes none.
 
-The new coordinator loads members and generation from the log, and their next heartbeat or commit
-is accepted (MEASURED_FAILOVER 6). Judged from each fault that hit servers only, to the end
-of the run or to the first change of the group's own making: a member that was hit, left, or came.
+The new coordinator loads members and generation from the log, and the members' next heartbeat or
+commit is accepted (docs/kafka/MEASURED_FAILOVER.md, point 6).
 
-Living members may still be out of hearing for a session, so that the rebalance is needed; it is
-counted, and the note says why:
+A failover is a fault that hits servers only while a group and its members are Stable and nothing
+has happened to a member in this generation. The group is watched from there to the next rebalance
+that its coordinator begins, or until a fault hits a member. That rebalance is needed if something
+has happened to a member, by one of these rows, and else it is a finding:
 
-* the old coordinator lives on behind a cut, and they stay with it;
-* `session_silence` knows why: heartbeats behind commits, a long search, a stopped coordinator;
-* the group was lost with the last replica in sync (`lost_data`), or what it had become;
-* a coordinator that was replaced began a rebalance, and told them to rejoin; or it told them that
-  it does not know them (standard space, seeds 16282 and 19542);
-* a coordinator expired them whose view of the group was never stored, because it was not the
-  coordinator any more (BEHAVIOUR 6.6 i) or was lost before the group had rebalanced: the next one
-  loads them as members, and they come as new ones, or what they were expires.
+1. A session that ended. An expiry is right if and only if, for a session timeout, the broker
+   neither restarted the member's session (SESSION_RESTARTED) nor loaded the group. Any other expiry
+   is a finding of its own, wherever it happens. Nor may a member be silent for a session that says
+   it is Stable, once nothing has been broken for a session and a request timeout.
+2. A removal for another reason; one by the sync deadline only where no consumer got an assignment
+   under that id. A member may leave, an administrator may remove it, a static one may come back.
+3. A member that went away from Stable: by itself (it missed its poll), or because a broker refused
+   it. A refusal by the coordinator itself counts only if the member had been removed before; one by
+   a coordinator that does not know yet that it was replaced always does (BEHAVIOUR 6.6 i).
+4. A rebalance that a replaced coordinator began, or one that a failover cut short: its members were
+   told to rejoin (BEHAVIOUR: what a failover loses is an unfinished rebalance).
+5. The end or start of a member's process, or a fault that orders something of the groups.
 
-A rebalance that was begun and not ended is owed still: the group is watched from the next
-generation on (BEHAVIOUR 0: what a failover loses is an unfinished rebalance). So is one whose last
-answer has not come: the coordinator is Stable, and a member that waits for its SyncGroup will ask
-again from the beginning (standard space, seed 1041). And so is one in which a static member came
-back, after the generation began, before its old id had sent a SyncGroup: the coordinator waits for
-that of the old id, as Kafka's does (BEHAVIOUR 4.4: pendingSync is not re-keyed).
+What is known of a group before its partition lost data with the last replica in sync says nothing
+(`lost_data`).
 """
 
 from dataclasses import dataclass, field
 
 from chaos.checkers.base import CheckContext, Checker, GroupExpectation, detail_of
 from chaos.checkers.evidence.coordinators import COORDINATOR_KINDS, CoordinatorView
-from chaos.checkers.evidence.faults_in_force import FAULT_KINDS, FaultsInForce, is_momentary
+from chaos.checkers.evidence.faults_in_force import FAULT_KINDS, FaultsInForce
 from chaos.checkers.evidence.living_members import PRESENCE_KINDS, Presence
 from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
-from chaos.checkers.evidence.session_silence import HEARING_KINDS, Hearing
-from protocol.causes import RebalanceCause, RemovalCause
-from protocol.errors import ErrorCode
+from protocol.causes import MemberStateCause, RemovalCause
 from protocol.trace import TraceKind, TraceRow
-from results_schema.evidence_text import seconds
+from results_schema.evidence_text import seconds, what_happened
 from results_schema.results import CheckReport
 
 STABLE = "Stable"
 MEMBER_STABLE = "STABLE"
-_FOR_EVER_US = 2**62
+OWN_DOING = frozenset({MemberStateCause.MISSED_POLL, MemberStateCause.LEFT})
 
 
 @dataclass(slots=True)
 class _Group:
-    """The fault under which a group is watched, and what was seen since."""
+    """The failover under which a group is watched, and what has happened in its generation."""
 
     expected: GroupExpectation
     watched_since: TraceRow | None = None  # the fault
     stable_before: TraceRow | None = None  # the row that made it Stable before the fault
-    trail: list[TraceRow] = field(default_factory=list)  # what led to a rebalance
-    unsettled_generation: int = -1  # up to here it may owe a rebalance to a member of its own
-    hit_members: dict[str, None] = field(default_factory=dict)  # faults in force on its members
-    unsettled_until_us: int = 0  # until then their sessions may end
-    told: TraceRow | None = None  # a rebalance that another coordinator began since
-    expelled: dict[str, TraceRow] = field(default_factory=dict)  # since the last generation
-    sent_away: dict[str, TraceRow] = field(default_factory=dict)  # consumers, by a zombie
+    happened: list[TraceRow] = field(default_factory=list)  # to its members, in this generation
+    trail: list[TraceRow] = field(default_factory=list)  # what led to a rebalance, since the fault
+    generation: TraceRow | None = None  # the row that began it
+    heard: dict[tuple[str, str], TraceRow] = field(default_factory=dict)  # (broker, member)
+    loads: dict[str, TraceRow] = field(default_factory=dict)  # broker -> its last GROUP_LOADED
     lost_at_us: int = -1  # what was known of it before is gone with the data of its partition
+
+    def has(self, member: str | None, generation: int | None) -> bool:
+        """Return whether a member was in `generation`, which is the current one, and still is."""
+        began = self.generation
+        if began is None:
+            return True  # its beginning was not seen
+        return (
+            began.generation == generation
+            and member in detail_of(began).get("members", ())
+            and not any(row.member == member for row in self.happened)
+        )
 
 
 class NeedlessRebalance(Checker):
@@ -74,8 +82,8 @@ class NeedlessRebalance(Checker):
             *FAULT_KINDS,
             *PRESENCE_KINDS,
             *LOSS_KINDS,
-            *HEARING_KINDS,
             TraceKind.RUN_STAGE,
+            TraceKind.SESSION_RESTARTED,
             TraceKind.REBALANCE_STARTED,
             TraceKind.MEMBER_STATE,
             TraceKind.COORDINATOR_FOUND,
@@ -89,310 +97,251 @@ class NeedlessRebalance(Checker):
         self._presence = Presence(context)
         self._faults = FaultsInForce(context)
         self._lost_data = LostData()
-        self._hearing = Hearing(self._faults)
-        self._member_states: dict[str, str] = {}  # consumer -> what it says of itself
+        self._members: dict[str, TraceRow] = {}  # consumer -> its last MEMBER_STATE or NODE_STARTED
         self._believed: dict[str, str] = {}  # consumer -> whom it takes for its coordinator
         self._over = False
         self._watched = 0
         self._rebalances = 0
-        self._explained: list[str] = []
+        self._needed: list[str] = []
 
     def observe(self, row: TraceRow) -> None:
-        """Take in a fault or a step of a group."""
+        """Take in a fault, a step of a group or of a member."""
         if self._over:
             return
-        if row.kind in HEARING_KINDS:
-            self._hearing.observe(row)
         self._coordinators.observe(row)
         if row.kind in FAULT_KINDS:
             self._faults.observe(row)
         if row.kind in LOSS_KINDS and self._lost_data.observe(row):
-            self._lost(row)
+            self._data_lost(row)
+        group = self._groups.get(row.group or "")
         match row.kind:
+            case TraceKind.SESSION_RESTARTED if group is not None:
+                group.heard[row.node, row.member or ""] = row
+                return
+            case TraceKind.MEMBER_STATE if group is not None:
+                self._member_moved(group, row.group or "", row)
+            case TraceKind.COORDINATOR_FOUND:
+                self._believed[row.node] = row.peer or ""
             case TraceKind.RUN_STAGE:
                 self._over = detail_of(row).get("stage") == "stopping"
             case TraceKind.FAULT_INJECTED:
                 self._fault(row)
-            case TraceKind.FAULT_HEALED:
-                self._members_recover(row.cause or "", row)
-            case TraceKind.NODE_PAUSED | TraceKind.NODE_RESUMED:
-                self._paused_or_resumed(row)
             case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED | TraceKind.NODE_STARTED:
-                self._member_states.pop(row.peer or row.node, None)
                 self._node_changed(row)
-            case TraceKind.COORDINATOR_FOUND:
-                self._believed[row.node] = row.peer or ""
-            case TraceKind.MEMBER_STATE:
-                self._member_states[row.node] = str(detail_of(row).get("to"))
-                self._sent_away(row)
+            case _ if group is not None:
+                self._group_step(group, row.group or "", row)
             case _:
-                group = self._groups.get(row.group or "")
-                if group is not None:
-                    self._group_step(group, row)
+                pass
 
     # -- what is watched ----------------------------------------------------------------------
 
     def _fault(self, row: TraceRow) -> None:
+        """Begin to watch the Stable groups that it spares, and end it for those that it hits."""
         detail = detail_of(row)
-        hit = [row.peer or ""]
-        for end in ("nodes", "from", "to"):
-            hit += detail.get(end, ())
-        concerned = {
-            group_id: None
-            for node in hit
-            if (group_id := self._presence.group_of(node)) is not None
-        }
-        if detail.get("members_survive") is not True and not concerned:
-            concerned = dict.fromkeys(self._groups)
+        nodes = [
+            row.peer or "",
+            *(node for end in ("nodes", "from", "to") for node in detail.get(end, ())),
+        ]
+        hit = {self._presence.group_of(node) for node in nodes} - {None}
+        orders = detail.get("members_survive") is not True and not hit
         for group_id, group in self._groups.items():
-            if group_id in concerned:
-                self._members_hit(group_id, row.cause or "")
-                if is_momentary(row):
-                    self._members_recover(row.cause or "", row)
-                continue
-            seen = self._coordinators.state(group_id)
-            if (
-                seen is not None
-                and seen.state == STABLE
-                and seen.row.time_us >= group.lost_at_us
-                and (seen.row.generation or 0) > group.unsettled_generation
-                and row.time_us >= group.unsettled_until_us
-                and group.watched_since is None
-                and self._is_whole(group_id)
-                and self._has_its_assignments(group_id)
-            ):
-                group.watched_since = row
-                group.stable_before = seen.row
-                group.trail = []
-                self._watched += 1
+            if orders:
+                group.happened.append(row)
+            if orders or group_id in hit:
+                group.watched_since = None
+            elif group.watched_since is None:
+                self._watch_if_stable(group, group_id, row)
 
-    def _lost(self, election: TraceRow) -> None:
-        """Stop watching the groups of a partition that lost data: they may be gone.
+    def _watch_if_stable(self, group: _Group, group_id: str, fault: TraceRow) -> None:
+        seen = self._coordinators.state(group_id)
+        if (
+            seen is not None
+            and seen.state == STABLE
+            and seen.row.time_us >= group.lost_at_us
+            and not group.happened
+            and all(self._is_stable(each) for each in self._presence.present(group_id))
+        ):
+            group.watched_since = fault
+            group.stable_before = seen.row
+            group.trail = []
+            self._watched += 1
 
-        Also before the next load has shown it (standard space, seed 2768).
-        """
+    def _is_stable(self, consumer: str) -> bool:
+        """Whether a consumer has its assignment, as far as it has said anything."""
+        row = self._members.get(consumer)
+        return row is None or detail_of(row).get("to") == MEMBER_STABLE
+
+    def _data_lost(self, election: TraceRow) -> None:
+        """Stop watching the groups of a partition that lost data, before a load has shown it."""
         for group in self._groups.values():
             if group.expected.offsets_partition == election.partition:
                 group.watched_since = None
                 group.lost_at_us = election.time_us
 
-    def _is_whole(self, group_id: str) -> bool:
-        """Whether its coordinator has as many members as there are: else somebody will come or go.
-
-        One that died while its JoinGroup waited is in the next generation too, with a session to
-        end after it (BEHAVIOUR 3.5; standard space, seed 5008).
-        """
-        members = self._coordinators.members(group_id)
-        return members is None or len(members) == len(self._presence.present(group_id))
-
-    def _has_its_assignments(self, group_id: str) -> bool:
-        """Whether its members are where the coordinator is, as far as they say."""
-        return all(
-            self._member_states.get(consumer, MEMBER_STABLE) == MEMBER_STABLE
-            for consumer in self._presence.present(group_id)
-        )
-
-    def _members_hit(self, group_id: str, fault: str) -> None:
-        """Stop watching a group some of whose members may not be heard."""
-        group = self._groups[group_id]
-        group.watched_since = None
-        group.hit_members[fault] = None
-        group.unsettled_until_us = _FOR_EVER_US
-
-    def _members_recover(self, fault: str, row: TraceRow) -> None:
-        """Let a session pass before a group is watched again: it may still end, or they rejoin."""
-        for group in self._groups.values():
-            if fault in group.hit_members:
-                del group.hit_members[fault]
-                if not group.hit_members:
-                    group.unsettled_until_us = row.time_us + group.expected.session_timeout_us
-
-    def _paused_or_resumed(self, row: TraceRow) -> None:
-        node = row.peer or ""
-        is_paused = row.kind == TraceKind.NODE_PAUSED
-        group_id = self._presence.group_of(node)
-        if group_id is None:
-            return
-        if is_paused:
-            self._members_hit(group_id, f"paused {node}")
-        else:
-            self._members_recover(f"paused {node}", row)
-
-    def _sent_away(self, row: TraceRow) -> None:
-        """Note a member whom a zombie told that it is none."""
-        group_id = self._presence.group_of(row.node)
-        if group_id is None or row.error != ErrorCode.UNKNOWN_MEMBER_ID.name:
-            return
-        if self._coordinators.is_zombie(group_id, self._believed.get(row.node, "")):
-            self._groups[group_id].sent_away[row.node] = row
-
     def _node_changed(self, row: TraceRow) -> None:
-        """Stop watching a group when one of its members dies, stops or is started.
-
-        Until the group learns of it, it is Stable and yet owes a rebalance: it is watched again
-        only in a later generation.
-        """
         group_id = self._presence.observe(row)
         if group_id is not None:
             group = self._groups[group_id]
             group.watched_since = None
-            seen = self._coordinators.state(group_id)
-            group.unsettled_generation = 0 if seen is None else seen.row.generation or 0
+            group.happened.append(row)
+            self._members[row.peer or row.node] = row
+
+    # -- what happens to members --------------------------------------------------------------
+
+    def _member_moved(self, group: _Group, group_id: str, row: TraceRow) -> None:
+        """Note a member that went away from Stable, unless its coordinator is to blame."""
+        self._members[row.node] = row
+        detail = detail_of(row)
+        if detail.get("from") != MEMBER_STABLE:
+            return
+        group.trail.append(row)
+        if row.cause in OWN_DOING:
+            group.happened.append(row)
+            return
+        if row.error is None:
+            return  # it rejoins: its coordinator told it to, because of a rebalance
+        told_by = self._believed.get(row.node, "")
+        if self._coordinators.is_zombie(group_id, told_by) or (
+            told_by == self._coordinators.coordinator(group_id)
+            and not group.has(row.member, row.generation)
+        ):
+            group.happened.append(row)
+
+    def _removed(self, group: _Group, group_id: str, row: TraceRow) -> None:
+        group.trail.append(row)
+        match row.cause:
+            case RemovalCause.SESSION_EXPIRY:
+                is_right = not self._is_premature(group, group_id, row)
+                if is_right and not self._is_calm(group, row):
+                    self._happened(group, group_id, row)
+            case RemovalCause.SYNC_DEADLINE:
+                said = self._says_stable_as(row.member)
+                if said is None or said.generation != row.generation:
+                    self._happened(group, group_id, row)
+            case RemovalCause.LEAVE:
+                self._happened(group, group_id, row)
+                group.watched_since = None
+            case _:
+                self._happened(group, group_id, row)
+
+    def _happened(self, group: _Group, group_id: str, row: TraceRow) -> None:
+        """Note what a coordinator did to members, also one that was replaced and has not heard."""
+        is_coordinator = row.node == self._coordinators.coordinator(group_id)
+        if is_coordinator or self._coordinators.is_zombie(group_id, row.node):
+            group.happened.append(row)
+
+    def _is_premature(self, group: _Group, group_id: str, expired: TraceRow) -> bool:
+        """Find an expiry sooner than a session after the broker had heard of the member."""
+        heard = group.heard.get((expired.node, expired.member or ""))
+        load = group.loads.get(expired.node)
+        rows = [
+            row
+            for row in (heard, load)
+            if row is not None and row.incarnation == expired.incarnation
+        ]
+        last = max(rows, key=lambda row: row.time_us, default=None)
+        if last is None:
+            return False
+        # Both rows are of one clock, but for what its reading costs on a real machine.
+        silent_us = expired.node_time_us - last.node_time_us
+        if silent_us >= group.expected.eviction_us - self.context.clock_error_us:
+            return False
+        what = "loaded the group" if last is load else f"got a {last.api} of it"
+        begin = f"{group_id}: {expired.node} expired {expired.member}"
+        self.found(
+            f"{begin} {seconds(silent_us)} after it had {what}, while a session takes "
+            f"{seconds(group.expected.eviction_us)}",
+            [last, *([] if group.watched_since is None else [group.watched_since]), expired],
+            group=group_id,
+        )
+        group.watched_since = None
+        return True
+
+    def _is_calm(self, group: _Group, expired: TraceRow) -> bool:
+        """Whether a Stable member was silent although nothing had been broken for long enough."""
+        said = self._says_stable_as(expired.member)
+        calm_us = group.expected.session_timeout_us + group.expected.request_timeout_us
+        since_us = expired.time_us - calm_us - self.context.clock_error_us
+        return said is not None and said.time_us < since_us and not self._faults.since(since_us)
+
+    def _says_stable_as(self, member: str | None) -> TraceRow | None:
+        """Return the row with which a consumer became Stable under a member id, None without."""
+        return next(
+            (
+                row
+                for row in self._members.values()
+                if row.member == member and detail_of(row).get("to") == MEMBER_STABLE
+            ),
+            None,
+        )
 
     # -- what a group does --------------------------------------------------------------------
 
-    def _group_step(self, group: _Group, row: TraceRow) -> None:
+    def _group_step(self, group: _Group, group_id: str, row: TraceRow) -> None:
         match row.kind:
             case TraceKind.GROUP_LOADED:
+                group.loads[row.node] = row
                 group.trail.append(row)
-            case TraceKind.MEMBER_REMOVED if row.cause == RemovalCause.LEAVE:
-                group.watched_since = None
-            case TraceKind.MEMBER_REMOVED | TraceKind.MEMBER_ADDED:
+            case TraceKind.MEMBER_ADDED:
                 group.trail.append(row)
-                if row.kind == TraceKind.MEMBER_REMOVED:
-                    group.expelled.setdefault(row.member or "", row)
-            case TraceKind.REBALANCE_STARTED | TraceKind.GENERATION_STARTED:
-                self._rebalance(group, row)
-                self._owes(group, row)
+            case TraceKind.MEMBER_REMOVED:
+                self._removed(group, group_id, row)
+            case TraceKind.REBALANCE_STARTED:
+                self._rebalance(group, group_id, row)
+                self._happened(group, group_id, row)
+            case TraceKind.GENERATION_STARTED if row.node == self._coordinators.coordinator(
+                group_id
+            ):
+                self._rebalance(group, group_id, row)
+                group.happened = []
+                group.generation = row
             case _:
                 pass
         del group.trail[:-12]
 
-    def _owes(self, group: _Group, row: TraceRow) -> None:
-        """Note what members have been told to do, by whichever coordinator, and not yet done."""
-        is_coordinator = row.node == self._coordinators.coordinator(row.group or "")
-        if row.kind == TraceKind.REBALANCE_STARTED:
-            group.unsettled_generation = max(group.unsettled_generation, row.generation or 0)
-            if not is_coordinator:
-                group.told = row
-        elif is_coordinator:
-            group.expelled = {}
-            group.sent_away = {}
-            group.told = None
-
-    def _rebalance(self, group: _Group, row: TraceRow) -> None:
-        fault = group.watched_since
-        if fault is None or row.group is None:
-            return
-        if row.node != self._coordinators.coordinator(row.group):
-            return  # a zombie rebalances whom it cannot reach: its members have moved on
-        before = group.stable_before
-        if (
-            row.kind == TraceKind.GENERATION_STARTED
-            and before is not None
-            and row.generation == before.generation
-        ):
+    def _rebalance(self, group: _Group, group_id: str, row: TraceRow) -> None:
+        """Judge the first rebalance since a fault; a replaced coordinator's is not the group's."""
+        fault, before = group.watched_since, group.stable_before
+        if fault is None or before is None or row.node != self._coordinators.coordinator(group_id):
             return
         if row.kind == TraceKind.REBALANCE_STARTED:
             self._rebalances += 1
+        elif row.generation == before.generation:
+            return
         group.watched_since = None
-        explanation = self._explain(group, row.group, row)
-        if explanation is not None:
-            self._explained.append(f"{row.group} at {seconds(row.time_us)}: {explanation}")
+        if group.happened:
+            why = group.happened[-1]
+            self._needed.append(
+                f"{group_id} at {seconds(row.time_us)}: {why.node}, {seconds(why.time_us)}: "
+                f"{what_happened(why)}"
+            )
             return
         reason = f" because {row.explanation}" if row.explanation else ""
         self.found(
-            f"{row.group} was Stable and all its members survived {fault.cause or 'the fault'}, "
+            f"{group_id} was Stable and all its members survived {fault.cause or 'the fault'}, "
             f"yet {row.node} began a rebalance{reason}",
-            [
-                *([group.stable_before] if group.stable_before is not None else []),
-                fault,
-                *(step for step in group.trail if step.time_us >= fault.time_us),
-                row,
-            ],
-            group=row.group,
+            [before, fault, *(each for each in group.trail if each.time_us >= fault.time_us), row],
+            group=group_id,
         )
 
-    def _explain(self, group: _Group, group_id: str, row: TraceRow) -> str | None:
-        """Say why living members could not be heard for a session, or None if they could."""
-        told = group.told
-        if told is not None and row.cause == RebalanceCause.REJOIN:
-            return (
-                f"{row.member} rejoined, because {told.node}, which was not its coordinator any "
-                f"more, had told it to at {seconds(told.time_us)}"
-            )
-        if row.cause == RebalanceCause.NO_SYNC_GROUP:
-            return _explain_silence(group, detail_of(row)["silent_members"])
-        last = group.trail[-1] if group.trail else None
-        if last is None or last.node != row.node:
-            return None
-        if last.kind == TraceKind.MEMBER_ADDED:
-            return self._explain_newcomer(group, group_id, last)
-        if last.kind != TraceKind.MEMBER_REMOVED or last.cause != RemovalCause.SESSION_EXPIRY:
-            return None
-        expected = group.expected
-        load = self._coordinators.load_of(group_id, row.node)
-        before = group.expelled.get(last.member or "", last)
-        in_office_us = self._coordinators.in_office_since_us(group_id)
-        if before.node != last.node or before.time_us < in_office_us:
-            return (
-                f"{last.member} is nobody's any more: {before.node}, which was not its coordinator "
-                f"then, had dropped it at {seconds(before.time_us)}"
-            )
-        shortest_us = expected.eviction_us - self.context.clock_error_us
-        if load is not None and row.time_us < load.time_us + shortest_us:
-            return None
-        since_us = row.time_us - expected.session_timeout_us
-        old = self._coordinators.other_coordinator(group_id, since_us)
-        if old is not None and load is not None:
-            return (
-                f"{last.member} was not heard of for a session after {row.node} had loaded the "
-                f"group: {old.node}, coordinator in epoch {old.leader_epoch}, still served it"
-            )
-        return self._hearing.explain(last, row.node, expected, self.context.clock_error_us)
-
-    def _explain_newcomer(self, group: _Group, group_id: str, added: TraceRow) -> str | None:
-        """The member was dropped by another coordinator than the one that has loaded it since.
-
-        Or another did not know it.
-        """
-        detail = detail_of(added)
-        begin = f"{detail.get('instance') or detail.get('client_id')}-"  # of its member ids
-        in_office_us = self._coordinators.in_office_since_us(group_id)
-        for member, expelled in group.expelled.items():
-            if not member.startswith(begin):
-                continue
-            if expelled.node != added.node or expelled.time_us < in_office_us:
-                return (
-                    f"{member} came as a new member, because {expelled.node}, which was not its "
-                    f"coordinator then, had dropped it at {seconds(expelled.time_us)}"
-                )
-        refusal = group.sent_away.get(str(detail.get("client_id")))
-        if refusal is not None:
-            return (
-                f"{added.member} came as a new member, because a broker that was not its "
-                f"coordinator any more had told it at {seconds(refusal.time_us)}: "
-                f"{refusal.explanation}"
-            )
-        return None
+    # -- the end ------------------------------------------------------------------------------
 
     def measured(self) -> dict[str, int]:
         """Return how many rebalances followed failovers of Stable groups, and how many had to."""
         return {
             "rebalances_after_faults": self._rebalances,
-            "rebalances_that_were_needed": len(self._explained),
+            "rebalances_that_were_needed": len(self._needed),
         }
 
     def finish(self) -> CheckReport:
         """Report; a rebalance is judged when it begins."""
-        note = "; ".join(f"a rebalance was needed in {each}" for each in self._explained)
+        note = "; ".join(f"a rebalance was needed in {each}" for each in self._needed)
         return self.report(
             judged=self._watched,
             seen={
                 "failovers_of_a_stable_group": self._watched,
                 "needless_rebalances": self.findings_total,
-                "rebalances_that_were_needed": len(self._explained),
+                "rebalances_that_were_needed": len(self._needed),
             },
             note=note if self._watched else "no fault on servers met a Stable group",
         )
-
-
-def _explain_silence(group: _Group, members: list[str]) -> str | None:
-    """Say since when members that owe a SyncGroup have other ids, None if one of them has not."""
-    replaced = [group.expelled.get(member) for member in members]
-    if not all(
-        row is not None and row.cause == RemovalCause.STATIC_MEMBER_REPLACED for row in replaced
-    ):
-        return None
-    since = ", ".join(seconds(row.time_us) for row in replaced if row is not None)
-    return f"{', '.join(members)} owed a SyncGroup, and have other ids since {since}"

@@ -2,5 +2,5 @@
 
 Reading order: the cluster: `coordinators`, `living_members`, `faults_in_force`, `lost_data`,
 `late_notices`, `enough_replicas`; one promise's own: `commit_registers`, `transaction_ends`,
-`intervals`, `fenced_members`, `session_silence`.
+`intervals`, `fenced_members`.
 """

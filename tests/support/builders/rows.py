@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypedDict, Unpack
 
+from protocol.causes import MemberStateCause
 from protocol.ids import CONSUMER_OFFSETS
 from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
 
@@ -380,16 +381,52 @@ class Rows:
             detail={"records": 10, "bytes": 1_000, "groups": 1},
         )
 
-    def member_state(self, time_s: float, consumer: str, after: str) -> None:
-        """A consumer moves to another state."""
+    def member_state(
+        self,
+        time_s: float,
+        consumer: str,
+        after: str,
+        *,
+        before: str = "UNJOINED",
+        member: str | None = None,
+        generation: int = 1,
+        cause: str | None = None,
+        error: str | None = None,
+    ) -> None:
+        """A consumer moves to another state; with `error`, because a broker answered so."""
         self.add(
             time_s,
             consumer,
             TraceKind.MEMBER_STATE,
             group="g",
-            member=f"{consumer}-id",
-            generation=1,
-            detail={"from": "UNJOINED", "to": after},
+            member=f"{consumer}-id" if member is None else member,
+            generation=generation,
+            cause=cause if error is None else MemberStateCause.ERROR,
+            error=error,
+            detail={"from": before, "to": after},
+        )
+
+    def session_restarted(
+        self,
+        time_s: float,
+        node: str,
+        member: str,
+        *,
+        api: str = "Heartbeat",
+        generation: int = 1,
+        incarnation: int = 0,
+    ) -> None:
+        """The coordinator on `node` has got a request of a member of group `g`."""
+        self.add(
+            time_s,
+            node,
+            TraceKind.SESSION_RESTARTED,
+            incarnation=incarnation,
+            group="g",
+            member=member,
+            generation=generation,
+            api=api,
+            detail={"session_timeout_ms": 45_000},
         )
 
     def fault(
