@@ -18,7 +18,7 @@ has happened to a member, by one of these rows, and else it is a finding:
    it. A refusal by the coordinator itself counts only if the member had been removed before; one by
    a coordinator that does not know yet that it was replaced always does (BEHAVIOUR 6.6 i).
 4. A rebalance that a replaced coordinator began, or one that a failover cut short: its members were
-   told to rejoin (BEHAVIOUR: what a failover loses is an unfinished rebalance).
+   told to rejoin, and the log does not know of it.
 5. The end or start of a member's process, or a fault that orders something of the groups.
 
 What is known of a group before its partition lost data with the last replica in sync says nothing
