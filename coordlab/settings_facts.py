@@ -65,10 +65,10 @@ def _settings(
             yield SettingFact(
                 section=_section(section, name),
                 name=name,
-                value=_counted(struct, name, shown(value)),
+                value=_counted(struct, name, setting_text(value)),
                 default=None
                 if field is None or field.required
-                else shown(msgspec.to_builtins(field.default)),
+                else setting_text(msgspec.to_builtins(field.default)),
             )
     for nested, inner, path in below:
         own = _without(nested, values.get("config")) if inner is LateMembersDefinition else nested
@@ -96,14 +96,14 @@ def _without(late: Mapping[str, Any], group: object) -> Mapping[str, Any]:
     return {**late, "config": own}
 
 
-def shown(value: object) -> str:
+def setting_text(value: object) -> str:
     """Return a value as people write it in the file."""
     if value is None:
         return NOT_SET
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):
-        return ", ".join(shown(each) for each in value) or "none"
+        return ", ".join(setting_text(each) for each in value) or "none"
     if isinstance(value, float):
         return f"{value:g}"
     return str(value)

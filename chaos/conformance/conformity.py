@@ -75,7 +75,7 @@ class FileConformity(msgspec.Struct, frozen=True, kw_only=True):
         return self.steps - len(self.differences)
 
 
-def judge(transcript: Transcript, rules: ComparisonRules) -> FileConformity:
+def judge_transcript(transcript: Transcript, rules: ComparisonRules) -> FileConformity:
     """Play a transcript and say where it differs.
 
     Who leads after a leader left is any member, by the hash order of ids that are random: in Kafka

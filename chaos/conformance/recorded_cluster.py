@@ -36,7 +36,7 @@ def cluster_of(transcript: Transcript) -> ClusterSpec:
     config = _config(transcript)
     brokers = range(transcript.brokers)
     count = config.offsets_topic_num_partitions
-    asked = {partition_for(group_id, count) for group_id in group_ids(transcript)}
+    asked = {partition_for(group_id, count) for group_id in recorded_group_ids(transcript)}
     first = first_coordinator(transcript)
     offsets = TopicSpec(
         name=CONSUMER_OFFSETS,
@@ -123,7 +123,7 @@ def _config(transcript: Transcript) -> BrokerConfig:
         raise TranscriptError((problem,)) from error
 
 
-def group_ids(transcript: Transcript) -> tuple[str, ...]:
+def recorded_group_ids(transcript: Transcript) -> tuple[str, ...]:
     """Return the groups whose coordinator the transcript asks, each once."""
     found = (step.request.get("group_id") for step in transcript.requests)
     return tuple(dict.fromkeys(each for each in found if isinstance(each, str) and each))

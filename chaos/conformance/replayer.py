@@ -19,7 +19,7 @@ from chaos.conformance.comparison import (
 from chaos.conformance.recorded_cluster import (
     cluster_of,
     first_coordinator,
-    group_ids,
+    recorded_group_ids,
     transaction_coordinators,
 )
 from chaos.conformance.transcript import (
@@ -43,7 +43,7 @@ MEMBER_FIELDS = ("member_id", "producer_id")
 
 
 @dataclass(slots=True, kw_only=True)
-class Played:
+class PlayedTranscript:
     """A transcript that was played. `not_carried_out` says by step which actions were not."""
 
     steps: list[PlayedStep]
@@ -51,7 +51,9 @@ class Played:
     not_carried_out: dict[int, str] = field(default_factory=dict)
 
 
-def play_transcript(transcript: Transcript, rules: ComparisonRules, *, seed: int = 1) -> Played:
+def play_transcript(
+    transcript: Transcript, rules: ComparisonRules, *, seed: int = 1
+) -> PlayedTranscript:
     """Play a transcript in a cluster of its own; ids that brokers make come from `seed`.
 
     Raises: TranscriptError for settings that Kafka would refuse; NodeTaskFailed, SimulationError:
@@ -77,7 +79,7 @@ class _Replay:
         )
         self._start_us = 0
         """When the scenario's time 0 is on the run's clock."""
-        self._played = Played(
+        self._played = PlayedTranscript(
             steps=[PlayedStep(step=step) for step in transcript.requests],
             bindings=Bindings(
                 name for name, symbol in transcript.symbols.items() if symbol.first is None
@@ -90,7 +92,7 @@ class _Replay:
             if symbol.first is not None
         }
 
-    def run(self) -> Played:
+    def run(self) -> PlayedTranscript:
         """Boot the cluster, play every step, and wait for what is still to be answered."""
         return self._runtime.run(self._main())
 
@@ -100,7 +102,7 @@ class _Replay:
             return self._clients
         return build_node(spec, cluster, host)
 
-    async def _main(self) -> Played:
+    async def _main(self) -> PlayedTranscript:
         await self._runtime.start()
         try:
             if self._clients is None:
@@ -116,7 +118,7 @@ class _Replay:
         actions = Actions(
             self._runtime,
             clients,
-            group_ids(transcript),
+            recorded_group_ids(transcript),
             self._cluster.broker_config.offsets_topic_num_partitions,
             first,
         )

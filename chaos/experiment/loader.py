@@ -51,7 +51,7 @@ def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> LoadedE
     Raises: ExperimentError with every problem that was found.
     """
     path = find_experiment(name_or_path)
-    file = shown(path)
+    file = path_from_here(path)
     root = read_document(path, file)
     experiment = experiment_in(root, file, overrides)
     found = placed(errors(experiment), root, file)
@@ -184,7 +184,7 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
 
 
-def shown(path: Path) -> str:
+def path_from_here(path: Path) -> str:
     """Return a file as its problems name it: from here on, if it lies here."""
     resolved = path.resolve()
     return (

@@ -28,7 +28,7 @@ _AFTER_WORD = re.compile(r"[.\[]")
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class StructField:
     """One field of a struct: `key` is its name in the file, `doc` the string below it."""
 
     info: FieldInfo
@@ -71,11 +71,12 @@ class Field:
 
 
 @cache
-def fields_of(struct: type[msgspec.Struct]) -> tuple[Field, ...]:
+def fields_of(struct: type[msgspec.Struct]) -> tuple[StructField, ...]:
     """Return the fields of a struct in the order of its source."""
     docs = _field_docs(struct)
     return tuple(
-        Field(info=info, doc=docs.get(info.name, "")) for info in msgspec.structs.fields(struct)
+        StructField(info=info, doc=docs.get(info.name, ""))
+        for info in msgspec.structs.fields(struct)
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult
 from chaos.exploration.signature import Signature, normalized
-from chaos.exploration.store import ExplorationRecord, Lost, Played, PlayedAgain
+from chaos.exploration.store import ExplorationRecord, Lost, PlayedAgain, PlayedSeeds
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class FindingGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class RecheckDifference:
     """A seed that gave two results: the lab is not deterministic.
 
     Shape: `digest` and `digest_again` are of the two traces; `fields` are what of the two runs
@@ -84,7 +84,7 @@ class Tally:
         self.to_recheck: dict[int, str] = {}
         self.rechecked = 0
         self.rechecked_elsewhere = 0
-        self.differences: list[Difference] = []
+        self.differences: list[RecheckDifference] = []
         self.faults_hit = 0
         self.faults_missed = 0
         self.commits = 0
@@ -107,7 +107,7 @@ class Tally:
     def take(self, record: ExplorationRecord) -> list[FindingGroup]:
         """Count a record in; return the groups that are new, or have a better example now."""
         match record:
-            case Played():
+            case PlayedSeeds():
                 self.busy_s += record.busy_s
                 changed: dict[Signature, FindingGroup] = {}
                 for run in record.runs:
@@ -177,7 +177,7 @@ class Tally:
         self.rechecked_elsewhere += worker != chosen.worker
         if again != chosen.run:
             self.differences.append(
-                Difference(
+                RecheckDifference(
                     seed=again.seed,
                     digest=chosen.run.digest,
                     digest_again=again.digest,

@@ -13,7 +13,7 @@ from itertools import count as count_from
 from chaos.exploration.batches import decode_runs
 from chaos.exploration.play import PlayedRun, PlayResult
 from chaos.exploration.running_totals import FindingGroup, Tally
-from chaos.exploration.store import ExplorationRecord, Lost, Played, PlayedAgain
+from chaos.exploration.store import ExplorationRecord, Lost, PlayedAgain, PlayedSeeds
 from cluster.ray.fan_out import Died, Finished, WorkerName, Workers
 
 POLL_S = 0.25
@@ -282,5 +282,5 @@ class Search:
 
 
 def _record_of(event: Finished, runs: tuple[PlayedRun, ...], *, again: bool) -> ExplorationRecord:
-    kind = PlayedAgain if again else Played
+    kind = PlayedAgain if again else PlayedSeeds
     return kind(worker=event.worker, busy_s=event.busy_s, runs=runs)

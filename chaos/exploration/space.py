@@ -9,7 +9,13 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.experiment.loader import files_by_name, find_file, inherit_settings, placed, shown
+from chaos.experiment.loader import (
+    files_by_name,
+    find_file,
+    inherit_settings,
+    path_from_here,
+    placed,
+)
 from chaos.experiment.problems import ExperimentError, Problem
 from chaos.experiment.rules.all_rules import errors
 from chaos.experiment.rules.semantic_checks import problem
@@ -51,7 +57,7 @@ def load_space(name_or_path: str) -> Space:
     Raises: ExperimentError with every problem that was found.
     """
     path = find_file(name_or_path, EXPLORATIONS, "exploration")
-    file = shown(path)
+    file = path_from_here(path)
     root = read_document(path, file)
     problems = shape_problems(root, SpaceDefinition, file)
     if problems:

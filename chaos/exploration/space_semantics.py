@@ -15,7 +15,7 @@ from chaos.experiment.rules.all_rules import errors
 from chaos.experiment.rules.semantic_checks import named, named_once, problem, too_long
 from chaos.experiment.structs import Experiment, microseconds
 from chaos.experiment.yaml_document import Item
-from chaos.exploration.draw.choices import Choice, copy_of, option_problems, put, value_shown
+from chaos.exploration.draw.choices import Choice, copy_of, option_problems, put_option, value_shown
 from chaos.exploration.draw.patterns import PATTERNS
 from chaos.exploration.draw.timeouts import TIMEOUTS
 from chaos.exploration.space_definition import FaultSpace, SpaceDefinition
@@ -98,6 +98,6 @@ def _misfits_in_pairs(base: Item, choices: tuple[Choice, ...]) -> Iterator[Probl
 def _errors_with(base: Item, *options: tuple[Choice, int]) -> Iterator[Problem]:
     changed = copy_of(base)
     for choice, index in options:
-        put(changed, choice, index)
+        put_option(changed, choice, index)
     inherit_settings(changed)
     yield from errors(msgspec.convert(changed.plain(), Experiment))

@@ -63,7 +63,7 @@ class ExplorationManifest(msgspec.Struct, frozen=True, kw_only=True):
     started_at: str
 
 
-class Played(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="played"):
+class PlayedSeeds(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="played"):
     """Seeds that were played. Units: `busy_s` are seconds of a processor."""
 
     worker: str
@@ -86,7 +86,7 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="l
     why: str
 
 
-ExplorationRecord = Played | PlayedAgain | Lost
+ExplorationRecord = PlayedSeeds | PlayedAgain | Lost
 _Batches = msgspec.json.Decoder(ExplorationRecord)
 
 

@@ -40,7 +40,7 @@ class TopicArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """a topic of the file; default: every topic of the group"""
 
 
-class ResetArgs(TopicArgs, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ResetOffsetsArgs(TopicArgs, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whose offsets it is about, and where they go."""
 
     to: ResetTo = "earliest"
@@ -157,11 +157,11 @@ class ResetOffsets(GroupOrder):
         "`kafka-consumer-groups --reset-offsets --execute` does. Refused with UNKNOWN_MEMBER_ID "
         "while it has members, which the journal says. Momentary."
     )
-    args_type = ResetArgs
+    args_type = ResetOffsetsArgs
 
     def order(self, planned: PlannedFault, topics: tuple[str, ...]) -> Order:
         """Return the OffsetCommit."""
-        args = msgspec.convert(planned.args, ResetArgs)
+        args = msgspec.convert(planned.args, ResetOffsetsArgs)
         return partial(reset_offsets, group_id=_group_of(planned), topics=topics, to=args.to)
 
 

@@ -51,7 +51,7 @@ _ALWAYS_ONE_NODE = frozenset({*BROKER_TARGETS, *CONTROLLER_TARGETS, *MEMBER_TARG
 _HAS_LINKS = frozenset({NodeState.UP, NodeState.PAUSED, NodeState.STOPPING})
 
 
-class ResetArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ResetConnectionsArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which connections."""
 
     purposes: tuple[str, ...] = ()
@@ -172,7 +172,7 @@ class _RuleFault(LinkFault):
         """Return what becomes of the frames."""
 
 
-class Cut(_RuleFault):
+class CutLinks(_RuleFault):
     """Nothing passes."""
 
     name = "cut"
@@ -188,7 +188,7 @@ class Cut(_RuleFault):
         return link_rules.Cut()
 
 
-class Clog(_RuleFault):
+class ClogLinks(_RuleFault):
     """Nothing passes for a while."""
 
     name = "clog"
@@ -200,7 +200,7 @@ class Clog(_RuleFault):
         return link_rules.Clog()
 
 
-class Slow(_RuleFault):
+class SlowLinks(_RuleFault):
     """Everything takes longer."""
 
     name = "slow"
@@ -230,7 +230,7 @@ class Slow(_RuleFault):
         )
 
 
-class Reset(LinkFault):
+class ResetConnections(LinkFault):
     """Connections end."""
 
     name = "reset"
@@ -238,12 +238,12 @@ class Reset(LinkFault):
         "Resets the open connections between the two ends: what is in flight on them is lost, and "
         "both ends see them end. Momentary."
     )
-    args_type = ResetArgs
+    args_type = ResetConnectionsArgs
     momentary = True
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Injected | Miss:
         """Reset them; where there were none, nothing was hit."""
-        args = msgspec.convert(planned.args, ResetArgs)
+        args = msgspec.convert(planned.args, ResetConnectionsArgs)
         count = await tools.runtime.reset_links(aim.nodes, aim.to_nodes, args.purposes)
         if count == 0:
             ends = f"{nodes_shown(aim.nodes)} and {nodes_shown(aim.to_nodes)}"

@@ -7,7 +7,7 @@ and the generated documentation follow from it.
 from chaos.faults.base import FaultKind
 from chaos.faults.groups import DeleteGroup, DeleteOffsets, RemoveMembers, ResetOffsets
 from chaos.faults.leadership import LeadershipMove, PreferredLeaderElection
-from chaos.faults.links import Clog, Cut, Reset, Slow
+from chaos.faults.links import ClogLinks, CutLinks, ResetConnections, SlowLinks
 from chaos.faults.processes import ControlledShutdown, Crash, Pause, PowerLoss
 
 FAULT_KINDS: dict[str, FaultKind] = {
@@ -23,9 +23,9 @@ FAULT_KINDS: dict[str, FaultKind] = {
         DeleteGroup(),
         DeleteOffsets(),
         ResetOffsets(),
-        Cut(),
-        Clog(),
-        Slow(),
-        Reset(),
+        CutLinks(),
+        ClogLinks(),
+        SlowLinks(),
+        ResetConnections(),
     )
 }

@@ -4,7 +4,7 @@ from results_schema.journal import FaultOutcome, JournalEntry
 from results_schema.results import CheckOutcome, CheckReport, Verdict
 
 
-def judge(
+def reach_verdict(
     *,
     reports: tuple[CheckReport, ...],
     entries: tuple[JournalEntry, ...],

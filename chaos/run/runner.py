@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from chaos.checkers.registry import CheckSuite
 from chaos.experiment.structs import Experiment, microseconds
 from chaos.results.run_directory import RunDirectory
-from chaos.results.verdict import judge
+from chaos.results.verdict import reach_verdict
 from chaos.run.conditions import missing_for_liveness, missing_for_steady_state, summarize
 from chaos.run.injection import FaultInjector, ToolFailed
 from chaos.run.journal import Journal
@@ -356,7 +356,7 @@ class ExperimentRun:
             return ()
 
     def _conclude(self, reports: tuple[CheckReport, ...], *, interrupted: bool) -> Results:
-        verdict, reasons = judge(
+        verdict, reasons = reach_verdict(
             reports=reports,
             entries=self._journal.entries,
             unknown_because=("interrupted",) if interrupted else tuple(self._unknown),

@@ -81,7 +81,7 @@ def check_no_argument(role: str, argument: str) -> Unknown | None:
     return Unknown(message=f"`{role}` takes no argument", expected=f"`{role}`", near_miss=role)
 
 
-def check_group(role: str, group_id: str, experiment: Experiment) -> Unknown | None:
+def check_group_name(role: str, group_id: str, experiment: Experiment) -> Unknown | None:
     """Refuse a group that the file does not define; `role` completes the near miss."""
     if group_id in experiment.groups:
         return None
@@ -89,11 +89,11 @@ def check_group(role: str, group_id: str, experiment: Experiment) -> Unknown | N
     return Unknown(
         message=f"no group `{group_id}` is defined" if group_id else "names no group",
         expected=_of_the_file("group", experiment.groups),
-        near_miss=written(role, near_miss(group_id, experiment.groups) if group_id else only),
+        near_miss=target_text(role, near_miss(group_id, experiment.groups) if group_id else only),
     )
 
 
-def written(role: str | None, argument: str | None) -> str | None:
+def target_text(role: str | None, argument: str | None) -> str | None:
     """Return `role(argument)`, or None where one of the two is not known."""
     if role is None or argument is None:
         return None

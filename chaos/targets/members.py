@@ -9,9 +9,9 @@ from chaos.targets.base import (
     Situation,
     TargetKind,
     Unknown,
-    check_group,
+    check_group_name,
     check_no_argument,
-    written,
+    target_text,
 )
 from chaos.targets.partitions import led_partition
 from protocol.ids import NodeName, offsets_partition
@@ -19,7 +19,7 @@ from protocol.ids import NodeName, offsets_partition
 _MEMBER = re.compile(r"(.*?)\s*,\s*([0-9]+)")
 
 
-class Member(TargetKind):
+class MemberTarget(TargetKind):
     """One member of a group by its index."""
 
     name = "member"
@@ -34,10 +34,10 @@ class Member(TargetKind):
             return Unknown(
                 message=f"`{argument}` is no member" if argument else "names no member",
                 expected="a group and the index of a member, such as `member(readers, 0)`",
-                near_miss=written(self.name, close),
+                near_miss=target_text(self.name, close),
             )
         group_id, index = match[1], int(match[2])
-        unknown = check_group(self.name, group_id, experiment)
+        unknown = check_group_name(self.name, group_id, experiment)
         if unknown is not None:
             close = None if unknown.near_miss is None else unknown.near_miss[:-1] + f", {index})"
             return Unknown(message=unknown.message, expected=unknown.expected, near_miss=close)
@@ -66,7 +66,7 @@ class LeaderMemberOf(TargetKind):
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
         """Refuse a group that the file does not define."""
-        return check_group(self.name, argument, experiment)
+        return check_group_name(self.name, argument, experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
         """Return the node of the member that the group's coordinator has as leader."""
@@ -101,7 +101,7 @@ class Members(TargetKind):
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
         """Refuse an unknown group, and one that nobody ever joins."""
-        unknown = check_group(self.name, argument, experiment)
+        unknown = check_group_name(self.name, argument, experiment)
         if unknown is None and experiment.groups[argument].members_total == 0:
             return Unknown(message=f"nobody ever joins group `{argument}`")
         return unknown

@@ -2,7 +2,15 @@
 
 from chaos.experiment.problems import near_miss, one_of
 from chaos.experiment.structs import Experiment, internal_topics
-from chaos.targets.base import Hit, Miss, Situation, TargetKind, Unknown, check_no_argument, written
+from chaos.targets.base import (
+    Hit,
+    Miss,
+    Situation,
+    TargetKind,
+    Unknown,
+    check_no_argument,
+    target_text,
+)
 from cluster.runtime import PartitionStatus
 from protocol.ids import CONSUMER_OFFSETS, BrokerId, TopicPartition, broker_name
 
@@ -42,7 +50,7 @@ def parse_partition(text: str) -> TopicPartition | None:
     return TopicPartition(topic, int(index))
 
 
-def check_partition(role: str, argument: str, experiment: Experiment) -> Unknown | None:
+def check_partition_name(role: str, argument: str, experiment: Experiment) -> Unknown | None:
     """Refuse what is no partition of the file's topics or of Kafka's own."""
     sizes = {name: topic.partitions for name, topic in experiment.topics.items()}
     sizes.update((name, size) for name, (size, _) in internal_topics(experiment).items())
@@ -53,14 +61,16 @@ def check_partition(role: str, argument: str, experiment: Experiment) -> Unknown
             message=f"`{argument}` is no partition" if argument else "names no partition",
             expected="a topic and the number of a partition, such as "
             f"`{next(iter(sizes))}-0` or `{CONSUMER_OFFSETS}-0`",
-            near_miss=None if close is None else written(role, f"{close}-0"),
+            near_miss=None if close is None else target_text(role, f"{close}-0"),
         )
     if partition.topic not in sizes:
         close = near_miss(partition.topic, sizes)
         return Unknown(
             message=f"no topic `{partition.topic}` is defined",
             expected=one_of(sizes),
-            near_miss=None if close is None else written(role, f"{close}-{partition.partition}"),
+            near_miss=None
+            if close is None
+            else target_text(role, f"{close}-{partition.partition}"),
         )
     if partition.partition >= sizes[partition.topic]:
         return Unknown(

@@ -7,8 +7,8 @@ import re
 
 from chaos.experiment.problems import near_miss
 from chaos.experiment.structs import FIRST_CONTROLLER_ID, Experiment, consumer_name
-from chaos.targets.base import Hit, Miss, Situation, TargetKind, Unknown, written
-from chaos.targets.members import Clients, LeaderMemberOf, Member, Members
+from chaos.targets.base import Hit, Miss, Situation, TargetKind, Unknown, target_text
+from chaos.targets.members import Clients, LeaderMemberOf, Members, MemberTarget
 from chaos.targets.partitions import AllTopicPartitions
 from chaos.targets.servers import (
     AnyBroker,
@@ -30,7 +30,7 @@ TARGET_KINDS: dict[str, TargetKind] = {
         Broker(),
         AnyBroker(),
         Controller(),
-        Member(),
+        MemberTarget(),
         LeaderMemberOf(),
         Brokers(),
         Members(),
@@ -64,9 +64,9 @@ def check_target(target: str, experiment: Experiment) -> Unknown | None:
         return Unknown(
             message=f"unknown target `{role}`",
             expected=f"one of {every_syntax}",
-            near_miss=written(CoordinatorOf.name, role)
+            near_miss=target_text(CoordinatorOf.name, role)
             if role in experiment.groups
-            else written(near_miss(role, TARGET_KINDS), argument),
+            else target_text(near_miss(role, TARGET_KINDS), argument),
         )
     return kind.check(argument, experiment)
 
@@ -76,14 +76,14 @@ def _role_of_node(word: str, experiment: Experiment) -> str | None:
     name = "-".join(word.split())
     for broker_id in range(experiment.cluster.brokers):
         if name == broker_name(broker_id):
-            return written(Broker.name, str(broker_id))
+            return target_text(Broker.name, str(broker_id))
     for index in range(experiment.cluster.controllers):
         if name == controller_name(FIRST_CONTROLLER_ID + index):
             return Controller.name
     for group_id, group in experiment.groups.items():
         for index in range(group.members_total):
             if name == consumer_name(group_id, index):
-                return written(Member.name, f"{group_id}, {index}")
+                return target_text(MemberTarget.name, f"{group_id}, {index}")
     return None
 
 

@@ -7,12 +7,12 @@ from chaos.targets.base import (
     Situation,
     TargetKind,
     Unknown,
-    check_group,
+    check_group_name,
     check_no_argument,
 )
 from chaos.targets.partitions import (
     check_followers,
-    check_partition,
+    check_partition_name,
     in_sync_followers,
     led_partition,
     parse_partition,
@@ -35,7 +35,7 @@ class CoordinatorOf(TargetKind):
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
         """Refuse a group that the file does not define."""
-        return check_group(self.name, argument, experiment)
+        return check_group_name(self.name, argument, experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
         """Return the leader that the controller has for the group's offsets partition.
@@ -60,7 +60,7 @@ class LeaderOf(TargetKind):
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
         """Refuse what is no partition."""
-        return check_partition(self.name, argument, experiment)
+        return check_partition_name(self.name, argument, experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
         """Return the leader that the controller has."""
@@ -76,7 +76,7 @@ class FollowerOf(TargetKind):
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
         """Refuse what is no partition, and a partition that has no follower."""
-        unknown = check_partition(self.name, argument, experiment)
+        unknown = check_partition_name(self.name, argument, experiment)
         return check_followers(_parsed(argument), experiment) if unknown is None else unknown
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:

@@ -10,7 +10,7 @@ from rich.markup import escape
 from chaos.conformance.conformity import (
     FileConformity,
     Share,
-    judge,
+    judge_transcript,
     share_of,
     shares_by_api,
     shares_by_folder,
@@ -55,7 +55,7 @@ def conform_command(directory: Path, show_all: bool, json: bool) -> int:
     transcripts = _read_all(find_transcripts(directory))
     files: list[FileConformity] = []
     for transcript in transcripts:
-        conformity = judge(transcript, rules)
+        conformity = judge_transcript(transcript, rules)
         files.append(conformity)
         if not json:
             _print_file(console, conformity, show_all=show_all)

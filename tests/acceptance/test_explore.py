@@ -19,7 +19,7 @@ import pytest
 from chaos.checkers.registry import CHECKERS
 from chaos.experiment.loader import load_experiment
 from chaos.exploration.space import load_space
-from chaos.exploration.store import Played, PlayedAgain, open_exploration
+from chaos.exploration.store import PlayedAgain, PlayedSeeds, open_exploration
 from chaos.results.replay_stamp import code_version
 from tests.support.harness.command_line import COMMAND_TIMEOUT_S, CommandLine
 from tests.support.harness.programs import ray_head
@@ -56,7 +56,7 @@ def latest(command_line: CommandLine, space: str = "unguarded") -> Path:
 
 def played(path: Path) -> dict[int, str]:
     """Return the digest of each seed that was played."""
-    records = [each for each in open_exploration(path).records() if isinstance(each, Played)]
+    records = [each for each in open_exploration(path).records() if isinstance(each, PlayedSeeds)]
     seeds = [run.seed for record in records for run in record.runs]
     assert len(set(seeds)) == len(seeds)
     return {run.seed: run.digest for record in records for run in record.runs}
@@ -261,7 +261,7 @@ def test_search_on_ray_is_stopped_by_ctrl_c_and_leaves_no_process(
     assert results["outcome"] == "interrupted"
     assert results["runs"]["broken"] == 0
     records = list(open_exploration(path).records())
-    workers = {each.worker for each in records if isinstance(each, Played | PlayedAgain)}
+    workers = {each.worker for each in records if isinstance(each, PlayedSeeds | PlayedAgain)}
     assert len(workers) == 2
     wait_until(lambda: command_line.processes() == [])
 

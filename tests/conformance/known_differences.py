@@ -7,7 +7,7 @@ reasons stand in docs/FIDELITY.md.
 import json
 from pathlib import Path
 
-from chaos.conformance.conformity import FileConformity, judge
+from chaos.conformance.conformity import FileConformity, judge_transcript
 from chaos.conformance.transcript import find_transcripts, read_rules, read_transcript
 
 FOLDER = Path(__file__).parent
@@ -34,7 +34,7 @@ def _write() -> None:
     rules = read_rules(TRANSCRIPTS)
     found = {}
     for path in find_transcripts(TRANSCRIPTS):
-        conformity = judge(read_transcript(path), rules)
+        conformity = judge_transcript(read_transcript(path), rules)
         if conformity.differences:
             found[conformity.id] = differences_of(conformity)
     KNOWN_DIFFERENCES.write_text(json.dumps(found, indent=1) + "\n")

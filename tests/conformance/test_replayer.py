@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chaos.conformance.conformity import FileConformity, judge, judge_run
+from chaos.conformance.conformity import FileConformity, judge_run, judge_transcript
 from chaos.conformance.replayer import play_transcript
 from chaos.conformance.transcript import TranscriptError, read_rules, read_transcript
 
@@ -26,7 +26,7 @@ def judged(
     change(recording)
     path = tmp_path / f"{name}.json"
     path.write_text(json.dumps(recording))
-    return judge(read_transcript(path), RULES)
+    return judge_transcript(read_transcript(path), RULES)
 
 
 def differing(conformity: FileConformity) -> dict[int, str]:
@@ -163,7 +163,7 @@ def test_choice_of_a_leader_that_left_is_followed_by_trying_other_ids() -> None:
     """Kafka takes any member, by the hash order of random ids: no run has to take the recorded."""
     transcript = read_transcript(TRANSCRIPTS / "3.9" / "fuzz" / "fuzz-0164.json")
     assert judge_run(transcript, RULES, seed=1).chose_another_leader
-    conformity = judge(transcript, RULES)
+    conformity = judge_transcript(transcript, RULES)
     assert conformity.seed > 1
     assert conformity.differences == ()
 

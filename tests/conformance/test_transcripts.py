@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.conformance.conformity import judge
+from chaos.conformance.conformity import judge_transcript
 from chaos.conformance.transcript import find_transcripts, read_rules, read_transcript
 from tests.conformance.known_differences import TRANSCRIPTS, differences_of, read_known
 
@@ -20,7 +20,7 @@ KNOWN = read_known()
 
 @pytest.mark.parametrize("path", PATHS, ids=[path.stem for path in PATHS])
 def test_recording_is_followed_but_for_what_is_known(path: Path) -> None:
-    conformity = judge(read_transcript(path), RULES)
+    conformity = judge_transcript(read_transcript(path), RULES)
     found = [str(difference) for difference in conformity.differences]
     assert differences_of(conformity) == KNOWN.get(conformity.id, []), "\n".join(found)
 

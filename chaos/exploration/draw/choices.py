@@ -97,7 +97,7 @@ def choices_of(definition: SpaceDefinition, base: Item) -> tuple[tuple[Choice, .
     return tuple(choices), problems
 
 
-def put(root: Item, choice: Choice, index: int, *, key: str | int | None = None) -> None:
+def put_option(root: Item, choice: Choice, index: int, *, key: str | int | None = None) -> None:
     """Put option `index` into the document, at every place or where the star is `key`."""
     for spot, value in zip(choice.spots, choice.options[index], strict=True):
         for steps in tuple(spot.places(root)):
@@ -198,7 +198,7 @@ def _count_problems(within: Item, counts: tuple[int, ...], here: str) -> Iterato
 def option_problems(base: Item, choice: Choice, index: int) -> Iterator[Problem]:
     """Yield what an option holds that can never stand there, with the space's own paths."""
     changed = copy_of(base)
-    put(changed, choice, index)
+    put_option(changed, choice, index)
     for wrong in shape_problems(changed, Experiment, ""):
         yield replace(wrong, path=choice.at(index), message=f"`{wrong.path}` {wrong.message}")
 

@@ -11,7 +11,7 @@ from chaos.experiment.problems import ExperimentError, Problem
 from chaos.experiment.rules.all_rules import errors
 from chaos.experiment.structs import FORMAT_VERSION, Experiment
 from chaos.experiment.yaml_document import Item, item_of
-from chaos.exploration.draw.choices import copy_of, keys_of, put
+from chaos.exploration.draw.choices import copy_of, keys_of, put_option
 from chaos.exploration.draw.drawn_faults import draw_faults
 from chaos.exploration.space import Space
 from cluster.host.randomness import stream
@@ -53,7 +53,7 @@ def _choose(space: Space, document: Item, seed: int) -> dict[str, str]:
         for key in keys_of(choice, document):
             rng = stream(seed, "choice", choice.where, *(() if key is None else (key,)))
             index = rng.randrange(len(choice.options))
-            put(document, choice, index, key=key)
+            put_option(document, choice, index, key=key)
             for spot in choice.spots:
                 taken[spot.path if key is None else spot.path.replace("*", str(key), 1)] = (
                     choice.at(index)

@@ -13,7 +13,7 @@ from chaos.exploration.draw.fault_draw import MS, Hand
 from chaos.exploration.draw.patterns import PATTERNS
 from chaos.exploration.space_definition import FaultSpace
 from chaos.faults.base import BROKER_TARGETS, FaultKind
-from chaos.faults.groups import ResetArgs, TopicArgs
+from chaos.faults.groups import ResetOffsetsArgs, TopicArgs
 from chaos.faults.leadership import MoveArgs
 from chaos.faults.processes import DiskArgs
 from chaos.faults.registry import FAULT_KINDS
@@ -128,7 +128,7 @@ def _offsets_args(hand: Hand, kind: FaultKind, group: str) -> dict[str, Any]:
     args: dict[str, Any] = {}
     if hand.chance("one topic", 0.3):
         args["topic"] = hand.rng("topic").choice(hand.experiment.groups[group].topics)
-    if kind.args_type is ResetArgs:
+    if kind.args_type is ResetOffsetsArgs:
         args["to"] = hand.rng("to").choice(get_args(ResetTo))
     return args
 

@@ -138,7 +138,7 @@ class Hand:
     def duration(self) -> str | None:
         """Draw how long the fault lasts; None: until everything is healed."""
         unhealed = self.chance("unhealed", self.space.unhealed)
-        return None if unhealed else written(self.length_ms())
+        return None if unhealed else length_text(self.length_ms())
 
     def fault(
         self,
@@ -150,10 +150,10 @@ class Hand:
     ) -> FaultDefinition:
         """Return a fault of a target so long after this one's time."""
         return FaultDefinition(
-            at=written(self.at_ms + after_ms),
+            at=length_text(self.at_ms + after_ms),
             fault=kind,
             target=target,
-            duration=None if lasts_ms is None else written(lasts_ms),
+            duration=None if lasts_ms is None else length_text(lasts_ms),
         )
 
     def link_fault(
@@ -168,15 +168,15 @@ class Hand:
     ) -> FaultDefinition:
         """Return a fault of the links between two ends so long after this one's time."""
         return FaultDefinition(
-            at=written(self.at_ms + after_ms),
+            at=length_text(self.at_ms + after_ms),
             fault=kind,
             from_=from_,
             to=to,
-            duration=written(lasts_ms),
+            duration=length_text(lasts_ms),
             args={"direction": "one_way"} if one_way else {},
         )
 
 
-def written(length_ms: int) -> str:
+def length_text(length_ms: int) -> str:
     """Return a length as a person writes it."""
     return f"{length_ms // MS}s" if length_ms % MS == 0 and length_ms else f"{length_ms}ms"

@@ -53,7 +53,7 @@ ROUND_US = (1_000_000, 500_000, 100_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pass:
+class ShrinkPass:
     """One way to make an experiment smaller. `does` says what, for who watches."""
 
     does: str
@@ -63,7 +63,7 @@ class Pass:
 # -- what is there: faults, groups, members, brokers, partitions -------------------------------
 
 
-def cut_off(after_us: int) -> Pass:
+def cut_off(after_us: int) -> ShrinkPass:
     """Return the pass that leaves out whatever was injected after the violation."""
 
     def steps(current: Experiment) -> Steps:
@@ -71,7 +71,7 @@ def cut_off(after_us: int) -> Pass:
         if len(faults) < len(current.faults):
             yield replace(current, faults=faults)
 
-    return Pass(does="leaving out the faults that came later", steps=steps)
+    return ShrinkPass(does="leaving out the faults that came later", steps=steps)
 
 
 def _far_fewer_faults(current: Experiment) -> Steps:
@@ -220,7 +220,7 @@ def _watched_for(current: Experiment, after_us: int) -> Experiment:
     return replace(current, run=replace(current.run, after_faults=duration(after_us)))
 
 
-def _settings(base: Experiment | None) -> Pass:
+def _settings(base: Experiment | None) -> ShrinkPass:
     """Return the pass that puts settings back to their defaults, or to those of the space."""
 
     def steps(current: Experiment) -> Steps:
@@ -238,7 +238,7 @@ def _settings(base: Experiment | None) -> Pass:
                 ),
             )
 
-    return Pass(does="putting settings back to their defaults", steps=steps)
+    return ShrinkPass(does="putting settings back to their defaults", steps=steps)
 
 
 def _others(places: Sequence[T], kept: Sequence[T]) -> tuple[T, ...]:
@@ -320,17 +320,17 @@ def _roundings(time_us: int) -> Iterator[str]:
         yield from (duration(each_us) for each_us in nearest if each_us > 0)
 
 
-_GROUPS = Pass(does="leaving out groups and producers", steps=_fewer_groups)
-FAULTS = Pass(does="leaving out faults", steps=_fewer_faults)
+_GROUPS = ShrinkPass(does="leaving out groups and producers", steps=_fewer_groups)
+FAULTS = ShrinkPass(does="leaving out faults", steps=_fewer_faults)
 STRUCTURE = (
     _GROUPS,
-    Pass(does="leaving out large parts of the plan", steps=_far_fewer_faults),
+    ShrinkPass(does="leaving out large parts of the plan", steps=_far_fewer_faults),
     _GROUPS,
-    Pass(does="leaving out members", steps=_fewer_members_of_many),
+    ShrinkPass(does="leaving out members", steps=_fewer_members_of_many),
     FAULTS,
-    Pass(does="leaving out members", steps=_fewer_members),
-    Pass(does="leaving out brokers", steps=_fewer_brokers),
-    Pass(does="leaving out partitions", steps=_fewer_partitions),
+    ShrinkPass(does="leaving out members", steps=_fewer_members),
+    ShrinkPass(does="leaving out brokers", steps=_fewer_brokers),
+    ShrinkPass(does="leaving out partitions", steps=_fewer_partitions),
 )
 """Passes that leave things out. They may change which race it is: any network seed will do.
 
@@ -340,16 +340,16 @@ not run twice.
 """
 
 
-def wording(base: Experiment | None) -> tuple[Pass, ...]:
+def wording(base: Experiment | None) -> tuple[ShrinkPass, ...]:
     """Return the passes that say the same more simply. None is worth a plan that fails less often.
 
     `base` is the experiment that the space began with, if it is known.
     """
     return (
-        Pass(does="aiming at roles", steps=_by_role),
-        Pass(does="moving the plan to its beginning", steps=_sooner),
-        Pass(does="shortening what lasts", steps=_shorter),
+        ShrinkPass(does="aiming at roles", steps=_by_role),
+        ShrinkPass(does="moving the plan to its beginning", steps=_sooner),
+        ShrinkPass(does="shortening what lasts", steps=_shorter),
         _settings(base),
-        Pass(does="weakening faults", steps=_weaker),
-        Pass(does="rounding times", steps=_rounder),
+        ShrinkPass(does="weakening faults", steps=_weaker),
+        ShrinkPass(does="rounding times", steps=_rounder),
     )

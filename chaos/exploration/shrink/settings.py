@@ -61,7 +61,7 @@ def with_defaults(experiment: Experiment, places: Sequence[Place]) -> Experiment
     for place in places:
         holder: msgspec.Struct = at(experiment, place[:-1])
         default = next(each.default for each in fields_of(type(holder)) if each.name == place[-1])
-        experiment = put(experiment, place, default)
+        experiment = with_value(experiment, place, default)
     return experiment
 
 
@@ -70,7 +70,7 @@ def with_values_of(
 ) -> Experiment:
     """Return `experiment` with what `other` has in `places`."""
     for place in places:
-        experiment = put(experiment, place, at(other, place))
+        experiment = with_value(experiment, place, at(other, place))
     return experiment
 
 
@@ -97,17 +97,17 @@ def at(value: Any, place: Place) -> Any:  # noqa: ANN401 - a setting is of any t
     return value
 
 
-def put(value: Any, place: Place, new: object) -> Any:  # noqa: ANN401 - likewise
+def with_value(value: Any, place: Place, new: object) -> Any:  # noqa: ANN401 - likewise
     """Return `value` with `new` in `place`, whatever is on the way rebuilt."""
     if not place:
         return new
     step, rest = place[0], place[1:]
     if isinstance(value, tuple):
         index = int(step)
-        return (*value[:index], put(value[index], rest, new), *value[index + 1 :])
+        return (*value[:index], with_value(value[index], rest, new), *value[index + 1 :])
     if isinstance(value, Mapping):
-        return {**value, step: put(value[step], rest, new)}
-    return replace(value, **{str(step): put(getattr(value, str(step)), rest, new)})
+        return {**value, step: with_value(value[step], rest, new)}
+    return replace(value, **{str(step): with_value(getattr(value, str(step)), rest, new)})
 
 
 def _unusual(struct: msgspec.Struct, place: Place) -> Iterator[Place]:

@@ -15,7 +15,7 @@ import msgspec
 from chaos.experiment.structs import Experiment
 from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult
 from chaos.exploration.shrink.edits import Sizes, is_sound, moved, sizes_of
-from chaos.exploration.shrink.passes import FAULTS, STRUCTURE, Pass, cut_off, wording
+from chaos.exploration.shrink.passes import FAULTS, STRUCTURE, ShrinkPass, cut_off, wording
 from chaos.exploration.signature import Signature
 
 NETWORK_SEEDS = 12
@@ -207,7 +207,7 @@ class Shrinker:
             if self._judge(_later(self._best, shift_us), seed) is not None
         )
 
-    def _run_pass(self, each: Pass, *, seeds: int) -> None:
+    def _run_pass(self, each: ShrinkPass, *, seeds: int) -> None:
         self._does = each.does
         steps = each.steps(self._best)
         try:

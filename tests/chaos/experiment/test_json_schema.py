@@ -277,6 +277,15 @@ ONE_OF_EACH = (
 )
 
 
+def test_faults_with_arguments_of_their_own_are_not_mixed_up() -> None:
+    """`reset` and `reset_offsets` had structs of one name: editors offered one's keys for both."""
+    ends = {"at": "1s", "from": "clients", "to": "brokers"}
+    reset = ends | {"fault": "reset", "args": {"purposes": ["client"]}}
+
+    assert refused(changed(CRASH, "faults", [reset])) == []
+    assert refused(changed(CRASH, "faults", [reset | {"args": {"to": "latest"}}]))
+
+
 def test_every_fault_is_in_the_mutated_documents() -> None:
     """A fault that is added must be tried, too."""
     tried = {fault["fault"] for each in shipped() for fault in each["faults"]}

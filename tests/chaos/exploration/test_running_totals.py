@@ -9,7 +9,7 @@ from chaos.exploration.play import PlayedRun, PlayResult
 from chaos.exploration.results import results_of
 from chaos.exploration.running_totals import Tally, is_chosen
 from chaos.exploration.search import Stop
-from chaos.exploration.store import Lost, Played, PlayedAgain
+from chaos.exploration.store import Lost, PlayedAgain, PlayedSeeds
 from tests.support.harness.fan_out import passed, says_nothing, violated
 
 MARK = next(iter(MARKS))
@@ -18,7 +18,7 @@ MARK = next(iter(MARKS))
 def tally_of(*runs: PlayedRun, again: tuple[PlayedRun, ...] = (), percent: float = 0.0) -> Tally:
     """Return the tally of runs that one worker played, and another again."""
     tally = Tally(percent)
-    tally.take(Played(worker="here:1", busy_s=1.0, runs=runs))
+    tally.take(PlayedSeeds(worker="here:1", busy_s=1.0, runs=runs))
     if again:
         tally.take(PlayedAgain(worker="here:2", busy_s=1.0, runs=again))
     return tally

@@ -7,7 +7,7 @@ import pytest
 from chaos.exploration.play import PlayedRun, PlayResult
 from chaos.exploration.running_totals import FindingGroup, Tally, is_chosen
 from chaos.exploration.search import MAX_BROKEN, Limits, Search, Stop
-from chaos.exploration.store import ExplorationRecord, Lost, Played, PlayedAgain
+from chaos.exploration.store import ExplorationRecord, Lost, PlayedAgain, PlayedSeeds
 from cluster.ray.fan_out import Workers
 from tests.support.harness.fan_out import (
     ScriptedClock,
@@ -49,7 +49,10 @@ class Searching:
     def played(self) -> list[int]:
         """Return the seeds that were written down as played, sorted."""
         return sorted(
-            run.seed for record in self.written if isinstance(record, Played) for run in record.runs
+            run.seed
+            for record in self.written
+            if isinstance(record, PlayedSeeds)
+            for run in record.runs
         )
 
     def played_again(self) -> list[int]:
@@ -165,7 +168,7 @@ def test_time_left_is_the_nearer_of_count_and_limit() -> None:
     )
     assert searching.search.progress().left_s == 500.0
     clock.now_s = 10.0
-    searching.tally.take(Played(worker="w", busy_s=1.0, runs=tuple(map(passed, range(20)))))
+    searching.tally.take(PlayedSeeds(worker="w", busy_s=1.0, runs=tuple(map(passed, range(20)))))
     assert searching.search.progress().left_s == pytest.approx(40.0)
 
 
@@ -186,7 +189,7 @@ def test_interrupted_search_returns_at_once_with_what_is_finished() -> None:
 def test_resumed_search_plays_only_what_is_missing() -> None:
     """Also where a later batch was finished and an earlier one was not."""
     before: list[ExplorationRecord] = [
-        Played(worker="earlier:1", busy_s=1.0, runs=tuple(map(passed, (0, 1, 4, 5)))),
+        PlayedSeeds(worker="earlier:1", busy_s=1.0, runs=tuple(map(passed, (0, 1, 4, 5)))),
     ]
     searching = Searching(
         ScriptedWorkers(), Limits(count=8, batch=2), before=before, recheck_percent=50

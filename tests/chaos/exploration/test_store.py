@@ -13,8 +13,8 @@ from chaos.exploration.store import (
     ExplorationStore,
     Lost,
     NotAnExploration,
-    Played,
     PlayedAgain,
+    PlayedSeeds,
     check_resumable,
     create_exploration,
     open_exploration,
@@ -25,7 +25,7 @@ from tests.support.builders.experiments import experiment
 from tests.support.harness.fan_out import passed, violated
 
 RECORDS: tuple[ExplorationRecord, ...] = (
-    Played(worker="here:1", busy_s=1.5, runs=(passed(0), violated(1))),
+    PlayedSeeds(worker="here:1", busy_s=1.5, runs=(passed(0), violated(1))),
     PlayedAgain(worker="here:2", busy_s=0.5, runs=(passed(0),)),
     Lost(seeds=(7,), why="killed"),
 )

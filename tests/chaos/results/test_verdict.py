@@ -2,7 +2,7 @@
 
 import pytest
 
-from chaos.results.verdict import judge
+from chaos.results.verdict import reach_verdict
 from results_schema.journal import FaultOutcome, JournalEntry
 from results_schema.results import CheckOutcome, CheckReport, RunOutcome, Verdict, exit_code
 
@@ -39,7 +39,7 @@ def test_verdict_of_checks_faults_and_reasons(
     checks: CheckOutcome, outcome: FaultOutcome, unknown: tuple[str, ...], verdict: Verdict
 ) -> None:
     """A violation is proven whatever else happened; a doubt otherwise makes it unknown."""
-    given, reasons = judge(
+    given, reasons = reach_verdict(
         reports=(report(checks, "why"),), entries=(fault(outcome),), unknown_because=unknown
     )
 

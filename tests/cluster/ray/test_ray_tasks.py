@@ -10,7 +10,7 @@ from chaos.exploration.play import PlayedRun
 from chaos.exploration.running_totals import Tally
 from chaos.exploration.search import Limits, Search, Stop
 from chaos.exploration.space import load_space
-from chaos.exploration.store import ExplorationRecord, Played
+from chaos.exploration.store import ExplorationRecord, PlayedSeeds
 from cluster.ray.actors import LOCAL
 from cluster.ray.fan_out import Died, Finished, ThisProcess, Workers, WorkersFailed
 from cluster.ray.tasks import RayWorkers
@@ -120,7 +120,7 @@ def searched(workers: Workers) -> tuple[dict[int, PlayedRun], Tally]:
             tally, workers, Limits(count=4, batch=1), clock=lambda: 0.0, write=written.append
         )
         assert search.run() is Stop.COUNT
-    runs = [run for record in written if isinstance(record, Played) for run in record.runs]
+    runs = [run for record in written if isinstance(record, PlayedSeeds) for run in record.runs]
     return {run.seed: run for run in runs}, tally
 
 

@@ -11,7 +11,7 @@ from chaos.exploration.play import PlayResult
 from chaos.exploration.results import results_of
 from chaos.exploration.running_totals import Tally
 from chaos.exploration.search import SearchProgress, Stop
-from chaos.exploration.store import ExplorationManifest, Lost, Played, PlayedAgain
+from chaos.exploration.store import ExplorationManifest, Lost, PlayedAgain, PlayedSeeds
 from coordlab.commands.explore.live_view import (
     LINE_EVERY_S,
     exploration_panel,
@@ -46,7 +46,7 @@ def everything() -> Tally:
         says_nothing(8, PlayResult.UNKNOWN, "no steady state within 60s"),
         says_nothing(9, PlayResult.BROKEN, "KeyError: 'x'"),
     )
-    tally.take(Played(worker="here:1", busy_s=2.0, runs=runs))
+    tally.take(PlayedSeeds(worker="here:1", busy_s=2.0, runs=runs))
     tally.take(PlayedAgain(worker="here:2", busy_s=1.0, runs=(passed(0), violated(1))))
     tally.take(Lost(seeds=(10,), why="the worker was killed"))
     return tally
@@ -107,7 +107,7 @@ def test_without_a_terminal_there_is_a_line_for_each_finding_and_one_now_and_the
     with exploration_view(console, "standard") as view:
         view(progress(tally, elapsed_s=0.0))
         view(progress(tally, elapsed_s=1.0))
-        tally.take(Played(worker="here:1", busy_s=1.0, runs=(violated(5), violated(6))))
+        tally.take(PlayedSeeds(worker="here:1", busy_s=1.0, runs=(violated(5), violated(6))))
         view(progress(tally, elapsed_s=2.0))
         tally.take(Lost(seeds=(10,), why="killed"))
         view(progress(tally, elapsed_s=3.0))
@@ -159,7 +159,7 @@ def test_summary_tells_findings_failures_marks_and_how_to_go_on(width: int) -> N
 def test_summary_of_a_finished_search_says_nothing_of_going_on() -> None:
     console, out = printed(100)
     tally = Tally(0)
-    tally.take(Played(worker="here:1", busy_s=9.0, runs=tuple(map(passed, range(1_000)))))
+    tally.take(PlayedSeeds(worker="here:1", busy_s=9.0, runs=tuple(map(passed, range(1_000)))))
     results = results_of(
         tally, Stop.COUNT, Path("x"), elapsed_s=60.0, runs_per_minute=1_000.0, workers=2
     )
