@@ -2,8 +2,8 @@
 
 Reading order: `cli` (which commands there are), `options` and `parameters` (what several of them
 take), `commands` (one module or one folder each), `views` (what several of them print) and
-`console`; `analysis` and `reports` (Spark, pages), `report_facts` and `settings_facts`
-(what a page is told of a run), `junit`, `schedules`, `signals`, `errors` (how a command ends);
+`console`; `analysis` (Spark, pages), `report_facts` and `settings_facts` (what a page is told of a
+run), `junit`, `schedules`, `signals`, `errors` (how a command ends);
 `own_packages` (a check before any import).
 """
 

@@ -1,4 +1,8 @@
-"""Analysing runs with Spark, where that is needed, and what happens without a Java for it."""
+"""Analysing runs with Spark, and writing their pages.
+
+Without a Java for Spark a run can be analysed later. The report's own packages are imported late:
+Altair and Vega take a second that most commands need not.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,9 +11,12 @@ from rich.console import Console
 
 from chaos.results.run_directory import EVENTS_FILE, TRACE_FOLDER, PastRun
 from cluster.trace.salvage import salvage_trace
+from coordlab.report_facts import facts_of
 from pipeline.engine.java import JavaProblem, find_java
+from pipeline.report.facts import RunFacts
 from pipeline.report.report_input import NotAnalysed
 from pipeline.run import analyze
+from pipeline.summary.comparison import Comparison, compare_runs
 from pipeline.summary.figures import RunSummary
 from pipeline.summary.summary_file import is_current, read_summary
 
@@ -93,3 +100,39 @@ def _summary(run: Path) -> RunSummary:
 def current_summary(run: Path) -> RunSummary | None:
     """Return the summary of a run whose tables are complete and made of its events as they are."""
     return read_summary(run) if is_current(run) else None
+
+
+COMPARISON_FILE = "comparison.html"
+
+
+def write_run_report(console: Console, past: PastRun, *, output: Path | None = None) -> Path:
+    """Write the report of an analysed run, telling that it takes a moment; return where it is.
+
+    Raises: NotAnalysed; OSError if it cannot be written.
+    """
+    from pipeline.report.build import build_report  # noqa: PLC0415 - imports Altair
+
+    if not console.is_terminal:
+        return build_report(past.path, facts_of(past), output=output)
+    with console.status(f"writing the report of {past.manifest.run}"):
+        return build_report(past.path, facts_of(past), output=output)
+
+
+def write_comparison(runs: Sequence[tuple[RunFacts, RunSummary]], output: Path) -> Path:
+    """Write the page that compares runs; return where it is. Raises: OSError."""
+    from pipeline.report.comparison_page import build_comparison  # noqa: PLC0415 - imports Altair
+
+    output.parent.mkdir(parents=True, exist_ok=True)
+    return build_comparison(runs, output)
+
+
+def compare_side_by_side(runs: Sequence[tuple[RunFacts, RunSummary]]) -> Comparison:
+    """Put runs side by side, as the page does."""
+    from pipeline.report.run_names import column_names  # noqa: PLC0415 - imports Altair
+
+    facts = [run for run, _ in runs]
+    return compare_runs(
+        [summary for _, summary in runs],
+        names=column_names(facts),
+        verdicts=[run.ended_as for run in facts],
+    )

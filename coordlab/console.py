@@ -1,20 +1,27 @@
-"""What commands print: lines that fit a terminal of any width, and JSON documents.
+"""What commands print: lines that fit a terminal of any width, rows of a trace, JSON documents.
 
 A line that is too long goes on under its beginning, with its units beside their numbers.
 """
 
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from protocol.trace import TraceRow
+
 _NUMBER_AND_UNIT = re.compile(r"(\d) (s|ms|us)\b")
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _MIN_WIDTH = 20
+NODE_WIDTH = 20
+KIND_WIDTH = 22
+_COLUMNS = ("peer", "group", "member", "partition", "generation", "leader_epoch", "offset", "api")
+"""Columns of a row that stand beside its kind, where they are filled."""
+_COLUMN_WORDS = {"generation": "generation ", "leader_epoch": "epoch ", "offset": "offset "}
 
 
 def clock_seconds(time_us: int | None) -> str:
@@ -53,3 +60,40 @@ def print_document(console: Console, document: object, *, indented: bool = False
     if indented:
         encoded = msgspec.json.format(encoded, indent=2)
     console.file.write(encoded.decode() + "\n")
+
+
+def clock(time_us: int) -> str:
+    """Return a time of the run's clock to the microsecond, as `--until` takes it."""
+    return f"{time_us / 1e6:.6f}s"
+
+
+def row_words(row: TraceRow) -> str:
+    """Return a row as words, one space between them: for places that wrap."""
+    return " ".join((clock(row.time_us), _life(row), row.kind, *_filled(row)))
+
+
+def row_line(row: TraceRow) -> str:
+    """Return a row as a line."""
+    when, life = clock(row.time_us), _life(row)
+    line = f"{when:>13}  {life:<{NODE_WIDTH}} {row.kind:<{KIND_WIDTH}} {' '.join(_filled(row))}"
+    return line.rstrip()
+
+
+def _life(row: TraceRow) -> str:
+    """Return the node, and which of its lives it is unless the first."""
+    return row.node if row.incarnation == 0 else f"{row.node}/{row.incarnation}"
+
+
+def _filled(row: TraceRow) -> Iterator[str]:
+    for name in _COLUMNS:
+        value = getattr(row, name)
+        if value is not None:
+            yield f"{_COLUMN_WORDS.get(name, '')}{value}"
+    if row.correlation_id is not None:
+        yield f"#{row.correlation_id}"
+    if row.error is not None:
+        yield f"error {row.error}"
+    if row.explanation is not None:
+        yield f"({row.explanation})"
+    if row.detail is not None:
+        yield row.detail

@@ -6,7 +6,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from coordlab.analysis import NoJava, analyze_runs, java_notice, salvage
+from coordlab.analysis import NoJava, analyze_runs, compare_side_by_side, java_notice, salvage
 from coordlab.console import print_document, print_path
 from coordlab.options import (
     json_option,
@@ -17,7 +17,6 @@ from coordlab.options import (
     with_examples,
 )
 from coordlab.report_facts import facts_of
-from coordlab.reports import compare_side_by_side
 from coordlab.views.comparison_view import print_comparison
 from coordlab.views.summary_view import print_phases
 from results_schema.results import EXIT_PASS

@@ -26,11 +26,10 @@ from chaos.results.trace_diff import (
     story_partings,
 )
 from cluster.trace.parquet import read_parquet
-from coordlab.console import print_document, print_lines
+from coordlab.console import clock, print_document, print_lines, row_words
 from coordlab.options import as_one, json_option, space_option, with_examples
 from coordlab.schedules import Schedule, named_schedule
 from coordlab.signals import terminate_as_ctrl_c
-from coordlab.views.row_view import clock, row_words
 from protocol.trace import MESSAGE_KINDS, TraceRow
 from results_schema.manifest import Plan
 from results_schema.results import EXIT_PASS, EXIT_UNKNOWN, EXIT_VIOLATED

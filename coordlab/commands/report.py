@@ -6,7 +6,13 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from coordlab.analysis import analyse_if_needed
+from coordlab.analysis import (
+    COMPARISON_FILE,
+    analyse_if_needed,
+    compare_side_by_side,
+    write_comparison,
+    write_run_report,
+)
 from coordlab.console import print_document, print_path
 from coordlab.options import (
     json_option,
@@ -17,12 +23,6 @@ from coordlab.options import (
     with_examples,
 )
 from coordlab.report_facts import facts_of
-from coordlab.reports import (
-    COMPARISON_FILE,
-    compare_side_by_side,
-    write_comparison,
-    write_run_report,
-)
 from coordlab.views.comparison_view import print_comparison
 from results_schema.results import EXIT_PASS
 

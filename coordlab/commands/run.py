@@ -29,7 +29,7 @@ from cluster.runtime import RowObserver, Runtime
 from cluster.trace.digest import TraceDigest
 from cluster.trace.parquet import ParquetTraceWriter
 from cluster.trace.tail import WATERMARK_LAG_US, TraceTail
-from coordlab.analysis import analyze_runs, java_notice
+from coordlab.analysis import analyze_runs, java_notice, write_run_report
 from coordlab.console import print_document, print_path
 from coordlab.junit import begin_junit, junit_of_failure, junit_of_run, write_junit
 from coordlab.options import (
@@ -44,7 +44,6 @@ from coordlab.options import (
     with_examples,
 )
 from coordlab.parameters import MAX_TIME_SCALE, DurationParam, OneOf, TimeScale
-from coordlab.reports import write_run_report
 from coordlab.signals import terminate_as_ctrl_c
 from coordlab.views.run_view import run_view
 from coordlab.views.summary_view import print_summary

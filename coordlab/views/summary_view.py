@@ -1,7 +1,7 @@
 """The closing summary of a run: verdict, faults, phases of both chains, gaps, where it lies."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.columns import Columns
 from rich.console import Console, Group
@@ -10,10 +10,19 @@ from rich.text import Text
 
 from coordlab.console import clock_seconds, print_lines
 from coordlab.views.check_view import print_checks
-from coordlab.views.outcome_view import fault_rebalance_lines, outcome_lines
 from pipeline.summary.figures import HEADER, Chain, FaultSummary, RunSummary
 from pipeline.summary.outcomes import listed
-from pipeline.summary.story import leaving_texts, noticed_text
+from pipeline.summary.story import (
+    Told,
+    coordinators_told,
+    errors_text,
+    kept_text,
+    leaving_texts,
+    noticed_text,
+    owners_told,
+    rebalances_told,
+    repeated_text,
+)
 from results_schema.journal import FaultOutcome, JournalEntry
 from results_schema.manifest import Manifest
 from results_schema.results import Results, RunOutcome, Verdict
@@ -25,6 +34,8 @@ _VERDICT_STYLES = {
 }
 _MAX_FAULTS_IN_FULL = 2
 _MAX_FAULTS_TOLD = 20
+MAX_BLOCKS = 6
+"""How many pairs of coordinators, or of owners, are told; the tables have them all."""
 _NARROW = 60
 """Below it tables of phases keep the median and the longest only."""
 _NARROW_FAULTS = 75
@@ -222,3 +233,40 @@ def _what_became_of(fault: JournalEntry) -> str:
             if fault.note is not None:
                 healed += f": {fault.note}"
             return f"hit {fault.hit}{pid} at {clock_seconds(fault.fired_at_us)}{healed}"
+
+
+def fault_rebalance_lines(fault: FaultSummary) -> Iterator[str]:
+    """Tell the rebalances after a fault, and how many members came through it unchanged."""
+    if not fault.rebalances:
+        yield "no rebalance"
+    for rebalances in fault.rebalances:
+        yield from _told_lines(rebalances_told(rebalances, fault))
+    kept = kept_text(fault)
+    if kept is not None:
+        yield kept
+
+
+def outcome_lines(summary: RunSummary) -> Iterator[str]:
+    """Tell what else the run did to its groups."""
+    for coordinators in summary.coordinators[:MAX_BLOCKS]:
+        yield from _told_lines(coordinators_told(coordinators))
+    yield from _left_out(len(summary.coordinators), "coordinators", "tenure_overlaps")
+    long_enough = [each for each in summary.owners if each.longest_us >= summary.clock_error_us]
+    for owners in long_enough[:MAX_BLOCKS]:
+        yield from _told_lines(owners_told(owners))
+    yield from _left_out(len(long_enough), "owners", "ownership_overlaps")
+    for processing in summary.processing:
+        if processing.repeated:
+            yield repeated_text(processing)
+    if summary.commit_errors:
+        yield errors_text(summary.commit_errors)
+
+
+def _left_out(number: int, what: str, table: str) -> Iterator[str]:
+    if number > MAX_BLOCKS:
+        yield f"and {number - MAX_BLOCKS} more times with two {what} at once: table {table}"
+
+
+def _told_lines(told: Told) -> Iterator[str]:
+    yield told.headline
+    yield from (f"  {line}" for line in told.particulars)

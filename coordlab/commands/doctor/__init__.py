@@ -1,1 +1,1 @@
-"""`doctor`: what this machine lacks for runs and pages: `command`, `checks`, `machine`, `view`."""
+"""`doctor`: what this machine lacks for runs and pages: `command`, `machine`."""

@@ -1,15 +1,285 @@
-"""`doctor`: what this machine lacks for runs and analyses."""
+"""`doctor`: is everything here that a run, an analysis and a report need?
+
+Looks and says what is missing, how to get it here, and what works without; it changes nothing and
+starts nothing but `java -version`. `CHECKS` has every check by the name that `--only` takes.
+"""
+
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import click
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from coordlab.commands.doctor.checks import CHECKS, examine
-from coordlab.commands.doctor.machine import Machine
-from coordlab.commands.doctor.view import print_checks
-from coordlab.console import print_document
+from coordlab.commands.doctor.machine import ThisMachine
+from coordlab.console import print_document, print_lines
 from coordlab.options import json_option, with_examples
 from coordlab.parameters import OneOf
+from pipeline.engine.java import JavaProblem, find_java
 from results_schema.results import EXIT_PASS
+
+MIN_PYTHON = (3, 11)
+MIN_MEMORY_BYTES = 4 * 1024**3
+MIN_DISK_BYTES = 2 * 1024**3
+MIN_OPEN_FILES = 1024
+MIN_CORES = 2
+ENOUGH_OPEN_FILES = 65_536
+REQUIRED_DISTRIBUTIONS = (
+    "ray",
+    "pyspark",
+    "pyarrow",
+    "msgspec",
+    "tenacity",
+    "rich",
+    "click",
+    "numpy",
+    "jsonschema",
+    "pyyaml",
+    "google-crc32c",
+    "jinja2",
+    "altair",
+    "vl-convert-python",
+)
+_VIRTUAL = "`run --runtime virtual`"
+_NO_LIMIT = 2**62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthCheck:
+    """One thing looked at. `advice` says how to get it, or what to know of it where it is there.
+
+    `needed_for` names what does not work without it, `without` the commands that do.
+    """
+
+    name: str
+    found: str
+    needed_for: str
+    ok: bool
+    advice: str = ""
+    without: str = ""
+
+
+def check_system(machine: ThisMachine) -> HealthCheck:
+    """Look at the operating system."""
+    known = {"Linux": "", "Darwin": "runs on Ray are made and tested on Linux only"}
+    return HealthCheck(
+        name="system",
+        found=f"{machine.system} ({platform.machine()})",
+        needed_for="everything",
+        ok=machine.system in known,
+        advice=known.get(machine.system, "use Linux; on Windows, the Windows Subsystem for Linux"),
+    )
+
+
+def check_python(machine: ThisMachine) -> HealthCheck:
+    """Look at the interpreter."""
+    ok = machine.python[:2] >= MIN_PYTHON
+    return HealthCheck(
+        name="python",
+        found=f"Python {'.'.join(map(str, machine.python))}",
+        needed_for="everything",
+        ok=ok,
+        advice="" if ok else "install Python 3.11 or newer, and `make setup` with it",
+    )
+
+
+def check_packages(machine: ThisMachine) -> HealthCheck:
+    """Look for the distributions that coordlab runs on."""
+    versions = {name: machine.version_of(name) for name in REQUIRED_DISTRIBUTIONS}
+    missing = [name for name, version in versions.items() if version is None]
+    found = [f"{name} {version}" for name, version in versions.items() if version is not None]
+    return HealthCheck(
+        name="packages",
+        found=", ".join(found) or "none",
+        needed_for="everything",
+        ok=not missing,
+        advice=f"missing: {', '.join(missing)}; run `make setup`" if missing else "",
+    )
+
+
+def check_java(machine: ThisMachine) -> HealthCheck:
+    """Look for the Java that Spark needs."""
+    java = find_java(machine.environ)
+    if isinstance(java, JavaProblem):
+        command = machine.java_command()
+        return HealthCheck(
+            name="java",
+            found=java.found,
+            needed_for="`analyze`, `report` and the analysis at the end of `run`",
+            ok=False,
+            advice=java.advice if command is None else f"{java.advice}\nHere: {command}",
+            without="`run` works, and its run can be analysed later; so do `list`, `validate`, "
+            "`init` and `schema`",
+        )
+    return HealthCheck(
+        name="java", found=f"Java {java.version} ({java.path})", needed_for="analysis", ok=True
+    )
+
+
+def check_memory(machine: ThisMachine) -> HealthCheck:
+    """Look at the memory that is free for a local Ray and Spark."""
+    available, granted = machine.memory_available(), machine.memory_granted()
+    ok = available is None or available >= MIN_MEMORY_BYTES
+    found = "not told here" if available is None else f"{_gib(available)} available"
+    limited = granted is not None and available is not None and granted <= available
+    if limited:
+        found += ", which is what a control group leaves to this process"
+    raise_it = "give the container more (`--memory 4g`)" if limited else "stop other programs"
+    return HealthCheck(
+        name="memory",
+        found=found,
+        needed_for="Ray and Spark on this machine",
+        ok=ok,
+        advice="" if ok else f"4 GiB should be available: {raise_it}, or use --ray-address",
+        without="" if ok else f"{_VIRTUAL} with `--no-analyze` needs a few 100 MB",
+    )
+
+
+def check_cores(machine: ThisMachine) -> HealthCheck:
+    """Look at the cores that nodes share."""
+    cores = machine.cores()
+    few = cores < MIN_CORES
+    return HealthCheck(
+        name="cores",
+        found=f"{cores:g} for this process",
+        needed_for="timings on Ray that are Kafka's, not the machine's",
+        ok=True,
+        advice=f"with less than {MIN_CORES} cores the phases of a run on Ray include waiting for "
+        f"the processor: measure in virtual time ({_VIRTUAL}), or use --ray-address"
+        if few
+        else "",
+    )
+
+
+def check_disk(machine: ThisMachine) -> HealthCheck:
+    """Look at the space where runs are written."""
+    free = machine.disk_free()
+    writable = machine.folder_is_writable()
+    ok = writable and (free is None or free >= MIN_DISK_BYTES)
+    found = "not told here" if free is None else f"{_gib(free)} free here"
+    return HealthCheck(
+        name="disk",
+        found=found if writable else f"{found}, but this folder cannot be written to",
+        needed_for="run directories",
+        ok=ok,
+        advice=""
+        if ok
+        else "2 GiB should be free in a folder that may be written to: delete old runs, or use "
+        "--runs DIR",
+    )
+
+
+def check_open_files(machine: ThisMachine) -> HealthCheck:
+    """Look at the limit of open files and sockets."""
+    limits = machine.open_files()
+    if limits is None:
+        soft, hard = ENOUGH_OPEN_FILES, ENOUGH_OPEN_FILES
+        found = "not told here"
+    else:
+        # -1 is what the system calls no limit.
+        soft, hard = (_NO_LIMIT if limit < 0 else limit for limit in limits)
+        found = f"limit {_limit(soft)}, may be raised to {_limit(hard)}"
+    ok = soft >= MIN_OPEN_FILES
+    reachable = min(hard, ENOUGH_OPEN_FILES)
+    advice = f"`ulimit -n {reachable}`"
+    if reachable < MIN_OPEN_FILES:
+        advice = (
+            f"raise the hard limit to {ENOUGH_OPEN_FILES}: `nofile` in /etc/security/limits.conf, "
+            f"or `--ulimit nofile={ENOUGH_OPEN_FILES}` of the container"
+        )
+    return HealthCheck(
+        name="open files",
+        found=found,
+        needed_for="clusters with many consumers on Ray",
+        ok=ok,
+        advice="" if ok else advice,
+        without="" if ok else f"{_VIRTUAL} opens a few files",
+    )
+
+
+def check_loopback(machine: ThisMachine) -> HealthCheck:
+    """Look whether a node could listen on a free loopback port."""
+    problem = machine.loopback()
+    return HealthCheck(
+        name="ports",
+        found="processes can listen on 127.0.0.1" if problem is None else problem,
+        needed_for="runs on Ray, and Spark",
+        ok=problem is None,
+        advice="" if problem is None else "allow processes to listen on 127.0.0.1",
+        without="" if problem is None else f"{_VIRTUAL} with `--no-analyze` opens no port",
+    )
+
+
+def check_other_ray(machine: ThisMachine) -> HealthCheck:
+    """Look for another Ray on this machine: it is never joined, but shares the cores."""
+    servers = machine.ray_servers()
+    found = "not told here: /proc cannot be read"
+    if servers is not None:
+        found = "; ".join(servers) or "none"
+    return HealthCheck(
+        name="other ray",
+        found=found,
+        needed_for="undisturbed timings",
+        ok=True,
+        advice="a run starts its own Ray beside it and shares the cores; join one with "
+        "--ray-address instead"
+        if servers
+        else "",
+    )
+
+
+def check_ray_token(machine: ThisMachine) -> HealthCheck:
+    """Look for the token that a local Ray leaves, which a later head demands.
+
+    Source: `cluster.ray.environment`.
+    """
+    token = machine.home / ".ray" / "auth_token"
+    mode = machine.environ.get("RAY_AUTH_MODE")
+    there = token.exists()
+    advice = ""
+    if there and mode is None:
+        advice = (
+            "a Ray head that was started on this machine demands it; with --ray-address it is "
+            "shown (RAY_AUTH_MODE=token); for a cluster without it set RAY_AUTH_MODE=disabled"
+        )
+    found = f"{token}" if there else "none"
+    return HealthCheck(
+        name="ray token",
+        found=found if mode is None else f"{found}; RAY_AUTH_MODE={mode}",
+        needed_for="joining a Ray with --ray-address",
+        ok=True,
+        advice=advice,
+    )
+
+
+CHECKS: dict[str, Callable[[ThisMachine], HealthCheck]] = {
+    "system": check_system,
+    "python": check_python,
+    "packages": check_packages,
+    "java": check_java,
+    "memory": check_memory,
+    "cores": check_cores,
+    "disk": check_disk,
+    "open-files": check_open_files,
+    "ports": check_loopback,
+    "other-ray": check_other_ray,
+    "ray-token": check_ray_token,
+}
+
+
+def examine(machine: ThisMachine, names: Sequence[str] = ()) -> tuple[HealthCheck, ...]:
+    """Return the checks of these names, or all of them."""
+    return tuple(CHECKS[name](machine) for name in names or CHECKS)
+
+
+def _gib(count: int) -> str:
+    return f"{count / 1024**3:.1f} GiB"
+
+
+def _limit(count: int) -> str:
+    return "any number" if count >= _NO_LIMIT else str(count)
 
 
 @click.command("doctor", cls=with_examples("doctor", "doctor --only java --only memory"))
@@ -26,10 +296,38 @@ def doctor_command(only: tuple[str, ...], json: bool) -> int:
 
     Exit code: 0 if nothing is missing, 1 if something is; it says which commands work without.
     """
-    checks = examine(Machine(), only)
+    checks = examine(ThisMachine(), only)
     console = Console()
     if json:
         print_document(console, checks)
     else:
-        print_checks(console, checks)
+        print_examination(console, checks)
     return EXIT_PASS if all(check.ok for check in checks) else 1
+
+
+def print_examination(console: Console, checks: Sequence[HealthCheck]) -> None:
+    """Print one row a check, then what is missing and how to get it, then what is worth knowing."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column("", no_wrap=True)
+    table.add_column("check", no_wrap=True)
+    table.add_column("found")
+    for check in checks:
+        table.add_row(_mark(check), check.name, Text(check.found))
+    console.print(table)
+    missing = [check for check in checks if not check.ok]
+    for check in missing:
+        console.print()
+        print_lines(console, [f"{check.name}: needed for {check.needed_for}."], style="bold")
+        print_lines(console, (f"  {line}" for line in check.advice.splitlines()))
+        if check.without:
+            print_lines(console, [f"  Without it: {check.without}."])
+    notes = [check for check in checks if check.ok and check.advice]
+    if notes:
+        console.print()
+        print_lines(console, (f"{check.name}: {check.advice}." for check in notes), style="dim")
+
+
+def _mark(check: HealthCheck) -> Text:
+    if not check.ok:
+        return Text("missing", style="bold red")
+    return Text("note", style="yellow") if check.advice else Text("ok", style="green")

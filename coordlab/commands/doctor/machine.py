@@ -1,7 +1,7 @@
 """This machine as the doctor sees it: memory, cores, limits, processes, and what it runs on.
 
-Reads Linux's /proc and control groups where they are, and says None where nothing tells. Every
-source is a field, so that a test can hand in another machine. It changes nothing.
+Reads Linux's /proc and control groups (version 2) where they are, and says None where nothing
+tells. Every source is a field, so that a test can hand in another machine. It changes nothing.
 """
 
 import importlib.metadata
@@ -10,13 +10,23 @@ import platform
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_GIGANTIC = 2**60
-"""From here on a limit of memory is none: control groups of version 1 print a huge number."""
+_JAVA_COMMANDS = {
+    "debian": "`apt-get install openjdk-17-jre-headless` (or openjdk-21-jre-headless)",
+    "fedora": "`dnf install java-17-openjdk-headless` (or java-21-openjdk-headless)",
+    "arch": "`pacman -S jre17-openjdk-headless`",
+    "alpine": "`apk add openjdk17-jre-headless`",
+    "macos": "`brew install openjdk@17`",
+}
+_FAMILIES = {
+    **{"debian": "debian", "ubuntu": "debian", "arch": "arch", "alpine": "alpine"},
+    **{"fedora": "fedora", "rhel": "fedora", "centos": "fedora"},
+}
+"""Linux distributions by the words of os-release, and whose command installs Java there."""
 
 
 def open_file_limits() -> tuple[int, int] | None:
@@ -55,16 +65,8 @@ def usable_cores() -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
-    """A process of this machine; `command` is empty where it cannot be read."""
-
-    pid: int
-    command: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """What there is, and where to look for it. Units: bytes."""
+class ThisMachine:
+    """What there is, and where to look for it; None where nothing tells. Units: bytes."""
 
     system: str = field(default_factory=platform.system)
     python: tuple[int, ...] = field(default_factory=lambda: tuple(sys.version_info[:3]))
@@ -73,30 +75,22 @@ class Machine:
     folder: Path = field(default_factory=Path.cwd)
     proc: Path = Path("/proc")
     cgroup: Path = Path("/sys/fs/cgroup")
-    os_release: Path = Path("/etc/os-release")
+    os_release: Callable[[], Mapping[str, str]] = platform.freedesktop_os_release
     open_files: Callable[[], tuple[int, int] | None] = open_file_limits
     cores_allowed: Callable[[], int] = usable_cores
     version_of: Callable[[str], str | None] = installed_version
     loopback: Callable[[], str | None] = loopback_problem
 
-    @property
-    def family(self) -> str:
-        """The word by which hints are chosen: debian, fedora, arch, alpine, macos, or other."""
+    def java_command(self) -> str | None:
+        """Return the command that installs a Java here; None: the system is not known."""
         if self.system == "Darwin":
-            return "macos"
-        words = self._os_release_words() if self.system == "Linux" else ()
-        families = {"debian": "debian", "ubuntu": "debian", "fedora": "fedora", "rhel": "fedora"}
-        families |= {"centos": "fedora", "arch": "arch", "alpine": "alpine"}
-        return next((families[word] for word in words if word in families), "other")
-
-    def _os_release_words(self) -> tuple[str, ...]:
-        """Return a Linux distribution's name and those that it is like."""
-        found: dict[str, str] = {}
-        with suppress(OSError, UnicodeDecodeError):
-            for line in self.os_release.read_text(encoding="utf-8").splitlines():
-                key, _, value = line.partition("=")
-                found[key] = value.strip().strip("\"'")
-        return (found.get("ID", ""), *found.get("ID_LIKE", "").split())
+            return _JAVA_COMMANDS["macos"]
+        with suppress(OSError):
+            release = self.os_release()
+            for word in (release.get("ID", ""), *release.get("ID_LIKE", "").split()):
+                if word in _FAMILIES:
+                    return _JAVA_COMMANDS[_FAMILIES[word]]
+        return None
 
     def disk_free(self) -> int | None:
         """Return what is free where runs are written."""
@@ -128,52 +122,37 @@ class Machine:
         """Return what is left of what this process's control groups may use, None without a limit.
 
         The page cache counts as used, but is given back when memory runs short.
-        Source: the kernel's cgroup-v2.rst (memory.max, memory.current) and v1's memory.rst.
+        Source: the kernel's cgroup-v2.rst (memory.max, memory.current).
         """
         left = []
-        names = (
-            ("memory.max", "memory.current", "inactive_file"),
-            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-        )
-        for group in self._groups("memory"):
-            for limit_name, usage_name, cache_name in names:
-                limit, used = _number(group / limit_name), _number(group / usage_name)
-                if limit is None or used is None or limit >= _GIGANTIC:
-                    continue
-                left.append(limit - used + (_stat(group / "memory.stat", cache_name) or 0))
+        for group in self._groups():
+            limit, used = _number(group / "memory.max"), _number(group / "memory.current")
+            if limit is not None and used is not None:
+                left.append(limit - used + (_stat(group / "memory.stat", "inactive_file") or 0))
         return max(min(left), 0) if left else None
 
     def cores(self) -> float:
         """Return how many cores this process may use; a container may grant parts of one.
 
-        Source: the kernel's cgroup-v2.rst (cpu.max), and v1's cpu.cfs_quota_us.
+        Source: the kernel's cgroup-v2.rst (cpu.max).
         """
         granted = [float(self.cores_allowed())]
-        for group in self._groups("cpu"):
-            quota, period = _pair(group / "cpu.max")
-            if quota is None:
-                quota = _number(group / "cpu.cfs_quota_us")
-                period = _number(group / "cpu.cfs_period_us")
-            if quota is not None and period is not None and quota > 0 and period > 0:
-                granted.append(quota / period)
+        for group in self._groups():
+            with suppress(OSError, ValueError):  # no such file, or `max`
+                quota, period = (group / "cpu.max").read_text(encoding="ascii").split()
+                granted.append(int(quota) / int(period))
         return min(granted)
 
-    def _groups(self, controller: str) -> Iterator[Path]:
-        """Yield the folders of this process's control groups, each with those above it."""
+    def _groups(self) -> Iterator[Path]:
+        """Yield the folder of this process's control group (version 2) and those above it."""
         with suppress(OSError, UnicodeDecodeError):
             for line in (self.proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines():
-                _, controllers, path = (*line.split(":", 2), "", "")[:3]
-                if controllers and controller not in controllers.split(","):
-                    continue
-                root = self.cgroup / controller if controllers else self.cgroup
-                below = Path(path.lstrip("/"))
-                yield from (root / part for part in (below, *below.parents))
+                if line.startswith("0::/"):
+                    below = Path(line.removeprefix("0::/"))
+                    yield from (self.cgroup / part for part in (below, *below.parents))
 
-    def processes_named(self, name: str) -> tuple[Process, ...] | None:
-        """Return the processes whose program has this name; None where /proc does not tell.
-
-        The kernel keeps 15 characters of a name.
-        """
+    def ray_servers(self) -> tuple[str, ...] | None:
+        """Return every Ray that runs here, with its address; None where /proc does not tell."""
         try:
             entries = sorted(entry for entry in self.proc.iterdir() if entry.name.isdigit())
         except OSError:
@@ -181,34 +160,27 @@ class Machine:
         found = []
         for entry in entries:
             with suppress(OSError, UnicodeDecodeError):  # it ended, or is another user's
-                if (entry / "comm").read_text(encoding="utf-8").strip() == name[:15]:
-                    found.append(Process(pid=int(entry.name), command=_command(entry)))
+                if (entry / "comm").read_text(encoding="utf-8").strip() == "gcs_server":
+                    words = (entry / "cmdline").read_text(encoding="utf-8").split("\0")
+                    found.append(_ray_text(entry.name, words))
         return tuple(found) if entries else None
 
 
-def _command(entry: Path) -> tuple[str, ...]:
-    try:
-        words = (entry / "cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return ()
-    return tuple(word.decode(errors="replace") for word in words if word)
+def _ray_text(pid: str, command: Sequence[str]) -> str:
+    """Name a Ray by its server process: its address, as far as the command tells."""
+    options = dict(word.lstrip("-").partition("=")[::2] for word in command)
+    host, port = options.get("node-ip-address"), options.get("gcs_server_port")
+    address = "" if host is None else f" at {host}"
+    if address and port not in {None, "0"}:
+        address += f":{port}"
+    return f"Ray{address} (pid {pid})"
 
 
 def _number(path: Path) -> int | None:
     """Return the number in a file; None where it is not there or says `max`."""
-    try:
-        return int(path.read_text(encoding="ascii").split()[0])
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def _pair(path: Path) -> tuple[int | None, int | None]:
-    """Return the two numbers in a file such as cpu.max; None for `max`, or without a file."""
-    try:
-        first, second = path.read_text(encoding="ascii").split()
-        return (None if first == "max" else int(first)), int(second)
-    except (OSError, ValueError):
-        return None, None
+    with suppress(OSError, ValueError):
+        return int(path.read_text(encoding="ascii"))
+    return None
 
 
 def _stat(path: Path, name: str) -> int | None:

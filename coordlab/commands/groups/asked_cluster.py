@@ -28,8 +28,8 @@ from cluster.realtime.outside_client import NotReachable, ask_as_guest
 from cluster.spec import ClusterSpec
 from cluster.trace.files import FrameReader, merge_rows
 from cluster.virtual.runtime import VirtualRuntime
+from coordlab.console import clock
 from coordlab.schedules import Schedule, named_schedule
-from coordlab.views.row_view import clock
 from pipeline.in_memory.rebalances import RebalanceLog
 from protocol.ids import BrokerId
 from protocol.trace import TraceRow

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from rich.console import Console
 
-from coordlab.console import clock_seconds, print_lines
-from coordlab.views.row_view import clock
+from coordlab.console import clock, clock_seconds, print_lines
 from pipeline.in_memory.rebalances import Rebalance, RebalanceLog
 from pipeline.summary.outcomes import listed
 

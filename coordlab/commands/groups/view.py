@@ -21,8 +21,7 @@ from coordlab.commands.groups.facts import (
     GroupMember,
     OffsetReset,
 )
-from coordlab.console import print_lines
-from coordlab.views.row_view import clock
+from coordlab.console import clock, print_lines
 from protocol.ids import TopicPartition, broker_name
 
 NOTHING = "-"

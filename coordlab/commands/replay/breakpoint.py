@@ -10,7 +10,7 @@ from rich.console import Console
 from cluster.node_factory import Node
 from coordlab.commands.replay.recording import Moment
 from coordlab.commands.replay.state_view import group_lines, print_state
-from coordlab.views.row_view import clock, row_line
+from coordlab.console import clock, row_line
 from protocol.ids import NodeName
 
 INTRODUCTION = """\

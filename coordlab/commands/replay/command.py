@@ -17,11 +17,11 @@ from chaos.results.replay_stamp import ReplayStamp, differences
 from chaos.results.run_directory import RunDirectory, create_run_directory, open_run
 from chaos.run.plan import plan_of
 from cluster.trace.digest import parted_between
-from coordlab.analysis import analyze_runs, java_notice
+from coordlab.analysis import analyze_runs, java_notice, write_run_report
 from coordlab.commands.replay.breakpoint import debug
 from coordlab.commands.replay.recording import Moment, Recorder, Recording
 from coordlab.commands.replay.state_view import print_state
-from coordlab.console import print_document, print_lines, print_path
+from coordlab.console import clock, print_document, print_lines, print_path
 from coordlab.options import (
     as_one,
     force_option,
@@ -32,10 +32,8 @@ from coordlab.options import (
     with_examples,
 )
 from coordlab.parameters import RunTimeParam
-from coordlab.reports import write_run_report
 from coordlab.schedules import Schedule, named_schedule
 from coordlab.signals import terminate_as_ctrl_c
-from coordlab.views.row_view import clock
 from coordlab.views.summary_view import print_summary
 from results_schema.results import (
     EXIT_INTERNAL_ERROR,

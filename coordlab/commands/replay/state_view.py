@@ -6,8 +6,7 @@ from rich.console import Console
 
 from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus, NodeState
 from coordlab.commands.replay.recording import Moment
-from coordlab.console import print_lines
-from coordlab.views.row_view import clock, row_line
+from coordlab.console import clock, print_lines, row_line
 from coordlab.views.run_view import fate
 from pipeline.summary.outcomes import listed
 from protocol.ids import NodeName, TopicPartition, broker_name

@@ -7,14 +7,20 @@ import pytest
 import yaml
 from rich.console import Console
 
-from coordlab.commands.doctor.checks import CHECKS, REQUIRED_DISTRIBUTIONS, Check, examine
-from coordlab.commands.doctor.machine import Machine
-from coordlab.commands.doctor.view import print_checks
+from coordlab.commands.doctor.command import (
+    CHECKS,
+    REQUIRED_DISTRIBUTIONS,
+    HealthCheck,
+    examine,
+    print_examination,
+)
+from coordlab.commands.doctor.machine import ThisMachine
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[3]
 GIB = 1024**3
-DEBIAN = 'ID=debian\nVERSION_ID="12"\n'
-UBUNTU = 'ID=pop\nID_LIKE="ubuntu debian"\n'
+DEBIAN = {"ID": "debian", "VERSION_ID": "12"}
+UBUNTU = {"ID": "pop", "ID_LIKE": "ubuntu debian"}
+ROCKY = {"ID": "rocky", "ID_LIKE": "rhel"}
 
 
 class Fake:
@@ -22,10 +28,8 @@ class Fake:
 
     def __init__(self, folder: Path) -> None:
         self.proc, self.cgroup, self.home = folder / "proc", folder / "cgroup", folder / "home"
-        self.os_release = folder / "os-release"
         for path in (self.proc, self.cgroup, self.home):
             path.mkdir()
-        self.os_release.write_text(DEBIAN)
         self.write(self.proc / "meminfo", f"MemAvailable: {16 * GIB // 1024} kB\n")
 
     def write(self, path: Path, text: str) -> None:
@@ -37,7 +41,7 @@ class Fake:
         self.write(self.proc / str(pid) / "comm", f"{name}\n")
         self.write(self.proc / str(pid) / "cmdline", "".join(f"{word}\0" for word in command))
 
-    def machine(self, **changes: object) -> Machine:
+    def machine(self, **changes: object) -> ThisMachine:
         """The machine, with fields changed."""
         fields: dict[str, object] = {
             "system": "Linux",
@@ -46,13 +50,13 @@ class Fake:
             "folder": self.home,
             "proc": self.proc,
             "cgroup": self.cgroup,
-            "os_release": self.os_release,
+            "os_release": lambda: DEBIAN,
             "open_files": lambda: (65_536, 65_536),
             "cores_allowed": lambda: 8,
             "version_of": lambda _: "1.0",
             "loopback": lambda: None,
         }
-        return Machine(**(fields | changes))  # type: ignore[arg-type]
+        return ThisMachine(**(fields | changes))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -60,14 +64,14 @@ def fake(tmp_path: Path) -> Fake:
     return Fake(tmp_path)
 
 
-def look(name: str, machine: Machine) -> Check:
+def look(name: str, machine: ThisMachine) -> HealthCheck:
     (check,) = examine(machine, [name])
     return check
 
 
 def test_every_check_of_this_machine_answers() -> None:
     """A doctor that crashes is no doctor."""
-    for check in examine(Machine()):
+    for check in examine(ThisMachine()):
         assert check.found, check.name
         assert check.ok or check.advice, check.name
 
@@ -85,16 +89,15 @@ def test_required_distributions_are_those_of_the_project() -> None:
     [
         ("Linux", DEBIAN, "apt-get install openjdk-17-jre-headless"),
         ("Linux", UBUNTU, "apt-get install openjdk-17-jre-headless"),
-        ("Linux", "ID=rocky\nID_LIKE=rhel\n", "dnf install java-17-openjdk-headless"),
-        ("Darwin", "", "brew install openjdk@17"),
+        ("Linux", ROCKY, "dnf install java-17-openjdk-headless"),
+        ("Darwin", {}, "brew install openjdk@17"),
     ],
 )
 def test_doctor_without_java_says_what_to_install_here_and_what_works_without(
-    fake: Fake, system: str, release: str, hint: str
+    fake: Fake, system: str, release: dict[str, str], hint: str
 ) -> None:
     """A first user without Java can still run, and must learn that."""
-    fake.os_release.write_text(release)
-    check = look("java", fake.machine(system=system))
+    check = look("java", fake.machine(system=system, os_release=lambda: release))
     assert not check.ok
     assert check.advice.splitlines()[-1].startswith(f"Here: `{hint}")
     assert "`run` works" in check.without
@@ -102,8 +105,11 @@ def test_doctor_without_java_says_what_to_install_here_and_what_works_without(
 
 def test_doctor_without_java_on_an_unknown_system_lists_the_others(fake: Fake) -> None:
     """No hint for this one: those for all stand there."""
-    fake.os_release.unlink()
-    check = look("java", fake.machine())
+
+    def no_release() -> dict[str, str]:
+        raise OSError
+
+    check = look("java", fake.machine(os_release=no_release))
     assert "https://adoptium.net" in check.advice
     assert "Here:" not in check.advice
 
@@ -135,31 +141,16 @@ def test_doctor_with_a_low_limit_of_open_files_names_the_command(
     assert advice in check.advice
 
 
-@pytest.mark.parametrize(
-    "files",
-    [
-        {
-            "proc/self/cgroup": "0::/app\n",
-            "cgroup/app/memory.max": "max\n",
-            "cgroup/app/memory.current": "5\n",
-            "cgroup/memory.max": f"{3 * GIB}\n",
-            "cgroup/memory.current": f"{2 * GIB}\n",
-            "cgroup/memory.stat": f"anon 1\ninactive_file {GIB}\n",
-        },
-        {
-            "proc/self/cgroup": "5:cpuset:/\n4:memory:/app\n0::/\n",
-            "cgroup/memory/app/memory.limit_in_bytes": f"{3 * GIB}\n",
-            "cgroup/memory/app/memory.usage_in_bytes": f"{GIB}\n",
-            "cgroup/memory/memory.limit_in_bytes": f"{2**63 - 4096}\n",
-            "cgroup/memory/memory.usage_in_bytes": f"{40 * GIB}\n",
-        },
-    ],
-    ids=["version 2", "version 1"],
-)
-def test_doctor_in_a_container_with_little_memory_says_so(
-    fake: Fake, tmp_path: Path, files: dict[str, str]
-) -> None:
+def test_doctor_in_a_container_with_little_memory_says_so(fake: Fake, tmp_path: Path) -> None:
     """The machine's own memory, which /proc/meminfo tells, is not the container's."""
+    files = {
+        "proc/self/cgroup": "4:memory:/other\n0::/app\n",
+        "cgroup/app/memory.max": "max\n",
+        "cgroup/app/memory.current": "5\n",
+        "cgroup/memory.max": f"{3 * GIB}\n",
+        "cgroup/memory.current": f"{2 * GIB}\n",
+        "cgroup/memory.stat": f"anon 1\ninactive_file {GIB}\n",
+    }
     for name, text in files.items():
         fake.write(tmp_path / name, text)
     check = look("memory", fake.machine())
@@ -179,44 +170,32 @@ def test_doctor_on_a_machine_with_enough_memory_is_content(fake: Fake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "cores"),
-    [
-        ("cgroup/cpu.max", "50000 100000\n", "0.5"),
-        ("cgroup/cpu.max", "max 100000\n", "8"),
-        ("cgroup/cpu/cpu.cfs_quota_us", "150000\n", "1.5"),
-        ("cgroup/cpu/cpu.cfs_quota_us", "-1\n", "8"),
-    ],
+    ("text", "cores"),
+    [("50000 100000\n", "0.5"), ("150000 100000\n", "1.5"), ("max 100000\n", "8")],
 )
 def test_doctor_counts_the_cores_that_a_container_is_granted(
-    fake: Fake, tmp_path: Path, name: str, text: str, cores: str
+    fake: Fake, text: str, cores: str
 ) -> None:
     """With one core the phases of a run on Ray are the machine's, not Kafka's."""
-    fake.write(fake.proc / "self" / "cgroup", "2:cpu,cpuacct:/\n0::/\n")
-    fake.write(tmp_path / "cgroup" / "cpu" / "cpu.cfs_period_us", "100000\n")
-    fake.write(tmp_path / name, text)
+    fake.write(fake.proc / "self" / "cgroup", "0::/\n")
+    fake.write(fake.cgroup / "cpu.max", text)
     check = look("cores", fake.machine())
     assert check.found == f"{cores} for this process"
     assert check.ok
     assert ("measure in virtual time" in check.advice) is (float(cores) < 2)
 
 
-def test_doctor_names_another_ray_with_its_version_and_address(fake: Fake, tmp_path: Path) -> None:
+def test_doctor_names_another_ray_with_its_address(fake: Fake) -> None:
     """It is never joined, but takes the cores from a run: whose is it?"""
-    package = tmp_path / "site-packages" / "ray"
-    server = package / "core" / "src" / "ray" / "gcs" / "gcs_server"
-    server.parent.mkdir(parents=True)
-    (package.parent / "ray-2.51.1.dist-info").mkdir()
     options = ("--gcs_server_port=6379", "--node-ip-address=192.0.2.7", "--log_dir=/tmp/ray")
-    fake.process(41, "gcs_server", str(server), *options)
+    fake.process(41, "gcs_server", "/ray/gcs_server", *options)
     fake.process(42, "gcs_server", "gcs_server", "--gcs_server_port=0", "--node-ip-address=::1")
     fake.process(43, "gcs_server")
     fake.process(44, "python", "python")
 
     check = look("other-ray", fake.machine())
 
-    assert check.found == (
-        "Ray 2.51.1 at 192.0.2.7:6379 (pid 41); Ray at ::1 (pid 42); Ray (pid 43)"
-    )
+    assert check.found == ("Ray at 192.0.2.7:6379 (pid 41); Ray at ::1 (pid 42); Ray (pid 43)")
     assert check.ok
     assert "--ray-address" in check.advice
 
@@ -276,7 +255,7 @@ def test_checks_print_what_is_missing_with_its_way_out_and_notes_last(fake: Fake
     """In 60 columns too, and without colour."""
     fake.write(fake.home / ".ray" / "auth_token", "")
     shown = Console(file=io.StringIO(), width=60)
-    print_checks(shown, examine(fake.machine()))
+    print_examination(shown, examine(fake.machine()))
     assert isinstance(shown.file, io.StringIO)
     text = shown.file.getvalue()
     assert max(len(line) for line in text.splitlines()) <= 60
@@ -288,4 +267,4 @@ def test_checks_print_what_is_missing_with_its_way_out_and_notes_last(fake: Fake
 
 def test_every_check_has_one_name_for_only() -> None:
     """`--only open-files` shows `open files`."""
-    assert [check.name.replace(" ", "-") for check in examine(Machine())] == list(CHECKS)
+    assert [check.name.replace(" ", "-") for check in examine(ThisMachine())] == list(CHECKS)
