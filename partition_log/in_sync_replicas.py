@@ -13,7 +13,7 @@ from partition_log.follower_state import FollowerState
 from partition_log.log import PartitionLog
 from partition_log.outcomes import IsrProposal, ReplicaConfig
 from protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
-from protocol.messages.controller import AlterPartitionPartitionData, BrokerState
+from protocol.messages.controller import AlterPartitionPartitionData, IsrBrokerState
 
 _US_PER_MS = 1_000
 
@@ -195,7 +195,7 @@ class InSyncReplicas:
                 leader_epoch=leader_epoch,
                 partition_epoch=partition_epoch,
                 new_isr_with_epochs=tuple(
-                    BrokerState(broker, self._broker_epoch(broker)) for broker in new_isr
+                    IsrBrokerState(broker, self._broker_epoch(broker)) for broker in new_isr
                 ),
             ),
             new_isr=new_isr,

@@ -24,6 +24,7 @@ from partition_log.outcomes import (
 )
 from partition_log.traces import became_follower, became_leader, high_watermark_moved
 from protocol.compression import NO_CODECS, Codecs
+from protocol.effects import ACKS_ALL
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import (
     NO_BROKER,
@@ -43,7 +44,6 @@ from protocol.records.batch import Record, RecordBatch
 from protocol.records.control import EndTransactionMarker, encode_marker
 from protocol.trace import TraceEvent
 
-ACKS_ALL = -1
 CONSUMER = -1
 """The replica id of a Fetch that comes from a consumer."""
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from protocol.metadata_version import LATEST, VERSION_PATTERN
+from protocol.metadata_version import LATEST_METADATA_VERSION, VERSION_PATTERN
 
 KAFKA_VERSION = "3.9.1"
 """The version whose behaviour and defaults these are."""
@@ -51,7 +51,7 @@ class BrokerConfig(
             description="a version of Kafka up to 3.9",
             examples=["3.9", "2.1-IV0"],
         ),
-    ] = LATEST
+    ] = LATEST_METADATA_VERSION
     """As which version of Kafka brokers write groups and offsets; below 2.3 no member is static."""
     offset_metadata_max_bytes: Annotated[int, Meta(ge=0)] = 4_096
     """The longest metadata of a commit: more is answered OFFSET_METADATA_TOO_LARGE."""

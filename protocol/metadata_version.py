@@ -40,7 +40,7 @@ _INTERNAL_VERSIONS: dict[str, int] = {
     "3.9": 1,
 }
 """The releases in order, and how many internal versions each has: IV0 and so on."""
-LATEST = "3.9-IV0"
+LATEST_METADATA_VERSION = "3.9-IV0"
 """What Kafka 3.9's brokers have unless they are told otherwise."""
 
 

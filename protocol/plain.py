@@ -12,7 +12,7 @@ import msgspec
 
 from protocol.api import API_BY_LABEL, AnyRequest, AnyResponse, Api
 from protocol.errors import SimulationError
-from protocol.wire.fields import ApiSchema, Field, Kind, PlainMessage, PlainValue
+from protocol.wire.fields import ApiSchema, Kind, PlainMessage, PlainValue, WireField
 
 _PYTHON_TYPES: dict[Kind, type] = {
     Kind.INT: int,
@@ -79,7 +79,7 @@ def _row_and_schema(api: str, version: int) -> tuple[Api, ApiSchema]:
     return row, row.schema
 
 
-def _check(fields: tuple[Field, ...], version: int, plain: PlainMessage, path: str) -> None:
+def _check(fields: tuple[WireField, ...], version: int, plain: PlainMessage, path: str) -> None:
     expected = {field.name: field for field in fields if field.is_in(version)}
     for name in plain:
         if name not in expected:
@@ -90,7 +90,7 @@ def _check(fields: tuple[Field, ...], version: int, plain: PlainMessage, path: s
         _check_value(field, version, plain[name], f"{path}.{name}")
 
 
-def _check_value(field: Field, version: int, value: PlainValue, path: str) -> None:
+def _check_value(field: WireField, version: int, value: PlainValue, path: str) -> None:
     if value is None and field.is_nullable:
         return
     if not field.is_array:
@@ -102,7 +102,7 @@ def _check_value(field: Field, version: int, value: PlainValue, path: str) -> No
         _check_one(field, version, item, f"{path}[{index}]")
 
 
-def _check_one(field: Field, version: int, value: PlainValue, path: str) -> None:
+def _check_one(field: WireField, version: int, value: PlainValue, path: str) -> None:
     expected = _PYTHON_TYPES[field.kind]
     is_bool = isinstance(value, bool)
     if not isinstance(value, expected) or (is_bool and field.kind is not Kind.BOOL):
@@ -155,7 +155,7 @@ def _plain(value: object) -> PlainValue:
     raise SimulationError(f"a message holds a {type(value).__name__}: {value!r}")
 
 
-def _select(fields: tuple[Field, ...], version: int, plain: PlainMessage) -> PlainMessage:
+def _select(fields: tuple[WireField, ...], version: int, plain: PlainMessage) -> PlainMessage:
     return {
         field.name: _select_value(field, version, plain.get(field.name, field.absent))
         for field in fields
@@ -163,7 +163,7 @@ def _select(fields: tuple[Field, ...], version: int, plain: PlainMessage) -> Pla
     }
 
 
-def _select_value(field: Field, version: int, value: PlainValue) -> PlainValue:
+def _select_value(field: WireField, version: int, value: PlainValue) -> PlainValue:
     if isinstance(value, dict):
         return _select(field.fields, version, value)
     if isinstance(value, list):

@@ -14,12 +14,12 @@ from protocol.messages.admin import (
     ElectionType,
     ElectLeadersRequest,
     ElectLeadersResponse,
+    ElectLeadersTopic,
     PartitionResult,
     ReassignablePartition,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
     ReplicaElectionResult,
-    TopicPartitions,
 )
 from protocol.records.metadata import PartitionChangeRecord
 
@@ -45,7 +45,7 @@ def elect_leaders(
     topics = request.topic_partitions
     if topics is None:
         topics = tuple(
-            TopicPartitions(topic, tuple(range(len(partitions))))
+            ElectLeadersTopic(topic, tuple(range(len(partitions))))
             for topic, partitions in image.topics.items()
         )
     results = []

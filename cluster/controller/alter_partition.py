@@ -14,7 +14,7 @@ from protocol.messages.controller import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     AlterPartitionTopicResponse,
-    BrokerState,
+    IsrBrokerState,
 )
 from protocol.records.metadata import PartitionChangeRecord
 
@@ -103,7 +103,7 @@ def _check(
     return ErrorCode.NONE
 
 
-def _is_eligible(image: MetadataImage, state: BrokerState) -> bool:
+def _is_eligible(image: MetadataImage, state: IsrBrokerState) -> bool:
     """Return whether a proposed member is alive in the very life that the leader saw fetching."""
     broker_id = BrokerId(state.broker_id)
     if not image.is_active(broker_id):

@@ -13,7 +13,7 @@ from cluster.controller.metadata_image import BrokerRegistration
 from protocol.ids import BrokerId
 from protocol.messages.controller import BrokerHeartbeatRequest
 
-UNKNOWN_OFFSET = -1
+UNKNOWN_METADATA_OFFSET = -1
 """The metadata offset of a broker that this controller has not heard of."""
 
 
@@ -55,7 +55,7 @@ class BrokerLiveness:
         self._sessions: dict[BrokerId, _Session] = {}
 
     def touch(
-        self, broker_id: BrokerId, now_us: int, metadata_offset: int = UNKNOWN_OFFSET
+        self, broker_id: BrokerId, now_us: int, metadata_offset: int = UNKNOWN_METADATA_OFFSET
     ) -> None:
         """Begin the broker's session anew: it was heard of, having applied `metadata_offset`."""
         session = self._sessions.get(broker_id)

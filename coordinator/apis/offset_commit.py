@@ -18,7 +18,7 @@ from coordinator.group import Group
 from coordinator.shard import Shard
 from coordinator.states import GroupState
 from coordinator.storage.above_high_watermark import WrittenCommit
-from coordinator.storage.commit_values import NO_EXPIRE_TIMESTAMP, partitions_of, values_to_store
+from coordinator.storage.commit_values import partitions_of, values_to_store
 from coordinator.storage.offsets import CommittedOffset
 from coordinator.storage.store import offset_record
 from coordinator.turn import OffsetsAppend, Turn
@@ -33,6 +33,7 @@ from protocol.messages.offset import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from protocol.records.offsets import NO_EXPIRE_TIMESTAMP
 from protocol.trace import TraceEvent, TraceKind
 
 RETENTION_VERSIONS = range(2, 5)

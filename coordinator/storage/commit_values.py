@@ -7,9 +7,7 @@ Source: Kafka `GroupCoordinatorAdapter.createOffsetAndMetadata`,
 from coordinator.turn import Turn
 from protocol.ids import TopicPartition
 from protocol.messages.offset import OffsetCommitRequestTopic
-from protocol.records.offsets import OffsetCommitValue
-
-NO_EXPIRE_TIMESTAMP = -1
+from protocol.records.offsets import NO_EXPIRE_TIMESTAMP, OffsetCommitValue
 
 
 def values_to_store(

@@ -9,9 +9,9 @@ from coordinator.group import CONSUMER_PROTOCOL_TYPE, Group
 from coordinator.states import GroupState
 from coordinator.storage.offsets import CommittedOffset
 from protocol.ids import TopicPartition
+from protocol.records.offsets import NO_EXPIRE_TIMESTAMP
 
 MS_PER_MINUTE = 60_000
-NO_EXPIRE_TIMESTAMP = -1
 
 
 def expired_offsets(group: Group, *, now_ms: int, retention_ms: int) -> tuple[TopicPartition, ...]:

@@ -18,7 +18,7 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
-class TopicPartitions(msgspec.Struct, frozen=True, array_like=True):
+class ElectLeadersTopic(msgspec.Struct, frozen=True, array_like=True):
     """Partitions of one topic, by index."""
 
     topic: str
@@ -29,7 +29,7 @@ class ElectLeadersRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=
     """ElectLeaders (43). `topic_partitions` None means every partition."""
 
     election_type: int = ElectionType.PREFERRED
-    topic_partitions: tuple[TopicPartitions, ...] | None = None
+    topic_partitions: tuple[ElectLeadersTopic, ...] | None = None
     timeout_ms: int = 60_000
 
 

@@ -48,7 +48,7 @@ class BrokerHeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True, array_l
     should_shut_down: bool = False
 
 
-class BrokerState(msgspec.Struct, frozen=True, array_like=True):
+class IsrBrokerState(msgspec.Struct, frozen=True, array_like=True):
     """A proposed ISR member with the broker epoch that the leader saw."""
 
     broker_id: int
@@ -61,7 +61,7 @@ class AlterPartitionPartitionData(msgspec.Struct, frozen=True, kw_only=True, arr
     partition_index: int
     leader_epoch: int
     partition_epoch: int
-    new_isr_with_epochs: tuple[BrokerState, ...]
+    new_isr_with_epochs: tuple[IsrBrokerState, ...]
 
 
 class AlterPartitionTopicData(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

@@ -32,6 +32,8 @@ OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 """Written where a commit carries an explicit expiry: newer versions have no field for it."""
 GROUP_VALUE_VERSION = 3
 """Written for groups, unless inter.broker.protocol.version asks for an older one."""
+NO_EXPIRE_TIMESTAMP = -1
+"""Of a committed offset that offsets.retention.minutes decides on."""
 
 _Int32 = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 
@@ -74,7 +76,7 @@ class OffsetCommitValue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     leader_epoch: int = -1
     metadata: str = ""
     commit_timestamp_ms: int
-    expire_timestamp_ms: int = -1
+    expire_timestamp_ms: int = NO_EXPIRE_TIMESTAMP
 
 
 class MemberMetadataValue(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,7 +186,7 @@ def encode_offset_commit_value(
     Below version 3 there is no leader epoch. Version 4 is never written.
     Raises: SimulationError for any other version.
     """
-    if value.expire_timestamp_ms != -1:
+    if value.expire_timestamp_ms != NO_EXPIRE_TIMESTAMP:
         version = OFFSET_VALUE_VERSION_WITH_EXPIRY
     return _OFFSET_COMMIT_VALUE.encode(value, version)
 

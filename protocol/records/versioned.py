@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from protocol.errors import SimulationError
-from protocol.wire.fields import Field, Kind
+from protocol.wire.fields import Kind, WireField
 
 _S = typing.TypeVar("_S", bound=msgspec.Struct)
 
@@ -56,7 +56,7 @@ class ValueCodec(typing.Generic[_S]):
         self,
         noun: str,
         struct: type[_S],
-        fields: tuple[Field, ...],
+        fields: tuple[WireField, ...],
         *,
         readable: range,
         writable: range,
@@ -101,7 +101,7 @@ class ValueCodec(typing.Generic[_S]):
             raise CorruptRecord(f"{self._noun} value of version {version}: {error}") from error
 
 
-def _writer(fields: tuple[Field, ...], version: int) -> _Write:
+def _writer(fields: tuple[WireField, ...], version: int) -> _Write:
     """Return a function that lists the fields of a value in the order of one version."""
     present = [field for field in fields if field.is_in(version)]
     values_of = _values_of([field.name for field in present])
@@ -128,7 +128,7 @@ def _values_of(names: list[str]) -> _Write:
     return getter if len(names) > 1 else lambda value: (getter(value),)
 
 
-def _reader(struct: type[_S], fields: tuple[Field, ...], version: int) -> Callable[[Any], _S]:
+def _reader(struct: type[_S], fields: tuple[WireField, ...], version: int) -> Callable[[Any], _S]:
     """Return a function that makes the value of a decoded layout."""
     asdict = msgspec.structs.asdict
     item_readers = [
@@ -149,7 +149,7 @@ def _reader(struct: type[_S], fields: tuple[Field, ...], version: int) -> Callab
 
 
 def _layout(
-    struct: type[msgspec.Struct], fields: tuple[Field, ...], version: int
+    struct: type[msgspec.Struct], fields: tuple[WireField, ...], version: int
 ) -> type[msgspec.Struct]:
     """Return the class that a body of one version is decoded as.
 
@@ -166,14 +166,14 @@ def _layout(
     )
 
 
-def _annotation(struct: type[msgspec.Struct], field: Field, version: int) -> Any:  # noqa: ANN401
+def _annotation(struct: type[msgspec.Struct], field: WireField, version: int) -> Any:  # noqa: ANN401
     annotation: Any = _scalar_annotation(struct, field, version)
     if field.is_array:
         annotation = tuple[annotation, ...]
     return annotation | None if field.is_nullable else annotation
 
 
-def _scalar_annotation(struct: type[msgspec.Struct], field: Field, version: int) -> object:
+def _scalar_annotation(struct: type[msgspec.Struct], field: WireField, version: int) -> object:
     match field.kind:
         case Kind.INT:
             limit = 1 << field.bits - 1
@@ -188,7 +188,7 @@ def _scalar_annotation(struct: type[msgspec.Struct], field: Field, version: int)
             return _layout(_item_struct(struct, field), field.fields, version)
 
 
-def _item_struct(struct: type[msgspec.Struct], field: Field) -> type[msgspec.Struct]:
+def _item_struct(struct: type[msgspec.Struct], field: WireField) -> type[msgspec.Struct]:
     """Return the struct of the items of a list, which the field's annotation names."""
     item: type[msgspec.Struct] = typing.get_args(typing.get_type_hints(struct)[field.name])[0]
     return item

@@ -26,7 +26,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class WireField:
     """One field of a message, in the versions `since` to `until`.
 
     Shape: `fields` are those of a STRUCT. `absent` is what an answer has where our message knows
@@ -40,7 +40,7 @@ class Field:
     until: int = NEWEST
     is_array: bool = False
     is_nullable: bool = False
-    fields: tuple["Field", ...] = ()
+    fields: tuple["WireField", ...] = ()
     absent: PlainValue = None
     is_unused: bool = False
     bits: int = 64
@@ -61,8 +61,8 @@ class ApiSchema:
     into the newest, `lower` an answer out of it.
     """
 
-    request_fields: tuple[Field, ...]
-    response_fields: tuple[Field, ...]
+    request_fields: tuple[WireField, ...]
+    response_fields: tuple[WireField, ...]
     reshaped_below: int = 0
     lift: Reshape | None = None
     lower: Reshape | None = None
@@ -73,36 +73,38 @@ class ApiSchema:
 
 def int_field(
     name: str, since: int = 0, until: int = NEWEST, *, absent: PlainValue = None, bits: int = 64
-) -> Field:
+) -> WireField:
     """Return an integer field."""
-    return Field(name=name, kind=Kind.INT, since=since, until=until, absent=absent, bits=bits)
+    return WireField(name=name, kind=Kind.INT, since=since, until=until, absent=absent, bits=bits)
 
 
-def str_field(name: str, since: int = 0, until: int = NEWEST, *, nullable: bool = False) -> Field:
+def str_field(
+    name: str, since: int = 0, until: int = NEWEST, *, nullable: bool = False
+) -> WireField:
     """Return a string field."""
-    return Field(name=name, kind=Kind.STRING, since=since, until=until, is_nullable=nullable)
+    return WireField(name=name, kind=Kind.STRING, since=since, until=until, is_nullable=nullable)
 
 
-def bytes_field(name: str) -> Field:
+def bytes_field(name: str) -> WireField:
     """Return a field of bytes."""
-    return Field(name=name, kind=Kind.BYTES)
+    return WireField(name=name, kind=Kind.BYTES)
 
 
-def bool_field(name: str, since: int = 0, *, unused: bool = False) -> Field:
+def bool_field(name: str, since: int = 0, *, unused: bool = False) -> WireField:
     """Return a field that is true or false."""
-    return Field(name=name, kind=Kind.BOOL, since=since, is_unused=unused)
+    return WireField(name=name, kind=Kind.BOOL, since=since, is_unused=unused)
 
 
-def array_field(kind: Kind, name: str, since: int = 0, until: int = NEWEST) -> Field:
+def array_field(kind: Kind, name: str, since: int = 0, until: int = NEWEST) -> WireField:
     """Return a field that is a list of items of one kind."""
-    return Field(name=name, kind=kind, since=since, until=until, is_array=True)
+    return WireField(name=name, kind=kind, since=since, until=until, is_array=True)
 
 
 def struct_array(
-    name: str, *fields: Field, since: int = 0, until: int = NEWEST, nullable: bool = False
-) -> Field:
+    name: str, *fields: WireField, since: int = 0, until: int = NEWEST, nullable: bool = False
+) -> WireField:
     """Return a field that is a list of objects with these fields."""
-    return Field(
+    return WireField(
         name=name,
         kind=Kind.STRUCT,
         since=since,
@@ -113,12 +115,12 @@ def struct_array(
     )
 
 
-def throttle_time(since: int) -> Field:
+def throttle_time(since: int) -> WireField:
     """Return the field of an answer's throttling: there are no quotas here, so it is 0."""
     return int_field("throttle_time_ms", since, absent=0)
 
 
-def group_instance(since: int) -> Field:
+def group_instance(since: int) -> WireField:
     """Return the field of a group.instance.id, which may be null."""
     return str_field("group_instance_id", since, nullable=True)
 

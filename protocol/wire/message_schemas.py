@@ -11,9 +11,9 @@ from protocol.wire.fields import (
     GROUP_ID,
     MEMBER_ID,
     ApiSchema,
-    Field,
     Kind,
     PlainMessage,
+    WireField,
     array_field,
     bool_field,
     bytes_field,
@@ -266,7 +266,7 @@ CONSUMER_GROUP_HEARTBEAT = ApiSchema(
         str_field("instance_id", nullable=True),
         str_field("rack_id", nullable=True),
         int_field("rebalance_timeout_ms"),
-        Field(name="subscribed_topic_names", kind=Kind.STRING, is_array=True, is_nullable=True),
+        WireField(name="subscribed_topic_names", kind=Kind.STRING, is_array=True, is_nullable=True),
         str_field("server_assignor", nullable=True),
         struct_array("topic_partitions", *_OWNED, nullable=True),
     ),
@@ -277,7 +277,7 @@ CONSUMER_GROUP_HEARTBEAT = ApiSchema(
         str_field("member_id", nullable=True),
         int_field("member_epoch"),
         int_field("heartbeat_interval_ms"),
-        Field(
+        WireField(
             name="assignment",
             kind=Kind.STRUCT,
             is_nullable=True,

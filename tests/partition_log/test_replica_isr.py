@@ -7,7 +7,7 @@ from partition_log.outcomes import IsrProposal
 from partition_log.replica import Partition
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerEpoch, BrokerId
-from protocol.messages.controller import AlterPartitionPartitionResponse, BrokerState
+from protocol.messages.controller import AlterPartitionPartitionResponse, IsrBrokerState
 from tests.partition_log.builders import (
     EVERYBODY,
     LAG_MAX_US,
@@ -106,7 +106,7 @@ def test_shrink_proposal_names_epochs_of_leader_partition_and_brokers() -> None:
     leading, proposal = shrinking()
     assert proposal.data.leader_epoch == 1
     assert proposal.data.partition_epoch == 1
-    assert proposal.data.new_isr_with_epochs == (BrokerState(A, 100), BrokerState(B, 101))
+    assert proposal.data.new_isr_with_epochs == (IsrBrokerState(A, 100), IsrBrokerState(B, 101))
     assert leading.isr_in_flight is proposal
 
 
@@ -139,7 +139,7 @@ def test_expansion_is_proposed_when_a_follower_reaches_the_high_watermark() -> N
     """Source: PartitionTest.testIsrExpansion."""
     _, proposal = expanding()
     assert (proposal.new_isr, proposal.added) == ((A, B, C), (C,))
-    assert proposal.data.new_isr_with_epochs[-1] == BrokerState(C, 102)
+    assert proposal.data.new_isr_with_epochs[-1] == IsrBrokerState(C, 102)
 
 
 def test_expansion_below_the_high_watermark_is_not_proposed() -> None:

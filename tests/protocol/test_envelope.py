@@ -10,9 +10,9 @@ from protocol.envelope import RequestEnvelope, ResponseEnvelope
 from protocol.messages.admin import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
+    ElectLeadersTopic,
     ReassignablePartition,
     ReassignableTopic,
-    TopicPartitions,
 )
 from protocol.messages.group import (
     JoinGroupRequest,
@@ -43,7 +43,7 @@ def test_request_envelope_through_the_codec_is_equal() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        ElectLeadersRequest(topic_partitions=(TopicPartitions("t", (0, 2)),)),
+        ElectLeadersRequest(topic_partitions=(ElectLeadersTopic("t", (0, 2)),)),
         ElectLeadersRequest(topic_partitions=None),
         AlterPartitionReassignmentsRequest(
             topics=(

@@ -6,7 +6,7 @@ import pytest
 
 from protocol.errors import SimulationError
 from protocol.metadata_version import (
-    LATEST,
+    LATEST_METADATA_VERSION,
     VERSION_PATTERN,
     ValueVersions,
     has_static_members,
@@ -27,7 +27,7 @@ def test_versions_are_ordered_by_release_and_then_by_internal_version() -> None:
 def test_release_without_internal_version_is_its_last() -> None:
     """As operators write it."""
     assert metadata_version("2.1") == metadata_version("2.1-IV2")
-    assert metadata_version("3.9") == metadata_version(LATEST)
+    assert metadata_version("3.9") == metadata_version(LATEST_METADATA_VERSION)
 
 
 @pytest.mark.parametrize("name", ["", "2", "2.1-IV3", "2.1-IV", "2.1-IVx", "0.9.0-IV0", "4.0"])
@@ -39,7 +39,7 @@ def test_version_that_kafka_does_not_have_is_refused(name: str) -> None:
             metadata_version(name)
 
 
-@pytest.mark.parametrize("name", [*NAMES, LATEST, "3.7-IV4"])
+@pytest.mark.parametrize("name", [*NAMES, LATEST_METADATA_VERSION, "3.7-IV4"])
 def test_version_that_kafka_has_is_matched_by_the_pattern(name: str) -> None:
     assert re.search(VERSION_PATTERN, name) is not None
 

@@ -37,12 +37,12 @@ from protocol.plain import (
     request_from_plain,
     response_to_plain,
 )
-from protocol.wire.fields import ApiSchema, Field, Kind, PlainMessage
+from protocol.wire.fields import ApiSchema, Kind, PlainMessage, WireField
 
 ALL = [pytest.param(api, api.schema, id=api.label) for api in Api if api.schema is not None]
 
 
-def newest(fields: tuple[Field, ...], version: int) -> dict[str, Field]:
+def newest(fields: tuple[WireField, ...], version: int) -> dict[str, WireField]:
     return {field.name: field for field in fields if field.is_in(version)}
 
 
@@ -54,7 +54,7 @@ def struct_in(annotation: object) -> type[msgspec.Struct] | None:
     return next((each for each in found if each is not None), None)
 
 
-def check_fields(fields: tuple[Field, ...], struct: type[msgspec.Struct], version: int) -> None:
+def check_fields(fields: tuple[WireField, ...], struct: type[msgspec.Struct], version: int) -> None:
     known = {field.name: field.type for field in msgspec.structs.fields(struct)}
     for name, field in newest(fields, version).items():
         if field.is_unused or (field.absent is not None and name not in known):

@@ -10,6 +10,7 @@ from cluster.broker.replication.delayed_appends import DelayedAppend
 from cluster.broker.replication.replica_manager import ReplicaManager
 from cluster.host.host import Host, Timer
 from partition_log.replica import Partition
+from protocol.effects import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId, TopicPartition
 from protocol.messages.log import (
@@ -20,8 +21,7 @@ from protocol.messages.log import (
 )
 from protocol.records.batch import RecordBatch
 
-ACKS_ALL = -1
-VALID_ACKS = (ACKS_ALL, 0, 1)
+VALID_ACKS = (ACKS_ALL, ACKS_NONE, ACKS_LEADER)
 
 
 class _DelayedProduce:

@@ -48,10 +48,10 @@ from protocol.messages.admin import (
     ElectionType,
     ElectLeadersRequest,
     ElectLeadersResponse,
+    ElectLeadersTopic,
     ReassignablePartition,
     ReassignablePartitionResponse,
     ReassignableTopic,
-    TopicPartitions,
 )
 from protocol.messages.discovery import (
     FindCoordinatorRequest,
@@ -396,7 +396,7 @@ class AdminClient:
             election_type=election_type,
             topic_partitions=None
             if partitions is None
-            else by_topic(partitions, topic=TopicPartitions, entry=lambda each: each.partition),
+            else by_topic(partitions, topic=ElectLeadersTopic, entry=lambda each: each.partition),
         )
         response = await self._driver.ask_controller(
             request, ElectLeadersResponse, lambda answer: answer.error_code

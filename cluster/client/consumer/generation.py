@@ -75,7 +75,7 @@ _JOINED = StateReason(cause=MemberStateCause.JOINED)
 _ASSIGNED = StateReason(cause=MemberStateCause.ASSIGNED)
 
 
-class Member:
+class ConsumerMember:
     """The state and generation of one member of one group.
 
     Invariant: outside COMPLETING_REBALANCE and STABLE the state says nothing about `generation`: a

@@ -14,7 +14,7 @@ from cluster.client.consumer.consumer_coordinator import (
     RebalanceListener,
 )
 from cluster.client.consumer.fetcher import ConsumedRange, Fetcher
-from cluster.client.consumer.generation import Member, StateReason
+from cluster.client.consumer.generation import ConsumerMember, StateReason
 from cluster.client.consumer.heartbeat import Heartbeat
 from cluster.client.consumer.membership import Membership
 from cluster.client.consumer.offset_commits import AutoCommit, Commits, OffsetCommits
@@ -59,7 +59,7 @@ class GroupConsumer:
         """
         self.wakeup = Wakeup(host)
         """Ends a wait in poll."""
-        self.member = Member(host, group_id)
+        self.member = ConsumerMember(host, group_id)
         self.subscription = Subscription(topics)
         self._host = host
         self._config = config

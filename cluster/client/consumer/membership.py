@@ -9,7 +9,13 @@ Source: Kafka AbstractCoordinator; BEHAVIOUR 7.3.
 from collections.abc import Callable
 from typing import Protocol
 
-from cluster.client.consumer.generation import Generation, Member, MemberState, StateReason, refused
+from cluster.client.consumer.generation import (
+    ConsumerMember,
+    Generation,
+    MemberState,
+    StateReason,
+    refused,
+)
 from cluster.client.net.coordinator_discovery import CoordinatorDiscovery
 from cluster.client.net.errors import (
     ClientError,
@@ -85,7 +91,7 @@ class Membership:
 
     def __init__(
         self,
-        member: Member,
+        member: ConsumerMember,
         config: ConsumerConfig,
         discovery: CoordinatorDiscovery,
         subscriber: Subscriber,

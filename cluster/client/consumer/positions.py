@@ -5,7 +5,7 @@ gone are dropped. Source: Kafka ConsumerCoordinator.initWithCommittedOffsetsIfNe
 OffsetFetcher.resetPositionsIfNeeded; BEHAVIOUR 7.5.
 """
 
-from cluster.client.consumer.generation import Member
+from cluster.client.consumer.generation import ConsumerMember
 from cluster.client.consumer.offset_fetches import (
     CommittedOffsets,
     OffsetFetches,
@@ -49,7 +49,7 @@ class Positions:
         self,
         host: Host,
         config: ConsumerConfig,
-        member: Member,
+        member: ConsumerMember,
         subscription: Subscription,
         network: NetworkClient,
         metadata: Metadata,

@@ -41,7 +41,7 @@ class LeaderAndEpoch:
     leader_epoch: LeaderEpoch
 
 
-NO_LEADER = LeaderAndEpoch(leader=NO_BROKER, leader_epoch=NO_LEADER_EPOCH)
+NO_LEADER_OR_EPOCH = LeaderAndEpoch(leader=NO_BROKER, leader_epoch=NO_LEADER_EPOCH)
 
 
 class Metadata:
@@ -107,12 +107,12 @@ class Metadata:
 
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch:
         """Return who leads `partition`; a leader that is no known live broker is none."""
-        known = self._leaders.get(partition, NO_LEADER)
-        return known if known.leader in self._live else NO_LEADER
+        known = self._leaders.get(partition, NO_LEADER_OR_EPOCH)
+        return known if known.leader in self._live else NO_LEADER_OR_EPOCH
 
     def learn_leader(self, partition: TopicPartition, leader: LeaderAndEpoch) -> None:
         """Take over a leader that a broker named in an answer, if its epoch is newer (KIP-951)."""
-        known = self._leaders.get(partition, NO_LEADER)
+        known = self._leaders.get(partition, NO_LEADER_OR_EPOCH)
         if leader.leader_epoch > known.leader_epoch:
             self._leaders[partition] = leader
 
@@ -229,7 +229,7 @@ class Metadata:
 
     def _take_over_partition(self, topic: str, partition: MetadataResponsePartition) -> bool:
         key = TopicPartition(topic, partition.partition_index)
-        known = self._leaders.get(key, NO_LEADER)
+        known = self._leaders.get(key, NO_LEADER_OR_EPOCH)
         if partition.leader_epoch < known.leader_epoch:
             return False
         if partition.error_code is not ErrorCode.NONE or partition.leader_id == NO_BROKER:

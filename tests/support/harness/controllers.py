@@ -19,10 +19,10 @@ from protocol.messages.admin import (
     AlterPartitionReassignmentsResponse,
     ElectLeadersRequest,
     ElectLeadersResponse,
+    ElectLeadersTopic,
     ReassignablePartition,
     ReassignablePartitionResponse,
     ReassignableTopic,
-    TopicPartitions,
 )
 from protocol.messages.controller import (
     AlterPartitionPartitionData,
@@ -34,7 +34,7 @@ from protocol.messages.controller import (
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
-    BrokerState,
+    IsrBrokerState,
 )
 from protocol.messages.log import FetchPartition, FetchRequest, FetchTopic
 from protocol.records.batch import decode_records
@@ -197,7 +197,7 @@ class ControllerLab:
                 else 0
             ),
             new_isr_with_epochs=tuple(
-                BrokerState(member, (broker_epochs or {}).get(member, -1)) for member in new_isr
+                IsrBrokerState(member, (broker_epochs or {}).get(member, -1)) for member in new_isr
             ),
         )
         response = self.replies[
@@ -217,7 +217,7 @@ class ControllerLab:
         self, *partitions: TopicPartition, election_type: int = 0
     ) -> ElectLeadersResponse:
         """Ask for elections as an administrator: of every partition if none is named."""
-        named = tuple(TopicPartitions(topic, (index,)) for topic, index in partitions)
+        named = tuple(ElectLeadersTopic(topic, (index,)) for topic, index in partitions)
         response = self.replies[
             self.send(
                 ElectLeadersRequest(
