@@ -99,13 +99,8 @@ def _entries(
 
 
 def _planned(fault: PlannedFault) -> JournalEntry:
-    return JournalEntry(
-        fault_id=fault.fault_id,
-        fault=fault.fault,
-        target=fault.aimed_at,
-        duration_us=fault.duration_us,
-        momentary=fault.fault in FAULT_KINDS and FAULT_KINDS[fault.fault].momentary,
-    )
+    kind = FAULT_KINDS.get(fault.fault)
+    return JournalEntry.of(fault, momentary=kind is not None and kind.momentary)
 
 
 def _file_of(manifest: Manifest) -> str | None:

@@ -7,6 +7,8 @@ from enum import StrEnum
 
 import msgspec
 
+from results_schema.manifest import PlannedFault
+
 
 class FaultOutcome(StrEnum):
     """What became of a planned fault."""
@@ -78,6 +80,17 @@ class JournalEntry(msgspec.Struct, kw_only=True):
     healed_by: str | None = None  # "plan", or "end" when everything was healed
     note: str | None = None  # what was remarkable about the undoing
     error: str | None = None  # why it missed or failed
+
+    @classmethod
+    def of(cls, planned: PlannedFault, *, momentary: bool = False) -> "JournalEntry":
+        """Return the entry of a fault of which nothing is known but the plan."""
+        return cls(
+            fault_id=planned.fault_id,
+            fault=planned.fault,
+            target=planned.aimed_at,
+            duration_us=planned.duration_us,
+            momentary=momentary,
+        )
 
     @property
     def injected_at_us(self) -> int | None:

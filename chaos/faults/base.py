@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -38,24 +38,22 @@ class FaultTools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aim:
-    """Whom a fault is about to hit, known before the act.
+    """Whom a fault is about to hit, and then has hit.
 
-    Shape: `nodes` is not empty; of links it is the `from` end, and `to_nodes` the other.
+    Shape: `nodes` is not empty; of links it is the `from` end, and `to_nodes` the other. `process`
+    is the single process that the act was done to: None before it, and of other acts.
     """
 
     nodes: tuple[NodeName, ...]
     to_nodes: tuple[NodeName, ...] = ()
     moves: tuple[LeaderMove, ...] = ()
     blast_radius: BlastRadius
+    process: HitNode | None = None
     detail: dict[str, object] = field(default_factory=dict)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Injected:
-    """What an act did. `hit` is the process that it was done to, where there was a single one."""
-
-    hit: HitNode | None = None
-    detail: dict[str, object] = field(default_factory=dict)
+    def with_detail(self, **more: object) -> "Aim":
+        """Return the aim with what the act showed."""
+        return replace(self, detail={**self.detail, **more})
 
 
 class NoArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -90,8 +88,8 @@ class FaultKind(ABC):
         """Return whom it would hit now. Nothing is done yet."""
 
     @abstractmethod
-    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Injected | Miss:
-        """Do it; a Miss says why nothing could be done."""
+    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
+        """Do it and return what was hit; a Miss says why nothing could be done."""
 
     def must_wait(self, aim: Aim, status: ClusterStatus) -> bool:
         """Whether it could be undone now only by waiting: for a node that is still stopping."""

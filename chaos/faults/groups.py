@@ -10,7 +10,7 @@ import msgspec
 from chaos.experiment.problems import Problem, near_miss, one_of
 from chaos.experiment.rules.semantic_checks import problem
 from chaos.experiment.structs import Experiment, FaultDefinition
-from chaos.faults.base import Aim, FaultKind, FaultTools, Injected
+from chaos.faults.base import Aim, FaultKind, FaultTools
 from chaos.targets.base import Miss, Situation
 from chaos.targets.registry import resolve_target, split_target
 from cluster.client.admin.orders import (
@@ -76,7 +76,7 @@ class GroupOrder(FaultKind):
             detail={**hit.detail, "topics": self._topics(planned, situation.experiment)},
         )
 
-    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Injected | Miss:
+    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Give the order; one that is refused, or that nobody answers, hit nothing."""
         topics = aim.detail.get("topics")
         order = self.order(planned, tuple(topics) if isinstance(topics, list) else ())
@@ -90,7 +90,7 @@ class GroupOrder(FaultKind):
         if answers and len(refused) == len(answers):
             codes = ", ".join(dict.fromkeys(refused.values()))
             return Miss(reason=f"the coordinator refused: {_group_of(planned)}: {codes}")
-        return Injected(detail={"refused": refused} if refused else {})
+        return aim.with_detail(refused=refused) if refused else aim
 
     @abstractmethod
     def order(self, planned: PlannedFault, topics: tuple[str, ...]) -> Order:

@@ -8,7 +8,7 @@ import msgspec
 from chaos.experiment.problems import Problem, one_of
 from chaos.experiment.rules.semantic_checks import problem
 from chaos.experiment.structs import Experiment, FaultDefinition, group_partition
-from chaos.faults.base import Aim, FaultKind, FaultTools, Injected
+from chaos.faults.base import Aim, FaultKind, FaultTools
 from chaos.run.blast_radius import blast_radius_of_partitions
 from chaos.targets.base import Hit, Miss, Situation
 from chaos.targets.partitions import (
@@ -93,14 +93,14 @@ class LeadershipMove(FaultKind):
             return Miss(reason=why_not)
         return _aim_of({partition: (known.leader, to)}, hit, situation)
 
-    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Injected | Miss:
+    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Move it."""
         (move,) = aim.moves
         partition = parse_partition(move.partition)
         if partition is None:
             raise ValueError(f"{planned.fault_id} moves {move.partition}, which is no partition")
         return await _elected(
-            tools.runtime.ask_as_admin(move_leader, partition, BrokerId(move.to_broker))
+            aim, tools.runtime.ask_as_admin(move_leader, partition, BrokerId(move.to_broker))
         )
 
 
@@ -140,7 +140,7 @@ class PreferredLeaderElection(FaultKind):
             )
         return _aim_of(moves, hit, situation)
 
-    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Injected | Miss:
+    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Elect them."""
         partitions = [
             partition
@@ -149,7 +149,7 @@ class PreferredLeaderElection(FaultKind):
         ]
         every = planned.target.strip() == ALL_PARTITIONS
         return await _elected(
-            tools.runtime.ask_as_admin(elect_preferred_leaders, None if every else partitions)
+            aim, tools.runtime.ask_as_admin(elect_preferred_leaders, None if every else partitions)
         )
 
 
@@ -160,13 +160,13 @@ def _resolved(target: str, situation: Situation) -> Hit | Miss:
     return resolve_target(target, situation)
 
 
-async def _elected(election: Coroutine[Any, Any, None]) -> Injected | Miss:
+async def _elected(aim: Aim, election: Coroutine[Any, Any, None]) -> Aim | Miss:
     """Carry out an election; one that the cluster refuses, or cannot hold, hit nothing."""
     try:
         await election
     except (ElectionFailed, TimeoutError) as error:
         return Miss(reason=f"{type(error).__name__}: {error}")
-    return Injected()
+    return aim
 
 
 def _next_leader(

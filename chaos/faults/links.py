@@ -28,7 +28,6 @@ from chaos.faults.base import (
     Aim,
     FaultKind,
     FaultTools,
-    Injected,
 )
 from chaos.run.blast_radius import blast_radius_of
 from chaos.run.link_table import rule
@@ -136,7 +135,7 @@ class _RuleFault(LinkFault):
 
     args_type: type[msgspec.Struct] = LinkArgs
 
-    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Injected | Miss:
+    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Add the rules behind those that are in force."""
         args = msgspec.convert(planned.args, self.args_type)
         if not isinstance(args, LinkArgs):
@@ -159,7 +158,7 @@ class _RuleFault(LinkFault):
             for way, sources, destinations in ways
         ]
         await tools.links.add(planned.fault_id, rules)
-        return Injected()
+        return aim
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
         """Withdraw the fault's rules."""
@@ -241,14 +240,14 @@ class ResetConnections(LinkFault):
     args_type = ResetConnectionsArgs
     momentary = True
 
-    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Injected | Miss:
+    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Reset them; where there were none, nothing was hit."""
         args = msgspec.convert(planned.args, ResetConnectionsArgs)
         count = await tools.runtime.reset_links(aim.nodes, aim.to_nodes, args.purposes)
         if count == 0:
             ends = f"{nodes_shown(aim.nodes)} and {nodes_shown(aim.to_nodes)}"
             return Miss(reason=f"no such connection was open between {ends}")
-        return Injected(detail={"connections": count})
+        return aim.with_detail(connections=count)
 
 
 def _end(targets: Iterable[str], situation: Situation) -> tuple[NodeName, ...] | Miss:

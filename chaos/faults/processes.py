@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Literal
 
 import msgspec
@@ -17,7 +18,6 @@ from chaos.faults.base import (
     Aim,
     FaultKind,
     FaultTools,
-    Injected,
 )
 from chaos.run.blast_radius import blast_radius_of
 from chaos.run.link_table import cut_both_ways
@@ -55,10 +55,10 @@ class ProcessFault(FaultKind):
             detail=hit.detail,
         )
 
-    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Injected | Miss:
+    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Do it to the node."""
         del planned
-        return Injected(hit=await self.strike(aim.nodes[0], tools.runtime))
+        return replace(aim, process=await self.strike(aim.nodes[0], tools.runtime))
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
         """Bring the node back from whatever state it is in."""
@@ -125,7 +125,7 @@ class PowerLoss(_Kill):
     )
     targets = (*BROKER_TARGETS, *CONTROLLER_TARGETS)
 
-    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Injected | Miss:
+    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Silence the machine, then cut its power.
 
         A kernel says that a process is gone; without power there is none. The links of the node

@@ -73,20 +73,20 @@ class FaultInjector:
         # every phase is measured from here. The process's id stands in the journal.
         self._trace(TraceKind.FAULT_INJECTED, entry, _injected_detail(entry, planned))
         try:
-            injected = await kind.inject(planned, aim, self._tools)
+            hit = await kind.inject(planned, aim, self._tools)
         except Exception as error:
             entry.outcome = FaultOutcome.FAILED
             entry.error = f"{type(error).__name__}: {error}"
             self._journal.changed()
             raise ToolFailed(f"{planned.fault_id} could not be injected: {error}") from error
-        if isinstance(injected, Miss):
-            self._missed(entry, injected)
+        if isinstance(hit, Miss):
+            self._missed(entry, hit)
             return
         entry.outcome = FaultOutcome.HIT
-        entry.resolved = {**entry.resolved, **injected.detail}
-        if injected.hit is not None:
-            entry.incarnation = injected.hit.incarnation
-            entry.pid = injected.hit.pid
+        entry.resolved = hit.detail
+        if hit.process is not None:
+            entry.incarnation = hit.process.incarnation
+            entry.pid = hit.process.pid
         if not kind.momentary:
             entry.in_force_from_us = self._runtime.now_us()
             self._trace(TraceKind.FAULT_IN_FORCE, entry, {"fault": entry.fault})

@@ -14,15 +14,7 @@ class Journal:
 
     def __init__(self, plan: Plan, write: Callable[[tuple[JournalEntry, ...]], None]) -> None:
         self._write = write
-        self._entries = {
-            fault.fault_id: JournalEntry(
-                fault_id=fault.fault_id,
-                fault=fault.fault,
-                target=fault.aimed_at,
-                duration_us=fault.duration_us,
-            )
-            for fault in plan
-        }
+        self._entries = {fault.fault_id: JournalEntry.of(fault) for fault in plan}
         self.changed()
 
     @property
