@@ -5,7 +5,6 @@ from chaos.exploration.marks.base import MarkList
 from chaos.exploration.marks.seen_cluster import SeenCluster, detail_of
 from cluster.client.admin.admin_client import REMOVED_BY_AN_ADMIN
 from protocol.causes import DeletionCause
-from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 
 ORDERS = MarkList()
@@ -19,11 +18,6 @@ mark = ORDERS.add
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     return detail_of(row).client_reason == REMOVED_BY_AN_ADMIN
-
-
-@mark("group_deleted", "an administrator deleted a group", TraceKind.GROUP_STATE)
-def _(seen: SeenCluster, row: TraceRow) -> bool:
-    return row.cause == DeletionCause.DELETED
 
 
 @mark(
@@ -44,25 +38,6 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     return row.generation == 1 and row.group in seen.deleted
-
-
-@mark("offsets_deleted", "an administrator deleted committed offsets", TraceKind.OFFSET_REMOVED)
-def _(seen: SeenCluster, row: TraceRow) -> bool:
-    return row.cause == DeletionCause.DELETED
-
-
-@mark("offsets_reset", "an administrator committed for an empty group", TraceKind.ADMIN_COMMIT)
-def _(seen: SeenCluster, row: TraceRow) -> bool:
-    return row.error == ErrorCode.NONE.name
-
-
-@mark(
-    "offsets_not_reset",
-    "an administrator's commit was refused because the group has members",
-    TraceKind.ADMIN_COMMIT,
-)
-def _(seen: SeenCluster, row: TraceRow) -> bool:
-    return row.error == ErrorCode.UNKNOWN_MEMBER_ID.name
 
 
 @mark(

@@ -4,7 +4,7 @@ import msgspec
 
 from chaos.exploration.marks.base import MarkList
 from chaos.exploration.marks.seen_cluster import SUCCEEDED, SeenCluster, detail_of
-from protocol.causes import GroupStateCause, IgnoredCause, RebalanceCause, RemovalCause
+from protocol.causes import GroupStateCause, IgnoredCause, RemovalCause
 from protocol.trace import TraceKind, TraceRow
 
 A_WAIT_US = 1_000
@@ -132,18 +132,6 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     del seen
     return row.detail is not None and _decode_wait(row.detail).wait_us >= A_WAIT_US
-
-
-@mark("stale_load_refused", "a load of an older epoch was refused", TraceKind.LOAD_IGNORED)
-def _(seen: SeenCluster, row: TraceRow) -> bool:
-    del seen
-    return row.cause == IgnoredCause.STALE_LEADER_EPOCH
-
-
-@mark("stale_unload_refused", "an unload of an older epoch was refused", TraceKind.UNLOAD_IGNORED)
-def _(seen: SeenCluster, row: TraceRow) -> bool:
-    del seen
-    return row.cause == IgnoredCause.STALE_LEADER_EPOCH
 
 
 @mark(
@@ -317,13 +305,3 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     loaded = seen.loaded_members.get((row.node, row.group or ""), ())
     return row.cause == RemovalCause.SESSION_EXPIRY and row.member in loaded
-
-
-@mark(
-    "assignment_not_stored",
-    "an assignment could not be written, and the group rebalanced again",
-    TraceKind.REBALANCE_STARTED,
-)
-def _(seen: SeenCluster, row: TraceRow) -> bool:
-    del seen
-    return row.cause == RebalanceCause.ASSIGNMENT_NOT_STORED

@@ -2,7 +2,7 @@
 
 from chaos.exploration.marks.base import Condition, MarkList
 from chaos.exploration.marks.seen_cluster import SeenCluster, detail_of
-from protocol.causes import CoordinatorUnknownCause, MemberStateCause, RemovalCause
+from protocol.causes import RemovalCause
 from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 
@@ -59,32 +59,6 @@ mark(
 )(_woke_up_to(ErrorCode.ILLEGAL_GENERATION))
 
 
-@mark("missed_poll", "an application was slower than max.poll.interval.ms", TraceKind.MEMBER_STATE)
-def _(seen: SeenCluster, row: TraceRow) -> bool:
-    del seen
-    return row.cause == MemberStateCause.MISSED_POLL
-
-
-@mark(
-    "did_not_rejoin",
-    "a join phase ended without a member, at the rebalance timeout",
-    TraceKind.MEMBER_REMOVED,
-)
-def _(seen: SeenCluster, row: TraceRow) -> bool:
-    del seen
-    return row.cause == RemovalCause.DID_NOT_REJOIN
-
-
-@mark(
-    "did_not_sync",
-    "a member joined and never sent SyncGroup, until the deadline",
-    TraceKind.MEMBER_REMOVED,
-)
-def _(seen: SeenCluster, row: TraceRow) -> bool:
-    del seen
-    return row.cause == RemovalCause.SYNC_DEADLINE
-
-
 @mark(
     "out_while_joining",
     "a member died or was paused between its JoinGroup and its assignment",
@@ -111,16 +85,6 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     )
 
 
-@mark(
-    "static_member_replaced",
-    "a static member came back under a new member id",
-    TraceKind.MEMBER_ADDED,
-)
-def _(seen: SeenCluster, row: TraceRow) -> bool:
-    del seen
-    return row.cause == RemovalCause.STATIC_MEMBER_REPLACED
-
-
 @mark("emptied", "a group lost its last member", TraceKind.GROUP_STATE)
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     del seen
@@ -138,16 +102,6 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     newest = _coordinator(seen, row.group)
     return newest is not None and newest != row.peer
-
-
-@mark(
-    "silent_coordinator_doubted",
-    "a member gave its coordinator up after a session timeout of silence",
-    TraceKind.COORDINATOR_UNKNOWN,
-)
-def _(seen: SeenCluster, row: TraceRow) -> bool:
-    del seen
-    return row.cause == CoordinatorUnknownCause.SESSION_TIMEOUT
 
 
 def _coordinator(seen: SeenCluster, group: str | None) -> str | None:

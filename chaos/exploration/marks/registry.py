@@ -2,12 +2,14 @@
 
 Each is seen in the trace, by rows alone. A green exploration that never came there proves nothing.
 The marks themselves stand in `coordinators`, `servers`, `members`, `administrators` and
-`transactions`; `seen_cluster` has the past that they ask for.
+`transactions`, those that are one value of a column in `column_values`; `seen_cluster` has the past
+that they ask for.
 """
 
 from chaos.checkers.base import CheckContext
 from chaos.exploration.marks.administrators import ORDERS
 from chaos.exploration.marks.base import Mark
+from chaos.exploration.marks.column_values import COLUMN_VALUES
 from chaos.exploration.marks.coordinators import COORDINATORS
 from chaos.exploration.marks.members import MEMBERS
 from chaos.exploration.marks.seen_cluster import SeenCluster
@@ -21,6 +23,7 @@ ALL_MARKS: tuple[Mark, ...] = (
     *MEMBERS.marks,
     *ORDERS.marks,
     *TRANSACTIONS.marks,
+    *COLUMN_VALUES.marks,
 )
 MARKS: dict[str, str] = {mark.name: mark.meaning for mark in ALL_MARKS}
 """What each mark means, by its name."""

@@ -2,31 +2,12 @@
 
 from chaos.exploration.marks.base import MarkList
 from chaos.exploration.marks.seen_cluster import SeenCluster, detail_of
-from protocol.causes import TransactionCause
 from protocol.trace import TraceKind, TraceRow
 
 DECIDED = ("PrepareCommit", "PrepareAbort")
 
 TRANSACTIONS = MarkList()
 mark = TRANSACTIONS.add
-
-
-@mark(
-    "transaction_timed_out",
-    "a transaction was ended because its producer had not ended it in time",
-    TraceKind.TRANSACTION_STATE,
-)
-def _(seen: SeenCluster, row: TraceRow) -> bool:
-    return row.cause == TransactionCause.TIMED_OUT
-
-
-@mark(
-    "transaction_of_a_predecessor",
-    "a producer found a transaction of the one before it open, and had it aborted",
-    TraceKind.TRANSACTION_STATE,
-)
-def _(seen: SeenCluster, row: TraceRow) -> bool:
-    return row.cause == TransactionCause.NEW_PRODUCER
 
 
 @mark(

@@ -1,0 +1,88 @@
+"""Coverage marks that are one value of one column: a table of kind, column, value, and the mark."""
+
+from chaos.exploration.marks.base import Condition, MarkList
+from chaos.exploration.marks.seen_cluster import SeenCluster
+from protocol.causes import (
+    CoordinatorUnknownCause,
+    DeletionCause,
+    IgnoredCause,
+    MemberStateCause,
+    RebalanceCause,
+    RemovalCause,
+    TransactionCause,
+)
+from protocol.errors import ErrorCode
+from protocol.trace import TraceKind, TraceRow
+
+_MARK_OF_VALUE = {
+    (TraceKind.MEMBER_STATE, "cause", MemberStateCause.MISSED_POLL): (
+        "missed_poll",
+        "an application was slower than max.poll.interval.ms",
+    ),
+    (TraceKind.MEMBER_REMOVED, "cause", RemovalCause.DID_NOT_REJOIN): (
+        "did_not_rejoin",
+        "a join phase ended without a member, at the rebalance timeout",
+    ),
+    (TraceKind.MEMBER_REMOVED, "cause", RemovalCause.SYNC_DEADLINE): (
+        "did_not_sync",
+        "a member joined and never sent SyncGroup, until the deadline",
+    ),
+    (TraceKind.MEMBER_ADDED, "cause", RemovalCause.STATIC_MEMBER_REPLACED): (
+        "static_member_replaced",
+        "a static member came back under a new member id",
+    ),
+    (TraceKind.COORDINATOR_UNKNOWN, "cause", CoordinatorUnknownCause.SESSION_TIMEOUT): (
+        "silent_coordinator_doubted",
+        "a member gave its coordinator up after a session timeout of silence",
+    ),
+    (TraceKind.LOAD_IGNORED, "cause", IgnoredCause.STALE_LEADER_EPOCH): (
+        "stale_load_refused",
+        "a load of an older epoch was refused",
+    ),
+    (TraceKind.UNLOAD_IGNORED, "cause", IgnoredCause.STALE_LEADER_EPOCH): (
+        "stale_unload_refused",
+        "an unload of an older epoch was refused",
+    ),
+    (TraceKind.REBALANCE_STARTED, "cause", RebalanceCause.ASSIGNMENT_NOT_STORED): (
+        "assignment_not_stored",
+        "an assignment could not be written, and the group rebalanced again",
+    ),
+    (TraceKind.GROUP_STATE, "cause", DeletionCause.DELETED): (
+        "group_deleted",
+        "an administrator deleted a group",
+    ),
+    (TraceKind.OFFSET_REMOVED, "cause", DeletionCause.DELETED): (
+        "offsets_deleted",
+        "an administrator deleted committed offsets",
+    ),
+    (TraceKind.ADMIN_COMMIT, "error", ErrorCode.NONE.name): (
+        "offsets_reset",
+        "an administrator committed for an empty group",
+    ),
+    (TraceKind.ADMIN_COMMIT, "error", ErrorCode.UNKNOWN_MEMBER_ID.name): (
+        "offsets_not_reset",
+        "an administrator's commit was refused because the group has members",
+    ),
+    (TraceKind.TRANSACTION_STATE, "cause", TransactionCause.TIMED_OUT): (
+        "transaction_timed_out",
+        "a transaction was ended because its producer had not ended it in time",
+    ),
+    (TraceKind.TRANSACTION_STATE, "cause", TransactionCause.NEW_PRODUCER): (
+        "transaction_of_a_predecessor",
+        "a producer found a transaction of the one before it open, and had it aborted",
+    ),
+}
+
+COLUMN_VALUES = MarkList()
+
+
+def _has(column: str, value: str) -> Condition:
+    def condition(seen: SeenCluster, row: TraceRow) -> bool:
+        del seen
+        return bool(getattr(row, column) == value)
+
+    return condition
+
+
+for (_kind, _column, _value), (_name, _meaning) in _MARK_OF_VALUE.items():
+    COLUMN_VALUES.add(_name, _meaning, _kind)(_has(_column, _value))
