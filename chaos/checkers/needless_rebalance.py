@@ -1,7 +1,7 @@
 """Needless rebalance: a failover of a Stable group whose members all survive causes none.
 
 The new coordinator loads members and generation from the log, and the members' next heartbeat or
-commit is accepted (docs/kafka/MEASURED_FAILOVER.md, point 6).
+commit is accepted (MEASURED_FAILOVER 6).
 
 A failover is a fault that hits servers only while a group and its members are Stable and nothing
 has happened to a member in this generation. The group is watched from there to the next rebalance

@@ -23,6 +23,7 @@ MAY_DRAW = {
 }
 """Modules that may draw, with the reason; no other module depends on what a seed draws."""
 DRAWING = frozenset({"draw", "play_seed", "play_seeds"})
+SEED_OF_A_SPACE = re.compile(r"\bspace,? seeds? \d|\w \(seeds? \d+\)[.:]")
 CITED_FILE = re.compile(r"\bCorpus: `(\w+)`")
 
 
@@ -43,6 +44,17 @@ def test_only_tests_of_the_search_draw_schedules() -> None:
         if (name := path.relative_to(ROOT).as_posix()).startswith("tests/") and draws(path)
     }
     assert drawing <= set(MAY_DRAW)
+
+
+def test_no_text_names_a_seed_for_what_it_draws() -> None:
+    """The same seed draws another schedule tomorrow; a file of the corpus stays."""
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in tracked_files(".py")
+        if path != Path(__file__)
+        for match in SEED_OF_A_SPACE.finditer(re.sub(r"\s+", " ", path.read_text()))
+    ]
+    assert found == []
 
 
 def test_file_of_the_corpus_that_is_named_exists() -> None:

@@ -154,7 +154,7 @@ def test_rebalance_under_a_fault_that_cuts_members_off_is_not_judged() -> None:
     ("heard_s", "outcome"), [(None, CheckOutcome.PASS), (8, CheckOutcome.VIOLATED)]
 )
 def test_id_that_nobody_has_any_more_expires(heard_s: float | None, outcome: CheckOutcome) -> None:
-    """Standard space, seed 5008: it died while its JoinGroup waited, and expires a session later.
+    """A member that dies while its JoinGroup waits expires a session later.
 
     The same expiry of an id that still sends requests is found.
     """
@@ -426,7 +426,7 @@ def test_member_that_a_zombie_expired_comes_back_as_a_new_one() -> None:
 
 
 def test_member_that_a_zombie_told_to_rejoin_does() -> None:
-    """Standard space, seed 247: on resume a replaced coordinator expires a member, tells others."""
+    """Corpus: `zombie_coordinator_tells_its_members_to_rejoin`."""
     rows = attached_to_the_old_coordinator(expired_s=63)
     del rows.rows[-3:]
     rows.add(
@@ -446,7 +446,7 @@ def test_member_that_a_zombie_told_to_rejoin_does() -> None:
 
 
 def test_id_that_another_coordinator_dropped_expires_where_it_is_loaded_again() -> None:
-    """Standard space, seed 1460: its member has been somebody else since, and nobody heartbeats."""
+    """Its consumer has another member id by then, and sends no heartbeat under this one."""
     rows = Rows()
     rows.load_completed(1, "broker-0", 0)
     rows.generation_started(3, "broker-0", 1, [f"{C0}-1234", f"{C1}-1234"])
@@ -465,7 +465,7 @@ def test_id_that_another_coordinator_dropped_expires_where_it_is_loaded_again() 
 
 
 def test_member_that_the_next_coordinator_loads_again_comes_back_as_a_new_one() -> None:
-    """Standard space, seed 119: dropped, but the next coordinator loads what was stored before."""
+    """The removal was never stored, so the next coordinator loads the member."""
     rows = Rows()
     rows.load_completed(1, "broker-0", 0)
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
@@ -490,7 +490,7 @@ def test_member_that_the_next_coordinator_loads_again_comes_back_as_a_new_one() 
 
 
 def test_rebalance_that_a_failover_cut_short_is_owed_still() -> None:
-    """Standard space, seed 59: its members were told to rejoin; the next one loads it as Stable."""
+    """The members were told to rejoin, and the next coordinator loads the group as Stable."""
     rows = Rows()
     rows.load_completed(1, "broker-0", 0)
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
@@ -589,7 +589,7 @@ def test_member_that_a_broker_dropped_before_it_was_elected_again_comes_back_as_
     *,
     heard: bool,
 ) -> None:
-    """It never heard that it was replaced, and loads nothing (standard space, seed 13921)."""
+    """A coordinator that never heard that it was replaced loads nothing."""
     rows = Rows()
     rows.load_completed(1, "broker-0", 0)
     rows.group_loaded(1, "broker-0", members=["member-0-1234", f"{C1}-1234"])
@@ -618,7 +618,7 @@ def test_member_that_a_broker_dropped_before_it_was_elected_again_comes_back_as_
 @pytest.mark.parametrize("asked", ["a zombie", "one that had heard", "its coordinator"])
 @pytest.mark.parametrize("api", ["Heartbeat", "OffsetCommit"])
 def test_member_that_a_zombie_does_not_know_comes_back_as_a_new_one(asked: str, api: str) -> None:
-    """As its coordinator has not forgotten it (standard space, seeds 16282 and 19542)."""
+    """The group's own coordinator still has the member."""
     rows = Rows()
     if asked == "one that had heard":
         rows.unloaded(0.5, "broker-2", 1)
