@@ -1,4 +1,4 @@
-"""What commands print: lines that fit a terminal of any width, rows of a trace, JSON documents.
+"""Output of commands: lines that fit a terminal of any width, rows of a trace, JSON documents.
 
 A line that is too long goes on under its beginning, with its units beside their numbers.
 """

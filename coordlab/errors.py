@@ -1,4 +1,4 @@
-"""How a command's errors end: what is told of each, and its exit code.
+"""Errors that end a command: the text and the exit code of each.
 
 It knows the errors of every layer, so only a command that failed imports it.
 """
@@ -20,7 +20,7 @@ from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERNAL_ERROR
 
 
 def print_error(error: Exception) -> int:
-    """Tell of an error that ended a command, on standard error, and return the exit code.
+    """Print an error that ended a command on standard error, and return the exit code.
 
     To be called while it is handled: of what is nobody's fault but ours the traceback is told.
     """

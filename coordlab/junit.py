@@ -24,7 +24,7 @@ RUN_CASE = "run"
 """The test case of the run itself."""
 _SUITE = "coordlab"
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 cannot hold, not even escaped."""
+"""Characters that XML 1.0 cannot hold, not even escaped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

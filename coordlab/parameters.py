@@ -1,4 +1,4 @@
-"""What the command line takes as values: durations, words, a time scale."""
+"""Types of values on the command line: durations, times, words, a time scale."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from chaos.experiment.problems import near_miss, one_of
 from chaos.experiment.structs import microseconds
 
 MAX_TIME_SCALE = 100
-"""Beyond it the shortest of Kafka's timeouts last as long as what a machine needs for one step."""
+"""At a larger scale Kafka's shortest timeouts last no longer than one step of a machine."""
 
 _SECONDS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?s")
 
@@ -104,7 +104,7 @@ def _expected(words: Sequence[str], given: str) -> str:
 
 
 class TimeScale(click.ParamType[float]):
-    """How many times faster than a real clock the run's is."""
+    """Speed of the run's clock, as a multiple of a real clock's."""
 
     name = "number"
 

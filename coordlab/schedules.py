@@ -1,4 +1,4 @@
-"""What `replay` and `diff` are told to play: an experiment file, or a seed of a space."""
+"""Schedules that `replay`, `diff` and `shrink` play: an experiment file, or a seed of a space."""
 
 import shlex
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Schedule:
 
     @property
     def name(self) -> str:
-        """What a person calls it."""
+        """Its words on a command line."""
         return shlex.join(self.words)
 
     @property

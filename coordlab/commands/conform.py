@@ -28,8 +28,8 @@ from coordlab.console import print_document
 from coordlab.options import json_option, with_examples
 from results_schema.results import EXIT_PASS, EXIT_VIOLATED
 
-_DIGITS_MAX = 160
-"""How much of a value is printed; `--json` has all of it."""
+_DIFFERENCE_MAX = 320
+"""Characters of a difference that are printed; `--json` has all of them."""
 
 
 @click.command(
@@ -87,7 +87,7 @@ def _print_file(console: Console, file: FileConformity, *, show_all: bool) -> No
     _print(console, f"[{style}]{file.equal:4}/{file.steps:<4}[/] {escape(file.file)}")
     for difference in file.differences if show_all else file.differences[:1]:
         text = str(difference)
-        shown = text if len(text) <= _DIGITS_MAX * 2 else f"{text[: _DIGITS_MAX * 2]} ..."
+        shown = text if len(text) <= _DIFFERENCE_MAX else f"{text[:_DIFFERENCE_MAX]} ..."
         _print(console, f"          {escape(shown)}")
     if file.unknown_settings:
         names = ", ".join(file.unknown_settings)

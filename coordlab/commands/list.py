@@ -23,7 +23,7 @@ DEFAULT_LIMIT = 20
 COMMIT_GAP = "commit gap"
 """The measure that a list shows: what a group felt of a fault."""
 _WIDE = 110
-"""From this width on a run's name fits beside the other columns."""
+"""Least width at which a run's name fits beside the other columns."""
 _VERDICT_STYLES = {"pass": "green", "violated": "red", "unknown": "yellow"}
 _STATUS_STYLES = {"completed": "", "running": "cyan"}
 

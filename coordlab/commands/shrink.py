@@ -42,7 +42,7 @@ from coordlab.views.live import LiveView
 from results_schema.results import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNKNOWN
 
 SEARCH_SHARE = 0.75
-"""Of the time limit; the rest is left to count under how many network seeds it fails."""
+"""Part of the time limit for the search; the rest counts the network seeds that fail."""
 EXIT_CODES_OF_SHRINKING = (
     "Exit codes: 0 shrunk, 2 it does not fail (any more), 130 interrupted (the best so far is "
     "written), 254 bad arguments or file, 255 internal error."
@@ -64,7 +64,7 @@ class ShrinkOptions:
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True):
-    """What `--json` prints. Shape: `shrunk` is None if it does not fail."""
+    """Document of `--json`. Shape: `shrunk` is None if the schedule does not fail."""
 
     origin: str
     said: str

@@ -19,7 +19,7 @@ _CHECK_STYLES = {
 _MAX_STORY_LINES = 12
 _MAX_FINDINGS = 5
 _NARROW = 70
-"""Below it a check is told in lines: beside two columns its figures would stand word by word."""
+"""Least width of the table; in a narrower one the figures would stand word by word."""
 
 
 def print_checks(console: Console, checks: tuple[CheckReport, ...]) -> None:

@@ -18,7 +18,7 @@ _MARK = "*"
 _MISSING = "-"
 _GAP = 2
 _MAX_FAULTS_IN_FULL = 2
-"""Of more faults only the figures that differ are shown; the page has all."""
+"""With more faults only figures that differ are shown; the page has all."""
 _MAX_RUNS_NAMED = 3
 _GROUPS = {
     "broker": "broker chain",

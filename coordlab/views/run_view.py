@@ -29,14 +29,14 @@ _STATE_STYLES = {
 }
 _FAULT_STYLES = {"planned": "dim", "healed": "green", "done": "green"}
 _WIDE = 100
-"""From here on columns stand further apart, and all of a group's figures beside one another."""
+"""Least width at which columns stand two spaces apart."""
 _NARROW = 70
 _MAX_BROKERS = 8
-"""Up to so many brokers are named one by one."""
+"""Brokers that are named one by one; more are counted by state."""
 _MAX_GROUPS = 12
 _MAX_FAULTS = 8
 _MAX_PLANNED = 3
-"""Of many faults so many are shown of those that are still to come."""
+"""Planned faults that are shown where there are more faults than fit."""
 _MAX_FINDINGS = 3
 _MAX_ABSENT = 6
 _MAX_WAITING = 3
@@ -226,7 +226,7 @@ def _is_quiet(coordinators: Sequence[GroupStatus]) -> bool:
 
 
 def _members_see(members: Sequence[MemberStatus]) -> tuple[str, ...]:
-    """Say how many members take which broker for their coordinator."""
+    """Return the number of members that take each broker for their coordinator."""
     seen = Counter(
         "unknown" if member.coordinator is None else f"broker {member.coordinator}"
         for member in members

@@ -35,11 +35,11 @@ _VERDICT_STYLES = {
 _MAX_FAULTS_IN_FULL = 2
 _MAX_FAULTS_TOLD = 20
 MAX_BLOCKS = 6
-"""How many pairs of coordinators, or of owners, are told; the tables have them all."""
+"""Pairs of coordinators, or of owners, that are printed; the tables have them all."""
 _NARROW = 60
-"""Below it tables of phases keep the median and the longest only."""
+"""Least width for all columns of a table of phases; a narrower one keeps two."""
 _NARROW_FAULTS = 75
-"""Below it each of many faults is told in a line."""
+"""Least width for the table of many faults; in a narrower one each fault is a line."""
 _NARROW_CELLS = ("p50", "max")
 _FAULT_COLUMNS = {
     "detect": "detect",
@@ -192,7 +192,7 @@ def _print_verdict(console: Console, manifest: Manifest, results: Results) -> No
 
 
 def _print_faults(console: Console, faults: Sequence[JournalEntry]) -> None:
-    """Tell what became of each fault; of very many, of the first ones and of what went wrong."""
+    """Print the outcome of each fault; of very many, of the first ones and of those that failed."""
     told = [
         fault
         for place, fault in enumerate(faults)
@@ -236,7 +236,7 @@ def _what_became_of(fault: JournalEntry) -> str:
 
 
 def fault_rebalance_lines(fault: FaultSummary) -> Iterator[str]:
-    """Tell the rebalances after a fault, and how many members came through it unchanged."""
+    """Yield the rebalances after a fault, and the number of members that kept their place."""
     if not fault.rebalances:
         yield "no rebalance"
     for rebalances in fault.rebalances:
@@ -247,7 +247,7 @@ def fault_rebalance_lines(fault: FaultSummary) -> Iterator[str]:
 
 
 def outcome_lines(summary: RunSummary) -> Iterator[str]:
-    """Tell what else the run did to its groups."""
+    """Yield coordinators and owners that overlapped, repeated records and failed commits."""
     for coordinators in summary.coordinators[:MAX_BLOCKS]:
         yield from _told_lines(coordinators_told(coordinators))
     yield from _left_out(len(summary.coordinators), "coordinators", "tenure_overlaps")

@@ -66,7 +66,7 @@ def usable_cores() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThisMachine:
-    """What there is, and where to look for it; None where nothing tells. Units: bytes."""
+    """Sources of the checks, and readings of them; None where no source tells. Units: bytes."""
 
     system: str = field(default_factory=platform.system)
     python: tuple[int, ...] = field(default_factory=lambda: tuple(sys.version_info[:3]))

@@ -19,7 +19,7 @@ from pipeline.summary.story import counted
 
 LINE_EVERY_S = 10.0
 _MAX_GROUPS = 8
-"""So many findings are shown while it goes on; the summary has them all."""
+"""Findings that the panel shows; the summary has them all."""
 _MAX_REASONS = 3
 _MINUTE_S = 60
 
@@ -88,7 +88,7 @@ def exploration_panel(space: str, progress: SearchProgress) -> Group:
 
 
 def progress_text(progress: SearchProgress) -> str:
-    """Say how far a search is, in a line."""
+    """Return runs, speed, findings and the time left in one line."""
     tally = progress.tally
     of = "" if progress.runs_wanted is None else f" of {progress.runs_wanted:,}"
     said = [f"{tally.runs:,}{of} runs", f"{progress.runs_per_minute:,.0f} runs/min"]
@@ -107,12 +107,12 @@ def progress_text(progress: SearchProgress) -> str:
 
 
 def marks_text(tally: Tally) -> str:
-    """Say how many of the coverage marks were reached."""
+    """Return the number of coverage marks that were reached, of all."""
     return f"coverage marks {len(MARKS) - len(unreached(tally))}/{len(MARKS)}"
 
 
 def rechecks_text(tally: Tally) -> str:
-    """Say how many seeds were played twice, and how many gave the same."""
+    """Return the number of seeds whose second run was equal, of all that were played twice."""
     return f"played twice, equal {tally.rechecked - len(tally.differences):,}/{tally.rechecked:,}"
 
 

@@ -1,4 +1,4 @@
-"""Where an administrator's question goes: a cluster that runs on Ray, or a moment of a replay.
+"""Clusters that answer an administrator: one that runs on Ray, or one at a moment of a replay.
 
 Both answer the same questions, asked with a client's Host. Data flow: question -> cluster -> answer
 with the times at which it was asked and answered, and the rebalances that the trace tells so far.

@@ -1,4 +1,4 @@
-"""What `groups` tells, as data: its JSON documents, and what its tables are made of.
+"""Answers of `groups` as data: its JSON documents, and the rows of its tables.
 
 A broker is named by its id. An error is Kafka's name of it, with more where there is more to say.
 """
@@ -76,7 +76,7 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeletedGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a group that was to go. `held_by`: the members for which it stays."""
+    """Outcome of deleting one group. `held_by`: the members because of which the group stays."""
 
     group: str
     error: str | None
@@ -84,7 +84,7 @@ class DeletedGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeletedOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of an offset that was to go."""
+    """Outcome of deleting one committed offset."""
 
     topic: str
     partition: int
@@ -92,7 +92,7 @@ class DeletedOffset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeletedOffsets(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of offsets of a group. With an `error` of the whole nothing went."""
+    """Outcome of deleting offsets of one group. With an `error` no offset was deleted."""
 
     group: str
     error: str | None
@@ -100,7 +100,7 @@ class DeletedOffsets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResetOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """What a partition gets, or got.
+    """Offset that a reset gives to one partition.
 
     `current_offset` None: nothing was committed; `asked_for` is what lay outside of the log, None
     where `new_offset` is it; `new_offset` None: `error` says why.

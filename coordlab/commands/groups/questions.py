@@ -1,4 +1,4 @@
-"""What `groups` asks a cluster, command by command: from calls of an administrator to facts."""
+"""Questions of `groups`, command by command: calls of an administrator's client become facts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How rebalances are told on a terminal: when, where, why, who came and went, how long it took."""
+"""Rebalances as lines of a terminal: time, coordinator, reason, changed members, length."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""How `groups` shows what it was told: columns with the headings of Kafka's own tool.
+"""Answers of `groups` as columns with the headings of Kafka's own tool.
 
 Lines are as wide as their words: a broken member id can be neither read nor copied.
 """
@@ -235,7 +235,7 @@ def print_errors(console: Console, lines: Sequence[str]) -> None:
 
 
 def _print_standing(console: Console, group: GroupFacts) -> None:
-    """Say what keeps a group from being read as one of members with assignments."""
+    """Print that a group has no members, or rebalances: its rows are not assignments then."""
     if group.state == EMPTY:
         print_lines(console, [f"group {group.group} has no members"])
     elif group.state not in (STABLE, None):

@@ -72,7 +72,7 @@ class ReplayOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """How a run's trace compares with the stamped one.
+    """Comparison of a run's trace with the stamped one.
 
     Units: it parts between the two times; `parts_before_us` None: behind what the trail tells.
     Shape: `same` None: there is nothing to compare with, and `said` says why.

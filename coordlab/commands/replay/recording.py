@@ -22,7 +22,7 @@ from results_schema.journal import JournalEntry
 from results_schema.results import Results
 
 LAST_ROWS = 1_000
-"""How much of the trace is at hand at a moment."""
+"""Rows of the trace that a `Moment` holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ Look = Callable[[Moment], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """What became of a recorded run.
+    """Results of a recorded run.
 
     Shape: `digest` and `trail` are of the trace without messages; `reached` says whether the moment
     that was asked for came.

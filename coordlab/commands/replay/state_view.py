@@ -1,4 +1,4 @@
-"""What each group, broker and member is doing at one moment of a run, in lines."""
+"""States of groups, brokers and members at one moment of a run, in lines."""
 
 from collections.abc import Iterator, Sequence
 
