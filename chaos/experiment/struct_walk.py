@@ -29,10 +29,15 @@ _AFTER_WORD = re.compile(r"[.\[]")
 
 @dataclass(frozen=True, slots=True)
 class StructField:
-    """One field of a struct: `key` is its name in the file, `doc` the string below it."""
+    """One field of the struct `owner`, as msgspec knows it."""
 
+    owner: type[msgspec.Struct]
     info: FieldInfo
-    doc: str
+
+    @property
+    def doc(self) -> str:
+        """The string below the field in its source: what it means."""
+        return _field_docs(self.owner).get(self.name, "")
 
     @property
     def name(self) -> str:
@@ -73,11 +78,7 @@ class StructField:
 @cache
 def fields_of(struct: type[msgspec.Struct]) -> tuple[StructField, ...]:
     """Return the fields of a struct in the order of its source."""
-    docs = _field_docs(struct)
-    return tuple(
-        StructField(info=info, doc=docs.get(info.name, ""))
-        for info in msgspec.structs.fields(struct)
-    )
+    return tuple(StructField(owner=struct, info=info) for info in msgspec.structs.fields(struct))
 
 
 def struct_types(*annotations: object) -> Iterator[type[msgspec.Struct]]:
