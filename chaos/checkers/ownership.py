@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from chaos.checkers.base import CheckContext, Checker, GroupExpectation, detail_of
 from chaos.checkers.evidence.faults_in_force import FAULT_KINDS, FaultsInForce
 from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
+from chaos.checkers.evidence.owners import OWNER_KINDS, Owner, Owners
 from protocol.causes import MemberStateCause, RemovalCause
 from protocol.trace import TraceKind, TraceRow
 from results_schema.evidence_text import seconds
@@ -38,8 +39,6 @@ JOINING = "PREPARING_REBALANCE"
 """The state of a member that sends JoinGroup."""
 """Causes of a MEMBER_STATE and of a MEMBER_REMOVED: the application was too slow."""
 AFTER_HEALING_MS = "longest_part_of_an_overlap_after_everything_was_healed_ms"
-
-Owner = tuple[str, int]  # node, incarnation
 
 
 @dataclass(slots=True)
@@ -84,8 +83,6 @@ class _Group:
 
     def __init__(self, expected: GroupExpectation) -> None:
         self.expected = expected
-        self.owners: dict[str, dict[Owner, TraceRow]] = {}  # partition -> its assignments
-        self.owned: dict[Owner, tuple[str, ...]] = {}
         self.open: dict[tuple[str, Owner, Owner], _Overlap] = {}
         self.loads: dict[str, TraceRow] = {}  # broker -> its last load of the group's partition
         self.loaded: dict[str, _Loaded] = {}  # broker -> the group in its last load, if known
@@ -133,27 +130,20 @@ class Ownership(Checker):
         {
             *FAULT_KINDS,
             *LOSS_KINDS,
+            *OWNER_KINDS,
             TraceKind.RUN_STAGE,
-            TraceKind.NODE_STOPPED,
             TraceKind.LEADER_ELECTED,
             TraceKind.LOAD_COMPLETED,
             TraceKind.GROUP_LOADED,
             TraceKind.MEMBER_REMOVED,
             TraceKind.MEMBER_STATE,
-            TraceKind.PARTITIONS_ASSIGNED,
-            TraceKind.PARTITIONS_REVOKED,
-            TraceKind.PARTITIONS_LOST,
         }
     )
 
     def __init__(self, context: CheckContext) -> None:
         super().__init__(context)
         self._groups = {group_id: _Group(known) for group_id, known in context.groups.items()}
-        self._group_of = {
-            consumer: group_id
-            for group_id, known in context.groups.items()
-            for consumer in known.consumers
-        }
+        self._owners = Owners()
         self._faults = FaultsInForce(context)
         self._lost_data = LostData()
         self._over = False
@@ -176,28 +166,20 @@ class Ownership(Checker):
                 self._coordinator_changed(row)
             case TraceKind.ISR_CHANGED:
                 pass
-            case TraceKind.NODE_STOPPED:
-                self._died(row.node, row)
             case _ if row.kind in FAULT_KINDS:
                 self._fault_changed(row)
             case _:
                 group = self._groups.get(row.group or "")
                 if group is not None:
                     self._member_step(group, row.group or "", row)
+        if row.kind in OWNER_KINDS:
+            self._owners_changed(row)
 
     def _member_step(self, group: _Group, group_id: str, row: TraceRow) -> None:
         owner = (row.node, row.incarnation)
         match row.kind:
             case TraceKind.PARTITIONS_ASSIGNED:
-                self._release(group, group_id, owner, row)
                 group.slow.pop(owner, None)
-                partitions = tuple(detail_of(row).get("partitions", ()))
-                self._assignments += len(partitions)
-                group.owned[owner] = partitions
-                for partition in partitions:
-                    self._take(group, partition, owner, row)
-            case TraceKind.PARTITIONS_REVOKED | TraceKind.PARTITIONS_LOST:
-                self._release(group, group_id, owner, row)
             case TraceKind.GROUP_LOADED:
                 members = detail_of(row).get("members")
                 if isinstance(members, list):
@@ -208,7 +190,7 @@ class Ownership(Checker):
                 removals[row.node] = row
             case TraceKind.MEMBER_STATE if row.cause == MemberStateCause.MISSED_POLL:
                 group.slow[owner] = row
-            case TraceKind.MEMBER_STATE if group.owned.get(owner):
+            case TraceKind.MEMBER_STATE if self._owners.owned_by(owner):
                 self._may_not_join_as_owner(group, group_id, owner, row)
             case _:
                 pass
@@ -221,10 +203,10 @@ class Ownership(Checker):
         if detail_of(row).get("to") != JOINING or key in group.reported:
             return
         group.reported[key] = None
-        partition = group.owned[owner][0]
+        partition = self._owners.owned_by(owner)[0]
         self.found(
             f"{group_id}, {partition}: {row.node} went to join while it still owned it",
-            [group.owners[partition][owner], row],
+            [self._owners.of(group_id, partition)[owner], row],
             group=group_id,
             partition=partition,
         )
@@ -246,30 +228,26 @@ class Ownership(Checker):
         for group in self._groups.values():
             self._judge_overstays(group, row.time_us)
         self._faults.observe(row)
-        if row.kind == TraceKind.NODE_KILLED:
-            self._died(row.peer or "", row)
-        elif row.kind == TraceKind.NODE_STARTED:
-            self._died(row.node, row)
-
-    def _died(self, node: str, row: TraceRow) -> None:
-        """End what a consumer owned: it is gone, or a new life of it begins with nothing."""
-        group_id = self._group_of.get(node)
-        if group_id is None:
-            return
-        group = self._groups[group_id]
-        for owner in [each for each in group.owned if each[0] == node]:
-            self._release(group, group_id, owner, row)
 
     # -- overlaps -----------------------------------------------------------------------------
 
-    def _take(self, group: _Group, partition: str, owner: Owner, row: TraceRow) -> None:
-        owners = group.owners.setdefault(partition, {})
-        for other, older in owners.items():
-            too_early, evidence = self._may_begin(group, other, older, row)
-            group.open[partition, other, owner] = _Overlap(
-                older, row, row.time_us, too_early, evidence
-            )
-        owners[owner] = row
+    def _owners_changed(self, row: TraceRow) -> None:
+        """Close the overlaps of who owns nothing any more, and open those of who was given some."""
+        for group_id, partition, owner in self._owners.observe(row):
+            if group_id in self._groups:
+                self._release(self._groups[group_id], group_id, partition, owner, row)
+        group_id, owner = row.group or "", (row.node, row.incarnation)
+        group = self._groups.get(group_id)
+        if row.kind != TraceKind.PARTITIONS_ASSIGNED or group is None:
+            return
+        for partition in self._owners.owned_by(owner):
+            self._assignments += 1
+            for other, older in self._owners.of(group_id, partition).items():
+                if other != owner:
+                    too_early, evidence = self._may_begin(group, other, older, row)
+                    group.open[partition, other, owner] = _Overlap(
+                        older, row, row.time_us, too_early, evidence
+                    )
 
     def _may_begin(
         self, group: _Group, other: Owner, older: TraceRow, newer: TraceRow
@@ -335,14 +313,13 @@ class Ownership(Checker):
             return group.loads.get(newer.peer)
         return max(group.loads.values(), key=lambda load: load.leader_epoch or 0, default=None)
 
-    def _release(self, group: _Group, group_id: str, owner: Owner, row: TraceRow) -> None:
-        for partition in group.owned.pop(owner, ()):
-            group.owners[partition].pop(owner, None)
-        for key in [each for each in group.open if owner in each[1:]]:
-            overlap = group.open[key]
+    def _release(
+        self, group: _Group, group_id: str, partition: str, owner: Owner, row: TraceRow
+    ) -> None:
+        for key in [each for each in group.open if each[0] == partition and owner in each[1:]]:
+            overlap = group.open.pop(key)
             self._judge_overstay(group, overlap, row.time_us)
-            del group.open[key]
-            self._close(group, group_id, key[0], overlap, row.time_us, row)
+            self._close(group, group_id, partition, overlap, row.time_us, row)
 
     def _judge_overstays(self, group: _Group, now_us: int) -> None:
         for overlap in group.open.values():

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from chaos.checkers.base import CheckContext, Checker, detail_of
+from chaos.checkers.base import CheckContext, Checker
 from chaos.checkers.evidence.commit_registers import GIVEN_UP_BY_THE_CLIENT
 from chaos.checkers.evidence.intervals import IntervalSet
 from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
+from chaos.checkers.evidence.owners import OWNER_KINDS, Owner, Owners
 from protocol.causes import ORDERED_DELETIONS, PositionCause
 from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
@@ -32,8 +33,6 @@ MAX_KEPT_COMMITS = 4_096
 """Commits beyond what was processed, kept for each partition: there are none in a sound group."""
 
 _TIMED_OUT = ErrorCode.REQUEST_TIMED_OUT.name  # the record may stand in the log all the same
-
-Owner = tuple[str, int]  # node, incarnation
 
 
 class _Consumed(msgspec.Struct):
@@ -86,19 +85,15 @@ class Processing(Checker):
             TraceKind.COMMIT_STORED,
             TraceKind.ADMIN_COMMIT,
             TraceKind.OFFSET_REMOVED,
-            TraceKind.PARTITIONS_ASSIGNED,
-            TraceKind.PARTITIONS_REVOKED,
-            TraceKind.PARTITIONS_LOST,
+            *OWNER_KINDS,
             *LOSS_KINDS,
-            TraceKind.NODE_STOPPED,
         }
     )
 
     def __init__(self, context: CheckContext) -> None:
         super().__init__(context)
         self._partitions: dict[tuple[str, str], _Partition] = {}
-        self._owners: dict[tuple[str, str], dict[Owner, None]] = {}  # (group, partition)
-        self._owned: dict[tuple[str, Owner], tuple[str, ...]] = {}
+        self._owners = Owners()
         self._members: dict[str, Owner] = {}  # member id -> who has it
         self._assigned_us: dict[str, int] = {}  # member id -> its last assignment
         self._killed: dict[str, TraceRow] = {}  # node -> its last death
@@ -132,45 +127,22 @@ class Processing(Checker):
                     self._partition(row).deleted_us = row.time_us
             case TraceKind.POSITION_RESET:
                 self._position_reset(row)
-            case TraceKind.PARTITIONS_ASSIGNED:
-                self._assigned(row)
-            case TraceKind.PARTITIONS_REVOKED | TraceKind.PARTITIONS_LOST:
-                self._released(row.group or "", (row.node, row.incarnation))
             case TraceKind.NODE_KILLED:
                 self._killed[row.peer or ""] = row
-                self._gone(row.peer)
-            case TraceKind.FAULT_INJECTED | TraceKind.LEADER_ELECTED | TraceKind.ISR_CHANGED:
-                pass
+            case TraceKind.PARTITIONS_ASSIGNED if row.member is not None:
+                self._members[row.member] = (row.node, row.incarnation)
+                self._assigned_us[row.member] = row.time_us
             case _:
-                self._gone(row.node)
-
-    # -- who owns what ------------------------------------------------------------------------
-
-    def _assigned(self, row: TraceRow) -> None:
-        group, owner = row.group or "", (row.node, row.incarnation)
-        self._released(group, owner)
-        if row.member is not None:
-            self._members[row.member] = owner
-            self._assigned_us[row.member] = row.time_us
-        partitions = tuple(detail_of(row).get("partitions", ()))
-        self._owned[group, owner] = partitions
-        for partition in partitions:
-            self._owners.setdefault((group, partition), {})[owner] = None
+                pass
+        if row.kind in OWNER_KINDS:
+            for group, partition, owner in self._owners.observe(row):
+                known = self._partitions.get((group, partition))
+                if known is not None:
+                    known.positions.pop(owner, None)
 
     def _since_us(self, member: str | None) -> int:
         """Return since when a member has what it has; -1 for who has nothing."""
         return self._assigned_us.get(member or "", -1)
-
-    def _released(self, group: str, owner: Owner) -> None:
-        for partition in self._owned.pop((group, owner), ()):
-            self._owners[group, partition].pop(owner, None)
-            known = self._partitions.get((group, partition))
-            if known is not None:
-                known.positions.pop(owner, None)
-
-    def _gone(self, node: str | None) -> None:
-        for group, owner in [key for key in self._owned if key[1][0] == node]:
-            self._released(group, owner)
 
     # -- what was processed -------------------------------------------------------------------
 
@@ -210,8 +182,7 @@ class Processing(Checker):
         by_itself = known.by_owner[owner].covered(start, end) if owner in known.by_owner else 0
         self._duplicates["processed_again_by_the_same_member"] += by_itself
         self._duplicates["processed_again_by_another_member"] += again - by_itself
-        owners = self._owners.get((row.group or "", row.partition or ""), {})
-        if len(owners) > 1:
+        if len(self._owners.of(row.group or "", row.partition or "")) > 1:
             self._duplicates["processed_again_while_two_owned_it"] += again
 
     def _position_reset(self, row: TraceRow) -> None:

@@ -129,9 +129,9 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     return any(
-        owner != row.node
+        node != row.node
         for partition in detail_of(row).partitions
-        for owner in seen.owners.get((row.group or "", partition), ())
+        for node, _ in seen.owners.of(row.group or "", partition)
     )
 
 

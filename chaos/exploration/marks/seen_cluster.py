@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from chaos.checkers.base import CheckContext
+from chaos.checkers.evidence.owners import Owners
 from protocol.causes import DeletionCause
 from protocol.trace import TraceKind, TraceRow
 
@@ -59,7 +60,7 @@ class SeenCluster:
     offsets of appends that failed), `loaded_to` (place -> where the last load ended),
     `high_watermarks`; `generations` (group -> number -> who began it first), `leaders` (group ->
     leader of its newest generation); `nodes` (member id -> consumer), `member_states` (consumer ->
-    state), `owners` (group, partition -> consumers), `indefinite` (group, partition, offset of
+    state), `owners`, `indefinite` (group, partition, offset of
     commits that nobody can tell the fate of); `decided` (transactional id -> who decided how its
     newest transaction ends), `transactions` (group, producer id -> who took offsets of an open
     transaction last); `deleted` (groups that an administrator deleted).
@@ -90,12 +91,12 @@ class SeenCluster:
         self.leaders: dict[str, str] = {}
         self.nodes: dict[str, str] = {}
         self.member_states: dict[str, str] = {}
-        self.owners: dict[tuple[str, str], dict[str, None]] = {}
+        self.owners = Owners()
         self.indefinite: dict[tuple[str, str, int], None] = {}
         self.decided: dict[str, str] = {}
         self.transactions: dict[tuple[str, int], str] = {}
         self.deleted: dict[str, None] = {}
-        self.updates: dict[str, Callable[[TraceRow], None]] = {
+        self.updates: dict[str, Callable[[TraceRow], object]] = {
             TraceKind.NODE_STARTED: self._started,
             TraceKind.NODE_KILLED: self._ended,
             TraceKind.NODE_STOPPED: self._ended,
@@ -117,9 +118,9 @@ class SeenCluster:
             TraceKind.GROUP_STATE: self._group_state,
             TraceKind.GENERATION_STARTED: self._generation_started,
             TraceKind.MEMBER_STATE: self._member_state,
-            TraceKind.PARTITIONS_ASSIGNED: self._assigned,
-            TraceKind.PARTITIONS_REVOKED: self._released,
-            TraceKind.PARTITIONS_LOST: self._released,
+            TraceKind.PARTITIONS_ASSIGNED: self.owners.observe,
+            TraceKind.PARTITIONS_REVOKED: self.owners.observe,
+            TraceKind.PARTITIONS_LOST: self.owners.observe,
             TraceKind.COMMIT_FAILED: self._commit_failed,
             TraceKind.COMMIT_STORED: self._commit_stored,
             TraceKind.TRANSACTION_STATE: self._transaction_state,
@@ -194,7 +195,7 @@ class SeenCluster:
         _forget(self.states, node)
         _forget(self.in_flight, node)
         _forget(self.high_watermarks, node)
-        self._disown(node)
+        self.owners.observe(row)
 
     def _paused(self, row: TraceRow) -> None:
         self.paused[row.peer or ""] = row.time_us
@@ -283,18 +284,6 @@ class SeenCluster:
         self.member_states[row.node] = detail_of(row).to
         if row.member is not None:
             self.nodes[row.member] = row.node
-
-    def _assigned(self, row: TraceRow) -> None:
-        self._disown(row.node)
-        for partition in detail_of(row).partitions:
-            self.owners.setdefault((row.group or "", partition), {})[row.node] = None
-
-    def _released(self, row: TraceRow) -> None:
-        self._disown(row.node)
-
-    def _disown(self, node: str) -> None:
-        for owners in self.owners.values():
-            owners.pop(node, None)
 
     def _commit_failed(self, row: TraceRow) -> None:
         if row.error in INDEFINITE and row.offset is not None:

@@ -1,0 +1,67 @@
+"""Who owns which partition, by the members' own rows, whatever a coordinator believes.
+
+A member owns a partition from the poll that gives it to it until it revokes or loses it, is given
+others, or its process ends.
+"""
+
+from collections.abc import Mapping
+
+from chaos.checkers.base import detail_of
+from protocol.trace import TraceKind, TraceRow
+
+OWNER_KINDS = frozenset(
+    {
+        TraceKind.PARTITIONS_ASSIGNED,
+        TraceKind.PARTITIONS_REVOKED,
+        TraceKind.PARTITIONS_LOST,
+        TraceKind.NODE_STARTED,
+        TraceKind.NODE_KILLED,
+        TraceKind.NODE_STOPPED,
+    }
+)
+"""The rows that Owners must see."""
+
+Owner = tuple[str, int]
+"""A member's process: node and incarnation."""
+Ended = tuple[str, str, Owner]
+"""Group, partition, and who owned it."""
+
+
+class Owners:
+    """Follows the assignments of all members."""
+
+    def __init__(self) -> None:
+        self._of: dict[tuple[str, str], dict[Owner, TraceRow]] = {}  # (group, partition)
+        self._owned: dict[Owner, tuple[str, tuple[str, ...]]] = {}  # group and partitions
+
+    def of(self, group: str, partition: str) -> Mapping[Owner, TraceRow]:
+        """Return the owners of a partition, each with its PARTITIONS_ASSIGNED, oldest first."""
+        return self._of.get((group, partition), {})
+
+    def owned_by(self, owner: Owner) -> tuple[str, ...]:
+        """Return the partitions of an owner."""
+        return self._owned.get(owner, ("", ()))[1]
+
+    def observe(self, row: TraceRow) -> list[Ended]:
+        """Take in a row of OWNER_KINDS; return what ended with it."""
+        owner = (row.node, row.incarnation)
+        match row.kind:
+            case TraceKind.PARTITIONS_ASSIGNED:
+                ended = self._end(owner)
+                group, partitions = row.group or "", tuple(detail_of(row).get("partitions", ()))
+                self._owned[owner] = group, partitions
+                for partition in partitions:
+                    self._of.setdefault((group, partition), {})[owner] = row
+                return ended
+            case TraceKind.PARTITIONS_REVOKED | TraceKind.PARTITIONS_LOST:
+                return self._end(owner)
+            case _:
+                node = row.peer or row.node
+                gone = [each for each in self._owned if each[0] == node]
+                return [ended for each in gone for ended in self._end(each)]
+
+    def _end(self, owner: Owner) -> list[Ended]:
+        group, partitions = self._owned.pop(owner, ("", ()))
+        for partition in partitions:
+            del self._of[group, partition][owner]
+        return [(group, partition, owner) for partition in partitions]
