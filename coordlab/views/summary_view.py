@@ -13,14 +13,14 @@ from coordlab.views.check_view import print_checks
 from pipeline.summary.figures import HEADER, Chain, FaultSummary, RunSummary
 from pipeline.summary.outcomes import listed
 from pipeline.summary.story import (
-    Told,
-    coordinators_told,
+    Statement,
+    coordinators_statement,
     errors_text,
     kept_text,
     leaving_texts,
     noticed_text,
-    owners_told,
-    rebalances_told,
+    owners_statement,
+    rebalances_statement,
     repeated_text,
 )
 from results_schema.journal import FaultOutcome, JournalEntry
@@ -240,7 +240,7 @@ def fault_rebalance_lines(fault: FaultSummary) -> Iterator[str]:
     if not fault.rebalances:
         yield "no rebalance"
     for rebalances in fault.rebalances:
-        yield from _told_lines(rebalances_told(rebalances, fault))
+        yield from _statement_lines(rebalances_statement(rebalances, fault))
     kept = kept_text(fault)
     if kept is not None:
         yield kept
@@ -249,11 +249,11 @@ def fault_rebalance_lines(fault: FaultSummary) -> Iterator[str]:
 def outcome_lines(summary: RunSummary) -> Iterator[str]:
     """Yield coordinators and owners that overlapped, repeated records and failed commits."""
     for coordinators in summary.coordinators[:MAX_BLOCKS]:
-        yield from _told_lines(coordinators_told(coordinators))
+        yield from _statement_lines(coordinators_statement(coordinators))
     yield from _left_out(len(summary.coordinators), "coordinators", "tenure_overlaps")
     long_enough = [each for each in summary.owners if each.longest_us >= summary.clock_error_us]
     for owners in long_enough[:MAX_BLOCKS]:
-        yield from _told_lines(owners_told(owners))
+        yield from _statement_lines(owners_statement(owners))
     yield from _left_out(len(long_enough), "owners", "ownership_overlaps")
     for processing in summary.processing:
         if processing.repeated:
@@ -267,6 +267,6 @@ def _left_out(number: int, what: str, table: str) -> Iterator[str]:
         yield f"and {number - MAX_BLOCKS} more times with two {what} at once: table {table}"
 
 
-def _told_lines(told: Told) -> Iterator[str]:
+def _statement_lines(told: Statement) -> Iterator[str]:
     yield told.headline
     yield from (f"  {line}" for line in told.particulars)

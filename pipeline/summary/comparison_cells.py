@@ -45,9 +45,9 @@ def cell_of(values: Sequence[int | None], unit: Unit, bound_us: int) -> Cell | N
         return None
     median, low, high = middle(known), known[0], known[-1]
     missing = len(values) - len(known)
-    text = _shown(median, unit, bound_us)
+    text = _value_text(median, unit, bound_us)
     if low != high:
-        text += f" ({_shown(low, unit, bound_us)} to {_shown(high, unit, bound_us)})"
+        text += f" ({_value_text(low, unit, bound_us)} to {_value_text(high, unit, bound_us)})"
     if missing:
         text += f", {missing} of {len(values)} without"
     return Cell(
@@ -85,7 +85,7 @@ def text_cell_of(values: Sequence[str | None]) -> Cell | None:
     )
 
 
-def _shown(value: int, unit: Unit, bound_us: int) -> str:
+def _value_text(value: int, unit: Unit, bound_us: int) -> str:
     return duration_text(value, bound_us=bound_us) if unit == "us" else f"{value:,}"
 
 

@@ -33,8 +33,8 @@ _SAID_IF_ZERO = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """One thing that happened: what, and the particulars, a line each."""
+class Statement:
+    """One thing that happened: a headline, and its particulars, a line each."""
 
     headline: str
     particulars: tuple[str, ...] = ()
@@ -101,9 +101,9 @@ def kept_text(fault: FaultSummary) -> str | None:
     )
 
 
-def rebalances_told(rebalances: Rebalances, fault: FaultSummary) -> Told:
+def rebalances_statement(rebalances: Rebalances, fault: FaultSummary) -> Statement:
     """Tell rebalances of one kind after a fault: when, where, how long, who came and went."""
-    return Told(
+    return Statement(
         headline=rebalances.words,
         particulars=(_how(rebalances, fault), *_who(rebalances)),
     )
@@ -146,7 +146,7 @@ def _who(rebalances: Rebalances) -> Iterator[str]:
         yield f"added: {listed(rebalances.added)}"
 
 
-def coordinators_told(both: Coordinators) -> Told:
+def coordinators_statement(both: Coordinators) -> Statement:
     """Tell two coordinators of one group: from when to when, and what each answered meanwhile."""
     impaired = [
         f"{word} for {duration_text(length_us)} of it"
@@ -168,7 +168,7 @@ def coordinators_told(both: Coordinators) -> Told:
         f"{moment_text(both.from_us)} to {moment_text(both.to_us)}: "
         f"{moment_text(both.to_us - both.from_us)}"
     )
-    return Told(headline=headline, particulars=tuple(particulars))
+    return Statement(headline=headline, particulars=tuple(particulars))
 
 
 def _tenure(office: Office, which: str, at_us: int | None) -> str:
@@ -181,7 +181,7 @@ def _answered(office: Office) -> str:
     return f"{heartbeats} answered, {counted(office.commits, 'commit')} acknowledged"
 
 
-def owners_told(both: Owners) -> Told:
+def owners_statement(both: Owners) -> Statement:
     """Tell two sets of members that owned the same partitions: who, from when to when."""
     until = "the end of the run" if both.to_us is None else moment_text(both.to_us)
     length = "" if both.to_us is None else f": {moment_text(both.to_us - both.from_us)}"
@@ -190,7 +190,7 @@ def owners_told(both: Owners) -> Told:
         after_us = both.to_us - both.healed_us
         side = "after" if after_us >= 0 else "before"
         records += f"; over {moment_text(abs(after_us))} {side} the healing"
-    return Told(
+    return Statement(
         headline=f"two owners of {counted(both.partitions, 'partition')} of {both.group} from "
         f"{moment_text(both.from_us)} to {until}{length}",
         particulars=(

@@ -62,7 +62,7 @@ async def list_groups(
             for each in listings.groups
             if each.protocol_type in CONSUMER_PROTOCOL_TYPES
         ),
-        failures={broker: _said(error) for broker, error in listings.failures.items()},
+        failures={broker: _error_text(error) for broker, error in listings.failures.items()},
     )
 
 
@@ -101,7 +101,7 @@ async def delete_groups(admin: AdminClient, groups: Sequence[str]) -> tuple[Dele
     return tuple(
         DeletedGroup(
             group=group,
-            error=None if error is None else _said(error),
+            error=None if error is None else _error_text(error),
             held_by=tuple(map(_member, members.get(group, ()))),
         )
         for group, error in outcomes.items()
@@ -116,7 +116,7 @@ async def delete_group_offsets(
     try:
         errors = await admin.delete_consumer_group_offsets(group, partitions) if partitions else {}
     except ClientError as error:
-        return DeletedOffsets(group=group, error=_said(error))
+        return DeletedOffsets(group=group, error=_error_text(error))
     return DeletedOffsets(
         group=group,
         error=None,
@@ -148,7 +148,7 @@ async def reset_group_offsets(
     """
     (found,) = (await admin.describe_groups((group,))).values()
     if isinstance(found, ClientError):
-        return OffsetReset(group=group, executed=False, error=_said(found))
+        return OffsetReset(group=group, executed=False, error=_error_text(found))
     if found.state not in (EMPTY, DEAD):
         return OffsetReset(
             group=group,
@@ -159,7 +159,9 @@ async def reset_group_offsets(
         )
     (committed,) = (await admin.list_consumer_group_offsets((group,))).values()
     if isinstance(committed, ClientError):
-        return OffsetReset(group=group, executed=False, error=_said(committed), state=found.state)
+        return OffsetReset(
+            group=group, executed=False, error=_error_text(committed), state=found.state
+        )
     if topics is None:
         partitions, problems = tuple(sorted(committed)), dict[TopicPartition, str]()
     else:
@@ -179,7 +181,9 @@ async def reset_group_offsets(
                 group, {each.partition: each.new for each in planned}
             )
         except ClientError as refused:
-            return OffsetReset(group=group, executed=False, error=_said(refused), state=found.state)
+            return OffsetReset(
+                group=group, executed=False, error=_error_text(refused), state=found.state
+            )
     return OffsetReset(
         group=group,
         executed=executes,
@@ -228,7 +232,7 @@ async def _chosen(
             else:
                 unknown[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
         if isinstance(described, ClientError) and each.partitions is None:
-            unknown[TopicPartition(each.topic, WHOLE_TOPIC)] = _said(described)
+            unknown[TopicPartition(each.topic, WHOLE_TOPIC)] = _error_text(described)
     return tuple(found), unknown
 
 
@@ -243,9 +247,9 @@ async def _bounds(
     for partition in partitions:
         begin, end = earliest[partition], latest[partition]
         if isinstance(begin, ClientError):
-            unknown[partition] = _said(begin)
+            unknown[partition] = _error_text(begin)
         elif isinstance(end, ClientError):
-            unknown[partition] = _said(end)
+            unknown[partition] = _error_text(end)
         else:
             bounds[partition] = LogBounds(earliest=begin, latest=end)
     return bounds, unknown
@@ -253,7 +257,7 @@ async def _bounds(
 
 def _described(group: str, found: GroupDescription | ClientError) -> GroupFacts:
     if isinstance(found, ClientError):
-        return GroupFacts(group=group, error=_said(found))
+        return GroupFacts(group=group, error=_error_text(found))
     return GroupFacts(
         group=group,
         error=ErrorCode.GROUP_ID_NOT_FOUND.name if found.state == DEAD else None,
@@ -291,7 +295,7 @@ def _with_offsets(
     if committed is None:  # the group itself could not be described
         return group
     if isinstance(committed, ClientError):
-        return msgspec.structs.replace(group, error=_said(committed))
+        return msgspec.structs.replace(group, error=_error_text(committed))
     owners = {each: member for member in group.members for each in member.assigned}
     offsets = tuple(
         _offset(each, committed.get(each), ends[each], owners.get(each)) for each in partitions
@@ -315,7 +319,7 @@ def _offset(
         member_id=None if owner is None else owner.member_id,
         host=None if owner is None else owner.host,
         client_id=None if owner is None else owner.client_id,
-        error=_said(end) if isinstance(end, ClientError) else None,
+        error=_error_text(end) if isinstance(end, ClientError) else None,
     )
 
 
@@ -323,7 +327,7 @@ def _name(code: ErrorCode) -> str | None:
     return None if code is ErrorCode.NONE else code.name
 
 
-def _said(error: ClientError) -> str:
+def _error_text(error: ClientError) -> str:
     """Return an error's name, and how long it was asked for in vain where it was."""
     if isinstance(error, GaveUp):
         return f"{error.name}, still after {error.waited_us / 1e6:g} s"

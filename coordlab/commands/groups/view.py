@@ -69,9 +69,9 @@ def print_offsets(console: Console, group: GroupFacts) -> None:
             group.group,
             each.topic,
             str(each.partition),
-            _shown(each.current_offset),
-            _shown(each.log_end_offset),
-            _shown(each.lag),
+            _cell_text(each.current_offset),
+            _cell_text(each.log_end_offset),
+            _cell_text(each.lag),
             each.member_id or NOTHING,
             each.host or NOTHING,
             each.client_id or NOTHING,
@@ -267,5 +267,5 @@ def _partition(index: int) -> str:
     return NOTHING if index == WHOLE_TOPIC else str(index)
 
 
-def _shown(value: int | None) -> str:
+def _cell_text(value: int | None) -> str:
     return NOTHING if value is None else str(value)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from pipeline.report.charts.chart import HATCHES, SERIES, Chart, Pick, TextTable
 from pipeline.report.lanes.areas import area_rows, step_areas
-from pipeline.report.lanes.labels import Tip, common_prefix, moment_tip, said_of
+from pipeline.report.lanes.labels import Tip, common_prefix, moment_tip, prefix_note
 from pipeline.report.lanes.marks import (
     Datum,
     bars,
@@ -94,7 +94,7 @@ def availability_lane(run: ReportInput) -> Chart | None:
         lane_id="lane-availability",
         title="Time without service",
         about=_ABOUT + _all_the_time(rows),
-        more=_MORE + said_of(prefix),
+        more=_MORE + prefix_note(prefix),
         layers=[
             bars("gaps", y, tooltip=(*_TIPS, *_BETWEEN), fill=kind_fill("k", fills)),
             *labels("gaps", y, tooltip=(*_TIPS, *_BETWEEN)),

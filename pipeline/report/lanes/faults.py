@@ -61,7 +61,7 @@ def faults_lane(run: ReportInput) -> Chart | None:
         span(
             fault.injected_at_us or 0,
             run.end_us,  # its label may go so far
-            **_said(fault, rows[fault.fault_id]),
+            **_fault_cells(fault, rows[fault.fault_id]),
             p="of a moment",
         )
         for fault in shown
@@ -126,7 +126,7 @@ def _parts(fault: JournalEntry, row: str, end_us: int) -> list[Datum]:
         ("in force", fault.in_force_from_us, fault.in_force_until_us),
         ("being healed", fault.in_force_until_us, fault.healed_at_us),
     )
-    said = _said(fault, row)
+    said = _fault_cells(fault, row)
     return [
         span(start, end_us if end is None else end, **said, p=part)
         for part, start, end in bounds
@@ -134,7 +134,7 @@ def _parts(fault: JournalEntry, row: str, end_us: int) -> list[Datum]:
     ]
 
 
-def _said(fault: JournalEntry, row: str) -> Datum:
+def _fault_cells(fault: JournalEntry, row: str) -> Datum:
     return {
         "r": row,
         "i": fault.fault_id,

@@ -36,7 +36,7 @@ def group_prefix(groups: Iterable[str]) -> str:
     return f"{found.pop()} \u00b7 " if len(found) == 1 else ""
 
 
-def said_of(prefix: str) -> str:
+def prefix_note(prefix: str) -> str:
     """Return how a reader is told that members' names stand without `prefix`."""
     return f" Members are named without {prefix} in front." if prefix else ""
 

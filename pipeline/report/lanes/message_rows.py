@@ -131,7 +131,7 @@ def _nodes(rows: Sequence[Row]) -> list[str]:
 
 def _add(drawn: Diagram, row: Row) -> None:
     """Add one exchange: the request's way, its time at the server, the answer's way, the end."""
-    said = _said(row)
+    said = _message_cells(row)
     sent, received = row["sent_us"], row["received_us"]
     answered, ended = row["answered_us"], row["ended_us"]
     asks, serves = row["from_node"], row["to_node"]
@@ -194,8 +194,8 @@ def _line(
     }
 
 
-def _said(row: Row) -> Datum:
-    """Return what every mark of an exchange tells when it is pointed at."""
+def _message_cells(row: Row) -> Datum:
+    """Return the cells of an exchange that its tooltips show."""
     return {
         "api": request_words(row),
         "f": _family(row),

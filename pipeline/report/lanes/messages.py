@@ -17,7 +17,14 @@ from pipeline.report.charts.chart import (
     Chart,
     TextTable,
 )
-from pipeline.report.lanes.labels import ROLE, Tip, common_prefix, moment_tip, said_of, tooltip_of
+from pipeline.report.lanes.labels import (
+    ROLE,
+    Tip,
+    common_prefix,
+    moment_tip,
+    prefix_note,
+    tooltip_of,
+)
 from pipeline.report.lanes.marks import (
     NARROW,
     Datum,
@@ -145,7 +152,7 @@ def _chart(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> Chart:
         lane_id=lane_id,
         title=f"Messages around {fault.fault_id}: {fault.fault} {fault.hit}".rstrip(),
         about=escape(_ABOUT) + jumps(run, fault, lane=lane_id),
-        more=_MORE + said_of(prefix) + _left_out(drawn.left_out),
+        more=_MORE + prefix_note(prefix) + _left_out(drawn.left_out),
         layers=_layers(drawn, prefix),
         data=_data(run, drawn),
         height=ROW_PX * len(drawn.nodes),

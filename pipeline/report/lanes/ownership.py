@@ -18,7 +18,7 @@ from pipeline.report.charts.chart import (
     TextTable,
 )
 from pipeline.report.lanes.areas import area_rows, step_areas
-from pipeline.report.lanes.labels import FROM_TO, Tip, common_prefix, said_of
+from pipeline.report.lanes.labels import FROM_TO, Tip, common_prefix, prefix_note
 from pipeline.report.lanes.marks import (
     NARROW,
     bars,
@@ -117,7 +117,7 @@ def ownership_lane(run: ReportInput) -> Chart | None:
         lane_id="lane-ownership",
         title="Partition ownership",
         about=_ABOUT,
-        more=_MORE + said_of(prefix),
+        more=_MORE + prefix_note(prefix),
         layers=_layers(rows_y(names), _fill(run, owned), prefix),
         data=data,
         height=ROW_PX * len(names),
@@ -154,7 +154,7 @@ def ownership_detail(run: ReportInput) -> Chart | None:
         lane_id="lane-ownership-rows",
         title="Owners of some partitions",
         about=_ABOUT_PICKED + pickable("partitions", len(known), len(owned), "ownership"),
-        more=_MORE + said_of(prefix),
+        more=_MORE + prefix_note(prefix),
         layers=_layers(rows_y(), _fill(run, owned), prefix, where=_PICKED),
         data=data,
         height=alt.Step(ROW_PX),

@@ -131,7 +131,7 @@ def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[
     prefix = common_prefix(row["consumer"] for row in rows if row["consumer"] is not None)
     parts = []
     for row in rows:
-        said = _said(row)
+        said = _rebalance_cells(row)
         if pick:
             said["p"] = row["group"]
         end_us = ends[_key(row)]
@@ -185,7 +185,7 @@ def _tenure_ends(run: ReportInput) -> Mapping[tuple[str | None, str, int | None]
     }
 
 
-def _said(row: Row) -> Datum:
+def _rebalance_cells(row: Row) -> Datum:
     return {
         "r": _row(row),
         "y": row["reason"],

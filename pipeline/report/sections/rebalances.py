@@ -14,7 +14,13 @@ from pipeline.report.report_input import ReportInput, Row
 from pipeline.report.sentences.markup import items, moment_link
 from pipeline.summary.figures import FaultSummary, duration_text
 from pipeline.summary.outcomes import listed
-from pipeline.summary.story import counted, kept_text, moment_text, office_name, rebalances_told
+from pipeline.summary.story import (
+    counted,
+    kept_text,
+    moment_text,
+    office_name,
+    rebalances_statement,
+)
 
 MAX_ONE_BY_ONE = 12
 """Up to so many rebalances are told by the table alone; more are summed up first."""
@@ -43,7 +49,11 @@ def rebalances_section(run: ReportInput) -> Section | None:
     if run.summary.faults and not after:
         parts.append(Paragraph(html=Markup("<p>{}</p>").format(_NONE)))
     elif after:
-        parts.append(Paragraph(html=_told(run.summary.faults, grouped=len(after) > MAX_ONE_BY_ONE)))
+        parts.append(
+            Paragraph(
+                html=_fault_paragraphs(run.summary.faults, grouped=len(after) > MAX_ONE_BY_ONE)
+            )
+        )
     chart = _chart(after)
     if chart is not None:
         parts.append(chart)
@@ -52,8 +62,8 @@ def rebalances_section(run: ReportInput) -> Section | None:
     return Section(id="rebalances", title="Rebalances", lead=_LEAD, parts=tuple(parts))
 
 
-def _told(faults: Sequence[FaultSummary], *, grouped: bool) -> Markup:
-    """Tell the rebalances after each fault: in full where the table is too long to read."""
+def _fault_paragraphs(faults: Sequence[FaultSummary], *, grouped: bool) -> Markup:
+    """Return the rebalances after each fault: in full where the table is too long to read."""
     shown = [fault for fault in faults if fault.rebalances or fault.members][:MAX_FAULTS]
     return Markup("").join(
         Markup("<h3>After {}: {}</h3>{}").format(
@@ -69,7 +79,7 @@ def _number(fault: FaultSummary) -> str:
 
 def _lines(fault: FaultSummary, *, grouped: bool) -> Iterator[str | None]:
     for rebalances in fault.rebalances:
-        told = rebalances_told(rebalances, fault)
+        told = rebalances_statement(rebalances, fault)
         particulars = told.particulars if grouped else told.particulars[:1]
         yield "; ".join((f"{told.headline} ({rebalances.group})", *particulars))
     yield kept_text(fault)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from markupsafe import Markup
 
 from pipeline.report.charts.chart import Cell, Paragraph, Part, Section, TextTable
-from pipeline.report.lanes.labels import common_prefix, said_of
+from pipeline.report.lanes.labels import common_prefix, prefix_note
 from pipeline.report.report_input import ReportInput, Row, Settings
 from pipeline.report.sentences.markup import items, linked, moment_link, span_together, unbroken
 from pipeline.report.sentences.member_steps import MemberStep
@@ -20,7 +20,7 @@ from pipeline.report.sentences.owner_story import (
 )
 from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
-from pipeline.summary.story import coordinators_told, counted, moment_text, office_name
+from pipeline.summary.story import coordinators_statement, counted, moment_text, office_name
 
 MAX_TOLD = 6
 """So many pairs of coordinators, and of sets of owners, are told; the tables have them all."""
@@ -153,7 +153,7 @@ def _partitions(episode: Episode, tables: OverlapTables) -> TextTable:
         rows=listed_rows,
         caption="Who owned which partition twice, and when. Records by both: distinct records that "
         "both owners processed within that time; what the first processed before it is not "
-        f"counted.{said_of(prefix)}"
+        f"counted.{prefix_note(prefix)}"
         + (f" {counted(more, 'more row')}: table ownership_overlaps." if more else ""),
         numeric=("for", "records by both"),
     )
@@ -188,7 +188,7 @@ def _owned_text(row: Row, tables: OverlapTables, side: str) -> str | None:
 
 def _coordinator_parts(run: ReportInput) -> Iterator[Part]:
     for both in run.summary.coordinators[:MAX_TOLD]:
-        told = coordinators_told(both)
+        told = coordinators_statement(both)
         yield Paragraph(
             html=Markup("<h3>{}</h3>{}").format(
                 linked(

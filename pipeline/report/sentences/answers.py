@@ -50,7 +50,7 @@ def for_whom(run: ReportInput) -> tuple[Markup, ...]:
     """Say which groups, members and partitions the faults concerned."""
     hits = [fault for fault in run.facts.faults if fault.outcome is FaultOutcome.HIT]
     if not hits:
-        return (_nobody(run),)
+        return (_nobody_affected(run),)
     groups = in_number_order({group for fault in hits for group in fault.blast_radius.groups})
     partitions = {partition for fault in hits for partition in fault.blast_radius.partitions}
     data = {name for name in partitions if not name.startswith("__")}
@@ -94,7 +94,7 @@ def _partitions(data: set[str], hits: Sequence[JournalEntry], *, told_groups: bo
     return fill_sentence("{}{} {} {}.", who, also, "owned" if owners else "led", what)
 
 
-def _nobody(run: ReportInput) -> Markup:
+def _nobody_affected(run: ReportInput) -> Markup:
     rows = run.tables.rows("groups")
     if not rows:
         return Markup("Nobody.")

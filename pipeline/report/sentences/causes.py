@@ -37,7 +37,7 @@ _SILENT = frozenset({"crash", "power_loss", "pause", "cut"})
 
 def why(run: ReportInput) -> tuple[Markup, ...]:
     """Say what took the time, a line for each cause; none where there is nothing to explain."""
-    fault = _told(run)
+    fault = _explained_fault(run)
     if fault is None:
         return ()
     owners = tuple(_owners(run))
@@ -51,7 +51,7 @@ def why(run: ReportInput) -> tuple[Markup, ...]:
     )
 
 
-def _told(run: ReportInput) -> FaultSummary | None:
+def _explained_fault(run: ReportInput) -> FaultSummary | None:
     """Return the fault to explain: that of the longest gap, else the first that moved a group."""
     for measure in ("commit gap", "no coordinator"):
         found = find_worst(run.summary, measure)

@@ -40,7 +40,7 @@ class GaveWay:
     to_us: int
 
 
-def told_by_the_old(
+def old_coordinator_steps(
     gave: GaveWay, clients: Sequence[Row], settings: Settings
 ) -> Iterator[MemberStep]:
     """Tell when the old coordinator's answers sent members to the new one."""
@@ -82,7 +82,7 @@ def unknown_members(gave: GaveWay, messages: Sequence[Row]) -> list[Row]:
     ]
 
 
-def told_by_the_new(gave: GaveWay, messages: Sequence[Row]) -> Iterator[MemberStep]:
+def new_coordinator_steps(gave: GaveWay, messages: Sequence[Row]) -> Iterator[MemberStep]:
     """Tell the first answer that took partitions away; the last one is the end of the story."""
     rows = unknown_members(gave, messages)
     if len({row["from_node"] for row in rows}) < 2:

@@ -12,8 +12,8 @@ from pipeline.report.report_input import Row, Settings
 from pipeline.report.sentences.member_steps import (
     GaveWay,
     MemberStep,
-    told_by_the_new,
-    told_by_the_old,
+    new_coordinator_steps,
+    old_coordinator_steps,
     unknown_members,
 )
 from pipeline.summary.figures import duration_text
@@ -103,7 +103,7 @@ def steps(episode: Episode, tables: OverlapTables) -> list[MemberStep]:
         *_office_steps(episode, tables),
         *_stopped_steps(episode, tables),
         *_rebalance_steps(episode, tables),
-        *_told_steps(episode, tables),
+        *_episode_steps(episode, tables),
         *_end_steps(episode, tables),
     ]
     return sorted(told, key=lambda step: step.time_us)
@@ -274,11 +274,11 @@ def _gave_way(episode: Episode) -> GaveWay | None:
     )
 
 
-def _told_steps(episode: Episode, tables: OverlapTables) -> Iterator[MemberStep]:
+def _episode_steps(episode: Episode, tables: OverlapTables) -> Iterator[MemberStep]:
     gave = _gave_way(episode)
     if gave is not None:
-        yield from told_by_the_old(gave, tables.clients, tables.settings)
-        yield from told_by_the_new(gave, tables.messages)
+        yield from old_coordinator_steps(gave, tables.clients, tables.settings)
+        yield from new_coordinator_steps(gave, tables.messages)
 
 
 def _end_steps(episode: Episode, tables: OverlapTables) -> Iterator[MemberStep]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.report.lanes.labels import common_prefix, group_prefix, said_of
+from pipeline.report.lanes.labels import common_prefix, group_prefix, prefix_note
 
 
 @pytest.mark.parametrize(
@@ -28,10 +28,12 @@ def test_common_prefix_keeps_what_tells_members_apart(
     assert not any(label.isdigit() for label in labels)
 
 
-def test_said_of_a_prefix_tells_the_reader() -> None:
+def test_note_of_a_prefix_tells_the_reader() -> None:
     """A name that is nowhere else in the run must be explained; none, not."""
-    assert said_of("consumer-orders-") == " Members are named without consumer-orders- in front."
-    assert said_of("") == ""
+    assert (
+        prefix_note("consumer-orders-") == " Members are named without consumer-orders- in front."
+    )
+    assert prefix_note("") == ""
 
 
 def test_group_prefix_leaves_out_the_only_group() -> None:
