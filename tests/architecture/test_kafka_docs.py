@@ -18,7 +18,7 @@ KAFKA = ROOT / "docs" / "kafka"
 FAMILIES = ("GC", "GM", "MM", "CO", "JC", "JX", "RT", "LD", "SV", "CL", "AS", "FO", "SB")
 """Prefixes of the ids in section 10 of BEHAVIOUR.md."""
 ID = re.compile(rf"\b({'|'.join(FAMILIES)})-(\d+|[a-j]\d?\b)(?:(?:\.\.| to \1-)(\d+))?")
-SECTION = r"(?:\d+(?:\.\d+)*(?: [a-j]\d?(?=[):.,;]))?|\[[SJ]\])"
+SECTION = r"(?:\d+(?:\.\d+)*(?: [a-j]\d?(?=[):.,;]|$))?|\[[SJ]\])"
 CITATION = {
     "BEHAVIOUR": SECTION,
     "FAILOVER_FACTS": SECTION,
@@ -87,6 +87,23 @@ def test_citation_names_a_section_that_exists(name: str) -> None:
         if cited not in known
     ]
     assert unknown == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "cited"),
+    [
+        ("BEHAVIOUR", "BEHAVIOUR 2.6, 4.10 and 5.3.", ["2.6", "4.10", "5.3"]),
+        ("BEHAVIOUR", "BEHAVIOUR 3.3 to 3.5; BEHAVIOUR [S].", ["3.3", "3.5", "[S]"]),
+        ("BEHAVIOUR", "(BEHAVIOUR 6.6 f)", ["6.6 f"]),
+        ("BEHAVIOUR", "as BEHAVIOUR says", ["nothing"]),
+        ("BEHAVIOUR", "[the rules](kafka/BEHAVIOUR.md)", [""]),
+        ("MEASURED_FAILOVER", "MEASURED_FAILOVER two-owners, so", ["two-owners"]),
+        ("MEASURED_FAILOVER", "MEASURED_FAILOVER 6: none", ["6"]),
+        ("MEASURED_FAILOVER", "MEASURED_FAILOVER, kill", ["nothing"]),
+    ],
+)
+def test_citation_is_read_from_a_text(name: str, text: str, cited: list[str]) -> None:
+    assert [each for _, each in citations(name, text)] == cited
 
 
 def ids_in(text: str) -> Iterator[str]:
