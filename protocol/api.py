@@ -32,12 +32,27 @@ _PER_PARTITION = ("topics.partitions.error_code",)
 _WHOLE_AND_PER_PARTITION = ("error_code", *_PER_PARTITION)
 
 
+class RequestSubject(NamedTuple):
+    """Fields of a request that name a group, a member and its generation: for the trace.
+
+    Each is a path; of a list the first item counts. None where the API has no such field.
+    """
+
+    group: str
+    member: str | None = None
+    generation: str | None = None
+
+
+_MEMBER = RequestSubject("group_id", "member_id", "generation_id")
+
+
 class _Row(NamedTuple):
     """What a row says of an API.
 
     `versions` are the oldest and the newest that we speak; an API without `schema` has one.
     `errors` are the fields of the answer that hold an ErrorCode, as paths through its lists; the
     trace names the first error, path by path.
+    `subject` is None where the trace names no group.
     `schema` is None where Kafka's fields of each version are not needed yet.
     """
 
@@ -46,6 +61,7 @@ class _Row(NamedTuple):
     request: type[msgspec.Struct]
     response: type[msgspec.Struct]
     errors: tuple[str, ...] = ("error_code",)
+    subject: RequestSubject | None = None
     schema: ApiSchema | None = None
 
 
@@ -58,6 +74,7 @@ class Api(IntEnum):
     request: type[msgspec.Struct]
     response: type[msgspec.Struct]
     errors: tuple[str, ...]
+    subject: RequestSubject | None
     schema: ApiSchema | None
 
     def __new__(  # noqa: D102 (called with each row, by Enum)
@@ -67,6 +84,7 @@ class Api(IntEnum):
         request: type[msgspec.Struct],
         response: type[msgspec.Struct],
         errors: tuple[str, ...],
+        subject: RequestSubject | None,
         schema: ApiSchema | None,
     ) -> Self:
         api = int.__new__(cls, key)
@@ -77,6 +95,7 @@ class Api(IntEnum):
         api.request = request
         api.response = response
         api.errors = errors
+        api.subject = subject
         api.schema = schema
         return api
 
@@ -110,6 +129,7 @@ class Api(IntEnum):
         offset.OffsetCommitRequest,
         offset.OffsetCommitResponse,
         errors=_PER_PARTITION,
+        subject=RequestSubject("group_id", "member_id", "generation_id_or_member_epoch"),
         schema=message_schemas.OFFSET_COMMIT,
     )
     OFFSET_FETCH = _Row(
@@ -118,6 +138,7 @@ class Api(IntEnum):
         offset.OffsetFetchRequest,
         offset.OffsetFetchResponse,
         errors=("groups.error_code", "groups.topics.partitions.error_code"),
+        subject=RequestSubject("groups.group_id", "groups.member_id", "groups.member_epoch"),
         schema=message_schemas.OFFSET_FETCH,
     )
     FIND_COORDINATOR = _Row(
@@ -126,6 +147,7 @@ class Api(IntEnum):
         discovery.FindCoordinatorRequest,
         discovery.FindCoordinatorResponse,
         errors=("coordinators.error_code",),
+        subject=RequestSubject("coordinator_keys"),
         schema=message_schemas.FIND_COORDINATOR,
     )
     JOIN_GROUP = _Row(
@@ -133,6 +155,7 @@ class Api(IntEnum):
         (0, 9),
         group.JoinGroupRequest,
         group.JoinGroupResponse,
+        subject=RequestSubject("group_id", "member_id"),
         schema=message_schemas.JOIN_GROUP,
     )
     HEARTBEAT = _Row(
@@ -140,6 +163,7 @@ class Api(IntEnum):
         (0, 4),
         group.HeartbeatRequest,
         group.HeartbeatResponse,
+        subject=_MEMBER,
         schema=message_schemas.HEARTBEAT,
     )
     LEAVE_GROUP = _Row(
@@ -148,6 +172,7 @@ class Api(IntEnum):
         group.LeaveGroupRequest,
         group.LeaveGroupResponse,
         errors=("error_code", "members.error_code"),
+        subject=RequestSubject("group_id", "members.member_id"),
         schema=message_schemas.LEAVE_GROUP,
     )
     SYNC_GROUP = _Row(
@@ -155,6 +180,7 @@ class Api(IntEnum):
         (0, 5),
         group.SyncGroupRequest,
         group.SyncGroupResponse,
+        subject=_MEMBER,
         schema=message_schemas.SYNC_GROUP,
     )
     DESCRIBE_GROUPS = _Row(
@@ -202,6 +228,7 @@ class Api(IntEnum):
         (0, 4),
         transaction.AddOffsetsToTxnRequest,
         transaction.AddOffsetsToTxnResponse,
+        subject=RequestSubject("group_id"),
         schema=transaction_schemas.ADD_OFFSETS_TO_TXN,
     )
     END_TXN = _Row(
@@ -225,6 +252,7 @@ class Api(IntEnum):
         transaction.TxnOffsetCommitRequest,
         transaction.TxnOffsetCommitResponse,
         errors=_PER_PARTITION,
+        subject=_MEMBER,
         schema=transaction_schemas.TXN_OFFSET_COMMIT,
     )
     DELETE_GROUPS = _Row(

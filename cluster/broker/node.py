@@ -16,7 +16,12 @@ from cluster.broker.replication.replica_manager import ReplicaManager
 from cluster.broker.transactions.transaction_coordination import TransactionCoordination
 from cluster.broker.transactions.transaction_tasks import TransactionTasks
 from cluster.broker.transactions.txn_marker_writer import TxnMarkerWriter
-from cluster.host.connection_purposes import ALTER_PARTITION, HEARTBEAT, METADATA, PRODUCER_IDS
+from cluster.host.connection_purposes import (
+    ALTER_PARTITION,
+    BROKER_HEARTBEAT,
+    METADATA,
+    PRODUCER_IDS,
+)
 from cluster.host.host import Host, Timer
 from cluster.runtime import ClusterStatus, GroupStatus
 from cluster.spec import BrokerSpec, ClusterSpec
@@ -106,7 +111,7 @@ class BrokerNode:
         )
         self._heartbeats = BrokerHeartbeats(
             host,
-            ControllerChannel(host, controllers, HEARTBEAT),
+            ControllerChannel(host, controllers, BROKER_HEARTBEAT),
             self._identity,
             spec,
             cluster.broker_config,

@@ -6,7 +6,7 @@ Whoever connects says which it is; link faults and link rules may be for some of
 GENERAL = "client"
 COORDINATOR = "coordinator"
 BOOTSTRAP = "bootstrap"
-HEARTBEAT = "heartbeat"
+BROKER_HEARTBEAT = "heartbeat"
 METADATA = "metadata"
 ALTER_PARTITION = "alter-partition"
 REPLICA_FETCHER = "replica-fetcher"
@@ -20,7 +20,7 @@ PURPOSES: dict[str, str] = {
     GENERAL: "client to broker: Fetch, Produce, ListOffsets, Metadata, FindCoordinator",
     COORDINATOR: "consumer to its group's coordinator: joining, heartbeats, commits, offsets",
     BOOTSTRAP: "client to a bootstrap server: Metadata, FindCoordinator",
-    HEARTBEAT: "broker to controller: registration and heartbeats",
+    BROKER_HEARTBEAT: "broker to controller: registration and heartbeats",
     METADATA: "broker to controller: Fetch of the metadata log",
     ALTER_PARTITION: "broker to controller: changes of in-sync replicas",
     REPLICA_FETCHER: "broker to broker: Fetch of a follower",

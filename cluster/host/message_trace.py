@@ -1,19 +1,15 @@
 """What the trace says of a message: its API, and the group, member and generation it names."""
 
-from protocol.api import AnyRequest
+from collections.abc import Callable
+from typing import Any
+
+from protocol.api import Api, RequestSubject
 from protocol.envelope import RequestEnvelope
 from protocol.ids import NodeName
-from protocol.messages.discovery import FindCoordinatorRequest
-from protocol.messages.group import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    SyncGroupRequest,
-)
-from protocol.messages.log import FetchRequest, ProduceRequest
-from protocol.messages.offset import OffsetCommitRequest, OffsetFetchRequest
-from protocol.messages.transaction import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
 from protocol.trace import TraceEvent, TraceKind
+
+_Read = Callable[[object], Any]
+_GroupColumns = Callable[[object], tuple[str | None, str | None, int | None]]
 
 
 def client_event(
@@ -25,7 +21,7 @@ def client_event(
     error: str | None = None,
 ) -> TraceEvent:
     """Return what a client says of its request: sent, answered or failed."""
-    group, member, generation = _group_columns(envelope.body)
+    group, member, generation = _GROUP_COLUMNS[type(envelope.body)](envelope.body)
     return TraceEvent(
         kind=kind,
         peer=peer,
@@ -52,28 +48,33 @@ def server_event(
     )
 
 
-def _group_columns(request: AnyRequest) -> tuple[str | None, str | None, int | None]:
-    """Return group, member and generation that a request names, None where it names none."""
-    match request:
-        case FetchRequest() | ProduceRequest():  # first, because most requests are
-            return None, None, None
-        case HeartbeatRequest() | SyncGroupRequest():
-            return request.group_id, request.member_id, request.generation_id
-        case OffsetCommitRequest():
-            return request.group_id, request.member_id, request.generation_id_or_member_epoch
-        case TxnOffsetCommitRequest():
-            return request.group_id, request.member_id, request.generation_id
-        case AddOffsetsToTxnRequest():
-            return request.group_id, None, None
-        case JoinGroupRequest():
-            return request.group_id, request.member_id, None
-        case LeaveGroupRequest():
-            member = request.members[0].member_id if request.members else None
-            return request.group_id, member, None
-        case OffsetFetchRequest() if request.groups:
-            group = request.groups[0]
-            return group.group_id, group.member_id, group.member_epoch
-        case FindCoordinatorRequest():
-            return request.coordinator_keys[0] if request.coordinator_keys else None, None, None
-        case _:
-            return None, None, None
+def _group_columns_of(subject: RequestSubject | None) -> _GroupColumns:
+    """Return a function that reads group, member and generation, None for what is not named."""
+    if subject is None:
+        return lambda request: (None, None, None)
+    group, member, generation = (_reader_of(path) for path in subject)
+    return lambda request: (group(request), member(request), generation(request))
+
+
+def _reader_of(path: str | None) -> _Read:
+    """Return a function that reads the field at a path; of a list its first item, or None."""
+    if path is None:
+        return lambda request: None
+    names = path.split(".")
+
+    def read(request: object) -> object:
+        value = request
+        for name in names:
+            value = getattr(value, name)
+            if isinstance(value, tuple):
+                if not value:
+                    return None
+                value = value[0]
+        return value
+
+    return read
+
+
+_GROUP_COLUMNS: dict[type, _GroupColumns] = {
+    api.request: _group_columns_of(api.subject) for api in Api
+}

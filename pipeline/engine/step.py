@@ -6,7 +6,7 @@ from typing import Literal
 
 from pyspark.sql import DataFrame
 
-Result = Literal["table", "shared", "rows"]
+StepResult = Literal["table", "shared", "rows"]
 """`table`: written for every run. `shared`: no table, but several steps read it. `rows`: a few
 aggregates that the driver wants.
 """
@@ -23,7 +23,7 @@ class Step:
     name: str
     transform: Callable[..., DataFrame]
     inputs: tuple[str, ...]
-    result: Result
+    result: StepResult
     filtered_by: str | None = None
 
 

@@ -35,7 +35,7 @@ SOME_APIS = 0.15
 _DELAYS = ("2ms", "20ms", "200ms", "1s", "3s")
 _JITTERS = ("0s", "5ms", "500ms")
 _CONTROLLER_LINKS = (
-    (purposes.HEARTBEAT, purposes.METADATA, purposes.ALTER_PARTITION),
+    (purposes.BROKER_HEARTBEAT, purposes.METADATA, purposes.ALTER_PARTITION),
     (Api.BROKER_HEARTBEAT, Api.FETCH, Api.ALTER_PARTITION),
 )
 _BROKER_LINKS = ((purposes.REPLICA_FETCHER,), (Api.FETCH,))
