@@ -27,14 +27,12 @@ from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
 
 STABLE = "Stable"
-_MEMBER_STABLE = "STABLE"
 
 
 @dataclass(slots=True)
 class _Group:
     """What was last seen of one group."""
 
-    members: dict[str, TraceRow] = field(default_factory=dict)  # consumer -> its last MEMBER_STATE
     committed: dict[str, TraceRow] = field(default_factory=dict)  # since healing
     assigned: dict[str, tuple[str, ...]] = field(default_factory=dict)  # consumer -> partitions
     last_death_us: int = 0
@@ -53,7 +51,6 @@ class Liveness(Checker):
         {
             TraceKind.RUN_STAGE,
             *COORDINATOR_KINDS,
-            TraceKind.MEMBER_STATE,
             TraceKind.OFFSETS_COMMITTED,
             TraceKind.PARTITIONS_ASSIGNED,
             *PRESENCE_KINDS,
@@ -101,8 +98,8 @@ class Liveness(Checker):
                 self._may_lead.pop(row.peer or "", None)
             case TraceKind.NODE_STARTED | TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
                 self._node_changed(row)
-            case TraceKind.MEMBER_STATE if group is not None:
-                group.members[row.node] = row
+            case TraceKind.MEMBER_STATE:
+                self._presence.observe(row)
             case TraceKind.PARTITIONS_ASSIGNED if group is not None:
                 group.assigned[row.node] = tuple(detail_of(row).get("partitions", ()))
             case TraceKind.OFFSETS_COMMITTED if group is not None:
@@ -129,7 +126,6 @@ class Liveness(Checker):
         if row.kind != TraceKind.NODE_STARTED:
             group.last_death_us = row.time_us
         # A new life begins with nothing, and its rows come later.
-        group.members.pop(node, None)
         group.committed.pop(node, None)
         group.assigned.pop(node, None)
         self._look(group_id, row)
@@ -178,10 +174,9 @@ class Liveness(Checker):
             missing.append("all its members are dead")
         known = self._coordinators.members(group_id)
         for consumer in present:
-            row = group.members.get(consumer)
-            state = None if row is None else detail_of(row).get("to")
-            if state != _MEMBER_STABLE:
-                missing.append(f"{consumer} is {state or 'never seen'}")
+            row = self._presence.state_row(consumer)
+            if not self._presence.is_stable(consumer):
+                missing.append(f"{consumer} is {self._presence.state(consumer) or 'never seen'}")
             elif known is not None and row is not None and row.member not in known:
                 missing.append(f"{consumer} is {row.member}, whom its coordinator does not know")
             elif (
@@ -283,7 +278,11 @@ class Liveness(Checker):
         """
         known = self._coordinators.members(group_id)
         group = self._groups[group_id]
-        own = {row.member for row in group.members.values()}
+        own = {
+            row.member
+            for consumer in self.context.groups[group_id].consumers
+            if (row := self._presence.state_row(consumer)) is not None
+        }
         if known is None or all(member in own for member in known):
             return 0
         coordinator = self._coordinators.coordinator(group_id)
@@ -301,7 +300,7 @@ class Liveness(Checker):
         evidence += [
             row
             for consumer in self._present(group_id)[:6]
-            if (row := group.members.get(consumer)) is not None
+            if (row := self._presence.state_row(consumer)) is not None
         ]
         self.found(
             f"{group_id} is not live {self.context.liveness_timeout_us / 1e6:g} s after healing: "

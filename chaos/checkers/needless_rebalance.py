@@ -85,7 +85,6 @@ class NeedlessRebalance(Checker):
             TraceKind.RUN_STAGE,
             TraceKind.SESSION_RESTARTED,
             TraceKind.REBALANCE_STARTED,
-            TraceKind.MEMBER_STATE,
             TraceKind.COORDINATOR_FOUND,
         }
     )
@@ -97,7 +96,6 @@ class NeedlessRebalance(Checker):
         self._presence = Presence(context)
         self._faults = FaultsInForce(context)
         self._lost_data = LostData()
-        self._members: dict[str, TraceRow] = {}  # consumer -> its last MEMBER_STATE or NODE_STARTED
         self._believed: dict[str, str] = {}  # consumer -> whom it takes for its coordinator
         self._over = False
         self._watched = 0
@@ -159,17 +157,15 @@ class NeedlessRebalance(Checker):
             and seen.state == STABLE
             and seen.row.time_us >= group.lost_at_us
             and not group.happened
-            and all(self._is_stable(each) for each in self._presence.present(group_id))
+            and not any(
+                self._presence.state(consumer) and not self._presence.is_stable(consumer)
+                for consumer in self._presence.present(group_id)
+            )
         ):
             group.watched_since = fault
             group.stable_before = seen.row
             group.trail = []
             self._watched += 1
-
-    def _is_stable(self, consumer: str) -> bool:
-        """Whether a consumer has its assignment, as far as it has said anything."""
-        row = self._members.get(consumer)
-        return row is None or detail_of(row).get("to") == MEMBER_STABLE
 
     def _data_lost(self, election: TraceRow) -> None:
         """Stop watching the groups of a partition that lost data, before a load has shown it."""
@@ -184,15 +180,13 @@ class NeedlessRebalance(Checker):
             group = self._groups[group_id]
             group.watched_since = None
             group.happened.append(row)
-            self._members[row.peer or row.node] = row
 
     # -- what happens to members --------------------------------------------------------------
 
     def _member_moved(self, group: _Group, group_id: str, row: TraceRow) -> None:
         """Note a member that went away from Stable, unless its coordinator is to blame."""
-        self._members[row.node] = row
-        detail = detail_of(row)
-        if detail.get("from") != MEMBER_STABLE:
+        self._presence.observe(row)
+        if detail_of(row).get("from") != MEMBER_STABLE:
             return
         group.trail.append(row)
         if row.cause in OWN_DOING:
@@ -215,7 +209,7 @@ class NeedlessRebalance(Checker):
                 if is_right and not self._is_calm(group, row):
                     self._happened(group, group_id, row)
             case RemovalCause.SYNC_DEADLINE:
-                said = self._says_stable_as(row.member)
+                said = self._presence.stable_as(row.member)
                 if said is None or said.generation != row.generation:
                     self._happened(group, group_id, row)
             case RemovalCause.LEAVE:
@@ -259,21 +253,10 @@ class NeedlessRebalance(Checker):
 
     def _is_calm(self, group: _Group, expired: TraceRow) -> bool:
         """Whether a Stable member was silent although nothing had been broken for long enough."""
-        said = self._says_stable_as(expired.member)
+        said = self._presence.stable_as(expired.member)
         calm_us = group.expected.session_timeout_us + group.expected.request_timeout_us
         since_us = expired.time_us - calm_us - self.context.clock_error_us
         return said is not None and said.time_us < since_us and not self._faults.since(since_us)
-
-    def _says_stable_as(self, member: str | None) -> TraceRow | None:
-        """Return the row with which a consumer became Stable under a member id, None without."""
-        return next(
-            (
-                row
-                for row in self._members.values()
-                if row.member == member and detail_of(row).get("to") == MEMBER_STABLE
-            ),
-            None,
-        )
 
     # -- what a group does --------------------------------------------------------------------
 

@@ -35,6 +35,8 @@ T = TypeVar("T")
 
 CONTROLLED_SHUTDOWN = "controlled shutdown"
 """The reason, in the trace, of what a broker's orderly stop brings about."""
+SESSION_ENDED = "session ended"
+"""The reason, in the trace, why a broker is fenced that has not been heard of."""
 
 
 class BrokerControl:
@@ -139,7 +141,7 @@ class BrokerControl:
         if broker_id is None:
             return None
         decision = Decision(None)
-        self._fence(self._image.brokers[broker_id], decision, now_us, reason="session ended")
+        self._fence(self._image.brokers[broker_id], decision, now_us, reason=SESSION_ENDED)
         return decision
 
     def _fence(

@@ -1,10 +1,21 @@
-"""Which consumers of a group are there: not those that are dead, or that the run starts later."""
+"""Which consumers of a group are there, and what each said last of its membership.
 
-from chaos.checkers.base import CheckContext
+A consumer is not there while it is dead, or until the run starts it, if it does so later.
+"""
+
+from chaos.checkers.base import CheckContext, detail_of
 from protocol.trace import TraceKind, TraceRow
 
-PRESENCE_KINDS = frozenset({TraceKind.NODE_STARTED, TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED})
+PRESENCE_KINDS = frozenset(
+    {
+        TraceKind.NODE_STARTED,
+        TraceKind.NODE_KILLED,
+        TraceKind.NODE_STOPPED,
+        TraceKind.MEMBER_STATE,
+    }
+)
 """The rows that Presence must see."""
+_STABLE = "STABLE"
 
 
 class Presence:
@@ -20,13 +31,19 @@ class Presence:
         self._absent = {
             consumer: True for expected in context.groups.values() for consumer in expected.late
         }
+        self._states: dict[str, TraceRow] = {}  # consumer -> its last MEMBER_STATE in this life
 
     def observe(self, row: TraceRow) -> str | None:
         """Take in a row of PRESENCE_KINDS; return the group of the consumer that it is about."""
         node = row.peer or row.node
         group_id = self._group_of.get(node)
-        if group_id is not None:
+        if group_id is None:
+            return None
+        if row.kind == TraceKind.MEMBER_STATE:
+            self._states[node] = row
+        else:
             self._absent[node] = row.kind != TraceKind.NODE_STARTED
+            self._states.pop(node, None)
         return group_id
 
     def group_of(self, node: str) -> str | None:
@@ -37,6 +54,30 @@ class Presence:
         """Return the consumers of a group that are there."""
         expected = self._context.groups[group_id]
         return [consumer for consumer in expected.consumers if not self._absent.get(consumer)]
+
+    def state_row(self, consumer: str) -> TraceRow | None:
+        """Return the consumer's last MEMBER_STATE; None if it has said nothing in this life."""
+        return self._states.get(consumer)
+
+    def state(self, consumer: str) -> str | None:
+        """Return the state in which the consumer is, None if it has said nothing in this life."""
+        row = self._states.get(consumer)
+        return None if row is None else detail_of(row).get("to")
+
+    def is_stable(self, consumer: str) -> bool:
+        """Return whether the consumer has said that it has its assignment."""
+        return self.state(consumer) == _STABLE
+
+    def stable_as(self, member: str | None) -> TraceRow | None:
+        """Return the row with which a consumer became Stable under a member id, None without."""
+        return next(
+            (
+                row
+                for consumer, row in self._states.items()
+                if row.member == member and self.is_stable(consumer)
+            ),
+            None,
+        )
 
     @property
     def absent_total(self) -> int:

@@ -19,6 +19,8 @@ V = TypeVar("V")
 
 SUCCEEDED = (None, "NONE")
 INDEFINITE = ("REQUEST_TIMED_OUT", "TIMED_OUT", "DISCONNECTED")
+DECIDED = ("PrepareCommit", "PrepareAbort")
+"""States of a transaction whose end is decided, and whose markers are not all written."""
 MAX_KEPT_APPENDS = 256
 MAX_KEPT_ELECTIONS = 3
 
@@ -37,6 +39,7 @@ class _Detail(msgspec.Struct, rename={"before": "from"}):
     producer_id: int = -1
     committed: bool = False
     client_reason: str | None = None
+    reason: str = ""
 
 
 _decode = msgspec.json.Decoder(_Detail).decode
@@ -298,7 +301,7 @@ class SeenCluster:
 
     def _transaction_state(self, row: TraceRow) -> None:
         detail = detail_of(row)
-        if detail.to.startswith("Prepare"):
+        if detail.to in DECIDED:
             self.decided[detail.transactional_id] = row.node
         else:
             self.decided.pop(detail.transactional_id, None)

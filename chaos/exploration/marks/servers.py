@@ -1,7 +1,8 @@
 """Coverage marks of brokers, logs and controllers: who is taken for dead, what is cut off."""
 
 from chaos.exploration.marks.base import MarkList
-from chaos.exploration.marks.seen_cluster import SeenCluster
+from chaos.exploration.marks.seen_cluster import SeenCluster, detail_of
+from cluster.controller.broker_control import SESSION_ENDED
 from protocol.ids import CONSUMER_OFFSETS
 from protocol.trace import TraceKind, TraceRow
 
@@ -110,7 +111,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.BROKER_FENCED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    return not seen.is_out(row.peer) and '"session ended"' in (row.detail or "")
+    return not seen.is_out(row.peer) and detail_of(row).reason == SESSION_ENDED
 
 
 @mark(

@@ -1,10 +1,8 @@
 """Coverage marks of transactions: who ends them, and where their offsets wait meanwhile."""
 
 from chaos.exploration.marks.base import MarkList
-from chaos.exploration.marks.seen_cluster import SeenCluster, detail_of
+from chaos.exploration.marks.seen_cluster import DECIDED, SeenCluster, detail_of
 from protocol.trace import TraceKind, TraceRow
-
-DECIDED = ("PrepareCommit", "PrepareAbort")
 
 TRANSACTIONS = MarkList()
 mark = TRANSACTIONS.add
