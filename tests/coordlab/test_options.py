@@ -1,0 +1,33 @@
+"""Options that are declared once: click converts them, the command gets them as one value."""
+
+from dataclasses import dataclass
+
+import click
+from click.testing import CliRunner
+
+from coordlab.options import as_one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    count: int
+    json: bool
+
+
+def test_command_gets_the_fields_of_the_dataclass_as_one_and_others_by_name() -> None:
+    """The help stays click's: the command's own docstring."""
+    seen: list[tuple[Given, str]] = []
+
+    @click.command()
+    @click.option("--count", type=int, default=3)
+    @click.option("--json", is_flag=True)
+    @click.option("--group")
+    @as_one(Given, "where")
+    def command(where: Given, group: str) -> int:
+        """Say something."""
+        seen.append((where, group))
+        return 0
+
+    assert CliRunner().invoke(command, ["--json", "--group", "readers"]).exit_code == 0
+    assert seen == [(Given(count=3, json=True), "readers")]
+    assert command.help == "Say something."

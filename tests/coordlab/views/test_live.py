@@ -1,0 +1,61 @@
+"""A live view: a panel on a terminal, lines elsewhere, nothing beside a JSON document."""
+
+import io
+
+import pytest
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from coordlab.views.live import LiveView
+
+
+def render(progress: int | None) -> RenderableType:
+    return Text(f"panel {progress}")
+
+
+def lines(progress: int) -> tuple[str, ...]:
+    return tuple(f"[red]line[/] {each}" for each in range(progress))
+
+
+@pytest.mark.parametrize(
+    ("terminal", "shown", "expected"),
+    [
+        (False, True, "[red]line[/] 0\n[red]line[/] 0\n[red]line[/] 1\n"),
+        (False, False, ""),
+        (True, False, ""),
+    ],
+)
+def test_live_view_prints_each_line_as_it_is_unless_it_is_not_shown(
+    terminal: bool, shown: bool, expected: str
+) -> None:
+    """Names hold what rich reads as markup; `--json` leaves standard output to the document."""
+    console = Console(file=io.StringIO(), width=40, force_terminal=terminal)
+    with LiveView(console, render, lines, shown=shown) as view:
+        view(1)
+        view(2)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == expected
+
+
+def test_live_view_on_a_terminal_draws_the_latest_progress_and_no_line() -> None:
+    """The panel is redrawn in place: lines would push it away."""
+    console = Console(file=io.StringIO(), width=40, force_terminal=True, no_color=True)
+    with LiveView(console, render, lines) as view:
+        view(1)
+        view(2)
+    assert isinstance(console.file, io.StringIO)
+    page = console.file.getvalue()
+    assert "panel 2" in page
+    assert "line" not in page
+
+
+def test_live_view_on_a_terminal_that_cannot_move_its_cursor_prints_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """TERM=dumb: an editor's shell, a serial line."""
+    monkeypatch.setenv("TERM", "dumb")
+    console = Console(file=io.StringIO(), width=40, force_terminal=True)
+    with LiveView(console, render, lines) as view:
+        view(1)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == "[red]line[/] 0\n"
