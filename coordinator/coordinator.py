@@ -259,9 +259,9 @@ class GroupCoordinator:
         """
         turn = Turn(self._shared, now_us)
         shard = self._shards.owned.get(partition)
-        if shard is None or shard.uncommitted.position is None:
+        if shard is None or shard.above_high_watermark.position is None:
             return turn.result
-        shard.uncommitted.position = position
+        shard.above_high_watermark.position = position
         if position is None:
             fail_held(turn, shard)
         else:

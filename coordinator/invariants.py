@@ -68,7 +68,7 @@ def check_shards(shards: Shards, timers: Mapping[str, CoordinatorTimer]) -> None
         if isinstance(timer, HeldWriteTimer):
             _require(
                 shards.owned.get(timer.shard.partition) is timer.shard
-                and key in timer.shard.uncommitted.held,
+                and key in timer.shard.above_high_watermark.held,
                 "timer_of_held_write",
                 f"{key} runs, and nothing waits",
             )
@@ -175,17 +175,17 @@ def _check_parked(group: Group) -> None:
 
 
 def _check_held(shard: Shard, timers: Mapping[str, CoordinatorTimer]) -> None:
-    uncommitted = shard.uncommitted
-    for key in uncommitted.held:
+    above = shard.above_high_watermark
+    for key in above.held:
         _require(
             key in timers,
             "held_write_timer",
             f"partition {shard.partition}: nothing bounds the wait of {key}",
         )
     _require(
-        not uncommitted.committed_keys(),
+        not above.committed_keys(),
         "held_write_waits",
-        f"partition {shard.partition}: {uncommitted.committed_keys()} wait for nothing",
+        f"partition {shard.partition}: {above.committed_keys()} wait for nothing",
     )
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from coordinator.group import Group
 from coordinator.states import GroupState
-from coordinator.storage.above_high_watermark import Uncommitted
+from coordinator.storage.above_high_watermark import AboveHighWatermark
 from coordinator.storage.load import Load, LoadReport
 from protocol.partitioner import partition_for
 
@@ -36,12 +36,12 @@ class Shard:
     Invariant: a group in which a producer's open transaction committed is known of the producer.
     """
 
-    __slots__ = ("_groups_of_producers", "groups", "partition", "uncommitted")
+    __slots__ = ("_groups_of_producers", "above_high_watermark", "groups", "partition")
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.groups: dict[str, Group] = {}
-        self.uncommitted = Uncommitted()
+        self.above_high_watermark = AboveHighWatermark()
         self._groups_of_producers: dict[int, dict[str, Committer]] = {}
 
     def create_group(self, group_id: str, now_us: int) -> Group:

@@ -39,7 +39,7 @@ def handle_heartbeat(
 def _waits(shard: Shard | ErrorCode, error: ErrorCode) -> TypeGuard[Shard]:
     """Whether an answer waits: Kafka's handler returned it, and the log has uncommitted records."""
     is_returned = error is ErrorCode.NONE or error is ErrorCode.REBALANCE_IN_PROGRESS
-    return isinstance(shard, Shard) and is_returned and not shard.uncommitted.is_empty
+    return isinstance(shard, Shard) and is_returned and not shard.above_high_watermark.is_empty
 
 
 def _heartbeat(turn: Turn, shard: Shard | ErrorCode, request: HeartbeatRequest) -> ErrorCode:

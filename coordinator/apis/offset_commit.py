@@ -89,7 +89,7 @@ def offsets_stored(
                 late_commits_committed(turn, shard, completed.base_offset)
             _committed(turn, commit)
         elif shard is not None and turn.java.commits_apply_on_append:
-            shard.uncommitted.keep_late(commit)
+            shard.above_high_watermark.keep_late(commit)
         else:
             _drop(turn, append, completed)
     turn.reply(
@@ -105,7 +105,7 @@ def offsets_stored(
 
 def late_commits_committed(turn: Turn, shard: Shard, high_watermark: int) -> None:
     """Let commits count that stand below `high_watermark` and were answered with an error."""
-    for commit in shard.uncommitted.take_late(high_watermark):
+    for commit in shard.above_high_watermark.take_late(high_watermark):
         _committed(turn, commit)
 
 

@@ -69,7 +69,7 @@ def _fetch_when_committed(
     for index, asked in enumerate(request.groups):
         shard = gate(asked.group_id)
         group = _fetch(shard, asked, require_stable=True)
-        if isinstance(shard, ErrorCode) or shard.uncommitted.is_empty:
+        if isinstance(shard, ErrorCode) or shard.above_high_watermark.is_empty:
             fetch.groups.append(group)
         else:
             fetch.groups.append(None)

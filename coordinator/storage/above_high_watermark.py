@@ -1,4 +1,4 @@
-"""What of a partition's log is above the high watermark, and who waits for it.
+"""Records above the high watermark of a partition, and the answers that wait for them.
 
 Only kept where a switch of the Java coordinator needs it: there an answer waits until everything
 is committed that its request could see, and a commit that timed out still counts once the high
@@ -65,7 +65,7 @@ class WrittenCommit:
     values: dict[TopicPartition, OffsetCommitValue]
 
 
-class Uncommitted:
+class AboveHighWatermark:
     """The writes of one partition that wait for the high watermark.
 
     Invariant: `held` is in the order of the offsets that it waits for.

@@ -22,15 +22,15 @@ from protocol.messages.offset import OffsetFetchResponse, OffsetFetchResponseGro
 
 def hold(turn: Turn, shard: Shard, write: HeldWrite) -> None:
     """Answer `write` when all that the shard's log has now is committed."""
-    key = shard.uncommitted.hold(shard.partition, write)
+    key = shard.above_high_watermark.hold(shard.partition, write)
     turn.set_timer(key, HeldWriteTimer(shard), turn.config.offsets_commit_timeout_ms)
 
 
 def release_committed(turn: Turn, shard: Shard) -> None:
     """Answer what waits for nothing any more, in the order in which it came."""
-    for key in shard.uncommitted.committed_keys():
+    for key in shard.above_high_watermark.committed_keys():
         turn.cancel_timer(key)
-        _, write = shard.uncommitted.held.pop(key)
+        _, write = shard.above_high_watermark.held.pop(key)
         match write:
             case HeldHeartbeat():
                 response = HeartbeatResponse(error_code=write.error_code)
@@ -41,7 +41,7 @@ def release_committed(turn: Turn, shard: Shard) -> None:
 
 def fail_held(turn: Turn, shard: Shard) -> None:
     """Answer all that waits with NOT_COORDINATOR: nobody here will know what is committed."""
-    held = shard.uncommitted.held
+    held = shard.above_high_watermark.held
     for key, (_, write) in held.items():
         turn.cancel_timer(key)
         _fail(turn, write, ErrorCode.NOT_COORDINATOR)
@@ -50,7 +50,7 @@ def fail_held(turn: Turn, shard: Shard) -> None:
 
 def give_up(turn: Turn, shard: Shard, key: str) -> None:
     """Answer what has waited for offsets.commit.timeout.ms: COORDINATOR_NOT_AVAILABLE."""
-    _, write = shard.uncommitted.held.pop(key)
+    _, write = shard.above_high_watermark.held.pop(key)
     _fail(turn, write, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
