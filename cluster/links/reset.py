@@ -8,8 +8,8 @@ ended, so that they spare it. The control plane carries the order (`cluster.ray.
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from cluster.host.base_host import BaseHost
 from cluster.host.connections import connection_named_by
-from cluster.realtime.host import RealHost
 from protocol.ids import NodeName
 
 ConnectionName = tuple[NodeName, int]
@@ -34,7 +34,7 @@ class LinkReset:
         return tuple(peer for peer in dict.fromkeys(peers) if peer != node)
 
 
-def reset_client_ends(hosts: Iterable[RealHost], reset: LinkReset) -> tuple[ConnectionName, ...]:
+def reset_client_ends(hosts: Iterable[BaseHost], reset: LinkReset) -> tuple[ConnectionName, ...]:
     """End the connections whose clients are among `hosts`; return their names."""
     names: list[ConnectionName] = []
     for host in hosts:
@@ -46,7 +46,7 @@ def reset_client_ends(hosts: Iterable[RealHost], reset: LinkReset) -> tuple[Conn
 
 
 def reset_server_ends(
-    hosts: Iterable[RealHost],
+    hosts: Iterable[BaseHost],
     reset: LinkReset,
     *,
     names: Collection[ConnectionName],

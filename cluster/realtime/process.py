@@ -168,7 +168,7 @@ class NodeProcess:
             node.start()
         except BaseException:
             del self._hosts[name]
-            host.end()
+            host.retire()
             raise
         self._nodes[name] = node
         return node
@@ -179,16 +179,10 @@ class NodeProcess:
         Raises: SimulationError if it is not alive here.
         """
         host = self._host(name)
-        peers = host.peers()
-        half_open = host.half_open()
-        unread = host.unread_frames()
+        sent, unread = host.kernels_answers()
         self._remove(host, is_orderly=False)
-        for peer in peers:
-            self._send_frame(
-                ResetFrame(source=name, destination=peer, source_incarnation=host.incarnation)
-            )
-        for close in half_open:
-            self._send_frame(close)
+        for frame in sent:
+            self._send_frame(frame)
         for frame in unread:
             # Connections that nobody accepted: a dead process's kernel resets those too.
             self._undeliverable(frame)
@@ -264,7 +258,7 @@ class NodeProcess:
     def _remove(self, host: RealHost, *, is_orderly: bool) -> None:
         del self._hosts[host.name]
         self._nodes.pop(host.name, None)
-        host.end()
+        host.retire()
         self._unflushed.pop(host, None)
         waiting = self._shutting_down.pop(host.name, None)
         if waiting is not None and not waiting.done():
@@ -292,7 +286,7 @@ class NodeProcess:
         if host is None:
             self._undeliverable(frame)
         else:
-            host.deliver(frame)
+            host.receive(frame)
 
     def _undeliverable(self, frame: Frame) -> None:
         """Answer for a node that is not there as its machine's kernel does.
@@ -332,7 +326,7 @@ class NodeProcess:
     def _route_answer(self, frame: CloseFrame) -> None:
         host = self._hosts.get(frame.destination)
         if host is not None:
-            host.deliver(frame)
+            host.receive(frame)
             return
         address = self._address_of(frame.destination)
         if address is not None and address.process_id != self.process_id:

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from cluster.host.host import Host
-from cluster.host.randomness import stream
 from cluster.lives import NodeBuilder
 from cluster.node_factory import build_node
 from cluster.runtime import (
@@ -173,8 +172,7 @@ class VirtualRuntime(VirtualLives, Runtime):
             loop=self._loop,
             network=self._network,
             clock=clock,
-            rng=stream(self._seed, "node", name, incarnation),
-            gate_rng_for=lambda rule_id: stream(self._seed, "slow", rule_id, name, incarnation),
+            seed=self._seed,
             storage=storage,
             observers=self._observers,
             traces_messages=self._trace_messages,

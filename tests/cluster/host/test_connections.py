@@ -322,7 +322,7 @@ def test_close_all_ends_both_directions() -> None:
     outgoing.send("out")
     incoming.send("in")
     lab.run_for(10 * LATENCY_US)
-    middle._endpoint.close_all()
+    middle.endpoint.close_all()
     lab.run_for(LATENCY_US)
     assert outgoing.seen == [("out", "Disconnected")]
     assert incoming.seen == [("in", "Disconnected")]
@@ -336,7 +336,7 @@ def test_a_broken_transport_link_ends_connecting_ones_too() -> None:
     client = lab.host("client")
     outcomes = Outcomes(connection := connect(client))
     outcomes.send("g")
-    client._endpoint.peer_lost(SERVER)
+    client.endpoint.peer_lost(SERVER)
     assert isinstance(connection, ClientConnection)
     assert connection.is_closed
     assert outcomes.seen == [("g", "Disconnected")]

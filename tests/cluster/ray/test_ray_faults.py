@@ -149,7 +149,7 @@ async def late_and_paused_consumers(story: Story) -> None:
     await runtime.resume(SHARED)
     await runtime.resume(ISOLATED)
     story.facts["isolated consumer goes on"] = not is_stopped(process_of(isolated))
-    with pytest.raises(UnknownNode, match="consumer-0 is running and cannot be resumed"):
+    with pytest.raises(UnknownNode, match="consumer-0 is up and cannot be resumed"):
         await runtime.resume(SHARED)
 
 

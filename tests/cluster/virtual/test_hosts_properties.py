@@ -350,7 +350,7 @@ def test_after_healing_a_connection_works_or_is_closed_at_both_ends(steps: list[
     for host, connection in world.connections:
         server = world.hosts[connection.peer]
         end = ConnectionEnd(host.name, connection.connection_id, is_client=False)
-        is_served = server._endpoint.purpose_of(end) is not None
+        is_served = server.endpoint.purpose_of(end) is not None
         assert is_served == (host.alive and connection.is_open), connection.connection_id
         assert connection.is_open or connection.is_closed or not host.alive
     for host in world.hosts.values():

@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 
 from cluster.host.frames import Frame
 from cluster.host.host import IncomingRequest
-from cluster.host.randomness import stream
 from cluster.links.rules import LinkRule
 from cluster.spec import LinkModel
 from cluster.virtual.clock import NodeClock
@@ -67,8 +66,7 @@ class HostLab:
             loop=self.loop,
             network=self.network,
             clock=clock or NodeClock(self.loop),
-            rng=stream(1, name, incarnation),
-            gate_rng_for=lambda rule_id: stream(1, "slow", rule_id, name, incarnation),
+            seed=1,
             storage=MemoryStorage(),
             observers=(self.rows.append,),
             traces_messages=traced,
