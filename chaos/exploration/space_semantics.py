@@ -12,7 +12,12 @@ import msgspec
 from chaos.experiment.loader import inherit_settings
 from chaos.experiment.problems import Problem
 from chaos.experiment.rules.all_rules import errors
-from chaos.experiment.rules.semantic_checks import named, named_once, problem, too_long
+from chaos.experiment.rules.semantic_checks import (
+    check_known,
+    check_once,
+    problem,
+    too_long,
+)
 from chaos.experiment.structs import Experiment, microseconds
 from chaos.experiment.yaml_document import Item
 from chaos.exploration.draw.choices import Choice, copy_of, option_problems, put_option, value_shown
@@ -45,14 +50,14 @@ def space_errors(
 
 def _fault_errors(faults: FaultSpace) -> Iterator[Problem]:
     for kind in faults.kinds:
-        yield from named("fault", kind, FAULT_KINDS, f"faults.kinds.{kind}")
+        yield from check_known("fault", kind, FAULT_KINDS, f"faults.kinds.{kind}")
     for pattern in faults.patterns:
-        yield from named("pattern", pattern, PATTERNS, f"faults.patterns.{pattern}")
+        yield from check_known("pattern", pattern, PATTERNS, f"faults.patterns.{pattern}")
     if not faults.kinds and not faults.patterns:
         yield problem(
             "faults", "nothing is ever broken", expected="some faults in `kinds` or `patterns`"
         )
-    yield from named_once("timeout", faults.timeouts, TIMEOUTS, "faults.timeouts")
+    yield from check_once("timeout", faults.timeouts, TIMEOUTS, "faults.timeouts")
     for field in ("window", "longest"):
         yield from too_long(getattr(faults, field), f"faults.{field}")
     for name in ("gaps", "durations"):

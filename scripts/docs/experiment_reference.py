@@ -1,9 +1,13 @@
-"""The reference page of the experiment file: every key, made from its JSON Schema."""
+"""The reference page of the experiment file: every key of its structs, with what it may be."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import get_origin
+
+import msgspec
 
 from chaos.experiment.json_schema import experiment_schema
+from chaos.experiment.struct_walk import StructField, fields_of, summary_of
+from chaos.experiment.structs import Experiment
 from scripts.docs.markdown import Schema, shown, table, values_text
 
 _HEADINGS = ("key", "values", "default", "meaning")
@@ -15,6 +19,7 @@ _PLACEHOLDERS = {"topics": "<topic>", "groups": "<group>"}
 def experiment_file_page() -> str:
     """Every key of an experiment file with its values, default and meaning, section by section."""
     schema = experiment_schema()
+    sections = {Experiment.__name__: schema, **schema["$defs"]}
     parts = [
         "# Experiment file\n\nA YAML file. What is not said has its default; Kafka's settings keep "
         "Kafka's names, defaults and bounds. A duration is a whole number and its unit: `250ms`, "
@@ -22,72 +27,52 @@ def experiment_file_page() -> str:
         "and editors complete from [the JSON Schema](../experiment.schema.json). What each fault "
         "does, whom it can hit and what it takes is told in [faults](faults.md).\n"
     ]
-    told: dict[str, str] = {}
-    for path, name, section in _sections("", "", schema, schema["$defs"]):
-        if name in told:
-            first = told[name]
+    told: dict[type[msgspec.Struct], str] = {}
+    for path, struct in _sections("", Experiment):
+        if struct in told:
+            first = told[struct]
             parts.append(f"\n## `{path}`\n\nThe same keys as [`{first}`](#{_anchor(first)}).\n")
             continue
-        told[name] = path
+        told[struct] = path
         heading = f"`{path}`" if path != _TOP else path
-        parts.append(f"\n## {heading}\n\n{section['description']}\n\n{_keys(section)}")
+        keys = _keys(struct, sections[struct.__name__]["properties"])
+        parts.append(f"\n## {heading}\n\n{summary_of(struct)}\n\n{keys}")
     return "".join(parts)
 
 
 def _sections(
-    path: str, name: str, section: Schema, defs: Mapping[str, Any]
-) -> Iterator[tuple[str, str, Schema]]:
-    """Yield path, name and schema of a section, and of those below it, in the file's order."""
-    yield path or _TOP, name, section
-    for key, entry in section["properties"].items():
-        place = f"{path}.{key}" if path else key
-        for suffix, inner in _below(key, entry):
-            yield from _sections(place + suffix, inner, defs[inner], defs)
+    path: str, struct: type[msgspec.Struct]
+) -> Iterator[tuple[str, type[msgspec.Struct]]]:
+    """Yield path and struct of a section, and of those below it, in the file's order."""
+    yield path or _TOP, struct
+    for field in fields_of(struct):
+        if field.struct is not None:
+            place = f"{path}.{field.key}" if path else field.key
+            suffix: dict[object, str] = {tuple: "[]", dict: f".{_PLACEHOLDERS.get(field.key)}"}
+            yield from _sections(place + suffix.get(get_origin(field.annotation), ""), field.struct)
 
 
-def _below(key: str, entry: Schema) -> Iterator[tuple[str, str]]:
-    """Yield how a section below a key is written behind it, and the section's name."""
-    for choice in entry.get("anyOf", (entry,)):
-        if "$ref" in choice:
-            yield "", _name(choice)
-        elif "$ref" in choice.get("items", {}):
-            yield "[]", _name(choice["items"])
-        elif "$ref" in _additional(choice):
-            yield f".{_PLACEHOLDERS[key]}", _name(_additional(choice))
-
-
-def _additional(entry: Schema) -> Schema:
-    found = entry.get("additionalProperties")
-    return found if isinstance(found, Mapping) else {}
-
-
-def _name(reference: Schema) -> str:
-    return str(reference["$ref"]).rpartition("/")[2]
-
-
-def _keys(section: Schema) -> str:
-    required = section.get("required", ())
+def _keys(struct: type[msgspec.Struct], properties: Mapping[str, Schema]) -> str:
     return table(
         _HEADINGS,
         [
             (
-                f"`{key}`",
-                _values(key, entry),
-                "required" if key in required else _default(entry),
-                entry["description"].partition(" Written as ")[0],
+                f"`{field.key}`",
+                _values(field, properties[field.key]),
+                "required" if field.required else _default(properties[field.key]),
+                field.doc,
             )
-            for key, entry in section["properties"].items()
+            for field in fields_of(struct)
         ],
     )
 
 
-def _values(key: str, entry: Schema) -> str:
+def _values(field: StructField, entry: Schema) -> str:
     """Return what a key may be; of a section, what it is a section of."""
-    below = [suffix for suffix, _ in _below(key, entry)]
-    words = {"": "section", "[]": "list of sections"}
-    if below:
-        return words.get(below[0], "section for each name")
-    return values_text(entry)
+    if field.struct is None:
+        return values_text(entry)
+    words: dict[object, str] = {tuple: "list of sections", dict: "section for each name"}
+    return words.get(get_origin(field.annotation), "section")
 
 
 def _default(entry: Schema) -> str:

@@ -13,7 +13,12 @@ from chaos.experiment.rules.cluster import broker_errors, cluster_warnings, topi
 from chaos.experiment.rules.faults import fault_errors, fault_warnings
 from chaos.experiment.rules.groups import group_errors, group_warnings
 from chaos.experiment.rules.limits import WARNINGS, broken_limits
-from chaos.experiment.rules.semantic_checks import named, named_once, problem, too_long
+from chaos.experiment.rules.semantic_checks import (
+    check_known,
+    check_once,
+    problem,
+    too_long,
+)
 from chaos.experiment.structs import Experiment, internal_topics
 from protocol.ids import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
 
@@ -25,13 +30,17 @@ def errors(experiment: Experiment) -> Iterator[Problem]:
     for group_id, group in experiment.groups.items():
         yield from group_errors(experiment, group, f"groups.{group_id}")
     for index, producer in enumerate(experiment.producers):
-        yield from named("topic", producer.topic, experiment.topics, f"producers[{index}].topic")
+        yield from check_known(
+            "topic", producer.topic, experiment.topics, f"producers[{index}].topic"
+        )
         yield from producer_errors(producer, f"producers[{index}]")
     for index, preload in enumerate(experiment.offsets_log):
-        yield from named("group", preload.group, experiment.groups, f"offsets_log[{index}].group")
+        yield from check_known(
+            "group", preload.group, experiment.groups, f"offsets_log[{index}].group"
+        )
     for index, fault in enumerate(experiment.faults):
         yield from fault_errors(experiment, fault, f"faults[{index}]")
-    yield from named_once("check", experiment.checks, CHECKERS, "checks")
+    yield from check_once("check", experiment.checks, CHECKERS, "checks")
     for field in ("steady_state_timeout", "after_faults", "liveness_timeout"):
         yield from too_long(getattr(experiment.run, field), f"run.{field}")
 

@@ -6,7 +6,13 @@ from dataclasses import replace
 import msgspec
 
 from chaos.experiment.problems import Problem, one_of
-from chaos.experiment.rules.semantic_checks import FILE, LONGEST_US, named, problem, too_long
+from chaos.experiment.rules.semantic_checks import (
+    FILE,
+    LONGEST_US,
+    check_known,
+    problem,
+    too_long,
+)
 from chaos.experiment.schema_errors import shape_problems
 from chaos.experiment.structs import Experiment, FaultDefinition, microseconds
 from chaos.experiment.yaml_document import item_of
@@ -23,7 +29,7 @@ def fault_errors(experiment: Experiment, fault: FaultDefinition, path: str) -> I
     aims = list(_aim_errors(experiment, fault, kind, path))
     yield from aims
     if kind is None:
-        yield from named("fault", fault.fault, FAULT_KINDS, f"{path}.fault")
+        yield from check_known("fault", fault.fault, FAULT_KINDS, f"{path}.fault")
         return
     arguments = list(_argument_errors(fault, kind, f"{path}.args"))
     yield from arguments

@@ -8,7 +8,12 @@ from dataclasses import replace
 from chaos.experiment.problems import Problem
 from chaos.experiment.rules.clients import consumer_warnings
 from chaos.experiment.rules.limits import ERRORS, broken_limits
-from chaos.experiment.rules.semantic_checks import named, named_once, problem, too_long
+from chaos.experiment.rules.semantic_checks import (
+    check_known,
+    check_once,
+    problem,
+    too_long,
+)
 from chaos.experiment.structs import MEMBER_INDEX, Experiment, GroupDefinition
 from protocol.config import ConsumerConfig
 from protocol.ids import broker_name
@@ -21,7 +26,7 @@ _INSTANCE = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 def group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> Iterator[Problem]:
     """Yield everything for which a group's members could not do what the file asks."""
-    yield from named_once("topic", group.topics, experiment.topics, f"{path}.topics")
+    yield from check_once("topic", group.topics, experiment.topics, f"{path}.topics")
     yield from _consumer_errors(experiment, group.config, f"{path}.config")
     yield from _transaction_errors(experiment, group, path)
     for index, late in enumerate(group.late_members):
@@ -90,7 +95,7 @@ def _consumer_errors(
     brokers = [broker_name(broker_id) for broker_id in range(experiment.cluster.brokers)]
     for index, server in enumerate(config.bootstrap_servers):
         host = server.partition(":")[0]  # a node has one port: the host says enough
-        yield from named("broker", host, brokers, f"{path}.bootstrap.servers[{index}]")
+        yield from check_known("broker", host, brokers, f"{path}.bootstrap.servers[{index}]")
 
 
 def _instance_errors(group: GroupDefinition, path: str) -> Iterator[Problem]:

@@ -31,7 +31,7 @@ def problem(
     )
 
 
-def named(what: str, name: str, known: Iterable[str], path: str) -> Iterator[Problem]:
+def check_known(what: str, name: str, known: Iterable[str], path: str) -> Iterator[Problem]:
     """Yield a problem if `name` is none of `known`."""
     names = list(known)
     if name not in names:
@@ -43,13 +43,13 @@ def named(what: str, name: str, known: Iterable[str], path: str) -> Iterator[Pro
         )
 
 
-def named_once(
+def check_once(
     what: str, names: Sequence[str], known: Iterable[str], path: str
 ) -> Iterator[Problem]:
     """Yield a problem for each name that is none of `known`, and each that stands there twice."""
     known = tuple(known)
     for index, name in enumerate(names):
-        yield from named(what, name, known, f"{path}[{index}]")
+        yield from check_known(what, name, known, f"{path}[{index}]")
         if name in names[:index]:
             yield problem(f"{path}[{index}]", f"names the {what} `{name}` a second time")
 
