@@ -6,7 +6,7 @@ the structs, whose errors jsonschema finds with their paths -> `Problem`s in our
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -96,14 +96,18 @@ _BOUNDS = (
 def _validator(struct: type[msgspec.Struct]) -> _Untyped:
     """Return what finds the errors of documents of `struct`.
 
-    It differs from jsonschema's own in that a number with a point is no integer, as for msgspec,
-    in errors about keys (`_check_keys`, `_check_names`) and about choices (`_check_choices`).
+    It differs from jsonschema's own in that a number with a point is no integer and NaN no number,
+    as for msgspec, in errors about keys (`_check_keys`, `_check_names`) and about choices
+    (`_check_choices`).
     """
     # jsonschema takes a tenth of a second to import, and is needed for files that are wrong.
     from jsonschema import Draft202012Validator, validators  # noqa: PLC0415
 
-    types = Draft202012Validator.TYPE_CHECKER.redefine(
-        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+    types = Draft202012Validator.TYPE_CHECKER.redefine_many(
+        {
+            "integer": lambda _, value: _is_number(value) and isinstance(value, int),
+            "number": lambda _, value: _is_number(value) and str(value) != "nan",
+        }
     )
     keywords = {
         "additionalProperties": _check_keys,
@@ -113,6 +117,10 @@ def _validator(struct: type[msgspec.Struct]) -> _Untyped:
     }
     strict = validators.extend(Draft202012Validator, keywords, type_checker=types)
     return strict(msgspec.json.schema(struct))
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _check_keys(
@@ -225,7 +233,7 @@ def _near_value(value: object, schema: _Schema) -> str | None:
         return near_miss(str(value), [str(choice) for choice in schema["enum"]])
     if "5s" not in schema.get("examples", ()):
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+    if not _is_number(value) or value < 0:
         return None
     if isinstance(value, int) or value.is_integer():
         return f"{int(value)}s"

@@ -137,6 +137,8 @@ def test_misspelt_required_key_is_one_problem_not_two(write: Write) -> None:
         ("members: 2", "members: 10001", "groups.readers.members", "<= 10000", "10001 (int)"),
         ("partitions: 2\n    repl", "partitions: 0\n    repl", "orders.partitions", ">= 1", "0"),
         ("second: 10", "second: .inf", "producers[0].records_per_second", "<= 1000000", "inf"),
+        ("second: 10", "second: .nan", "producers[0].records_per_second", "a number > 0", "nan"),
+        ("brokers: 3", "brokers: 3.0", "cluster.brokers", "a whole number >= 1", "3.0 (float)"),
         ("[orders]", "[2026-01-01]", "readers.topics[0]", "text", "2026-01-01 (date)"),
         ("name: small", "name: a:b", "name", "letters, digits", "`a:b`"),
         ("version: 1", "version: 2", "version", "1", "2 (int)"),
