@@ -4,12 +4,14 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
+
 from chaos.experiment.loader import load_experiment
 from chaos.experiment.problems import ExperimentError, Problem
 from chaos.experiment.structs import Experiment
 from chaos.exploration.draw.draw import draw
 from chaos.exploration.space import load_space
-from chaos.results.replay_stamp import ReplayStamp
+from chaos.results.replay_stamp import ReplayStamp, differences
 from coordlab.options import DEFAULT_SPACE, PROGRAM
 
 
@@ -36,6 +38,19 @@ class Schedule:
     def replay_command(self) -> str:
         """The command that plays it again."""
         return f"{PROGRAM} replay {self.name}"
+
+    def changes_since_stamp(self, verb: str, *, force: bool) -> tuple[str, ...]:
+        """Return how code and Python differ from those of its stamp; nothing without a stamp.
+
+        Raises: click.UsageError if they differ, unless forced; `verb` is what the command does.
+        """
+        changed = () if self.stamp is None else differences(self.stamp)
+        if changed and not force:
+            raise click.UsageError(
+                f"{self.name} cannot be replayed: {'; '.join(changed)}. "
+                f"Check that out, or {verb} it as it is now with --force."
+            )
+        return changed
 
 
 def named_schedule(word: str, space: str) -> Schedule:

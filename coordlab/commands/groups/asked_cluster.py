@@ -18,7 +18,6 @@ from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment.structs import Experiment, to_cluster_spec
 from chaos.exploration.gc_pause import collecting_afterwards
 from chaos.results.manifest import experiment_of
-from chaos.results.replay_stamp import differences
 from chaos.results.run_directory import TRACE_FOLDER, NotARun, PastRun, list_runs, open_run
 from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun
@@ -237,12 +236,7 @@ class ReplayedCluster(AskedCluster):
 
     def __init__(self, schedule: Schedule, at_us: int, *, force: bool) -> None:
         """Take a schedule. Raises: click.UsageError if it is other code's, unless forced."""
-        changed = () if schedule.stamp is None else differences(schedule.stamp)
-        if changed and not force:
-            raise click.UsageError(
-                f"{schedule.name} cannot be replayed: {'; '.join(changed)}. "
-                "Check that out, or ask it as it is now with --force."
-            )
+        schedule.changes_since_stamp("ask", force=force)
         self._schedule = schedule
         self._at_us = at_us
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from chaos.exploration.play import PlayedRun, PlayResult, play
 from chaos.exploration.replay_file import replay_text, schedule_digest
-from chaos.results.replay_stamp import ReplayStamp, differences
+from chaos.results.replay_stamp import ReplayStamp
 from chaos.results.run_directory import RunDirectory, create_run_directory, open_run
 from chaos.run.plan import plan_of
 from cluster.trace.digest import parted_between
@@ -132,13 +132,7 @@ def replay_command(options: ReplayOptions) -> int:
     if options.break_at_us is not None and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("--break-at opens a debugger, which needs a terminal to talk to")
     schedule = named_schedule(options.schedule, options.space)
-    changed = () if schedule.stamp is None else differences(schedule.stamp)
-    if changed and not options.force:
-        raise click.UsageError(
-            f"{schedule.name} cannot be replayed: {'; '.join(changed)}. "
-            "Check that out, or play it as it is now with --force."
-        )
-    changed += _edits(schedule)
+    changed = schedule.changes_since_stamp("play", force=options.force) + _edits(schedule)
     directory = create_run_directory(
         options.runs,
         schedule.experiment,
