@@ -67,6 +67,12 @@ class _Group:
             and not any(row.member == member for row in self.happened)
         )
 
+    def load_of(self, broker: str, member: str | None) -> TraceRow | None:
+        """Return the last GROUP_LOADED of a broker, None unless the member was in the group."""
+        load = self.loads.get(broker)
+        members = None if load is None else detail_of(load).get("members")
+        return None if isinstance(members, list) and member not in members else load
+
 
 class NeedlessRebalance(Checker):
     """No rebalance on a graceful move or failover of a Stable group whose members all survive."""
@@ -227,13 +233,16 @@ class NeedlessRebalance(Checker):
     def _is_premature(self, group: _Group, group_id: str, expired: TraceRow) -> bool:
         """Find an expiry sooner than a session after the broker had heard of the member."""
         heard = group.heard.get((expired.node, expired.member or ""))
-        load = group.loads.get(expired.node)
-        rows = [
-            row
-            for row in (heard, load)
-            if row is not None and row.incarnation == expired.incarnation
-        ]
-        last = max(rows, key=lambda row: row.time_us, default=None)
+        load = group.load_of(expired.node, expired.member)
+        last = max(
+            (
+                row
+                for row in (heard, load)
+                if row is not None and row.incarnation == expired.incarnation
+            ),
+            key=lambda row: row.time_us,
+            default=None,
+        )
         if last is None:
             return False
         # Both rows are of one clock, but for what its reading costs on a real machine.
@@ -261,6 +270,7 @@ class NeedlessRebalance(Checker):
     # -- what a group does --------------------------------------------------------------------
 
     def _group_step(self, group: _Group, group_id: str, row: TraceRow) -> None:
+        is_its_coordinator = row.node == self._coordinators.coordinator(group_id)
         match row.kind:
             case TraceKind.GROUP_LOADED:
                 group.loads[row.node] = row
@@ -270,11 +280,10 @@ class NeedlessRebalance(Checker):
             case TraceKind.MEMBER_REMOVED:
                 self._removed(group, group_id, row)
             case TraceKind.REBALANCE_STARTED:
-                self._rebalance(group, group_id, row)
+                if is_its_coordinator:  # of one that was replaced it is not the group's
+                    self._rebalance(group, group_id, row)
                 self._happened(group, group_id, row)
-            case TraceKind.GENERATION_STARTED if row.node == self._coordinators.coordinator(
-                group_id
-            ):
+            case TraceKind.GENERATION_STARTED if is_its_coordinator:
                 self._rebalance(group, group_id, row)
                 group.happened = []
                 group.generation = row
@@ -283,9 +292,9 @@ class NeedlessRebalance(Checker):
         del group.trail[:-12]
 
     def _rebalance(self, group: _Group, group_id: str, row: TraceRow) -> None:
-        """Judge the first rebalance since a fault; a replaced coordinator's is not the group's."""
+        """Judge the first rebalance since a fault."""
         fault, before = group.watched_since, group.stable_before
-        if fault is None or before is None or row.node != self._coordinators.coordinator(group_id):
+        if fault is None or before is None:
             return
         if row.kind == TraceKind.REBALANCE_STARTED:
             self._rebalances += 1

@@ -340,6 +340,15 @@ def test_expiry_before_its_time_is_found_without_a_fault_and_at_a_replaced_coord
     ]
 
 
+def test_member_that_came_after_the_load_has_no_grace_from_it() -> None:
+    """A new member has five minutes in its first JoinGroup, which may end soon after a load."""
+    rows = Rows()
+    rows.group_loaded(2, "broker-0", members=["other"])
+    rows.member_removed(30, "broker-0", "m")
+
+    assert check(rows).findings == ()
+
+
 def test_time_of_an_expiry_is_judged_beyond_the_error_of_the_clocks() -> None:
     """What two readings of a real clock are apart is no part of a session."""
     rows = Rows()
