@@ -17,8 +17,8 @@ from chaos.exploration.batches import decode_runs, play_seed, play_seeds
 from chaos.exploration.play import PlayedRun, PlayResult
 from chaos.exploration.required_work import missing_of
 from chaos.exploration.space import Space, load_space
+from cluster.fan_out import Died, WorkerName
 from cluster.ray.actors import LOCAL
-from cluster.ray.fan_out import Died, WorkerName
 from cluster.ray.tasks import RayWorkers
 
 RUNS = 20

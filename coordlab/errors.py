@@ -12,7 +12,7 @@ from chaos.conformance.transcript import TranscriptError
 from chaos.experiment.problems import ExperimentError
 from chaos.exploration.store import CannotResume, NotAnExploration
 from chaos.results.run_directory import NotARun
-from cluster.ray.fan_out import WorkersFailed
+from cluster.fan_out import WorkersFailed
 from cluster.runtime import ClusterStartError
 from coordlab.analysis import NoJava
 from coordlab.junit import JunitNotWritable

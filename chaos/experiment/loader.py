@@ -18,10 +18,10 @@ from chaos.experiment.schema_errors import shape_problems
 from chaos.experiment.struct_walk import resolve_path
 from chaos.experiment.structs import Experiment
 from chaos.experiment.yaml_document import Item, read_document
+from cluster.checkout import PACKAGE_ROOT
 
 EXPERIMENTS = "experiments"
 """The folder, here or installed, in which an experiment is looked up by its name."""
-_CHECKOUT = Path(__file__).resolve().parents[2]
 _SUFFIXES = (".yaml", ".yml")
 
 
@@ -85,7 +85,7 @@ def search_path(folder: str = EXPERIMENTS) -> tuple[Path, ...]:
     """Return the folders of this name in which a file's name is looked up, nearest first."""
     return (
         Path.cwd() / folder,
-        _CHECKOUT / folder,
+        PACKAGE_ROOT / folder,
         Path(sys.prefix) / "share" / "coordlab" / folder,
     )
 

@@ -14,7 +14,7 @@ from chaos.exploration.batches import decode_runs
 from chaos.exploration.play import PlayedRun, PlayResult
 from chaos.exploration.running_totals import FindingGroup, Tally
 from chaos.exploration.store import ExplorationRecord, Lost, PlayedAgain, PlayedSeeds
-from cluster.ray.fan_out import Died, Finished, WorkerName, Workers
+from cluster.fan_out import Died, Finished, WorkerName, Workers
 
 POLL_S = 0.25
 """How long a worker is waited for before clock, display and Ctrl-C get their turn."""

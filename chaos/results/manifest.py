@@ -5,12 +5,12 @@ import shlex
 import subprocess
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from chaos.experiment.structs import Experiment
+from cluster.checkout import PACKAGE_ROOT
 from results_schema.manifest import Manifest
 
 _PACKAGES = ("coordlab", "ray", "msgspec", "msgpack", "pyarrow", "pyspark")
@@ -70,12 +70,11 @@ def installed_versions() -> dict[str, str]:
 
 def git_commit() -> str | None:
     """Return the commit of the checkout that this code runs from; None where there is none."""
-    checkout = Path(__file__).resolve().parents[2]
-    if not (checkout / ".git").exists():
+    if not (PACKAGE_ROOT / ".git").exists():
         return None
     try:
         answer = subprocess.run(
-            ["git", "-C", str(checkout), "rev-parse", "HEAD"],
+            ["git", "-C", str(PACKAGE_ROOT), "rev-parse", "HEAD"],
             capture_output=True,
             text=True,
             timeout=5,

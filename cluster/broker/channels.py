@@ -1,21 +1,70 @@
-"""Connections to the brokers for one purpose, one to each, opened anew when they have ended.
+"""A broker's connections to other nodes, opened anew when they have ended, and its own identity.
 
-A broker may be its own peer: what it asks itself goes over its own listener too, as in Kafka.
-Source: Kafka `InterBrokerSendThread`.
+Source: Kafka `BrokerToControllerChannelManager`, `InterBrokerSendThread`.
 """
+
+from dataclasses import dataclass
 
 from cluster.host.host import Connection, Host, ResponseCallback
 from protocol.api import AnyRequest
-from protocol.ids import BrokerId, broker_name
+from protocol.ids import BrokerEpoch, BrokerId, NodeName, broker_name
 
 SETUP_TIMEOUT_US = 10_000_000
 """socket.connection.setup.timeout.ms"""
 REQUEST_TIMEOUT_US = 30_000_000
 """request.timeout.ms of a broker."""
+NO_BROKER_EPOCH = BrokerEpoch(-1)
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerIdentity:
+    """Who this broker is to the others: its id, and the epoch that the controller gave this life.
+
+    `broker_epoch` is -1 until this incarnation is registered; only `registration` writes it.
+    """
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
+
+
+class ControllerChannel:
+    """A connection to the controller for one purpose.
+
+    Heartbeats, AlterPartition and the metadata pull each have their own. A standby comes after the
+    active controller in the list: whoever finds the connection ended, or is told NOT_CONTROLLER,
+    tries the next.
+    """
+
+    def __init__(self, host: Host, controllers: tuple[NodeName, ...], purpose: str) -> None:
+        self._host = host
+        self._controllers = controllers
+        self._purpose = purpose
+        self._index = 0
+        self._connection: Connection | None = None
+
+    def connection(self) -> Connection:
+        """Return the open or opening connection."""
+        if self._connection is not None and self._connection.is_closed:
+            self.try_next_controller()
+        if self._connection is None:
+            self._connection = self._host.connect(
+                self._controllers[self._index], self._purpose, setup_timeout_us=SETUP_TIMEOUT_US
+            )
+        return self._connection
+
+    def try_next_controller(self) -> None:
+        """Forget the present connection: it has ended, or its peer is not the controller."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self._index = (self._index + 1) % len(self._controllers)
 
 
 class BrokerChannels:
-    """Reaches any broker."""
+    """Connections to the brokers for one purpose, one to each.
+
+    A broker may be its own peer: what it asks itself goes over its own listener too, as in Kafka.
+    """
 
     def __init__(self, host: Host, purpose: str) -> None:
         self._host = host

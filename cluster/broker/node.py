@@ -4,8 +4,7 @@ import uuid
 from collections.abc import Callable
 
 from cluster.broker.api import BrokerApi
-from cluster.broker.control.controller_channel import ControllerChannel
-from cluster.broker.control.identity import BrokerIdentity
+from cluster.broker.channels import BrokerIdentity, ControllerChannel
 from cluster.broker.control.metadata_cache import MetadataCache
 from cluster.broker.control.metadata_fetcher import MetadataFetcher
 from cluster.broker.control.registration import BrokerHeartbeats

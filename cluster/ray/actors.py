@@ -26,18 +26,19 @@ from ray.exceptions import RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
+from cluster.checkout import PACKAGE_ROOT
 from cluster.host.host import Host
 from cluster.links.reset import ConnectionName, LinkReset
-from cluster.ray.machine_files import ProcessRef, die_with_parent
-from cluster.ray.services import (
-    AgentService,
-    ControlState,
-    ListeningProcess,
-    NodeBuilder,
-    NodeService,
-)
 from cluster.realtime.clock import ClockReading
 from cluster.realtime.host import RunSettings
+from cluster.realtime.machine_files import ProcessRef, die_with_parent
+from cluster.realtime.services import (
+    AgentService,
+    ControlState,
+    HostedNodeBuilder,
+    ListeningProcess,
+    NodeService,
+)
 from cluster.runtime import ClusterStatus
 from protocol.ids import Incarnation, NodeName
 
@@ -55,7 +56,6 @@ PACKAGES = (
     "coordlab",
 )
 """Our top-level packages: what a Ray cluster's workers are sent."""
-ROOT = Path(__file__).resolve().parents[2]
 LOCAL = "local"
 LOOPBACK = "127.0.0.1"
 REACH_ATTEMPTS = 3
@@ -108,7 +108,7 @@ def connect_ray(address: str) -> bool:
                 )
             else:
                 check_reachable(address)
-                modules = [str(ROOT / package) for package in PACKAGES]
+                modules = [str(PACKAGE_ROOT / package) for package in PACKAGES]
                 ray.init(
                     address=address,
                     runtime_env={"py_modules": modules, "excludes": ["__pycache__"]},
@@ -171,7 +171,7 @@ def machines() -> tuple[Machine, ...]:
 
 def _python_path() -> str:
     inherited = os.environ.get("PYTHONPATH")
-    return f"{ROOT}{os.pathsep}{inherited}" if inherited else str(ROOT)
+    return f"{PACKAGE_ROOT}{os.pathsep}{inherited}" if inherited else str(PACKAGE_ROOT)
 
 
 # -- actors -------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ class ProcessHandle(_ActorHandle):
         self,
         name: NodeName,
         incarnation: Incarnation,
-        build: NodeBuilder,
+        build: HostedNodeBuilder,
         *,
         role: str,
         has_disk: bool,

@@ -14,7 +14,7 @@ from cluster.links.reset import ConnectionName, LinkReset
 from cluster.links.rules import LinkRule
 from cluster.ray.actors import ActorGone, AgentHandle, Machine, ProcessHandle
 from cluster.ray.layout import ProcessPlan, node_names
-from cluster.ray.services import ControlState, ListeningProcess
+from cluster.realtime.services import ControlState, ListeningProcess
 from cluster.realtime.tcp import ProcessAddress
 from cluster.runtime import ClusterStatus
 from protocol.ids import NodeName

@@ -19,10 +19,10 @@ from cluster.ray import actors as ray_nodes
 from cluster.ray.actors import ActorGone, AgentHandle, Machine, ProcessHandle
 from cluster.ray.control import CALL_TIMEOUT_S, ControlPlane, FleetProcess, side_by_side
 from cluster.ray.layout import ProcessPlan, node_names, place
-from cluster.ray.machine_files import ProcessStillAlive
 from cluster.realtime.clock import ClockOffset, RunClock, measure_offset
 from cluster.realtime.host import RunSettings
 from cluster.realtime.listeners_file import Listeners, remove_listeners, write_listeners
+from cluster.realtime.machine_files import ProcessStillAlive
 from cluster.realtime.tcp import ProcessAddress
 from cluster.runtime import ClusterStartError
 from protocol.ids import NodeName

@@ -1,5 +1,4 @@
 """The broker and its controller: registration, heartbeats, and metadata as it arrives.
 
-Reading order: `identity`, `controller_channel`, `registration`, `metadata_cache`,
-`metadata_fetcher`.
+Reading order: `registration`, `metadata_cache`, `metadata_fetcher`.
 """

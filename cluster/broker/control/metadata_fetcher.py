@@ -7,8 +7,7 @@ DEVIATION: a broker keeps no copy of the metadata log, it reads it from offset 0
 
 from collections.abc import Callable
 
-from cluster.broker.control.controller_channel import ControllerChannel
-from cluster.broker.control.identity import BrokerIdentity
+from cluster.broker.channels import BrokerIdentity, ControllerChannel
 from cluster.broker.control.metadata_cache import MetadataCache
 from cluster.host.host import Disconnected, Host, RequestTimedOut
 from cluster.spec import ClusterSpec

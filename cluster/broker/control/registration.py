@@ -12,8 +12,7 @@ from typing import TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential
 
-from cluster.broker.control.controller_channel import ControllerChannel
-from cluster.broker.control.identity import BrokerIdentity
+from cluster.broker.channels import BrokerIdentity, ControllerChannel
 from cluster.host.host import Disconnected, Host, RequestTimedOut
 from cluster.spec import BrokerSpec
 from protocol.api import AnyRequest, AnyResponse

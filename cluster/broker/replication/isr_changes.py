@@ -6,8 +6,7 @@ Source: Kafka `AlterPartitionManager` (one request in flight, everything pending
 
 from collections.abc import Callable
 
-from cluster.broker.control.controller_channel import ControllerChannel
-from cluster.broker.control.identity import BrokerIdentity
+from cluster.broker.channels import BrokerIdentity, ControllerChannel
 from cluster.host.host import Disconnected, Host, RequestTimedOut
 from partition_log.outcomes import AlterPartitionResult, IsrProposal
 from partition_log.replica import Partition

@@ -8,7 +8,7 @@ the answers to the Partitions. Source: Kafka `ReplicaFetcherThread`, `AbstractFe
 from asyncio import Future
 from collections.abc import Callable
 
-from cluster.broker.control.identity import BrokerIdentity
+from cluster.broker.channels import BrokerIdentity
 from cluster.host.connection_purposes import REPLICA_FETCHER
 from cluster.host.host import Connection, Disconnected, Host, RequestTimedOut
 from partition_log.outcomes import FollowerFetchResult

@@ -9,8 +9,7 @@ Source: Kafka `ReplicaManager`.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from cluster.broker.control.controller_channel import ControllerChannel
-from cluster.broker.control.identity import BrokerIdentity
+from cluster.broker.channels import BrokerIdentity, ControllerChannel
 from cluster.broker.control.metadata_cache import MetadataCache
 from cluster.broker.replication.delayed_appends import DelayedAppend, DelayedAppends
 from cluster.broker.replication.delayed_fetches import DelayedFetches

@@ -6,8 +6,7 @@ What ends while a Result is being carried out waits its turn, as in `group_coord
 from collections import deque
 from collections.abc import Callable
 
-from cluster.broker.control.controller_channel import ControllerChannel
-from cluster.broker.control.identity import BrokerIdentity
+from cluster.broker.channels import BrokerIdentity, ControllerChannel
 from cluster.broker.control.metadata_cache import MetadataCache
 from cluster.broker.coordination.appends import CoordinatorAppends
 from cluster.broker.replication.replica_manager import ReplicaManager

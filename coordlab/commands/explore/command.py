@@ -27,7 +27,7 @@ from chaos.exploration.store import (
     create_exploration,
     open_exploration,
 )
-from cluster.ray.fan_out import ThisProcess, Workers, WorkersFailed
+from cluster.fan_out import ThisProcess, Workers, WorkersFailed
 from coordlab.commands.explore.junit import junit_of_exploration
 from coordlab.commands.explore.live_view import exploration_view
 from coordlab.commands.explore.summary import print_exploration

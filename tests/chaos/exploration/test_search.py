@@ -8,7 +8,7 @@ from chaos.exploration.play import PlayedRun, PlayResult
 from chaos.exploration.running_totals import FindingGroup, Tally, is_chosen
 from chaos.exploration.search import MAX_BROKEN, Limits, Search, Stop
 from chaos.exploration.store import ExplorationRecord, Lost, PlayedAgain, PlayedSeeds
-from cluster.ray.fan_out import Workers
+from cluster.fan_out import Workers
 from tests.support.harness.fan_out import (
     ScriptedClock,
     ScriptedWorkers,

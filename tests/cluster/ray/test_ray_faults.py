@@ -12,8 +12,8 @@ from cluster.client.admin.orders import (
     move_leader,
 )
 from cluster.links.rules import Cut, LinkRule, Selector
-from cluster.ray.machine_files import ProcessRef, is_alive, is_stopped, start_ticks
 from cluster.ray.runtime import RayRuntime
+from cluster.realtime.machine_files import ProcessRef, is_alive, is_stopped, start_ticks
 from cluster.runtime import ClusterStatus, HitNode, NodeState, UnknownNode
 from cluster.spec import (
     BrokerSpec,

@@ -11,8 +11,8 @@ from chaos.exploration.running_totals import Tally
 from chaos.exploration.search import Limits, Search, Stop
 from chaos.exploration.space import load_space
 from chaos.exploration.store import ExplorationRecord, PlayedSeeds
+from cluster.fan_out import Died, Finished, ThisProcess, Workers, WorkersFailed
 from cluster.ray.actors import LOCAL
-from cluster.ray.fan_out import Died, Finished, ThisProcess, Workers, WorkersFailed
 from cluster.ray.tasks import RayWorkers
 from tests.support.harness.ray_work import DEADLY, FAILING, events_of, wait_idle, work
 

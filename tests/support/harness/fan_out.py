@@ -9,7 +9,7 @@ import msgspec
 
 from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult
 from chaos.exploration.signature import Signature
-from cluster.ray.fan_out import Died, Finished, WorkerName
+from cluster.fan_out import Died, Finished, WorkerName
 
 Play = Callable[[int], PlayedRun]
 

@@ -12,9 +12,9 @@ from cluster.ray.control import FleetProcess
 from cluster.ray.fleet import Fleet
 from cluster.ray.layout import ProcessPlan, plan_processes
 from cluster.ray.lives import RayLives
-from cluster.ray.machine_files import ProcessRef
-from cluster.ray.services import ControlState, ListeningProcess, NodeBuilder
 from cluster.realtime.clock import RunClock
+from cluster.realtime.machine_files import ProcessRef
+from cluster.realtime.services import ControlState, HostedNodeBuilder, ListeningProcess
 from cluster.realtime.tcp import ProcessAddress
 from cluster.runtime import NodeState
 from cluster.spec import ClusterSpec
@@ -53,7 +53,7 @@ class PretendedHandle(ProcessHandle):
         self,
         name: NodeName,
         incarnation: Incarnation,
-        build: NodeBuilder,
+        build: HostedNodeBuilder,
         *,
         role: str,
         has_disk: bool,

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from signal import SIGKILL
 
-from cluster.ray.fan_out import Died, Finished, Workers
+from cluster.fan_out import Died, Finished, Workers
 
 DEADLY, FAILING = 13, 14
 

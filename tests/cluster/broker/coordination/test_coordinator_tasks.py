@@ -4,8 +4,7 @@ import json
 
 import msgspec
 
-from cluster.broker.control.controller_channel import ControllerChannel
-from cluster.broker.control.identity import BrokerIdentity
+from cluster.broker.channels import BrokerIdentity, ControllerChannel
 from cluster.broker.control.metadata_cache import MetadataCache
 from cluster.broker.coordination.coordinator_tasks import LOAD_TURN_BYTES, CoordinatorTasks
 from cluster.broker.coordination.group_coordination import GroupCoordination

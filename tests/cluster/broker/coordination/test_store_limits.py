@@ -3,8 +3,7 @@
 import msgspec
 import pytest
 
-from cluster.broker.control.controller_channel import ControllerChannel
-from cluster.broker.control.identity import BrokerIdentity
+from cluster.broker.channels import BrokerIdentity, ControllerChannel
 from cluster.broker.control.metadata_cache import MetadataCache
 from cluster.broker.coordination.appends import CoordinatorAppends
 from cluster.broker.replication.replica_manager import ReplicaManager

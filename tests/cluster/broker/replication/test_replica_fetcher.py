@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.broker.control.identity import BrokerIdentity
+from cluster.broker.channels import BrokerIdentity
 from cluster.broker.replication.replica_fetcher import ReplicaFetchers
 from cluster.host.host import IncomingRequest
 from partition_log.log import PartitionLog

@@ -1,7 +1,8 @@
 """Work that is shared out to workers: what a caller sees, and the worker of this very process.
 
 Work is a list of numbers (seeds); its answer is bytes. Who gives it out knows which worker did it,
-so that the same can be asked of another. Nothing is retried here. Ray's workers are in `tasks`.
+so that the same can be asked of another. Nothing is retried here. Ray's workers are in
+`cluster.ray.tasks`.
 """
 
 import os

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.ray.machine_files import (
+from cluster.realtime.machine_files import (
     ProcessRef,
     disk_of,
     is_alive,
@@ -22,7 +22,7 @@ from cluster.ray.machine_files import (
     stop,
     wait_gone,
 )
-from cluster.ray.services import AgentService
+from cluster.realtime.services import AgentService
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -98,7 +98,7 @@ def test_stopped_process_can_be_killed(child: "subprocess.Popen[bytes]") -> None
 def test_process_dies_with_its_parent_also_while_it_is_stopped() -> None:
     """A driver that is killed takes its Ray with it, and nobody continues a stopped broker."""
     grandchild = (
-        "import os, signal, sys; from cluster.ray.machine_files import die_with_parent;"
+        "import os, signal, sys; from cluster.realtime.machine_files import die_with_parent;"
         "die_with_parent(); print(os.getpid(), flush=True); os.kill(os.getpid(), signal.SIGSTOP)"
     )
     child = (

@@ -1,7 +1,7 @@
-"""What runs inside Ray's actors, as plain classes that know nothing of Ray.
+"""What commands one node process and one machine, as plain classes that know nothing of Ray.
 
-NodeService wraps one NodeProcess; AgentService acts on one machine (signals, clocks, files).
-`ray_nodes` makes actors of them and offers typed handles.
+NodeService wraps one NodeProcess; AgentService acts on one machine (signals, clocks, files). Ray's
+actors are made of them (`cluster.ray.actors`).
 """
 
 import gc
@@ -16,10 +16,10 @@ from cluster.client.admin.admin_client import AdminNode
 from cluster.host.host import Host
 from cluster.links.reset import ConnectionName, LinkReset
 from cluster.links.rules import LinkRule
-from cluster.ray import machine_files
-from cluster.ray.machine_files import ProcessRef
+from cluster.realtime import machine_files
 from cluster.realtime.clock import ClockReading, read_clock
 from cluster.realtime.host import RunSettings
+from cluster.realtime.machine_files import ProcessRef
 from cluster.realtime.process import HostedNode, NodeProcess
 from cluster.realtime.tcp import ProcessAddress
 from cluster.runtime import ClusterStatus
@@ -30,7 +30,7 @@ from protocol.ids import Incarnation, NodeName
 P = ParamSpec("P")
 T = TypeVar("T")
 
-NodeBuilder = Callable[[Host], HostedNode]
+HostedNodeBuilder = Callable[[Host], HostedNode]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class NodeService:
         self,
         name: NodeName,
         incarnation: Incarnation,
-        build: NodeBuilder,
+        build: HostedNodeBuilder,
         *,
         role: str,
         has_disk: bool,
