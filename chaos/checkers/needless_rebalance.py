@@ -249,11 +249,10 @@ class NeedlessRebalance(Checker):
         silent_us = expired.node_time_us - last.node_time_us
         if silent_us >= group.expected.eviction_us - self.context.clock_error_us:
             return False
-        what = "loaded the group" if last is load else f"got a {last.api} of it"
-        begin = f"{group_id}: {expired.node} expired {expired.member}"
+        since = "the group's load" if last is load else "its last request"
         self.found(
-            f"{begin} {seconds(silent_us)} after it had {what}, while a session takes "
-            f"{seconds(group.expected.eviction_us)}",
+            f"{group_id}: {expired.node} expired {expired.member} {seconds(silent_us)} after "
+            f"{since}, while a session takes {seconds(group.expected.eviction_us)}",
             [last, *([] if group.watched_since is None else [group.watched_since]), expired],
             group=group_id,
         )
