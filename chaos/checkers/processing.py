@@ -6,10 +6,10 @@ over and nobody came back to, so it is judged at the end. Duplicates are no viol
 at least once); they are counted, by who processed the record before.
 
 A group that finds no committed offset and starts from the latest skips records as it was told to;
-where it had committed before, the commit was lost, and the hole is a violation that says so. What
-an administrator skips, who commits for a group without members or deletes what it had committed, is
-skipped as told. Where records
-or commits were lost with the last replica in sync (`lost_data`) nothing is judged.
+where it had committed before, the commit was lost, and the hole is a violation that says so. An
+administrator may skip records: by a commit for a group without members, or by deleting committed
+offsets. Where records or commits were lost with the last replica in sync (`lost_data`) nothing is
+judged.
 """
 
 from dataclasses import dataclass, field
@@ -26,7 +26,6 @@ from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 from results_schema.results import CheckReport
 
-"""Where a POSITION_RESET says that its offset is from."""
 MAX_JUMPS = 256
 """Positions beyond what was processed, kept for each partition to explain its holes."""
 MAX_KEPT_COMMITS = 4_096

@@ -3,7 +3,8 @@
 Each is seen in the trace, by rows alone. A green exploration that never came there proves nothing.
 The marks themselves stand in `coordinators`, `servers`, `members`, `administrators` and
 `transactions`, those that are one value of a column in `column_values`; `seen_cluster` has the past
-that they ask for.
+that they ask for. To add a mark: a function with `@mark` in the module of its subject, or a row of
+`column_values`.
 """
 
 from chaos.checkers.base import CheckContext
