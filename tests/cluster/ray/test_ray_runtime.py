@@ -123,7 +123,7 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
             await runtime.crash(VICTIM)
         status_after_kill = await runtime.status()
         await runtime.sleep(SECOND_US)
-        with pytest.raises(UnknownNode, match="broker-0 is running"):
+        with pytest.raises(UnknownNode, match="broker-0 is up and cannot"):
             await runtime.restart(broker_name(0))
         await runtime.restart(VICTIM)
         after = await appended()

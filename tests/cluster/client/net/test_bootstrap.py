@@ -68,7 +68,7 @@ def test_client_keeps_an_idle_connection_to_a_broker_from_the_first_metadata_on(
         if isinstance(frame, OpenFrame) and frame.purpose == GENERAL
     ]
     idle, leader = opened
-    assert (idle, leader) == ("broker-0", "broker-1")
+    assert (idle, leader) == ("broker-2", "broker-1")
     not_coordinator = HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
     lab.brokers[0].answer(HeartbeatRequest, not_coordinator)
     lab.run_for(5 * SECOND)
