@@ -7,7 +7,8 @@ is then gone, as a page cache is.
 
 from collections.abc import Sequence
 
-from partition_log.storage import LogRecovery, LogStorage, RecoveryCause, Storage
+from partition_log.storage import LogRecovery, LogStorage, Storage
+from protocol.causes import RecoveryCause
 from protocol.errors import SimulationError
 from protocol.ids import Offset, TopicPartition
 from protocol.records.batch import RecordBatch

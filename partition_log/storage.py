@@ -8,21 +8,12 @@ syncs those files.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from enum import StrEnum
 
 import msgspec
 
+from protocol.causes import RecoveryCause
 from protocol.ids import Offset, TopicPartition
 from protocol.records.batch import RecordBatch
-
-
-class RecoveryCause(StrEnum):
-    """Why a log that is opened holds less than was written to it."""
-
-    TORN_TAIL = "torn tail"
-    """What stood behind the last whole batch was no batch: a write that was cut short."""
-    POWER_LOSS = "power loss"
-    """What was not flushed is gone."""
 
 
 class LogRecovery(msgspec.Struct, frozen=True, kw_only=True):

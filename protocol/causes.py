@@ -136,3 +136,12 @@ class KillCause(StrEnum):
     """What killed a node, beside its process: NODE_KILLED."""
 
     POWER_LOSS = "power loss"
+
+
+class RecoveryCause(StrEnum):
+    """Why a log that is opened holds less than was written to it: LOG_RECOVERED."""
+
+    TORN_TAIL = "torn tail"
+    """What stood behind the last whole batch was no batch: a write that was cut short."""
+    POWER_LOSS = "power loss"
+    """What was not flushed is gone."""

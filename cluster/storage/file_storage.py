@@ -16,7 +16,8 @@ from cluster.storage.checkpoint_files import read_checkpoint_file, write_checkpo
 from cluster.storage.files import Files, write_all
 from cluster.storage.flush_marks import FlushMark, read_flush_mark
 from cluster.storage.log_file import encode_frame, read_log
-from partition_log.storage import LogRecovery, LogStorage, RecoveryCause, Storage
+from partition_log.storage import LogRecovery, LogStorage, Storage
+from protocol.causes import RecoveryCause
 from protocol.errors import SimulationError
 from protocol.ids import TopicPartition
 from protocol.records.batch import RecordBatch

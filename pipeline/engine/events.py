@@ -9,7 +9,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args, get_origin
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,6 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from protocol.trace import TRACE_COLUMNS, TraceKind
+from protocol.trace_schema import Detail
 
 _SPARK_TYPES: dict[str, T.DataType] = {
     "string": T.StringType(),
@@ -188,9 +191,23 @@ def of_kind(events: DataFrame, *kinds: TraceKind) -> DataFrame:
     return events.where(F.col("kind").isin([kind.value for kind in kinds]))
 
 
-def detail(schema: str) -> Column:
-    """Return the `detail` column parsed by a DDL `schema`; a field that is absent is null.
+def detail(*fields: str, of: type[Detail] | tuple[type[Detail], ...]) -> Column:
+    """Return `fields` of the `detail` column as a struct, typed as `of` declares them.
 
-    Nulls: the whole struct where `detail` is null; every field where it is no JSON object.
+    Nulls: a field that is absent; the whole struct where `detail` is null; every field where it is
+    no JSON object.
     """
+    details = of if isinstance(of, tuple) else (of,)
+    declared = {
+        field.encode_name: field.type for each in details for field in msgspec.structs.fields(each)
+    }
+    schema = T.StructType([T.StructField(name, _detail_type(declared[name])) for name in fields])
     return F.from_json("detail", schema, {"mode": "PERMISSIVE"})
+
+
+def _detail_type(annotation: object) -> T.DataType:
+    """Return Spark's type of a detail's field: of `X`, `X | None` or `tuple[X, ...]`."""
+    if get_origin(annotation) is tuple:
+        return T.ArrayType(_detail_type(get_args(annotation)[0]))
+    plain = {str: T.StringType(), int: T.LongType(), bool: T.BooleanType()}
+    return next(plain[each] for each in (annotation, *get_args(annotation)) if each in plain)

@@ -5,6 +5,7 @@ from pyspark.sql import functions as F
 
 from pipeline.engine.events import detail
 from protocol.trace import TraceKind
+from protocol.trace_schema import RunStageDetail
 
 
 def runs(events: DataFrame) -> DataFrame:
@@ -17,7 +18,8 @@ def runs(events: DataFrame) -> DataFrame:
     Nulls: `steady_us` if the run never became steady.
     """
     stage = F.when(
-        F.col("kind") == TraceKind.RUN_STAGE.value, detail("stage string").getField("stage")
+        F.col("kind") == TraceKind.RUN_STAGE.value,
+        detail("stage", of=RunStageDetail).getField("stage"),
     )
     staged = events.withColumn("stage", stage)
     found = staged.groupBy("run").agg(

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pipeline.engine.events import detail, of_kind
 from protocol.api import Api
 from protocol.trace import TraceKind
+from protocol.trace_schema import RecordsConsumedDetail
 
 _ASKING = [key.label for key in (Api.OFFSET_COMMIT, Api.ADD_OFFSETS_TO_TXN, Api.TXN_OFFSET_COMMIT)]
 """The requests with which a member begins a commit, or the commit of a transaction."""
@@ -69,7 +70,7 @@ def processing_gaps(events: DataFrame) -> DataFrame:
     """
     key = ("run", "group", "subject")
     partition = F.col("partition").alias("subject")
-    span = detail("last long, count long")
+    span = detail("last", "count", of=RecordsConsumedDetail)
     consumed = of_kind(events, TraceKind.RECORDS_CONSUMED).select(
         "run",
         "group",

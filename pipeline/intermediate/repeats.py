@@ -5,6 +5,7 @@ from pyspark.sql import functions as F
 
 from pipeline.engine.events import detail, of_kind
 from protocol.trace import TraceKind
+from protocol.trace_schema import RecordsConsumedDetail
 
 _PARTITION = ("run", "group", "partition")
 
@@ -16,7 +17,7 @@ def batches(events: DataFrame) -> DataFrame:
     `run`, `group`, `partition`, `consumer` (node), `first`, `last` (offsets), `records`, `at_us`
     (processed by then, microseconds on the run's clock), `incarnation`, `seq`. Nulls: none.
     """
-    span = detail("count long, last long")
+    span = detail("count", "last", of=RecordsConsumedDetail)
     last = F.coalesce(span.getField("last"), "offset")
     return (
         of_kind(events, TraceKind.RECORDS_CONSUMED)

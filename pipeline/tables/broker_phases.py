@@ -6,6 +6,7 @@ from pyspark.sql import functions as F
 from pipeline.engine.events import detail, of_kind
 from pipeline.intermediate.groups import in_offsets_topic
 from protocol.trace import TraceKind
+from protocol.trace_schema import LoadCompletedDetail
 
 
 def broker_phases(events: DataFrame, faults: DataFrame, groups: DataFrame) -> DataFrame:
@@ -115,7 +116,7 @@ def _steps_of_new_leaders(events: DataFrame) -> DataFrame:
     """One row per broker that became leader of an offsets partition in an epoch."""
     kinds = (TraceKind.BECAME_LEADER, TraceKind.LOAD_STARTED, TraceKind.LOAD_COMPLETED)
     completed = F.col("kind") == TraceKind.LOAD_COMPLETED.value
-    read = detail("records long, bytes long")
+    read = detail("records", "bytes", of=LoadCompletedDetail)
     return (
         of_kind(events, *kinds)
         .where(in_offsets_topic())

@@ -5,11 +5,9 @@ from pyspark.sql import functions as F
 
 from pipeline.engine.events import detail, of_kind
 from protocol.trace import TraceKind
+from protocol.trace_schema import FaultHealedDetail, FaultInjectedDetail
 
-_DETAIL = (
-    "fault string, target string, pid long, groups array<string>, partitions array<string>, "
-    "nodes array<string>, from array<string>, to array<string>"
-)
+_FIELDS = ("fault", "target", "pid", "groups", "partitions", "nodes", "from", "to")
 
 
 def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
@@ -33,12 +31,13 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
         .withColumn("fault", F.coalesce("cause", F.lit("fault")))
         .withColumn("nth", F.row_number().over(first))
         .where(F.col("nth") == 1)
-        .withColumn("said", detail(_DETAIL))
+        .withColumn("said", detail(*_FIELDS, of=FaultInjectedDetail))
     )
     was_healed = F.col("kind") == TraceKind.FAULT_HEALED.value
     later = (
         of_kind(events, TraceKind.FAULT_IN_FORCE, TraceKind.FAULT_HEALED)
-        .withColumn("until_us", detail("in_force_until_us long").getField("in_force_until_us"))
+        .withColumn("said", detail("in_force_until_us", of=FaultHealedDetail))
+        .withColumn("until_us", F.col("said.in_force_until_us"))
         .groupBy("run", F.coalesce("cause", F.lit("fault")).alias("fault"))
         .agg(
             F.min(F.when(~was_healed, F.col("time_us"))).alias("in_force_us"),

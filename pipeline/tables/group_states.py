@@ -6,6 +6,7 @@ from pyspark.sql import functions as F
 from pipeline.engine.events import detail, of_kind
 from pipeline.intermediate.lives import deaths
 from protocol.trace import TraceKind
+from protocol.trace_schema import GroupLoadedDetail, TransitionDetail
 
 DEAD = "Dead"
 _LIFE = ("run", "node", "incarnation")
@@ -68,7 +69,7 @@ def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
     Shape: `state`: the one that a GROUP_LOADED or GROUP_STATE enters; `counted`: the members that
     a step lists; all rows of one broker's life lie together, so that windows cost no shuffle.
     """
-    said = detail("state string, to string, members array<string>")
+    said = detail("state", "to", "members", of=(GroupLoadedDetail, TransitionDetail))
     homes = F.broadcast(groups.select("run", "group", F.col("partition").alias("home")))
     counted = F.when(
         _is(TraceKind.GROUP_LOADED) | _is(TraceKind.GENERATION_STARTED), F.size("said.members")

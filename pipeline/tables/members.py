@@ -6,6 +6,7 @@ from pyspark.sql import functions as F
 from pipeline.engine.events import detail, of_kind
 from pipeline.intermediate.groups import MEMBER_KINDS
 from protocol.trace import TraceKind
+from protocol.trace_schema import MemberDetail
 
 
 def member_names(events: DataFrame) -> DataFrame:
@@ -15,7 +16,7 @@ def member_names(events: DataFrame) -> DataFrame:
     Columns: `run`, `group`, `member`, `consumer` (its node, or its client id). Nulls: none.
     """
     own = of_kind(events, *MEMBER_KINDS).select("run", "group", "member", "node")
-    client_id = detail("client_id string").getField("client_id")
+    client_id = detail("client_id", of=MemberDetail).getField("client_id")
     added = of_kind(events, TraceKind.MEMBER_ADDED).select(
         "run", "group", "member", client_id.alias("node")
     )

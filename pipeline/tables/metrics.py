@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.engine.events import detail, of_kind
+from pipeline.engine.events import of_kind
 from protocol.trace import TraceKind
 
 
@@ -24,7 +24,7 @@ def metrics(events: DataFrame) -> DataFrame:
             "node",
             "incarnation",
             F.col("time_us").alias("sampled_us"),
-            F.explode(detail("map<string, double>")).alias("metric", "value"),
+            F.explode(F.from_json("detail", "map<string, double>")).alias("metric", "value"),
         )
         .select("run", "node", "incarnation", "sampled_us", "metric", "value")
     )

@@ -7,6 +7,7 @@ from pipeline.engine.events import detail, of_kind
 from pipeline.intermediate.lives import deaths, impaired_us
 from protocol.api import Api
 from protocol.trace import TraceKind
+from protocol.trace_schema import PartitionsDetail, RecordsConsumedDetail
 
 _MEMBER = ("run", "group", "node", "incarnation")
 _ENDINGS = {
@@ -155,7 +156,7 @@ def _assignments(events: DataFrame) -> DataFrame:
         .where(F.col("group").isNotNull())
         .withColumn("synced_with", F.last(F.when(synced, F.col("peer")), True).over(so_far))
         .where(~_is(TraceKind.RESPONSE_RECEIVED))
-        .withColumn("partitions", detail("partitions array<string>").getField("partitions"))
+        .withColumn("partitions", detail("partitions", of=PartitionsDetail).getField("partitions"))
     )
     return given.select(
         *_MEMBER,
@@ -175,7 +176,7 @@ def _assignments(events: DataFrame) -> DataFrame:
 def _processing(events: DataFrame) -> DataFrame:
     """One row per position that was set and per batch that was processed, shaped the same."""
     rows = of_kind(events, TraceKind.POSITION_RESET, TraceKind.RECORDS_CONSUMED)
-    span = detail("count long, last long")
+    span = detail("count", "last", of=RecordsConsumedDetail)
     count = F.coalesce(
         span.getField("count"), span.getField("last") - F.col("offset") + 1, F.lit(1)
     )

@@ -11,6 +11,7 @@ from pipeline.engine.events import detail, of_kind
 from pipeline.tables.faults import with_latest_fault
 from protocol.causes import RebalanceCause, RemovalCause
 from protocol.trace import TraceKind
+from protocol.trace_schema import RebalanceStartedDetail, TransitionDetail
 
 _GROUP = ("run", "node", "incarnation", "group")
 _REBALANCE = (*_GROUP, "part", "nth")
@@ -50,6 +51,7 @@ def rebalances(
     started = _started(steps).join(_changes(steps, names), list(_REBALANCE), "left")
     joined_us, stable_us = F.col("joined.time_us"), F.col("stable.time_us")
     is_not_stored = F.col("restarted.cause") == RebalanceCause.ASSIGNMENT_NOT_STORED.value
+    reason = detail("client_reason", of=RebalanceStartedDetail)
     none = F.array().cast("array<string>")
     return (
         with_latest_fault(_with_epoch(started, groups, tenures), faults, "time_us")
@@ -65,7 +67,7 @@ def rebalances(
             "member",
             F.coalesce("consumer", F.nullif("member", F.lit(""))).alias("consumer"),
             F.col("cause_text").alias("cause"),
-            detail("client_reason string").getField("client_reason").alias("client_reason"),
+            reason.getField("client_reason").alias("client_reason"),
             F.coalesce("removed", none).alias("removed"),
             F.coalesce("removed_because", none).alias("removed_because"),
             F.coalesce("added", none).alias("added"),
@@ -96,7 +98,7 @@ def _steps(events: DataFrame) -> DataFrame:
         TraceKind.GROUP_STATE,
         TraceKind.GROUP_LOADED,
     )
-    to = detail("to string").getField("to")
+    to = detail("to", of=TransitionDetail).getField("to")
     left_empty = _is(TraceKind.GROUP_STATE) & to.isin("Empty", "Dead")
     ends_part = _is(TraceKind.GENERATION_STARTED) | _is(TraceKind.GROUP_LOADED) | left_empty
     in_order = Window.partitionBy(*_GROUP).orderBy("seq")

@@ -1,5 +1,5 @@
 """The generators of docs/generated; a test compares the pages with the code.
 
 Reading order: `reference` (writes all pages), `experiment_reference`, `conformance_page`,
-`markdown`.
+`trace_page`, `markdown`.
 """

@@ -2,7 +2,6 @@
 
 import pytest
 
-from protocol.trace import TraceKind
 from scripts.docs.reference import FOLDER, pages
 
 
@@ -15,9 +14,3 @@ def test_generated_page_is_up_to_date(name: str) -> None:
 def test_no_generated_page_is_left_over() -> None:
     """A page that nothing makes would never be updated."""
     assert sorted(path.name for path in FOLDER.iterdir()) == sorted(pages())
-
-
-def test_trace_page_describes_every_kind() -> None:
-    """The kinds are read from the source's comments: none may slip through."""
-    page = pages()["trace.md"]
-    assert [kind for kind in TraceKind if f"| `{kind}` |" not in page] == []

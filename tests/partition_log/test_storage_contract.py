@@ -8,7 +8,8 @@ import pytest
 from cluster.storage.file_storage import FileStorage, cut_to_flush_marks
 from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryStorage
-from partition_log.storage import LogStorage, RecoveryCause, Storage
+from partition_log.storage import LogStorage, Storage
+from protocol.causes import RecoveryCause
 from protocol.errors import SimulationError
 from protocol.ids import TopicPartition
 from protocol.records.batch import RecordBatch

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from cluster.storage.file_storage import FileStorage, cut_to_flush_marks
 from cluster.storage.files import Files
 from partition_log.memory_storage import MemoryLogStorage
-from partition_log.storage import LogRecovery, RecoveryCause
+from partition_log.storage import LogRecovery
+from protocol.causes import RecoveryCause
 from protocol.errors import SimulationError
 from protocol.ids import Offset, TopicPartition
 from tests.partition_log.builders import batch

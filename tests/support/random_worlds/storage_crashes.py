@@ -15,7 +15,8 @@ from pathlib import Path
 
 from cluster.storage.file_storage import FileLogStorage, FileStorage, cut_to_flush_marks
 from partition_log.batches import build_batch
-from partition_log.storage import LogRecovery, RecoveryCause
+from partition_log.storage import LogRecovery
+from protocol.causes import RecoveryCause
 from protocol.ids import TopicPartition
 from protocol.records.batch import Record, RecordBatch
 from tests.support.harness.crashing_files import CrashingFiles, Killed

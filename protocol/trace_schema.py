@@ -1,0 +1,920 @@
+"""The trace's schema: for each kind of row its meaning, the columns it fills and its detail.
+
+`TRACE_SECTIONS` is the table. `nonconformity` holds a row against it; the reference page prints it;
+the tables of `pipeline` take the types of details from it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from protocol.causes import (
+    CoordinatorUnknownCause,
+    DeletionCause,
+    GroupStateCause,
+    IgnoredCause,
+    KillCause,
+    MemberStateCause,
+    OffsetFetchCause,
+    PositionCause,
+    RebalanceCause,
+    RecoveryCause,
+    RemovalCause,
+    TransactionCause,
+)
+from protocol.trace import TraceKind, TraceRow
+
+STAMP = ("run", "time_us", "node_time_us", "seq", "node", "incarnation", "kind")
+"""The columns that every row fills."""
+COLUMN_MEANINGS = {
+    "run": "id of the run",
+    "time_us": "run's clock, microseconds since the run began",
+    "node_time_us": "node's own monotonic clock, microseconds",
+    "seq": "number of the row in its incarnation, from 0",
+    "node": "node that wrote the row",
+    "incarnation": "life of the node, from 0",
+    "kind": "one of the kinds below",
+    "peer": "node at the other end, or node that the row is about",
+    "group": "group id",
+    "member": "member id",
+    "partition": "topic and index, as Kafka prints them",
+    "generation": "generation of the group",
+    "leader_epoch": "leader epoch of the partition",
+    "offset": "offset in the partition",
+    "api": "API of a request, such as `JoinGroup`",
+    "error": "name of a Kafka error, `NONE`, or a client's own: `DISCONNECTED`, `TIMED_OUT`",
+    "correlation_id": "number of a request on its connection, or of an append",
+    "cause": "a closed value, or a name",
+    "detail": "JSON object with the fields of the kind",
+    "cause_text": "sentence for people; no program reads it",
+}
+"""What a column means, unless a kind says it more exactly."""
+
+
+class Detail(msgspec.Struct, forbid_unknown_fields=True):
+    """The detail of one kind of row. A field without a default is always there."""
+
+
+# -- the run and its faults -----------------------------------------------------------------------
+
+
+class RunStageDetail(Detail):
+    """Detail of RUN_STAGE."""
+
+    stage: str
+    """starting, steady, faults, healing, liveness, verifying or stopping."""
+    timeout_us: int | None = None
+    """Longest duration of the stage, microseconds."""
+
+
+class FaultDetail(Detail):
+    """Detail of FAULT_IN_FORCE."""
+
+    fault: str
+    """Kind of fault, such as `crash`."""
+
+
+class FaultInjectedDetail(FaultDetail, rename={"from_": "from"}):
+    """Detail of FAULT_INJECTED."""
+
+    target: str | None = None
+    """Role that was resolved, such as `coordinator-of(group-1)`."""
+    nodes: tuple[str, ...] = ()
+    """Every node hit."""
+    groups: tuple[str, ...] = ()
+    """Groups in the blast radius."""
+    partitions: tuple[str, ...] = ()
+    """Partitions in the blast radius."""
+    members_survive: bool | None = None
+    """True if no member is hit or out of reach."""
+    momentary: bool | None = None
+    """True if nothing is left to undo."""
+    from_: tuple[str, ...] = ()
+    """Senders of the links hit, or brokers that leaderships move away from."""
+    to: tuple[str, ...] = ()
+    """Receivers of the links hit, or brokers that leaderships move to."""
+    disk: str | None = None
+    """What becomes of the disk of a node that lost power."""
+    pid: int | None = None
+    """Process id of the node hit, on Ray."""
+
+
+class FaultMissedDetail(FaultDetail):
+    """Detail of FAULT_MISSED."""
+
+    reason: str
+    """Why nothing was hit, for people."""
+    target: str | None = None
+    """Role that could not be resolved or hit."""
+
+
+class FaultHealedDetail(FaultDetail):
+    """Detail of FAULT_HEALED."""
+
+    in_force_until_us: int | None = None
+    """Moment before the undoing began, microseconds on the run's clock."""
+
+
+# -- nodes ----------------------------------------------------------------------------------------
+
+
+class NodeStartedDetail(Detail):
+    """Detail of NODE_STARTED."""
+
+    role: str
+    """broker, controller, consumer, producer or admin."""
+    pid: int | None = None
+    """Process id, on Ray."""
+
+
+class LogRecoveredDetail(Detail):
+    """Detail of LOG_RECOVERED."""
+
+    cut_bytes: int
+    """Bytes that were cut off."""
+    cut_batches: int | None
+    """Whole batches among them; null where nobody knows."""
+
+
+class TaskFailedDetail(Detail):
+    """Detail of TASK_FAILED."""
+
+    exception: str
+    """The traceback, or its end."""
+
+
+class ConnectionRefusedDetail(Detail):
+    """Detail of CONNECTION_REFUSED."""
+
+    reason: str
+    """Why, for people."""
+    caller: str | None = None
+    """Process that asked for a link, on Ray."""
+
+
+# -- controller -----------------------------------------------------------------------------------
+
+
+class BrokerRegisteredDetail(Detail):
+    """Detail of BROKER_REGISTERED."""
+
+    broker_epoch: int
+    """Epoch that the registration got."""
+
+
+class BrokerFencedDetail(Detail):
+    """Detail of BROKER_FENCED."""
+
+    reason: str
+    """session ended, controlled shutdown, registered anew, or wants to be fenced."""
+    silent_ms: int | None
+    """Milliseconds since the last heartbeat; null where none came."""
+
+
+class LeaderElectedDetail(Detail):
+    """Detail of LEADER_ELECTED."""
+
+    isr: tuple[int, ...]
+    """In-sync replicas, broker ids."""
+    reason: str
+    """What the controller did: topic created, broker fenced, ..."""
+    unclean: bool | None = None
+    """True if the leader was not in the ISR; absent otherwise."""
+
+
+class IsrChangedDetail(Detail):
+    """Detail of ISR_CHANGED."""
+
+    isr: tuple[int, ...]
+    """In-sync replicas, broker ids."""
+    partition_epoch: int
+    """Epoch that the change got."""
+
+
+class TopicDeletedDetail(Detail):
+    """Detail of TOPIC_DELETED."""
+
+    topic: str
+    """Name of the topic."""
+    partitions: int
+    """Number of partitions it had."""
+
+
+# -- broker ---------------------------------------------------------------------------------------
+
+
+class LogTruncatedDetail(Detail):
+    """Detail of LOG_TRUNCATED."""
+
+    from_offset: int
+    """Log end offset before."""
+
+
+class LogCleanedDetail(Detail):
+    """Detail of LOG_CLEANED."""
+
+    records: int
+    """Records left below the offset."""
+    bytes: int
+    """Bytes left below the offset."""
+    removed_records: int
+    """Records removed."""
+    removed_bytes: int
+    """Bytes removed."""
+
+
+class AppendDetail(Detail):
+    """Detail of APPEND_STARTED."""
+
+    records: int
+    """Records in the batch."""
+    epoch_start_offset: int | None = None
+    """First offset of the leader epoch."""
+
+
+class AppendCompletedDetail(AppendDetail):
+    """Detail of APPEND_COMPLETED."""
+
+    isr: tuple[int, ...] = ()
+    """Replicas in sync, or being added, when it was acknowledged, as the leader believed."""
+
+
+class LoadStartedDetail(Detail):
+    """Detail of LOAD_STARTED."""
+
+    wait_us: int
+    """Microseconds that the load waited for earlier tasks."""
+
+
+class LoadFailedDetail(Detail):
+    """Detail of LOAD_FAILED."""
+
+    records: int
+    """Records read."""
+    bytes: int
+    """Bytes read."""
+    ignored: int | None = None
+    """Records of unknown kinds; absent if none."""
+
+
+class LoadCompletedDetail(LoadFailedDetail, kw_only=True):
+    """Detail of LOAD_COMPLETED."""
+
+    groups: int
+    """Groups of the partition."""
+
+
+class IgnoredDetail(Detail):
+    """Detail of LOAD_IGNORED and UNLOAD_IGNORED."""
+
+    known_epoch: int
+    """Leader epoch that the coordinator knows."""
+
+
+class UnloadCompletedDetail(Detail):
+    """Detail of UNLOAD_COMPLETED."""
+
+    groups: int
+    """Groups that were unloaded."""
+
+
+# -- coordinators ---------------------------------------------------------------------------------
+
+
+class GroupLoadedDetail(Detail):
+    """Detail of GROUP_LOADED."""
+
+    state: str
+    """State in which the group was loaded."""
+    members: tuple[str, ...]
+    """Member ids."""
+    offsets: int
+    """Number of committed offsets."""
+
+
+class TransitionDetail(Detail, rename={"from_": "from"}):
+    """Detail of GROUP_STATE and MEMBER_STATE."""
+
+    from_: str
+    """State before."""
+    to: str
+    """State now."""
+
+
+class RebalanceStartedDetail(Detail):
+    """Detail of REBALANCE_STARTED, null where it has no field."""
+
+    client_reason: str | None = None
+    """Reason that the client of the member gave; absent where none."""
+    silent_members: tuple[str, ...] = ()
+    """Member ids that owed a SyncGroup."""
+
+
+class GenerationStartedDetail(Detail):
+    """Detail of GENERATION_STARTED."""
+
+    members: tuple[str, ...]
+    """Member ids."""
+    leader: str
+    """Member id of the leader."""
+    protocol: str | None = None
+    """Protocol that was selected."""
+
+
+class MemberDetail(Detail):
+    """Detail of MEMBER_ADDED, and of MEMBER_REMOVED where a static member was replaced."""
+
+    client_id: str
+    """`client.id` of the member."""
+    instance: str | None
+    """`group.instance.id`; null for a dynamic member."""
+
+
+class SessionRestartedDetail(Detail):
+    """Detail of SESSION_RESTARTED."""
+
+    session_timeout_ms: int
+    """Session timeout of the member, milliseconds."""
+
+
+class ProducerDetail(Detail):
+    """Detail of TXN_COMMIT_PENDING, and of COMMIT_STORED in a transaction."""
+
+    producer_id: int
+    """Producer that committed."""
+
+
+class TransactionCompletedDetail(ProducerDetail):
+    """Detail of TRANSACTION_COMPLETED."""
+
+    committed: bool
+    """False: the offsets are forgotten."""
+    offsets: int
+    """Number of offsets that count from here."""
+
+
+class TransactionsLoadedDetail(Detail):
+    """Detail of TRANSACTIONS_LOADED."""
+
+    records: int
+    """Records read."""
+    transactional_ids: int
+    """Transactional ids of the partition."""
+
+
+class TransactionStateDetail(TransitionDetail):
+    """Detail of TRANSACTION_STATE."""
+
+    transactional_id: str
+    """`transactional.id`."""
+    producer_id: int
+    """Producer id that it has."""
+    producer_epoch: int
+    """Epoch of the producer."""
+
+
+# -- clients and checkers -------------------------------------------------------------------------
+
+
+class PartitionsDetail(Detail):
+    """Detail of PARTITIONS_ASSIGNED, PARTITIONS_REVOKED and PARTITIONS_LOST."""
+
+    partitions: tuple[str, ...]
+    """Partitions, all that the member has or had."""
+
+
+class CountDetail(Detail):
+    """Detail of RECORDS_PRODUCED and PRODUCE_FAILED."""
+
+    count: int
+    """Number of records."""
+
+
+class RecordsConsumedDetail(CountDetail):
+    """Detail of RECORDS_CONSUMED."""
+
+    last: int
+    """Offset of the last record."""
+
+
+class ViolationDetail(Detail):
+    """Detail of VIOLATION."""
+
+    summary: str
+    """What was found, for people."""
+    found_at_us: int
+    """Moment of the finding, microseconds on the run's clock."""
+
+
+# -- the table ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindSchema:
+    """What rows of one kind say.
+
+    `columns` has the columns that a row may fill, beside the stamp, with their meaning here, empty
+    where it is that of COLUMN_MEANINGS. A cause is a value of `causes`, or a name where
+    `has_named_cause`. `detail` is None where there is none, and a plain map where fields are open.
+    """
+
+    summary: str
+    columns: Mapping[str, str]
+    causes: tuple[type[StrEnum], ...]
+    has_named_cause: bool
+    detail: type[Detail] | type[dict[str, float | None]] | None
+
+
+def _kind(
+    summary: str,
+    *columns: str,
+    causes: tuple[type[StrEnum], ...] = (),
+    detail: type[Detail] | type[dict[str, float | None]] | None = None,
+    **meanings: str,
+) -> KindSchema:
+    """Return a row: `columns` as they mean everywhere, `meanings` of those that say it exactly."""
+    filled = dict.fromkeys(columns, "") | meanings
+    if causes:
+        filled.setdefault("cause", "")
+    if detail is not None:
+        filled["detail"] = ""
+    return KindSchema(
+        summary=summary,
+        columns=filled,
+        causes=causes,
+        has_named_cause="cause" in filled and (not causes or bool(filled["cause"])),
+        detail=detail,
+    )
+
+
+_CLIENT_MESSAGE = ("peer", "api", "correlation_id", "group", "member", "generation")
+_PURPOSE = "purpose of the connection"
+_COMMIT = ("group", "member", "generation", "partition", "offset")
+
+TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
+    'the run (node "driver")': {
+        TraceKind.RUN_STAGE: _kind("The run enters a stage.", detail=RunStageDetail),
+        TraceKind.FAULT_INJECTED: _kind(
+            "A fault hits a node. Written just before the act.",
+            peer="first node hit",
+            cause="fault id",
+            detail=FaultInjectedDetail,
+        ),
+        TraceKind.FAULT_IN_FORCE: _kind(
+            "Every node concerned has the fault: later than FAULT_INJECTED where several are told.",
+            peer="first node hit",
+            cause="fault id",
+            detail=FaultDetail,
+        ),
+        TraceKind.FAULT_MISSED: _kind(
+            "A fault hit no node, whether or not FAULT_INJECTED stands before.",
+            cause="fault id",
+            detail=FaultMissedDetail,
+        ),
+        TraceKind.FAULT_HEALED: _kind(
+            "A fault is undone.",
+            peer="first node hit",
+            cause="fault id",
+            detail=FaultHealedDetail,
+        ),
+    },
+    "a node's life": {
+        TraceKind.NODE_STARTED: _kind("A process starts.", detail=NodeStartedDetail),
+        TraceKind.NODE_STOPPED: _kind("The run stops a process in an orderly way."),
+        TraceKind.NODE_KILLED: _kind(
+            'The runtime kills a process (node: "driver").', causes=(KillCause,), peer="node killed"
+        ),
+        TraceKind.NODE_STOPPING: _kind(
+            'The runtime asks for a controlled shutdown (node: "driver").', peer="node asked"
+        ),
+        TraceKind.NODE_PAUSED: _kind(
+            'The runtime stops a process with SIGSTOP (node: "driver").', peer="node paused"
+        ),
+        TraceKind.NODE_RESUMED: _kind(
+            'The runtime lets a paused process go on (node: "driver").', peer="node resumed"
+        ),
+        TraceKind.LOG_RECOVERED: _kind(
+            "A broker that starts finds less in a log than was written.",
+            "partition",
+            causes=(RecoveryCause,),
+            offset="log end",
+            detail=LogRecoveredDetail,
+        ),
+    },
+    "messages on connections": {
+        TraceKind.REQUEST_SENT: _kind("A client sends.", *_CLIENT_MESSAGE, cause=_PURPOSE),
+        TraceKind.RESPONSE_RECEIVED: _kind(
+            "A client has an answer.", *_CLIENT_MESSAGE, "error", cause=_PURPOSE
+        ),
+        TraceKind.REQUEST_FAILED: _kind(
+            "A client gives a request up.",
+            *_CLIENT_MESSAGE,
+            error="DISCONNECTED or TIMED_OUT",
+            cause=_PURPOSE,
+        ),
+        TraceKind.REQUEST_RECEIVED: _kind(
+            "A server takes a request.", "api", "correlation_id", peer="the client"
+        ),
+        TraceKind.RESPONSE_SENT: _kind(
+            "A server answers.", "api", "correlation_id", "error", peer="the client"
+        ),
+        TraceKind.CONNECTION_REFUSED: _kind(
+            "A server refuses a connection, or a process a link.",
+            peer="the client, if a node asked",
+            detail=ConnectionRefusedDetail,
+        ),
+    },
+    "controller": {
+        TraceKind.BROKER_REGISTERED: _kind(
+            "A broker registers.", peer="the broker", detail=BrokerRegisteredDetail
+        ),
+        TraceKind.BROKER_FENCED: _kind(
+            "A broker is fenced.", peer="the broker", detail=BrokerFencedDetail
+        ),
+        TraceKind.BROKER_UNFENCED: _kind("A broker is unfenced.", peer="the broker"),
+        TraceKind.LEADER_ELECTED: _kind(
+            "A partition has a new leader epoch.",
+            "partition",
+            "leader_epoch",
+            peer='the leader, "" for none',
+            detail=LeaderElectedDetail,
+        ),
+        TraceKind.ISR_CHANGED: _kind(
+            "A partition has other in-sync replicas.",
+            "partition",
+            "leader_epoch",
+            detail=IsrChangedDetail,
+        ),
+        TraceKind.TOPIC_DELETED: _kind("A topic is deleted.", detail=TopicDeletedDetail),
+    },
+    "broker: leadership and log": {
+        TraceKind.BECAME_LEADER: _kind(
+            "A replica leads its partition, in a new epoch.",
+            "partition",
+            "leader_epoch",
+            offset="log end",
+        ),
+        TraceKind.BECAME_FOLLOWER: _kind(
+            "A replica follows.", "partition", "leader_epoch", peer='the leader, "" for none'
+        ),
+        TraceKind.LOG_TRUNCATED: _kind(
+            "A follower cuts its log.",
+            "partition",
+            "leader_epoch",
+            offset="new log end",
+            detail=LogTruncatedDetail,
+        ),
+        TraceKind.LOG_CLEANED: _kind(
+            "A log is compacted.",
+            "partition",
+            offset="end of what is clean",
+            detail=LogCleanedDetail,
+        ),
+        TraceKind.APPEND_STARTED: _kind(
+            "A coordinator's batch is in its leader's log.",
+            "partition",
+            leader_epoch="epoch of the log",
+            offset="base offset",
+            correlation_id="append id",
+            detail=AppendDetail,
+        ),
+        TraceKind.APPEND_COMPLETED: _kind(
+            "A coordinator's batch is acknowledged, or has failed.",
+            "partition",
+            "error",
+            leader_epoch="epoch of the log, null if never appended",
+            offset="base offset, null if never appended",
+            correlation_id="append id",
+            detail=AppendCompletedDetail,
+        ),
+        TraceKind.HIGH_WATERMARK: _kind(
+            "The high watermark of an offsets partition moves.",
+            "partition",
+            "leader_epoch",
+            offset="high watermark",
+        ),
+    },
+    "broker: coordinator tasks": {
+        TraceKind.LOAD_SCHEDULED: _kind("A load waits its turn.", "partition", "leader_epoch"),
+        TraceKind.LOAD_STARTED: _kind(
+            "A load begins.", "partition", "leader_epoch", detail=LoadStartedDetail
+        ),
+        TraceKind.LOAD_COMPLETED: _kind(
+            "The coordinator is active from here.",
+            "partition",
+            "leader_epoch",
+            offset="end of what was read",
+            cause_text="why it stopped early, if it did",
+            detail=LoadCompletedDetail,
+        ),
+        TraceKind.LOAD_FAILED: _kind(
+            "The coordinator refuses the partition (java switch failed_load_refuses).",
+            "partition",
+            "leader_epoch",
+            offset="end of what was read",
+            cause_text="why it stopped early",
+            detail=LoadFailedDetail,
+        ),
+        TraceKind.LOAD_IGNORED: _kind(
+            "A load is not carried out.",
+            "partition",
+            "leader_epoch",
+            causes=(IgnoredCause,),
+            detail=IgnoredDetail,
+        ),
+        TraceKind.UNLOAD_SCHEDULED: _kind("An unload waits its turn.", "partition", "leader_epoch"),
+        TraceKind.UNLOAD_COMPLETED: _kind(
+            "The coordinator has given a partition up.",
+            "partition",
+            "leader_epoch",
+            detail=UnloadCompletedDetail,
+        ),
+        TraceKind.UNLOAD_IGNORED: _kind(
+            "An unload is not carried out.",
+            "partition",
+            "leader_epoch",
+            causes=(IgnoredCause,),
+            detail=IgnoredDetail,
+        ),
+        TraceKind.METRICS: _kind(
+            "Metrics of a broker's coordinator, of its replicas, or of a controller, by Kafka's "
+            "names.",
+            detail=dict[str, float | None],
+        ),
+    },
+    "coordinator": {
+        TraceKind.GROUP_LOADED: _kind(
+            "A group is read from the log.",
+            "group",
+            "generation",
+            partition="the offsets partition",
+            detail=GroupLoadedDetail,
+        ),
+        TraceKind.GROUP_STATE: _kind(
+            "A group enters a state.",
+            "group",
+            "generation",
+            "cause_text",
+            causes=(RebalanceCause, GroupStateCause, DeletionCause),
+            detail=TransitionDetail,
+        ),
+        TraceKind.REBALANCE_STARTED: _kind(
+            "A rebalance begins.",
+            "group",
+            "cause_text",
+            causes=(RebalanceCause,),
+            member="member that caused it, null if no single one did",
+            generation="the one that ends",
+            error="why the assignment was not stored",
+            detail=RebalanceStartedDetail,
+        ),
+        TraceKind.GENERATION_STARTED: _kind(
+            "Every member has joined.", "group", "generation", detail=GenerationStartedDetail
+        ),
+        TraceKind.ASSIGNMENT_STORED: _kind(
+            "The log has a generation's assignment.",
+            "group",
+            "generation",
+            correlation_id="append id",
+        ),
+        TraceKind.MEMBER_ADDED: _kind(
+            "A member id joins the group.",
+            "group",
+            "member",
+            "generation",
+            "cause_text",
+            causes=(RemovalCause,),
+            detail=MemberDetail,
+        ),
+        TraceKind.MEMBER_REMOVED: _kind(
+            "A member id leaves the group.",
+            "group",
+            "member",
+            "generation",
+            "cause_text",
+            causes=(RemovalCause,),
+            detail=MemberDetail,
+        ),
+        TraceKind.SESSION_RESTARTED: _kind(
+            "A member's session timer starts anew.",
+            "group",
+            "member",
+            "generation",
+            api="request of the member that restarts it",
+            detail=SessionRestartedDetail,
+        ),
+        TraceKind.COMMIT_STORED: _kind(
+            "A committed offset counts. One of a transaction comes with its marker, has no "
+            "correlation_id, and neither member nor generation if the group was loaded meanwhile.",
+            "group",
+            "member",
+            "generation",
+            "offset",
+            partition="the consumed one",
+            correlation_id="append id: leader epoch and base offset stand in APPEND_STARTED",
+            cause_text="the transaction",
+            detail=ProducerDetail,
+        ),
+        TraceKind.OFFSET_REMOVED: _kind(
+            "A committed offset is deleted.",
+            "group",
+            causes=(DeletionCause,),
+            partition="the consumed one",
+        ),
+        TraceKind.TXN_COMMIT_PENDING: _kind(
+            "The log has an offset that a transaction commits: it waits for its marker.",
+            "group",
+            "member",
+            "generation",
+            "offset",
+            partition="the consumed one",
+            correlation_id="append id",
+            detail=ProducerDetail,
+        ),
+        TraceKind.TRANSACTION_COMPLETED: _kind(
+            "Offsets of a transaction count, or are forgotten, from here.",
+            "group",
+            detail=TransactionCompletedDetail,
+        ),
+    },
+    "transaction coordinator": {
+        TraceKind.TRANSACTIONS_LOADED: _kind(
+            "A partition of `__transaction_state` is read.",
+            "partition",
+            "leader_epoch",
+            offset="end of what was read",
+            detail=TransactionsLoadedDetail,
+        ),
+        TraceKind.TRANSACTION_STATE: _kind(
+            "A transactional id enters a state.",
+            "leader_epoch",
+            causes=(TransactionCause,),
+            partition="the one of `__transaction_state`",
+            detail=TransactionStateDetail,
+        ),
+    },
+    "consumer": {
+        TraceKind.COORDINATOR_UNKNOWN: _kind(
+            "A client gives its coordinator up.",
+            "group",
+            "member",
+            causes=(CoordinatorUnknownCause,),
+            peer="the old coordinator",
+            cause="or an error's name",
+        ),
+        TraceKind.COORDINATOR_FOUND: _kind(
+            "A client learns its coordinator.",
+            "group",
+            "member",
+            peer="the coordinator named",
+            cause="broker that answered",
+        ),
+        TraceKind.COORDINATOR_LOOKUP_FAILED: _kind(
+            "A client does not learn its coordinator.",
+            "group",
+            "member",
+            "error",
+            peer="broker asked",
+        ),
+        TraceKind.MEMBER_STATE: _kind(
+            "A member enters a state.",
+            "group",
+            "member",
+            "generation",
+            "cause_text",
+            causes=(MemberStateCause,),
+            api="request whose answer took the generation away",
+            error="of that answer, or the one that ended the application",
+            detail=TransitionDetail,
+        ),
+        TraceKind.PARTITIONS_ASSIGNED: _kind(
+            "A member has its assignment.",
+            "group",
+            "member",
+            "generation",
+            peer="coordinator that assigned",
+            detail=PartitionsDetail,
+        ),
+        TraceKind.PARTITIONS_REVOKED: _kind(
+            "A member gives partitions up in time.",
+            "group",
+            "member",
+            "generation",
+            detail=PartitionsDetail,
+        ),
+        TraceKind.PARTITIONS_LOST: _kind(
+            "A member learns that partitions are not its own any more.",
+            "group",
+            "member",
+            "generation",
+            detail=PartitionsDetail,
+        ),
+        TraceKind.POSITION_RESET: _kind(
+            "A consumer takes a position.",
+            "group",
+            "member",
+            "partition",
+            "offset",
+            causes=(PositionCause,),
+        ),
+        TraceKind.RECORDS_CONSUMED: _kind(
+            "An application has processed records.",
+            "group",
+            "member",
+            "partition",
+            offset="of the first record",
+            detail=RecordsConsumedDetail,
+        ),
+        TraceKind.OFFSETS_COMMITTED: _kind(
+            "A commit is acknowledged: one row a partition.",
+            *_COMMIT,
+            peer="coordinator that acknowledged",
+        ),
+        TraceKind.COMMIT_FAILED: _kind(
+            "A commit has failed: one row a partition.",
+            *_COMMIT,
+            "error",
+            peer="coordinator that answered",
+            cause_text="why a transaction was aborted",
+        ),
+        TraceKind.ADMIN_COMMIT: _kind(
+            "An administrator has committed. After TIMED_OUT or DISCONNECTED it may count.",
+            *_COMMIT,
+            "error",
+            peer="broker asked",
+        ),
+        TraceKind.OFFSETS_FETCHED: _kind(
+            "A committed offset is fetched: one row a partition.",
+            "group",
+            "member",
+            "partition",
+            causes=(OffsetFetchCause,),
+            offset="committed offset, -1 for none",
+            peer="coordinator that answered",
+        ),
+    },
+    "producer": {
+        TraceKind.RECORDS_PRODUCED: _kind(
+            "Records are acknowledged.", "partition", offset="base offset", detail=CountDetail
+        ),
+        TraceKind.PRODUCE_FAILED: _kind(
+            "Records are given up.", "partition", "error", detail=CountDetail
+        ),
+    },
+    "checkers": {
+        TraceKind.VIOLATION: _kind(
+            "A checker has found a violation. Written at the run's next status query.",
+            "group",
+            "partition",
+            cause="the checker",
+            detail=ViolationDetail,
+        ),
+    },
+    "broken tool": {
+        TraceKind.TASK_FAILED: _kind(
+            "A node's task has died: a bug of the lab.",
+            cause="name of the task",
+            detail=TaskFailedDetail,
+        ),
+    },
+}
+"""The kinds of rows, by who writes them."""
+
+TRACE_KINDS: Mapping[TraceKind, KindSchema] = {
+    kind: schema for kinds in TRACE_SECTIONS.values() for kind, schema in kinds.items()
+}
+"""The schema of each kind."""
+
+_CLOSED_CAUSES = {
+    kind: frozenset(value for causes in schema.causes for value in causes)
+    for kind, schema in TRACE_KINDS.items()
+    if schema.causes and not schema.has_named_cause
+}
+_UNDECLARED = {
+    kind: tuple(name for name in COLUMN_MEANINGS if name not in (*STAMP, *schema.columns))
+    for kind, schema in TRACE_KINDS.items()
+}
+_DECODERS = {
+    kind: msgspec.json.Decoder(schema.detail)
+    for kind, schema in TRACE_KINDS.items()
+    if schema.detail is not None
+}
+
+
+def nonconformity(row: TraceRow) -> str | None:
+    """Return what a row has that its kind does not declare, None if it conforms."""
+    kind = TraceKind(row.kind)
+    for name in _UNDECLARED[kind]:
+        if getattr(row, name) is not None:
+            return f"{kind.value} fills {name} ({getattr(row, name)!r}), expected null"
+    if row.cause is not None and row.cause not in _CLOSED_CAUSES.get(kind, (row.cause,)):
+        expected = ", ".join(sorted(_CLOSED_CAUSES[kind]))
+        return f"{kind.value} has cause {row.cause!r}, expected one of {expected}"
+    if row.detail is not None:
+        try:
+            _DECODERS[kind].decode(row.detail)
+        except msgspec.ValidationError as error:
+            return f"{kind.value} has detail {row.detail}: {error}"
+    return None

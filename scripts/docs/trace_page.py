@@ -1,0 +1,88 @@
+"""The reference page of traces: columns, kinds, details and causes, from the table of kinds."""
+
+import inspect
+from enum import StrEnum
+from typing import TypeGuard
+
+import msgspec
+
+from chaos.experiment.struct_walk import fields_of, summary_of
+from protocol.trace import TRACE_COLUMNS, TraceRow
+from protocol.trace_schema import (
+    COLUMN_MEANINGS,
+    STAMP,
+    TRACE_KINDS,
+    TRACE_SECTIONS,
+    Detail,
+    KindSchema,
+)
+from scripts.docs.markdown import table, values_text
+
+
+def trace_page() -> str:
+    """The columns of a trace row, every kind of row, the fields of details, and the causes."""
+    columns = [(f"`{name}`", kind, COLUMN_MEANINGS[name]) for name, kind in TRACE_COLUMNS]
+    parts = [
+        f"# Trace\n\n{inspect.getdoc(TraceRow)}\n",
+        table(("column", "type", "meaning"), columns),
+        f"## Kinds\n\nThe columns that a kind fills, beside {', '.join(STAMP)}.\n",
+    ]
+    for section, kinds in TRACE_SECTIONS.items():
+        rows = [
+            (f"`{kind.value}`", schema.summary, _columns(schema), _detail(schema))
+            for kind, schema in kinds.items()
+        ]
+        parts.append(f"### {section}\n\n" + table(("kind", "meaning", "columns", "detail"), rows))
+    parts.append("## Details\n")
+    parts += [_fields(detail) for detail in _details()]
+    parts.append("## Causes\n")
+    parts += [
+        f"### {causes.__name__}\n\n{summary_of(causes)}\n\n"
+        + "".join(f"- `{cause.value}`\n" for cause in causes)
+        for causes in _causes()
+    ]
+    return "\n".join(part.rstrip("\n") + "\n" for part in parts)
+
+
+def _columns(schema: KindSchema) -> str:
+    cells = []
+    for name, meaning in schema.columns.items():
+        if name == "cause":
+            words = [causes.__name__ for causes in schema.causes]
+            cells.append(f"`cause`: {', '.join(filter(None, (*words, meaning)))}")
+        elif name != "detail":
+            cells.append(f"`{name}`: {meaning}" if meaning else f"`{name}`")
+    return "; ".join(cells)
+
+
+def _detail(schema: KindSchema) -> str:
+    if schema.detail is None:
+        return ""
+    if not _is_detail(schema.detail):
+        return "numbers by name"
+    return ", ".join(f"`{field.key}`" for field in fields_of(schema.detail))
+
+
+def _fields(detail: type[Detail]) -> str:
+    _, components = msgspec.json.schema_components((detail,))
+    properties = components[detail.__name__]["properties"]
+    rows = [
+        (f"`{field.key}`", values_text(properties[field.key]), field.doc)
+        for field in fields_of(detail)
+    ]
+    return f"### {detail.__name__}\n\n{summary_of(detail)}\n\n" + table(
+        ("field", "type", "meaning"), rows
+    )
+
+
+def _details() -> list[type[Detail]]:
+    found = [schema.detail for schema in TRACE_KINDS.values() if schema.detail is not None]
+    return [detail for detail in dict.fromkeys(found) if _is_detail(detail)]
+
+
+def _causes() -> list[type[StrEnum]]:
+    return list(dict.fromkeys(each for kind in TRACE_KINDS.values() for each in kind.causes))
+
+
+def _is_detail(detail: object) -> TypeGuard[type[Detail]]:
+    return inspect.isclass(detail) and issubclass(detail, Detail)

@@ -1,0 +1,68 @@
+"""Rows of real runs hold what the table of trace kinds declares, and nothing else."""
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from chaos.experiment.loader import load_experiment
+from chaos.experiment.structs import Experiment
+from chaos.exploration.play import play
+from chaos.faults.registry import FAULT_KINDS
+from protocol.causes import RemovalCause
+from protocol.trace import MESSAGE_KINDS, TraceKind, TraceRow
+from protocol.trace_schema import TRACE_KINDS, nonconformity
+from tests.support.worlds.acceptance import play_virtual
+
+TESTS = Path(__file__).resolve().parents[1]
+RUNS = {
+    "schedules/orders_about_groups_and_transactions": 26,
+    "corpus/group_lost_with_the_last_replica_before_its_load": 2768,
+    "corpus/static_member_whose_new_id_was_never_stored": 125,
+    "corpus/power_loss_of_the_last_replica_in_sync": 42,
+    "corpus/late_notice_of_an_older_leadership": 3,
+    "schedules/moves_resets_and_deleted_offsets": 2,
+}
+"""Schedules and the seeds of their runs: between them every kind of fault."""
+RARE = {
+    TraceKind.LOAD_FAILED: "needs a java switch",
+    TraceKind.LOG_CLEANED: "needs a run of minutes",
+    TraceKind.PRODUCE_FAILED: "needs delivery.timeout.ms to pass",
+    TraceKind.TOPIC_DELETED: "no fault deletes a topic",
+    TraceKind.UNLOAD_IGNORED: "needs a broker that hears of an old epoch late",
+    TraceKind.VIOLATION: "needs a promise that is broken",
+    TraceKind.TASK_FAILED: "a bug of the lab",
+}
+"""Kinds that none of the runs writes, with the reason."""
+
+
+@pytest.mark.slow
+def test_rows_of_runs_with_every_fault_conform_to_the_table() -> None:
+    """Transactions and static members too; no kind is left out, but for those that are rare."""
+    rows: list[TraceRow] = []
+    for name, seed in RUNS.items():
+        experiment = load_experiment(str(TESTS / f"{name}.yaml")).experiment
+        play(experiment, seed, observers=(rows.append,))
+    rows += play_virtual(pause_and_election_of_the_preferred_leader(), seed=7).rows
+
+    assert {problem for row in rows if (problem := nonconformity(row)) is not None} == set()
+    faults = [json.loads(row.detail or "")["fault"] for row in of_kind(rows, "fault_injected")]
+    assert set(faults) == set(FAULT_KINDS)
+    causes = {row.cause for row in of_kind(rows, "member_removed")}
+    assert RemovalCause.STATIC_MEMBER_REPLACED in causes
+    written = {TraceKind(row.kind) for row in rows}
+    assert written >= MESSAGE_KINDS
+    assert set(TRACE_KINDS) - written <= set(RARE)
+
+
+def pause_and_election_of_the_preferred_leader() -> Experiment:
+    """Return `pause_coordinator`, and an election once the paused broker is in sync again."""
+    experiment = load_experiment("pause_coordinator").experiment
+    (pause,) = experiment.faults
+    election = structs.replace(pause, at="40s", duration=None, fault="preferred_leader_election")
+    return structs.replace(experiment, faults=(pause, election))
+
+
+def of_kind(rows: list[TraceRow], kind: str) -> list[TraceRow]:
+    return [row for row in rows if row.kind == kind]

@@ -1,0 +1,69 @@
+"""The table of trace kinds is complete, and what it refuses."""
+
+import pytest
+
+from protocol.causes import RemovalCause
+from protocol.trace import TRACE_COLUMNS, TraceEvent, TraceKind, TraceRow, stamp
+from protocol.trace_schema import COLUMN_MEANINGS, TRACE_KINDS, TRACE_SECTIONS, nonconformity
+
+
+def row(kind: TraceKind, **columns: object) -> TraceRow:
+    event = TraceEvent(kind=kind, **columns)  # type: ignore[arg-type]  # a test's own words
+    return stamp(event, run="r", time_us=0, node_time_us=0, seq=0, node="n", incarnation=0)
+
+
+def test_every_kind_stands_in_the_table_once() -> None:
+    """Readers and writers look a kind up there."""
+    kinds = [kind for section in TRACE_SECTIONS.values() for kind in section]
+    assert kinds == list(dict.fromkeys(kinds))
+    assert set(kinds) == set(TraceKind)
+
+
+def test_table_speaks_of_columns_that_there_are() -> None:
+    """A misspelt column would never be filled."""
+    columns = [name for name, _ in TRACE_COLUMNS]
+    assert list(COLUMN_MEANINGS) == columns
+    for schema in TRACE_KINDS.values():
+        assert set(schema.columns) <= set(columns)
+
+
+def test_row_with_what_its_kind_declares_conforms() -> None:
+    """The cause is a value of the kind's enum, the detail has its fields."""
+    removed = row(
+        TraceKind.MEMBER_REMOVED, group="g", member="m", generation=1, cause=RemovalCause.LEAVE
+    )
+    assert nonconformity(removed) is None
+    assert nonconformity(row(TraceKind.LOAD_STARTED, detail={"wait_us": 1})) is None
+    assert nonconformity(row(TraceKind.COORDINATOR_UNKNOWN, cause="NOT_COORDINATOR")) is None
+    assert nonconformity(row(TraceKind.METRICS, detail={"NumGroups": 1, "avg": None})) is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        (
+            row(TraceKind.RUN_STAGE, peer="broker-0"),
+            "run_stage fills peer ('broker-0'), expected null",
+        ),
+        (
+            row(TraceKind.NODE_KILLED, peer="broker-0", cause="lightning"),
+            "node_killed has cause 'lightning', expected one of power loss",
+        ),
+        (
+            row(TraceKind.LOAD_STARTED, detail={"waited": 1}),
+            'load_started has detail {"waited":1}: Object contains unknown field `waited`',
+        ),
+        (
+            row(TraceKind.UNLOAD_COMPLETED, detail={"groups": "two"}),
+            'unload_completed has detail {"groups":"two"}: Expected `int`, got `str`'
+            " - at `$.groups`",
+        ),
+        (
+            row(TraceKind.GROUP_STATE, detail={"to": "Dead"}),
+            'group_state has detail {"to":"Dead"}: Object missing required field `from`',
+        ),
+    ],
+)
+def test_row_with_more_than_its_kind_declares_is_named(wrong: TraceRow, problem: str) -> None:
+    """A column, a cause, or a field of the detail."""
+    assert nonconformity(wrong) == problem
