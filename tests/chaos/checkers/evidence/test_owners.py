@@ -1,0 +1,38 @@
+"""Who owns which partition, by the members' own rows."""
+
+from chaos.checkers.evidence.owners import Owners
+from protocol.trace import TraceKind
+from tests.support.builders.rows import Rows
+
+C0, C1 = "consumer-g-0", "consumer-g-1"
+
+
+def test_partition_has_two_owners_until_the_older_one_gives_it_up() -> None:
+    """An overlap begins with the second assignment and ends with the first revocation."""
+    owners = Owners()
+    rows = Rows()
+    rows.assigned(1, C0, partitions=2)
+    rows.assigned(2, C1, partitions=1)
+    for row in rows.rows:
+        assert owners.observe(row) == []
+
+    assert list(owners.of("g", "t-0").values()) == rows.rows
+    assert list(owners.of("g", "t-1")) == [(C0, 0)]
+    assert owners.of("h", "t-0") == {}
+
+    rows.given_up(3, C0)
+    assert owners.observe(rows.rows[-1]) == [("g", "t-0", (C0, 0)), ("g", "t-1", (C0, 0))]
+    assert list(owners.of("g", "t-0")) == [(C1, 0)]
+    assert (owners.owned_by((C0, 0)), owners.owned_by((C1, 0))) == ((), ("t-0",))
+
+
+def test_next_assignment_and_the_end_of_the_process_end_the_one_before() -> None:
+    """A killed member is named by the driver; a new life of it begins with nothing."""
+    owners = Owners()
+    rows = Rows(owners.observe)
+    rows.assigned(1, C0, partitions=2)
+    rows.assigned(2, C0, partitions=1)
+    assert owners.owned_by((C0, 0)) == ("t-0",)
+
+    rows.add(3, "driver", TraceKind.NODE_KILLED, peer=C0)
+    assert owners.of("g", "t-0") == {}
