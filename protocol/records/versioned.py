@@ -42,7 +42,7 @@ def record_version(data: bytes) -> int:
 
 def version_prefix(version: int) -> bytes:
     """Return the two bytes that a key or value of this version begins with."""
-    return version.to_bytes(2, "big", signed=True)
+    return version.to_bytes(2, "big")
 
 
 class ValueCodec(typing.Generic[_S]):

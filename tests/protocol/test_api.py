@@ -1,5 +1,6 @@
 """The table of APIs, held against the unions and the messages, and the errors that it finds."""
 
+import re
 import typing
 from collections.abc import Iterator
 
@@ -62,6 +63,20 @@ def test_label_is_kafkas_printed_name() -> None:
     assert Api.ADD_PARTITIONS_TO_TXN.label == "AddPartitionsToTxn"
     for api in Api:
         assert "".join(part.capitalize() for part in api.name.split("_")) == api.label
+
+
+@pytest.mark.parametrize("api", Api, ids=lambda api: api.label)
+def test_docstring_of_a_request_names_key_and_versions_of_its_row(api: Api) -> None:
+    """A reader of the message looks there first. Without a schema there is one version alone."""
+    doc = api.request.__doc__ or ""
+    first, last = api.versions[0], api.versions[-1]
+    assert last == api.latest_version
+    if api.schema is None:
+        assert first == last
+        assert doc.startswith(f"{api.label} ({api.value})")
+    else:
+        versions = f"v{first}" if first == last else f"v{first}-v{last}"
+        assert re.match(rf"{api.label} \({api.value}\) {versions}[.:]", doc)
 
 
 def error_paths(struct: type[msgspec.Struct], prefix: str = "") -> Iterator[str]:

@@ -59,7 +59,7 @@ def test_group_key_is_version_2() -> None:
     """The version of a key is its type."""
     data = encode_group_metadata_key("g")
     assert record_version(data) == 2
-    assert decode_key(data) == GroupMetadataKey("g")
+    assert decode_key(data) == decode_key(versioned(2, "g")) == GroupMetadataKey("g")
 
 
 @pytest.mark.parametrize("version", [3, 14, 99, -1])
@@ -73,6 +73,13 @@ def test_key_that_cannot_be_read_is_corrupt(data: bytes) -> None:
     """No version, or no body of its kind."""
     with pytest.raises(CorruptRecord):
         decode_key(data)
+
+
+@pytest.mark.parametrize("partition", [1 << 31, -(1 << 31) - 1])
+def test_key_of_a_partition_that_is_no_int32_is_corrupt(partition: int) -> None:
+    """Kafka could not have written it."""
+    with pytest.raises(CorruptRecord, match="key of version 1"):
+        decode_key(versioned(1, "g", "t", partition))
 
 
 def test_offset_value_without_expiry_is_written_as_version_3() -> None:
