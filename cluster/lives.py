@@ -16,7 +16,7 @@ from protocol.causes import KillCause
 from protocol.ids import BrokerId, NodeName
 from protocol.trace import TraceEvent, TraceKind
 
-ADMIN = NodeName("admin-0")
+ADMIN_NODE = NodeName("admin-0")
 """The client that a runtime itself runs, for Runtime.ask_as_admin."""
 
 NodeBuilder = Callable[[NodeSpec, ClusterSpec, Host], Node]

@@ -20,6 +20,9 @@ from protocol.trace import TraceEvent, TraceRow
 P = ParamSpec("P")
 T = TypeVar("T")
 
+DRIVER = NodeName("driver")
+"""The node under which a run traces its own events."""
+
 RowObserver = Callable[[TraceRow], None]
 
 

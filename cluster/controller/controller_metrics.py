@@ -13,7 +13,9 @@ from cluster.metrics.sampler import MetricsSampler
 from cluster.metrics.sensors import Meter
 from protocol.trace import TraceEvent, TraceKind
 
-COUNTED = frozenset({TraceKind.BROKER_FENCED, TraceKind.BROKER_UNFENCED, TraceKind.LEADER_ELECTED})
+COUNTED_CONTROLLER_EVENTS = frozenset(
+    {TraceKind.BROKER_FENCED, TraceKind.BROKER_UNFENCED, TraceKind.LEADER_ELECTED}
+)
 
 
 class ControllerMetrics:
@@ -34,7 +36,7 @@ class ControllerMetrics:
         self._sampler.start()
 
     def observe(self, event: TraceEvent) -> None:
-        """Count an event of COUNTED."""
+        """Count an event of COUNTED_CONTROLLER_EVENTS."""
         match event.kind:
             case TraceKind.BROKER_FENCED | TraceKind.BROKER_UNFENCED:
                 self._broker_changes.mark(self._now_ms())

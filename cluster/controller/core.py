@@ -20,7 +20,7 @@ from cluster.controller.metadata_image import MetadataImage, PartitionRegistrati
 from cluster.controller.producer_ids import allocate_producer_ids
 from cluster.controller.quorum_state import next_controller_epoch
 from cluster.controller.topic_creation import create_missing_topics
-from cluster.controller.topic_deletion import delete_topics
+from cluster.controller.topic_deletion import handle_delete_topics
 from cluster.spec import ClusterSpec
 from partition_log.log import PartitionLog
 from protocol.api import AnyResponse
@@ -140,7 +140,7 @@ class ControllerCore:
                     request_id, alter_partition_reassignments(self.image, request), result
                 )
             case DeleteTopicsRequest() as request:
-                self._carry_out(request_id, delete_topics(self.image, request), result)
+                self._carry_out(request_id, handle_delete_topics(self.image, request), result)
             case other:
                 raise SimulationError(
                     f"a controller answers Fetch and ControllerRequest; "

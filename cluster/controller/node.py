@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from cluster.controller.controller_metrics import COUNTED, ControllerMetrics
+from cluster.controller.controller_metrics import COUNTED_CONTROLLER_EVENTS, ControllerMetrics
 from cluster.controller.core import ControllerCore
 from cluster.controller.quorum_state import begin_controller_epoch
 from cluster.host.host import Host, IncomingRequest
@@ -81,7 +81,7 @@ class ControllerNode:
         host = self._host
         for event in result.trace:
             host.trace(event)
-            if event.kind in COUNTED:
+            if event.kind in COUNTED_CONTROLLER_EVENTS:
                 self._metrics.observe(event)
         self._timers.apply(result.timers)
         if result.appends or result.sends:

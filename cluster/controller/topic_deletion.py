@@ -16,7 +16,7 @@ from protocol.records.metadata import RemoveTopicRecord
 from protocol.trace import TraceEvent, TraceKind
 
 
-def delete_topics(
+def handle_delete_topics(
     image: MetadataImage, request: DeleteTopicsRequest
 ) -> Decision[DeleteTopicsResponse]:
     """Delete each topic that `request` names.

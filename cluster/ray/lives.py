@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from cluster.lives import ADMIN, LifeAct, NodeBuilder, NodeLife, NodeLives
+from cluster.lives import ADMIN_NODE, LifeAct, NodeBuilder, NodeLife, NodeLives
 from cluster.ray.actors import ActorGone
 from cluster.ray.control import CALL_TIMEOUT_S, FleetProcess, side_by_side
 from cluster.ray.fleet import KILL_TIMEOUT_S, START_TIMEOUT_S, Fleet
@@ -184,7 +184,7 @@ class RayLives(NodeLives[RayLife]):
         """Return the process of the runtime's own client. Raises: UnknownNode if it is not up."""
         process = self._process_named(ADMIN_PROCESS)
         if process is None:
-            raise UnknownNode(f"{ADMIN}'s process is not running")
+            raise UnknownNode(f"{ADMIN_NODE}'s process is not running")
         return process
 
     def _forget_all(self) -> None:
@@ -257,7 +257,7 @@ class RayLives(NodeLives[RayLife]):
         }
         admin = self._process_named(ADMIN_PROCESS)
         if admin is not None:
-            directory[ADMIN] = admin.listening.address
+            directory[ADMIN_NODE] = admin.listening.address
         await self._fleet.publish(directory)
 
     def _process_named(self, name: str) -> FleetProcess | None:

@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from cluster.host.host import Host
 from cluster.links.reset import LinkReset
 from cluster.links.rules import LinkRule
-from cluster.lives import ADMIN, NodeBuilder
+from cluster.lives import ADMIN_NODE, NodeBuilder
 from cluster.node_factory import build_node
 from cluster.ray import actors as ray_nodes
 from cluster.ray.fleet import Fleet
@@ -23,6 +23,7 @@ from cluster.ray.layout import plan_processes
 from cluster.ray.lives import RayLives
 from cluster.realtime.clock import RunClock
 from cluster.runtime import (
+    DRIVER,
     ClusterStartError,
     ClusterStatus,
     NodeTaskFailed,
@@ -36,8 +37,6 @@ from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-DRIVER = NodeName("driver")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +226,7 @@ class RayRuntime(RayLives, Runtime):
     ) -> T:
         """Ask or order something as the client admin-0, in its process; see Runtime."""
         handle = self._admin_process().handle
-        return await handle.ask_as_admin(ADMIN, question, self._cluster, *args, **kwargs)
+        return await handle.ask_as_admin(ADMIN_NODE, question, self._cluster, *args, **kwargs)
 
     async def stop(self) -> None:
         """Stop every node, clients first, collect the traces and hand them to the observers.

@@ -15,7 +15,7 @@ import msgspec
 from cluster.storage.checkpoint_files import read_checkpoint_file, write_checkpoint_file
 from cluster.storage.files import Files, write_all
 from cluster.storage.flush_marks import FlushMark, read_flush_mark
-from cluster.storage.log_file import encode_frame, read_log
+from cluster.storage.log_file import encode_frame, parse_log
 from partition_log.storage import LogRecovery, LogStorage, Storage
 from protocol.causes import RecoveryCause
 from protocol.errors import SimulationError
@@ -43,7 +43,7 @@ class FileLogStorage(LogStorage):
         self._file = files.open(path)
         self._mark = FlushMark(_mark_path(path), files)
         content = path.read_bytes()
-        log = read_log(content)
+        log = parse_log(content)
         self._batches = log.batches
         self._positions = log.positions
         self._flushed_length = log.length_at(self._mark.position)
@@ -267,7 +267,7 @@ def cut_to_flush_marks(directory: Path, files: Files | None = None) -> tuple[Log
 
 def _cut_to_flush_mark(path: Path, files: Files) -> LogRecovery | None:
     content = path.read_bytes()
-    log = read_log(content)
+    log = parse_log(content)
     length = log.length_at(read_flush_mark(_mark_path(path)))
     size = log.positions[length]
     if size == len(content):

@@ -52,7 +52,7 @@ def encode_frame(batch: RecordBatch) -> bytes:
     return _HEADER.pack(length, _frame_crc(length, payload)) + payload
 
 
-def read_log(content: bytes) -> LogContent:
+def parse_log(content: bytes) -> LogContent:
     """Return the log in a file's content: everything up to the first thing that does not belong.
 
     That is a frame that is cut short or has a wrong CRC, zeros, garbage, and also a whole batch

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from cluster.host.connections import connection_named_by
 from cluster.links.rules import LinkRule
-from cluster.lives import ADMIN, LifeAct, NodeBuilder, NodeLife, NodeLives
+from cluster.lives import ADMIN_NODE, LifeAct, NodeBuilder, NodeLife, NodeLives
 from cluster.node_factory import Node, node_specs
 from cluster.runtime import ClusterStatus, HitNode, NodeState
 from cluster.spec import ClusterSpec, NodeSpec, role_of
@@ -98,7 +98,7 @@ class VirtualLives(NodeLives[VirtualLife]):
         """Return the administrator's host, to ask with beside what runs; also from a callback."""
         if self._admin is None:
             self._admin = self._new_host(
-                ADMIN, Incarnation(0), MemoryStorage(), NodeClock(self._loop)
+                ADMIN_NODE, Incarnation(0), MemoryStorage(), NodeClock(self._loop)
             )
             self._admin.trace(TraceEvent(kind=TraceKind.NODE_STARTED, detail={"role": "admin"}))
         return self._admin
@@ -198,7 +198,7 @@ class VirtualLives(NodeLives[VirtualLife]):
         peers: dict[NodeName, dict[NodeName, None]] = {}
         for names, others in ((sources, destinations), (destinations, sources)):
             for name in names:
-                if name != ADMIN:
+                if name != ADMIN_NODE:
                     self._life(name)
                 peers.setdefault(name, {}).update((o, None) for o in others if o != name)
         ended: dict[tuple[NodeName, int], None] = {}

@@ -17,6 +17,7 @@ from cluster.host.host import Host
 from cluster.lives import NodeBuilder
 from cluster.node_factory import build_node
 from cluster.runtime import (
+    DRIVER,
     ClusterStartError,
     NodeTaskFailed,
     RowObserver,
@@ -35,8 +36,6 @@ from protocol.trace import TraceEvent, TraceKind, stamp
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-DRIVER = NodeName("driver")
 
 
 class VirtualRuntime(VirtualLives, Runtime):

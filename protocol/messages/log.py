@@ -116,8 +116,13 @@ class FetchResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, 
     responses: tuple[FetchableTopicResponse, ...] = ()
 
 
+EARLIEST_TIMESTAMP = -2
+LATEST_TIMESTAMP = -1
+"""What ListOffsets takes for a timestamp: the log's begin, and its end as consumers see it."""
+
+
 class ListOffsetsPartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Asks for the earliest (timestamp -2) or latest (-1) offset of a partition."""
+    """Asks for the earliest or the latest offset of a partition."""
 
     partition_index: int
     timestamp: int

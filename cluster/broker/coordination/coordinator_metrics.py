@@ -17,7 +17,7 @@ from coordinator.states import GroupState
 from protocol.causes import DeletionCause
 from protocol.trace import TraceEvent, TraceKind
 
-COUNTED = frozenset(
+COUNTED_GROUP_EVENTS = frozenset(
     {
         TraceKind.COMMIT_STORED,
         TraceKind.TXN_COMMIT_PENDING,
@@ -49,7 +49,7 @@ class CoordinatorMetrics:
         self._sampler.start()
 
     def observe(self, event: TraceEvent) -> None:
-        """Count an event of COUNTED."""
+        """Count an event of COUNTED_GROUP_EVENTS."""
         match event.kind:
             case TraceKind.COMMIT_STORED | TraceKind.TXN_COMMIT_PENDING:
                 # One for each append, however many offsets it held, as the Scala coordinator does.

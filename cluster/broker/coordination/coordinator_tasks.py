@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from cluster.broker.coordination.group_coordination import GroupCoordination
-from cluster.broker.coordination.log_loading import read_log
+from cluster.broker.coordination.log_loading import LOAD_TURN_BYTES, read_log
 from cluster.broker.replication.replica_manager import LocalLeadership, ReplicaManager
 from cluster.host.host import Host
 from cluster.spec import ClusterSpec
@@ -20,13 +20,6 @@ from partition_log.replica import Partition
 from protocol.ids import CONSUMER_OFFSETS, TopicPartition
 from protocol.records.batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind
-
-LOAD_TURN_BYTES = 65_536
-"""What a load reads before others get their turn, unless offsets.load.buffer.size is smaller.
-
-Decoding that much takes a few milliseconds of real time, which is what a heartbeat may wait.
-"""
-
 
 LATE_PERCENT = (10, 40, 100)
 """When a late notice comes again, in percent of ClusterSpec.late_notices_us. Nothing is drawn: the

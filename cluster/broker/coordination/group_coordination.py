@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from cluster.broker.control.metadata_cache import MetadataCache
 from cluster.broker.coordination.appends import CoordinatorAppends
-from cluster.broker.coordination.coordinator_metrics import COUNTED, CoordinatorMetrics
+from cluster.broker.coordination.coordinator_metrics import COUNTED_GROUP_EVENTS, CoordinatorMetrics
 from cluster.broker.coordination.unknown_partitions import UnknownPartitions, with_unknown
 from cluster.broker.replication.replica_manager import ReplicaManager
 from cluster.broker.transactions.transaction_verifier import TransactionVerifier
@@ -119,7 +119,7 @@ class GroupCoordination:
         host = self._host
         for event in result.trace:
             host.trace(event)
-            if event.kind in COUNTED:
+            if event.kind in COUNTED_GROUP_EVENTS:
                 self.metrics.observe(event)
         if result.timers:
             self._timers.apply(result.timers)

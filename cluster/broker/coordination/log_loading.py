@@ -11,6 +11,12 @@ from cluster.spec import CostModel
 from partition_log.replica import Partition
 from protocol.records.batch import RecordBatch
 
+LOAD_TURN_BYTES = 65_536
+"""What a load reads before others get their turn, unless offsets.load.buffer.size is smaller.
+
+Decoding that much takes a few milliseconds of real time, which is what a heartbeat may wait.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRead:

@@ -6,7 +6,7 @@ Source: Kafka `AlterPartitionManager` (one request in flight, everything pending
 
 from collections.abc import Callable
 
-from cluster.broker.channels import BrokerIdentity, ControllerChannel
+from cluster.broker.channels import REQUEST_TIMEOUT_US, BrokerIdentity, ControllerChannel
 from cluster.host.host import Disconnected, Host, RequestTimedOut
 from partition_log.outcomes import AlterPartitionResult, IsrProposal
 from partition_log.replica import Partition
@@ -21,8 +21,6 @@ from protocol.messages.controller import (
     AlterPartitionTopicData,
 )
 
-REQUEST_TIMEOUT_US = 30_000_000
-"""request.timeout.ms of the broker's channel to the controller."""
 RETRY_BACKOFF_US = 50_000
 """AlterPartitionManager's pause before it sends again what was not decided."""
 

@@ -8,15 +8,14 @@ from partition_log.replica import Partition
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.messages.log import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-
-LATEST_TIMESTAMP = -1
-EARLIEST_TIMESTAMP = -2
 
 
 def list_offsets(replicas: ReplicaManager, request: ListOffsetsRequest) -> ListOffsetsResponse:

@@ -8,7 +8,7 @@ the answers to the Partitions. Source: Kafka `ReplicaFetcherThread`, `AbstractFe
 from asyncio import Future
 from collections.abc import Callable
 
-from cluster.broker.channels import BrokerIdentity
+from cluster.broker.channels import SETUP_TIMEOUT_US, BrokerIdentity
 from cluster.host.connection_purposes import REPLICA_FETCHER
 from cluster.host.host import Connection, Disconnected, Host, RequestTimedOut
 from partition_log.outcomes import FollowerFetchResult
@@ -23,9 +23,6 @@ from protocol.messages.log import (
     FetchResponse,
     FetchTopic,
 )
-
-SETUP_TIMEOUT_US = 10_000_000
-"""socket.connection.setup.timeout.ms"""
 
 # Partition.handle_fetch_response: these are not cured by fetching again.
 _STOPS_FETCHING = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR)

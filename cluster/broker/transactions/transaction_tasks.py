@@ -9,7 +9,7 @@ Source: Kafka `TransactionStateManager.loadTransactionsForTxnTopicPartition`,
 from asyncio import Future
 from collections import deque
 
-from cluster.broker.coordination.log_loading import read_log
+from cluster.broker.coordination.log_loading import LOAD_TURN_BYTES, read_log
 from cluster.broker.replication.replica_manager import LocalLeadership
 from cluster.broker.transactions.transaction_coordination import TransactionCoordination
 from cluster.host.host import Host
@@ -18,9 +18,6 @@ from partition_log.replica import Partition
 from protocol.ids import TRANSACTION_STATE
 from protocol.records.batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind
-
-LOAD_TURN_BYTES = 65_536
-"""What a load reads before others get their turn, as in `coordinator_tasks`."""
 
 
 class TransactionTasks:

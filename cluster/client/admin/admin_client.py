@@ -74,6 +74,8 @@ from protocol.messages.group_admin import (
     OffsetDeleteResponse,
 )
 from protocol.messages.log import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -110,10 +112,10 @@ _LEADERS: Lookup[TopicPartition, MetadataResponse] = Lookup(
 
 
 class OffsetSpec(IntEnum):
-    """The timestamps of ListOffsets that mean the log's begin, and its end as consumers see it."""
+    """Which offset of a log is wanted, as ListOffsets names it."""
 
-    EARLIEST = -2
-    LATEST = -1
+    EARLIEST = EARLIEST_TIMESTAMP
+    LATEST = LATEST_TIMESTAMP
 
 
 class AdminClient:

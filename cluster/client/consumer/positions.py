@@ -25,6 +25,8 @@ from protocol.config import ConsumerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import NO_BROKER, NodeName, TopicPartition, broker_name
 from protocol.messages.log import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -32,9 +34,6 @@ from protocol.messages.log import (
     ListOffsetsTopic,
 )
 from protocol.trace import TraceEvent, TraceKind
-
-EARLIEST_TIMESTAMP = -2
-LATEST_TIMESTAMP = -1
 
 NO_OFFSET_FOR_PARTITION = "NO_OFFSET_FOR_PARTITION"
 """Kafka's NoOffsetForPartitionException: `auto.offset.reset` is `none`, the application decides."""

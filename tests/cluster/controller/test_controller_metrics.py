@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.controller.controller_metrics import COUNTED, ControllerMetrics
+from cluster.controller.controller_metrics import COUNTED_CONTROLLER_EVENTS, ControllerMetrics
 from protocol.config import BrokerConfig
 from protocol.ids import TopicPartition
 from tests.support.harness.controllers import ControllerLab, cluster_of, topic
@@ -16,7 +16,7 @@ def values(lab: ControllerLab) -> dict[str, float]:
     """Return what the metrics are after all that the controller has traced."""
     metrics = ControllerMetrics(HostLab().host("controller-100"), lab.image, interval_us=0)
     for event in lab.trace:
-        if event.kind in COUNTED:
+        if event.kind in COUNTED_CONTROLLER_EVENTS:
             metrics.observe(event)
     return metrics.values()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cluster.lives import ADMIN
+from cluster.lives import ADMIN_NODE
 from cluster.ray.actors import ActorGone
 from cluster.realtime.listeners_file import NoListeners, read_listeners
 from cluster.runtime import ClusterStartError, NodeState, UnknownNode
@@ -67,7 +67,7 @@ def test_guests_are_told_where_the_nodes_are_until_the_run_stops(tmp_path: Path)
     """Whoever asks from outside finds those that are up, and nobody once they are about to go."""
 
     async def body(lab: LivesLab) -> None:
-        names = {*lab.lives.states(), ADMIN}
+        names = {*lab.lives.states(), ADMIN_NODE}
         assert set(read_listeners(tmp_path).directory) == names
         await lab.lives.crash(NODE)
         assert set(read_listeners(tmp_path).directory) == names - {NODE}

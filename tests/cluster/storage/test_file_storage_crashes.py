@@ -8,7 +8,7 @@ import pytest
 from cluster.storage import file_storage
 from cluster.storage.file_storage import FileLogStorage
 from cluster.storage.flush_marks import FlushMark
-from cluster.storage.log_file import LogContent, read_log
+from cluster.storage.log_file import LogContent, parse_log
 from protocol.records.batch import RecordBatch
 from tests.support.harness.crashing_files import CrashingFiles
 from tests.support.random_worlds.storage_crashes import End, Step, check_crash_points
@@ -69,27 +69,27 @@ def names_are_not_synced(patch: pytest.MonkeyPatch) -> None:
 
 def torn_tail_is_kept(patch: pytest.MonkeyPatch) -> None:
     def read_all(content: bytes) -> LogContent:
-        log = read_log(content)
+        log = parse_log(content)
         log.positions[-1] = len(content)
         return log
 
-    patch.setattr(file_storage, "read_log", read_all)
+    patch.setattr(file_storage, "parse_log", read_all)
 
 
 def damaged_batches_are_skipped(patch: pytest.MonkeyPatch) -> None:
     """Go on behind damage: what a reader that looks for the next good batch would do."""
 
     def read_on(content: bytes) -> LogContent:
-        log = read_log(content)
+        log = parse_log(content)
         for at in range(log.end + 1, len(content)):
-            rest = read_log(content[at:])
+            rest = parse_log(content[at:])
             if rest.batches:
                 log.batches += rest.batches
                 log.positions += [at + position for position in rest.positions[1:]]
                 break
         return log
 
-    patch.setattr(file_storage, "read_log", read_on)
+    patch.setattr(file_storage, "parse_log", read_on)
 
 
 def cleaned_file_gets_the_name_before_it_is_synced(patch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.storage.log_file import encode_frame, read_log
+from cluster.storage.log_file import encode_frame, parse_log
 from protocol.records.batch import RecordBatch
 from tests.partition_log.builders import batch
 
@@ -16,7 +16,7 @@ FRAMES = b"".join(encode_frame(each) for each in (FIRST, SECOND))
 
 def test_frames_are_read_as_they_were_written() -> None:
     """A batch on the disk is the batch that was appended, CRC and epochs included."""
-    log = read_log(FRAMES)
+    log = parse_log(FRAMES)
     assert log.batches == [FIRST, SECOND]
     assert log.positions == [0, len(encode_frame(FIRST)), len(FRAMES)]
     assert (log.end_offset(2), log.end_offset(1), log.end_offset(0)) == (3, 2, 0)
@@ -25,7 +25,7 @@ def test_frames_are_read_as_they_were_written() -> None:
 def test_log_is_whole_up_to_any_byte_at_which_it_is_cut() -> None:
     """A write may be cut short at any byte."""
     for cut in range(len(FRAMES)):
-        log = read_log(FRAMES[:cut])
+        log = parse_log(FRAMES[:cut])
         assert log.batches == [FIRST][: cut // len(encode_frame(FIRST))]
         assert log.end <= cut
 
@@ -35,20 +35,20 @@ def test_flipped_bit_anywhere_ends_the_log_before_its_batch(position: int) -> No
     """The CRC covers the length too: a wrong one would swallow what follows."""
     content = bytearray(FRAMES + encode_frame(THIRD))
     content[len(encode_frame(FIRST)) + position] ^= 4
-    assert read_log(bytes(content)).batches == [FIRST]
+    assert parse_log(bytes(content)).batches == [FIRST]
 
 
 @pytest.mark.parametrize("zeros", [1, 7, 8, 9, 4096])
 def test_zeros_behind_the_last_batch_are_no_batch(zeros: int) -> None:
     """A power loss may leave the file's size without its data: zeros, whose CRC would be 0."""
-    log = read_log(FRAMES + bytes(zeros))
+    log = parse_log(FRAMES + bytes(zeros))
     assert log.batches == [FIRST, SECOND]
     assert log.end == len(FRAMES)
 
 
 def test_batch_behind_zeros_is_not_reached() -> None:
     """A page that was lost in the middle ends the log there: what follows is not contiguous."""
-    assert read_log(encode_frame(FIRST) + bytes(64) + encode_frame(SECOND)).batches == [FIRST]
+    assert parse_log(encode_frame(FIRST) + bytes(64) + encode_frame(SECOND)).batches == [FIRST]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_whole_batch_that_begins_before_the_last_one_ends_is_not_taken(
     stray: RecordBatch,
 ) -> None:
     """What an older, longer log left behind has a right CRC and is not this log's all the same."""
-    log = read_log(FRAMES + encode_frame(stray) + encode_frame(THIRD))
+    log = parse_log(FRAMES + encode_frame(stray) + encode_frame(THIRD))
     assert log.batches == [FIRST, SECOND]
     assert log.end == len(FRAMES)
 
@@ -71,17 +71,17 @@ def test_whole_batch_that_begins_before_the_last_one_ends_is_not_taken(
 def test_batch_behind_a_hole_is_taken() -> None:
     """The log cleaner made it, of this replica or of its leader."""
     behind = batch("x", base_offset=9)
-    assert read_log(FRAMES + encode_frame(behind)).batches == [FIRST, SECOND, behind]
+    assert parse_log(FRAMES + encode_frame(behind)).batches == [FIRST, SECOND, behind]
 
 
 def test_length_that_reaches_beyond_the_file_is_a_torn_tail() -> None:
     """Garbage in the place of a length must not be waited for, nor read past the end."""
-    assert read_log(FRAMES + b"\xff" * 12).batches == [FIRST, SECOND]
+    assert parse_log(FRAMES + b"\xff" * 12).batches == [FIRST, SECOND]
 
 
 def test_length_at_a_position_counts_whole_batches_only() -> None:
     """A flush mark in the middle of a batch covers the ones before it."""
-    log = read_log(FRAMES)
+    log = parse_log(FRAMES)
     first_end = len(encode_frame(FIRST))
     positions = (0, first_end - 1, first_end, first_end + 1, len(FRAMES), len(FRAMES) + 9)
     assert [log.length_at(position) for position in positions] == [0, 0, 1, 1, 2, 2]

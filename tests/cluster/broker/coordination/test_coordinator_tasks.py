@@ -6,8 +6,9 @@ import msgspec
 
 from cluster.broker.channels import BrokerIdentity, ControllerChannel
 from cluster.broker.control.metadata_cache import MetadataCache
-from cluster.broker.coordination.coordinator_tasks import LOAD_TURN_BYTES, CoordinatorTasks
+from cluster.broker.coordination.coordinator_tasks import CoordinatorTasks
 from cluster.broker.coordination.group_coordination import GroupCoordination
+from cluster.broker.coordination.log_loading import LOAD_TURN_BYTES
 from cluster.broker.coordination.preload import preloaded_batches
 from cluster.broker.replication.replica_manager import LocalLeadership, ReplicaManager
 from cluster.spec import CostModel, PreloadSpec
