@@ -29,10 +29,12 @@ def test_partition_has_two_owners_until_the_older_one_gives_it_up() -> None:
 def test_next_assignment_and_the_end_of_the_process_end_the_one_before() -> None:
     """A killed member is named by the driver; a new life of it begins with nothing."""
     owners = Owners()
-    rows = Rows(owners.observe)
+    rows = Rows()
     rows.assigned(1, C0, partitions=2)
     rows.assigned(2, C0, partitions=1)
+    for row in rows.rows:
+        owners.observe(row)
     assert owners.owned_by((C0, 0)) == ("t-0",)
 
-    rows.add(3, "driver", TraceKind.NODE_KILLED, peer=C0)
+    owners.observe(rows.add(3, "driver", TraceKind.NODE_KILLED, peer=C0))
     assert owners.of("g", "t-0") == {}
