@@ -23,6 +23,10 @@ TRACE_SCHEMA = pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in TRACE_COL
 _STRING_COLUMNS = [name for name, kind in TRACE_COLUMNS if kind == "string"]
 
 
+class TraceOutdated(Exception):
+    """A trace was written by an earlier version, with fewer columns."""
+
+
 class ParquetTraceWriter:
     """Writes rows to one Parquet file, in chunks; an instance is a RowObserver.
 
@@ -103,8 +107,16 @@ def write_parquet(rows: Iterable[TraceRow], path: Path) -> int:
 
 
 def read_parquet(path: Path) -> Iterator[TraceRow]:
-    """Yield the rows of a Parquet trace in file order, one chunk in memory at a time."""
+    """Yield the rows of a Parquet trace in file order, one chunk in memory at a time.
+
+    Raises: TraceOutdated.
+    """
     with pq.ParquetFile(path) as file:
+        missing = [name for name, _ in TRACE_COLUMNS if name not in file.schema_arrow.names]
+        if missing:
+            raise TraceOutdated(
+                f"{path} lacks {', '.join(missing)}: an earlier version wrote it; run it again"
+            )
         for batch in file.iter_batches(batch_size=ROWS_PER_CHUNK):
             columns = [batch.column(name).to_pylist() for name, _ in TRACE_COLUMNS]
             for values in zip(*columns, strict=True):

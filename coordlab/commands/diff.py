@@ -25,7 +25,7 @@ from chaos.results.trace_diff import (
     parting,
     story_partings,
 )
-from cluster.trace.parquet import read_parquet
+from cluster.trace.parquet import TraceOutdated, read_parquet
 from coordlab.console import clock, print_document, print_lines, row_words
 from coordlab.options import as_one, json_option, space_option, with_examples
 from coordlab.schedules import Schedule, named_schedule
@@ -172,9 +172,13 @@ def _side(word: str, options: DiffOptions) -> Side:
     if not path.exists():
         raise NotARun(f"{past.path} has no trace: {path.name} is missing")
     results = past.results()
+    try:
+        rows = tuple(_wanted(read_parquet(path), messages=options.messages))
+    except TraceOutdated as error:
+        raise NotARun(str(error)) from error
     return Side(
         name=word,
-        rows=tuple(_wanted(read_parquet(path), messages=options.messages)),
+        rows=rows,
         result=None if results is None else results.verdict.value,
     )
 

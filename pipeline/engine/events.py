@@ -33,6 +33,8 @@ EVENT_SCHEMA = T.StructType(
 
 _REQUIRED = ("time_us", "seq", "node", "incarnation", "kind")
 """A file without these is no trace, and a row without them cannot be placed."""
+_SINCE_CAUSES = "cause_text"
+"""Traces without this column have a sentence in `cause`, which nobody reads any more."""
 _KINDS = [kind.value for kind in TraceKind]
 
 
@@ -99,6 +101,8 @@ def _inspect(path: Path) -> int | str:
     missing = [name for name in _REQUIRED if name not in schema.names]
     if missing:
         return f"lacks {', '.join(missing)}"
+    if _SINCE_CAUSES not in schema.names:
+        return "written by an earlier version, whose causes are sentences"
     for name, kind in TRACE_COLUMNS:
         if name in schema.names and not _readable_as(schema.field(name).type, kind):
             return f"{name} is {schema.field(name).type}, not {kind}"

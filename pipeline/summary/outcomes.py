@@ -7,6 +7,8 @@ microseconds on the run's clock, lengths microseconds.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from protocol.causes import RebalanceCause
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebalances:
@@ -46,7 +48,7 @@ class Rebalances:
         return f"{number}: {self.reason} of {listed(self.consumers)}"
 
 
-_NOBODYS = frozenset({"assignment not stored", "group too large"})
+_NOBODYS = frozenset({RebalanceCause.ASSIGNMENT_NOT_STORED, RebalanceCause.GROUP_TOO_LARGE})
 """Reasons for which the member that the coordinator names is not to blame."""
 
 

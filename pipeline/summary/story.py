@@ -18,12 +18,13 @@ from pipeline.summary.outcomes import (
     Rebalances,
     listed,
 )
+from protocol.causes import RebalanceCause
 from results_schema.results import OLD_EPOCH_ATTEMPTS, CheckOutcome, CheckReport
 
 _LONG_WAIT_US = 1_000_000
 """From here on a wait for an answer is worth a sentence of its own."""
 _ORDINALS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
-_SAY_WHO_WENT = frozenset({"session expiry", "leave"})
+_SAY_WHO_WENT = frozenset({RebalanceCause.SESSION_EXPIRY, RebalanceCause.LEAVE})
 """Reasons that name who went: no second line for it."""
 _MAX_ERRORS = 8
 _SAID_IF_ZERO = frozenset(
@@ -141,7 +142,7 @@ def _who(rebalances: Rebalances) -> Iterator[str]:
         because = ", ".join(rebalances.removed_because)
         yield f"removed: {listed(rebalances.removed)} ({because})"
     if rebalances.added and not (
-        rebalances.added == rebalances.consumers and rebalances.reason == "join"
+        rebalances.added == rebalances.consumers and rebalances.reason == RebalanceCause.JOIN
     ):
         yield f"added: {listed(rebalances.added)}"
 

@@ -18,6 +18,7 @@ from pipeline.summary.figures import (
 )
 from pipeline.summary.outcomes import Owners, Rebalances, listed
 from pipeline.summary.story import counted, office_name
+from protocol.causes import RebalanceCause
 
 _PHASES = (
     ("detect_us", "until the controller noticed (detect)"),
@@ -29,7 +30,6 @@ _MOST = 0.8
 """From this part of the whole on, one phase is called nearly all of it."""
 _TOLD = 2
 """Up to so many kinds of rebalances are told one by one."""
-_EXPIRY = "session expiry"
 _FENCING = "broker.session.timeout.ms"
 _SILENT = frozenset({"crash", "power_loss", "pause", "cut"})
 """Faults that the controller notices by missing heartbeats only."""
@@ -251,7 +251,7 @@ def _rebalances(run: ReportInput, fault: FaultSummary) -> Iterator[Markup]:
         words = rebalances.words[:1].upper() + rebalances.words[1:]
         timeout = settings.of_group(rebalances.group, "session.timeout.ms")
         because = ""
-        if timeout is not None and rebalances.reason == _EXPIRY:
+        if timeout is not None and rebalances.reason == RebalanceCause.SESSION_EXPIRY:
             because = f" (session.timeout.ms = {timeout}, from the last heartbeat on)"
         line = fill_sentence(
             "{}, {} after {}{}.",

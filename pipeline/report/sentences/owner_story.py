@@ -19,6 +19,7 @@ from pipeline.report.sentences.member_steps import (
 from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
 from pipeline.summary.story import counted, moment_text, office_name
+from protocol.causes import RemovalCause
 
 Office = tuple[str | None, int | None]
 """A coordinator and the epoch in which it serves."""
@@ -211,7 +212,7 @@ def _rebalance_steps(episode: Episode, tables: OverlapTables) -> Iterator[Member
             continue
         who = f" of {row['consumer']}" if row["consumer"] else ""
         waits = ""
-        if "session expiry" in row["removed_because"]:
+        if RemovalCause.SESSION_EXPIRY in row["removed_because"]:
             waits = (
                 f" It waits for {listed(row['removed'])} to join, too, until their sessions expire."
             )
@@ -237,7 +238,7 @@ def _removed(row: Row, tables: OverlapTables) -> str:
     because = listed(row["removed_because"])
     timeout = tables.settings.of_group(row["group"], "session.timeout.ms")
     ran = ""
-    if "session expiry" in row["removed_because"] and timeout is not None:
+    if RemovalCause.SESSION_EXPIRY in row["removed_because"] and timeout is not None:
         because += f", session.timeout.ms = {timeout}"
         ran = _sum(row, int(timeout) * 1_000, tables) if timeout.isdigit() else ""
     return f"It removes {listed(row['removed'])} ({because}).{ran}"

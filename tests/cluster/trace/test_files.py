@@ -14,7 +14,12 @@ from cluster.trace.files import (
     merge_rows,
     read_frames,
 )
-from cluster.trace.parquet import ParquetTraceWriter, read_parquet, write_parquet
+from cluster.trace.parquet import (
+    ParquetTraceWriter,
+    TraceOutdated,
+    read_parquet,
+    write_parquet,
+)
 from protocol.trace import TRACE_COLUMNS, TraceEvent, TraceKind, TraceRow, stamp
 
 
@@ -144,6 +149,15 @@ def test_parquet_of_an_empty_trace_has_the_columns(tmp_path: Path) -> None:
     assert write_parquet([], tmp_path / "empty.parquet") == 0
     assert list(read_parquet(tmp_path / "empty.parquet")) == []
     assert len(pq.read_schema(tmp_path / "empty.parquet")) == len(TRACE_COLUMNS)
+
+
+def test_parquet_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
+    """Its causes were sentences: nobody reads them any more."""
+    path = tmp_path / "old.parquet"
+    write_parquet([row(1)], path)
+    pq.write_table(pq.read_table(path).drop_columns(["cause_text"]), path)
+    with pytest.raises(TraceOutdated, match="lacks cause_text: an earlier version wrote it"):
+        list(read_parquet(path))
 
 
 def test_parquet_writer_left_by_an_exception_leaves_no_file(tmp_path: Path) -> None:

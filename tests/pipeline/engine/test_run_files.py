@@ -1,0 +1,22 @@
+"""Event files of a run directory, and which are set aside."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from pipeline.engine.events import find_run_files
+from tests.support.builders.trace_builder import parse_trace, write_run
+
+
+def test_trace_of_an_earlier_version_is_set_aside_with_its_reason(tmp_path: Path) -> None:
+    """Its causes are sentences: no table could say why anything happened."""
+    run = write_run(tmp_path / "run", parse_trace("1 driver run_stage stage=steady\n"), files=2)
+    old = run / "events" / "0.parquet"
+    pq.write_table(pq.read_table(old).drop_columns(["cause_text"]), old)
+
+    (found,) = find_run_files([run])
+
+    assert [path.name for path in found.events] == ["1.parquet"]
+    assert found.unreadable == (
+        "0.parquet: written by an earlier version, whose causes are sentences",
+    )
