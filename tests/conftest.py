@@ -46,6 +46,19 @@ def _group_of(item: pytest.Item) -> str:
     return "" if marker is None else str(marker.args[0])
 
 
+@pytest.fixture(scope="session", autouse=True)
+def checked_rows() -> Iterator[None]:
+    """Refuse every row of a host in this process that the table of trace kinds does not declare."""
+    from cluster.host import base_host
+    from cluster.virtual import runtime as virtual_runtime
+    from tests.support.checked_stamp import checked_stamp
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (base_host, virtual_runtime):
+            patch.setattr(module, "stamp", checked_stamp)
+        yield
+
+
 @pytest.fixture(scope="session")
 def local_ray() -> Iterator[None]:
     """A Ray of the session's own; a RayRuntime made in this process goes on with it."""

@@ -2,9 +2,12 @@
 
 import pytest
 
+from cluster.host import base_host
 from protocol.causes import RemovalCause
+from protocol.errors import SimulationError
 from protocol.trace import TRACE_COLUMNS, TraceEvent, TraceKind, TraceRow, stamp
 from protocol.trace_schema import COLUMN_MEANINGS, TRACE_KINDS, TRACE_SECTIONS, nonconformity
+from tests.support.checked_stamp import checked_stamp
 
 
 def row(kind: TraceKind, **columns: object) -> TraceRow:
@@ -67,3 +70,11 @@ def test_row_with_what_its_kind_declares_conforms() -> None:
 def test_row_with_more_than_its_kind_declares_is_named(wrong: TraceRow, problem: str) -> None:
     """A column, a cause, or a field of the detail."""
     assert nonconformity(wrong) == problem
+
+
+def test_hosts_of_tests_refuse_what_a_kind_does_not_declare() -> None:
+    """Every test that runs nodes in its process writes rows through this stamp."""
+    assert vars(base_host)["stamp"] is checked_stamp
+    event = TraceEvent(kind=TraceKind.NODE_STOPPED, cause="tired")
+    with pytest.raises(SimulationError, match="node_stopped fills cause"):
+        checked_stamp(event, run="r", time_us=0, node_time_us=0, seq=0, node="n", incarnation=0)

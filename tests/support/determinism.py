@@ -68,7 +68,7 @@ class PlantedNode:
         while True:
             await self._host.sleep(SECOND_US // 10)
             for text in self._source():
-                self._host.trace(TraceEvent(kind=TraceKind.RUN_STAGE, cause=text))
+                self._host.trace(TraceEvent(kind=TraceKind.RUN_STAGE, detail={"stage": text}))
 
 
 def set_of_strings() -> list[str]:
