@@ -163,8 +163,8 @@ class NeedlessRebalance(Checker):
             and seen.state == STABLE
             and seen.row.time_us >= group.lost_at_us
             and not group.happened
-            and not any(
-                self._presence.state(consumer) and not self._presence.is_stable(consumer)
+            and all(
+                self._presence.is_stable(consumer) or self._presence.is_unseen(consumer)
                 for consumer in self._presence.present(group_id)
             )
         ):

@@ -68,6 +68,10 @@ class Presence:
         """Return whether the consumer has said that it has its assignment."""
         return self.state(consumer) == _STABLE
 
+    def is_unseen(self, consumer: str) -> bool:
+        """Return whether no row of the consumer was seen, not even that it was started."""
+        return consumer not in self._absent and consumer not in self._states
+
     def stable_as(self, member: str | None) -> TraceRow | None:
         """Return the row with which a consumer became Stable under a member id, None without."""
         return next(

@@ -564,6 +564,18 @@ def test_living_member_that_its_coordinator_refuses_is_found(
     assert check(rows).outcome is outcome
 
 
+def test_group_whose_member_was_started_and_has_not_joined_yet_is_not_watched() -> None:
+    """It looks for its coordinator, while the others went on (standard space, seed 1134)."""
+    rows = Rows()
+    rows.add(2, C1, TraceKind.NODE_STARTED)
+    rows.generation_started(3, "broker-1", 2, [f"{C0}-id"])
+    rows.group_state(3, "broker-1", "CompletingRebalance", "Stable", generation=2)
+    rows.fault(10, "broker-0")
+    rebalance(rows, 12)
+
+    assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
+
+
 def test_member_that_leaves_by_itself_owes_a_rebalance() -> None:
     """It missed its poll; where its LeaveGroup is lost the coordinator sees only the newcomer."""
     rows = stable_group_loses_its_coordinator()
