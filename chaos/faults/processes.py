@@ -1,6 +1,5 @@
 """Faults of processes: killed, without power, asked to stop, or stopped like a sleeper."""
 
-from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
@@ -23,7 +22,7 @@ from chaos.run.blast_radius import blast_radius_of
 from chaos.run.link_table import cut_both_ways
 from chaos.targets.base import Miss, Situation
 from chaos.targets.registry import resolve_target, split_target
-from cluster.runtime import ClusterStatus, HitNode, NodeState, Runtime
+from cluster.runtime import ClusterStatus, NodeState, Runtime
 from protocol.ids import NodeName
 from results_schema.manifest import PlannedFault
 
@@ -55,11 +54,6 @@ class ProcessFault(FaultKind):
             detail=hit.detail,
         )
 
-    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
-        """Do it to the node."""
-        del planned
-        return replace(aim, process=await self.strike(aim.nodes[0], tools.runtime))
-
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
         """Bring the node back from whatever state it is in."""
         empty_disk = planned.args.get("disk") == "empty"
@@ -70,10 +64,6 @@ class ProcessFault(FaultKind):
     def must_wait(self, aim: Aim, status: ClusterStatus) -> bool:
         """Whether the node is stopping: it is started again when it is down, not before."""
         return status.nodes.get(aim.nodes[0]) is NodeState.STOPPING
-
-    @abstractmethod
-    async def strike(self, node: NodeName, runtime: Runtime) -> HitNode:
-        """Do it to `node`."""
 
 
 class _Kill(ProcessFault):
@@ -109,9 +99,10 @@ class Crash(_Kill):
     )
     targets = (*BROKER_TARGETS, *CONTROLLER_TARGETS, *MEMBER_TARGETS)
 
-    async def strike(self, node: NodeName, runtime: Runtime) -> HitNode:
+    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Kill the node's process."""
-        return await runtime.crash(node)
+        del planned
+        return replace(aim, process=await tools.runtime.crash(aim.nodes[0]))
 
 
 class PowerLoss(_Kill):
@@ -136,7 +127,7 @@ class PowerLoss(_Kill):
         await tools.links.add(
             planned.fault_id, cut_both_ways(planned.fault_id, nodes=(node,), others=others)
         )
-        return await super().inject(planned, aim, tools)
+        return replace(aim, process=await tools.runtime.power_loss(node))
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
         """Start the node again; then its machine answers what still knows its former life."""
@@ -144,10 +135,6 @@ class PowerLoss(_Kill):
             return await super().heal(planned, aim, tools)
         finally:
             await tools.links.withdraw(planned.fault_id)
-
-    async def strike(self, node: NodeName, runtime: Runtime) -> HitNode:
-        """Cut the node's power."""
-        return await runtime.power_loss(node)
 
 
 class ControlledShutdown(ProcessFault):
@@ -161,9 +148,10 @@ class ControlledShutdown(ProcessFault):
     )
     targets = BROKER_TARGETS
 
-    async def strike(self, node: NodeName, runtime: Runtime) -> HitNode:
+    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Ask the node to stop."""
-        return await runtime.shut_down(node)
+        del planned
+        return replace(aim, process=await tools.runtime.shut_down(aim.nodes[0]))
 
 
 class Pause(ProcessFault):
@@ -177,9 +165,10 @@ class Pause(ProcessFault):
     )
     targets = (*BROKER_TARGETS, *CONTROLLER_TARGETS, *MEMBER_TARGETS)
 
-    async def strike(self, node: NodeName, runtime: Runtime) -> HitNode:
+    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Stop the node."""
-        return await runtime.pause(node)
+        del planned
+        return replace(aim, process=await tools.runtime.pause(aim.nodes[0]))
 
 
 async def bring_back(
