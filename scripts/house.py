@@ -24,7 +24,7 @@ PRODUCT = (
 SHORT = 60
 """Lines of a module below which it is counted as short."""
 CRASH_PATH = Path(__file__).with_name("crash_path.txt")
-"""The calls from the command line to the act on Ray, one `module:qualified name` a line."""
+"""The calls from the loop over a plan to the act on Ray, one `module:qualified name` a line."""
 _TEXT_METHODS = frozenset(
     {
         *("startswith", "endswith", "removeprefix", "removesuffix", "contains", "rlike", "like"),
@@ -83,7 +83,7 @@ def table(house: House) -> Iterator[tuple[str, str]]:
     yield "lines of product", f"{house.product_lines:,}"
     yield "lines of tests", f"{house.test_lines:,}"
     yield "cause phrases parsed outside the coordinator", str(len(house.parsed_causes))
-    yield "calls from the command line to the crash on Ray", str(len(house.crash_path) or "-")
+    yield "calls from the plan to the crash on Ray", str(len(house.crash_path) - 1)
     minutes = house.make_test_cpu_minutes
     yield "CPU minutes of make test", "-" if minutes is None else f"{minutes:.1f}"
 

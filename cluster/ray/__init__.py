@@ -1,7 +1,7 @@
 """The Ray runtime: node processes as actors, spread over machines, that can really be killed.
 
 Reading order: `layout` (which nodes share a process, and where), `actors` (the only module that
-imports ray for nodes; what its actors do is `cluster.realtime.services`), `environment`, `control`
-(rules and addresses for every process), `fleet`, `lives`, `runtime`; `tasks` (work of
-`cluster.fan_out` on workers).
+imports ray for nodes; what its actors do is `cluster.realtime.services`), `environment`,
+`control_plane` (rules and addresses for every process), `fleet`, `lives`, `runtime`; `tasks` (work
+of `cluster.fan_out` on workers).
 """

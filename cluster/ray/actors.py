@@ -31,7 +31,7 @@ from cluster.host.host import Host
 from cluster.links.reset import ConnectionName, LinkReset
 from cluster.realtime.clock import ClockReading
 from cluster.realtime.host import RunSettings
-from cluster.realtime.machine_files import ProcessRef, die_with_parent
+from cluster.realtime.machine_processes import ProcessRef, die_with_parent
 from cluster.realtime.services import (
     AgentService,
     ControlState,

@@ -1,4 +1,4 @@
-"""What Ray reads from the environment when it is first imported: `ray_nodes` imports this first.
+"""What Ray reads from the environment when it is first imported: `actors` imports this first.
 
 Only what is unset is set, so that the user's own settings win. Where somebody imported Ray earlier
 nothing is set: it would reach the processes that Ray starts and not Ray in this one, and the two

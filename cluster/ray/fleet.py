@@ -15,14 +15,14 @@ from pathlib import Path
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
-from cluster.ray import actors as ray_nodes
+from cluster.ray import actors
 from cluster.ray.actors import ActorGone, AgentHandle, Machine, ProcessHandle
-from cluster.ray.control import CALL_TIMEOUT_S, ControlPlane, FleetProcess, side_by_side
+from cluster.ray.control_plane import CALL_TIMEOUT_S, ControlPlane, FleetProcess, side_by_side
 from cluster.ray.layout import ProcessPlan, node_names, place
 from cluster.realtime.clock import ClockOffset, RunClock, measure_offset
 from cluster.realtime.host import RunSettings
 from cluster.realtime.listeners_file import Listeners, remove_listeners, write_listeners
-from cluster.realtime.machine_files import ProcessStillAlive
+from cluster.realtime.machine_processes import ProcessStillAlive
 from cluster.realtime.tcp import ProcessAddress
 from cluster.runtime import ClusterStartError
 from protocol.ids import NodeName
@@ -85,15 +85,13 @@ class Fleet:
 
         Raises: RayUnavailable, TimeoutError.
         """
-        self._owns_ray = ray_nodes.connect_ray(self._ray_address)
+        self._owns_ray = actors.connect_ray(self._ray_address)
         marker = f".run-{self._token}"
         (self._run_dir / marker).touch()
         try:
-            await side_by_side(
-                self._start_agent(machine, marker) for machine in ray_nodes.machines()
-            )
+            await side_by_side(self._start_agent(machine, marker) for machine in actors.machines())
         except ActorGone as error:
-            raise ray_nodes.RayUnavailable(
+            raise actors.RayUnavailable(
                 f"Ray at {self._ray_address!r} starts no actors: {error}\nIf that cluster runs"
                 " without token authentication, set RAY_AUTH_MODE=disabled here."
             ) from error
@@ -204,7 +202,7 @@ class Fleet:
 
     def _agent_with_disk(self, process_name: str) -> AgentHandle | None:
         ray_node_id = self._places[process_name].ray_node_id
-        is_there = any(machine.ray_node_id == ray_node_id for machine in ray_nodes.machines())
+        is_there = any(machine.ray_node_id == ray_node_id for machine in actors.machines())
         return self.machines[ray_node_id].agent if is_there else None
 
     async def stop_processes(self) -> None:
@@ -253,7 +251,7 @@ class Fleet:
             agent.end()
         if self._owns_ray:
             self._owns_ray = False
-            ray_nodes.disconnect_ray()
+            actors.disconnect_ray()
 
     async def _start_agent(self, machine: Machine, marker: str) -> None:
         agent = AgentHandle.start(self._run_id, machine)
@@ -277,12 +275,12 @@ class Fleet:
             trace_messages=self._trace_messages,
         )
         process_id = f"{plan.name}#{attempt}"
-        is_local = self._ray_address == ray_nodes.LOCAL
+        is_local = self._ray_address == actors.LOCAL
         handle = ProcessHandle.start(
             process_id,
             settings,
             machine,
-            bind_address=ray_nodes.LOOPBACK if is_local else machine.address,
+            bind_address=actors.LOOPBACK if is_local else machine.address,
         )
         try:
             listening = await handle.listen(START_TIMEOUT_S)
@@ -303,7 +301,7 @@ class Fleet:
 
     def _machine_for(self, plan: ProcessPlan) -> Machine:
         """Return the machine that holds a process's directory, or another if that one is lost."""
-        alive = {machine.ray_node_id for machine in ray_nodes.machines()}
+        alive = {machine.ray_node_id for machine in actors.machines()}
         chosen = self._places[plan.name]
         if chosen.ray_node_id in alive:
             return chosen

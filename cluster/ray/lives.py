@@ -10,7 +10,7 @@ from functools import partial
 
 from cluster.lives import ADMIN_NODE, LifeAct, NodeBuilder, NodeLife, NodeLives
 from cluster.ray.actors import ActorGone
-from cluster.ray.control import CALL_TIMEOUT_S, FleetProcess, side_by_side
+from cluster.ray.control_plane import CALL_TIMEOUT_S, FleetProcess, side_by_side
 from cluster.ray.fleet import KILL_TIMEOUT_S, START_TIMEOUT_S, Fleet
 from cluster.ray.layout import ProcessPlan, has_disk, starts_with_the_cluster
 from cluster.realtime.tcp import ProcessAddress

@@ -17,7 +17,7 @@ from cluster.links.reset import LinkReset
 from cluster.links.rules import LinkRule
 from cluster.lives import ADMIN_NODE, NodeBuilder
 from cluster.node_factory import build_node
-from cluster.ray import actors as ray_nodes
+from cluster.ray import actors
 from cluster.ray.fleet import Fleet
 from cluster.ray.layout import plan_processes
 from cluster.ray.lives import RayLives
@@ -70,7 +70,7 @@ class RayRuntime(RayLives, Runtime):
         seed: int,
         run_id: str,
         run_dir: Path,
-        ray_address: str = ray_nodes.LOCAL,
+        ray_address: str = actors.LOCAL,
         time_scale: float = 1.0,
         observers: Sequence[RowObserver] = (),
         trace_messages: bool = True,

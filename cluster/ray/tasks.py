@@ -12,7 +12,7 @@ from typing import Any
 from cluster.fan_out import Died, Finished, Work, WorkerName, WorkersFailed, do_timed
 from cluster.fan_out import name_of_this_process as own_name
 from cluster.ray.actors import LOCAL, RayUnavailable, connect_ray, disconnect_ray
-from cluster.realtime.machine_files import die_with_parent
+from cluster.realtime.machine_processes import die_with_parent
 
 # isort: split
 

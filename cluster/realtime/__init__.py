@@ -2,6 +2,6 @@
 
 Reading order: `clock` (one time line for all processes), `host`, `tcp`, `process` (nodes that share
 an operating-system process), `services` (what commands such a process, and its machine),
-`machine_files` (signals and files of one machine), `listeners_file` and `outside_client` (how
+`machine_processes` (signals and files of one machine), `listeners_file` and `outside_client` (how
 another process joins).
 """

@@ -16,10 +16,10 @@ from cluster.client.admin.admin_client import AdminNode
 from cluster.host.host import Host
 from cluster.links.reset import ConnectionName, LinkReset
 from cluster.links.rules import LinkRule
-from cluster.realtime import machine_files
+from cluster.realtime import machine_processes
 from cluster.realtime.clock import ClockReading, read_clock
 from cluster.realtime.host import RunSettings
-from cluster.realtime.machine_files import ProcessRef
+from cluster.realtime.machine_processes import ProcessRef
 from cluster.realtime.process import HostedNode, NodeProcess
 from cluster.realtime.tcp import ProcessAddress
 from cluster.runtime import ClusterStatus
@@ -70,7 +70,7 @@ class NodeService:
         # at it, each of which would hold up the nodes for tens of milliseconds.
         gc.collect()
         gc.freeze()
-        return ListeningProcess(process=machine_files.own_process(), address=address)
+        return ListeningProcess(process=machine_processes.own_process(), address=address)
 
     async def control(self, state: ControlState) -> None:
         """Take the control plane's state, unless a newer one came first: calls may overtake."""
@@ -92,7 +92,7 @@ class NodeService:
         has_disk: bool,
     ) -> None:
         """Start a node; with a disk it finds what its earlier incarnations left there."""
-        directory = machine_files.disk_of(self._settings.machine_dir, name)
+        directory = machine_processes.disk_of(self._settings.machine_dir, name)
         storage = FileStorage(directory) if has_disk else MemoryStorage()
         self._alive().start_node(name, incarnation, build, storage=storage, role=role)
 
@@ -199,41 +199,41 @@ class AgentService:
 
     async def kill(self, process: ProcessRef, timeout_s: float) -> None:
         """`kill -9` a process and wait until it is gone."""
-        await machine_files.kill(process, timeout_s)
+        await machine_processes.kill(process, timeout_s)
 
     async def stop(self, process: ProcessRef, timeout_s: float) -> None:
         """SIGSTOP a process and wait until it stands still."""
-        await machine_files.stop(process, timeout_s)
+        await machine_processes.stop(process, timeout_s)
 
     async def send_signal(self, process: ProcessRef, signal_number: int) -> None:
         """Send any other signal."""
-        machine_files.send_signal(process, signal.Signals(signal_number))
+        machine_processes.send_signal(process, signal.Signals(signal_number))
 
     async def wait_gone(
         self, processes: list[ProcessRef], timeout_s: float
     ) -> tuple[ProcessRef, ...]:
         """Wait until processes are gone; return who is still there."""
-        return await machine_files.wait_gone(processes, timeout_s)
+        return await machine_processes.wait_gone(processes, timeout_s)
 
     async def cut_disk(self, node: str) -> None:
         """Cut the logs of a node that is down back to what was flushed."""
-        cut_to_flush_marks(machine_files.disk_of(self._machine_dir, node))
+        cut_to_flush_marks(machine_processes.disk_of(self._machine_dir, node))
 
     async def remove_disk(self, node: str) -> None:
         """Delete the disk of a node that is down."""
-        machine_files.remove_disk(self._machine_dir, node)
+        machine_processes.remove_disk(self._machine_dir, node)
 
     async def files_to_fetch(self) -> tuple[tuple[str, int], ...]:
         """Return the files that the driver cannot see: relative path, size in bytes."""
-        return () if self._shares_files else machine_files.collected_files(self._machine_dir)
+        return () if self._shares_files else machine_processes.collected_files(self._machine_dir)
 
     async def read_piece(self, relative_path: str, offset: int) -> bytes:
         """Return a piece of a file."""
-        return machine_files.read_piece(self._machine_dir, relative_path, offset)
+        return machine_processes.read_piece(self._machine_dir, relative_path, offset)
 
     async def clean_up(self) -> None:
         """Delete the disks, and everything on a machine that is not the driver's."""
         if self._shares_files:
-            machine_files.remove_disks(self._machine_dir)
+            machine_processes.remove_disks(self._machine_dir)
         else:
-            machine_files.remove_machine_dir(self._machine_dir)
+            machine_processes.remove_machine_dir(self._machine_dir)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.realtime.machine_files import start_ticks
+from cluster.realtime.machine_processes import start_ticks
 from protocol.trace import TraceKind, TraceRow
 from results_schema.results import Verdict
 from tests.support.worlds.acceptance import detail_of, play_ray, play_virtual, shifted

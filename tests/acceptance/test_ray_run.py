@@ -14,7 +14,7 @@ import pytest
 from chaos.experiment.structs import Experiment
 from chaos.results.manifest import experiment_of
 from chaos.results.run_directory import PastRun
-from cluster.realtime.machine_files import is_stopped, start_ticks
+from cluster.realtime.machine_processes import is_stopped, start_ticks
 from cluster.trace.files import FrameReader
 from pipeline.engine.java import JavaProblem, find_java
 from protocol.trace import TraceKind, TraceRow

@@ -20,7 +20,7 @@ from chaos.faults.registry import FAULT_KINDS
 from chaos.targets.partitions import parse_partition, replicas_at_start
 from chaos.targets.registry import split_target
 from cluster.client.admin.orders import ResetTo
-from cluster.host import connection_purposes as purposes
+from cluster.host import connection_purposes
 from cluster.host.randomness import stream
 from protocol.api import Api
 
@@ -35,12 +35,16 @@ SOME_APIS = 0.15
 _DELAYS = ("2ms", "20ms", "200ms", "1s", "3s")
 _JITTERS = ("0s", "5ms", "500ms")
 _CONTROLLER_LINKS = (
-    (purposes.BROKER_HEARTBEAT, purposes.METADATA, purposes.ALTER_PARTITION),
+    (
+        connection_purposes.BROKER_HEARTBEAT,
+        connection_purposes.METADATA,
+        connection_purposes.ALTER_PARTITION,
+    ),
     (Api.BROKER_HEARTBEAT, Api.FETCH, Api.ALTER_PARTITION),
 )
-_BROKER_LINKS = ((purposes.REPLICA_FETCHER,), (Api.FETCH,))
+_BROKER_LINKS = ((connection_purposes.REPLICA_FETCHER,), (Api.FETCH,))
 _CLIENT_LINKS = (
-    (purposes.GENERAL, purposes.COORDINATOR, purposes.BOOTSTRAP),
+    (connection_purposes.GENERAL, connection_purposes.COORDINATOR, connection_purposes.BOOTSTRAP),
     (
         Api.HEARTBEAT,
         Api.JOIN_GROUP,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cluster.ray.environment import TOKEN_FILE
-from cluster.realtime.machine_files import is_stopped
+from cluster.realtime.machine_processes import is_stopped
 from tests.support.harness.programs import (
     PATIENCE_S,
     driver_arguments,

@@ -13,7 +13,7 @@ from cluster.client.admin.orders import (
 )
 from cluster.links.rules import Cut, LinkRule, Selector
 from cluster.ray.runtime import RayRuntime
-from cluster.realtime.machine_files import ProcessRef, is_alive, is_stopped, start_ticks
+from cluster.realtime.machine_processes import ProcessRef, is_alive, is_stopped, start_ticks
 from cluster.runtime import ClusterStatus, HitNode, NodeState, UnknownNode
 from cluster.spec import (
     BrokerSpec,

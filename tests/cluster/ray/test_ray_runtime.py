@@ -12,7 +12,7 @@ from cluster.host.host import Host
 from cluster.lives import NodeBuilder
 from cluster.node_factory import Node
 from cluster.ray.runtime import RayRuntime
-from cluster.realtime.machine_files import start_ticks
+from cluster.realtime.machine_processes import start_ticks
 from cluster.runtime import (
     ClusterStartError,
     ClusterStatus,

@@ -13,7 +13,7 @@ from pathlib import Path
 from signal import SIGKILL
 
 from chaos.results.run_directory import PastRun, list_runs
-from cluster.realtime.machine_files import start_ticks
+from cluster.realtime.machine_processes import start_ticks
 
 ROOT = Path(__file__).resolve().parents[3]
 MARK = "COORDLAB_TEST_MARK"

@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 
 from cluster.ray.actors import AgentHandle, Machine, ProcessHandle
-from cluster.ray.control import FleetProcess
+from cluster.ray.control_plane import FleetProcess
 from cluster.ray.fleet import Fleet
 from cluster.ray.layout import ProcessPlan, plan_processes
 from cluster.ray.lives import RayLives
 from cluster.realtime.clock import RunClock
-from cluster.realtime.machine_files import ProcessRef
+from cluster.realtime.machine_processes import ProcessRef
 from cluster.realtime.services import ControlState, HostedNodeBuilder, ListeningProcess
 from cluster.realtime.tcp import ProcessAddress
 from cluster.runtime import NodeState

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from cluster.realtime.machine_files import ProcessRef, is_alive, start_ticks
+from cluster.realtime.machine_processes import ProcessRef, is_alive, start_ticks
 
 ROOT = Path(__file__).resolve().parents[3]
 LEAVES_WITHIN_S = 10.0

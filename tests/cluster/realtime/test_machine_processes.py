@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.realtime.machine_files import (
+from cluster.realtime.machine_processes import (
     ProcessRef,
     disk_of,
     is_alive,
@@ -98,7 +98,7 @@ def test_stopped_process_can_be_killed(child: "subprocess.Popen[bytes]") -> None
 def test_process_dies_with_its_parent_also_while_it_is_stopped() -> None:
     """A driver that is killed takes its Ray with it, and nobody continues a stopped broker."""
     grandchild = (
-        "import os, signal, sys; from cluster.realtime.machine_files import die_with_parent;"
+        "import os, signal, sys; from cluster.realtime.machine_processes import die_with_parent;"
         "die_with_parent(); print(os.getpid(), flush=True); os.kill(os.getpid(), signal.SIGSTOP)"
     )
     child = (
