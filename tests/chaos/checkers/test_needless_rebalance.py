@@ -565,7 +565,7 @@ def test_living_member_that_its_coordinator_refuses_is_found(
 
 
 def test_group_whose_member_was_started_and_has_not_joined_yet_is_not_watched() -> None:
-    """It looks for its coordinator, while the others went on (standard space, seed 1134)."""
+    """It looks for its coordinator, while the others went on."""
     rows = Rows()
     rows.add(2, C1, TraceKind.NODE_STARTED)
     rows.generation_started(3, "broker-1", 2, [f"{C0}-id"])
@@ -593,7 +593,7 @@ def test_sync_deadline_is_right_for_an_id_that_nobody_has_an_assignment_under(
 ) -> None:
     """Kafka does not put the new id in the place of the old one among those that owe a SyncGroup.
 
-    Found in a space of transactions, seed 342: their commits took the time of the rebalance.
+    The commits of transactions took the time of the rebalance.
     """
     rows = Rows()
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
