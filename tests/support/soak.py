@@ -46,7 +46,7 @@ def remembered(part: str, key: str, kind: type[T], compute: Callable[[], T]) -> 
 
     Shape: `kind` is what msgspec can write as JSON and read again.
     """
-    path = KEPT / part / code_id() / f"{key}.json"
+    path = _path_of(part, key)
     if path.exists():
         return msgspec.json.decode(path.read_bytes(), type=kind)
     value = compute()
@@ -57,12 +57,24 @@ def remembered(part: str, key: str, kind: type[T], compute: Callable[[], T]) -> 
     return value
 
 
+def is_remembered(part: str, key: str) -> bool:
+    """Return whether `remembered` has a value for `key` already."""
+    return _path_of(part, key).exists()
+
+
+def _path_of(part: str, key: str) -> Path:
+    return KEPT / part / code_id() / f"{key}.json"
+
+
 @cache
-def code_id() -> str:
-    """Return an id of the code that runs experiments: committed files and what was changed."""
+def code_id(paths: tuple[str, ...] = CODE) -> str:
+    """Return an id of the code below `paths`: committed files and what was changed.
+
+    By default that is the code that runs experiments.
+    """
     digest = hashlib.sha256()
     for command in (["ls-files", "-s", "--"], ["diff", "HEAD", "--"]):
-        done = subprocess.run(["git", *command, *CODE], cwd=ROOT, capture_output=True, check=True)
+        done = subprocess.run(["git", *command, *paths], cwd=ROOT, capture_output=True, check=True)
         digest.update(done.stdout)
     return digest.hexdigest()[:12]
 

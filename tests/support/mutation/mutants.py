@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -139,7 +139,8 @@ def run_jobs(folder: Path, jobs: Sequence[Job]) -> list[Run]:
 
     Raises: RuntimeError if one of their tests fails without any change; no job is run then.
     """
-    return JobFolder(folder, copied=(*COPIED, "pyproject.toml", "tests/conftest.py")).run(jobs)
+    copy = JobFolder(folder, copied=(*COPIED, "pyproject.toml", "tests/conftest.py"))
+    return list(copy.run(jobs))
 
 
 class JobFolder:
@@ -162,25 +163,31 @@ class JobFolder:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(ROOT / name, folder / name)
 
-    def run(self, jobs: Sequence[Job]) -> list[Run]:
-        """Run the jobs one after another.
+    def run(self, jobs: Sequence[Job]) -> Iterator[Run]:
+        """Run the jobs one after another, and yield what came of each when it is known.
 
         Raises: RuntimeError if one of their tests fails without any change; no job is run then.
         """
         everything = dict.fromkeys(test for job in jobs for test in job.tests)
-        (unchanged,) = self._run([Job(tests=tuple(everything))])
+        unchanged, *_ = self._run([Job(tests=tuple(everything))])
         if not unchanged.is_passed:
             raise RuntimeError(f"tests fail without a mutant:\n{unchanged.said}")
-        return self._run(jobs)
+        yield from self._run(jobs)
 
-    def _run(self, jobs: Sequence[Job]) -> list[Run]:
+    def _run(self, jobs: Sequence[Job]) -> Iterator[Run]:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        done = subprocess.run(
+        with subprocess.Popen(
             [sys.executable, "-m", "tests.support.mutation.mutant_runs"],
             cwd=self._folder,
             env=environment,  # nothing may come before the copy
-            input=msgspec.json.encode(jobs),
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            check=True,
-        )
-        return [msgspec.json.decode(line, type=Run) for line in done.stdout.splitlines()]
+        ) as process:
+            if process.stdin is None or process.stdout is None:
+                raise RuntimeError("the process has no pipes")
+            process.stdin.write(msgspec.json.encode(jobs))
+            process.stdin.close()
+            for line in process.stdout:
+                yield msgspec.json.decode(line, type=Run)
+        if process.returncode != 0:
+            raise RuntimeError(f"the process that runs mutants ended with {process.returncode}")

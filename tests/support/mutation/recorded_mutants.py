@@ -6,22 +6,26 @@ may be another one. `python -m tests.support.mutation.recorded_mutants` runs, fi
 """
 
 import argparse
+import hashlib
 import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from tests.support.mutation.draw import LEFT_ALONE, Drawn, every_mutant, sample
-from tests.support.mutation.mutant_runs import Job
+from tests.support.mutation.mutant_runs import Job, Run
 from tests.support.mutation.mutants import JobFolder
+from tests.support.soak import code_id, is_remembered, remembered
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORD = ROOT / "tests" / "soak" / "recorded_mutants.jsonl"
 PER_PACKAGE, SEED = 40, 17
+PART = "mutants"
 _QUICK = "not ray and not spark and not browser and not soak and not slow"
 STAGES: dict[str, tuple[tuple[str, ...], ...]] = {
     "protocol": (
@@ -166,21 +170,40 @@ def find(recorded: Recorded, known: Sequence[tuple[str, Sequence[Drawn]]]) -> Pl
 
 
 def run_mutants(package: str, mutants: Sequence[Place]) -> list[bool]:
-    """Run the stages of a package; return for each mutant whether a test failed."""
+    """Run the stages of a package; return for each mutant whether a test failed.
+
+    What is known of a mutant is kept at once: after an interruption only the others are run.
+    """
     killed = [False] * len(mutants)
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        job_folder = JobFolder(Path(folder))
-        for tests in STAGES[package]:
-            alive = [n for n, is_killed in enumerate(killed) if not is_killed]
-            if not alive:
-                break
-            jobs = [
-                Job(tests=tests, path=f"{where}/{mutant.file}", source=mutant.source)
-                for where, mutant in (mutants[n] for n in alive)
-            ]
-            for n, run in zip(alive, job_folder.run(jobs), strict=True):
-                killed[n] = not run.is_passed
+    for stage, tests in enumerate(STAGES[package]):
+        alive = [n for n, is_killed in enumerate(killed) if not is_killed]
+        keys = {n: _key_of(package, stage, mutants[n]) for n in alive}
+        runs = _runs(tests, [mutants[n] for n in alive if not is_remembered(PART, keys[n])])
+        for n in alive:
+            killed[n] = remembered(PART, keys[n], bool, partial(_is_killed_next, runs))
     return killed
+
+
+def _is_killed_next(runs: Iterator[Run]) -> bool:
+    return not next(runs).is_passed
+
+
+def _runs(tests: tuple[str, ...], places: Sequence[Place]) -> Iterator[Run]:
+    if not places:
+        return
+    jobs = [
+        Job(tests=tests, path=f"{folder}/{mutant.file}", source=mutant.source)
+        for folder, mutant in places
+    ]
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        yield from JobFolder(Path(folder)).run(jobs)
+
+
+def _key_of(package: str, stage: int, place: Place) -> str:
+    """Return the name under which a mutant's fate is kept: with other code or tests another one."""
+    about = (code_id(("tests", *FOLDERS)), place[0], place[1].file, place[1].source)
+    digest = hashlib.sha256("".join(about).encode())
+    return f"recorded-{package}-{stage}-{digest.hexdigest()[:16]}"
 
 
 def _every(package: str) -> Iterator[Drawn]:
