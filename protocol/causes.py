@@ -145,3 +145,16 @@ class RecoveryCause(StrEnum):
     """What stood behind the last whole batch was no batch: a write that was cut short."""
     POWER_LOSS = "power loss"
     """What was not flushed is gone."""
+
+
+class FencingCause(StrEnum):
+    """Why the controller fences a broker: the `reason` of BROKER_FENCED."""
+
+    SESSION_ENDED = "session ended"
+    """No heartbeat came for `broker.session.timeout.ms`."""
+    CONTROLLED_SHUTDOWN = "controlled shutdown"
+    """The broker has shut down in order, and leads nothing any more."""
+    REGISTERED_ANEW = "registered anew"
+    """A new process of the broker registered; its former one was not fenced yet."""
+    WANTS_TO_BE_FENCED = "wants to be fenced"
+    """The broker's heartbeat asks for it."""

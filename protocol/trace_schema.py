@@ -13,6 +13,7 @@ import msgspec
 from protocol.causes import (
     CoordinatorUnknownCause,
     DeletionCause,
+    FencingCause,
     GroupStateCause,
     IgnoredCause,
     KillCause,
@@ -167,8 +168,8 @@ class BrokerRegisteredDetail(Detail):
 class BrokerFencedDetail(Detail):
     """Detail of BROKER_FENCED."""
 
-    reason: str
-    """session ended, controlled shutdown, registered anew, or wants to be fenced."""
+    reason: FencingCause
+    """Why the broker is fenced."""
     silent_ms: int | None
     """Milliseconds since the last heartbeat; null where none came."""
 
@@ -179,7 +180,7 @@ class LeaderElectedDetail(Detail):
     isr: tuple[int, ...]
     """In-sync replicas, broker ids."""
     reason: str
-    """What the controller did: topic created, broker fenced, ..."""
+    """What the controller did (topic created, broker fenced, ...), for people."""
     unclean: bool | None = None
     """True if the leader was not in the ISR; absent otherwise."""
 

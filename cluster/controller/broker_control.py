@@ -16,6 +16,7 @@ from cluster.controller.metadata_image import (
     MetadataImage,
     PartitionRegistration,
 )
+from protocol.causes import FencingCause
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, TopicPartition, broker_name
 from protocol.messages.controller import (
@@ -32,11 +33,6 @@ from protocol.records.metadata import (
 from protocol.trace import TraceEvent, TraceKind
 
 T = TypeVar("T")
-
-CONTROLLED_SHUTDOWN = "controlled shutdown"
-"""The reason, in the trace, of what a broker's orderly stop brings about."""
-SESSION_ENDED = "session ended"
-"""The reason, in the trace, why a broker is fenced that has not been heard of."""
 
 
 class BrokerControl:
@@ -72,7 +68,7 @@ class BrokerControl:
             if not registered.fenced:
                 # The session ended in this very instant, before the check that would fence it. The
                 # new incarnation must not inherit leaderships that its record takes away silently.
-                self._fence(registered, decision, now_us, reason="registered anew")
+                self._fence(registered, decision, now_us, reason=FencingCause.REGISTERED_ANEW)
         broker_epoch = self._image.end_offset + len(decision.records)
         decision.records.append(
             RegisterBrokerRecord(
@@ -117,9 +113,9 @@ class BrokerControl:
                 case BrokerControlState.CONTROLLED_SHUTDOWN:
                     self._begin_controlled_shutdown(broker, decision)
                 case BrokerControlState.FENCED:
-                    self._fence(broker, decision, now_us, reason="wants to be fenced")
+                    self._fence(broker, decision, now_us, reason=FencingCause.WANTS_TO_BE_FENCED)
                 case BrokerControlState.SHUTDOWN_NOW if not broker.fenced:
-                    self._fence(broker, decision, now_us, reason=CONTROLLED_SHUTDOWN)
+                    self._fence(broker, decision, now_us, reason=FencingCause.CONTROLLED_SHUTDOWN)
                 case BrokerControlState.SHUTDOWN_NOW:
                     pass  # DEVIATION: Kafka writes once more that it is fenced.
         if not following.is_fenced:
@@ -141,11 +137,18 @@ class BrokerControl:
         if broker_id is None:
             return None
         decision = Decision(None)
-        self._fence(self._image.brokers[broker_id], decision, now_us, reason=SESSION_ENDED)
+        self._fence(
+            self._image.brokers[broker_id], decision, now_us, reason=FencingCause.SESSION_ENDED
+        )
         return decision
 
     def _fence(
-        self, broker: BrokerRegistration, decision: Decision[T], now_us: int, *, reason: str
+        self,
+        broker: BrokerRegistration,
+        decision: Decision[T],
+        now_us: int,
+        *,
+        reason: FencingCause,
     ) -> None:
         """Take the broker out of every ISR, move its leaderships, and mark it fenced."""
         fenced_id = broker.broker_id
@@ -183,7 +186,7 @@ class BrokerControl:
                 )
             )
         self._remove_from_isrs(broker.broker_id, decision)
-        decision.reason = CONTROLLED_SHUTDOWN
+        decision.reason = FencingCause.CONTROLLED_SHUTDOWN
 
     def _remove_from_isrs(self, removed_id: BrokerId, decision: Decision[T]) -> None:
         for name, partition in self._image.partitions():

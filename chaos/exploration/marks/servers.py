@@ -2,7 +2,7 @@
 
 from chaos.exploration.marks.base import MarkList
 from chaos.exploration.marks.seen_cluster import SeenCluster, detail_of
-from cluster.controller.broker_control import SESSION_ENDED
+from protocol.causes import FencingCause
 from protocol.ids import CONSUMER_OFFSETS
 from protocol.trace import TraceKind, TraceRow
 
@@ -111,7 +111,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.BROKER_FENCED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    return not seen.is_out(row.peer) and detail_of(row).reason == SESSION_ENDED
+    return not seen.is_out(row.peer) and detail_of(row).reason == FencingCause.SESSION_ENDED
 
 
 @mark(
