@@ -16,7 +16,7 @@ from protocol.trace_schema import (
     Detail,
     KindSchema,
 )
-from scripts.docs.markdown import table, values_text
+from scripts.docs.markdown import Schema, table, values_text
 
 
 def trace_page() -> str:
@@ -67,12 +67,19 @@ def _fields(detail: type[Detail]) -> str:
     _, components = msgspec.json.schema_components((detail,))
     properties = components[detail.__name__]["properties"]
     rows = [
-        (f"`{field.key}`", values_text(properties[field.key]), field.doc)
+        (f"`{field.key}`", values_text(_whole(properties[field.key], components)), field.doc)
         for field in fields_of(detail)
     ]
     return f"### {detail.__name__}\n\n{summary_of(detail)}\n\n" + table(
         ("field", "type", "meaning"), rows
     )
+
+
+def _whole(entry: Schema, components: Schema) -> Schema:
+    """Return the component that an entry refers to (an enum is one), or the entry itself."""
+    name = str(entry.get("$ref", "")).rpartition("/")[2]
+    component: Schema = components.get(name, entry)
+    return component
 
 
 def _details() -> list[type[Detail]]:
