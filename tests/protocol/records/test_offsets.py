@@ -143,6 +143,43 @@ def test_offset_value_with_expiry_is_version_1_whatever_was_asked_for(version: i
     assert decode_offset_commit_value(data) == value
 
 
+INT32, INT64 = 1 << 31, 1 << 63
+OFFSET_BODY = (7, "", 1_000, 2_000)
+GROUP_BODY = ("consumer", 5, None, None, 1_234, ())
+"""Version 1 of an offset's value, version 2 of a group's."""
+
+
+def at(body: tuple[object, ...], place: int, value: int) -> tuple[object, ...]:
+    """Return the body with another number at a place."""
+    return (*body[:place], value, *body[place + 1 :])
+
+
+@pytest.mark.parametrize("place", [0, 2, 3], ids=["offset", "commit timestamp", "expire timestamp"])
+def test_number_of_an_offset_value_is_an_int64(place: int) -> None:
+    """Kafka's schema has int64 there: the largest one is read, the next is corrupt."""
+    largest = decode_offset_commit_value(versioned(1, *at(OFFSET_BODY, place, INT64 - 1)))
+
+    assert INT64 - 1 in (
+        largest.offset,
+        largest.commit_timestamp_ms,
+        largest.expire_timestamp_ms,
+    )
+    with pytest.raises(CorruptRecord):
+        decode_offset_commit_value(versioned(1, *at(OFFSET_BODY, place, INT64)))
+
+
+@pytest.mark.parametrize(
+    ("place", "limit"), [(1, INT32), (4, INT64)], ids=["generation", "state timestamp"]
+)
+def test_number_of_a_group_value_has_the_width_of_kafkas(place: int, limit: int) -> None:
+    """A generation is an int32, the time of the state an int64."""
+    largest = decode_group_metadata_value(versioned(2, *at(GROUP_BODY, place, limit - 1)))
+
+    assert limit - 1 in (largest.generation, largest.current_state_timestamp_ms)
+    with pytest.raises(CorruptRecord):
+        decode_group_metadata_value(versioned(2, *at(GROUP_BODY, place, limit)))
+
+
 @pytest.mark.parametrize("version", [-1, 0, 4])
 def test_offset_value_is_never_written_in_another_version(version: int) -> None:
     """Version 4 is only read: a broker before it could not."""
