@@ -31,7 +31,7 @@ _TEXT_METHODS = frozenset(
         *("search", "match", "fullmatch", "regexp_extract", "partition", "split", "sub"),
     }
 )
-_CAUSE = re.compile(r"\bcauses?\b|cause_text|\brow\.error_text\b")
+_CAUSE = re.compile(r"\bcauses?\b|cause_text")
 
 
 class House(msgspec.Struct, frozen=True, kw_only=True):

@@ -146,13 +146,11 @@ def run_jobs(folder: Path, jobs: Sequence[Job]) -> list[Run]:
 class JobFolder:
     """A copy of packages and their tests, in which a job changes one file at a time."""
 
-    def __init__(self, folder: Path, copied: Sequence[str] = ("",)) -> None:
+    def __init__(self, folder: Path, copied: Sequence[str] = (".",)) -> None:
         """Copy the tracked files below these paths into `folder`; by default all of them."""
         self._folder = folder
         listed = subprocess.run(
-            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *copied]
-            if any(copied)
-            else ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *copied],
             cwd=ROOT,
             capture_output=True,
             text=True,
