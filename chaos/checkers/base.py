@@ -7,11 +7,9 @@ cluster. Rows come in the order of the run's clock; between machines that order 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
 
-import msgspec
-
+from chaos.checkers.context import CheckContext
+from chaos.checkers.evidence.board import Evidence
 from protocol.trace import TraceKind, TraceRow
 from results_schema.evidence_text import tell
 from results_schema.results import CheckOutcome, CheckReport, Finding
@@ -24,50 +22,12 @@ FindingSink = Callable[[Finding], None]
 """Gets each finding when it is made, up to MAX_FINDINGS of a checker."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupExpectation:
-    """What a checker may expect of one group. The defaults are Kafka's.
-
-    Shape: `consumers` are node names, `late` those of them that the run starts itself: they count
-    from their NODE_STARTED on. `offsets_partition` is printed as in the trace, and so are
-    `transaction_partitions`, those of its members' transactional ids, if they commit in
-    transactions.
-    Units: the longest of any member, but for `max_poll_interval_us`, the shortest, and for
-    `eviction_us`: the shortest time after which a coordinator may drop a silent member, of
-    session.timeout.ms and max.poll.interval.ms. `application_us` is what the application takes
-    between two polls, if the first returns as many records as it may.
-    """
-
-    consumers: tuple[str, ...]
-    offsets_partition: str
-    commits: bool
-    late: tuple[str, ...] = ()
-    session_timeout_us: int = 45_000_000
-    heartbeat_interval_us: int = 3_000_000
-    eviction_us: int = 45_000_000
-    max_poll_interval_us: int = 300_000_000
-    request_timeout_us: int = 30_000_000
-    retry_backoff_max_us: int = 1_000_000
-    application_us: int = 50_000
-    transaction_partitions: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckContext:
-    """What the checkers know of the experiment beside its trace.
-
-    Units: `clock_error_us` bounds how far the clocks of two nodes are apart.
-    """
-
-    groups: dict[str, GroupExpectation] = field(default_factory=dict)
-    min_insync_replicas: int = 1
-    transaction_min_isr: int = 1
-    liveness_timeout_us: int = 60_000_000
-    clock_error_us: int = 0
-
-
 class Checker(ABC):
-    """Watches a run for one promise."""
+    """Watches a run for one promise.
+
+    Shape: `evidence` is shared with whoever feeds it before each row; a checker that is given none
+    stands alone, makes its own, and is fed by `observe`.
+    """
 
     name: str
     promise: str
@@ -75,15 +35,21 @@ class Checker(ABC):
     kinds: frozenset[TraceKind]
     """The kinds of rows that it wants to see."""
 
-    def __init__(self, context: CheckContext) -> None:
+    def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         self.context = context
+        self.evidence = Evidence(context) if evidence is None else evidence
         self.findings: list[Finding] = []
         self.findings_total = 0
         self.on_finding: FindingSink | None = None
 
-    @abstractmethod
     def observe(self, row: TraceRow) -> None:
-        """Take in one row of one of `kinds`."""
+        """Take in a row as the only reader of `evidence`; a suite feeds that itself."""
+        self.evidence.observe(row)
+        self.judge(row)
+
+    @abstractmethod
+    def judge(self, row: TraceRow) -> None:
+        """Judge one row of one of `kinds`, which the evidence has already."""
 
     @abstractmethod
     def finish(self) -> CheckReport:
@@ -163,11 +129,3 @@ def in_time_order(rows: list[TraceRow]) -> list[TraceRow]:
     """Return the rows as they happened, each once: a row may prove a thing in two ways."""
     unique = {(row.time_us, row.node, row.incarnation, row.seq): row for row in rows}
     return [unique[key] for key in sorted(unique)]
-
-
-def detail_of(row: TraceRow) -> dict[str, Any]:
-    """Return the decoded detail of a row; values are whatever its kind's JSON holds."""
-    if row.detail is None:
-        return {}
-    detail: dict[str, Any] = msgspec.json.decode(row.detail)
-    return detail

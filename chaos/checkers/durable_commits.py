@@ -37,7 +37,9 @@ is held back for a request timeout: its committer may not have given up yet.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from chaos.checkers.base import CheckContext, Checker, detail_of
+from chaos.checkers.base import Checker
+from chaos.checkers.context import CheckContext, detail_of
+from chaos.checkers.evidence.board import Evidence
 from chaos.checkers.evidence.commit_registers import (
     GIVEN_UP_BY_THE_CLIENT,
     Commit,
@@ -45,7 +47,7 @@ from chaos.checkers.evidence.commit_registers import (
     replaces,
 )
 from chaos.checkers.evidence.enough_replicas import REPLICAS_KINDS, EnoughReplicas
-from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
+from chaos.checkers.evidence.lost_data import LOSS_KINDS
 from chaos.checkers.evidence.transaction_ends import END_KINDS, TransactionEnds, WrongEnd
 from protocol.api import Api
 from protocol.causes import ORDERED_DELETIONS, DeletionCause, OffsetFetchCause
@@ -117,8 +119,8 @@ class DurableCommits(Checker):
         }
     )
 
-    def __init__(self, context: CheckContext) -> None:
-        super().__init__(context)
+    def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
+        super().__init__(context, evidence)
         self._registers: dict[tuple[str, str], Register] = {}
         self._assigned_us: dict[tuple[str, str], int] = {}  # (node, group)
         self._fetch_sent_us: dict[tuple[str, str], int] = {}  # (node, group)
@@ -129,7 +131,7 @@ class DurableCommits(Checker):
         self._silenced: dict[str, bool] = {}  # groups of which a consumer was killed
         self._ended_us: dict[str, list[int]] = {}  # broker -> the ends of its processes
         self._suspicions: list[_Suspicion] = []
-        self._lost_data = LostData()
+        self._lost_data = self.evidence.lost_data
         self._enough_replicas = EnoughReplicas()
         self._transaction_ends = TransactionEnds(context.clock_error_us, self._lost_data)
         self._on_too_few: dict[tuple[str, str], None] = {}  # partition and broker, told once
@@ -148,7 +150,7 @@ class DurableCommits(Checker):
             "fetches_of_a_value_that_timed_out": 0,
         }
 
-    def observe(self, row: TraceRow) -> None:
+    def judge(self, row: TraceRow) -> None:
         """Take in a commit, a fetch, or what bounds when they began."""
         if (
             self._suspicions
@@ -156,7 +158,7 @@ class DurableCommits(Checker):
             and row.kind not in MESSAGE_KINDS  # what is told is traced: alike without messages
         ):
             self._tell_until(row.time_us)
-        if row.kind in LOSS_KINDS and self._lost_data.observe(row):
+        if row.kind in LOSS_KINDS and self._lost_data.is_loss(row):
             self._forgive(row.partition or "", row.time_us)
         if row.kind in REPLICAS_KINDS:
             self._count_replicas(row, row.partition or "")

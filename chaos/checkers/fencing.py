@@ -22,9 +22,10 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from chaos.checkers.base import CheckContext, Checker, detail_of
+from chaos.checkers.base import Checker
+from chaos.checkers.context import CheckContext, detail_of
+from chaos.checkers.evidence.board import Evidence
 from chaos.checkers.evidence.late_notices import NOTICE_KINDS, LateNotices
-from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
 from protocol.ids import CONSUMER_OFFSETS
 from protocol.trace import TraceKind, TraceRow
 from results_schema.results import OLD_EPOCH_ATTEMPTS, CheckReport
@@ -83,16 +84,16 @@ class Fencing(Checker):
     )
     kinds = frozenset(
         {
-            *LOSS_KINDS,
             *NOTICE_KINDS,
+            TraceKind.LEADER_ELECTED,
             TraceKind.BECAME_LEADER,
             TraceKind.APPEND_STARTED,
             TraceKind.APPEND_COMPLETED,
         }
     )
 
-    def __init__(self, context: CheckContext) -> None:
-        super().__init__(context)
+    def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
+        super().__init__(context, evidence)
         self._epochs: dict[str, dict[int, _Epoch]] = {}
         self._started: dict[tuple[str, int, str, int | None], TraceRow] = {}
         self._acknowledged = 0
@@ -100,20 +101,18 @@ class Fencing(Checker):
         self._announced: dict[tuple[str, int, int], None] = {}
         self._elections: dict[str, list[TraceRow]] = {}  # partition -> elections of a leader
         self._leads: dict[tuple[str, int, str], int] = {}  # life and partition -> newest epoch
-        self._lost_data = LostData()
+        self._lost_data = self.evidence.lost_data
         self._late_notices = LateNotices()
         self._attempts: dict[tuple[str, int, str, int | None], None] = {}  # by a deposed leader
 
-    def observe(self, row: TraceRow) -> None:
+    def judge(self, row: TraceRow) -> None:
         """Take in an election, a leadership change or an append of an offsets partition."""
-        if row.kind in LOSS_KINDS:
-            self._lost_data.observe(row)
         if row.kind in NOTICE_KINDS:
             self._noticed(row)
             return
         if row.partition is None or not row.partition.startswith(f"{CONSUMER_OFFSETS}-"):
             return
-        if row.leader_epoch is None or row.kind == TraceKind.ISR_CHANGED:
+        if row.leader_epoch is None:
             return
         if row.kind == TraceKind.LEADER_ELECTED:
             if row.peer:

@@ -5,12 +5,17 @@ The life of a coordinator is a tenure: one broker incarnation, one partition of
 from what they loaded), so nothing here compares numbers of two tenures, but for one thing: a
 generation that a coordinator loaded is the one that was stored. Source: BEHAVIOUR 2.2, 4.10;
 MEASURED_FAILOVER two-lineages.
+
+The members of a group are followed here for themselves: this checker asks who was in it at a past
+row of one tenure, `evidence.coordinators` knows whom a broker has in it now.
 """
 
 from collections import deque
 from dataclasses import dataclass, field
 
-from chaos.checkers.base import CheckContext, Checker, detail_of
+from chaos.checkers.base import Checker
+from chaos.checkers.context import CheckContext, detail_of
+from chaos.checkers.evidence.board import Evidence
 from protocol.ids import CONSUMER_OFFSETS, NO_GENERATION
 from protocol.trace import TraceKind, TraceRow
 from results_schema.results import CheckReport
@@ -109,8 +114,8 @@ class Generations(Checker):
         }
     )
 
-    def __init__(self, context: CheckContext) -> None:
-        super().__init__(context)
+    def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
+        super().__init__(context, evidence)
         self._epochs: dict[tuple[str, int, str], int] = {}  # life and offsets partition -> epoch
         self._partition_of = {
             group_id: known.offsets_partition for group_id, known in context.groups.items()
@@ -130,7 +135,7 @@ class Generations(Checker):
             "partitions_assigned": 0,
         }
 
-    def observe(self, row: TraceRow) -> None:
+    def judge(self, row: TraceRow) -> None:
         """Take in a step of a coordinator, a commit, or an assignment."""
         match row.kind:
             case TraceKind.APPEND_STARTED:

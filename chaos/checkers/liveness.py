@@ -16,11 +16,13 @@ application ended because a failover had lost its member id (`fenced_members`).
 
 from dataclasses import dataclass, field
 
-from chaos.checkers.base import CheckContext, Checker, GroupExpectation, detail_of
-from chaos.checkers.evidence.coordinators import COORDINATOR_KINDS, CoordinatorView
-from chaos.checkers.evidence.fenced_members import FENCING_KINDS, FencedMembers
-from chaos.checkers.evidence.living_members import PRESENCE_KINDS, Presence
-from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
+from chaos.checkers.base import Checker
+from chaos.checkers.context import CheckContext, GroupExpectation, detail_of
+from chaos.checkers.evidence.board import Evidence
+from chaos.checkers.evidence.coordinators import COORDINATOR_KINDS
+from chaos.checkers.evidence.fenced_members import FENCING_KINDS
+from chaos.checkers.evidence.living_members import PRESENCE_KINDS
+from chaos.checkers.evidence.lost_data import LOSS_KINDS
 from protocol.ids import BrokerId, broker_name
 from protocol.trace import TraceKind, TraceRow
 from results_schema.evidence_text import seconds
@@ -37,6 +39,24 @@ class _Group:
     assigned: dict[str, tuple[str, ...]] = field(default_factory=dict)  # consumer -> partitions
     last_death_us: int = 0
     live_us: int | None = None  # when it was live again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NotLive:
+    """A group that did not come back."""
+
+    group_id: str
+    summary: str
+    evidence: list[TraceRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judgement:
+    """What the end of the watch shows. Shape: `notes` are the excuses of groups."""
+
+    not_live: tuple[_NotLive, ...]
+    notes: tuple[str, ...]
+    seen: dict[str, int]
 
 
 class Liveness(Checker):
@@ -62,30 +82,26 @@ class Liveness(Checker):
         }
     )
 
-    def __init__(self, context: CheckContext) -> None:
-        super().__init__(context)
+    def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
+        super().__init__(context, evidence)
         self._groups = {group_id: _Group() for group_id in context.groups}
-        self._presence = Presence(context)
-        self._coordinators = CoordinatorView(context)
-        self._fenced = FencedMembers(context)
-        self._lost_data = LostData()
+        self._presence = self.evidence.presence
+        self._coordinators = self.evidence.coordinators
+        self._fenced = self.evidence.fenced_members
+        self._lost_data = self.evidence.lost_data
         self._partitions: dict[str, tuple[str, tuple[str, ...]]] = {}  # leader, ISR
         self._may_lead: dict[str, None] = {}  # brokers: unfenced, and not about to stop
         self._healed: TraceRow | None = None
         self._waited_until_us: int | None = None
+        self._judgement: _Judgement | None = None  # when the watch is over
         self._over = False
         self._last_us = 0
 
-    def observe(self, row: TraceRow) -> None:
+    def judge(self, row: TraceRow) -> None:
         """Take in a stage, a state or a commit."""
         if self._over:
             return
         self._last_us = row.time_us
-        self._coordinators.observe(row)
-        if row.kind in FENCING_KINDS:
-            self._fenced.observe(row)
-        if row.kind in LOSS_KINDS:
-            self._lost_data.observe(row)
         group = None if row.group is None else self._groups.get(row.group)
         match row.kind:
             case TraceKind.RUN_STAGE:
@@ -98,8 +114,6 @@ class Liveness(Checker):
                 self._may_lead.pop(row.peer or "", None)
             case TraceKind.NODE_STARTED | TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
                 self._node_changed(row)
-            case TraceKind.MEMBER_STATE:
-                self._presence.observe(row)
             case TraceKind.PARTITIONS_ASSIGNED if group is not None:
                 group.assigned[row.node] = tuple(detail_of(row).get("partitions", ()))
             case TraceKind.OFFSETS_COMMITTED if group is not None:
@@ -119,7 +133,7 @@ class Liveness(Checker):
             group.live_us = row.time_us
 
     def _node_changed(self, row: TraceRow) -> None:
-        group_id = self._presence.observe(row)
+        group_id = self._presence.group_of(row.peer or row.node)
         if group_id is None:
             return
         group, node = self._groups[group_id], row.peer or row.node
@@ -142,6 +156,8 @@ class Liveness(Checker):
                 self._over = True
                 if self._waited_until_us is None:
                     self._waited_until_us = row.time_us
+                if self._healed is not None:  # what holds now: the driver stops every node next
+                    self._judgement = self._judge_groups(self._healed)
             case _:
                 pass
 
@@ -196,11 +212,30 @@ class Liveness(Checker):
                 note="the run never came to healing",
                 inconclusive=True,
             )
-        healed_us = self._healed.time_us
+        judgement = self._judgement or self._judge_groups(self._healed)
+        for each in judgement.not_live:
+            expected = self.context.groups[each.group_id]
+            self.found(
+                each.summary,
+                each.evidence,
+                group=each.group_id,
+                partition=expected.offsets_partition,
+            )
+        return self.report(
+            judged=len(self.context.groups),
+            seen=judgement.seen,
+            note="; ".join(judgement.notes),
+            inconclusive=bool(judgement.notes),
+        )
+
+    def _judge_groups(self, healed: TraceRow) -> _Judgement:
+        """Judge every group by what holds now."""
+        healed_us = healed.time_us
         # When it was live again is a consumer's row or a coordinator's, healing is the driver's.
         deadline = healed_us + self.context.liveness_timeout_us + self.context.clock_error_us
         watched_until = self._waited_until_us or self._last_us
         notes = []
+        not_live = []
         slowest = 0
         for group_id, expected in self.context.groups.items():
             group = self._groups[group_id]
@@ -213,16 +248,15 @@ class Liveness(Checker):
             elif group.live_us is None and watched_until < deadline:
                 notes.append(f"{group_id} was not watched for the whole bound")
             else:
-                self._not_live(group_id, group, expected)
-        return self.report(
-            judged=len(self.context.groups),
+                not_live.append(self._not_live(group_id, healed))
+        return _Judgement(
+            not_live=tuple(not_live),
+            notes=tuple(notes),
             seen={
                 "groups": len(self.context.groups),
                 "slowest_after_healing_us": slowest,
                 "members_absent": self._presence.absent_total,
             },
-            note="; ".join(notes),
-            inconclusive=bool(notes),
         )
 
     def _excuse(
@@ -291,21 +325,18 @@ class Liveness(Checker):
         expected = self.context.groups[group_id]
         return began_us + expected.session_timeout_us + expected.heartbeat_interval_us
 
-    def _not_live(self, group_id: str, group: _Group, expected: GroupExpectation) -> None:
+    def _not_live(self, group_id: str, healed: TraceRow) -> _NotLive:
         missing = self._missing(group_id) or ["it came back, but too late"]
         seen = self._coordinators.state(group_id)
-        evidence = [
-            row for row in (self._healed, None if seen is None else seen.row) if row is not None
-        ]
+        evidence = [healed] if seen is None else [healed, seen.row]
         evidence += [
             row
             for consumer in self._present(group_id)[:6]
             if (row := self._presence.state_row(consumer)) is not None
         ]
-        self.found(
-            f"{group_id} is not live {self.context.liveness_timeout_us / 1e6:g} s after healing: "
-            + "; ".join(missing[:6]),
-            evidence,
-            group=group_id,
-            partition=expected.offsets_partition,
+        return _NotLive(
+            group_id=group_id,
+            summary=f"{group_id} is not live {self.context.liveness_timeout_us / 1e6:g} s after "
+            "healing: " + "; ".join(missing[:6]),
+            evidence=evidence,
         )

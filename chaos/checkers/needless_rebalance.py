@@ -27,11 +27,13 @@ What is known of a group before its partition lost data with the last replica in
 
 from dataclasses import dataclass, field
 
-from chaos.checkers.base import CheckContext, Checker, GroupExpectation, detail_of
-from chaos.checkers.evidence.coordinators import COORDINATOR_KINDS, CoordinatorView
-from chaos.checkers.evidence.faults_in_force import FAULT_KINDS, FaultsInForce
-from chaos.checkers.evidence.living_members import PRESENCE_KINDS, Presence
-from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
+from chaos.checkers.base import Checker
+from chaos.checkers.context import CheckContext, GroupExpectation, detail_of
+from chaos.checkers.evidence.board import Evidence
+from chaos.checkers.evidence.coordinators import COORDINATOR_KINDS
+from chaos.checkers.evidence.faults_in_force import FAULT_KINDS
+from chaos.checkers.evidence.living_members import PRESENCE_KINDS
+from chaos.checkers.evidence.lost_data import LOSS_KINDS
 from protocol.causes import MemberStateCause, RemovalCause
 from protocol.trace import TraceKind, TraceRow
 from results_schema.evidence_text import seconds, what_happened
@@ -53,7 +55,6 @@ class _Group:
     trail: list[TraceRow] = field(default_factory=list)  # what led to a rebalance, since the fault
     generation: TraceRow | None = None  # the row that began it
     heard: dict[tuple[str, str], TraceRow] = field(default_factory=dict)  # (broker, member)
-    loads: dict[str, TraceRow] = field(default_factory=dict)  # broker -> its last GROUP_LOADED
     lost_at_us: int = -1  # what was known of it before is gone with the data of its partition
 
     def has(self, member: str | None, generation: int | None) -> bool:
@@ -66,12 +67,6 @@ class _Group:
             and member in detail_of(began).get("members", ())
             and not any(row.member == member for row in self.happened)
         )
-
-    def load_of(self, broker: str, member: str | None) -> TraceRow | None:
-        """Return the last GROUP_LOADED of a broker, None unless the member was in the group."""
-        load = self.loads.get(broker)
-        members = None if load is None else detail_of(load).get("members")
-        return None if isinstance(members, list) and member not in members else load
 
 
 class NeedlessRebalance(Checker):
@@ -95,27 +90,24 @@ class NeedlessRebalance(Checker):
         }
     )
 
-    def __init__(self, context: CheckContext) -> None:
-        super().__init__(context)
+    def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
+        super().__init__(context, evidence)
         self._groups = {group_id: _Group(known) for group_id, known in context.groups.items()}
-        self._coordinators = CoordinatorView(context)
-        self._presence = Presence(context)
-        self._faults = FaultsInForce(context)
-        self._lost_data = LostData()
+        self._coordinators = self.evidence.coordinators
+        self._presence = self.evidence.presence
+        self._faults = self.evidence.faults
+        self._lost_data = self.evidence.lost_data
         self._believed: dict[str, str] = {}  # consumer -> whom it takes for its coordinator
         self._over = False
         self._watched = 0
         self._rebalances = 0
         self._needed: list[str] = []
 
-    def observe(self, row: TraceRow) -> None:
+    def judge(self, row: TraceRow) -> None:
         """Take in a fault, a step of a group or of a member."""
         if self._over:
             return
-        self._coordinators.observe(row)
-        if row.kind in FAULT_KINDS:
-            self._faults.observe(row)
-        if row.kind in LOSS_KINDS and self._lost_data.observe(row):
+        if row.kind in LOSS_KINDS and self._lost_data.is_loss(row):
             self._data_lost(row)
         group = self._groups.get(row.group or "")
         match row.kind:
@@ -181,7 +173,7 @@ class NeedlessRebalance(Checker):
                 group.lost_at_us = election.time_us
 
     def _node_changed(self, row: TraceRow) -> None:
-        group_id = self._presence.observe(row)
+        group_id = self._presence.group_of(row.peer or row.node)
         if group_id is not None:
             group = self._groups[group_id]
             group.watched_since = None
@@ -191,7 +183,6 @@ class NeedlessRebalance(Checker):
 
     def _member_moved(self, group: _Group, group_id: str, row: TraceRow) -> None:
         """Note a member that went away from Stable, unless its coordinator is to blame."""
-        self._presence.observe(row)
         if detail_of(row).get("from") != MEMBER_STABLE:
             return
         group.trail.append(row)
@@ -233,7 +224,7 @@ class NeedlessRebalance(Checker):
     def _is_premature(self, group: _Group, group_id: str, expired: TraceRow) -> bool:
         """Find an expiry sooner than a session after the broker had heard of the member."""
         heard = group.heard.get((expired.node, expired.member or ""))
-        load = group.load_of(expired.node, expired.member)
+        load = self._load_of(group_id, expired.node, expired.member)
         last = max(
             (
                 row
@@ -259,6 +250,12 @@ class NeedlessRebalance(Checker):
         group.watched_since = None
         return True
 
+    def _load_of(self, group_id: str, broker: str, member: str | None) -> TraceRow | None:
+        """Return the last GROUP_LOADED of a broker, None unless the member was in the group."""
+        load = self._coordinators.loaded(broker, group_id)
+        members = None if load is None else detail_of(load).get("members")
+        return None if isinstance(members, list) and member not in members else load
+
     def _is_calm(self, group: _Group, expired: TraceRow) -> bool:
         """Whether a Stable member was silent although nothing had been broken for long enough."""
         said = self._presence.stable_as(expired.member)
@@ -272,7 +269,6 @@ class NeedlessRebalance(Checker):
         is_its_coordinator = row.node == self._coordinators.coordinator(group_id)
         match row.kind:
             case TraceKind.GROUP_LOADED:
-                group.loads[row.node] = row
                 group.trail.append(row)
             case TraceKind.MEMBER_ADDED:
                 group.trail.append(row)

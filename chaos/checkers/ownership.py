@@ -21,10 +21,12 @@ Source: MEASURED_FAILOVER two-owners: 31 s of two owners, and no violation.
 
 from dataclasses import dataclass
 
-from chaos.checkers.base import CheckContext, Checker, GroupExpectation, detail_of
-from chaos.checkers.evidence.faults_in_force import FAULT_KINDS, FaultsInForce
-from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
-from chaos.checkers.evidence.owners import OWNER_KINDS, Owner, Owners
+from chaos.checkers.base import Checker
+from chaos.checkers.context import CheckContext, GroupExpectation, detail_of
+from chaos.checkers.evidence.board import Evidence
+from chaos.checkers.evidence.faults_in_force import FAULT_KINDS
+from chaos.checkers.evidence.lost_data import LOSS_KINDS
+from chaos.checkers.evidence.owners import OWNER_KINDS, Owner
 from protocol.causes import MemberStateCause, RemovalCause
 from protocol.trace import TraceKind, TraceRow
 from results_schema.evidence_text import seconds
@@ -140,40 +142,43 @@ class Ownership(Checker):
         }
     )
 
-    def __init__(self, context: CheckContext) -> None:
-        super().__init__(context)
+    def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
+        super().__init__(context, evidence)
         self._groups = {group_id: _Group(known) for group_id, known in context.groups.items()}
-        self._owners = Owners()
-        self._faults = FaultsInForce(context)
-        self._lost_data = LostData()
+        self._owners = self.evidence.owners
+        self._faults = self.evidence.faults
+        self._lost_data = self.evidence.lost_data
         self._over = False
         self._last_us = 0
         self._assignments = 0
         self._overlaps: list[MeasuredOverlap] = []
         self._longest_overstay_us = 0
 
-    def observe(self, row: TraceRow) -> None:
+    def judge(self, row: TraceRow) -> None:
         """Take in an assignment, its end, or what bounds an overlap."""
         if self._over:
             return
         self._last_us = row.time_us
-        if row.kind in LOSS_KINDS:
-            self._lost_data.observe(row)
         match row.kind:
             case TraceKind.RUN_STAGE:
-                self._over = detail_of(row).get("stage") == "stopping"
+                self._stage(row)
             case TraceKind.LEADER_ELECTED | TraceKind.LOAD_COMPLETED:
                 self._coordinator_changed(row)
             case TraceKind.ISR_CHANGED:
                 pass
-            case _ if row.kind in FAULT_KINDS:
-                self._fault_changed(row)
+            case _ if row.kind in FAULT_KINDS:  # up to the row, what was broken before it counts
+                self._judge_overstays_of_all(row.time_us, self._faults.was_quiet_since_us)
             case _:
                 group = self._groups.get(row.group or "")
                 if group is not None:
                     self._member_step(group, row.group or "", row)
         if row.kind in OWNER_KINDS:
             self._owners_changed(row)
+
+    def _stage(self, row: TraceRow) -> None:
+        if detail_of(row).get("stage") == "stopping":
+            self._judge_overstays_of_all(row.time_us, self._faults.quiet_since_us)
+            self._over = True  # the driver stops every node: what comes is no overlap
 
     def _member_step(self, group: _Group, group_id: str, row: TraceRow) -> None:
         owner = (row.node, row.incarnation)
@@ -217,23 +222,18 @@ class Ownership(Checker):
         for group in self._groups.values():
             if group.expected.offsets_partition != row.partition:
                 continue
-            self._judge_overstays(group, row.time_us)
+            self._judge_overstays(group, row.time_us, self._faults.quiet_since_us)
             if row.kind == TraceKind.LOAD_COMPLETED:
                 group.load_completed(row)
             else:
                 group.has_leader = bool(row.peer)
             group.settled_us = row.time_us
 
-    def _fault_changed(self, row: TraceRow) -> None:
-        for group in self._groups.values():
-            self._judge_overstays(group, row.time_us)
-        self._faults.observe(row)
-
     # -- overlaps -----------------------------------------------------------------------------
 
     def _owners_changed(self, row: TraceRow) -> None:
         """Close the overlaps of who owns nothing any more, and open those of who was given some."""
-        for group_id, partition, owner in self._owners.observe(row):
+        for group_id, partition, owner in self._owners.ended:
             if group_id in self._groups:
                 self._release(self._groups[group_id], group_id, partition, owner, row)
         group_id, owner = row.group or "", (row.node, row.incarnation)
@@ -318,19 +318,27 @@ class Ownership(Checker):
     ) -> None:
         for key in [each for each in group.open if each[0] == partition and owner in each[1:]]:
             overlap = group.open.pop(key)
-            self._judge_overstay(group, overlap, row.time_us)
+            self._judge_overstay(group, overlap, row.time_us, self._faults.quiet_since_us)
             self._close(group, group_id, partition, overlap, row.time_us, row)
 
-    def _judge_overstays(self, group: _Group, now_us: int) -> None:
-        for overlap in group.open.values():
-            self._judge_overstay(group, overlap, now_us)
+    def _judge_overstays_of_all(self, now_us: int, quiet_since_us: int | None) -> None:
+        for group in self._groups.values():
+            self._judge_overstays(group, now_us, quiet_since_us)
 
-    def _judge_overstay(self, group: _Group, overlap: _Overlap, now_us: int) -> None:
-        """Note how long the overlap went on while nothing was broken, up to now."""
-        if self._faults.any_active or not group.has_leader:
+    def _judge_overstays(self, group: _Group, now_us: int, quiet_since_us: int | None) -> None:
+        for overlap in group.open.values():
+            self._judge_overstay(group, overlap, now_us, quiet_since_us)
+
+    def _judge_overstay(
+        self, group: _Group, overlap: _Overlap, now_us: int, quiet_since_us: int | None
+    ) -> None:
+        """Note how long the overlap went on while nothing was broken, up to now.
+
+        Units: `quiet_since_us` None: a fault is in force.
+        """
+        if quiet_since_us is None or not group.has_leader:
             return
-        quiet_since = max(overlap.began_us, self._faults.changed_us, group.settled_us)
-        overstay_us = now_us - quiet_since
+        overstay_us = now_us - max(overlap.began_us, quiet_since_us, group.settled_us)
         overlap.overstay_us = max(overlap.overstay_us, overstay_us)
         if overstay_us > group.overstay_bound_us + self.context.clock_error_us:
             overlap.too_late = True
@@ -412,8 +420,9 @@ class Ownership(Checker):
 
     def finish(self) -> CheckReport:
         """Judge what still overlaps, and report."""
+        if not self._over:
+            self._judge_overstays_of_all(self._last_us, self._faults.quiet_since_us)
         for group_id, group in self._groups.items():
-            self._judge_overstays(group, self._last_us)
             still_open, group.open = group.open, {}
             for (partition, _, _), overlap in still_open.items():
                 self._close(group, group_id, partition, overlap, self._last_us, None)

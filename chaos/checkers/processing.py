@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from chaos.checkers.base import CheckContext, Checker
+from chaos.checkers.base import Checker
+from chaos.checkers.context import CheckContext
+from chaos.checkers.evidence.board import Evidence
 from chaos.checkers.evidence.commit_registers import GIVEN_UP_BY_THE_CLIENT
 from chaos.checkers.evidence.intervals import IntervalSet
-from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
-from chaos.checkers.evidence.owners import OWNER_KINDS, Owner, Owners
+from chaos.checkers.evidence.owners import OWNER_KINDS, Owner
 from protocol.causes import ORDERED_DELETIONS, PositionCause
 from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
@@ -85,14 +86,13 @@ class Processing(Checker):
             TraceKind.ADMIN_COMMIT,
             TraceKind.OFFSET_REMOVED,
             *OWNER_KINDS,
-            *LOSS_KINDS,
         }
     )
 
-    def __init__(self, context: CheckContext) -> None:
-        super().__init__(context)
+    def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
+        super().__init__(context, evidence)
         self._partitions: dict[tuple[str, str], _Partition] = {}
-        self._owners = Owners()
+        self._owners = self.evidence.owners
         self._members: dict[str, Owner] = {}  # member id -> who has it
         self._assigned_us: dict[str, int] = {}  # member id -> its last assignment
         self._killed: dict[str, TraceRow] = {}  # node -> its last death
@@ -101,7 +101,7 @@ class Processing(Checker):
             "processed_again_by_another_member": 0,
             "processed_again_while_two_owned_it": 0,
         }
-        self._lost_data = LostData()
+        self._lost_data = self.evidence.lost_data
         self._skipped = {
             "skipped_by_reset_to_latest": 0,
             "skipped_by_a_member_that_died": 0,
@@ -109,10 +109,8 @@ class Processing(Checker):
             "skipped_where_data_was_lost_with_the_last_replica": 0,
         }
 
-    def observe(self, row: TraceRow) -> None:
-        """Take in what was processed, committed, assigned, or lost."""
-        if row.kind in LOSS_KINDS:
-            self._lost_data.observe(row)
+    def judge(self, row: TraceRow) -> None:
+        """Take in what was processed, committed or assigned."""
         match row.kind:
             case TraceKind.RECORDS_CONSUMED:
                 self._consumed(row)
@@ -134,7 +132,7 @@ class Processing(Checker):
             case _:
                 pass
         if row.kind in OWNER_KINDS:
-            for group, partition, owner in self._owners.observe(row):
+            for group, partition, owner in self._owners.ended:
                 known = self._partitions.get((group, partition))
                 if known is not None:
                     known.positions.pop(owner, None)

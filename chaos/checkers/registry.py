@@ -6,8 +6,10 @@ A new checker is one module and one line in `CHECKERS`.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from chaos.checkers.base import CheckContext, Checker, FindingSink, GroupExpectation
+from chaos.checkers.base import Checker, FindingSink
+from chaos.checkers.context import CheckContext, GroupExpectation
 from chaos.checkers.durable_commits import DurableCommits
+from chaos.checkers.evidence.board import Evidence
 from chaos.checkers.fencing import Fencing
 from chaos.checkers.generations import Generations
 from chaos.checkers.liveness import Liveness
@@ -53,7 +55,9 @@ class CheckSuite:
         on_finding: FindingSink | None = None,
     ) -> None:
         chosen = names or tuple(CHECKERS)
-        self.checkers = tuple(CHECKERS[name](context) for name in chosen)
+        self.evidence = Evidence(context)
+        """What the checkers share. Whoever else reads it sees each row before the suite does."""
+        self.checkers = tuple(CHECKERS[name](context, self.evidence) for name in chosen)
         self.rows_seen = 0
         self._by_kind: dict[str, list[Checker]] = {}
         for checker in self.checkers:
@@ -72,10 +76,11 @@ class CheckSuite:
             checker.context = replace(checker.context, clock_error_us=clock_error_us)
 
     def observe(self, row: TraceRow) -> None:
-        """Hand `row` to the checkers that want its kind."""
+        """Hand `row` to the evidence, then to the checkers that want its kind."""
         self.rows_seen += 1
+        self.evidence.observe(row)
         for checker in self._by_kind.get(row.kind, ()):
-            checker.observe(row)
+            checker.judge(row)
 
     def observe_all(self, rows: Iterable[TraceRow]) -> None:
         """Hand over a whole trace, in the order of the run's clock."""

@@ -104,12 +104,13 @@ def _play(
     context = context_of(experiment)
     suite = CheckSuite(context, experiment.checks)
     digest = TraceDigest()
-    marks = CoverageMarks(context)
+    marks = CoverageMarks(context, suite.evidence)
     runtime = VirtualRuntime(
         to_cluster_spec(experiment),
         seed=seed,
         run_id="explore",
-        observers=(suite.observe, digest, marks.observe, *observers),
+        # Marks ask for what was true before a row; the suite gives the row to the shared evidence.
+        observers=(marks.observe, suite.observe, digest, *observers),
         trace_messages=False,
     )
     run = ExperimentRun(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 import coordinator.coordinator
-from chaos.checkers.base import detail_of
+from chaos.checkers.context import detail_of
 from cluster.client.consumer.assignors import (
     ASSIGNORS,
     Assignment,

@@ -1,6 +1,7 @@
 """Evidence: facts that checkers follow through the trace, each in one place.
 
-Reading order: the cluster: `coordinators`, `living_members`, `owners`, `faults_in_force`,
-`lost_data`, `late_notices`, `enough_replicas`; one promise's own: `commit_registers`,
-`transaction_ends`, `intervals`, `fenced_members`.
+Reading order: the cluster, as all checkers and the coverage marks of a run share it:
+`coordinators`, `living_members`, `fenced_members`, `owners`, `faults_in_force`, `lost_data`, and
+`board` (all six, fed together); one promise's own: `late_notices`, `enough_replicas`,
+`commit_registers`, `transaction_ends`, `intervals`.
 """

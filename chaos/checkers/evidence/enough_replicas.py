@@ -12,7 +12,7 @@ leader that acknowledged it.
 
 from dataclasses import dataclass
 
-from chaos.checkers.base import detail_of
+from chaos.checkers.context import detail_of
 from protocol.trace import TraceKind, TraceRow
 
 REPLICAS_KINDS = frozenset(

@@ -9,7 +9,7 @@ shakes, not until somebody writes that it was undone.
 
 from dataclasses import dataclass
 
-from chaos.checkers.base import CheckContext, detail_of
+from chaos.checkers.context import CheckContext, detail_of
 from protocol.trace import TraceKind, TraceRow
 
 FAULT_KINDS = frozenset(
@@ -47,68 +47,71 @@ class FaultsInForce:
         self._past: list[PastFault] = []
         self._brokers: dict[str, None] = {}  # those whose unfencing is traced
         self._unregistered: dict[str, None] = {}  # brokers whose new life has not registered yet
-        self.changed_us = 0
-        """When a fault last began or ended."""
+        self._changed_us = 0  # when a fault last began or ended
+        self.was_quiet_since_us: int | None = 0
+        """What `quiet_since_us` was before the last row of FAULT_KINDS."""
 
     @property
-    def any_active(self) -> bool:
-        """Whether a fault is in force now."""
-        return bool(self._active)
+    def quiet_since_us(self) -> int | None:
+        """Since when no fault has been in force, None while one is."""
+        return None if self._active else self._changed_us
 
-    def observe(self, row: TraceRow) -> bool:
-        """Take in a row of FAULT_KINDS; whether it began or ended a fault."""
+    def observe(self, row: TraceRow) -> None:
+        """Take in a row of FAULT_KINDS."""
+        self.was_quiet_since_us = self.quiet_since_us
         peer = row.peer or ""
         match row.kind:
             case TraceKind.FAULT_INJECTED:
                 key = ("fault", row.cause or "")
                 if is_momentary(row):
                     self._ended(row, row.time_us)
-                    return True
+                    return
             case TraceKind.NODE_KILLED:
                 if peer in self._consumers:
-                    return False
+                    return
                 key = ("down", peer)
             case TraceKind.NODE_PAUSED:
                 key = ("paused", peer)
             case TraceKind.FAULT_HEALED:
-                return self._end(("fault", row.cause or ""), row)
+                self._end(("fault", row.cause or ""), row)
+                return
             case TraceKind.NODE_RESUMED:
-                return self._end(("paused", peer), row)
+                self._end(("paused", peer), row)
+                return
             case TraceKind.NODE_STARTED if row.node not in self._brokers:
-                return self._end(("down", row.node), row)
+                self._end(("down", row.node), row)
+                return
             case TraceKind.NODE_STARTED:
                 key = ("down", row.node)
                 self._unregistered[row.node] = None
             case TraceKind.BROKER_REGISTERED:
                 self._unregistered.pop(peer, None)
-                return False
+                return
             case TraceKind.BROKER_UNFENCED if peer in self._unregistered:
-                return False
+                return
             case TraceKind.BROKER_UNFENCED:
                 self._brokers[peer] = None
-                return self._end(("down", peer), row)
+                self._end(("down", peer), row)
+                return
             case _:
-                return False
+                return
         self._active.setdefault(key, row)
-        self.changed_us = row.time_us
-        return True
+        self._changed_us = row.time_us
 
     def since(self, time_us: int) -> list[TraceRow]:
         """Return the beginnings of the faults that were in force at `time_us` or after it."""
         past = [fault.began for fault in self._past if fault.ended_us >= time_us]
         return [*past, *self._active.values()]
 
-    def _end(self, key: tuple[str, str], row: TraceRow) -> bool:
+    def _end(self, key: tuple[str, str], row: TraceRow) -> None:
         began = self._active.pop(key, None)
-        if began is None:
-            return False
-        self._ended(began, row.time_us)
-        return True
+        if began is not None:
+            self._ended(began, row.time_us)
 
     def _ended(self, began: TraceRow, ended_us: int) -> None:
         self._past.append(PastFault(began=began, ended_us=ended_us))
         del self._past[:-KEPT_FAULTS]
-        self.changed_us = ended_us
+        self._changed_us = ended_us
 
 
 def is_momentary(row: TraceRow) -> bool:

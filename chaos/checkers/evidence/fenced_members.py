@@ -11,7 +11,8 @@ Corpus: `static_member_fenced_by_a_replaced_coordinator`.
 
 from dataclasses import dataclass, field
 
-from chaos.checkers.base import CheckContext, detail_of
+from chaos.checkers.context import CheckContext, detail_of
+from chaos.checkers.evidence.coordinators import CoordinatorView
 from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 
@@ -21,9 +22,6 @@ FENCING_KINDS = frozenset(
         TraceKind.GROUP_LOADED,
         TraceKind.MEMBER_STATE,
         TraceKind.NODE_STARTED,
-        TraceKind.NODE_KILLED,
-        TraceKind.NODE_STOPPED,
-        TraceKind.UNLOAD_COMPLETED,
     }
 )
 """The rows that FencedMembers must see."""
@@ -31,22 +29,21 @@ FENCING_KINDS = frozenset(
 
 @dataclass(slots=True)
 class _Group:
-    """Who gave which id, and which coordinators have the group without it."""
+    """Which ids were given, and which of them some coordinator of the group lacks."""
 
-    offsets_partition: str | None
     added: dict[str, None] = field(default_factory=dict)  # members
     unknown: dict[str, None] = field(default_factory=dict)  # members that some coordinator lacks
-    coordinators: dict[str, None] = field(default_factory=dict)  # brokers that have the group
 
 
 class FencedMembers:
-    """Follows the ids of members, and who was fenced because a failover had lost theirs."""
+    """Follows the ids of members, and who was fenced because a failover had lost theirs.
 
-    def __init__(self, context: CheckContext) -> None:
-        self._groups = {
-            group_id: _Group(expected.offsets_partition)
-            for group_id, expected in context.groups.items()
-        }
+    `coordinators` is kept up to date by the caller.
+    """
+
+    def __init__(self, context: CheckContext, coordinators: CoordinatorView) -> None:
+        self._groups = {group_id: _Group() for group_id in context.groups}
+        self._coordinators = coordinators
         self._fenced: dict[str, None] = {}  # consumers whose application has ended
 
     def observe(self, row: TraceRow) -> None:
@@ -54,13 +51,6 @@ class FencedMembers:
         match row.kind:
             case TraceKind.NODE_STARTED:
                 self._fenced.pop(row.node, None)
-            case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
-                for group in self._groups.values():
-                    group.coordinators.pop(row.peer or row.node, None)
-            case TraceKind.UNLOAD_COMPLETED:
-                for group in self._groups.values():
-                    if group.offsets_partition == row.partition:
-                        group.coordinators.pop(row.node, None)
             case _:
                 if row.group in self._groups:
                     self._group_step(self._groups[row.group], row)
@@ -70,11 +60,10 @@ class FencedMembers:
         match row.kind:
             case TraceKind.MEMBER_ADDED:
                 group.added[member] = None
-                if any(broker != row.node for broker in group.coordinators):
+                holders = self._coordinators.holders(row.group or "")
+                if any(broker != row.node for broker in holders):
                     group.unknown[member] = None
-                group.coordinators[row.node] = None
             case TraceKind.GROUP_LOADED:
-                group.coordinators[row.node] = None
                 members = detail_of(row).get("members")
                 if isinstance(members, list):
                     group.unknown.update((m, None) for m in group.added if m not in members)

@@ -3,7 +3,7 @@
 A consumer is not there while it is dead, or until the run starts it, if it does so later.
 """
 
-from chaos.checkers.base import CheckContext, detail_of
+from chaos.checkers.context import CheckContext, detail_of
 from protocol.trace import TraceKind, TraceRow
 
 PRESENCE_KINDS = frozenset(
@@ -33,18 +33,16 @@ class Presence:
         }
         self._states: dict[str, TraceRow] = {}  # consumer -> its last MEMBER_STATE in this life
 
-    def observe(self, row: TraceRow) -> str | None:
-        """Take in a row of PRESENCE_KINDS; return the group of the consumer that it is about."""
+    def observe(self, row: TraceRow) -> None:
+        """Take in a row of PRESENCE_KINDS."""
         node = row.peer or row.node
-        group_id = self._group_of.get(node)
-        if group_id is None:
-            return None
+        if node not in self._group_of:
+            return
         if row.kind == TraceKind.MEMBER_STATE:
             self._states[node] = row
         else:
             self._absent[node] = row.kind != TraceKind.NODE_STARTED
             self._states.pop(node, None)
-        return group_id
 
     def group_of(self, node: str) -> str | None:
         """Return the group of a consumer, None for any other node."""

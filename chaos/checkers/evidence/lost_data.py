@@ -9,7 +9,7 @@ gone, whoever else may still have it. That is a clean election, and no fault of 
 
 from dataclasses import dataclass, field
 
-from chaos.checkers.base import detail_of
+from chaos.checkers.context import detail_of
 from protocol.causes import KillCause
 from protocol.ids import BrokerId, broker_name
 from protocol.trace import TraceKind, TraceRow
@@ -41,18 +41,22 @@ class LostData:
         self._replicas: dict[str, _Replicas] = {}
         self._losses: dict[str, list[TraceRow]] = {}  # partition -> elections of a damaged leader
 
-    def observe(self, row: TraceRow) -> bool:
-        """Take in a row of LOSS_KINDS; whether its partition has just lost data, as it may."""
+    def observe(self, row: TraceRow) -> None:
+        """Take in a row of LOSS_KINDS."""
         match row.kind:
             case TraceKind.NODE_KILLED if row.cause == KillCause.POWER_LOSS:
                 self._damage(row)
             case TraceKind.FAULT_INJECTED if detail_of(row).get("disk") == EMPTY_DISK:
                 self._damage(row)
             case TraceKind.LEADER_ELECTED | TraceKind.ISR_CHANGED if row.partition is not None:
-                return self._changed(row, row.partition)
+                self._changed(row, row.partition)
             case _:
                 pass
-        return False
+
+    def is_loss(self, row: TraceRow) -> bool:
+        """Whether the partition of this row has just lost data with it, as it may."""
+        losses = self._losses.get(row.partition or "")
+        return losses is not None and losses[-1] is row
 
     def of(self, partition: str) -> list[TraceRow]:
         """Return the elections with which a partition may have lost data."""
@@ -63,7 +67,7 @@ class LostData:
             if row.peer in replicas.in_sync:
                 replicas.damaged[row.peer] = row
 
-    def _changed(self, row: TraceRow, partition: str) -> bool:
+    def _changed(self, row: TraceRow, partition: str) -> None:
         replicas = self._replicas.setdefault(partition, _Replicas())
         replicas.in_sync = tuple(
             broker_name(BrokerId(broker)) for broker in detail_of(row).get("isr", ())
@@ -71,8 +75,7 @@ class LostData:
         for broker in [each for each in replicas.damaged if each not in replicas.in_sync]:
             del replicas.damaged[broker]
         if row.kind != TraceKind.LEADER_ELECTED or row.peer not in replicas.damaged:
-            return False
+            return
         if replicas.in_sync != (row.peer,):
-            return False  # another had everything: to elect this one is a fault of the controller
+            return  # another had everything: to elect this one is a fault of the controller
         self._losses.setdefault(partition, []).append(row)
-        return True

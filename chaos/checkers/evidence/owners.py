@@ -6,7 +6,7 @@ others, or its process ends.
 
 from collections.abc import Mapping
 
-from chaos.checkers.base import detail_of
+from chaos.checkers.context import detail_of
 from protocol.trace import TraceKind, TraceRow
 
 OWNER_KINDS = frozenset(
@@ -33,6 +33,8 @@ class Owners:
     def __init__(self) -> None:
         self._of: dict[tuple[str, str], dict[Owner, TraceRow]] = {}  # (group, partition)
         self._owned: dict[Owner, tuple[str, tuple[str, ...]]] = {}  # group and partitions
+        self.ended: list[Ended] = []
+        """What ended with the last row of OWNER_KINDS."""
 
     def of(self, group: str, partition: str) -> Mapping[Owner, TraceRow]:
         """Return the owners of a partition, each with its PARTITIONS_ASSIGNED, oldest first."""
@@ -42,23 +44,22 @@ class Owners:
         """Return the partitions of an owner."""
         return self._owned.get(owner, ("", ()))[1]
 
-    def observe(self, row: TraceRow) -> list[Ended]:
-        """Take in a row of OWNER_KINDS; return what ended with it."""
+    def observe(self, row: TraceRow) -> None:
+        """Take in a row of OWNER_KINDS."""
         owner = (row.node, row.incarnation)
         match row.kind:
             case TraceKind.PARTITIONS_ASSIGNED:
-                ended = self._end(owner)
+                self.ended = self._end(owner)
                 group, partitions = row.group or "", tuple(detail_of(row).get("partitions", ()))
                 self._owned[owner] = group, partitions
                 for partition in partitions:
                     self._of.setdefault((group, partition), {})[owner] = row
-                return ended
             case TraceKind.PARTITIONS_REVOKED | TraceKind.PARTITIONS_LOST:
-                return self._end(owner)
+                self.ended = self._end(owner)
             case _:
                 node = row.peer or row.node
                 gone = [each for each in self._owned if each[0] == node]
-                return [ended for each in gone for ended in self._end(each)]
+                self.ended = [ended for each in gone for ended in self._end(each)]
 
     def _end(self, owner: Owner) -> list[Ended]:
         group, partitions = self._owned.pop(owner, ("", ()))

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from chaos.checkers.base import detail_of
+from chaos.checkers.context import detail_of
 from chaos.checkers.evidence.lost_data import LostData
 from protocol.trace import TraceKind, TraceRow
 

@@ -140,11 +140,11 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.LOAD_IGNORED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    owned = seen.owned.get((row.node, row.partition or ""))
+    load = seen.coordinators.served_since(row.node, row.partition or "")
     return (
         row.cause == IgnoredCause.ALREADY_LOADED
-        and owned is not None
-        and (row.leader_epoch or 0) > (owned.leader_epoch or 0)
+        and load is not None
+        and (row.leader_epoch or 0) > (load.leader_epoch or 0)
     )
 
 
@@ -175,7 +175,7 @@ def _unloaded_from(seen: SeenCluster, row: TraceRow, state: str) -> bool:
     return (
         detail_of(row).to == "Dead"
         and row.cause == GroupStateCause.UNLOADED
-        and seen.states.get((row.node, row.group or "")) == state
+        and seen.coordinators.state_at(row.node, row.group or "") == state
     )
 
 
@@ -217,7 +217,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.LOAD_COMPLETED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    return seen.other_owner(row.node, row.partition) is not None
+    return seen.coordinators.is_served_by_another(row.node, row.partition or "")
 
 
 @mark(
@@ -231,7 +231,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     return (
         newest is not None
         and newest.peer == row.peer
-        and seen.other_owner(row.peer or "", partition) is not None
+        and seen.coordinators.is_served_by_another(row.peer or "", partition)
     )
 
 
@@ -246,7 +246,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     return (
         newest is not None
         and newest.peer == row.node
-        and seen.other_owner(row.node, partition) is not None
+        and seen.coordinators.is_served_by_another(row.node, partition)
     )
 
 
@@ -289,10 +289,10 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     partition = seen.partition_of(row.group)
-    load = seen.owned.get((row.node, partition))
+    load = seen.coordinators.served_since(row.node, partition)
     return (
         load is not None
-        and (row.node, row.group or "") in seen.loaded_members
+        and seen.coordinators.loaded(row.node, row.group or "") is not None
         and row.time_us - load.time_us < seen.session_us(partition)
     )
 
@@ -303,5 +303,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.MEMBER_REMOVED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    loaded = seen.loaded_members.get((row.node, row.group or ""), ())
-    return row.cause == RemovalCause.SESSION_EXPIRY and row.member in loaded
+    if row.cause != RemovalCause.SESSION_EXPIRY:
+        return False
+    load = seen.coordinators.loaded(row.node, row.group or "")
+    return load is not None and row.member in detail_of(load).members

@@ -66,7 +66,7 @@ mark(
     TraceKind.NODE_PAUSED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    return seen.member_states.get(row.peer or "") in JOINING
+    return seen.presence.state(row.peer or "") in JOINING
 
 
 @mark(
@@ -141,7 +141,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.COMMIT_STORED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    return seen.states.get((row.node, row.group or "")) == "PreparingRebalance"
+    return seen.coordinators.state_at(row.node, row.group or "") == "PreparingRebalance"
 
 
 @mark(

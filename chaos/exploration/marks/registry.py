@@ -7,7 +7,8 @@ that they ask for. To add a mark: a function with `@mark` in the module of its s
 `column_values`.
 """
 
-from chaos.checkers.base import CheckContext
+from chaos.checkers.context import CheckContext
+from chaos.checkers.evidence.board import Evidence
 from chaos.exploration.marks.administrators import ORDERS
 from chaos.exploration.marks.base import Mark
 from chaos.exploration.marks.column_values import COLUMN_VALUES
@@ -31,10 +32,16 @@ MARKS: dict[str, str] = {mark.name: mark.meaning for mark in ALL_MARKS}
 
 
 class CoverageMarks:
-    """Watches one run for the situations in `MARKS`."""
+    """Watches one run for the situations in `MARKS`.
 
-    def __init__(self, context: CheckContext) -> None:
-        self._seen = SeenCluster(context)
+    Shape: `evidence` is shared with a suite, which is fed each row after the marks; marks that are
+    given none make their own.
+    """
+
+    def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
+        self._evidence = Evidence(context) if evidence is None else evidence
+        self._feeds_evidence = evidence is None  # else a suite does, after the marks saw the row
+        self._seen = SeenCluster(context, self._evidence)
         self._reached: dict[str, None] = {}
         self._open: dict[str, tuple[Mark, ...]] = {}
         """The marks that were not reached yet, by the kinds that they look at."""
@@ -51,6 +58,8 @@ class CoverageMarks:
         update = self._seen.updates.get(kind)
         if update is not None:
             update(row)
+        if self._feeds_evidence:
+            self._evidence.observe(row)
 
     def reached(self) -> tuple[str, ...]:
         """Return the names of the marks that were reached, sorted."""

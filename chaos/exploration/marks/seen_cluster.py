@@ -1,7 +1,9 @@
 """The cluster as the rows of a run tell it, for the coverage marks: who lives, leads, serves, owns.
 
-Only what several marks ask for. A mark looks at it before its row is taken in. It is no judge:
-checkers keep models of their own. Only `__consumer_offsets` counts, data partitions do not.
+Only what several marks ask for. A mark looks at it before its row is taken in, by the evidence too.
+It is no judge. What checkers ask as well is the evidence's (`coordinators`, `presence`, `owners`);
+what is followed here, marks alone ask for. Only `__consumer_offsets` counts, data partitions do
+not.
 """
 
 from collections import deque
@@ -10,8 +12,8 @@ from typing import TypeVar
 
 import msgspec
 
-from chaos.checkers.base import CheckContext
-from chaos.checkers.evidence.owners import Owners
+from chaos.checkers.context import CheckContext
+from chaos.checkers.evidence.board import Evidence
 from protocol.causes import DeletionCause
 from protocol.trace import TraceKind, TraceRow
 
@@ -54,23 +56,25 @@ def detail_of(row: TraceRow) -> _Detail:
 class SeenCluster:
     """What has been seen of one run so far.
 
-    Shape: `Place` keys are (node, offsets partition). Attributes, to read only:
-    `killed`, `paused` (node -> since when), `pauses` (node -> its last one that is over), `fenced`;
-    `elections` (partition -> the newest, at most MAX_KEPT_ELECTIONS), `believes` (place -> epoch in
-    which the broker leads in its own eyes), `isr`; `loading`, `owned` (place -> the load's row),
-    `loaded_members` (node, group), `states` (node, group); `in_flight` (place -> append id -> its
-    start), `attempts` (appends that began at a deposed leader), `unacknowledged` (place -> base
-    offsets of appends that failed), `loaded_to` (place -> where the last load ended),
+    Shape: `Place` keys are (node, offsets partition). Attributes, to read only: `killed`, `paused`
+    (node -> since when), `pauses` (node -> its last one that is over), `fenced`; `elections`
+    (partition -> the newest, at most MAX_KEPT_ELECTIONS), `believes` (place -> epoch in which the
+    broker leads in its own eyes), `isr`; `loading`; `coordinators`; `in_flight` (place -> append id
+    -> its start), `attempts` (appends that began at a deposed leader), `unacknowledged` (place ->
+    base offsets of appends that failed), `loaded_to` (place -> where the last load ended),
     `high_watermarks`; `generations` (group -> number -> who began it first), `leaders` (group ->
-    leader of its newest generation); `nodes` (member id -> consumer), `member_states` (consumer ->
-    state), `owners`, `indefinite` (group, partition, offset of
-    commits that nobody can tell the fate of); `decided` (transactional id -> who decided how its
-    newest transaction ends), `transactions` (group, producer id -> who took offsets of an open
-    transaction last); `deleted` (groups that an administrator deleted).
+    leader of its newest generation); `nodes` (member id -> consumer), `presence`, `owners`,
+    `indefinite` (group, partition, offset of commits that nobody can tell the fate of); `decided`
+    (transactional id -> who decided how its newest transaction ends), `transactions` (group,
+    producer id -> who took offsets of an open transaction last); `deleted` (groups that an
+    administrator deleted).
     """
 
-    def __init__(self, context: CheckContext) -> None:
+    def __init__(self, context: CheckContext, evidence: Evidence) -> None:
         self.context = context
+        self.coordinators = evidence.coordinators
+        self.presence = evidence.presence
+        self.owners = evidence.owners
         self.groups_in: dict[str, list[str]] = {}
         for group, expected in context.groups.items():
             self.groups_in.setdefault(expected.offsets_partition, []).append(group)
@@ -82,9 +86,6 @@ class SeenCluster:
         self.believes: dict[tuple[str, str], int] = {}
         self.isr: dict[str, tuple[int, ...]] = {}
         self.loading: dict[tuple[str, str], TraceRow] = {}
-        self.owned: dict[tuple[str, str], TraceRow] = {}
-        self.loaded_members: dict[tuple[str, str], tuple[str, ...]] = {}
-        self.states: dict[tuple[str, str], str] = {}
         self.in_flight: dict[tuple[str, str], dict[int, TraceRow]] = {}
         self.attempts: dict[tuple[str, int, int], None] = {}
         self.unacknowledged: dict[tuple[str, str], deque[int]] = {}
@@ -93,8 +94,6 @@ class SeenCluster:
         self.generations: dict[str, dict[int, tuple[str, int]]] = {}
         self.leaders: dict[str, str] = {}
         self.nodes: dict[str, str] = {}
-        self.member_states: dict[str, str] = {}
-        self.owners = Owners()
         self.indefinite: dict[tuple[str, str, int], None] = {}
         self.decided: dict[str, str] = {}
         self.transactions: dict[tuple[str, int], str] = {}
@@ -117,13 +116,9 @@ class SeenCluster:
             TraceKind.LOAD_STARTED: self._load_started,
             TraceKind.LOAD_COMPLETED: self._load_completed,
             TraceKind.UNLOAD_COMPLETED: self._unload_completed,
-            TraceKind.GROUP_LOADED: self._group_loaded,
             TraceKind.GROUP_STATE: self._group_state,
             TraceKind.GENERATION_STARTED: self._generation_started,
             TraceKind.MEMBER_STATE: self._member_state,
-            TraceKind.PARTITIONS_ASSIGNED: self.owners.observe,
-            TraceKind.PARTITIONS_REVOKED: self.owners.observe,
-            TraceKind.PARTITIONS_LOST: self.owners.observe,
             TraceKind.COMMIT_FAILED: self._commit_failed,
             TraceKind.COMMIT_STORED: self._commit_stored,
             TraceKind.TRANSACTION_STATE: self._transaction_state,
@@ -159,17 +154,6 @@ class SeenCluster:
             and newest.peer != node
         )
 
-    def other_owner(self, node: str, partition: str | None) -> str | None:
-        """Return another broker that lives and serves an offsets partition, None if none does."""
-        return next(
-            (
-                each
-                for each, owned in self.owned
-                if owned == partition and each != node and each not in self.killed
-            ),
-            None,
-        )
-
     def is_out(self, node: str | None) -> bool:
         """Whether a node is killed or stopped, or paused."""
         return node in self.killed or node in self.paused
@@ -177,7 +161,7 @@ class SeenCluster:
     def groups_with(self, node: str | None, partition: str | None, state: str) -> bool:
         """Whether a group of the partition is in `state` at this coordinator."""
         return any(
-            self.states.get((node or "", group)) == state
+            self.coordinators.state_at(node or "", group) == state
             for group in self.groups_in.get(partition or "", ())
         )
 
@@ -191,14 +175,10 @@ class SeenCluster:
         node = row.peer or row.node
         self.killed[node] = row.time_us
         self.paused.pop(node, None)
-        self.member_states.pop(node, None)
         _forget(self.believes, node)
         _forget(self.loading, node)
-        _forget(self.owned, node)
-        _forget(self.states, node)
         _forget(self.in_flight, node)
         _forget(self.high_watermarks, node)
-        self.owners.observe(row)
 
     def _paused(self, row: TraceRow) -> None:
         self.paused[row.peer or ""] = row.time_us
@@ -256,23 +236,12 @@ class SeenCluster:
     def _load_completed(self, row: TraceRow) -> None:
         place = (row.node, row.partition or "")
         self.loading.pop(place, None)
-        self.owned[place] = row
         self.loaded_to[place] = row.offset or 0
 
     def _unload_completed(self, row: TraceRow) -> None:
-        place = (row.node, row.partition or "")
-        self.loading.pop(place, None)
-        self.owned.pop(place, None)
-        for group in self.groups_in.get(row.partition or "", ()):
-            self.states.pop((row.node, group), None)
-
-    def _group_loaded(self, row: TraceRow) -> None:
-        place, detail = (row.node, row.group or ""), detail_of(row)
-        self.states[place] = detail.state
-        self.loaded_members[place] = detail.members
+        self.loading.pop((row.node, row.partition or ""), None)
 
     def _group_state(self, row: TraceRow) -> None:
-        self.states[row.node, row.group or ""] = detail_of(row).to
         if row.cause == DeletionCause.DELETED:
             self.deleted[row.group or ""] = None
 
@@ -284,7 +253,6 @@ class SeenCluster:
     # -- members ------------------------------------------------------------------------------
 
     def _member_state(self, row: TraceRow) -> None:
-        self.member_states[row.node] = detail_of(row).to
         if row.member is not None:
             self.nodes[row.member] = row.node
 

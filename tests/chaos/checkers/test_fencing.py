@@ -2,7 +2,7 @@
 
 import pytest
 
-from chaos.checkers.base import CheckContext
+from chaos.checkers.context import CheckContext
 from chaos.checkers.fencing import NOT_TESTED, Fencing
 from protocol.ids import CONSUMER_OFFSETS
 from protocol.trace import TraceKind

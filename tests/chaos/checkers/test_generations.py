@@ -1,6 +1,6 @@
 """The generations checker: who commits, numbers that only grow, partitions that nobody shares."""
 
-from chaos.checkers.base import CheckContext, GroupExpectation
+from chaos.checkers.context import CheckContext, GroupExpectation
 from chaos.checkers.generations import Generations
 from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport

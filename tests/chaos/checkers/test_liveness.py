@@ -2,7 +2,7 @@
 
 import pytest
 
-from chaos.checkers.base import CheckContext, GroupExpectation
+from chaos.checkers.context import CheckContext, GroupExpectation
 from chaos.checkers.liveness import Liveness
 from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport

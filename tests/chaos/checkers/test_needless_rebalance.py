@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.checkers.base import CheckContext, GroupExpectation
+from chaos.checkers.context import CheckContext, GroupExpectation
 from chaos.checkers.needless_rebalance import NeedlessRebalance
 from protocol.causes import IgnoredCause, MemberStateCause, RebalanceCause, RemovalCause
 from protocol.trace import TraceKind

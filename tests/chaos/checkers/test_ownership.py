@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.checkers.base import CheckContext, GroupExpectation
+from chaos.checkers.context import CheckContext, GroupExpectation
 from chaos.checkers.ownership import Ownership
 from protocol.causes import MemberStateCause
 from protocol.trace import TraceKind

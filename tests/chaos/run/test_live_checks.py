@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from chaos.checkers.base import CheckContext
+from chaos.checkers.context import CheckContext
 from chaos.checkers.registry import CheckSuite, context_of
 from chaos.results.run_directory import create_run_directory
 from chaos.run.live_checks import LiveChecks, TraceFollower

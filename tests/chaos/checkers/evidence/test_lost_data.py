@@ -9,7 +9,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from chaos.checkers.base import CheckContext, Checker, GroupExpectation
+from chaos.checkers.base import Checker
+from chaos.checkers.context import CheckContext, GroupExpectation
 from chaos.checkers.durable_commits import DurableCommits
 from chaos.checkers.evidence.lost_data import LostData
 from chaos.checkers.fencing import Fencing

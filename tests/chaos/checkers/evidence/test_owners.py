@@ -14,14 +14,16 @@ def test_partition_has_two_owners_until_the_older_one_gives_it_up() -> None:
     rows.assigned(1, C0, partitions=2)
     rows.assigned(2, C1, partitions=1)
     for row in rows.rows:
-        assert owners.observe(row) == []
+        owners.observe(row)
+        assert owners.ended == []
 
     assert list(owners.of("g", "t-0").values()) == rows.rows
     assert list(owners.of("g", "t-1")) == [(C0, 0)]
     assert owners.of("h", "t-0") == {}
 
     rows.given_up(3, C0)
-    assert owners.observe(rows.rows[-1]) == [("g", "t-0", (C0, 0)), ("g", "t-1", (C0, 0))]
+    owners.observe(rows.rows[-1])
+    assert owners.ended == [("g", "t-0", (C0, 0)), ("g", "t-1", (C0, 0))]
     assert list(owners.of("g", "t-0")) == [(C1, 0)]
     assert (owners.owned_by((C0, 0)), owners.owned_by((C1, 0))) == ((), ("t-0",))
 

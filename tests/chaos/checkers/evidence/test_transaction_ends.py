@@ -2,7 +2,7 @@
 
 import pytest
 
-from chaos.checkers.base import CheckContext, GroupExpectation
+from chaos.checkers.context import CheckContext, GroupExpectation
 from chaos.checkers.durable_commits import DurableCommits
 from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chaos.checkers.base import CheckContext, GroupExpectation
+from chaos.checkers.context import CheckContext, GroupExpectation
 from chaos.exploration.marks.registry import ALL_MARKS, MARKS, CoverageMarks
 from protocol.causes import CoordinatorUnknownCause, MemberStateCause, RebalanceCause, RemovalCause
 from protocol.trace import TraceKind

@@ -1,0 +1,58 @@
+"""What checkers and their evidence know of an experiment beside its trace, and a row's detail."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from protocol.trace import TraceRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupExpectation:
+    """What a checker may expect of one group. The defaults are Kafka's.
+
+    Shape: `consumers` are node names, `late` those of them that the run starts itself: they count
+    from their NODE_STARTED on. `offsets_partition` is printed as in the trace, and so are
+    `transaction_partitions`, those of its members' transactional ids, if they commit in
+    transactions.
+    Units: the longest of any member, but for `max_poll_interval_us`, the shortest, and for
+    `eviction_us`: the shortest time after which a coordinator may drop a silent member, of
+    session.timeout.ms and max.poll.interval.ms. `application_us` is what the application takes
+    between two polls, if the first returns as many records as it may.
+    """
+
+    consumers: tuple[str, ...]
+    offsets_partition: str
+    commits: bool
+    late: tuple[str, ...] = ()
+    session_timeout_us: int = 45_000_000
+    heartbeat_interval_us: int = 3_000_000
+    eviction_us: int = 45_000_000
+    max_poll_interval_us: int = 300_000_000
+    request_timeout_us: int = 30_000_000
+    retry_backoff_max_us: int = 1_000_000
+    application_us: int = 50_000
+    transaction_partitions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckContext:
+    """What the checkers know of the experiment beside its trace.
+
+    Units: `clock_error_us` bounds how far the clocks of two nodes are apart.
+    """
+
+    groups: dict[str, GroupExpectation] = field(default_factory=dict)
+    min_insync_replicas: int = 1
+    transaction_min_isr: int = 1
+    liveness_timeout_us: int = 60_000_000
+    clock_error_us: int = 0
+
+
+def detail_of(row: TraceRow) -> dict[str, Any]:
+    """Return the decoded detail of a row; values are whatever its kind's JSON holds."""
+    if row.detail is None:
+        return {}
+    detail: dict[str, Any] = msgspec.json.decode(row.detail)
+    return detail

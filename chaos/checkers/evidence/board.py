@@ -1,0 +1,82 @@
+"""The evidence of one run: every fact that checkers and coverage marks share, followed once.
+
+Whoever feeds the rows of a run feeds the evidence, each row once: `CheckSuite` before its checkers
+judge the row, so that they read what is true after it. Coverage marks ask what was true before it,
+and see the row first. A part that a reader needs is followed from the first time that it is asked
+for, so readers ask when they are made; a part that nobody asks for costs nothing.
+
+What one checker alone asks about is followed by that checker (`commit_registers`, the tenures of
+`generations`): another question, though of the same rows.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Protocol, TypeVar
+
+from chaos.checkers.context import CheckContext
+from chaos.checkers.evidence.coordinators import COORDINATOR_KINDS, CoordinatorView
+from chaos.checkers.evidence.faults_in_force import FAULT_KINDS, FaultsInForce
+from chaos.checkers.evidence.fenced_members import FENCING_KINDS, FencedMembers
+from chaos.checkers.evidence.living_members import PRESENCE_KINDS, Presence
+from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
+from chaos.checkers.evidence.owners import OWNER_KINDS, Owners
+from protocol.trace import TraceKind, TraceRow
+
+
+class _Part(Protocol):
+    """One fact, followed through the rows of some kinds."""
+
+    def observe(self, row: TraceRow) -> None:
+        """Take in a row of one of the part's kinds."""
+
+
+P = TypeVar("P", bound=_Part)
+
+
+class Evidence:
+    """The facts of one run. Each attribute is made, and followed from then on, when first read."""
+
+    def __init__(self, context: CheckContext) -> None:
+        self._context = context
+        self._observers: dict[str, list[Callable[[TraceRow], None]]] = {}  # kind -> parts
+
+    def observe(self, row: TraceRow) -> None:
+        """Take in the next row of the trace."""
+        for observe in self._observers.get(row.kind, ()):
+            observe(row)
+
+    @cached_property
+    def coordinators(self) -> CoordinatorView:
+        """Coordinators of groups, and what they have of them."""
+        return self._follow(CoordinatorView(self._context), COORDINATOR_KINDS)
+
+    @cached_property
+    def presence(self) -> Presence:
+        """Living consumers, and their states."""
+        return self._follow(Presence(self._context), PRESENCE_KINDS)
+
+    @cached_property
+    def fenced_members(self) -> FencedMembers:
+        """Consumers whose application has ended because a failover lost their member ids."""
+        return self._follow(FencedMembers(self._context, self.coordinators), FENCING_KINDS)
+
+    @cached_property
+    def owners(self) -> Owners:
+        """Owners of partitions."""
+        return self._follow(Owners(), OWNER_KINDS)
+
+    @cached_property
+    def faults(self) -> FaultsInForce:
+        """Faults in force, and those that are over."""
+        return self._follow(FaultsInForce(self._context), FAULT_KINDS)
+
+    @cached_property
+    def lost_data(self) -> LostData:
+        """Elections with which partitions may have lost data."""
+        return self._follow(LostData(), LOSS_KINDS)
+
+    def _follow(self, part: P, kinds: frozenset[TraceKind]) -> P:
+        """Feed a part from now on with the rows that it must see."""
+        for kind in sorted(kinds):
+            self._observers.setdefault(kind, []).append(part.observe)
+        return part
