@@ -41,7 +41,7 @@ _DIFFERENCE_MAX = 320
 )
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--all", "show_all", is_flag=True, help="Print every difference, not the first.")
-@json_option("share, by_folder, by_api, files (with every difference)")
+@json_option("share, equal_files, by_folder, by_api, files (with every difference)")
 def conform_command(directory: Path, show_all: bool, json: bool) -> int:
     """Play recordings of real Kafka against this cluster in virtual time, and compare the answers.
 
@@ -103,12 +103,15 @@ def _print_totals(console: Console, files: Sequence[FileConformity]) -> None:
         for name, share in shares.items():
             _print(console, f"  {_share(share)}  {escape(name)}")
     total = share_of(files)
-    equal_files = sum(not file.differences for file in files)
     _print(
         console,
-        f"\n{total.equal:,} of {total.steps:,} steps are equal ({total.percent:.2f} %), "
-        f"and all of {equal_files} of {len(files)} files",
+        f"\n{total.equal:,} of {total.steps:,} steps are equal ({total.percent:.2f} %); "
+        f"{_equal_files(files)} of {len(files)} files are equal as a whole",
     )
+
+
+def _equal_files(files: Sequence[FileConformity]) -> int:
+    return sum(not file.differences for file in files)
 
 
 def _share(share: Share) -> str:
@@ -118,6 +121,7 @@ def _share(share: Share) -> str:
 def _document(files: Sequence[FileConformity]) -> dict[str, object]:
     return {
         "share": share_of(files),
+        "equal_files": _equal_files(files),
         "by_folder": shares_by_folder(files),
         "by_api": shares_by_api(files),
         "files": [

@@ -33,7 +33,7 @@ def test_conform_of_equal_recordings_passes(
 ) -> None:
     assert run_cli(["conform", str(folder)]) == EXIT_PASS
     printed = capsys.readouterr().out
-    assert "steps are equal (100.00 %), and all of 1 of 1 files" in printed
+    assert "steps are equal (100.00 %); 1 of 1 files are equal as a whole" in printed
 
 
 def test_conform_prints_the_first_difference_of_a_file(
@@ -56,6 +56,7 @@ def test_conform_as_json_has_shares_and_every_difference(
     document = json.loads(capsys.readouterr().out)
     steps = document["share"]["steps"]
     assert document["share"] == {"equal": steps - 2, "steps": steps}
+    assert document["equal_files"] == 0
     (file,) = document["files"]
     assert [each["n"] for each in file["differences"]] == [2, 5]
     assert document["by_api"]["JoinGroup"]["equal"] < document["by_api"]["JoinGroup"]["steps"]
