@@ -3,7 +3,7 @@
 One test case for each check, and one called `run`, which says whether the run proved anything:
 
 - a check that passed is a passed test case, one that was violated a failure with its story;
-- a check that could not judge is an error, one that saw nothing to judge is skipped;
+- a check that could not judge is an error, one that was not put to the test is skipped;
 - `run` is an error if the verdict is unknown, the run was interrupted or coordlab itself failed.
 
 So the suite is green if and only if the verdict is pass. Written after the schema that Jenkins
@@ -134,7 +134,7 @@ def _case_of_check(check: CheckReport) -> Case:
             )
         case CheckOutcome.NOTHING_SEEN:
             note = f": {check.note}" if check.note else ""
-            return Case(name=check.check, kind="skipped", message=f"saw nothing to judge{note}")
+            return Case(name=check.check, kind="skipped", message=f"was not put to the test{note}")
 
 
 def _violated(check: CheckReport) -> str:

@@ -52,7 +52,12 @@ class CheckOutcome(StrEnum):
     PASS = "pass"
     VIOLATED = "violated"
     INCONCLUSIVE = "inconclusive"  # something that it needs did not happen; the note says what
-    NOTHING_SEEN = "nothing_seen"  # it passed without having anything to judge
+    NOTHING_SEEN = "nothing_seen"  # not put to the test: nothing came that could have broken it
+
+    @property
+    def words(self) -> str:
+        """The outcome for people."""
+        return "not tested" if self is CheckOutcome.NOTHING_SEEN else self.value
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,9 +13,9 @@ election with which a partition lost data as it may is not looked for behind it.
 
 Nor does a broker load or unload a partition as of an older epoch than it knew (`late_notices`).
 
-A run in which no old leader tried to append proves little of it. So attempts are counted: appends
-of an older epoch that were begun, or still waited for their replicas, when the controller had
-elected another leader in a newer one.
+A run in which no old leader tried to append has not put fencing to the test, and does not pass the
+check. So attempts are counted: appends of an older epoch that were begun, or still waited for their
+replicas, when the controller had elected another leader in a newer one.
 """
 
 from collections import deque
@@ -198,7 +198,7 @@ class Fencing(Checker):
                         self._record(broken, partition, silently=silently)
         note = "" if self._attempts or self.findings_total else NOT_TESTED
         return self.report(
-            judged=overtaken,
+            judged=overtaken if self._attempts else 0,
             seen={
                 "appends_acknowledged": self._acknowledged,
                 "appends_failed": self._failed,

@@ -43,14 +43,14 @@ def _table_of(checks: tuple[CheckReport, ...]) -> Table:
     for check in checks:
         table.add_row(
             _words(check.check),
-            Text(_words(check.outcome), style=_CHECK_STYLES[check.outcome]),
+            Text(check.outcome.words, style=_CHECK_STYLES[check.outcome]),
             Text("\n".join(filter(None, ("; ".join(check_figures(check)), check.note)))),
         )
     return table
 
 
 def _lines_of(check: CheckReport) -> Iterator[str]:
-    yield f"{_words(check.check)}: {_words(check.outcome)}"
+    yield f"{_words(check.check)}: {check.outcome.words}"
     yield from (f"  {said}" for said in ("; ".join(check_figures(check)), check.note) if said)
 
 

@@ -161,7 +161,7 @@ def test_check_that_could_not_judge_is_an_error_and_one_without_a_case_is_skippe
     assert error is not None
     assert skipped is not None
     assert error.get("message") == "no leader came back"
-    assert skipped.get("message") == "saw nothing to judge"
+    assert skipped.get("message") == "was not put to the test"
 
 
 def test_failure_before_any_result_is_an_error_of_the_run() -> None:

@@ -9,13 +9,13 @@ from pipeline.report.sentences.markup import section_link, sentence, unbroken
 from pipeline.summary.story import check_figures, counted
 from results_schema.results import CheckOutcome, CheckReport
 
-_OUTCOMES = {
-    CheckOutcome.PASS: ("pass", "good"),
-    CheckOutcome.VIOLATED: ("violated", "bad"),
-    CheckOutcome.INCONCLUSIVE: ("inconclusive", "warn"),
-    CheckOutcome.NOTHING_SEEN: ("nothing seen", "plain"),
+_TONES = {
+    CheckOutcome.PASS: "good",
+    CheckOutcome.VIOLATED: "bad",
+    CheckOutcome.INCONCLUSIVE: "warn",
+    CheckOutcome.NOTHING_SEEN: "plain",
 }
-"""An outcome in the terminal's and results.json's word, and its tone."""
+"""The tone of an outcome."""
 _ORDER = (
     CheckOutcome.VIOLATED,
     CheckOutcome.INCONCLUSIVE,
@@ -48,7 +48,6 @@ def checks_section(run: ReportInput) -> Section | None:
 
 
 def _entry(check: CheckReport, promise: str | None) -> Markup:
-    words, tone = _OUTCOMES[check.outcome]
     evidence = Markup("")
     if check.findings_total:
         found = counted(check.findings_total, "finding")
@@ -60,8 +59,8 @@ def _entry(check: CheckReport, promise: str | None) -> Markup:
     return Markup(
         '<li><div class="outcome {}">{}</div><div><h3>{}{}</h3><p>{}</p>{}{}</div></li>'
     ).format(
-        tone,
-        words,
+        _TONES[check.outcome],
+        check.outcome.words,
         check_name(check).capitalize(),
         evidence,
         sentence(promise) if promise else "",

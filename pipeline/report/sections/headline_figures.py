@@ -218,9 +218,14 @@ def _kept(run: ReportInput, faults: Sequence[FaultSummary]) -> Iterator[Figure]:
 def _counts(run: ReportInput) -> Iterator[Figure]:
     """Yield what every run has: commits, records, checks, the time that it lasted."""
     results = run.facts.results_or_empty
-    passed = sum(check.outcome is CheckOutcome.PASS for check in results.checks)
-    if results.checks:
-        yield Figure(value=f"{passed}", unit=f"of {len(results.checks)}", label="checks passed")
+    outcomes = [check.outcome for check in results.checks]
+    if outcomes:
+        idle = outcomes.count(CheckOutcome.NOTHING_SEEN)
+        yield Figure(
+            value=f"{outcomes.count(CheckOutcome.PASS)}",
+            unit=f"of {len(outcomes)}",
+            label="checks passed" + (f", {idle} not put to the test" if idle else ""),
+        )
     if results.commits_acknowledged:
         yield Figure(
             value=f"{results.commits_acknowledged:,}", unit="commits", label="acknowledged"

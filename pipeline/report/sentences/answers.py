@@ -304,9 +304,9 @@ def _passed(facts: RunFacts) -> Markup:
         return fill_sentence("<b>No:</b> {} passed.", section_link("checks", every))
     because = " (nobody committed)" if nobody_commits(facts) else ""
     return fill_sentence(
-        "<b>No:</b> {} passed, {} had nothing to judge: {}{}.",
+        "<b>No:</b> {} passed, {} not put to the test: {}{}.",
         section_link("checks", counted(passed, "check")),
-        f"{len(idle):,}",
+        f"{len(idle):,} {'was' if len(idle) == 1 else 'were'}",
         and_list([check_name(check) for check in idle]),
         because,
     )

@@ -412,7 +412,7 @@ def test_check_that_had_nothing_to_judge_boasts_of_no_zero() -> None:
         note="no fault on servers met a Stable group",
     )
     shown = _summary_page(checks=(report,))
-    assert "nothing seen no fault on servers met a Stable group" in shown
+    assert "not tested no fault on servers met a Stable group" in shown
 
 
 def test_check_that_kept_its_promise_says_which_of_its_zeros_are_the_point() -> None:

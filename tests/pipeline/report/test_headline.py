@@ -182,10 +182,13 @@ def test_headline_of_a_run_without_faults_claims_no_gap() -> None:
     assert _text(first, "What broke?") == "Nothing: this run has no faults."
     assert _text(first, "For whom?") == "Nobody. 1 group with 3 members went about their work."
     assert "Why?" not in dict(first.answers)
-    assert "No: 1 check passed, 1 had nothing to judge: processing." in _text(
+    assert "No: 1 check passed, 1 was not put to the test: processing." in _text(
         first, "Was a promise broken?"
     )
-    assert _figures(first)[:2] == ["1 of 2 checks passed", "500 commits acknowledged"]
+    assert _figures(first)[:2] == [
+        "1 of 2 checks passed, 1 not put to the test",
+        "500 commits acknowledged",
+    ]
 
 
 def test_headline_of_a_missed_fault_is_unknown_and_says_why() -> None:

@@ -89,7 +89,7 @@ def test_checks_use_the_words_of_the_terminal() -> None:
     given = [CheckReport(check=outcome, outcome=outcome) for outcome in CheckOutcome]
     html = _html(checks_section(report_input(run_facts(checks=tuple(given)))))
     shown = re.findall(r'<div class="outcome \w+">([^<]*)</div>', html)
-    assert shown == ["violated", "inconclusive", "pass", "nothing seen"]
+    assert shown == ["violated", "inconclusive", "pass", "not tested"]
 
 
 def test_violation_with_long_evidence_folds_the_rest() -> None:
