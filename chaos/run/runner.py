@@ -7,6 +7,7 @@ error or a Ctrl-C too, everything that was broken is healed and the cluster is s
 
 from bisect import insort
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from chaos.checkers.registry import CheckSuite
@@ -20,15 +21,16 @@ from chaos.run.live_checks import LiveChecks
 from chaos.run.plan import Arrival, PlannedAct, arrivals_of, schedule_of
 from chaos.run.status_history import Looks
 from chaos.run.verification import read_committed_offsets
-from cluster.runtime import ClusterStatus, Runtime
+from cluster.runtime import ClusterStatus, NodeState, Runtime
 from protocol.trace import TraceEvent, TraceKind, TraceRow
 from results_schema.journal import JournalEntry
 from results_schema.manifest import Plan, RunStatus
 from results_schema.results import CheckReport, Finding, Results, RunOutcome, Verdict, exit_code
 
 POLL_US = 250_000
-"""How often the cluster is looked at. The same whether anybody watches or not: a look is an event
-of the virtual loop, and what is watched must not run otherwise."""
+"""Interval of the looks at a run: findings are reported then, and limits applied. The same whether
+anybody watches or not: a look is an event of the virtual loop, and watching must not change a run.
+The state of the cluster is asked for at a look only where somebody or something needs it."""
 
 STAGES = (
     "starting",
@@ -113,6 +115,7 @@ class ExperimentRun:
         self._injector = FaultInjector(experiment, runtime, self._journal, self._log, seed=seed)
         self._stage = ""
         self._status: ClusterStatus | None = None
+        self._acted_since_status = False
         self._looks = Looks()
         self._steady_at_us: int | None = None
         self._healed_at_us: int | None = None
@@ -139,7 +142,7 @@ class ExperimentRun:
             self._log("interrupted: healing and stopping")
         except Exception as error:
             self._tool_failures.append(f"{type(error).__name__}: {error}")
-        interrupted = self._clean_up() or interrupted
+        interrupted = self._clean_up(interrupted=interrupted)
         for failure in self._runtime.failures():
             if not any(failure in known for known in self._tool_failures):
                 self._tool_failures.append(failure)
@@ -199,6 +202,7 @@ class ExperimentRun:
                 case PlannedAct(planned=planned):
                     status = self._looks.as_known(await self._look())
                     await self._injector.inject(planned, status)
+            self._acted_since_status = True
         # From now: what was undone last may have taken its time.
         after_us = microseconds(self._experiment.run.after_faults)
         await self._pause_until(self._runtime.now_us() + after_us)
@@ -252,24 +256,58 @@ class ExperimentRun:
         """Let the run go on until `time_us`, looking at it on the way."""
         while (left_us := time_us - self._runtime.now_us()) > 0:
             await self._runtime.sleep(min(POLL_US, left_us))
-            await self._look()
+            if self._status_is_needed():
+                await self._look()
+            elif reason := self._reason_to_give_up():
+                await self._ask_status()
+                raise _GiveUp(reason)
             self._show()
 
     async def _look(self) -> ClusterStatus:
+        """Report what was found, and return the state of the cluster."""
+        reason = self._reason_to_give_up()
+        status = await self._ask_status()
+        if reason:
+            raise _GiveUp(reason)
+        return status
+
+    async def _ask_status(self) -> ClusterStatus:
+        self._status = await self._runtime.status()
+        self._looks.observe(self._status)
+        self._acted_since_status = False
+        return self._status
+
+    def _status_is_needed(self) -> bool:
+        """Return whether the status at this look could be missed.
+
+        A member counts from 0 in its next life. `inject` looks before it ends a life at once, so
+        that what is left are nodes that end by themselves, after an act, while they are stopping.
+        """
+        return (
+            self._progress is not None
+            or self._live_checks is not None
+            or self._status is None
+            or self._acted_since_status
+            or NodeState.STOPPING in self._status.nodes.values()
+        )
+
+    def _reason_to_give_up(self) -> str:
+        """Report what was found since the last look; return why the run ends here, or "".
+
+        Raises: ToolFailed after a failure of the tool.
+        """
         failures = self._runtime.failures()
         if failures:
             raise ToolFailed(failures[0])
         now_us = self._runtime.now_us()
         if self._time_limit_us is not None and now_us > self._time_limit_us:
-            raise _GiveUp(f"the time limit of {self._time_limit_us / 1e6:g} s was reached")
+            return f"the time limit of {self._time_limit_us / 1e6:g} s was reached"
         self._check_live(now_us)
         told = self._findings_told
         self._tell_findings()
         if self._stop_when is not None and any(map(self._stop_when, self._findings[told:])):
-            raise _GiveUp("what was looked for was found")
-        self._status = await self._runtime.status()
-        self._looks.observe(self._status)
-        return self._status
+            return "what was looked for was found"
+        return ""
 
     def _check_live(self, now_us: int) -> None:
         checks = self._live_checks
@@ -326,9 +364,15 @@ class ExperimentRun:
 
     # -- the end --
 
-    def _clean_up(self) -> bool:
-        """Heal what is still broken, and stop the cluster; return whether Ctrl-C came meanwhile."""
-        interrupted = False
+    def _clean_up(self, *, interrupted: bool) -> bool:
+        """Heal what is still broken, and stop the cluster; return whether Ctrl-C came by the end.
+
+        The figures of a run that was `interrupted` are those of that moment, watched or not.
+        """
+        if interrupted and not self._status_is_needed():
+            # A second Ctrl-C, or a cluster that cannot answer, must not keep it from being healed.
+            with suppress(Exception, KeyboardInterrupt):
+                self._runtime.run(self._ask_status())
         if self._injector.anything_left:
             try:
                 self._runtime.run(self._heal_everything())

@@ -50,6 +50,16 @@ class Run:
             time_limit_us=self.time_limit_us,
         ).execute()
 
+    def execute_alone(self) -> Results:
+        """Execute, and nobody watches."""
+        return ExperimentRun(
+            self.experiment,
+            plan_of(self.experiment),
+            self.runtime,
+            self.suite,
+            time_limit_us=self.time_limit_us,
+        ).execute()
+
     def of_kind(self, kind: TraceKind) -> list[TraceRow]:
         return [row for row in self.rows if row.kind == kind]
 
@@ -460,11 +470,52 @@ def test_progress_says_what_a_stage_waits_for() -> None:
 def test_run_that_is_watched_asks_the_runtime_for_the_same() -> None:
     """A look is an event of the virtual loop: watching must not change the run."""
     watched, alone = Run(), Run()
-    watched.execute()
-    ExperimentRun(alone.experiment, plan_of(alone.experiment), alone.runtime, alone.suite).execute()
+    seen = watched.execute()
+    unseen = alone.execute_alone()
 
     assert watched.runtime.acts == alone.runtime.acts
     assert watched.rows == alone.rows
+    assert seen == unseen
+
+
+@pytest.mark.parametrize("time_limit_us", [None, 8_900_000])
+def test_run_that_nobody_watches_asks_seldom_and_counts_the_same(time_limit_us: int | None) -> None:
+    """A member counts from 0 in its next life: the last look must have seen the former one."""
+    of = experiment(
+        faults=[
+            {"at": "1s", "fault": "crash", "target": "member(readers, 0)", "duration": "100ms"},
+            {"at": "7s", "fault": "crash", "target": "member(readers, 0)", "duration": "2s"},
+            {
+                "at": "10s",
+                "fault": "controlled_shutdown",
+                "target": "coordinator-of(readers)",
+                "duration": "4s",
+            },
+        ]
+    )
+    watched, alone = Run(of, time_limit_us=time_limit_us), Run(of, time_limit_us=time_limit_us)
+
+    seen = watched.execute()
+    unseen = alone.execute_alone()
+
+    assert seen == unseen
+    assert seen.records_consumed > 0
+    assert alone.runtime.statuses_asked < watched.runtime.statuses_asked / 2
+
+
+def test_interrupted_run_that_nobody_watched_has_the_figures_of_that_moment() -> None:
+    """The last status is as old as the last act; a watched run has one of 250 ms ago."""
+    alone = Run()
+
+    def press(runtime: FakeRuntime) -> NoReturn:
+        raise KeyboardInterrupt
+
+    alone.runtime.at[12_000_000] = press
+
+    results = alone.execute_alone()
+
+    assert results.outcome is RunOutcome.INTERRUPTED
+    assert results.records_consumed == 2 * 12_000_000 // 100_000
 
 
 def test_trace_read_after_the_stop_is_judged_too() -> None:

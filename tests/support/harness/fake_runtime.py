@@ -88,6 +88,8 @@ class FakeRuntime(Runtime):
         self.crash_fails_with: Exception | None = None
         self.power_fails_with: Exception | None = None
         self.stopped = False
+        self.statuses_asked = 0
+        self._started_at_us: dict[NodeName, int] = {}
         self._incarnations: dict[NodeName, int] = {}
         self._observer = observer
         self._rows = 0
@@ -124,6 +126,7 @@ class FakeRuntime(Runtime):
 
     async def status(self) -> ClusterStatus:
         """Return the status that the fields describe."""
+        self.statuses_asked += 1
         experiment = self.experiment
         config = experiment.cluster.config
         brokers = tuple(BrokerId(index) for index in range(experiment.cluster.brokers))
@@ -177,7 +180,7 @@ class FakeRuntime(Runtime):
                 state="STABLE",
                 coordinator=leader,
                 assigned=(TopicPartition(group.topics[0], index),),
-                records_consumed=self.time_us // 100_000,
+                records_consumed=(self.time_us - self._started_at_us.get(name, 0)) // 100_000,
                 commits_acknowledged=self.first_commit
                 + (0 if self.commits_stand_still else self.time_us // 200_000),
             )
@@ -199,6 +202,7 @@ class FakeRuntime(Runtime):
         words = "restart on an empty disk:" if empty_disk else "restart"
         self._change(node, LifeAct.RESTART, NodeState.UP, words)
         self._incarnations[node] = self._incarnations.get(node, 0) + 1
+        self._started_at_us[node] = self.time_us
 
     async def start_node(self, node: NodeName) -> None:
         """Start a node whose spec says `starts_later`."""
