@@ -36,8 +36,6 @@ _TIMES = (
     *("localtime", "gmtime", "ctime", "asctime", "sleep"),
 )
 _SECRETS = ("token_bytes", "token_hex", "token_urlsafe", "randbelow", "randbits", "choice")
-_READS_WITHOUT_USE = {"tenacity": frozenset({"monotonic"})}
-"""tenacity notes when an attempt began and ended; only `stop_after_delay`, banned, looks there."""
 
 _lock = threading.Lock()
 _runs: dict[int, int] = {}
@@ -119,8 +117,6 @@ def _check(name: str, caller: FrameType) -> None:
         if package in OWN_CODE and module != __name__:  # one wire may lie behind another
             if package in NODE_CODE and not module.startswith(TOOL_CODE):
                 raise Tripped(_told(name, module, frame, through))
-            return
-        if name.partition(".")[2] in _READS_WITHOUT_USE.get(package, ()):
             return
         if module not in {*through, "", __name__}:
             through.append(module)

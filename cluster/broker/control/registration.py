@@ -10,8 +10,6 @@ from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import TypeVar
 
-from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential
-
 from cluster.broker.channels import BrokerIdentity, ControllerChannel
 from cluster.host.host import Disconnected, Host, RequestTimedOut
 from cluster.spec import BrokerSpec
@@ -33,7 +31,7 @@ STARTING_INTERVAL_US = 10_000
 """Between the heartbeats of a broker that has not read its own registration yet."""
 SHUTDOWN_INTERVAL_US = 50_000
 """Between the first two heartbeats of a controlled shutdown."""
-RESEND_BACKOFF_S = 0.1
+RESEND_BACKOFF_US = 100_000
 """Before the second attempt; it doubles from one to the next."""
 
 
@@ -83,13 +81,7 @@ class BrokerHeartbeats:
         self._interval_us = config.broker_heartbeat_interval_ms * 1_000
         # KAFKA-14392: a request that hangs must leave time for another within the session.
         self._timeout_us = config.broker_session_timeout_ms * 1_000 // 2
-        backoff_max_s = config.broker_session_timeout_ms / 2_000
-        self._first_backoff_s = min(RESEND_BACKOFF_S, backoff_max_s)
-        self._retrying = AsyncRetrying(
-            sleep=self._sleep,
-            retry=retry_if_exception_type(_RETRIED),
-            wait=wait_exponential(multiplier=2 * RESEND_BACKOFF_S, max=backoff_max_s),
-        )
+        self._backoff_max_us = config.broker_session_timeout_ms * 1_000 // 2
 
     async def run(self) -> None:
         """Register; heartbeat until caught up; then serve, be unfenced, and heartbeat on.
@@ -170,14 +162,14 @@ class BrokerHeartbeats:
 
     async def _repeat(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Await `attempt` until the controller has accepted what it asks."""
-        # The first attempt goes past tenacity: see cluster.client.retries.with_retries.
-        try:
-            return await attempt()
-        except _RETRIED:
-            pass
-        await self._sleep(self._first_backoff_s)
-        answer: T = await self._retrying(attempt)
-        return answer
+        backoff_us = RESEND_BACKOFF_US
+        while True:
+            try:
+                return await attempt()
+            except _RETRIED:
+                pass
+            await self._pause(min(backoff_us, self._backoff_max_us))
+            backoff_us = min(2 * backoff_us, self._backoff_max_us)
 
     async def _heartbeat(self) -> BrokerHeartbeatResponse:
         self._next_at_once = False
@@ -203,9 +195,6 @@ class BrokerHeartbeats:
         if error != ErrorCode.NONE:
             self._host.log(f"the controller answered {error.name}")
             raise _ControllerRefused(error.name)
-
-    async def _sleep(self, seconds: float) -> None:
-        await self._pause(round(seconds * 1_000_000))
 
     async def _pause(self, delay_us: int) -> None:
         """Wait for `delay_us`, or until the next heartbeat is wanted at once."""

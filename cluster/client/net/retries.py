@@ -1,15 +1,12 @@
-"""Backoff as Kafka's clients do it, and tenacity on the host's clock.
+"""Backoff and retries as Kafka's clients do them, on the host's clock and from its random stream.
 
-tenacity's own jitter draws from the global generator and its `stop_after_delay` reads the machine's
-clock: both would break replay. Here the wait draws from the host's stream and the stop asks the
-host. Source: Kafka ExponentialBackoff (base 2, 20 % jitter, capped after the jitter).
+A plain loop: tenacity, which retries elsewhere, inspects the attempted function at each call, and
+its own jitter and `stop_after_delay` would break replay. Source: Kafka ExponentialBackoff (base 2,
+20 % jitter, capped after the jitter).
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, TypeVarTuple
-
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
-from tenacity.wait import wait_base
+from typing import TypeVar, TypeVarTuple
 
 from cluster.client.net.errors import ClientError
 from cluster.host.host import Host
@@ -22,7 +19,6 @@ MS = 1_000
 """Microseconds in a millisecond."""
 
 _JITTER_PERCENT = 20
-_MILLION = 1_000_000
 _EXPONENT_MAX = 62
 """More doublings than any setting allows; it bounds the shift."""
 
@@ -53,31 +49,6 @@ def retry_backoff(host: Host, config: ConsumerConfig | ProducerConfig) -> Expone
     return ExponentialBackoff(host, config.retry_backoff_ms, config.retry_backoff_max_ms)
 
 
-class WaitKafkaBackoff(wait_base):
-    """tenacity's wait: an ExponentialBackoff by the number of attempts so far.
-
-    `attempts_before` were made before tenacity's own first one.
-    """
-
-    def __init__(self, backoff: ExponentialBackoff, attempts_before: int = 0) -> None:
-        self._backoff = backoff
-        self._attempts_before = attempts_before
-
-    def __call__(self, retry_state: RetryCallState) -> float:
-        """Return the wait in seconds, exact to the microsecond."""
-        attempts = self._attempts_before + retry_state.attempt_number
-        return self._backoff.delay_us(attempts - 1) / _MILLION
-
-
-def stop_at(host: Host, deadline_us: int) -> Callable[[RetryCallState], bool]:
-    """Return tenacity's stop: give up once the host's clock shows `deadline_us`."""
-
-    def stop(_retry_state: RetryCallState) -> bool:
-        return host.now_us() >= deadline_us
-
-    return stop
-
-
 async def with_retries(
     host: Host,
     backoff: ExponentialBackoff,
@@ -91,38 +62,16 @@ async def with_retries(
     begin and must see for itself that the time is over.
     Raises: the last attempt's own error.
     """
-    # The first attempt goes past tenacity, which takes longer than ten events of the loop even
-    # where there is nothing to retry; most polls of a consumer come here.
-    try:
-        return await attempt(*args)
-    except ClientError as error:
-        if not error.retriable:
-            raise
-        delay_us = backoff.delay_us(0)
-        if host.now_us() >= deadline_us:
-            raise
-    await host.sleep(max(0, min(delay_us, deadline_us - host.now_us())))
-    answer: T = await _retrying(host, backoff, deadline_us)(attempt, *args)
-    return answer
-
-
-def _retrying(host: Host, backoff: ExponentialBackoff, deadline_us: int) -> AsyncRetrying:
-    """Return a tenacity controller that goes on after one failed attempt."""
-
-    async def sleep(seconds: float) -> None:
-        delay_us = round(seconds * _MILLION)
+    failures = 0
+    while True:
+        try:
+            return await attempt(*args)
+        except ClientError as error:
+            if not error.retriable:
+                raise
+            # Drawn before the deadline is looked at: the number of draws must not hang on the time.
+            delay_us = backoff.delay_us(failures)
+            if host.now_us() >= deadline_us:
+                raise
+        failures += 1
         await host.sleep(max(0, min(delay_us, deadline_us - host.now_us())))
-
-    # tenacity types `sleep` as returning None or an awaitable; Any is its own declared return type.
-    sleeper: Callable[[int | float], Any] = sleep
-    return AsyncRetrying(
-        sleep=sleeper,
-        wait=WaitKafkaBackoff(backoff, attempts_before=1),
-        stop=stop_at(host, deadline_us),
-        retry=retry_if_exception(_is_retriable),
-        reraise=True,
-    )
-
-
-def _is_retriable(error: BaseException) -> bool:
-    return isinstance(error, ClientError) and error.retriable

@@ -1,4 +1,4 @@
-"""Backoff and tenacity on the host's clock."""
+"""Backoff and retries on the host's clock."""
 
 from itertools import pairwise
 

@@ -1,0 +1,52 @@
+"""How a broker goes on trying to reach a controller that does not answer."""
+
+from itertools import pairwise
+
+from cluster.broker.channels import BrokerIdentity, ControllerChannel
+from cluster.broker.control.registration import BrokerHeartbeats
+from cluster.host.frames import OpenFrame
+from cluster.spec import BrokerSpec
+from protocol.config import BrokerConfig
+from protocol.ids import BrokerId, NodeName
+from tests.support.harness.virtual_hosts import LATENCY_US, HostLab
+
+REFUSED_US = 2 * LATENCY_US
+"""From the attempt to the news that nobody listens."""
+
+
+def test_backoff_doubles_up_to_half_the_session() -> None:
+    """Kafka BrokerLifecycleManager.resendExponentialBackoff, without its jitter."""
+    lab = HostLab()
+    host = lab.host("broker-0")
+
+    async def nothing() -> None:
+        raise AssertionError("nobody answered")
+
+    heartbeats = BrokerHeartbeats(
+        host,
+        ControllerChannel(host, (NodeName("controller-100"),), "heartbeats"),
+        BrokerIdentity(broker_id=BrokerId(0)),
+        BrokerSpec(broker_id=0),
+        BrokerConfig(broker_session_timeout_ms=1_000),
+        lambda: 0,
+        nothing,
+    )
+    attempts: list[int] = []
+
+    async def main() -> None:
+        host.spawn(heartbeats.run(), name="heartbeats")
+        for _ in range(200):
+            opened = sum(isinstance(frame, OpenFrame) for frame in lab.frames)
+            attempts.extend([host.now_us()] * (opened - len(attempts)))
+            await host.sleep(10_000)
+
+    lab.run(main())
+
+    waits = [later - earlier - REFUSED_US for earlier, later in pairwise(attempts)]
+    assert [round(wait_us, -4) for wait_us in waits[:5]] == [
+        100_000,
+        200_000,
+        400_000,
+        500_000,
+        500_000,
+    ]
