@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from signal import SIGKILL
+from typing import IO
 
 from chaos.results.run_directory import PastRun, list_runs
 from cluster.realtime.machine_processes import start_ticks
@@ -39,9 +40,15 @@ class CommandLine:
 
     @contextmanager
     def started(
-        self, *arguments: str, environment: Mapping[str, str | None] | None = None
+        self,
+        *arguments: str,
+        environment: Mapping[str, str | None] | None = None,
+        stdout: IO[str] | None = None,
     ) -> Iterator["subprocess.Popen[str]"]:
-        """Start one command in a process group of its own; at the end nothing of it is left."""
+        """Start one command in a process group of its own; at the end nothing of it is left.
+
+        `stdout` None: its output comes through a pipe.
+        """
         variables = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
@@ -56,7 +63,7 @@ class CommandLine:
             [sys.executable, "-m", "coordlab", *arguments],
             cwd=self.folder,
             env=variables,
-            stdout=subprocess.PIPE,
+            stdout=stdout or subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,

@@ -56,6 +56,16 @@ class TerminalCommand:
         """Send a signal to the command."""
         self._process.send_signal(signal)
 
+    def close_window(self) -> int:
+        """Close the terminal as a window is closed, and return the exit code."""
+        os.close(self._ours)
+        try:
+            return self._process.wait(_PATIENCE_S)
+        finally:
+            if self._process.poll() is None:
+                self._process.kill()
+                self._process.wait()
+
     def finish(self) -> int:
         """Read to the end and return the exit code. Raises: TimeoutError."""
         try:

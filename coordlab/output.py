@@ -1,0 +1,134 @@
+"""Standard output and standard error, whose reader may go away while a command prints.
+
+`run ... | head -2` closes the pipe, a closed window the terminal. A command must then neither fail
+in the middle of a print nor leave a broken cluster: it is interrupted as by Ctrl-C, so that a run
+heals and stops, everything that it still prints is dropped, and the process ends with
+EXIT_OUTPUT_CLOSED. Python itself would raise BrokenPipeError wherever the print stands, in another
+thread too.
+"""
+
+import errno
+import io
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+EXIT_OUTPUT_CLOSED = 141
+"""128 + SIGPIPE, what a shell says of a process that wrote into a closed pipe."""
+_EXIT_NOT_PRINTED = (
+    255  # results_schema.results has it as EXIT_INTERNAL_ERROR; its import takes longer than --help
+)
+_CLOSED = frozenset({errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO, errno.ECONNRESET})
+"""Errors of a write that nobody reads; EIO is a terminal's that was closed."""
+_NAMES = {1: "standard output", 2: "standard error"}
+
+
+class Output:
+    """The two streams of a process, and what became of them."""
+
+    def __init__(self) -> None:
+        self._error: OSError | None = None  # None: every write so far arrived
+        self._failed_stream = 1
+        self._stderr = 2  # a copy of the real one, once both streams are dropped
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether somebody stopped reading, or a write failed."""
+        return self._error is not None
+
+    def take_over(self) -> None:
+        """Replace sys.stdout and sys.stderr by streams whose writes never raise OSError.
+
+        A hang-up ends a command as a closed pipe does, unless `nohup` said to ignore it.
+        """
+        sys.stdout = self._watched(sys.stdout, 1)
+        sys.stderr = self._watched(sys.stderr, 2)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, self._hang_up)
+
+    def lose(self, stream: int, error: OSError) -> None:
+        """Drop what is printed from now on, and interrupt the command; the first time only."""
+        if self._error is not None:
+            return
+        self._error, self._failed_stream = error, stream
+        self._stderr = os.dup(2)
+        sink = os.open(os.devnull, os.O_WRONLY)
+        # Both: `run | head` must not print on the terminal that it was interrupted.
+        for number in _NAMES:
+            os.dup2(sink, number)
+        os.close(sink)
+        main = threading.main_thread().ident
+        if main is not None:
+            # To the main thread, whichever prints: only there a waiting call is cut short.
+            signal.pthread_kill(main, signal.SIGINT)
+
+    def conclude(self, code: int) -> int:
+        """Print what is still buffered and return the exit code, which was to be `code`.
+
+        A stream that failed otherwise than by being closed, on a full disk say, is named.
+        """
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                if stream is not None:
+                    stream.flush()
+            except KeyboardInterrupt:
+                continue
+        if self._error is None:
+            return code
+        if self._error.errno in _CLOSED:
+            return EXIT_OUTPUT_CLOSED
+        said = f"{_NAMES[self._failed_stream]} cannot be written: {self._error.strerror}\n"
+        if self._failed_stream == 1:
+            try:
+                os.write(self._stderr, said.encode())
+            except OSError:
+                return _EXIT_NOT_PRINTED
+        return _EXIT_NOT_PRINTED
+
+    def _watched(self, stream: TextIO, number: int) -> TextIO:
+        """Return a stream like `stream` onto file descriptor `number`."""
+        if not isinstance(stream, io.TextIOWrapper) or not _is_open(number):
+            return stream  # closed from the start, or replaced by somebody who reads it
+        stream.flush()
+        return io.TextIOWrapper(
+            io.BufferedWriter(_WatchedFile(number, self)),
+            encoding=stream.encoding,
+            errors=stream.errors,
+            line_buffering=stream.line_buffering,
+            write_through=stream.write_through,
+        )
+
+    def _hang_up(self, _signal: int, _frame: FrameType | None) -> None:
+        self.lose(1, OSError(errno.EIO, os.strerror(errno.EIO)))
+
+
+class _WatchedFile(io.FileIO):
+    """A file descriptor; a write that fails is reported and counts as done."""
+
+    def __init__(self, number: int, output: Output) -> None:
+        super().__init__(number, "wb", closefd=False)
+        self._output = output
+
+    def write(self, content: "ReadableBuffer", /) -> int:
+        """Write, and return the number of bytes taken."""
+        size = memoryview(content).nbytes
+        try:
+            written = super().write(content)
+        except OSError as error:
+            self._output.lose(self.fileno(), error)
+            return size
+        return size if written is None else written
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
