@@ -45,7 +45,7 @@ class Output:
     def take_over(self) -> None:
         """Replace sys.stdout and sys.stderr by streams whose writes never raise OSError.
 
-        A hang-up ends a command as a closed pipe does, unless `nohup` said to ignore it.
+        A hang-up ends a command as a closed pipe does, unless nohup said to ignore it.
         """
         sys.stdout = self._watched(sys.stdout, 1)
         sys.stderr = self._watched(sys.stderr, 2)
