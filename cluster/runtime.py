@@ -124,11 +124,21 @@ class Runtime(ABC):
         """Wait on the run's clock."""
 
     @abstractmethod
-    async def start(self) -> None:
+    async def start(self, *, apart: bool = False) -> None:
         """Start every node; returns when their processes are up, long before groups are stable.
 
+        `apart`: in virtual time, at moments drawn from the seed, and as if the cluster had stood
+        for long; otherwise at once. Real processes start as they do.
         Raises: ClusterStartError if a node cannot be started; whatever was started is stopped.
         """
+
+    def out_of_step_us(self) -> int:
+        """Return for how long a steady state is left alone before its time is zero.
+
+        In virtual time it is drawn from the seed, so that no plan begins in step with the members'
+        timers; nothing where time is real.
+        """
+        return 0
 
     @abstractmethod
     async def status(self) -> ClusterStatus:

@@ -6,7 +6,7 @@ Kafka's settings keep Kafka's names, defaults and bounds: their structs are `pro
 """
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -107,6 +107,9 @@ class ClusterDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """What the coordinator does as Kafka's Java one does, switch by switch; all off."""
     links: LinkModel = LinkModel()
     """The latency of the network in virtual time."""
+    starts: Literal["apart", "together"] = "apart"
+    """When nodes start in virtual time: `apart`, at moments that the seed draws, or `together`, all
+    at once, with every timer in phase; then it is the plan alone that decides what meets what."""
     costs: CostModel = CostModel()
     """What loading a coordinator's log, and acting on metadata, takes in virtual time."""
     storage: StorageModel = StorageModel()

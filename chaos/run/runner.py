@@ -111,6 +111,7 @@ class ExperimentRun:
         self._time_limit_us = time_limit_us
         self._stop_when = stop_when
         self._verifies = verifies
+        self._starts_apart = experiment.cluster.starts == "apart"
         self._journal = Journal(plan, self._write_journal)
         self._injector = FaultInjector(experiment, runtime, self._journal, self._log, seed=seed)
         self._stage = ""
@@ -154,7 +155,7 @@ class ExperimentRun:
     async def _measure(self) -> None:
         try:
             self._enter("starting")
-            await self._runtime.start()
+            await self._runtime.start(apart=self._starts_apart)
             for checks in (self._suite, self._live_checks):
                 if checks is not None:
                     checks.allow_clock_error(self._runtime.clock_error_us)
@@ -169,6 +170,18 @@ class ExperimentRun:
             self._log(f"giving up: {reason}")
 
     async def _reach_steady_state(self) -> None:
+        await self._wait_for_steady_state()
+        if self._starts_apart:
+            # The members' timers began with it, and an operator does not know of them.
+            await self._pause_until(self._runtime.now_us() + self._runtime.out_of_step_us())
+            await self._wait_for_steady_state()
+        self._enter("steady")
+        self._steady_at_us = self._runtime.now_us()
+        for fault in self._plan:
+            self._journal.entry(fault.fault_id).planned_at_us = self._steady_at_us + fault.at_us
+        self._journal.changed()
+
+    async def _wait_for_steady_state(self) -> None:
         timeout = self._experiment.run.steady_state_timeout
         missing = await self._wait(
             lambda status: missing_for_steady_state(self._experiment, status),
@@ -176,11 +189,6 @@ class ExperimentRun:
         )
         if missing:
             raise _GiveUp(f"no steady state within {timeout}: {summarize(missing)}")
-        self._enter("steady")
-        self._steady_at_us = self._runtime.now_us()
-        for fault in self._plan:
-            self._journal.entry(fault.fault_id).planned_at_us = self._steady_at_us + fault.at_us
-        self._journal.changed()
 
     async def _inject_faults(self) -> None:
         self._enter("faults")

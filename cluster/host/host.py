@@ -149,6 +149,13 @@ class Host(ABC):
     async def sleep(self, delay_us: int) -> None:
         """Wait for `delay_us` on this node's clock."""
 
+    def first_tick_us(self, timer: str, period_us: int) -> int:
+        """Return when a timer that ticks every `period_us` for as long as the node lives begins.
+
+        A period after the start, unless a virtual host draws a part of it for the node's `timer`.
+        """
+        return period_us
+
     @abstractmethod
     def create_future(self) -> "Future[Any]":
         """Return a future of the host's loop, for waking a waiting coroutine."""

@@ -181,7 +181,7 @@ class RayRuntime(RayLives, Runtime):
 
     # -- lives -----------------------------------------------------------------------------------
 
-    async def start(self) -> None:
+    async def start(self, *, apart: bool = False) -> None:
         """Start Ray or join it, then every process, then every node in order.
 
         Raises: ClusterStartError; whatever was started is stopped.

@@ -13,6 +13,7 @@ from cluster.runtime import RowObserver
 from cluster.virtual.clock import NodeClock
 from cluster.virtual.loop import LoopHandle, LoopTimer, VirtualLoop
 from cluster.virtual.network import VirtualNetwork
+from cluster.virtual.starts import drawn_tick_us
 from partition_log.storage import Storage
 from protocol.ids import Incarnation, NodeName
 from protocol.trace import TraceEvent
@@ -77,7 +78,9 @@ class VirtualHost(BaseHost):
         traces_messages: bool,
         on_failure: FailureSink,
         log: LogSink | None,
+        has_run_before: bool = False,
     ) -> None:
+        """Be a new incarnation; of one that `has_run_before` no timer begins with the run."""
         super().__init__(
             name,
             incarnation,
@@ -94,6 +97,7 @@ class VirtualHost(BaseHost):
         self._observers = observers
         self._on_failure = on_failure
         self._log = log
+        self._has_run_before = has_run_before
         self._kept_steps: list[LoopHandle] = []
         """Steps of tasks that were about to be taken when the node was stopped."""
 
@@ -120,6 +124,12 @@ class VirtualHost(BaseHost):
         loop = self._loop
         loop.schedule(loop.current_us + self._clock.run_delay_us(delay_us), timer)
         return timer
+
+    def first_tick_us(self, timer: str, period_us: int) -> int:
+        """Return a whole period, or a part of it if the node is as if it had run before."""
+        if not self._has_run_before:
+            return period_us
+        return drawn_tick_us(self._seed, self.name, timer, period_us)
 
     # -- its loop -----------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from cluster.virtual.host import LogSink, VirtualHost
 from cluster.virtual.lives import VirtualLives
 from cluster.virtual.loop import Deadlock, VirtualLoop
 from cluster.virtual.network import VirtualNetwork
+from cluster.virtual.starts import drawn_starts, drawn_wait_us
 from cluster.virtual.tripwires import tripwires
 from partition_log.memory_storage import MemoryStorage
 from protocol.ids import Incarnation, NodeName
@@ -71,6 +72,8 @@ class VirtualRuntime(VirtualLives, Runtime):
         super().__init__(spec, loop, build=build, new_host=self._host, trace=self.trace)
         self._failures: list[str] = []
         self._driver_rows = 0
+        self._has_stood = False
+        """Whether what starts first is to be as if it had run for long."""
 
     def now_us(self) -> int:
         """Return the run's undrifted clock: microseconds since the run began."""
@@ -108,19 +111,25 @@ class VirtualRuntime(VirtualLives, Runtime):
         self._loop.call_at_us(self._loop.now_us() + delay_us, _wake, future)
         await future
 
-    async def start(self) -> None:
-        """Start every node that is there from the beginning, in order.
+    async def start(self, *, apart: bool = False) -> None:
+        """Start every node that is there from the beginning: at once, in order, or `apart`.
 
         Raises: ClusterStartError if a node cannot be started; whatever was started is stopped.
         """
-        for name, life in self._lives.items():
-            if starts_later(life.spec):
-                continue
+        began_us = self.now_us()
+        self._has_stood = apart
+        for start_us, name in drawn_starts(self._cluster, self._seed) if apart else self._at_once():
             try:
+                if (wait_us := began_us + start_us - self.now_us()) > 0:
+                    await self.sleep(wait_us)
                 await self.start_node(name)
             except Exception as error:
                 await self.stop()
                 raise ClusterStartError(f"{name} could not be started: {error!r}") from error
+
+    def out_of_step_us(self) -> int:
+        """Return a drawn part of the longest period of the members' timers."""
+        return drawn_wait_us(self._cluster, self._seed)
 
     def at(self, time_us: int, callback: Callable[[], None]) -> None:
         """Call `callback` before anything else that happens at `time_us`.
@@ -161,6 +170,9 @@ class VirtualRuntime(VirtualLives, Runtime):
         """Return the tool's own failures so far."""
         return tuple(self._failures)
 
+    def _at_once(self) -> list[tuple[int, NodeName]]:
+        return [(0, name) for name, life in self._lives.items() if not starts_later(life.spec)]
+
     def _host(
         self, name: NodeName, incarnation: Incarnation, storage: MemoryStorage, clock: NodeClock
     ) -> VirtualHost:
@@ -177,6 +189,7 @@ class VirtualRuntime(VirtualLives, Runtime):
             traces_messages=self._trace_messages,
             on_failure=self._node_failed,
             log=self._log,
+            has_run_before=self._has_stood and incarnation == 0,
         )
         self._network.attach(host)
         return host

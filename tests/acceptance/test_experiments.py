@@ -11,6 +11,7 @@ from statistics import median
 
 import pytest
 
+from chaos.experiment.loader import load_experiment
 from protocol.trace import TraceKind, TraceRow
 from results_schema.results import CheckOutcome, Verdict
 from tests.support.worlds.acceptance import (
@@ -18,7 +19,6 @@ from tests.support.worlds.acceptance import (
     detail_of,
     lost_commits,
     play_virtual,
-    shifted,
 )
 from tests.support.worlds.failover import Failover, failover_of
 from tests.support.worlds.story import milestones_of
@@ -45,7 +45,7 @@ EXPERIMENTS = (
 @cache
 def played(name: str, *overrides: str) -> VirtualRun:
     """Run an experiment once for all the tests that look at it."""
-    return play_virtual(shifted(name, 0, overrides), seed=SEED)
+    return play_virtual(load_experiment(name, overrides).experiment, seed=SEED)
 
 
 def failover(name: str, fault: int = 0) -> Failover:

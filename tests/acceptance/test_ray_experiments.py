@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from chaos.experiment.loader import load_experiment
 from cluster.realtime.machine_processes import start_ticks
 from protocol.trace import TraceKind, TraceRow
 from results_schema.results import Verdict
-from tests.support.worlds.acceptance import detail_of, play_ray, play_virtual, shifted
+from tests.support.worlds.acceptance import detail_of, play_ray, play_virtual
 from tests.support.worlds.story import milestones_of
 
 pytestmark = [
@@ -36,7 +37,7 @@ EXPERIMENTS = {
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_experiment_tells_the_same_story_on_ray(name: str, tmp_path: Path) -> None:
     """The milestones of virtual time, and nothing else; no process is left behind."""
-    experiment = shifted(name, 0, EXPERIMENTS[name])
+    experiment = load_experiment(name, EXPERIMENTS[name]).experiment
     rows: list[TraceRow] = []
     run_dir = tmp_path / "run"
     run_dir.mkdir()

@@ -19,7 +19,6 @@ MAY_DRAW = {
     "tests/chaos/exploration/test_reference.py": "tests the space `reference` and its minimum",
     "tests/chaos/exploration/test_space.py": "tests the space of a file",
     "tests/cluster/ray/test_ray_tasks.py": "compares workers, whatever they play",
-    "tests/support/reference/rows_before_causes.py": "compares with a record of an older commit",
 }
 """Modules that may draw, with the reason; no other module depends on what a seed draws."""
 DRAWING = frozenset({"draw", "play_seed", "play_seeds"})

@@ -89,7 +89,7 @@ def test_acknowledgement_before_replication_is_found_by_fencing() -> None:
     killed: list[str] = []
 
     def kill_on_acknowledgement(row: TraceRow) -> None:
-        late = row.time_us > 8_000_000 and not killed
+        late = row.time_us > 12_000_000 and not killed
         if late and row.kind == TraceKind.APPEND_COMPLETED and row.error in {None, "NONE"}:
             killed.append(row.node)
             played.runtime.crash_now(NodeName(row.node))
@@ -112,7 +112,7 @@ def test_death_on_acknowledgement_loses_nothing_behind_the_guard() -> None:
     killed: list[str] = []
 
     def kill_on_acknowledgement(row: TraceRow) -> None:
-        if row.time_us > 8_000_000 and not killed and row.kind == TraceKind.APPEND_COMPLETED:
+        if row.time_us > 12_000_000 and not killed and row.kind == TraceKind.APPEND_COMPLETED:
             killed.append(row.node)
             played.runtime.crash_now(NodeName(row.node))
 

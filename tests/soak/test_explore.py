@@ -1,8 +1,8 @@
 """Many seeds in virtual time: every experiment, and 20,000 drawn schedules of the standard space.
 
-Swarms find what one seed does not. A seed of an experiment moves its faults, so that together the
-seeds cover an interval of the brokers' heartbeats; a seed of a space draws everything. All pass, a
-few are played again elsewhere and give the same, and what is done is remembered.
+Swarms find what one seed does not. A seed of an experiment draws when its nodes start, and with it
+the phase of every timer; a seed of a space draws everything. All pass, a few are played again
+elsewhere and give the same, and what is done is remembered.
 """
 
 import json
@@ -15,16 +15,18 @@ from typing import Any
 
 import pytest
 
+from chaos.experiment.loader import load_experiment
 from results_schema.results import Verdict
+from tests.support.evenness import p_of_uniform
 from tests.support.soak import KEPT, ROOT, code_id, remembered, say, say_failovers
-from tests.support.worlds.acceptance import VirtualRun, play_virtual, shifted
+from tests.support.worlds.acceptance import VirtualRun, play_virtual
 from tests.support.worlds.failover import Failover, failover_of
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_500)]
 
 GROUP = "orders-readers"
 SEEDS = {
-    "coordinator_crash": 50,
+    "coordinator_crash": 200,
     "coordinator_crash_static": 20,
     "graceful_move": 20,
     "rolling_restart": 20,
@@ -34,8 +36,10 @@ SEEDS = {
     "split_brain_ownership": 10,
     "split_brain_generations": 10,
 }
-HEARTBEAT_MS = 2_000
-"""Interval of the brokers' heartbeats, over which an experiment's seeds spread their faults."""
+DETECT_US = (7_000_000, 9_000_000)
+"""Session minus heartbeat interval, and session: any time between is as likely as any other."""
+LIKELY = 0.01
+"""Evenly drawn values have a smaller p once in a hundred times; these seeds never change it."""
 SPACE = "standard"
 DRAWN = 20_000
 TIME_LIMIT = "55m"
@@ -63,9 +67,8 @@ class ExploredSeed:
 
 
 def play(name: str, seed: int) -> VirtualRun:
-    """Run one seed, its faults at a phase of the heartbeats of its own."""
-    shift_ms = seed * HEARTBEAT_MS // SEEDS[name]
-    return play_virtual(shifted(name, shift_ms), seed=seed, trace_messages=False)
+    """Run one seed."""
+    return play_virtual(load_experiment(name).experiment, seed=seed, trace_messages=False)
 
 
 def explore(name: str, seed: int) -> ExploredSeed:
@@ -99,6 +102,28 @@ def test_every_seed_passes_and_a_few_give_the_same_trace_elsewhere(name: str) ->
     again = digests_elsewhere(name, list(seeds)[:: len(seeds) // RECHECKED][:RECHECKED])
     assert again == {str(seed): seeds[int(seed)].digest for seed in again}
     say(f"{len(again)} of them computed again in a process with another hash seed: equal")
+
+
+def test_detection_fills_the_window_of_a_heartbeat_evenly() -> None:
+    """Brokers heartbeat every 2 s, and nobody dies in step with that: 7 to 9 s, all as likely."""
+    name = "coordinator_crash"
+    detects_us = [
+        remembered(
+            "explore", f"{name}-{seed}", ExploredSeed, partial(explore, name, seed)
+        ).failover.decided_us
+        or 0
+        for seed in range(SEEDS[name])
+    ]
+    even = p_of_uniform(detects_us, *DETECT_US)
+    say(
+        f"**{name}**: detect of {len(detects_us)} seeds {min(detects_us) / 1e6:.2f} to "
+        f"{max(detects_us) / 1e6:.2f} s; evenly drawn from 7 to 9 s: Kolmogorov-Smirnov, "
+        f"p = {even:.2f}"
+    )
+
+    assert min(detects_us) < 7_300_000
+    assert max(detects_us) > 8_700_000
+    assert even > LIKELY
 
 
 def digests_elsewhere(name: str, seeds: list[int]) -> dict[str, str]:

@@ -39,6 +39,7 @@ class LogCleaner:
     ) -> None:
         self._host = host
         self._config = config
+        self._backoff_us = config.log_cleaner_backoff_ms * 1_000
         self._logs = logs
         self._topic_config = topic_config
         self._first_dirty: dict[TopicPartition, Offset] = {}
@@ -51,7 +52,8 @@ class LogCleaner:
         if content is not None:
             self._first_dirty = decode_offset_checkpoint(content)
         if self._config.log_cleaner_enable:
-            self._look_later()
+            first_us = self._host.first_tick_us("log-cleaner", self._backoff_us)
+            self._host.after(first_us, self._look)
 
     def forget(self, partition: TopicPartition) -> None:
         """Clean a deleted partition no more."""
@@ -59,7 +61,7 @@ class LogCleaner:
         self._segments.pop(partition, None)
 
     def _look_later(self) -> None:
-        self._host.after(self._config.log_cleaner_backoff_ms * 1_000, self._look)
+        self._host.after(self._backoff_us, self._look)
 
     def _look(self) -> None:
         """Clean what is dirty enough, one log after the other; then wait."""

@@ -49,6 +49,7 @@ class LogFlusher:
         self._host = host
         self._config = cluster.broker_config
         self._model = cluster.storage
+        self._write_back_us = self._model.write_back_check_ms * 1_000
         self._logs = logs
         self._topic_config = topic_config
         self._started_at_us = 0
@@ -60,7 +61,8 @@ class LogFlusher:
         self._started_at_us = self._host.now_us()
         if self._config.log_flush_scheduler_interval_ms < LONG_MAX:
             self._host.after(INITIAL_TASK_DELAY_MS * 1_000, self._flush_dirty_logs)
-        self._write_back_later()
+        first_us = self._host.first_tick_us("write-back", self._write_back_us)
+        self._host.after(first_us, self._write_back)
 
     def configure(self, log: PartitionLog) -> None:
         """Take in a log that got its partition: its topic's settings hold from now on."""
@@ -137,7 +139,4 @@ class LogFlusher:
             elif now_us - dirty.since_us >= self._model.write_back_ms * 1_000:
                 storage.write_back()
                 del self._dirty[name]
-        self._write_back_later()
-
-    def _write_back_later(self) -> None:
-        self._host.after(self._model.write_back_check_ms * 1_000, self._write_back)
+        self._host.after(self._write_back_us, self._write_back)

@@ -81,6 +81,8 @@ class ReplicaManager:
         self._host = host
         self._identity = identity
         self._config = cluster.broker_config
+        self._checkpoint_us = self._config.replica_high_watermark_checkpoint_interval_ms * 1_000
+        self._shrink_us = self._config.replica_lag_time_max_ms * 1_000 // 2
         self._guards = cluster.guards
         self._cache = cache
         self._partitions: dict[PartitionKey, Partition] = {}
@@ -119,8 +121,9 @@ class ReplicaManager:
                 self._logs[name] = PartitionLog(
                     name, storage.log(name), high_watermark=checkpoint.get(name, 0)
                 )
-        self._checkpoint_later()
-        self._shrink_isrs_later()
+        first_tick_us = self._host.first_tick_us
+        self._host.after(first_tick_us("checkpoint", self._checkpoint_us), self._checkpoint)
+        self._host.after(first_tick_us("isr-expiration", self._shrink_us), self._shrink_isrs)
         self._flusher.start()
         self._cleaner.start()
         self._metrics.start()
@@ -412,10 +415,7 @@ class ReplicaManager:
                     f"instead of {partition.isr}"
                 )
                 self._isr_changes.submit(partition, proposal)
-        self._shrink_isrs_later()
-
-    def _shrink_isrs_later(self) -> None:
-        self._host.after(self._config.replica_lag_time_max_ms * 1_000 // 2, self._shrink_isrs)
+        self._host.after(self._shrink_us, self._shrink_isrs)
 
     # -- high watermarks --
 
@@ -431,7 +431,7 @@ class ReplicaManager:
 
     def _checkpoint(self) -> None:
         self._write_checkpoint()
-        self._checkpoint_later()
+        self._host.after(self._checkpoint_us, self._checkpoint)
 
     def _write_checkpoint(self) -> None:
         """Write the high watermarks to the disk, if any moved."""
@@ -441,11 +441,6 @@ class ReplicaManager:
         if content != self._checkpointed:
             self._checkpointed = content
             self._host.storage.write_checkpoint(REPLICATION_OFFSET_CHECKPOINT, content)
-
-    def _checkpoint_later(self) -> None:
-        self._host.after(
-            self._config.replica_high_watermark_checkpoint_interval_ms * 1_000, self._checkpoint
-        )
 
     # -- helpers --
 

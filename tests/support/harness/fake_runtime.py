@@ -120,7 +120,7 @@ class FakeRuntime(Runtime):
                 self.at.pop(time_us)(self)
         self.time_us = until
 
-    async def start(self) -> None:
+    async def start(self, *, apart: bool = False) -> None:
         """Start."""
         self.acts.append("start")
 

@@ -6,13 +6,14 @@ An oracle computes a table from `rows` in plain Python; `table` is what Spark wr
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from chaos.experiment.loader import load_experiment
 from pipeline.in_memory.trace import TableRow
 from protocol.trace import TraceRow
 from tests.support.builders.trace_builder import read_table, write_run
 from tests.support.random_worlds.random_files import write_documents
 from tests.support.random_worlds.random_trace import random_run
 from tests.support.reference.ownership_model import random_owners
-from tests.support.worlds.acceptance import play_virtual, shifted
+from tests.support.worlds.acceptance import play_virtual
 
 SEEDS = range(24)
 OWNER_SEEDS = range(16)
@@ -54,7 +55,7 @@ def write_random_runs(base: Path) -> tuple[AnalysedRun, ...]:
     traces = {f"random/{seed}": random_run(seed) for seed in SEEDS}
     traces |= {f"owners/{seed}": random_owners(seed) for seed in OWNER_SEEDS}
     for name, overrides in _REAL.items():
-        traces[f"{name}/1"] = play_virtual(shifted(name, 0, overrides), seed=7).rows
+        traces[f"{name}/1"] = play_virtual(load_experiment(name, overrides).experiment, seed=7).rows
     return tuple(
         AnalysedRun(
             run=name,

@@ -10,15 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-from msgspec import structs
 
 from chaos.checkers.registry import CheckSuite, context_of
-from chaos.experiment.loader import load_experiment
 from chaos.experiment.structs import (
     Experiment,
     consumer_name,
     group_partition,
-    microseconds,
     to_cluster_spec,
 )
 from chaos.run.plan import plan_of
@@ -268,37 +265,6 @@ def percentile(ascending: Sequence[int], percent: int) -> int:
     """
     rank = -(-percent * len(ascending) // 100)
     return ascending[max(rank, 1) - 1]
-
-
-def crash_shifted(shift_ms: int) -> Experiment:
-    """Return coordinator_crash with its fault `shift_ms` later than the file says."""
-    return shifted("coordinator_crash", shift_ms)
-
-
-def shifted(name: str, shift_ms: int, overrides: Sequence[str] = ()) -> Experiment:
-    """Return an experiment whose faults and late members come `shift_ms` later than the file says.
-
-    Steady state is always reached at the same phase of the brokers' heartbeats, which are 2 s
-    apart: without the shift every run would detect after the same 7.8 s.
-    """
-    experiment = load_experiment(name, tuple(overrides)).experiment
-
-    def later(at: str) -> str:
-        return f"{microseconds(at) // 1_000 + shift_ms}ms"
-
-    return structs.replace(
-        experiment,
-        faults=tuple(structs.replace(fault, at=later(fault.at)) for fault in experiment.faults),
-        groups={
-            group_id: structs.replace(
-                group,
-                late_members=tuple(
-                    structs.replace(late, at=later(late.at)) for late in group.late_members
-                ),
-            )
-            for group_id, group in experiment.groups.items()
-        },
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
