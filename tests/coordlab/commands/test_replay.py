@@ -195,14 +195,14 @@ def test_break_at_opens_the_debugger_with_the_cluster_in_scope(
 ) -> None:
     """Helpers work at its prompt; `c` goes on to the verdict, `q` ends the run there."""
     write()
-    command = TerminalCommand(
-        tmp_path, "replay", "found.yaml", "--force", "--break-at", "6.5s", width=160, environment={}
-    )
+    steady = str(crash_time_us() - 500_000)
+    arguments = ("found.yaml", "--force", "--break-at", f"{steady}us")
+    command = TerminalCommand(tmp_path, "replay", *arguments, width=160, environment={})
     command.read_until("(Pdb) ")
     command.type("groups()\n")
     command.read_until("coordinates it: Stable")
     command.type("p runtime.now_us()\n")
-    command.read_until("6500000")
+    command.read_until(steady)
     command.type("p node('broker-1')\n")
     command.read_until("BrokerNode")
     command.type(f"{last}\n")

@@ -27,12 +27,12 @@ THOUSAND_GROUPS, THOUSAND_MEMBERS_EACH = 10, 100
 class Recipe:
     """How a run is made. `experiment` is a name or a file; None stands for the 1,000 members.
 
-    Units: `interrupted_at_us` is on the run's clock; None: it goes on to its end.
+    Units: `interrupted_after_us` counts from the steady state; None: it goes on to its end.
     """
 
     experiment: str | None
     overrides: tuple[str, ...] = ()
-    interrupted_at_us: int | None = None
+    interrupted_after_us: int | None = None
 
 
 RECIPES: Mapping[str, Recipe] = {
@@ -56,7 +56,7 @@ RECIPES: Mapping[str, Recipe] = {
     "interrupted": Recipe(
         experiment="coordinator_crash",
         overrides=("groups.orders-readers.members=3", "producers[0].records_per_second=20"),
-        interrupted_at_us=15_500_000,
+        interrupted_after_us=9_000_000,
     ),
     "thousand": Recipe(experiment=None),
 }
@@ -96,7 +96,7 @@ def make_run(root: Path, recipe: Recipe) -> Path:
         suite,
         seed=SEED,
         directory=directory,
-        progress=CtrlC(recipe.interrupted_at_us),
+        progress=CtrlC(recipe.interrupted_after_us),
     )
     try:
         with collector_at_rest():
@@ -121,17 +121,19 @@ def collector_at_rest() -> Iterator[None]:
 
 
 class CtrlC:
-    """Looks at a run as a live view does, and presses Ctrl-C at a time of its clock; None: never.
+    """Looks at a run as a live view does, and presses Ctrl-C so long after steady; None: never.
 
     It comes once: a second one would break off the healing too.
     """
 
-    def __init__(self, at_us: int | None) -> None:
-        self._at_us = at_us
+    def __init__(self, after_us: int | None) -> None:
+        self._after_us = after_us
 
     def __call__(self, progress: Progress) -> None:
-        if self._at_us is not None and progress.time_us >= self._at_us:
-            self._at_us = None
+        if self._after_us is None or progress.steady_at_us is None:
+            return
+        if progress.time_us >= progress.steady_at_us + self._after_us:
+            self._after_us = None
             raise KeyboardInterrupt
 
 
