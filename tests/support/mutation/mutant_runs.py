@@ -19,8 +19,9 @@ import pytest
 
 ARGUMENTS = ("-x", "-q", "--timeout=60", "--timeout-method=signal", "-p", "no:cacheprovider")
 CPU_SECONDS_MAX = 600
-"""A child that takes longer is in an endless loop, which a test would show as a failure; analyses by
-Spark take their child 100 s."""
+"""A child that takes longer is in an endless loop, which a test would show as a failure.
+
+Spark's process, which inherits the limit, takes 100 s."""
 SAID_MAX = 4_000
 """How many of the last characters that pytest said are kept."""
 
