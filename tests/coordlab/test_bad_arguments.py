@@ -27,8 +27,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (
             ("run", "coordinator_crash", "--var", "cluster.brokrs=5"),
             "--var: cluster.brokrs: unknown key `brokrs`; expected one of `brokers`, "
-            "`controllers`, `config`, `guards`, `java_coordinator`, `links`, `costs`, `storage`, "
-            "`late_notices`, `metrics_interval`; did you mean `brokers`?",
+            "`controllers`, `config`, `guards`, `java_coordinator`, `links`, `starts`, `costs`, "
+            "`storage`, `late_notices`, `metrics_interval`; did you mean `brokers`?",
         ),
         (
             ("run", "coordinator_crash", "--var", "cluster.brokers=many"),
