@@ -126,8 +126,9 @@ def test_rolling_restart_moves_each_brokers_leaderships_once_and_rebalances_noth
     last = failover("rolling_restart", fault=2)
     assert last.decided_us is not None
     assert last.decided_us < SECOND_US
-    assert len(last.commit_gaps_us) == 12
-    assert last.commit_gaps_us[-1] < 2 * SECOND_US
+    # Whether a commit falls into the move is chance: it takes less than the members' interval.
+    assert len(last.notices_us) == 12
+    assert all(gap_us < 2 * SECOND_US for gap_us in last.commit_gaps_us)
 
 
 def test_crashed_member_is_evicted_by_its_session_in_one_rebalance() -> None:

@@ -32,6 +32,7 @@ def split(faults: list[object] | None = None, **java: bool) -> Experiment:
     return experiment(
         cluster={
             "brokers": 3,
+            "starts": "together",
             "config": {
                 "offsets.topic.num.partitions": 1,
                 "min.insync.replicas": 2,
