@@ -7,6 +7,7 @@ arguments, so that it does not matter which process does it, and in what company
 import msgspec
 
 from chaos.exploration.draw.draw import draw
+from chaos.exploration.gc_pause import collecting_between_runs
 from chaos.exploration.play import PlayedRun, PlayResult, play
 from chaos.exploration.space import Space
 from chaos.results.replay_stamp import code_version
@@ -35,7 +36,12 @@ def play_seeds(space: Space, seeds: tuple[int, ...]) -> bytes:
 
     Raises: nothing that a run or a draw raises: that run is BROKEN.
     """
-    return msgspec.msgpack.encode([play_seed(space, seed) for seed in seeds])
+    runs = []
+    with collecting_between_runs() as run_is_over:
+        for seed in seeds:
+            runs.append(play_seed(space, seed))
+            run_is_over()
+    return msgspec.msgpack.encode(runs)
 
 
 def play_seed(space: Space, seed: int) -> PlayedRun:

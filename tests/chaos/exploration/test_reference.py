@@ -1,13 +1,14 @@
 """The reference space has its promised sizes, and each of its runs does its minimum of work."""
 
 import gc
+import weakref
 
 import pytest
 
 from chaos.checkers.registry import CHECKERS
 from chaos.exploration.batches import play_seed
 from chaos.exploration.draw.draw import draw
-from chaos.exploration.gc_pause import collecting_afterwards
+from chaos.exploration.gc_pause import LEFT_MAX, collecting_afterwards, collecting_between_runs
 from chaos.exploration.play import PlayedRun, PlayResult
 from chaos.exploration.required_work import missing_of
 from chaos.exploration.space import load_space
@@ -79,3 +80,27 @@ def test_collector_stays_off_where_it_was_off() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+class Loop:
+    """An object that holds itself: only the collector frees it."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+def test_cycles_between_runs_are_collected_once_there_are_many() -> None:
+    """A batch of hundreds of runs must not keep what all of them left."""
+    with collecting_between_runs() as run_is_over:
+        few = weakref.ref(Loop())
+        run_is_over()
+        assert few() is not None
+        many = [Loop() for _ in range(LEFT_MAX)]
+        del many
+        run_is_over()
+        assert few() is None
+        last = weakref.ref(Loop())
+        run_is_over()
+        assert last() is not None
+
+    assert last() is None
