@@ -45,7 +45,7 @@ check: $(STAMP) ## format, lint, types, layers; prints the largest modules
 bench: $(STAMP) ## every benchmark, each a ratio to a baseline of the same run; writes docs/BENCHMARKS.md
 	$(BIN)/python -m benchmarks
 
-soak: $(STAMP) ## real default timeouts, many seeds; PART=explore|mutants|storage|ray, up to an hour each; writes docs/SOAK.md
+soak: $(STAMP) ## real default timeouts, many seeds; PART=explore|mutants|storage|summaries|ray, up to an hour each; writes docs/SOAK.md
 	$(BIN)/python -m benchmarks.soak $(if $(PART),--part $(PART))
 
 docs: $(STAMP) ## write docs/generated from the code

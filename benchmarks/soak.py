@@ -22,6 +22,7 @@ PARTS = {
     "explore": ("explore",),
     "mutants": ("mutants",),
     "storage": ("storage",),
+    "summaries": ("summaries",),
     "ray": ("ray_shrunk", "ray"),
 }
 """The modules of each part, `tests/soak/test_<module>.py`; a section of the page has its name."""

@@ -1,24 +1,26 @@
-"""Analysing runs with Spark, and writing their pages.
+"""Summing runs up in memory, analysing them with Spark, and writing their pages.
 
-Without a Java for Spark a run can be analysed later. The report's own packages are imported late:
-Altair and Vega take a second that most commands need not.
+Without a Java for Spark a run can be analysed later. Spark and the report's own packages are
+imported late: PySpark, Altair and Vega take a second or two that most commands need not.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from chaos.results.run_directory import EVENTS_FILE, TRACE_FOLDER, PastRun
 from cluster.trace.salvage import salvage_trace
 from coordlab.report_facts import facts_of
 from pipeline.engine.java import JavaProblem, find_java
+from pipeline.in_memory.summary import summarize_directory
 from pipeline.report.facts import RunFacts
 from pipeline.report.report_input import NotAnalysed
-from pipeline.run import analyze
 from pipeline.summary.comparison import Comparison, compare_runs
 from pipeline.summary.figures import RunSummary
 from pipeline.summary.summary_file import is_current, read_summary
+from results_schema.results import Results, RunOutcome
 
 
 class NoJava(Exception):
@@ -52,22 +54,48 @@ def salvage(past: PastRun, console: Console) -> None:
         console.print(f"cut short: {damage}", highlight=False, soft_wrap=True)
 
 
+def sum_up(console: Console, run: Path, results: Results) -> RunSummary | None:
+    """Return the summary of a run without Spark; None if it broke off, or is too large for that."""
+    if results.outcome is not RunOutcome.COMPLETED:
+        return None
+    try:
+        summary = summarize_directory(run)
+    except KeyboardInterrupt:
+        console.print("summary interrupted; the run itself is complete")
+        return None
+    if summary is None:
+        console.print("many rows: the figures come with Spark's tables", soft_wrap=True)
+    return summary
+
+
 def analyze_runs(
     console: Console, runs: Sequence[Path], *, master: str | None
 ) -> tuple[RunSummary, ...]:
-    """Compute the tables of `runs` with Spark, telling what is being done.
+    """Compute the tables of `runs` with Spark, with a bar that shows how many are done.
 
-    Raises: what pipeline.tables.analyze raises.
+    Raises: what pipeline.run.analyze raises.
     """
+    from pipeline.run import AnalysisProgress, analyze  # noqa: PLC0415 - imports PySpark
+
     if not console.is_terminal:
         console.print("analysing with Spark")
         return analyze(runs, master=master)
-    with console.status("analysing with Spark: starting") as status:
-        return analyze(
-            runs,
-            master=master,
-            progress=lambda table: status.update(f"analysing with Spark: {table}"),
-        )
+    columns = (
+        TextColumn("analysing with Spark"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=None)
+
+        def show(progress: AnalysisProgress) -> None:
+            bar.update(
+                task, total=progress.total, completed=progress.done, description=progress.part
+            )
+
+        return analyze(runs, master=master, progress=show)
 
 
 def analyse_if_needed(
@@ -75,7 +103,7 @@ def analyse_if_needed(
 ) -> tuple[RunSummary, ...]:
     """Return the summaries of runs; those without tables, or with others' tables, are analysed.
 
-    Raises: NoJava if that cannot be done; what pipeline.tables.analyze raises.
+    Raises: NoJava if that cannot be done; what pipeline.run.analyze raises.
     """
     for each in past:
         salvage(each, console)

@@ -4,27 +4,42 @@ The transforms see all runs at once. `all_tables` says what is computed, `table_
 `table_store` where it goes.
 """
 
-import json
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.all_tables import DOCUMENTS, ROWS, STEPS
-from pipeline.engine.events import RunFiles, find_run_files, read_events
+from pipeline.all_tables import DOCUMENTS, ROWS, STEPS, TABLE_NAMES
+from pipeline.engine.events import read_events
 from pipeline.engine.run_documents import read_documents
+from pipeline.engine.run_files import RunFiles, clock_error_us, find_run_files
 from pipeline.engine.session import spark_session
 from pipeline.engine.step import Step
 from pipeline.engine.table_graph import compute
 from pipeline.engine.table_store import FileStore, MemoryStore, TableStore
 from pipeline.summary.figures import RunSummary
-from pipeline.summary.summary import SUMMED_UP, summarize_run
+from pipeline.summary.spark_aggregates import SUMMED_UP
+from pipeline.summary.summary import summarize_runs
 from pipeline.summary.summary_file import drop_summary, write_summary
 
-Progress = Callable[[str], None]
-"""Told the name of each table (or `summary`) when its work begins, from one thread at a time."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalysisProgress:
+    """How far an analysis is: `done` of `total` parts, and the part whose work began last.
+
+    A part is Spark's start, a table or the summary.
+    """
+
+    done: int
+    total: int
+    part: str
+
+
+Progress = Callable[[AnalysisProgress], None]
+"""Told when a part begins or ends, from one thread at a time."""
 SHORT_WORK_ROWS = 500_000
 """Up to here a local Spark's start and planning are most of the work, and rows fit in memory."""
 _THREADS = 3
@@ -55,33 +70,61 @@ def analyze(
     runs = find_run_files(run_dirs)
     if not runs:
         return ()
+    parts = _Parts(progress)
+    parts.begin("starting Spark")
     if spark is not None:
-        return _analyze(spark, runs, progress or _silent)
+        return _analyze(spark, runs, parts)
     with spark_session(master, short_work=_is_short_work(runs)) as session:
-        return _analyze(session, runs, progress or _silent)
+        return _analyze(session, runs, parts)
 
 
-def _silent(_: str) -> None:
-    """Report no progress."""
+@dataclass(slots=True)
+class _Parts:
+    """Counts the parts that are done; several threads tell it."""
+
+    progress: Progress | None
+    _done: int = 0
+    _part: str = ""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def begin(self, part: str) -> None:
+        with self._lock:
+            self._part = part
+            self._tell()
+
+    def end(self) -> None:
+        with self._lock:
+            self._done += 1
+            self._tell()
+
+    def _tell(self) -> None:
+        if self.progress is not None:
+            total = len(TABLE_NAMES) + 2  # Spark's start, the summary
+            self.progress(AnalysisProgress(done=self._done, total=total, part=self._part))
 
 
 def _analyze(
-    spark: SparkSession, runs: Sequence[RunFiles], progress: Progress
+    spark: SparkSession, runs: Sequence[RunFiles], parts: _Parts
 ) -> tuple[RunSummary, ...]:
+    parts.end()
     # Beside the tables, so that moving them is a rename and a cluster's workers see the folder.
     with tempfile.TemporaryDirectory(prefix=".tables-", dir=runs[0].directory) as folder:
         local = spark.sparkContext.master.startswith("local")
         small = local and _is_short_work(runs)
         store: TableStore = MemoryStore() if small else FileStore(spark=spark, folder=Path(folder))
         try:
-            _compute(spark, runs, store, progress, small=small)
-            progress("summary")
-            clock_errors_us = {run.run: _clock_error_us(run.directory) for run in runs}
-            summaries = summarize_run(store.rows, runs, clock_errors_us)
+            _compute(spark, runs, store, parts, small=small)
+            parts.begin("summary")
+            clock_errors_us = {run.run: clock_error_us(run.directory) for run in runs}
+            aggregates = {
+                name: [row.asDict() for row in found] for name, found in store.rows.items()
+            }
+            summaries = summarize_runs(aggregates, runs, clock_errors_us)
             for run, summary in zip(runs, summaries, strict=True):
                 drop_summary(run.directory)
                 store.hand_out(run)
                 write_summary(summary)
+            parts.end()
         finally:
             store.let_go()
     return summaries
@@ -91,18 +134,19 @@ def _compute(
     spark: SparkSession,
     runs: Sequence[RunFiles],
     store: TableStore,
-    progress: Progress,
+    parts: _Parts,
     *,
     small: bool,
 ) -> None:
     """Compute every step into the store."""
-    told = threading.Lock()
 
     def carry_out(step: Step, frame: DataFrame) -> DataFrame:
-        if step.result == "table":
-            with told:
-                progress(step.name)
-        return store.carry_out(step, frame)
+        if step.result != "table":
+            return store.carry_out(step, frame)
+        parts.begin(step.name)
+        found = store.carry_out(step, frame)
+        parts.end()
+        return found
 
     sources = {
         ROWS: read_events(spark, runs, held=small),
@@ -114,16 +158,3 @@ def _compute(
 
 def _is_short_work(runs: Sequence[RunFiles]) -> bool:
     return sum(run.rows for run in runs) <= SHORT_WORK_ROWS
-
-
-def _clock_error_us(directory: Path) -> int:
-    """Return the error between the run's clocks, 0 where the manifest is missing or does not say.
-
-    A run whose driver was killed has no whole manifest.
-    """
-    try:
-        manifest = json.loads((directory / "manifest.json").read_text())
-    except (OSError, ValueError):
-        return 0
-    value = manifest.get("clock_error_us") if isinstance(manifest, dict) else None
-    return value if isinstance(value, int) else 0

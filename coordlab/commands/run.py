@@ -1,6 +1,7 @@
 """`run`: from an experiment to a run directory, a verdict and a closing summary.
 
-Wiring only: the experiment is chaos's, the cluster is the runtime's, the phases are Spark's.
+Wiring only: the experiment is chaos's, the cluster is the runtime's, figures and tables are the
+pipeline's.
 """
 
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from cluster.runtime import RowObserver, Runtime
 from cluster.trace.digest import TraceDigest
 from cluster.trace.parquet import ParquetTraceWriter
 from cluster.trace.tail import WATERMARK_LAG_US, TraceTail
-from coordlab.analysis import analyze_runs, java_notice, write_run_report
+from coordlab.analysis import analyze_runs, java_notice, sum_up, write_run_report
 from coordlab.console import print_document, print_path
 from coordlab.junit import begin_junit, junit_of_failure, junit_of_run, write_junit
 from coordlab.options import (
@@ -46,7 +47,7 @@ from coordlab.options import (
 from coordlab.parameters import MAX_TIME_SCALE, DurationParam, OneOf, TimeScale
 from coordlab.signals import terminate_as_ctrl_c
 from coordlab.views.run_view import run_view
-from coordlab.views.summary_view import print_summary
+from coordlab.views.summary_view import print_figures, print_phases, print_verdict
 from pipeline.summary.figures import RunSummary
 from results_schema.results import Results, RunOutcome
 
@@ -127,7 +128,7 @@ class RunOptions:
     "--analyze/--no-analyze",
     default=True,
     show_default=True,
-    help="Analyse the run with Spark when it ends.",
+    help="Make tables with Spark when the run ends; the summary needs none.",
 )
 @click.option(
     "--report/--no-report",
@@ -225,18 +226,19 @@ def _seed(options: RunOptions, experiment: Experiment) -> int:
 def _conclude(
     options: RunOptions, directory: RunDirectory, results: Results, console: Console
 ) -> None:
-    """Analyse the run and print what it has to say; if the analysis fails, what the run itself has.
+    """Print the verdict, then the figures from the trace; then Spark makes tables and the report.
 
     Raises: what made the analysis or the report fail.
     """
-    phases = None
-    try:
-        phases = _analyze(options, directory, results, console)
-    finally:
-        print_summary(console, directory.manifest, results, phases)
-        print_path(console, "run directory", directory.path)
-        console.print(Text(f"again: {directory.manifest.replay}"), soft_wrap=True)
-    if options.report and phases is not None:
+    print_verdict(console, directory.manifest, results)
+    summary = sum_up(console, directory.path, results)
+    print_figures(console, results, summary)
+    print_path(console, "run directory", directory.path)
+    console.print(Text(f"again: {directory.manifest.replay}"), soft_wrap=True)
+    analysed = _analyze(options, directory, results, console)
+    if analysed is not None and summary is None:
+        print_phases(console, analysed)
+    if options.report and analysed is not None:
         _report(directory, console)
 
 
@@ -329,7 +331,7 @@ def _runtime(
 def _analyze(
     options: RunOptions, directory: RunDirectory, results: Results, console: Console
 ) -> RunSummary | None:
-    """Return the phases, or None where they are not wanted, or not to be had now."""
+    """Make the tables and return their summary; None where unwanted, or not to be had now."""
     if not options.analyze or options.json or results.outcome is RunOutcome.INTERNAL_ERROR:
         return None
     if results.outcome is RunOutcome.INTERRUPTED:

@@ -59,9 +59,19 @@ def print_summary(
     console: Console, manifest: Manifest, results: Results, phases: RunSummary | None
 ) -> None:
     """Print everything that a run has to say when it ends."""
+    print_verdict(console, manifest, results)
+    print_figures(console, results, phases)
+
+
+def print_verdict(console: Console, manifest: Manifest, results: Results) -> None:
+    """Print what is known at once: how the run ended, and what became of its faults."""
     console.print()
     _print_verdict(console, manifest, results)
     _print_faults(console, results.faults)
+
+
+def print_figures(console: Console, results: Results, phases: RunSummary | None) -> None:
+    """Print the phases and outcomes, if they are known, and what the checks saw."""
     if phases is not None:
         print_phases(console, phases)
     print_checks(console, results.checks)

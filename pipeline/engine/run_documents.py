@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.engine.events import RunFiles, run_of_file, spark_path
+from pipeline.engine.events import run_of_file, spark_path
+from pipeline.engine.run_files import RunFiles
 
 NAMES = ("manifest.json", "results.json")
 

@@ -18,7 +18,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
-from pipeline.engine.events import RunFiles, spark_path
+from pipeline.engine.events import spark_path
+from pipeline.engine.run_files import RunFiles
 from pipeline.engine.step import Step
 
 _RUN_KEY = "run_key"

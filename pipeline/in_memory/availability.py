@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from pipeline.in_memory.coordinator_tenures import coordinator_tenures_of
 from pipeline.in_memory.failovers import Failover, failovers_of
-from pipeline.in_memory.trace import TableRow, Trace, detail_of
+from pipeline.in_memory.trace import TableRow, Trace, detail_of, once_per_trace
 from protocol.trace import TraceKind, TraceRow
 
 
@@ -23,6 +23,7 @@ class _Gap:
     back_at: str | None = None
 
 
+@once_per_trace
 def availability_of(trace: Trace) -> list[TableRow]:
     """Return for how long each fault kept whom from working."""
     members = _commit_gaps(trace)

@@ -3,10 +3,17 @@
 from itertools import pairwise
 
 from pipeline.in_memory.faults import faults_of
-from pipeline.in_memory.trace import TableRow, Trace, detail_of, is_offsets_partition
+from pipeline.in_memory.trace import (
+    TableRow,
+    Trace,
+    detail_of,
+    is_offsets_partition,
+    once_per_trace,
+)
 from protocol.trace import TraceKind, TraceRow
 
 
+@once_per_trace
 def broker_phases_of(trace: Trace) -> list[TableRow]:
     """Return what each fault's failover was for each offsets partition that it moved."""
     faults = faults_of(trace)

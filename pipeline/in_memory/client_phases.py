@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from pipeline.in_memory.failovers import Failover, failovers_of
-from pipeline.in_memory.trace import MEMBER_KINDS, TableRow, Trace
+from pipeline.in_memory.trace import MEMBER_KINDS, TableRow, Trace, once_per_trace
 from protocol.trace import TraceKind, TraceRow
 
 T = TypeVar("T")
@@ -35,6 +35,7 @@ class _Step:
         return self.row.api in apis and error in (None, self.row.error or "NONE")
 
 
+@once_per_trace
 def client_phases_of(trace: Trace) -> list[TableRow]:
     """Return what each fault's failover was for each consumer of each group that it affected."""
     failovers = [failover for failover in failovers_of(trace) if failover.affected]

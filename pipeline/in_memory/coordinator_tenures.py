@@ -1,10 +1,19 @@
 """The table `coordinator_tenures` in plain Python."""
 
 from pipeline.in_memory.faults import faults_of
-from pipeline.in_memory.trace import Span, TableRow, Trace, is_offsets_partition, length_us, within
+from pipeline.in_memory.trace import (
+    Span,
+    TableRow,
+    Trace,
+    is_offsets_partition,
+    length_us,
+    once_per_trace,
+    within,
+)
 from protocol.trace import TraceKind, TraceRow
 
 
+@once_per_trace
 def coordinator_tenures_of(trace: Trace) -> list[TableRow]:
     """Return every tenure of a coordinator, with what befell it and what it acknowledged."""
     found = [tenure for tenure in _in_office(trace) if tenure["start_us"] <= trace.end_us]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pipeline.in_memory.broker_phases import broker_phases_of
 from pipeline.in_memory.coordinator_tenures import coordinator_tenures_of
 from pipeline.in_memory.faults import faults_of
-from pipeline.in_memory.trace import TableRow, Trace
+from pipeline.in_memory.trace import TableRow, Trace, once_per_trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,7 @@ class Failover:
     later: tuple[tuple[str, int], ...]
 
 
+@once_per_trace
 def failovers_of(trace: Trace) -> list[Failover]:
     """Return every fault with every group of its run, by group and time."""
     faults = faults_of(trace)

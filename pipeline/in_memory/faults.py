@@ -1,9 +1,10 @@
 """The table `faults` in plain Python."""
 
-from pipeline.in_memory.trace import TableRow, Trace, detail_of
+from pipeline.in_memory.trace import TableRow, Trace, detail_of, once_per_trace
 from protocol.trace import TraceKind, TraceRow
 
 
+@once_per_trace
 def faults_of(trace: Trace) -> list[TableRow]:
     """Return the faults that hit anybody, by time; those of one moment by their ids."""
     missed = {row.cause for row in trace.of(TraceKind.FAULT_MISSED)}

@@ -3,7 +3,15 @@
 from collections.abc import Sequence
 
 from pipeline.in_memory.coordinator_tenures import coordinator_tenures_of
-from pipeline.in_memory.trace import Span, TableRow, Trace, detail_of, length_us, within
+from pipeline.in_memory.trace import (
+    Span,
+    TableRow,
+    Trace,
+    detail_of,
+    length_us,
+    once_per_trace,
+    within,
+)
 from protocol.trace import TraceKind, TraceRow
 
 _KINDS = (
@@ -16,6 +24,7 @@ _KINDS = (
 )
 
 
+@once_per_trace
 def ownership_of(trace: Trace) -> list[TableRow]:
     """Return every interval in which a member owned a partition."""
     epochs = _Epochs(trace)

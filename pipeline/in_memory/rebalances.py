@@ -13,7 +13,7 @@ import msgspec
 
 from pipeline.in_memory.coordinator_tenures import coordinator_tenures_of
 from pipeline.in_memory.faults import faults_of
-from pipeline.in_memory.trace import TableRow, Trace, detail_of, last_fault_before
+from pipeline.in_memory.trace import TableRow, Trace, detail_of, last_fault_before, once_per_trace
 from protocol.causes import RebalanceCause, RemovalCause
 from protocol.trace import TraceKind, TraceRow
 
@@ -226,6 +226,7 @@ def _summary(begun: _Begun) -> Rebalance:
     )
 
 
+@once_per_trace
 def rebalances_of(trace: Trace) -> list[TableRow]:
     """Return the table `rebalances`: consumers in the place of member ids, faults, tenures."""
     faults = faults_of(trace)

@@ -9,8 +9,10 @@ from protocol.trace import TraceKind, TraceRow
 
 def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
     """Return each pair of coordinators that were in office at once, with what both did."""
-    tenures = coordinator_tenures_of(trace)
-    tenures.sort(key=lambda t: (t["leader_epoch"], t["start_us"], t["broker"], t["incarnation"]))
+    tenures = sorted(
+        coordinator_tenures_of(trace),
+        key=lambda t: (t["leader_epoch"], t["start_us"], t["broker"], t["incarnation"]),
+    )
     moved_by = {
         (phases["partition"], phases["leader_epoch"]): phases["fault"]
         for phases in broker_phases_of(trace)

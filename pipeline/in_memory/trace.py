@@ -1,18 +1,21 @@
-"""What the oracles share: a run's rows in order, its end, who died, stood still or was cut off.
+"""What the tables in memory share: a run's rows in order, its end, deaths, pauses and cuts.
 
-An oracle computes one table in plain Python, from the words of docs/TABLES.md and with nothing but
-loops over sorted rows: no pandas, no Spark, none of the pipeline's code.
+Each is computed in plain Python, from the words of docs/TABLES.md and with nothing but loops over
+sorted rows: no pandas, no Spark, none of the pipeline's transforms.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 from protocol.partitioner import partition_for
 from protocol.trace import TraceKind, TraceRow
 
 TableRow = dict[str, Any]  # Any: a cell's type is its column's
+
+T = TypeVar("T")
 
 MEMBER_KINDS = (
     TraceKind.MEMBER_STATE,
@@ -75,6 +78,14 @@ class Trace:
             self._of_kind.setdefault(row.kind, []).append(row)
         stops = [r.time_us for r in self.of(TraceKind.RUN_STAGE) if _stage(r) == "stopping"]
         self.end_us = min(stops) if stops else max(r.time_us for r in self.rows)
+        self._known: dict[Callable[..., object], Any] = {}  # Any: what the function returns
+
+    def once(self, computed_of: Callable[["Trace"], T]) -> T:
+        """Return what a function gives for this trace, computed at the first call."""
+        if computed_of not in self._known:
+            self._known[computed_of] = computed_of(self)
+        found: T = self._known[computed_of]
+        return found
 
     def of(self, *kinds: TraceKind) -> list[TraceRow]:
         """Return the rows of the given kinds, by time."""
@@ -90,6 +101,9 @@ class Trace:
 
     def groups(self) -> dict[str, str | None]:
         """Return the offsets partition of each group that had members."""
+        return self.once(Trace._find_groups)
+
+    def _find_groups(self) -> dict[str, str | None]:
         indexes = [
             int((row.partition or "").rsplit("-", 1)[1])
             for row in self.of(*_PARTITION_KINDS)
@@ -122,6 +136,9 @@ class Trace:
 
     def deaths(self) -> list[Death]:
         """Return the ends of processes that were seen, or that a newer life of the node proves."""
+        return self.once(Trace._find_deaths)
+
+    def _find_deaths(self) -> list[Death]:
         found = []
         for row in self.of(TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED, TraceKind.NODE_STARTED):
             proves = row.kind == TraceKind.NODE_STARTED
@@ -181,6 +198,16 @@ class Trace:
             ended_us = _first(fault["in_force_until_us"], fault["healed_us"], self.end_us)
             found.append(Span(from_us=began_us, to_us=ended_us))
         return _merged(found, self.end_us)
+
+
+def once_per_trace(table_of: Callable[[Trace], T]) -> Callable[[Trace], T]:
+    """Compute a table of a trace once: others are made of it. Readers must not change it."""
+
+    @wraps(table_of)
+    def found(trace: Trace) -> T:
+        return trace.once(table_of)
+
+    return found
 
 
 def within(spans: Iterable[Span], whole: Span) -> list[Span]:

@@ -1,16 +1,12 @@
-"""Sum tables up: each fault's phases and gaps with percentiles, and its members.
+"""From aggregates to summaries: each fault's phases and gaps with percentiles, and its members.
 
-Only aggregates reach the driver: a few rows per fault, whatever the size of the runs. SUMMED_UP
-computes them beside the tables, `summarize` makes plain Python of them.
+The one place that says what a summary holds, whoever summed the tables up: Spark
+(`spark_aggregates`) or plain Python (`in_memory.aggregates`). Knows neither.
 """
 
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F
-
-from pipeline.engine.events import RunFiles
-from pipeline.engine.step import rows
+from pipeline.engine.run_files import RunFiles
 from pipeline.summary.figures import (
     MEASURES,
     PERCENTS,
@@ -19,9 +15,9 @@ from pipeline.summary.figures import (
     RunSummary,
 )
 from pipeline.summary.outcome_summary import (
-    OUTCOMES,
+    AggregateRow,
+    Aggregates,
     FaultKey,
-    Rows,
     commit_errors_by_run,
     coordinators_at_once,
     owners_at_once,
@@ -30,72 +26,10 @@ from pipeline.summary.outcome_summary import (
 )
 
 
-def _bad_row_counts(bad_rows: DataFrame) -> DataFrame:
-    """One row per run and reason."""
-    return bad_rows.groupBy("run", "reason").count()
-
-
-def _known_runs(runs: DataFrame) -> DataFrame:
-    """One row per run that has events."""
-    return runs.select("run", "events", "completed")
-
-
-def _known_faults(faults: DataFrame) -> DataFrame:
-    """One row per run and fault."""
-    return faults.select("run", "fault", "kind", "target", "node", "injected_us", "healed_us")
-
-
-def _known_figures(figures: DataFrame) -> DataFrame:
-    """One row per run, fault and measure."""
-    return figures.select(
-        "run",
-        "fault",
-        "measure",
-        "samples",
-        "missing",
-        *(f"p{percent}" for percent in PERCENTS),
-        "max",
-    )
-
-
-def _moved_partitions(broker_phases: DataFrame) -> DataFrame:
-    """One row per run and fault that moved partitions."""
-    return broker_phases.groupBy("run", "fault").agg(F.count("*").alias("moved"))
-
-
-def _member_counts(client_phases: DataFrame) -> DataFrame:
-    """One row per run, fault, what made members notice it, and commits that timed out before.
-
-    Nulls: `noticed_by` where nothing is known to have; `timeouts` of members that kept their
-    coordinator.
-    """
-    kept_id = F.col("member_id") == F.col("member_id_after")
-    kept = kept_id & (F.col("generation") == F.col("generation_after"))
-    timeouts = F.when(F.col("unknown_us").isNotNull(), F.col("commit_timeouts"))
-    return client_phases.groupBy("run", "fault", "noticed_by", timeouts.alias("timeouts")).agg(
-        F.count("*").alias("members"),
-        F.count_if(kept).alias("kept"),
-        F.count_if(kept_id).alias("kept_id"),
-        F.count_if(F.col("self_answers") > 0).alias("told"),
-    )
-
-
-SUMMED_UP = (
-    rows("bad_row_counts", _bad_row_counts, "bad_rows"),
-    rows("known_runs", _known_runs, "runs"),
-    rows("known_faults", _known_faults, "faults"),
-    rows("known_figures", _known_figures, "figures"),
-    rows("moved_partitions", _moved_partitions, "broker_phases"),
-    rows("member_counts", _member_counts, "client_phases"),
-    *OUTCOMES,
-)
-"""What `summarize` needs, computed from tables."""
-
-
-def summarize_run(
-    found: Rows, runs: Sequence[RunFiles], clock_errors_us: Mapping[str, int]
+def summarize_runs(
+    found: Aggregates, runs: Sequence[RunFiles], clock_errors_us: Mapping[str, int]
 ) -> tuple[RunSummary, ...]:
-    """Sum the tables up, run by run, in the order of `runs`; `found` holds SUMMED_UP's rows."""
+    """Return the summary of each of `runs`, in their order, from the aggregates of all of them."""
     bad: dict[str, dict[str, int]] = {}
     for row in found["bad_row_counts"]:
         bad.setdefault(row["run"], {})[row["reason"]] = row["count"]
@@ -124,12 +58,12 @@ def summarize_run(
     )
 
 
-def _faults(found: Rows, clock_errors_us: Mapping[str, int]) -> dict[str, list[FaultSummary]]:
+def _faults(found: Aggregates, clock_errors_us: Mapping[str, int]) -> dict[str, list[FaultSummary]]:
     """Return each run's faults in time order."""
     measured = _distributions(found["known_figures"], clock_errors_us)
     rebalanced = rebalances_after(found)
     moved = {(row["run"], row["fault"]): row["moved"] for row in found["moved_partitions"]}
-    members: dict[FaultKey, list[Row]] = {}
+    members: dict[FaultKey, list[AggregateRow]] = {}
     for row in found["member_counts"]:
         members.setdefault((row["run"], row["fault"]), []).append(row)
     in_order = sorted(
@@ -161,11 +95,11 @@ def _faults(found: Rows, clock_errors_us: Mapping[str, int]) -> dict[str, list[F
     return summaries
 
 
-def _sum(counts: Sequence[Row], column: str) -> int:
+def _sum(counts: Sequence[AggregateRow], column: str) -> int:
     return sum(row[column] for row in counts)
 
 
-def _noticed(counts: Sequence[Row]) -> tuple[tuple[str, int], ...]:
+def _noticed(counts: Sequence[AggregateRow]) -> tuple[tuple[str, int], ...]:
     """Count members by what made them notice a fault, the most frequent first."""
     found: dict[str, int] = {}
     for row in counts:
@@ -174,7 +108,7 @@ def _noticed(counts: Sequence[Row]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(found.items(), key=lambda entry: (-entry[1], entry[0])))
 
 
-def _left_after(counts: Sequence[Row]) -> tuple[tuple[int, int], ...]:
+def _left_after(counts: Sequence[AggregateRow]) -> tuple[tuple[int, int], ...]:
     """Count members by how many commits had timed out when they left their coordinator."""
     found: dict[int, int] = {}
     for row in counts:
@@ -184,7 +118,7 @@ def _left_after(counts: Sequence[Row]) -> tuple[tuple[int, int], ...]:
 
 
 def _distributions(
-    figures: Sequence[Row], clock_errors_us: Mapping[str, int]
+    figures: Sequence[AggregateRow], clock_errors_us: Mapping[str, int]
 ) -> dict[FaultKey, dict[str, Distribution]]:
     """Return each fault's measures by name."""
     across = {measure.name for measure in MEASURES if measure.across_nodes}
@@ -196,7 +130,7 @@ def _distributions(
     return found
 
 
-def _distribution(row: Row, bound_us: int) -> Distribution:
+def _distribution(row: AggregateRow, bound_us: int) -> Distribution:
     given = {percent: row[f"p{percent}"] for percent in PERCENTS}
     return Distribution(
         samples=row["samples"],

@@ -290,6 +290,18 @@ def test_violated_promise_exits_1_with_its_story(command_line: CommandLine) -> N
     assert {finding.check for finding in results.findings} >= {"fencing"}
 
 
+def test_verdict_and_figures_come_without_spark(command_line: CommandLine) -> None:
+    """What a run showed is asked for a hundred times a day; tables and report once."""
+    done = command_line.run(*VIRTUAL, *SMALL, environment=NO_JAVA)
+    (past,) = command_line.runs()
+
+    assert (done.returncode, done.stderr) == (0, "")
+    for words in ("client chain, per member", "commit gap", "3 of 3 members kept member id"):
+        assert words in done.stdout, words
+    assert "Spark" not in done.stdout
+    assert not (past.path / "tables").exists()
+
+
 def test_without_java_a_run_works_and_says_how_to_analyse_it_later(
     command_line: CommandLine,
 ) -> None:
@@ -303,7 +315,9 @@ def test_without_java_a_run_works_and_says_how_to_analyse_it_later(
     assert "Not analysed: Spark needs Java" in done.stdout
     assert "Install Java 17 or newer" in done.stdout
     assert f"python -m coordlab analyze {directory}" in done.stdout
-    assert "PASS  coordinator_crash" in done.stdout
+    in_order = ("PASS  coordinator_crash", "commit gap", "durable commits", "Not analysed")
+    places = [done.stdout.index(words) for words in in_order]
+    assert places == sorted(places)
 
     for arguments in (("analyze",), ("analyze", str(directory))):
         later = command_line.run(*arguments, environment=NO_JAVA)

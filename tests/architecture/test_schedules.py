@@ -19,6 +19,7 @@ MAY_DRAW = {
     "tests/chaos/exploration/test_reference.py": "tests the space `reference` and its minimum",
     "tests/chaos/exploration/test_space.py": "tests the space of a file",
     "tests/cluster/ray/test_ray_tasks.py": "compares workers, whatever they play",
+    "tests/soak/test_summaries.py": "compares two readers, whatever they read",
 }
 """Modules that may draw, with the reason; no other module depends on what a seed draws."""
 DRAWING = frozenset({"draw", "play_seed", "play_seeds"})

@@ -17,7 +17,7 @@ from chaos.results.replay_stamp import ReplayStamp
 from chaos.results.run_directory import RunDirectory, create_run_directory, open_run
 from chaos.run.plan import plan_of
 from cluster.trace.digest import parted_between
-from coordlab.analysis import analyze_runs, java_notice, write_run_report
+from coordlab.analysis import analyze_runs, java_notice, sum_up, write_run_report
 from coordlab.commands.replay.breakpoint import debug
 from coordlab.commands.replay.recording import Moment, Recorder, Recording
 from coordlab.commands.replay.state_view import print_state
@@ -190,7 +190,8 @@ def _play_whole(
         }
         print_document(console, document, indented=True)
     else:
-        print_summary(console, directory.manifest, recording.results, None)
+        summary = sum_up(console, directory.path, recording.results)
+        print_summary(console, directory.manifest, recording.results, summary)
         _print_compared(console, compared, changed)
         if played.result.value != recording.results.verdict.value:
             print_lines(
@@ -231,7 +232,8 @@ def _play_and_look(
     elif schedule.stamp is not None and schedule.stamp.trail:
         _print_compared_so_far(console, schedule.stamp, recording)
     if results.outcome is not RunOutcome.INTERRUPTED:
-        print_summary(console, directory.manifest, results, None)
+        summary = sum_up(console, directory.path, results)
+        print_summary(console, directory.manifest, results, summary)
     _conclude(options, directory, console)
     return EXIT_PASS if recording.reached and options.break_at_us is None else results.exit_code
 

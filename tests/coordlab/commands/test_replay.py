@@ -50,6 +50,7 @@ def test_replay_of_a_stamped_run_is_the_same_trace_and_leaves_a_whole_run(
 
     said = capsys.readouterr().out
     assert f"same trace: {PLAYED.rows:,} rows, {PLAYED.digest}" in said
+    assert "commit gap" in said
     (past,) = list_runs(Path("runs"))
     results = past.results()
     assert results is not None

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from pipeline.engine.events import find_run_files
+from pipeline.engine.run_files import find_run_files
 from tests.support.builders.trace_builder import parse_trace, write_run
 
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.engine.events import RunNameClash, find_run_files
+from pipeline.engine.run_files import RunNameClash, find_run_files
 from pipeline.engine.session import JavaMissing, spark_session
 from pipeline.intermediate.groups import offsets_partition_of
 from pipeline.run import analyze

@@ -142,8 +142,10 @@ from pathlib import Path
 from pyspark import SparkContext
 from pipeline.run import analyze
 
-def told(name):
-    print(SparkContext._active_spark_context._gateway.proc.pid, flush=True)
+def told(progress):
+    context = SparkContext._active_spark_context
+    if context is not None and context._gateway is not None:
+        print(context._gateway.proc.pid, flush=True)
 
 try:
     analyze([Path(sys.argv[1])], progress=told)

@@ -1,0 +1,114 @@
+"""From run directories to their event files, with what cannot be read set aside. Knows no Spark.
+
+A run is named by the last two parts of its directory (`coordinator_crash/20260102-030405`), not
+by what its rows say: two virtual runs of one seed write the same rows. Only the footers of the
+files are opened.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from protocol.trace import TRACE_COLUMNS
+
+REQUIRED = ("time_us", "seq", "node", "incarnation", "kind")
+"""A file without these is no trace, and a row without them cannot be placed."""
+_SINCE_CAUSES = "cause_text"
+"""Traces without this column have a sentence in `cause`, which nobody reads any more."""
+
+
+class RunNameClash(Exception):
+    """Two run directories have the same last two parts; their tables could not be told apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFiles:
+    """The event files of one run and their `rows`; `unreadable` says of each set aside why."""
+
+    run: str
+    directory: Path
+    events: tuple[Path, ...]
+    rows: int
+    unreadable: tuple[str, ...]
+
+
+def run_name(directory: Path) -> str:
+    """Return the name under which the run of `directory` stands in every table."""
+    return "/".join(directory.resolve().parts[-2:])
+
+
+def find_run_files(run_dirs: Iterable[Path]) -> tuple[RunFiles, ...]:
+    """Look into run directories for event files, in the given order and each directory once.
+
+    A torn or foreign Parquet file, as a killed driver leaves one, is set aside with its reason.
+    Raises: RunNameClash.
+    """
+    found: dict[str, RunFiles] = {}
+    for directory in dict.fromkeys(path.resolve() for path in run_dirs):
+        name = run_name(directory)
+        if name in found:
+            raise RunNameClash(f"{found[name].directory} and {directory} are both called {name}")
+        events: list[Path] = []
+        unreadable: list[str] = []
+        rows = 0
+        for path in sorted((directory / "events").glob("*")):
+            found_in = _inspect(path)
+            if isinstance(found_in, str):
+                unreadable.append(f"{path.name}: {found_in}")
+            else:
+                events.append(path)
+                rows += found_in
+        found[name] = RunFiles(
+            run=name,
+            directory=directory,
+            events=tuple(events),
+            rows=rows,
+            unreadable=tuple(unreadable),
+        )
+    return tuple(found.values())
+
+
+def _inspect(path: Path) -> int | str:
+    """Return the number of an event file's rows, or why it cannot be read with EVENT_SCHEMA."""
+    if path.suffix != ".parquet":
+        return "not finished, or no Parquet file"
+    try:
+        metadata = pq.read_metadata(path)
+    except (pa.ArrowException, OSError) as error:
+        return f"not a whole Parquet file ({str(error).splitlines()[0]})"
+    schema = metadata.schema.to_arrow_schema()
+    missing = [name for name in REQUIRED if name not in schema.names]
+    if missing:
+        return f"lacks {', '.join(missing)}"
+    if _SINCE_CAUSES not in schema.names:
+        return "written by an earlier version, whose causes are sentences"
+    for name, kind in TRACE_COLUMNS:
+        if name in schema.names and not _readable_as(schema.field(name).type, kind):
+            return f"{name} is {schema.field(name).type}, not {kind}"
+    return int(metadata.num_rows)
+
+
+def _readable_as(found: pa.DataType, kind: str) -> bool:
+    value = found.value_type if pa.types.is_dictionary(found) else found
+    if kind == "string":
+        return bool(
+            pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_null(value)
+        )
+    return bool(value == pa.int32() or (kind == "int64" and value == pa.int64()))
+
+
+def clock_error_us(directory: Path) -> int:
+    """Return the error between the run's clocks, 0 where the manifest is missing or does not say.
+
+    A run whose driver was killed has no whole manifest.
+    """
+    try:
+        manifest = json.loads((directory / "manifest.json").read_text())
+    except (OSError, ValueError):
+        return 0
+    value = manifest.get("clock_error_us") if isinstance(manifest, dict) else None
+    return value if isinstance(value, int) else 0

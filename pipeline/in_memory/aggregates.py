@@ -1,0 +1,166 @@
+"""The aggregates that a summary is made of, summed up in plain Python from one run's tables.
+
+`summary.spark_aggregates` computes the same ones with Spark; `summary.summary` reads either.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from pipeline.in_memory.broker_phases import broker_phases_of
+from pipeline.in_memory.client_phases import client_phases_of
+from pipeline.in_memory.commits import commits_of
+from pipeline.in_memory.faults import faults_of
+from pipeline.in_memory.figures import figures_of
+from pipeline.in_memory.ownership_overlaps import ownership_overlaps_of
+from pipeline.in_memory.processing import processing_of
+from pipeline.in_memory.rebalances import rebalances_of
+from pipeline.in_memory.runs import runs_of
+from pipeline.in_memory.tenure_overlaps import tenure_overlaps_of
+from pipeline.in_memory.trace import TableRow, Trace
+from pipeline.summary.outcome_summary import LINEAGES, ONE_BY_ONE_MAX
+
+T = TypeVar("T")
+
+_KIND = ("fault", "group", "broker", "leader_epoch", "reason")
+"""What rebalances of a kind have in common."""
+
+
+def bad_row_counts_of(bad_rows: Iterable[TableRow]) -> list[TableRow]:
+    """Return one row per reason for which rows were set aside."""
+    return [
+        {"reason": reason, "count": len(rows)}
+        for (reason,), rows in _grouped(bad_rows, "reason").items()
+    ]
+
+
+def _moved_partitions(trace: Trace) -> list[TableRow]:
+    by_fault = _grouped(broker_phases_of(trace), "fault")
+    return [{"fault": fault, "moved": len(rows)} for (fault,), rows in by_fault.items()]
+
+
+def _member_counts(trace: Trace) -> list[TableRow]:
+    counted: dict[tuple[object, ...], TableRow] = {}
+    for row in client_phases_of(trace):
+        timeouts = None if row["unknown_us"] is None else row["commit_timeouts"]
+        about = {"fault": row["fault"], "noticed_by": row["noticed_by"], "timeouts": timeouts}
+        zeros = {"members": 0, "kept": 0, "kept_id": 0, "told": 0}
+        counts = counted.setdefault(tuple(about.values()), about | zeros)
+        kept_id = row["member_id"] is not None and row["member_id"] == row["member_id_after"]
+        has_generation = row["generation"] is not None
+        kept = kept_id and has_generation and row["generation"] == row["generation_after"]
+        counts["members"] += 1
+        counts["kept_id"] += kept_id
+        counts["kept"] += kept
+        counts["told"] += (row["self_answers"] or 0) > 0
+    return list(counted.values())
+
+
+def _rebalances_by_kind(trace: Trace) -> list[TableRow]:
+    after_faults = [row for row in rebalances_of(trace) if row["fault"] is not None]
+    found = []
+    for kind, alike in _grouped(after_faults, *_KIND).items():
+        # A few are told one by one; several of one moment are told together even then.
+        few = len(alike) <= ONE_BY_ONE_MAX
+        parts = _grouped(alike, "started_us").values() if few else [alike]
+        for rows in parts:
+            errors = _known(rows, "store_error")
+            started = [row["started_us"] for row in rows]
+            found.append(
+                dict(zip(_KIND, kind, strict=True))
+                | {
+                    "count": len(rows),
+                    "consumers": sorted(set(_known(rows, "consumer"))),
+                    "removed": _union(rows, "removed"),
+                    "removed_because": _union(rows, "removed_because"),
+                    "added": _union(rows, "added"),
+                    "first_generation": min(_known(rows, "generation"), default=None),
+                    "last_generation": max(_known(rows, "new_generation"), default=None),
+                    "not_stored": len(errors),
+                    "store_errors": sorted(set(errors)),
+                    "first_us": min(started),
+                    "last_us": max(started),
+                    "longest_us": max(_known(rows, "length_us"), default=None),
+                }
+            )
+    return found
+
+
+def _coordinator_pairs(trace: Trace) -> list[TableRow]:
+    return [row for row in tenure_overlaps_of(trace) if row["groups"]]
+
+
+def _owner_sets(trace: Trace) -> list[TableRow]:
+    found = []
+    columns = ("group", "fault", *LINEAGES)
+    for key, rows in _grouped(ownership_overlaps_of(trace), *columns).items():
+        ends = [row["to_us"] for row in rows]
+        found.append(
+            dict(zip(columns, key, strict=True))
+            | {
+                "partitions": len({row["partition"] for row in rows}),
+                "first_consumers": sorted({row["first_consumer"] for row in rows}),
+                "second_consumers": sorted({row["second_consumer"] for row in rows}),
+                "from_us": min(row["from_us"] for row in rows),
+                "to_us": None if None in ends else max(ends),
+                "longest_us": max(row["length_us"] for row in rows),
+                "records_both": sum(row["records_both"] for row in rows),
+                "healed_us": max(_known(rows, "healed_us"), default=None),
+            }
+        )
+    return found
+
+
+def _processed(trace: Trace) -> list[TableRow]:
+    return [
+        {
+            "group": group,
+            "records": sum(row["records"] for row in rows),
+            "repeated": sum(row["repeated"] for row in rows),
+        }
+        for (group,), rows in _grouped(processing_of(trace), "group").items()
+    ]
+
+
+def _commit_errors(trace: Trace) -> list[TableRow]:
+    failed = [
+        row for row in commits_of(trace) if row["fault"] is not None and row["error"] != "NONE"
+    ]
+    return [
+        {
+            "error": error,
+            "commits": sum(row["commits"] for row in rows),
+            "members": len({row["consumer"] for row in rows}),
+        }
+        for (error,), rows in _grouped(failed, "error").items()
+    ]
+
+
+AGGREGATES: dict[str, Callable[[Trace], list[TableRow]]] = {
+    "known_runs": runs_of,
+    "known_faults": faults_of,
+    "known_figures": figures_of,
+    "moved_partitions": _moved_partitions,
+    "member_counts": _member_counts,
+    "rebalances_by_kind": _rebalances_by_kind,
+    "coordinator_pairs": _coordinator_pairs,
+    "owner_sets": _owner_sets,
+    "processed": _processed,
+    "commit_errors": _commit_errors,
+}
+"""What is summed up of a trace, by the names that Spark's steps have."""
+
+
+def _grouped(rows: Iterable[TableRow], *columns: str) -> dict[tuple[T, ...], list[TableRow]]:
+    """Return rows by what they have in `columns`, in the order in which that first occurs."""
+    found: dict[tuple[T, ...], list[TableRow]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[column] for column in columns), []).append(row)
+    return found
+
+
+def _known(rows: Sequence[TableRow], column: str) -> list[T]:
+    return [row[column] for row in rows if row[column] is not None]
+
+
+def _union(rows: Sequence[TableRow], column: str) -> list[str]:
+    return sorted({each for row in rows for each in row[column]})

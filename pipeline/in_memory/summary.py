@@ -1,0 +1,97 @@
+"""The summary of one run without Spark: from its event files, or from rows that are in memory.
+
+The figures are those that Spark's tables give (`pipeline.run.analyze`): both readers feed
+`summary.summary`, and the tests hold them against each other. For many runs at once call
+`summarize_rows` wherever the rows are, or `summarize_directory`, a process each.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.engine.run_files import RunFiles, clock_error_us, find_run_files
+from pipeline.in_memory.aggregates import AGGREGATES, bad_row_counts_of
+from pipeline.in_memory.runs import bad_rows_of
+from pipeline.in_memory.trace import TableRow, Trace
+from pipeline.summary.figures import RunSummary
+from pipeline.summary.summary import summarize_runs
+from protocol.trace import TRACE_COLUMNS, TraceKind, TraceRow
+
+MAX_ROWS = 500_000
+"""Larger runs are left to Spark: rows in memory take about 0.5 KB each, and loops seconds."""
+_NAMES = [name for name, _ in TRACE_COLUMNS]
+_TEXTS = [name for name, kind in TRACE_COLUMNS if kind == "string"]
+_KINDS = frozenset(kind.value for kind in TraceKind)
+
+
+def summarize_directory(directory: Path) -> RunSummary | None:
+    """Return the summary of the run in `directory`; None if it has more than MAX_ROWS rows."""
+    (files,) = find_run_files([directory])
+    if files.rows > MAX_ROWS:
+        return None
+    cells = [each for path in files.events for each in _cells(path)]
+    good, bad = _sorted_out(cells)
+    return _summarize(files, good, bad, clock_error_us(directory))
+
+
+def summarize_rows(
+    rows: Sequence[TraceRow], *, run: str, directory: Path, clock_error_us: int = 0
+) -> RunSummary:
+    """Return the summary of a run whose rows are in memory, in any order.
+
+    Units: `clock_error_us` between machines; 0 in virtual time.
+    """
+    files = RunFiles(run=run, directory=directory, events=(), rows=len(rows), unreadable=())
+    return _summarize(files, rows, (), clock_error_us)
+
+
+def _summarize(
+    files: RunFiles,
+    rows: Sequence[TraceRow],
+    bad_rows: Sequence[TableRow],
+    clock_error_us: int,
+) -> RunSummary:
+    named = {"run": files.run}
+    found = {"bad_row_counts": [row | named for row in bad_row_counts_of(bad_rows)]}
+    trace = Trace(rows) if rows else None
+    for name, aggregate_of in AGGREGATES.items():
+        found[name] = [] if trace is None else [row | named for row in aggregate_of(trace)]
+    (summary,) = summarize_runs(found, [files], {files.run: clock_error_us})
+    return summary
+
+
+def _cells(path: Path) -> Iterator[tuple[Any, ...]]:  # Any: as TRACE_COLUMNS says
+    """Yield the rows of an event file, equal texts being one object."""
+    table = pq.read_table(path, read_dictionary=_TEXTS)
+    columns = [
+        _values(table[name]) if name in table.column_names else [None] * table.num_rows
+        for name in _NAMES
+    ]
+    yield from zip(*columns, strict=True)
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:  # Any: what the column holds
+    if not pa.types.is_dictionary(column.type):
+        values: list[Any] = column.to_pylist()
+        return values
+    array = column.unify_dictionaries().combine_chunks()
+    if isinstance(array, pa.ChunkedArray):  # no rows
+        return []
+    texts = [*array.dictionary.to_pylist(), None]
+    return [texts[-1 if place is None else place] for place in array.indices.to_pylist()]
+
+
+def _sorted_out(cells: Sequence[tuple[Any, ...]]) -> tuple[list[TraceRow], list[TableRow]]:
+    """Return rows that can be used, and those that cannot with their reasons."""
+    good: list[TraceRow] = []
+    suspects: list[TableRow] = []
+    for each in cells:
+        row = TraceRow(*each)
+        if row.kind in _KINDS and None not in (row.time_us, row.seq, row.node, row.incarnation):
+            good.append(row)
+        else:
+            suspects.append(dict(zip(_NAMES, each, strict=True)))
+    return good, bad_rows_of(suspects)

@@ -1,0 +1,150 @@
+"""Sum tables up with Spark: the aggregates that `summary` makes summaries of.
+
+Only these rows reach the driver: their number depends on faults, groups and epochs, not on events.
+`in_memory.aggregates` computes the same ones from a trace in memory.
+"""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from pipeline.engine.step import rows
+from pipeline.summary.figures import PERCENTS
+from pipeline.summary.outcome_summary import LINEAGES, ONE_BY_ONE_MAX
+from pipeline.tables.commits import ACKNOWLEDGED
+
+
+def _bad_row_counts(bad_rows: DataFrame) -> DataFrame:
+    """One row per run and reason."""
+    return bad_rows.groupBy("run", "reason").count()
+
+
+def _known_runs(runs: DataFrame) -> DataFrame:
+    """One row per run that has events."""
+    return runs.select("run", "events", "completed")
+
+
+def _known_faults(faults: DataFrame) -> DataFrame:
+    """One row per run and fault."""
+    return faults.select("run", "fault", "kind", "target", "node", "injected_us", "healed_us")
+
+
+def _known_figures(figures: DataFrame) -> DataFrame:
+    """One row per run, fault and measure."""
+    return figures.select(
+        "run",
+        "fault",
+        "measure",
+        "samples",
+        "missing",
+        *(f"p{percent}" for percent in PERCENTS),
+        "max",
+    )
+
+
+def _moved_partitions(broker_phases: DataFrame) -> DataFrame:
+    """One row per run and fault that moved partitions."""
+    return broker_phases.groupBy("run", "fault").agg(F.count("*").alias("moved"))
+
+
+def _member_counts(client_phases: DataFrame) -> DataFrame:
+    """One row per run, fault, what made members notice it, and commits that timed out before.
+
+    Nulls: `noticed_by` where nothing is known to have; `timeouts` of members that kept their
+    coordinator.
+    """
+    kept_id = F.col("member_id") == F.col("member_id_after")
+    kept = kept_id & (F.col("generation") == F.col("generation_after"))
+    timeouts = F.when(F.col("unknown_us").isNotNull(), F.col("commit_timeouts"))
+    return client_phases.groupBy("run", "fault", "noticed_by", timeouts.alias("timeouts")).agg(
+        F.count("*").alias("members"),
+        F.count_if(kept).alias("kept"),
+        F.count_if(kept_id).alias("kept_id"),
+        F.count_if(F.col("self_answers") > 0).alias("told"),
+    )
+
+
+def _rebalances_by_kind(rebalances: DataFrame) -> DataFrame:
+    """One row per run, fault, group, coordinator and reason, or per rebalance if they are few."""
+    kind = ("run", "fault", "group", "broker", "leader_epoch", "reason")
+    of_its_kind = F.count("*").over(Window.partitionBy(*kind))
+    return (
+        rebalances.where(F.col("fault").isNotNull())
+        .withColumn("one", F.when(of_its_kind <= ONE_BY_ONE_MAX, F.col("started_us")))
+        .groupBy(*kind, "one")
+        .agg(
+            F.count("*").alias("count"),
+            _set("consumer").alias("consumers"),
+            _union("removed").alias("removed"),
+            _union("removed_because").alias("removed_because"),
+            _union("added").alias("added"),
+            F.min("generation").alias("first_generation"),
+            F.max("new_generation").alias("last_generation"),
+            F.count("store_error").alias("not_stored"),
+            _set("store_error").alias("store_errors"),
+            F.min("started_us").alias("first_us"),
+            F.max("started_us").alias("last_us"),
+            F.max("length_us").alias("longest_us"),
+        )
+    )
+
+
+def _coordinator_pairs(tenure_overlaps: DataFrame) -> DataFrame:
+    """One row per overlap of two coordinators of the same groups."""
+    return tenure_overlaps.where(F.size("groups") > 0)
+
+
+def _owner_sets(ownership_overlaps: DataFrame) -> DataFrame:
+    """One row per run, group, fault and pair of coordinators whose members owned at once."""
+    still = F.max(F.col("to_us").isNull())
+    return ownership_overlaps.groupBy("run", "group", "fault", *LINEAGES).agg(
+        F.count_distinct("partition").alias("partitions"),
+        _set("first_consumer").alias("first_consumers"),
+        _set("second_consumer").alias("second_consumers"),
+        F.min("from_us").alias("from_us"),
+        F.when(~still, F.max("to_us")).alias("to_us"),
+        F.max("length_us").alias("longest_us"),
+        F.sum("records_both").alias("records_both"),
+        F.max("healed_us").alias("healed_us"),
+    )
+
+
+def _processed(processing: DataFrame) -> DataFrame:
+    """One row per run and group."""
+    return processing.groupBy("run", "group").agg(
+        F.sum("records").alias("records"), F.sum("repeated").alias("repeated")
+    )
+
+
+def _errors(commits: DataFrame) -> DataFrame:
+    """One row per run and error that a commit met after the first fault."""
+    return (
+        commits.where(F.col("fault").isNotNull() & (F.col("error") != ACKNOWLEDGED))
+        .groupBy("run", "error")
+        .agg(F.sum("commits").alias("commits"), F.count_distinct("consumer").alias("members"))
+    )
+
+
+def _set(column: str) -> Column:
+    """Return the distinct values, sorted."""
+    return F.sort_array(F.collect_set(column))
+
+
+def _union(column: str) -> Column:
+    """Return the distinct elements of a column of lists, sorted."""
+    return F.sort_array(F.array_distinct(F.flatten(F.collect_list(column))))
+
+
+SUMMED_UP = (
+    rows("bad_row_counts", _bad_row_counts, "bad_rows"),
+    rows("known_runs", _known_runs, "runs"),
+    rows("known_faults", _known_faults, "faults"),
+    rows("known_figures", _known_figures, "figures"),
+    rows("moved_partitions", _moved_partitions, "broker_phases"),
+    rows("member_counts", _member_counts, "client_phases"),
+    rows("rebalances_by_kind", _rebalances_by_kind, "rebalances"),
+    rows("coordinator_pairs", _coordinator_pairs, "tenure_overlaps"),
+    rows("owner_sets", _owner_sets, "ownership_overlaps"),
+    rows("processed", _processed, "processing"),
+    rows("commit_errors", _errors, "commits"),
+)
+"""The steps that compute the aggregates from tables."""

@@ -1,0 +1,107 @@
+"""The closing summary from memory against the one from Spark's tables, on drawn and real runs.
+
+Both are computed from the same trace by code that shares nothing but the last step, so each proves
+the other. What is compared are whole summaries, field by field.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from chaos.exploration.draw.draw import draw
+from chaos.exploration.space import load_space
+from pipeline.in_memory.summary import summarize_rows
+from pipeline.run import analyze
+from pipeline.summary.figures import RunSummary
+from protocol.trace import TraceRow
+from tests.support.builders.trace_builder import write_run
+from tests.support.soak import say
+from tests.support.worlds.acceptance import play_ray, play_virtual, shifted
+
+pytestmark = [pytest.mark.soak, pytest.mark.spark, pytest.mark.timeout(3_500)]
+
+DRAWN = 50
+AT_ONCE = 10
+"""So many drawn runs are analysed together: their rows are in this process meanwhile."""
+ON_RAY = (
+    "coordinator_crash",
+    "graceful_move",
+    "rolling_restart",
+    "split_network",
+    "split_brain_ownership",
+)
+CLOCK_ERROR_US = 250
+"""Said of the runs on Ray, so that a summary with a bound is compared, too."""
+
+
+def test_summaries_of_drawn_virtual_runs_are_sparks(spark: SparkSession, tmp_path: Path) -> None:
+    """Schedules of the standard space: whatever the draw makes happen, both count it alike."""
+    space = load_space("standard")
+    in_memory: list[RunSummary] = []
+    for begin in range(0, DRAWN, AT_ONCE):
+        traces = {
+            f"drawn/{seed}": play_virtual(draw(space, seed), seed=seed).rows
+            for seed in range(begin, begin + AT_ONCE)
+        }
+        in_memory += compared(spark, tmp_path, traces, clock_error_us=0)
+    say_summaries("drawn runs in virtual time", in_memory)
+    assert sum(bool(summary.faults) for summary in in_memory) > DRAWN // 2
+    assert sum(fault.rebalance_count for run in in_memory for fault in run.faults) > DRAWN // 2
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("local_ray")
+def test_summaries_of_runs_on_ray_are_sparks(spark: SparkSession, tmp_path: Path) -> None:
+    """Real processes: rows of a moment come in any order, answers are late, processes die."""
+    traces: dict[str, Sequence[TraceRow]] = {}
+    for name in ON_RAY:
+        rows: list[TraceRow] = []
+        run_dir = tmp_path / "played" / name
+        run_dir.mkdir(parents=True)
+        play_ray(shifted(name, 0), run_dir, seed=1, observers=[rows.append])
+        traces[f"{name}/1"] = rows
+    in_memory = compared(spark, tmp_path, traces, clock_error_us=CLOCK_ERROR_US)
+    say_summaries("runs on Ray", in_memory)
+    assert all(summary.faults for summary in in_memory)
+
+
+def compared(
+    spark: SparkSession,
+    base: Path,
+    traces: dict[str, Sequence[TraceRow]],
+    *,
+    clock_error_us: int,
+) -> list[RunSummary]:
+    """Sum runs up by both readers and return the summaries, which must be equal.
+
+    Raises: AssertionError that names the first run and field that differ.
+    """
+    written = {
+        name: write_run(base / name, rows, clock_error_us=clock_error_us)
+        for name, rows in traces.items()
+    }
+    found = []
+    for sparks in analyze(list(written.values()), spark=spark):
+        mine = summarize_rows(
+            traces[sparks.run],
+            run=sparks.run,
+            directory=sparks.directory,
+            clock_error_us=clock_error_us,
+        )
+        for field in RunSummary.__slots__:
+            assert getattr(mine, field) == getattr(sparks, field), f"{sparks.run}: {field}"
+        found.append(mine)
+    return found
+
+
+def say_summaries(what: str, summaries: Sequence[RunSummary]) -> None:
+    """Say how much was compared."""
+    events = sum(summary.events for summary in summaries)
+    faults = sum(len(summary.faults) for summary in summaries)
+    rebalances = sum(fault.rebalance_count for each in summaries for fault in each.faults)
+    say(
+        f"**{len(summaries)} {what}**: both readers give the same summary; {events:,} rows, "
+        f"{faults} faults, {rebalances} rebalances"
+    )
