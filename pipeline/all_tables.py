@@ -17,6 +17,7 @@ from pipeline.tables.commits import commits
 from pipeline.tables.coordinator_tenures import coordinator_tenures, tenure_spans
 from pipeline.tables.failovers import group_failovers
 from pipeline.tables.faults import faults
+from pipeline.tables.felt import felt_groups, felt_partitions
 from pipeline.tables.figure_table import figures
 from pipeline.tables.group_states import group_states
 from pipeline.tables.members import member_names
@@ -67,6 +68,18 @@ STEPS = (
     table(ownership_overlaps, "processed_by_both", "faults"),
     table(processing, "events", "repeated_records", "processed_by_both"),
     table(commits, "events", "faults"),
+    table(felt_partitions, "events", "runs", "faults", "ownership", "processing"),
+    table(
+        felt_groups,
+        "events",
+        "runs",
+        "faults",
+        "groups",
+        "ownership",
+        "rebalances",
+        "impairments",
+        "felt_partitions",
+    ),
 )
 """Each after its inputs."""
 

@@ -13,6 +13,8 @@ from rich.text import Text
 
 from coordlab.console import print_lines
 from pipeline.summary.comparison import Comparison, ComparisonRow
+from pipeline.summary.comparison_cells import NOTABLE_PERCENT, NOTABLE_US
+from pipeline.summary.figures import duration_text
 
 _MARK = "*"
 _MISSING = "-"
@@ -25,6 +27,8 @@ _GROUPS = {
     "client": "client chain",
     "gap": "what was felt",
     "outcome": "outcome",
+    "felt": "what was felt in all, per partition",
+    "run": "the run",
 }
 
 
@@ -49,7 +53,10 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
             alike = len(rows) - len(shown)
             print_lines(console, [f"  {alike} figures are alike: the page has them"], style="dim")
     if any(row.differs for row in comparison.rows):
-        said = f"{_MARK} differs: counts are not the same, times are a quarter and a ms apart"
+        said = (
+            f"{_MARK} differs in effect: {NOTABLE_PERCENT} % apart, and times by "
+            f"{duration_text(NOTABLE_US)} at least"
+        )
         print_lines(console, [said], style="dim")
     if any(len(column.runs) > 1 for column in comparison.columns):
         said = "of several runs: the median over runs, in brackets the range"

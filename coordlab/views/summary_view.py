@@ -10,12 +10,15 @@ from rich.text import Text
 
 from coordlab.console import clock_seconds, print_lines
 from coordlab.views.check_view import print_checks
+from pipeline.summary.felt import Felt
 from pipeline.summary.figures import HEADER, Chain, FaultSummary, RunSummary
 from pipeline.summary.outcomes import listed
 from pipeline.summary.story import (
     Statement,
     coordinators_statement,
     errors_text,
+    felt_rows,
+    felt_text,
     kept_text,
     leaving_texts,
     noticed_text,
@@ -90,6 +93,8 @@ def print_phases(console: Console, summary: RunSummary) -> None:
         elif fault.rebalances:
             print_lines(console, [f"{fault.fault}: {fault.node or 'nobody'}"], style="bold")
             print_lines(console, (f"  {line}" for line in fault_rebalance_lines(fault)))
+    if summary.felt is not None:
+        _print_felt(console, summary.felt)
     outcomes = list(outcome_lines(summary))
     if outcomes:
         console.print()
@@ -175,6 +180,28 @@ def _phase_table(fault: FaultSummary, chain: Chain, *, narrow: bool) -> Group:
     for name, *cells in rows:
         table.add_row(name, *(cells[place] for place in said))
     return Group(Text(HEADINGS[chain], style="underline"), table)
+
+
+def _print_felt(console: Console, felt: Felt) -> None:
+    """Print what was felt in the whole run: a table over partitions, then a line for each group."""
+    narrow = console.width < _NARROW
+    headings = ("max", "sum") if narrow else ("partitions", "p50", "p90", "max", "sum")
+    rows = felt_rows(felt.in_all)
+    console.print()
+    console.print(Text("what was felt, over all partitions of data", style="underline"))
+    if rows:
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        table.add_column("", no_wrap=True)
+        for heading in headings:
+            table.add_column(heading, justify="right")
+        for name, cells in rows:
+            table.add_row(name, *(cells[heading] for heading in headings))
+        console.print(table)
+    shown = list(felt.groups.items())[:MAX_BLOCKS]
+    print_lines(console, (felt_text(group, counts) for group, counts in shown))
+    if len(felt.groups) > len(shown):
+        more = len(felt.groups) - len(shown)
+        print_lines(console, [f"and {more} more groups: table felt_groups"])
 
 
 def _print_verdict(console: Console, manifest: Manifest, results: Results) -> None:

@@ -4,12 +4,13 @@
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any
 
 from pipeline.in_memory.broker_phases import broker_phases_of
 from pipeline.in_memory.client_phases import client_phases_of
 from pipeline.in_memory.commits import commits_of
 from pipeline.in_memory.faults import faults_of
+from pipeline.in_memory.felt import felt_groups_of, felt_partitions_of
 from pipeline.in_memory.figures import figures_of
 from pipeline.in_memory.ownership_overlaps import ownership_overlaps_of
 from pipeline.in_memory.processing import processing_of
@@ -17,9 +18,9 @@ from pipeline.in_memory.rebalances import rebalances_of
 from pipeline.in_memory.runs import runs_of
 from pipeline.in_memory.tenure_overlaps import tenure_overlaps_of
 from pipeline.in_memory.trace import TableRow, Trace
+from pipeline.summary.felt import FELT_MEASURES, PERCENTS
+from pipeline.summary.figures import samples_needed
 from pipeline.summary.outcome_summary import LINEAGES, ONE_BY_ONE_MAX
-
-T = TypeVar("T")
 
 _KIND = ("fault", "group", "broker", "leader_epoch", "reason")
 """What rebalances of a kind have in common."""
@@ -135,6 +136,37 @@ def _commit_errors(trace: Trace) -> list[TableRow]:
     ]
 
 
+def _felt_spreads(trace: Trace) -> list[TableRow]:
+    found = []
+    partitions = felt_partitions_of(trace)
+    of_groups: list[tuple[str | None, list[TableRow]]] = [
+        (group, rows) for (group,), rows in _grouped(partitions, "group").items()
+    ]
+    if partitions:
+        of_groups.append((None, partitions))
+    for group, rows in of_groups:
+        for measure in FELT_MEASURES:
+            known = sorted(_known(rows, measure.column))
+            found.append(
+                {
+                    "group": group,
+                    "measure": measure.name,
+                    "samples": len(known),
+                    "missing": len(rows) - len(known),
+                    **{f"p{percent}": _rank(known, percent) for percent in PERCENTS},
+                    "max": max(known, default=None),
+                    "total": sum(known) if known else None,
+                }
+            )
+    return found
+
+
+def _rank(values: Sequence[int], percent: int) -> int | None:
+    """Return the nearest rank of sorted values, None if there are too few."""
+    enough = len(values) >= samples_needed(percent)
+    return values[-(-len(values) * percent // 100) - 1] if enough else None
+
+
 AGGREGATES: dict[str, Callable[[Trace], list[TableRow]]] = {
     "known_runs": runs_of,
     "known_faults": faults_of,
@@ -146,19 +178,24 @@ AGGREGATES: dict[str, Callable[[Trace], list[TableRow]]] = {
     "owner_sets": _owner_sets,
     "processed": _processed,
     "commit_errors": _commit_errors,
+    "felt_spreads": _felt_spreads,
+    "felt_counts": felt_groups_of,
 }
 """What is summed up of a trace, by the names that Spark's steps have."""
 
 
-def _grouped(rows: Iterable[TableRow], *columns: str) -> dict[tuple[T, ...], list[TableRow]]:
+_Key = tuple[Any, ...]  # Any: a cell's type is its column's
+
+
+def _grouped(rows: Iterable[TableRow], *columns: str) -> dict[_Key, list[TableRow]]:
     """Return rows by what they have in `columns`, in the order in which that first occurs."""
-    found: dict[tuple[T, ...], list[TableRow]] = {}
+    found: dict[_Key, list[TableRow]] = {}
     for row in rows:
         found.setdefault(tuple(row[column] for column in columns), []).append(row)
     return found
 
 
-def _known(rows: Sequence[TableRow], column: str) -> list[T]:
+def _known(rows: Sequence[TableRow], column: str) -> list[Any]:  # Any: as above
     return [row[column] for row in rows if row[column] is not None]
 
 

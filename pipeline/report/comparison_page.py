@@ -18,7 +18,8 @@ from pipeline.report.page import Page, render
 from pipeline.report.run_names import column_names, settings_that_differ
 from pipeline.report.sections.headline import Headline
 from pipeline.summary.comparison import Comparison, ComparisonRow, compare_runs
-from pipeline.summary.figures import RunSummary
+from pipeline.summary.comparison_cells import NOTABLE_PERCENT, NOTABLE_US
+from pipeline.summary.figures import RunSummary, duration_text
 from results_schema.results import Verdict
 
 _GROUPS = {
@@ -26,6 +27,7 @@ _GROUPS = {
     "client": "client chain",
     "gap": "felt",
     "outcome": "outcome",
+    "felt": "felt in all",
     "run": "run",
 }
 MAX_RUNS_LISTED = 300
@@ -97,9 +99,9 @@ def _figures_section(comparison: Comparison) -> Section:
             parts.append(_table(fault, rows, comparison))
     several = any(len(column.runs) > 1 for column in comparison.columns)
     lead = (
-        f"{_DIFFERS}marks what differs: counts that are not the same, times that are a quarter "
-        "and a millisecond apart. A dash is a figure that the run does not have. Faults are lined "
-        "up by kind and order."
+        f"{_DIFFERS}marks what differs in effect: figures that are {NOTABLE_PERCENT} % apart, "
+        f"times also by {duration_text(NOTABLE_US)} and by the clocks' error. A dash is a figure "
+        "that the run does not have. Faults are lined up by kind and order."
     )
     if several:
         lead += " Columns of several runs show the median over runs and, in brackets, the range."

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pipeline.summary.comparison_cells import Cell, Unit, cell_of, differs, middle, text_cell_of
+from pipeline.summary.felt import FELT_MEASURES, FeltGroup, Spread
 from pipeline.summary.figures import (
     MEASURES,
     Distribution,
@@ -23,7 +24,7 @@ MAX_COLUMNS = 8
 """Up to so many runs have a column each; more are put together by experiment."""
 MAX_FAULTS_OF_A_KIND = 8
 """Up to so many faults of one kind are compared one by one; more are taken together."""
-Statistic = Literal["p50", "max", ""]
+Statistic = Literal["p50", "p90", "max", "sum", ""]
 """Of the subjects of one run; empty: the figure is one number a run."""
 
 
@@ -40,8 +41,8 @@ class ComparisonRow:
     """One figure over all columns; a cell is None where it is missing.
 
     `fault` is the fault as it is lined up (`crash 2`, `fault 1`), None for a figure of the whole
-    run. `group` says where it belongs: a chain, `outcome` or `run`. `differs`: columns that have
-    the fault are not alike.
+    run. `group` says where it belongs: a chain, `outcome`, `felt` or `run`. `differs`: columns
+    that have the fault are not alike.
     """
 
     fault: str | None
@@ -171,9 +172,38 @@ class _Table:
         )
         for name, values in lengths:
             yield _never_for_zero(self._row(None, "run", name, "us", values, statistic="max"))
-        yield self._row(None, "run", "records processed again", "count", [*map(_repeated, runs)])
+        yield from self._felt_rows()
         errors = [sum(each.commits for each in run.commit_errors) for run in runs]
         yield self._row(None, "run", "commits that failed", "count", _if_complete(runs, errors))
+
+    def _felt_rows(self) -> Iterator[ComparisonRow]:
+        """Yield what was felt over all partitions; what no run felt anything of is left out."""
+        bounds = [run.clock_error_us for run in self.summaries]
+        groups = [None if run.felt is None else run.felt.in_all for run in self.summaries]
+        for measure in FELT_MEASURES:
+            spreads = [None if each is None else each.spreads.get(measure.name) for each in groups]
+            if not any(spread is not None and spread.says_something for spread in spreads):
+                continue
+            statistics: tuple[tuple[Statistic, Callable[[Spread], int | None]], ...] = (
+                ("p50", lambda spread: spread.p50),
+                ("p90", lambda spread: spread.p90),
+                ("max", lambda spread: spread.maximum),
+                ("sum", lambda spread: spread.total),
+            )
+            for statistic, value_of in statistics:
+                if statistic == "sum" and not measure.adds_up:
+                    continue
+                values = [None if spread is None else value_of(spread) for spread in spreads]
+                unit: Unit = "us" if measure.is_time else "count"
+                yield self._row(
+                    None, "felt", measure.name, unit, values, statistic=statistic, bounds=bounds
+                )
+            missing = [None if spread is None else spread.missing for spread in spreads]
+            if measure.is_time and any(missing):
+                yield self._row(None, "felt", f"{measure.name}: never", "count", missing)
+        for name, count_of in _FELT_COUNTS:
+            counts = [None if each is None else count_of(each) for each in groups]
+            yield self._row(None, "felt", name, "count", counts)
 
     def _row(
         self,
@@ -298,6 +328,14 @@ _OUTCOMES: tuple[tuple[str, Callable[[FaultSummary], int | None]], ...] = (
 )
 
 
+_FELT_COUNTS: tuple[tuple[str, Callable[[FeltGroup], int]], ...] = (
+    ("rebalances", lambda group: group.rebalances),
+    ("partitions moved", lambda group: group.moved),
+    ("partitions that came back", lambda group: group.came_back),
+    ("members sent away needlessly", lambda group: group.sent_away),
+)
+
+
 def _if_complete(runs: Sequence[RunSummary], values: Sequence[int]) -> list[int | None]:
     """Return counts, where a 0 of a run without events is no count."""
     return [value if run.events else None for run, value in zip(runs, values, strict=True)]
@@ -311,9 +349,3 @@ def _coordinators_us(run: RunSummary) -> int | None:
 def _owners_us(run: RunSummary) -> int | None:
     lengths = [both.longest_us for both in run.owners if both.longest_us >= run.clock_error_us]
     return max(lengths, default=0) if run.events else None
-
-
-def _repeated(run: RunSummary) -> int | None:
-    if not run.processing:
-        return None
-    return sum(each.repeated for each in run.processing)

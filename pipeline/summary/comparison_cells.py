@@ -11,9 +11,12 @@ from pipeline.summary.figures import duration_text
 
 MAX_VALUES = 60
 """So many values of one figure are kept for a picture."""
-_NOTABLE_RATIO = 1.25
-_NOTABLE_US = 1_000
-"""Times are marked as different from a quarter and a millisecond on: no two are ever equal."""
+NOTABLE_PERCENT = 5
+NOTABLE_US = 100_000
+"""What differs in effect: figures from 5 % on, times from a tenth of a second on as well.
+
+Nobody at the end of a group feels less, and no two times are ever equal.
+"""
 
 Unit = Literal["us", "count", "text"]
 
@@ -97,8 +100,8 @@ def middle(values: Sequence[int]) -> int:
 def differs(cells: Sequence[Cell | None], unit: Unit) -> bool:
     """Whether columns are not alike.
 
-    One lacks what another has; counts are not the same; or times are apart by a quarter, by a
-    millisecond and by the clocks' error, and the ranges of some two columns do not meet.
+    One lacks what another has; or figures are NOTABLE_PERCENT apart, times also by NOTABLE_US and
+    by the clocks' error, and the ranges of some two columns do not meet.
     """
     known = [cell for cell in cells if cell is not None]
     if len(cells) < 2 or len(known) < len(cells):
@@ -106,10 +109,9 @@ def differs(cells: Sequence[Cell | None], unit: Unit) -> bool:
     medians = [cell.median for cell in known if cell.median is not None]
     if not medians:
         return False
-    if unit != "us":
-        return len(set(medians)) > 1
     low, high = min(medians), max(medians)
-    notable_us = max(_NOTABLE_US, *(cell.bound_us for cell in known))
-    if high - low < notable_us or high < _NOTABLE_RATIO * low:
+    if high == low or 100 * (high - low) < NOTABLE_PERCENT * high:
+        return False
+    if unit == "us" and high - low < max(NOTABLE_US, *(cell.bound_us for cell in known)):
         return False
     return max(cell.low or 0 for cell in known) > min(cell.high or 0 for cell in known)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pipeline.summary.felt import Felt
 from pipeline.summary.outcomes import (
     CommitErrors,
     Coordinators,
@@ -245,6 +246,7 @@ class RunSummary:
     owners: tuple[Owners, ...] = ()
     processing: tuple[GroupProcessing, ...] = ()
     commit_errors: tuple[CommitErrors, ...] = ()
+    felt: Felt | None = None  # None: the run had no groups
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pipeline.engine.step import rows
-from pipeline.summary.figures import PERCENTS
+from pipeline.summary.felt import FELT_MEASURES
+from pipeline.summary.felt import PERCENTS as FELT_PERCENTS
+from pipeline.summary.figures import PERCENTS, samples_needed
 from pipeline.summary.outcome_summary import LINEAGES, ONE_BY_ONE_MAX
 from pipeline.tables.commits import ACKNOWLEDGED
 
@@ -134,6 +136,53 @@ def _union(column: str) -> Column:
     return F.sort_array(F.array_distinct(F.flatten(F.collect_list(column))))
 
 
+def _felt_spreads(felt_partitions: DataFrame) -> DataFrame:
+    """One row per run, group (null: all of them) and measure of what was felt."""
+    entries = F.array(
+        *(
+            F.struct(
+                F.lit(each.name).alias("measure"), F.col(each.column).cast("long").alias("value")
+            )
+            for each in FELT_MEASURES
+        )
+    )
+    of_groups = felt_partitions.select("run", "group", F.explode(entries).alias("entry"))
+    everything = of_groups.withColumn("group", F.lit(None).cast("string"))
+    percents = F.array(*(F.lit(percent / 100) for percent in FELT_PERCENTS))
+    return (
+        of_groups.unionByName(everything)
+        .select("run", "group", "entry.*")
+        .groupBy("run", "group", "measure")
+        .agg(
+            F.count("value").alias("samples"),
+            F.count_if(F.col("value").isNull()).alias("missing"),
+            F.percentile_approx("value", percents).alias("ranks"),
+            F.max("value").alias("max"),
+            F.sum("value").alias("total"),
+        )
+        .select(
+            "run",
+            "group",
+            "measure",
+            "samples",
+            "missing",
+            *(
+                F.when(F.col("samples") >= samples_needed(percent), F.col("ranks")[at]).alias(
+                    f"p{percent}"
+                )
+                for at, percent in enumerate(FELT_PERCENTS)
+            ),
+            "max",
+            "total",
+        )
+    )
+
+
+def _felt_counts(felt_groups: DataFrame) -> DataFrame:
+    """One row per run and group."""
+    return felt_groups
+
+
 SUMMED_UP = (
     rows("bad_row_counts", _bad_row_counts, "bad_rows"),
     rows("known_runs", _known_runs, "runs"),
@@ -146,5 +195,7 @@ SUMMED_UP = (
     rows("owner_sets", _owner_sets, "ownership_overlaps"),
     rows("processed", _processed, "processing"),
     rows("commit_errors", _errors, "commits"),
+    rows("felt_spreads", _felt_spreads, "felt_partitions"),
+    rows("felt_counts", _felt_counts, "felt_groups"),
 )
 """The steps that compute the aggregates from tables."""

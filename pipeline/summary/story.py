@@ -8,6 +8,7 @@ of the run's clock.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pipeline.summary.felt import FELT_MEASURES, FeltGroup
 from pipeline.summary.figures import FaultSummary, duration_text
 from pipeline.summary.outcomes import (
     CommitErrors,
@@ -225,6 +226,44 @@ def errors_text(errors: Sequence[CommitErrors]) -> str:
     ]
     rest = sum(each.commits for each in errors[_MAX_ERRORS:])
     return "commits met " + ", ".join(shown + ([f"others {rest:,}"] if rest else []))
+
+
+def felt_rows(group: FeltGroup) -> list[tuple[str, dict[str, str]]]:
+    """Return what partitions felt: each measure that says something, with its cells by heading.
+
+    Shape: headings are `partitions`, `p50`, `p90`, `max`, `sum`; a cell may be empty.
+    """
+    found = []
+    for measure in FELT_MEASURES:
+        spread = group.spreads.get(measure.name)
+        if spread is None or not spread.says_something:
+            continue
+
+        def text(value: int | None, *, is_time: bool = measure.is_time) -> str:
+            if value is None:
+                return ""
+            return duration_text(value) if is_time else f"{value:,}"
+
+        never = f", {spread.missing} never" if spread.missing else ""
+        cells = {
+            "partitions": f"{spread.samples}{never}",
+            "p50": text(spread.p50),
+            "p90": text(spread.p90),
+            "max": text(spread.maximum),
+            "sum": text(spread.total) if measure.adds_up else "",
+        }
+        found.append((measure.name, cells))
+    return found
+
+
+def felt_text(group: str, felt: FeltGroup) -> str:
+    """Tell what a group went through as a whole."""
+    moved = f"{felt.moved} of {counted(felt.partitions, 'partition')} had more than one owner"
+    back = f", {felt.came_back} a former one again" if felt.moved else ""
+    return (
+        f"{group}: {counted(felt.rebalances, 'rebalance')}; {moved}{back}; "
+        f"{counted(felt.sent_away, 'member')} sent away that ran and could be reached"
+    )
 
 
 def check_figures(check: CheckReport) -> list[str]:

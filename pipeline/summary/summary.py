@@ -7,6 +7,7 @@ The one place that says what a summary holds, whoever summed the tables up: Spar
 from collections.abc import Mapping, Sequence
 
 from pipeline.engine.run_files import RunFiles
+from pipeline.summary.felt import felt_by_run
 from pipeline.summary.figures import (
     MEASURES,
     PERCENTS,
@@ -39,6 +40,7 @@ def summarize_runs(
     owners = owners_at_once(found)
     processed = processing_of_groups(found)
     errors = commit_errors_by_run(found)
+    felt = felt_by_run(found)
     return tuple(
         RunSummary(
             run=files.run,
@@ -53,6 +55,7 @@ def summarize_runs(
             owners=owners.get(files.run, ()),
             processing=processed.get(files.run, ()),
             commit_errors=errors.get(files.run, ()),
+            felt=felt.get(files.run),
         )
         for files in runs
     )

@@ -4,7 +4,7 @@ Both are computed from the same trace by code that shares nothing but the last s
 the other. What is compared are whole summaries, field by field.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -70,7 +70,7 @@ def test_summaries_of_runs_on_ray_are_sparks(spark: SparkSession, tmp_path: Path
 def compared(
     spark: SparkSession,
     base: Path,
-    traces: dict[str, Sequence[TraceRow]],
+    traces: Mapping[str, Sequence[TraceRow]],
     *,
     clock_error_us: int,
 ) -> list[RunSummary]:

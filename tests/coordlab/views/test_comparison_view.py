@@ -36,7 +36,7 @@ def test_each_column_has_a_letter_that_is_told_above() -> None:
         "  B  session 45 s: crash/2",
     ]
     gap = next(line for line in lines if "commit gap max" in line)
-    assert gap.split() == ["commit", "gap", "max", "9.00", "s", "10.00", "s"]
+    assert gap.split() == ["*", "commit", "gap", "max", "9.00", "s", "10.00", "s"]
 
 
 def test_what_differs_is_marked_and_said_how() -> None:
@@ -44,7 +44,7 @@ def test_what_differs_is_marked_and_said_how() -> None:
     lines = printed(compare_runs([summary_of("x/1", crash(8, 8)), summary_of("x/2", crash(8, 16))]))
     marked = [line for line in lines if line.startswith("*  ")]
     assert [line.split("  ")[1] for line in marked] == ["commit gap p50", "commit gap max"]
-    assert any(line.startswith("* differs: ") for line in lines)
+    assert any(line.startswith("* differs in effect: ") for line in lines)
 
 
 def test_runs_that_are_alike_have_no_mark_and_no_legend() -> None:

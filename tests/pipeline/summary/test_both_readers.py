@@ -68,16 +68,17 @@ def test_run_with_too_many_rows_is_left_to_spark(
     assert summarize_directory(directory) is not None
 
 
-def in_memory_and_spark(directory: Path) -> tuple[RunSummary | None, RunSummary | None]:
+def in_memory_and_spark(directory: Path) -> tuple[RunSummary, RunSummary]:
     """Return the summary of a run by both readers."""
-    return summarize_directory(directory), read_summary(directory)
+    mine, sparks = summarize_directory(directory), read_summary(directory)
+    assert mine is not None
+    assert sparks is not None
+    return mine, sparks
 
 
-def first_difference(found: list[tuple[RunSummary | None, RunSummary | None]]) -> str:
+def first_difference(found: list[tuple[RunSummary, RunSummary]]) -> str:
     """Say which run's summaries differ, and in what."""
     for mine, sparks in found:
-        if mine is None or sparks is None:
-            return f"{mine} is not {sparks}"
         for name in RunSummary.__slots__:
             one, other = getattr(mine, name), getattr(sparks, name)
             if one != other:

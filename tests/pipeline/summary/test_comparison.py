@@ -113,13 +113,13 @@ def test_values_kept_for_a_picture_are_bounded_and_span_the_range() -> None:
     ("times", "differs"),
     [
         ((8 * S, 8 * S + 900), False),  # no two times are ever equal
-        ((8 * S, 9 * S), False),  # less than a quarter
-        ((8 * S, 11 * S), True),
-        ((200, 400), False),  # double, and below a millisecond
-        ((2_000, 4_000), True),
+        ((8 * S, 8 * S + 390 * MS), False),  # less than 5 %
+        ((8 * S, 8 * S + 430 * MS), True),
+        ((200 * MS, 299 * MS), False),  # half as much again, and nobody feels it
+        ((200 * MS, 300 * MS), True),
     ],
 )
-def test_times_are_marked_from_a_quarter_and_a_millisecond_on(
+def test_times_are_marked_from_5_percent_and_a_tenth_of_a_second_on(
     times: tuple[int, int], differs: bool
 ) -> None:
     """A mark at every row would say nothing."""

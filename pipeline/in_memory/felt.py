@@ -1,0 +1,228 @@
+"""The tables `felt_partitions` and `felt_groups` in plain Python: what a run cost its groups.
+
+Everything is measured from the steady state (the run's beginning, if it never came) to the end.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from pipeline.in_memory.faults import faults_of
+from pipeline.in_memory.ownership import ownership_of
+from pipeline.in_memory.processing import processing_of
+from pipeline.in_memory.rebalances import rebalances_of
+from pipeline.in_memory.runs import runs_of
+from pipeline.in_memory.trace import MEMBER_KINDS, TableRow, Trace, detail_of, once_per_trace
+from protocol.causes import RemovalCause
+from protocol.trace import TraceKind, TraceRow
+
+_WAIT_US = 1_000_000
+"""From here on a wait is felt; shorter ones are the pace of polls and batches."""
+_SENT_AWAY = (
+    RemovalCause.SESSION_EXPIRY,
+    RemovalCause.DID_NOT_REJOIN,
+    RemovalCause.SYNC_DEADLINE,
+)
+"""Removals that are the coordinator's own decision about a member that seems gone."""
+_Place = tuple[str, str]
+"""Group and data partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Level:
+    """What waited from a moment on. `processed`: the row that led to it was a batch."""
+
+    at_us: int
+    lag: int
+    processed: bool
+
+
+@once_per_trace
+def felt_partitions_of(trace: Trace) -> list[TableRow]:
+    """Return what each partition of each group went through."""
+    start_us, owners, levels = _start_us(trace), _owners(trace), _levels(trace)
+    repeated: dict[_Place, int] = {}
+    for row in processing_of(trace):
+        place = (row["group"], row["partition"])
+        repeated[place] = repeated.get(place, 0) + row["repeated"]
+    faults = [f["injected_us"] for f in faults_of(trace) if f["injected_us"] >= start_us]
+    since_us = min(faults, default=start_us)
+    return [
+        {
+            "group": place[0],
+            "partition": place[1],
+            "from_us": start_us,
+            "to_us": trace.end_us,
+            "unowned_us": _unowned_us(trace, owners.get(place, [])),
+            "waited_us": _waited_us(trace, levels.get(place, [])),
+            "repeated": repeated.get(place, 0),
+            **_peak(levels.get(place, []), start_us, since_us, trace.end_us),
+        }
+        for place in sorted({*owners, *repeated})
+    ]
+
+
+def felt_groups_of(trace: Trace) -> list[TableRow]:
+    """Return what each group went through as a whole."""
+    start_us = _start_us(trace)
+    rebalances = [
+        row["group"]
+        for row in rebalances_of(trace)
+        if start_us <= row["started_us"] <= trace.end_us
+    ]
+    sent_away = _sent_away(trace)
+    found = []
+    for group in sorted(trace.groups()):
+        histories = [
+            _hands(trace, rows) for place, rows in _owners(trace).items() if place[0] == group
+        ]
+        found.append(
+            {
+                "group": group,
+                "partitions": len(
+                    [row for row in felt_partitions_of(trace) if row["group"] == group]
+                ),
+                "rebalances": rebalances.count(group),
+                "moved": sum(len(hands) > 1 for hands in histories),
+                "came_back": sum(len(hands) > len(set(hands)) for hands in histories),
+                "sent_away": sent_away.count(group),
+            }
+        )
+    return found
+
+
+def _start_us(trace: Trace) -> int:
+    steady_us: int | None = runs_of(trace)[0]["steady_us"]
+    return min(trace.end_us, 0 if steady_us is None else steady_us)
+
+
+@once_per_trace
+def _owners(trace: Trace) -> dict[_Place, list[TableRow]]:
+    """Return the intervals of ownership of each partition, by time."""
+    found: dict[_Place, list[TableRow]] = {}
+    for row in sorted(ownership_of(trace), key=lambda each: (each["from_us"], each["consumer"])):
+        found.setdefault((row["group"], row["partition"]), []).append(row)
+    return found
+
+
+def _unowned_us(trace: Trace, owners: Sequence[TableRow]) -> int | None:
+    """Return for how long nobody owned a partition, from its first owner on."""
+    if not owners:
+        return None
+    reached_us = max(_start_us(trace), owners[0]["from_us"])
+    unowned_us = 0
+    for row in owners:
+        from_us: int = row["from_us"]
+        unowned_us += max(0, from_us - reached_us)
+        ends_us: int = trace.end_us if row["to_us"] is None else row["to_us"]
+        reached_us = max(reached_us, ends_us)
+    return unowned_us + max(0, trace.end_us - reached_us)
+
+
+def _levels(trace: Trace) -> dict[_Place, list[_Level]]:
+    """Return how many records waited after each batch that was produced or processed.
+
+    Those acknowledged to producers that lie above the last one that the group processed.
+    """
+    consumed: dict[_Place, list[TraceRow]] = {}
+    for row in trace.of(TraceKind.RECORDS_CONSUMED):
+        consumed.setdefault((str(row.group), str(row.partition)), []).append(row)
+    for place in _owners(trace):
+        consumed.setdefault(place, [])
+    produced: dict[str, list[tuple[int, bool, int]]] = {}
+    for row in trace.of(TraceKind.RECORDS_PRODUCED):
+        ends = (row.offset or 0) + int(detail_of(row)["count"])
+        produced.setdefault(str(row.partition), []).append((row.time_us, False, ends))
+    found = {}
+    for place, rows in consumed.items():
+        steps = [(row.time_us, True, int(detail_of(row)["last"]) + 1) for row in rows]
+        reached, processed = 0, 0
+        levels = []
+        for at_us, is_batch, ends in sorted([*produced.get(place[1], []), *steps]):
+            if is_batch:
+                processed = max(processed, ends)
+            else:
+                reached = max(reached, ends)
+            lag = max(0, reached - processed)
+            levels.append(_Level(at_us=at_us, lag=lag, processed=is_batch))
+        found[place] = levels
+    return found
+
+
+def _waited_us(trace: Trace, levels: Sequence[_Level]) -> int:
+    """Return for how long records waited and nobody processed any, in waits that are felt."""
+    start_us, waited_us = _start_us(trace), 0
+    for from_us, to_us in _waits(levels, trace.end_us):
+        length_us = min(to_us, trace.end_us) - max(from_us, start_us)
+        waited_us += length_us if length_us >= _WAIT_US else 0
+    return waited_us
+
+
+def _waits(levels: Sequence[_Level], end_us: int) -> Iterator[tuple[int, int]]:
+    """Yield from when to when records waited for the next batch that was processed."""
+    since_us: int | None = None
+    for level in levels:
+        if level.processed:
+            if since_us is not None:
+                yield since_us, level.at_us
+            since_us = None
+        if since_us is None and level.lag > 0:
+            since_us = level.at_us
+    if since_us is not None:
+        yield since_us, end_us
+
+
+def _peak(levels: Sequence[_Level], start_us: int, since_us: int, end_us: int) -> TableRow:
+    """Return the greatest lag after the first fault, and how long it took to be as before it."""
+    usual = max((each.lag for each in levels if start_us <= each.at_us < since_us), default=0)
+    after = [level for level in levels if since_us <= level.at_us <= end_us]
+    peak = max((level.lag for level in after), default=0)
+    peak_us = gone_us = None
+    if peak > usual:
+        peak_us = min(level.at_us for level in after if level.lag == peak)
+        gone = [each.at_us for each in after if each.at_us > peak_us and each.lag <= usual]
+        gone_us = min(gone, default=None)
+    over_us = 0 if peak_us is None else None if gone_us is None else gone_us - peak_us
+    return {
+        "lag_usual": usual,
+        "lag_peak": peak,
+        "lag_peak_us": peak_us,
+        "lag_over_us": over_us,
+    }
+
+
+def _hands(trace: Trace, owners: Sequence[TableRow]) -> list[str]:
+    """Return who owned a partition one after the other, each once until the next comes."""
+    start_us = _start_us(trace)
+    in_time = [row for row in owners if row["to_us"] is None or row["to_us"] >= start_us]
+    return [consumer for consumer, _ in groupby(row["consumer"] for row in in_time)]
+
+
+def _sent_away(trace: Trace) -> list[str]:
+    """Return the group of each removal of a member whose process ran and could be reached."""
+    lives: dict[tuple[str | None, str | None], tuple[str, int]] = {}
+    for row in trace.of(*MEMBER_KINDS):
+        key, wrote = (row.group, row.member), (row.node, row.incarnation)
+        lives[key] = max(wrote, lives.get(key, wrote))
+    faults, start_us = faults_of(trace), _start_us(trace)
+    found = []
+    for row in trace.of(TraceKind.MEMBER_REMOVED):
+        if row.cause not in _SENT_AWAY or not start_us <= row.time_us <= trace.end_us:
+            continue
+        life = lives.get((row.group, row.member))
+        if life is None or _is_dead(trace, *life, row.time_us):
+            continue
+        node, _ = life
+        impaired = [*trace.pauses(node), *trace.cuts(node, faults)]
+        if not any(span.from_us <= row.time_us < span.to_us for span in impaired):
+            found.append(str(row.group))
+    return found
+
+
+def _is_dead(trace: Trace, node: str, incarnation: int, at_us: int) -> bool:
+    return any(
+        death.node == node
+        and death.at_us <= at_us
+        and (death.before_incarnation is None or death.before_incarnation > incarnation)
+        for death in trace.deaths()
+    )

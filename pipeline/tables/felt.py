@@ -1,0 +1,296 @@
+"""The tables `felt_partitions` and `felt_groups`: what a run cost its groups.
+
+One definition for the summary, the report and comparisons. Everything is measured from the steady
+state (the run's beginning, if it never came) to the end.
+"""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import detail, of_kind
+from pipeline.intermediate.groups import MEMBER_KINDS
+from pipeline.intermediate.lives import deaths
+from pipeline.intermediate.repeats import batches
+from protocol.causes import RemovalCause
+from protocol.trace import TraceKind
+from protocol.trace_schema import CountDetail
+
+WAIT_US = 1_000_000
+"""From here on a wait is felt; shorter ones are the pace of polls and batches."""
+_SENT_AWAY = (
+    RemovalCause.SESSION_EXPIRY,
+    RemovalCause.DID_NOT_REJOIN,
+    RemovalCause.SYNC_DEADLINE,
+)
+"""Removals that are the coordinator's own decision about a member that seems gone."""
+_PLACE = ("run", "group", "partition")
+
+
+def felt_partitions(
+    events: DataFrame,
+    runs: DataFrame,
+    faults: DataFrame,
+    ownership: DataFrame,
+    processing: DataFrame,
+) -> DataFrame:
+    """Measure what each partition of each group went through.
+
+    Input grain: one row per event; `runs`; `faults`; `ownership`; `processing`. Output grain: one
+    row per run, group and data partition that a member owned or processed a record of.
+    Columns: `run`, `group`, `partition`; `from_us`, `to_us`: the time that is measured, on the
+    run's clock; `unowned_us`: microseconds of it without an owner, from the first one on;
+    `waited_us`: microseconds in which records that producers had acknowledged waited and nobody
+    processed any, where that lasted a second or longer; `repeated`: processings of records that
+    the group had processed before, in the whole run; `lag_usual`: the most records that waited
+    before the first fault, `lag_peak`: after it; `lag_peak_us`: when; `lag_over_us`: microseconds
+    from then until no more waited than was usual.
+    Nulls: `unowned_us` of a partition that nobody ever owned; `lag_peak_us` if never more waited
+    than was usual, `lag_over_us` if that lasted until the end.
+    """
+    measured = _measured(runs, faults)
+    places = (
+        ownership.select(*_PLACE)
+        .unionByName(processing.select(*_PLACE))
+        .distinct()
+        .join(F.broadcast(measured), "run")
+    )
+    repeated = processing.groupBy(*_PLACE).agg(F.sum("repeated").alias("repeated"))
+    levels = _levels(events, places)
+    return (
+        places.join(_unowned(ownership, measured), list(_PLACE), "left")
+        .join(_waited(levels), list(_PLACE), "left")
+        .join(repeated, list(_PLACE), "left")
+        .join(_peaks(levels), list(_PLACE), "left")
+        .select(
+            *_PLACE,
+            F.col("start_us").alias("from_us"),
+            F.col("end_us").alias("to_us"),
+            "unowned_us",
+            F.coalesce("waited_us", F.lit(0)).alias("waited_us"),
+            F.coalesce("repeated", F.lit(0)).alias("repeated"),
+            F.coalesce("lag_usual", F.lit(0)).alias("lag_usual"),
+            F.coalesce("lag_peak", F.lit(0)).alias("lag_peak"),
+            "lag_peak_us",
+            F.when(F.col("lag_peak_us").isNull(), F.lit(0))
+            .otherwise(F.col("gone_us") - F.col("lag_peak_us"))
+            .cast("long")
+            .alias("lag_over_us"),
+        )
+    )
+
+
+def felt_groups(
+    events: DataFrame,
+    runs: DataFrame,
+    faults: DataFrame,
+    groups: DataFrame,
+    ownership: DataFrame,
+    rebalances: DataFrame,
+    impairments: DataFrame,
+    felt_partitions: DataFrame,
+) -> DataFrame:
+    """Count what each group went through as a whole.
+
+    Input grain: one row per event; the tables; one row per time in which a node was paused or cut
+    off. Output grain: one row per run and group.
+    Columns: `run`, `group`; `partitions` in `felt_partitions`; `rebalances` that began in the time
+    that is measured; `moved`: partitions that more than one member owned, `came_back`: of these,
+    those that a member owned again after another had; `sent_away`: removals of members whose
+    process ran and was not cut off, by a coordinator that took them for gone. Nulls: none.
+    """
+    measured = F.broadcast(_measured(runs, faults))
+    started = rebalances.join(measured, "run").where(
+        F.col("started_us").between(F.col("start_us"), F.col("end_us"))
+    )
+    by_group = ["run", "group"]
+    counts = (
+        (felt_partitions, "partitions"),
+        (started, "rebalances"),
+        (_sent_away(events, impairments, _measured(runs, faults)), "sent_away"),
+    )
+    found = groups.select(*by_group)
+    for rows, name in counts:
+        number = rows.groupBy(*by_group).agg(F.count("*").alias(name))
+        found = found.join(number, by_group, "left")
+    hands = (
+        _hands(ownership, measured)
+        .groupBy(*by_group)
+        .agg(
+            F.count_if(F.col("hands") > 1).alias("moved"),
+            F.count_if(F.col("hands") > F.col("owners")).alias("came_back"),
+        )
+    )
+    names = ("partitions", "rebalances", "moved", "came_back", "sent_away")
+    return found.join(hands, by_group, "left").select(
+        *by_group, *(F.coalesce(name, F.lit(0)).alias(name) for name in names)
+    )
+
+
+def _measured(runs: DataFrame, faults: DataFrame) -> DataFrame:
+    """One row per run: from when to when it is measured, and `since_us`: the first fault in it."""
+    start_us = F.least("end_us", F.coalesce("steady_us", F.lit(0)))
+    times = runs.select("run", start_us.alias("start_us"), "end_us")
+    first = (
+        faults.join(F.broadcast(times), "run")
+        .where(F.col("injected_us") >= F.col("start_us"))
+        .groupBy("run")
+        .agg(F.min("injected_us").alias("fault_us"))
+    )
+    return times.join(first, "run", "left").select(
+        "run", "start_us", "end_us", F.coalesce("fault_us", "start_us").alias("since_us")
+    )
+
+
+def _unowned(ownership: DataFrame, measured: DataFrame) -> DataFrame:
+    """One row per partition that had an owner: the holes between them, and after the last one."""
+    in_order = Window.partitionBy(*_PLACE).orderBy("from_us")
+    before = in_order.rowsBetween(Window.unboundedPreceding, -1)
+    ends_us = F.coalesce("to_us", "end_us")
+    spans = ownership.join(F.broadcast(measured), "run").withColumn("ends_us", ends_us)
+    first_us = F.min("from_us").over(Window.partitionBy(*_PLACE))
+    reached_us = F.greatest("start_us", first_us, F.max("ends_us").over(before))
+    hole_us = F.greatest(F.col("from_us") - reached_us, F.lit(0))
+    last_us = F.greatest(F.max("start_us"), F.min("from_us"), F.max("ends_us"))
+    tail_us = F.greatest(F.max("end_us") - last_us, F.lit(0))
+    return (
+        spans.withColumn("hole_us", hole_us)
+        .groupBy(*_PLACE)
+        .agg((F.sum("hole_us") + tail_us).alias("unowned_us"))
+    )
+
+
+def _levels(events: DataFrame, places: DataFrame) -> DataFrame:
+    """One row per partition and batch that was produced or processed: what waited after it.
+
+    Columns: those of `places`, `at_us`, `processed`: whether it is a batch that was processed,
+    `lag`: records acknowledged to producers above the last one that the group processed; `nth`:
+    how many batches were processed by then.
+    """
+    count = detail("count", of=CountDetail).getField("count")
+    produced = of_kind(events, TraceKind.RECORDS_PRODUCED).select(
+        "run",
+        "partition",
+        F.col("time_us").alias("at_us"),
+        F.lit(False).alias("processed"),
+        (F.coalesce("offset", F.lit(0)) + F.coalesce(count, F.lit(1))).alias("ends"),
+    )
+    consumed = batches(events).select(
+        *_PLACE, "at_us", F.lit(True).alias("processed"), (F.col("last") + 1).alias("ends")
+    )
+    steps = (
+        produced.join(places.select(*_PLACE), ["run", "partition"])
+        .unionByName(consumed)
+        .join(places, list(_PLACE))
+    )
+    so_far = (
+        Window.partitionBy(*_PLACE)
+        .orderBy("at_us", "processed", "ends")
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+
+    def reached(processed: Column) -> Column:
+        return F.coalesce(F.max(F.when(processed, F.col("ends"))).over(so_far), F.lit(0))
+
+    processed = F.col("processed")
+    lag = F.greatest(reached(~processed) - reached(processed), F.lit(0))
+    return steps.withColumns({"lag": lag, "nth": F.count_if(processed).over(so_far)})
+
+
+def _waited(levels: DataFrame) -> DataFrame:
+    """One row per partition: its waits for the next batch, those that are felt."""
+    each = [*_PLACE, "nth"]
+    begun = levels.groupBy(*each, "start_us", "end_us").agg(
+        F.min(F.when(F.col("lag") > 0, F.col("at_us"))).alias("from_us"),
+        F.min("at_us").alias("batch_us"),
+    )
+    then = Window.partitionBy(*_PLACE).orderBy("nth")
+    to_us = F.coalesce(F.lead("batch_us").over(then), F.col("end_us"))
+    length_us = F.least(to_us, F.col("end_us")) - F.greatest("from_us", "start_us")
+    return (
+        begun.withColumn("length_us", length_us)
+        .groupBy(*_PLACE)
+        .agg(
+            F.sum(F.when(F.col("length_us") >= WAIT_US, F.col("length_us"))).alias("waited_us"),
+        )
+    )
+
+
+def _peaks(levels: DataFrame) -> DataFrame:
+    """One row per partition: lag before the first fault and after it, and when it was as before."""
+    at_us = F.col("at_us")
+    before = (at_us >= F.col("start_us")) & (at_us < F.col("since_us"))
+    after = (at_us >= F.col("since_us")) & (at_us <= F.col("end_us"))
+    peak = F.max(F.when(after, F.struct("lag", (-at_us).alias("earlier"))))
+    found = (
+        levels.groupBy(*_PLACE)
+        .agg(
+            F.coalesce(F.max(F.when(before, F.col("lag"))), F.lit(0)).alias("lag_usual"),
+            peak.alias("peak"),
+        )
+        .select(
+            *_PLACE,
+            "lag_usual",
+            F.col("peak.lag").alias("lag_peak"),
+            F.when(F.col("peak.lag") > F.col("lag_usual"), -F.col("peak.earlier")).alias(
+                "lag_peak_us"
+            ),
+        )
+    )
+    over = after & (at_us > F.col("lag_peak_us")) & (F.col("lag") <= F.col("lag_usual"))
+    gone = (
+        levels.join(found, list(_PLACE))
+        .where(over)
+        .groupBy(*_PLACE)
+        .agg(F.min("at_us").alias("gone_us"))
+    )
+    return found.join(gone, list(_PLACE), "left")
+
+
+def _hands(ownership: DataFrame, measured: DataFrame) -> DataFrame:
+    """One row per partition: how often it was in new hands, and in whose at all."""
+    in_order = Window.partitionBy(*_PLACE).orderBy("from_us", "consumer")
+    in_time = F.col("to_us").isNull() | (F.col("to_us") >= F.col("start_us"))
+    same = F.coalesce(F.lag("consumer").over(in_order) == F.col("consumer"), F.lit(False))
+    return (
+        ownership.join(measured, "run")
+        .where(in_time)
+        .withColumn("same", same)
+        .groupBy(*_PLACE)
+        .agg(
+            F.count_if(~F.col("same")).alias("hands"), F.count_distinct("consumer").alias("owners")
+        )
+    )
+
+
+def _sent_away(events: DataFrame, impairments: DataFrame, measured: DataFrame) -> DataFrame:
+    """One row per removal of a member whose process ran and could be reached."""
+    lives = (
+        of_kind(events, *MEMBER_KINDS)
+        .where(F.col("group").isNotNull() & F.col("member").isNotNull())
+        .groupBy("run", "group", "member")
+        .agg(F.max(F.struct("node", "incarnation")).alias("life"))
+        .select("run", "group", "member", "life.node", "life.incarnation")
+    )
+    removed = (
+        of_kind(events, TraceKind.MEMBER_REMOVED)
+        .where(F.col("cause").isin([cause.value for cause in _SENT_AWAY]))
+        .join(F.broadcast(measured), "run")
+        .where(F.col("time_us").between(F.col("start_us"), F.col("end_us")))
+        .select(
+            "run",
+            "group",
+            "member",
+            F.col("time_us").alias("at_us"),
+            F.struct("node", "incarnation", "seq").alias("row"),
+        )
+        .join(lives, ["run", "group", "member"])
+    )
+    dead = removed.join(deaths(events), ["run", "node"]).where(
+        (F.col("died_us") <= F.col("at_us"))
+        & (F.col("successor").isNull() | (F.col("successor") > F.col("incarnation")))
+    )
+    out_of_reach = removed.join(F.broadcast(impairments), ["run", "node"]).where(
+        (F.col("impaired_from_us") <= F.col("at_us")) & (F.col("at_us") < F.col("impaired_to_us"))
+    )
+    excused = dead.select("run", "row").unionByName(out_of_reach.select("run", "row")).distinct()
+    return removed.join(excused, ["run", "row"], "left_anti")

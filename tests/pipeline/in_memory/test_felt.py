@@ -1,0 +1,139 @@
+"""What was felt, on traces short enough to be counted by hand."""
+
+import pytest
+
+from pipeline.in_memory.felt import felt_groups_of, felt_partitions_of
+from pipeline.in_memory.trace import TableRow, Trace
+from tests.support.builders.trace_builder import parse_trace
+
+BEGIN = """
+1 run run_stage stage=steady
+20 run run_stage stage=stopping
+0.5 consumer-a partitions_assigned group=g member=a-1 generation=1 partitions=t-0,
+"""
+
+
+def partition(text: str) -> TableRow:
+    """The only partition of a trace."""
+    (row,) = felt_partitions_of(Trace(parse_trace(BEGIN + text)))
+    return row
+
+
+def group(text: str) -> TableRow:
+    """The only group of a trace."""
+    (row,) = felt_groups_of(Trace(parse_trace(BEGIN + text)))
+    return row
+
+
+def test_time_without_an_owner_counts_from_its_revocation_to_the_next_assignment() -> None:
+    found = partition("""
+    4 consumer-a partitions_revoked group=g member=a-1 generation=1 partitions=t-0,
+    7.5 consumer-b partitions_assigned group=g member=b-1 generation=2 partitions=t-0,
+    """)
+    assert (found["from_us"], found["to_us"]) == (1_000_000, 20_000_000)
+    assert found["unowned_us"] == 3_500_000
+
+
+def test_time_after_the_death_of_the_last_owner_counts_until_the_end() -> None:
+    assert partition("18 run node_killed peer=consumer-a")["unowned_us"] == 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("processed_s", "waited_us"),
+    [
+        (4.9, 0),  # shorter than a second: the pace of polls
+        (5.0, 1_000_000),
+        (9.0, 5_000_000),
+    ],
+)
+def test_wait_counts_from_a_second_on_and_then_as_a_whole(
+    processed_s: float, waited_us: int
+) -> None:
+    found = partition(f"""
+    3 producer-0 records_produced partition=t-0 offset=0 count=5
+    3.1 consumer-a records_consumed group=g member=a-1 partition=t-0 offset=0 count=5 last=4
+    4 producer-0 records_produced partition=t-0 offset=5 count=5
+    {processed_s} consumer-a records_consumed group=g partition=t-0 offset=5 count=5 last=9
+    """)
+    assert found["waited_us"] == waited_us
+
+
+def test_without_records_nothing_waits_however_long_nobody_processes() -> None:
+    found = partition("""
+    3 producer-0 records_produced partition=t-0 offset=0 count=5
+    3.1 consumer-a records_consumed group=g member=a-1 partition=t-0 offset=0 count=5 last=4
+    """)
+    assert (found["waited_us"], found["lag_peak"]) == (0, 5)
+
+
+LAG = """
+3 producer-0 records_produced partition=t-0 offset=0 count=5
+3.1 consumer-a records_consumed group=g member=a-1 partition=t-0 offset=0 count=5 last=4
+5 run fault_injected peer=broker-0 cause=crash-0 fault=crash target=broker(0)
+6 producer-0 records_produced partition=t-0 offset=5 count=10
+7 producer-0 records_produced partition=t-0 offset=15 count=10
+8 consumer-a records_consumed group=g member=a-1 partition=t-0 offset=5 count=10 last=14
+"""
+
+
+def test_lag_is_over_when_no_more_waits_than_before_the_first_fault() -> None:
+    found = partition(
+        LAG + "9 consumer-a records_consumed group=g partition=t-0 offset=15 count=6 last=20"
+    )
+    assert (found["lag_usual"], found["lag_peak"]) == (5, 20)
+    assert (found["lag_peak_us"], found["lag_over_us"]) == (7_000_000, 2_000_000)
+
+
+def test_lag_that_lasts_until_the_end_is_never_over() -> None:
+    found = partition(LAG)
+    assert (found["lag_peak"], found["lag_over_us"]) == (20, None)
+
+
+def test_record_that_is_processed_again_counts_each_time() -> None:
+    found = partition("""
+    3 consumer-a records_consumed group=g member=a-1 partition=t-0 offset=0 count=5 last=4
+    4 consumer-b records_consumed group=g member=b-1 partition=t-0 offset=3 count=4 last=6
+    """)
+    assert found["repeated"] == 2
+
+
+def test_partition_that_returns_to_its_owner_moved_and_came_back() -> None:
+    found = group("""
+    4 consumer-a partitions_revoked group=g member=a-1 generation=1 partitions=t-0,
+    5 consumer-b partitions_assigned group=g member=b-1 generation=2 partitions=t-0,
+    6 consumer-b partitions_revoked group=g member=b-1 generation=2 partitions=t-0,
+    7 consumer-a partitions_assigned group=g member=a-1 generation=3 partitions=t-0,
+    """)
+    assert (found["partitions"], found["moved"], found["came_back"]) == (1, 1, 1)
+
+
+def test_partition_that_its_owner_is_assigned_anew_did_not_move() -> None:
+    found = group("""
+    5 consumer-a partitions_assigned group=g member=a-1 generation=2 partitions=t-0,
+    """)
+    assert (found["moved"], found["came_back"]) == (0, 0)
+
+
+REMOVED = "9 broker-0 member_removed group=g member=a-1 generation=1"
+
+
+@pytest.mark.parametrize(
+    ("before", "removal", "sent_away"),
+    [
+        ("", f'{REMOVED} cause="session expiry"', 1),
+        ("", f"{REMOVED} cause=leave", 0),
+        ("8 run node_killed peer=consumer-a", f'{REMOVED} cause="session expiry"', 0),
+        ("8 run node_paused peer=consumer-a", f'{REMOVED} cause="session expiry"', 0),
+        (
+            "8 run fault_injected cause=cut-0 fault=cut target=x nodes=consumer-a,",
+            f'{REMOVED} cause="session expiry"',
+            0,
+        ),
+        ("8 consumer-a/1 node_started", f'{REMOVED} cause="session expiry"', 0),
+    ],
+    ids=["silent for nothing", "left", "dead", "paused", "cut off", "of a former life"],
+)
+def test_member_is_sent_away_needlessly_only_if_it_ran_and_could_be_reached(
+    before: str, removal: str, sent_away: int
+) -> None:
+    assert group(f"{before}\n{removal}\n")["sent_away"] == sent_away

@@ -1,0 +1,28 @@
+"""The tables `felt_partitions` and `felt_groups` of random and real runs against plain Python."""
+
+import pytest
+
+from pipeline.in_memory.felt import felt_groups_of, felt_partitions_of
+from tests.support.random_worlds.random_runs import AnalysedRun
+from tests.support.reference.comparison import check_table
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def test_felt_partitions_of_random_runs_are_the_oracles(
+    random_runs: tuple[AnalysedRun, ...],
+) -> None:
+    """Partitions without an owner, with records that wait, processed twice, and with none of it."""
+    rows = check_table(random_runs, "felt_partitions", felt_partitions_of, ("group", "partition"))
+    for column in ("unowned_us", "waited_us", "repeated", "lag_peak", "lag_over_us"):
+        assert any(row[column] for row in rows), column
+        assert any(row[column] == 0 for row in rows), column
+    assert any(row["lag_peak_us"] is not None and row["lag_over_us"] is None for row in rows)
+
+
+def test_felt_groups_of_random_runs_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
+    """Groups whose partitions moved, and came back; members that were sent away for nothing."""
+    rows = check_table(random_runs, "felt_groups", felt_groups_of, ("group",))
+    for column in ("partitions", "rebalances", "moved", "came_back", "sent_away"):
+        assert any(row[column] for row in rows), column
+    assert any(row["moved"] > row["came_back"] for row in rows)
