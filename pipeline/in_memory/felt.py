@@ -109,7 +109,7 @@ def _unowned_us(trace: Trace, owners: Sequence[TableRow]) -> int | None:
     """Return for how long nobody owned a partition, from its first owner on."""
     if not owners:
         return None
-    reached_us = max(_start_us(trace), owners[0]["from_us"])
+    reached_us: int = max(_start_us(trace), owners[0]["from_us"])
     unowned_us = 0
     for row in owners:
         from_us: int = row["from_us"]

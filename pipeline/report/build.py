@@ -17,6 +17,7 @@ from pipeline.report.report_input import NotAnalysed, ReportInput, RunTables
 from pipeline.report.sections.blast_radius import blast_radius_section
 from pipeline.report.sections.checks import checks_section
 from pipeline.report.sections.configuration import configuration_section
+from pipeline.report.sections.felt import felt_section
 from pipeline.report.sections.headline import headline
 from pipeline.report.sections.phases import phases_section
 from pipeline.report.sections.rebalances import rebalances_section
@@ -70,6 +71,7 @@ def message_diagrams(run: ReportInput) -> Section | None:
 SECTIONS: Sequence[Callable[[ReportInput], Section | None]] = (
     violations_section,  # a broken promise comes first
     phases_section,
+    felt_section,
     two_at_once_section,
     timeline,
     message_diagrams,
