@@ -208,6 +208,7 @@ def _waited(levels: DataFrame) -> DataFrame:
     length_us = F.least(to_us, F.col("end_us")) - F.greatest("from_us", "start_us")
     return (
         begun.withColumn("length_us", length_us)
+        .where(F.col("from_us").isNotNull())
         .groupBy(*_PLACE)
         .agg(
             F.sum(F.when(F.col("length_us") >= WAIT_US, F.col("length_us"))).alias("waited_us"),
