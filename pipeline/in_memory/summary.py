@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.engine.run_files import RunFiles, clock_error_us, find_run_files
-from pipeline.in_memory.aggregates import AGGREGATES, bad_row_counts_of
 from pipeline.in_memory.runs import bad_rows_of
 from pipeline.in_memory.trace import TableRow, Trace
 from pipeline.summary.figures import RunSummary
 from pipeline.summary.summary import summarize_runs
+from pipeline.summary.trace_aggregates import AGGREGATES, bad_row_counts_of
 from protocol.trace import TRACE_COLUMNS, TraceKind, TraceRow
 
 MAX_ROWS = 500_000

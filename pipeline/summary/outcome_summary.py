@@ -1,6 +1,6 @@
 """From aggregates to outcomes: rebalances, double coordinators and owners, repeats, commit errors.
 
-Knows neither Spark nor the trace: `spark_aggregates` and `in_memory.aggregates` make the rows.
+Knows neither Spark nor the trace: `spark_aggregates` and `trace_aggregates` make the rows.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """Sum tables up with Spark: the aggregates that `summary` makes summaries of.
 
 Only these rows reach the driver: their number depends on faults, groups and epochs, not on events.
-`in_memory.aggregates` computes the same ones from a trace in memory.
+`trace_aggregates` computes the same ones from a trace in memory.
 """
 
 from pyspark.sql import Column, DataFrame, Window

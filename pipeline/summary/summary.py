@@ -1,7 +1,7 @@
 """From aggregates to summaries: each fault's phases and gaps with percentiles, and its members.
 
 The one place that says what a summary holds, whoever summed the tables up: Spark
-(`spark_aggregates`) or plain Python (`in_memory.aggregates`). Knows neither.
+(`spark_aggregates`) or plain Python (`trace_aggregates`). Knows neither.
 """
 
 from collections.abc import Mapping, Sequence
