@@ -3,5 +3,6 @@
 Reading order: `faults`, `members`; `group_states`, `coordinator_tenures`, `tenure_overlaps`,
 `broker_phases`, `failovers` (a fault as each group meets it), `client_phases`, `availability`
 (commit and processing gaps after each fault), `figure_table`; `rebalances`, `messages`;
-`ownership`, `ownership_overlaps`, `processing`, `commits`; `metrics`, `verdicts`.
+`ownership`, `ownership_overlaps`, `processing`, `commits`; `felt` (what consumers were without);
+`metrics`, `verdicts`.
 """

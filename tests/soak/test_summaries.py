@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from chaos.experiment.loader import load_experiment
 from chaos.exploration.draw.draw import draw
 from chaos.exploration.space import load_space
 from pipeline.in_memory.summary import summarize_rows
@@ -18,7 +19,7 @@ from pipeline.summary.figures import RunSummary
 from protocol.trace import TraceRow
 from tests.support.builders.trace_builder import write_run
 from tests.support.soak import say
-from tests.support.worlds.acceptance import play_ray, play_virtual, shifted
+from tests.support.worlds.acceptance import play_ray, play_virtual
 
 pytestmark = [pytest.mark.soak, pytest.mark.spark, pytest.mark.timeout(3_500)]
 
@@ -60,7 +61,7 @@ def test_summaries_of_runs_on_ray_are_sparks(spark: SparkSession, tmp_path: Path
         rows: list[TraceRow] = []
         run_dir = tmp_path / "played" / name
         run_dir.mkdir(parents=True)
-        play_ray(shifted(name, 0), run_dir, seed=1, observers=[rows.append])
+        play_ray(load_experiment(name, ()).experiment, run_dir, seed=1, observers=[rows.append])
         traces[f"{name}/1"] = rows
     in_memory = compared(spark, tmp_path, traces, clock_error_us=CLOCK_ERROR_US)
     say_summaries("runs on Ray", in_memory)
