@@ -23,8 +23,12 @@ PARTS = (
     "coordinator_core",
     "ray_link",
     "report",
+    "many_runs",
 )
+LONG_PARTS = ("thousand_runs",)
+"""Only if they are asked for."""
 MARKER = "measurements: "
+HELP = f"default: every part but {', '.join(LONG_PARTS)}"
 HEAD = """# Benchmarks
 
 Written by `make bench`; do not edit. Trust ratios, not absolute figures: both sides of a
@@ -79,7 +83,7 @@ def section_of(part: str, printed: str, measurements: tuple[Measurement, ...]) -
 def main() -> None:
     """Run one part, or all of them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--part", choices=PARTS, action="append", help="default: every part")
+    parser.add_argument("--part", choices=(*PARTS, *LONG_PARTS), action="append", help=HELP)
     parts = parser.parse_args().part or PARTS
     print(machine())
     page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else HEAD

@@ -6,10 +6,11 @@ The order of computing follows from the inputs; `table_graph` finds it.
 
 from pipeline.engine.events import bad_rows, good_events
 from pipeline.engine.runs import runs
-from pipeline.engine.step import shared, table
+from pipeline.engine.step import shared, table, view
 from pipeline.intermediate.groups import groups
 from pipeline.intermediate.lives import impairments
 from pipeline.intermediate.repeats import processed_by_both, repeated_records
+from pipeline.intermediate.telling_rows import telling_rows
 from pipeline.tables.availability import availability
 from pipeline.tables.broker_phases import broker_phases
 from pipeline.tables.client_phases import client_phases
@@ -36,10 +37,12 @@ DOCUMENTS = "documents"
 """A source: the JSON files beside the events as text (`run_documents.read_documents`)."""
 
 STEPS = (
-    shared("events", good_events, ROWS, filtered_by="kind"),
-    table(bad_rows, ROWS),
+    shared("telling_rows", telling_rows, ROWS, filtered_by="kind"),
+    table(bad_rows, "telling_rows"),
+    view("events", good_events, "telling_rows"),
+    view("all_events", good_events, ROWS),
     table(verdicts, DOCUMENTS),
-    table(runs, "events"),
+    table(runs, "all_events"),
     table(groups, "events"),
     table(metrics, "events"),
     table(faults, "events", "runs"),

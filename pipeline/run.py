@@ -6,7 +6,8 @@ The transforms see all runs at once. `all_tables` says what is computed, `table_
 
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,6 +43,10 @@ Progress = Callable[[AnalysisProgress], None]
 """Told when a part begins or ends, from one thread at a time."""
 SHORT_WORK_ROWS = 500_000
 """Up to here a local Spark's start and planning are most of the work, and rows fit in memory."""
+_ROWS_PER_PARTITION = 1_000_000
+"""Of a trace: a third of them is kept, and a task sorts them in some 100 MB."""
+_LOCAL_FILES = 2
+"""Of a table before it is taken apart: one for each processor of a local Spark."""
 _THREADS = 3
 """Two keep two processors busy; one more, because each waits for its jobs now and then."""
 
@@ -74,7 +79,7 @@ def analyze(
     parts.begin("starting Spark")
     if spark is not None:
         return _analyze(spark, runs, parts)
-    with spark_session(master, short_work=_is_short_work(runs)) as session:
+    with session_for(runs, master) as session:
         return _analyze(session, runs, parts)
 
 
@@ -103,6 +108,19 @@ class _Parts:
             self.progress(AnalysisProgress(done=self._done, total=total, part=self._part))
 
 
+@contextmanager
+def session_for(runs: Sequence[RunFiles], master: str | None = None) -> Iterator[SparkSession]:
+    """Open the Spark session that `analyze` uses for `runs`, and end it.
+
+    Raises: JavaMissing; SparkStartError.
+    """
+    short_work = _is_short_work(runs)
+    with spark_session(master, short_work=short_work) as session:
+        if not short_work:
+            _set_partitions(session, runs)
+        yield session
+
+
 def _analyze(
     spark: SparkSession, runs: Sequence[RunFiles], parts: _Parts
 ) -> tuple[RunSummary, ...]:
@@ -111,7 +129,11 @@ def _analyze(
     with tempfile.TemporaryDirectory(prefix=".tables-", dir=runs[0].directory) as folder:
         local = spark.sparkContext.master.startswith("local")
         small = local and _is_short_work(runs)
-        store: TableStore = MemoryStore() if small else FileStore(spark=spark, folder=Path(folder))
+        store: TableStore = (
+            MemoryStore()
+            if small
+            else FileStore(folder=Path(folder), files_per_table=_LOCAL_FILES if local else None)
+        )
         try:
             _compute(spark, runs, store, parts, small=small)
             parts.begin("summary")
@@ -120,9 +142,10 @@ def _analyze(
                 name: [row.asDict() for row in found] for name, found in store.rows.items()
             }
             summaries = summarize_runs(aggregates, runs, clock_errors_us)
-            for run, summary in zip(runs, summaries, strict=True):
+            for run in runs:
                 drop_summary(run.directory)
-                store.hand_out(run)
+            store.hand_out(runs)
+            for summary in summaries:
                 write_summary(summary)
             parts.end()
         finally:
@@ -154,6 +177,13 @@ def _compute(
     }
     steps = (*STEPS, *SUMMED_UP)
     compute(steps, sources, carry_out, context=spark.sparkContext, threads=_THREADS)
+
+
+def _set_partitions(spark: SparkSession, runs: Sequence[RunFiles]) -> None:
+    """Let the number of partitions grow with the rows, and no processor stay idle."""
+    of_rows = sum(run.rows for run in runs) // _ROWS_PER_PARTITION
+    count = max(of_rows, spark.sparkContext.defaultParallelism)
+    spark.conf.set("spark.sql.shuffle.partitions", count)
 
 
 def _is_short_work(runs: Sequence[RunFiles]) -> bool:

@@ -72,11 +72,11 @@ def _why_bad() -> Column:
 
 
 def good_events(rows: DataFrame) -> DataFrame:
-    """Keep the rows of `read_events` that can be used.
+    """Keep the rows of `read_events`, or some of them, that can be used.
 
-    Grain and columns: those of `read_events`, without `bad`.
+    Grain and columns: those of the input, without `bad`.
     """
-    return rows.where(F.col("bad").isNull()).select(*EVENT_SCHEMA.names)
+    return rows.where(F.col("bad").isNull()).drop("bad")
 
 
 def bad_rows(rows: DataFrame) -> DataFrame:

@@ -38,6 +38,13 @@ _SHORT_WORK = {
 stages, takes longer than the work: half the time of an analysis, as measured on two cores. Small
 batches of cached columns let a reader skip those that hold no row that it wants.
 """
+LONG_WORK = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+}
+"""For inputs that lie by run (`table_store.FileStore`): a join on the run and other columns needs
+no shuffle, and no stage waits for a new plan.
+"""
 _SHORT_LIVED_JVM = (
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m "
     "-XX:+UseSerialGC -Xms1g -Xmn500m -XX:MetaspaceSize=300m"
@@ -153,6 +160,10 @@ def _settings(master: str, name: str, temp: Path, *, short_work: bool) -> dict[s
             "spark.driver.host": "127.0.0.1",
             "spark.sql.shuffle.partitions": str(LOCAL_SHUFFLE_PARTITIONS),
         }
+    if not short_work:
+        settings |= LONG_WORK
+    if local and not short_work:
+        settings |= {"spark.driver.memory": "2g"}
     if local and short_work:
         settings |= _SHORT_WORK
         settings["spark.driver.extraClassPath"] = os.pathsep.join(_first_jars())

@@ -6,9 +6,9 @@ from typing import Literal
 
 from pyspark.sql import DataFrame
 
-StepResult = Literal["table", "shared", "rows"]
-"""`table`: written for every run. `shared`: no table, but several steps read it. `rows`: a few
-aggregates that the driver wants.
+StepResult = Literal["table", "shared", "view", "rows"]
+"""`table`: written for every run. `shared`: no table, but several steps read it. `view`: a filter,
+which costs its readers less than keeping it. `rows`: a few aggregates that the driver wants.
 """
 
 
@@ -42,6 +42,11 @@ def shared(
     return Step(
         name=name, transform=transform, inputs=inputs, result="shared", filtered_by=filtered_by
     )
+
+
+def view(name: str, transform: Callable[..., DataFrame], *inputs: str) -> Step:
+    """Return the step to a filter or projection of its input."""
+    return Step(name=name, transform=transform, inputs=inputs, result="view")
 
 
 def rows(name: str, transform: Callable[..., DataFrame], *inputs: str) -> Step:

@@ -4,9 +4,8 @@ Two ways, one for little data and one for any amount. Both keep plans short, and
 twice.
 """
 
-import hashlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -14,15 +13,12 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
-from pipeline.engine.events import spark_path
 from pipeline.engine.run_files import RunFiles
 from pipeline.engine.step import Step
-
-_RUN_KEY = "run_key"
 
 
 class TableStore(Protocol):
@@ -37,8 +33,8 @@ class TableStore(Protocol):
         """Compute a step, or leave it to those that read it; return what they shall read."""
         ...
 
-    def hand_out(self, run: RunFiles) -> None:
-        """Put a run's part of every table into its directory, also where it has no rows."""
+    def hand_out(self, runs: Sequence[RunFiles]) -> None:
+        """Put each run's part of every table into its directory, also where it has no rows."""
         ...
 
     def let_go(self) -> None:
@@ -63,6 +59,7 @@ class MemoryStore:
         """Compute a step, or leave it to those that read it; return what they shall read."""
         if step.result == "rows":
             self.rows[step.name] = frame.collect()
+        if step.result in ("rows", "view"):
             return frame
         one = frame.coalesce(1)
         if step.filtered_by is not None:
@@ -77,13 +74,14 @@ class MemoryStore:
             self._tables[step.name] = pa.Table.from_pylist(found, _arrow_schema(held.schema))
         return held
 
-    def hand_out(self, run: RunFiles) -> None:
-        """Write a run's part of every table into its directory, also where it has no rows."""
+    def hand_out(self, runs: Sequence[RunFiles]) -> None:
+        """Write each run's part of every table into its directory, also where it has no rows."""
         for name, table in self._tables.items():
-            target = _emptied(run, name)
-            target.mkdir()
-            part = table.filter(pc.equal(table["run"], run.run))
-            pq.write_table(part, target / "part-00000.parquet")
+            for run in runs:
+                target = _emptied(run, name)
+                target.mkdir()
+                part = table.filter(pc.equal(table["run"], run.run))
+                pq.write_table(part, target / "part-00000.parquet")
 
     def let_go(self) -> None:
         """Free what is held: the session may be the caller's."""
@@ -93,41 +91,74 @@ class MemoryStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStore:
-    """Writes tables to `folder`, split by run, where later steps read them: for any amount."""
+    """Keeps steps with Spark's workers, all rows of a run in one partition: for any amount.
 
-    spark: SparkSession
+    Every key begins with the run, so that joins, windows and aggregations of what lies there by run
+    need no shuffle, and nothing is computed twice. What does not fit in memory goes to disk.
+    A table is written to `folder` in few files, as it lies; the driver takes them apart. A writer
+    with a file for each run would start three processes for each (see MemoryStore).
+    """
+
     folder: Path
     rows: dict[str, Sequence[Row]] = field(default_factory=dict)
+    files_per_table: int | None = None  # None: one for each partition, in parallel
     _schemas: dict[str, StructType] = field(default_factory=dict)
+    _held: list[DataFrame] = field(default_factory=list)
 
     def carry_out(self, step: Step, frame: DataFrame) -> DataFrame:
         """Compute a step, or leave it to those that read it; return what they shall read."""
         if step.result == "rows":
             self.rows[step.name] = frame.collect()
+        if step.result in ("rows", "view"):
             return frame
-        if step.result == "shared":
-            return frame
-        path = self.folder / step.name
-        keyed = frame.withColumn(_RUN_KEY, F.md5("run"))
-        keyed.repartition(_RUN_KEY).write.partitionBy(_RUN_KEY).parquet(f"file://{path}")
-        self._schemas[step.name] = frame.schema
-        reader = self.spark.read.schema(frame.schema).option("recursiveFileLookup", "true")
-        return reader.parquet(spark_path(path))
+        if step.filtered_by is not None:
+            by_run = frame.repartition("run").sortWithinPartitions(F.hash(step.filtered_by))
+            held = by_run.persist()
+            self._held.append(held)
+            return held
+        held = frame.localCheckpoint(eager=False)
+        if step.result == "table":
+            few = held if self.files_per_table is None else held.coalesce(self.files_per_table)
+            few.write.options(**_PLAIN_COMMIT).parquet(f"file://{self.folder / step.name}")
+            self._schemas[step.name] = frame.schema
+        return held
 
-    def hand_out(self, run: RunFiles) -> None:
-        """Move a run's part of every table to its directory; an empty one where it has no rows."""
-        key = hashlib.md5(run.run.encode(), usedforsecurity=False).hexdigest()
+    def hand_out(self, runs: Sequence[RunFiles]) -> None:
+        """Write each run's part of every table into its directory, also where it has no rows."""
         for name, schema in self._schemas.items():
-            part = self.folder / name / f"{_RUN_KEY}={key}"
-            target = _emptied(run, name)
-            if part.is_dir():
-                shutil.move(part, target)
-            else:
+            targets = {run.run: _emptied(run, name) for run in runs}
+            for target in targets.values():
                 target.mkdir()
-                pq.write_table(_arrow_schema(schema).empty_table(), target / "part-empty.parquet")
+            found = set()
+            for number, path in enumerate(sorted((self.folder / name).glob("*.parquet"))):
+                for run, part in _split_by_run(pq.read_table(path)):
+                    pq.write_table(part, targets[run] / f"part-{number:05d}.parquet")
+                    found.add(run)
+            empty = _arrow_schema(schema).empty_table()
+            for run in targets.keys() - found:
+                pq.write_table(empty, targets[run] / "part-empty.parquet")
 
     def let_go(self) -> None:
-        """Nothing is held: everything is in files."""
+        """Free what is held: the session may be the caller's."""
+        for frame in self._held:
+            frame.unpersist()
+
+
+_PLAIN_COMMIT = {
+    "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
+"""Tasks move their files to where they belong: nobody reads them before the job has ended."""
+
+
+def _split_by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Return the rows of each run, in their order."""
+    by_run = table.replace_schema_metadata(None).sort_by("run")
+    names = pc.run_end_encode(by_run["run"].combine_chunks())
+    start = 0
+    for name, end in zip(names.values.to_pylist(), names.run_ends.to_pylist(), strict=True):
+        yield name, by_run.slice(start, end - start)
+        start = end
 
 
 def _emptied(run: RunFiles, name: str) -> Path:

@@ -1,5 +1,6 @@
 """Steps that several tables share, and that no reader sees.
 
-Reading order: `groups`, `lives` (deaths, pauses, cuts), `exchanges` (requests and answers), `gaps`
-(without an acknowledged commit, without a processed record), `repeats` (records processed again).
+Reading order: `telling_rows` (what of a trace tables read), `groups`, `lives` (deaths, pauses,
+cuts), `exchanges` (requests and answers), `gaps` (without an acknowledged commit, without a
+processed record), `repeats` (records processed again).
 """

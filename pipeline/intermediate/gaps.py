@@ -7,10 +7,9 @@ when the subject had asked in vain; otherwise it merely had nothing more to do.
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from pipeline.engine.events import detail, of_kind
+from pipeline.engine.events import of_kind
 from protocol.api import Api
 from protocol.trace import TraceKind
-from protocol.trace_schema import RecordsConsumedDetail
 
 _ASKING = [key.label for key in (Api.OFFSET_COMMIT, Api.ADD_OFFSETS_TO_TXN, Api.TXN_OFFSET_COMMIT)]
 """The requests with which a member begins a commit, or the commit of a transaction."""
@@ -70,19 +69,18 @@ def processing_gaps(events: DataFrame) -> DataFrame:
     """
     key = ("run", "group", "subject")
     partition = F.col("partition").alias("subject")
-    span = detail("last", "count", of=RecordsConsumedDetail)
     consumed = of_kind(events, TraceKind.RECORDS_CONSUMED).select(
         "run",
         "group",
         partition,
         F.col("time_us").alias("before_us"),
-        F.coalesce(span.getField("last"), "offset").alias("last"),
+        F.coalesce("span.last", "offset").alias("last"),
     )
     produced = of_kind(events, TraceKind.RECORDS_PRODUCED).select(
         "run",
         partition,
         F.col("time_us").alias("produced_us"),
-        (F.col("offset") + F.coalesce(span.getField("count"), F.lit(1)) - 1).alias("newest"),
+        (F.col("offset") + F.coalesce("span.count", F.lit(1)) - 1).alias("newest"),
     )
     reached = consumed.groupBy(*key).agg(F.max("last").alias("last"))
     waiting = (

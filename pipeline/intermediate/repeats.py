@@ -3,9 +3,8 @@
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from pipeline.engine.events import detail, of_kind
+from pipeline.engine.events import of_kind
 from protocol.trace import TraceKind
-from protocol.trace_schema import RecordsConsumedDetail
 
 _PARTITION = ("run", "group", "partition")
 
@@ -17,8 +16,7 @@ def batches(events: DataFrame) -> DataFrame:
     `run`, `group`, `partition`, `consumer` (node), `first`, `last` (offsets), `records`, `at_us`
     (processed by then, microseconds on the run's clock), `incarnation`, `seq`. Nulls: none.
     """
-    span = detail("count", "last", of=RecordsConsumedDetail)
-    last = F.coalesce(span.getField("last"), "offset")
+    last = F.coalesce("span.last", "offset")
     return (
         of_kind(events, TraceKind.RECORDS_CONSUMED)
         .where(F.col("partition").isNotNull() & F.col("offset").isNotNull())
@@ -27,7 +25,7 @@ def batches(events: DataFrame) -> DataFrame:
             F.col("node").alias("consumer"),
             F.col("offset").alias("first"),
             last.alias("last"),
-            F.coalesce(span.getField("count"), last - F.col("offset") + 1).alias("records"),
+            F.coalesce("span.count", last - F.col("offset") + 1).alias("records"),
             F.col("time_us").alias("at_us"),
             "incarnation",
             "seq",

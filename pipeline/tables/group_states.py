@@ -67,7 +67,7 @@ def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
     """One row per step of a group or of its offsets partition on a broker.
 
     Shape: `state`: the one that a GROUP_LOADED or GROUP_STATE enters; `counted`: the members that
-    a step lists; all rows of one broker's life lie together, so that windows cost no shuffle.
+    a step lists.
     """
     said = detail("state", "to", "members", of=(GroupLoadedDetail, TransitionDetail))
     homes = F.broadcast(groups.select("run", "group", F.col("partition").alias("home")))
@@ -78,7 +78,6 @@ def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
         of_kind(events, *_GROUP_KINDS, *_PARTITION_KINDS)
         .withColumn("said", said)
         .join(homes, ["run", "group"], "left")
-        .repartition(*_LIFE)
         .select(
             *_GROUP,
             # MEMBER_... and GROUP_STATE do not say it.

@@ -9,8 +9,8 @@ from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from pipeline.engine.events import of_kind
+from pipeline.intermediate.telling_rows import MESSAGE_KINDS, by_server, is_listed
 from protocol.api import Api
-from protocol.ids import controller_name
 from protocol.trace import TraceKind
 
 MESSAGES_PER_FAULT = 400
@@ -23,41 +23,8 @@ AT_MOST_US = 120_000_000
 """Bounds of how long after the fault; a member that never came back would hold it open for ever."""
 
 NO_ANSWER = "no answer"
-LISTED_APIS = tuple(
-    key.label
-    for key in (
-        Api.FIND_COORDINATOR,
-        Api.JOIN_GROUP,
-        Api.SYNC_GROUP,
-        Api.HEARTBEAT,
-        Api.LEAVE_GROUP,
-        Api.OFFSET_COMMIT,
-        Api.OFFSET_FETCH,
-        Api.INIT_PRODUCER_ID,
-        Api.ADD_OFFSETS_TO_TXN,
-        Api.TXN_OFFSET_COMMIT,
-        Api.END_TXN,
-        Api.WRITE_TXN_MARKERS,
-        Api.ELECT_LEADERS,
-        Api.ALTER_PARTITION_REASSIGNMENTS,
-        Api.ALTER_PARTITION,
-        Api.BROKER_REGISTRATION,
-        Api.BROKER_HEARTBEAT,
-    )
-)
-"""And Fetch, where a controller is asked: that is how brokers learn metadata."""
 _TURNING_POINTS = [key.label for key in (Api.JOIN_GROUP, Api.SYNC_GROUP, Api.LEAVE_GROUP)]
 """Each success of these changes the group, and is listed by itself."""
-_CONTROLLERS = controller_name(0).removesuffix("0")
-"""What the names of all controllers begin with."""
-
-_CLIENT_KINDS = (
-    TraceKind.REQUEST_SENT,
-    TraceKind.RESPONSE_RECEIVED,
-    TraceKind.REQUEST_FAILED,
-    TraceKind.COORDINATOR_FOUND,
-)
-_SERVER_KINDS = (TraceKind.REQUEST_RECEIVED, TraceKind.RESPONSE_SENT)
 _PAIR = ("run", "from_node", "to_node", "api", "correlation_id")
 _FAULT = ("run", "fault")
 _ROUTE = (*_FAULT, "from_node", "to_node", "api", "group")
@@ -98,7 +65,7 @@ def messages(
     met = _exchanges(events).join(F.broadcast(windows), "run")
     begin_us, last_us = F.col("begin_us"), F.col("last_us")
     within = met.where((begin_us <= F.col("to_us")) & (last_us >= F.col("from_us")))
-    return _most_telling(_collapsed(within.repartition(*_FAULT))).select(
+    return _most_telling(_collapsed(within)).select(
         "run",
         "fault",
         "api",
@@ -196,21 +163,14 @@ def _exchanges(events: DataFrame) -> DataFrame:
 
 
 def _sides(events: DataFrame) -> DataFrame:
-    """One row per trace row about a listed request, by its client's or its server's side.
-
-    What one client asked lies together, so that pairing costs one shuffle.
-    """
-    is_server = F.col("kind").isin([kind.value for kind in _SERVER_KINDS])
+    """One row per trace row about a listed request, by its client's or its server's side."""
+    is_server = by_server()
     is_found = _is(TraceKind.COORDINATOR_FOUND)
     api = F.when(is_found, F.lit(Api.FIND_COORDINATOR.label)).otherwise(F.col("api"))
     other = F.when(is_found, F.col("cause")).otherwise(F.col("peer"))
-    asks_controller = F.when(is_server, F.col("node")).otherwise(F.col("peer"))
-    listed = F.col("api").isin(list(LISTED_APIS)) | (
-        (F.col("api") == Api.FETCH.label) & asks_controller.startswith(_CONTROLLERS)
-    )
     return (
-        of_kind(events, *_CLIENT_KINDS, *_SERVER_KINDS)
-        .where(is_found | listed)
+        of_kind(events, *MESSAGE_KINDS, TraceKind.COORDINATOR_FOUND)
+        .where(is_found | is_listed())
         .select(
             "run",
             F.when(is_server, F.col("peer")).otherwise(F.col("node")).alias("from_node"),
@@ -229,7 +189,6 @@ def _sides(events: DataFrame) -> DataFrame:
             "seq",
             "time_us",
         )
-        .repartition("run", "from_node")
     )
 
 

@@ -7,7 +7,7 @@ from pipeline.engine.events import detail, of_kind
 from pipeline.intermediate.lives import deaths, impaired_us
 from protocol.api import Api
 from protocol.trace import TraceKind
-from protocol.trace_schema import PartitionsDetail, RecordsConsumedDetail
+from protocol.trace_schema import PartitionsDetail
 
 _MEMBER = ("run", "group", "node", "incarnation")
 _ENDINGS = {
@@ -176,10 +176,7 @@ def _assignments(events: DataFrame) -> DataFrame:
 def _processing(events: DataFrame) -> DataFrame:
     """One row per position that was set and per batch that was processed, shaped the same."""
     rows = of_kind(events, TraceKind.POSITION_RESET, TraceKind.RECORDS_CONSUMED)
-    span = detail("count", "last", of=RecordsConsumedDetail)
-    count = F.coalesce(
-        span.getField("count"), span.getField("last") - F.col("offset") + 1, F.lit(1)
-    )
+    count = F.coalesce("span.count", F.col("span.last") - F.col("offset") + 1, F.lit(1))
     return rows.select(
         *_MEMBER,
         "partition",

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from pipeline import run as tables
 from pipeline.all_tables import TABLE_NAMES
+from pipeline.engine.session import LONG_WORK
 from pipeline.run import analyze
 from pipeline.summary.summary_file import is_current
 from tests.support.builders.trace_builder import read_table
@@ -24,7 +25,7 @@ PARTITIONS = 3
 def _copied(analysed: AnalysedRuns, names: Sequence[str], base: Path) -> dict[str, Path]:
     """Copy runs without what an analysis left in them; they keep the names in their rows."""
     copies = {}
-    for name in names:
+    for name in dict.fromkeys(names):
         original = analysed.directories[name]
         copies[name] = base.joinpath(*original.parts[-2:])
         shutil.copytree(original, copies[name], ignore=shutil.ignore_patterns("tables"))
@@ -40,14 +41,16 @@ def _assert_same(analysed: AnalysedRuns, copies: dict[str, Path]) -> None:
 
 
 @contextmanager
-def _shuffle_partitions(spark: SparkSession, count: int) -> Iterator[None]:
-    setting = "spark.sql.shuffle.partitions"
-    before = spark.conf.get(setting)
-    spark.conf.set(setting, count)
+def _settings_of_long_work(spark: SparkSession) -> Iterator[None]:
+    wanted = {**LONG_WORK, "spark.sql.shuffle.partitions": str(PARTITIONS)}
+    before = {name: spark.conf.get(name) for name in wanted}
     try:
+        for name, value in wanted.items():
+            spark.conf.set(name, value)
         yield
     finally:
-        spark.conf.set(setting, before)
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 def test_tables_of_large_runs_are_those_of_small_ones(
@@ -56,14 +59,15 @@ def test_tables_of_large_runs_are_those_of_small_ones(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In memory all is one partition; from files, what is not ordered by its key would show.
+    """In memory all is one partition; in several, what is not ordered by its key would show.
 
+    Several runs share a partition, and what leans on that (`LONG_WORK`) must not mix them up.
     The first run, which lends its folder to the tables of all, has a name that reads as a pattern.
     """
     monkeypatch.setattr(tables, "SHORT_WORK_ROWS", 0)
-    copies = _copied(analysed, ("pause", "empty"), tmp_path)
+    copies = _copied(analysed, ("pause", *analysed.directories), tmp_path)
 
-    with _shuffle_partitions(spark, PARTITIONS):
+    with _settings_of_long_work(spark):
         summaries = analyze(list(copies.values()), spark=spark)
 
     _assert_same(analysed, copies)

@@ -1,0 +1,128 @@
+"""How long `analyze` takes for many runs, as a ratio to one scan of the same files.
+
+The runs are `coordinator_crash`, played once in virtual time and copied under other names. Each
+number of runs has a Spark session of its own: first a scan of all event files with one groupBy,
+cold as a user's first query, then the analysis. `thousand_runs` is the same for 1,000.
+"""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.measurement import Measurement
+from pipeline.engine.events import find_run_files, spark_path
+from pipeline.run import analyze, session_for
+from tests.support.worlds.report_runs import Recipe, make_run
+
+SIZES = (10, 100)
+GOAL_SIZE, GOAL_RATIO, GOAL_GB = 100, 8.0, 4.0
+LINEAR = 1.1
+"""Up to this factor growth counts as linear: two measurements are never equal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysed:
+    """One analysis and the scan before it. Units: seconds; gigabytes that the JVM held at most."""
+
+    runs: int
+    rows: int
+    scan_s: float
+    analyze_s: float
+    jvm_gb: float
+
+
+def run() -> tuple[Measurement, ...]:
+    """Measure SIZES."""
+    return measure(SIZES)
+
+
+def measure(sizes: Sequence[int]) -> tuple[Measurement, ...]:
+    """Measure each number of runs, in a temporary folder, and the growth from each to the next."""
+    with tempfile.TemporaryDirectory(prefix="coordlab-bench-") as folder:
+        root = Path(folder)
+        played = make_run(root / "played", Recipe(experiment="coordinator_crash"))
+        found = [_analyse(copy_runs(played, root / str(size), size)) for size in sizes]
+    growth = [_growth(few, many) for few, many in pairwise(found)]
+    return (*(_ratio(each) for each in found), *growth)
+
+
+def copy_runs(played: Path, folder: Path, count: int) -> list[Path]:
+    """Write a run `count` times below `folder`, each under a name of its own, in its rows too."""
+    parts = {path.name: pq.read_table(path) for path in (played / "events").glob("*.parquet")}
+    copies = []
+    for number in range(count):
+        copy = folder / played.parent.name / f"run-{number:04d}"
+        (copy / "events").mkdir(parents=True)
+        for document in played.glob("*.json"):
+            shutil.copy(document, copy)
+        for name, rows in parts.items():
+            column = rows.schema.get_field_index("run")
+            named = pa.array([f"{copy.parent.name}/{copy.name}"] * rows.num_rows)
+            pq.write_table(rows.set_column(column, "run", named), copy / "events" / name)
+        copies.append(copy)
+    return copies
+
+
+def _analyse(directories: Sequence[Path]) -> Analysed:
+    runs = find_run_files(directories)
+    with session_for(runs) as spark:
+        files = [spark_path(path) for each in runs for path in each.events]
+        began = time.perf_counter()
+        spark.read.parquet(*files).groupBy("run", "kind").count().collect()
+        scanned = time.perf_counter()
+        analyze(directories, spark=spark)
+        ended = time.perf_counter()
+        return Analysed(
+            runs=len(runs),
+            rows=sum(each.rows for each in runs),
+            scan_s=scanned - began,
+            analyze_s=ended - scanned,
+            jvm_gb=_most_memory_gb(spark.sparkContext._gateway.proc.pid),
+        )
+
+
+def _most_memory_gb(pid: int) -> float:
+    """Return the most memory that a process held so far, 0 where the system does not say."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1e6 for line in lines if line.startswith("VmHWM")), 0.0)
+
+
+def _ratio(found: Analysed) -> Measurement:
+    ratio = found.analyze_s / found.scan_s
+    judged = found.runs >= GOAL_SIZE
+    return Measurement(
+        name=f"analyze of {found.runs:,} runs",
+        value=found.analyze_s,
+        baseline=found.scan_s,
+        unit="s",
+        baseline_name="a scan with one groupBy",
+        ratio=ratio,
+        goal=f"at most {GOAL_RATIO:g}, under {GOAL_GB:g} GB" if judged else "",
+        met=ratio <= GOAL_RATIO and found.jvm_gb < GOAL_GB if judged else None,
+        note=f"{found.rows:,} rows; the JVM held {found.jvm_gb:.1f} GB at most",
+    )
+
+
+def _growth(few: Analysed, many: Analysed) -> Measurement:
+    """Compare an analysis with as many smaller ones as would make its rows."""
+    linear_s = few.analyze_s * many.runs / few.runs
+    return Measurement(
+        name=f"analyze from {few.runs:,} to {many.runs:,} runs",
+        value=many.analyze_s,
+        baseline=linear_s,
+        unit="s",
+        baseline_name="linear growth",
+        ratio=many.analyze_s / linear_s,
+        goal=f"at most {LINEAR:g}",
+        met=many.analyze_s <= LINEAR * linear_s,
+    )

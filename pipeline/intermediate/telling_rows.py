@@ -1,0 +1,87 @@
+"""The rows that a table reads by themselves: a third of a trace, chosen and decoded once for all.
+
+The others are requests of data and rows for people; of them only the table `runs` knows.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import detail
+from protocol.api import Api
+from protocol.ids import controller_name
+from protocol.trace import TraceKind
+from protocol.trace_schema import RecordsConsumedDetail
+
+LISTED_APIS = tuple(
+    key.label
+    for key in (
+        Api.FIND_COORDINATOR,
+        Api.JOIN_GROUP,
+        Api.SYNC_GROUP,
+        Api.HEARTBEAT,
+        Api.LEAVE_GROUP,
+        Api.OFFSET_COMMIT,
+        Api.OFFSET_FETCH,
+        Api.INIT_PRODUCER_ID,
+        Api.ADD_OFFSETS_TO_TXN,
+        Api.TXN_OFFSET_COMMIT,
+        Api.END_TXN,
+        Api.WRITE_TXN_MARKERS,
+        Api.ELECT_LEADERS,
+        Api.ALTER_PARTITION_REASSIGNMENTS,
+        Api.ALTER_PARTITION,
+        Api.BROKER_REGISTRATION,
+        Api.BROKER_HEARTBEAT,
+    )
+)
+"""And Fetch, where a controller is asked: that is how brokers learn metadata."""
+_CONTROLLERS = controller_name(0).removesuffix("0")
+"""What the names of all controllers begin with."""
+_SERVER_KINDS = (TraceKind.REQUEST_RECEIVED, TraceKind.RESPONSE_SENT)
+MESSAGE_KINDS = (
+    TraceKind.REQUEST_SENT,
+    TraceKind.RESPONSE_RECEIVED,
+    TraceKind.REQUEST_FAILED,
+    *_SERVER_KINDS,
+)
+"""Two thirds of a trace; most of them are Produce and Fetch of data."""
+NO_TABLES_KINDS = (
+    TraceKind.HIGH_WATERMARK,
+    TraceKind.SESSION_RESTARTED,
+    TraceKind.APPEND_STARTED,
+)
+"""Kinds with many rows that no table reads. A table that comes to read one takes it off here."""
+_SPAN_KINDS = (TraceKind.RECORDS_CONSUMED, TraceKind.RECORDS_PRODUCED)
+
+
+def by_server() -> Column:
+    """Return whether a row about a request is its server's."""
+    return _is_any_of(_SERVER_KINDS)
+
+
+def is_listed() -> Column:
+    """Return whether a row of MESSAGE_KINDS is about coordination or control."""
+    asked = F.when(by_server(), F.col("node")).otherwise(F.col("peer"))
+    asks_controller = (F.col("api") == Api.FETCH.label) & asked.startswith(_CONTROLLERS)
+    return F.col("api").isin(list(LISTED_APIS)) | asks_controller
+
+
+def telling_rows(rows: DataFrame) -> DataFrame:
+    """Keep the bad rows of a trace, and of the others those that a table reads by themselves.
+
+    Input grain: one row per traced event, bad rows included (`events.read_events`). Output grain:
+    the same. Columns: those of the input; `span`: how many records a row is about (`count`) and the
+    offset of the `last`, as its `detail` says. Nulls: `span` of other kinds, and its fields where
+    the detail lacks them.
+    """
+    silent = _is_any_of(NO_TABLES_KINDS) | (_is_any_of(MESSAGE_KINDS) & ~_certainly(is_listed()))
+    span = F.when(_is_any_of(_SPAN_KINDS), detail("count", "last", of=RecordsConsumedDetail))
+    return rows.where(F.col("bad").isNotNull() | ~silent).withColumn("span", span)
+
+
+def _is_any_of(kinds: tuple[TraceKind, ...]) -> Column:
+    return F.col("kind").isin([kind.value for kind in kinds])
+
+
+def _certainly(condition: Column) -> Column:
+    return F.coalesce(condition, F.lit(False))

@@ -1,0 +1,25 @@
+"""What is left out of the rows that tables read."""
+
+from pathlib import Path
+
+import pytest
+
+import pipeline
+from pipeline.intermediate import telling_rows
+from pipeline.intermediate.telling_rows import NO_TABLES_KINDS
+from protocol.trace import TraceKind
+
+_TRANSFORMS = [
+    path
+    for folder in ("tables", "intermediate")
+    for path in sorted((Path(pipeline.__file__).parent / folder).glob("*.py"))
+    if path != Path(telling_rows.__file__)
+]
+
+
+@pytest.mark.parametrize("kind", NO_TABLES_KINDS, ids=str)
+def test_no_transform_reads_a_kind_that_is_left_out(kind: TraceKind) -> None:
+    """It would find no rows, and its table would be empty without an error."""
+    assert _TRANSFORMS
+    readers = [path.name for path in _TRANSFORMS if f"TraceKind.{kind.name}" in path.read_text()]
+    assert readers == []
