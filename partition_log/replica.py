@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from partition_log.batches import build_batch, check_batch
 from partition_log.fetching import apply_fetched, find_divergence, read_for_fetch
+from partition_log.follower_state import FollowerState, SharedFetchTime
 from partition_log.in_sync_replicas import InSyncReplicas
 from partition_log.log import PartitionLog
 from partition_log.outcomes import (
@@ -442,6 +443,19 @@ class Partition:
         ):
             return None
         return self._nothing_new()
+
+    def follower_counted_with(
+        self, replica_id: int, shared: SharedFetchTime
+    ) -> FollowerState | None:
+        """Let `shared` count the Fetches of a follower for which `fetch_nothing` is the answer.
+
+        Returns: the follower, whose `count_alone` ends it: to be called as soon as anything of this
+        partition changes, or the follower asks otherwise. None if there is no such follower.
+        """
+        follower = self._in_sync.followers.get(BrokerId(replica_id))
+        if follower is not None:
+            follower.count_with(shared)
+        return follower
 
     def maybe_shrink_isr(self, now_us: int) -> IsrProposal | None:
         """Propose an ISR without the replicas that lag; call every replica.lag.time.max.ms / 2.

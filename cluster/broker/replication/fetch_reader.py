@@ -1,12 +1,14 @@
 """Reads what a Fetch asks for. Source: Kafka `ReplicaManager.readFromLog`.
 
 The busiest code of a broker: followers ask for every partition that they follow after every append.
+What is quiet is not looked at again (`quiet_fetches`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from cluster.broker.replication.quiet_fetches import QuietFetches, QuietTopic
 from partition_log.outcomes import FetchResult
 from partition_log.replica import Partition
 from protocol.errors import ErrorCode
@@ -15,11 +17,14 @@ from protocol.messages.log import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     PartitionData,
 )
 
 PartitionKey = tuple[str, int]
 """Topic and partition index: equal to a TopicPartition, cheaper to make."""
+_UNREAD = PartitionData(partition_index=-1)
+"""Stands for an answer until its partition is read."""
 
 
 class FetchRead(msgspec.Struct, frozen=True):
@@ -40,10 +45,12 @@ class FetchReader:
         partitions: Mapping[PartitionKey, Partition],
         absence: Callable[[str, int], ErrorCode],
         on_fetched: Callable[[Partition, FetchResult], None],
+        quiet: QuietFetches,
     ) -> None:
         self._partitions = partitions
         self._absence = absence
         self._on_fetched = on_fetched
+        self._quiet = quiet
 
     def read(
         self, request: FetchRequest, now_us: int, *, previous: FetchResponse | None = None
@@ -60,27 +67,39 @@ class FetchReader:
         is_complete = not request.topics
         topics = []
         for topic_index, topic in enumerate(request.topics):
+            quiet = self._quiet_topic(topic, request, is_new=previous is None)
+            if quiet is None:
+                answers: list[PartitionData] = [_UNREAD] * len(topic.partitions)
+                indices: Iterable[int] = range(len(answers))
+            else:
+                if previous is None:
+                    quiet.count(now_us)
+                if not quiet.stirred:
+                    topics.append(quiet.whole_answer())
+                    continue
+                answers = quiet.answers.copy()
+                indices = sorted(quiet.stirred)
             before = () if previous is None else previous.responses[topic_index].partitions
-            answers = []
-            for index, position in enumerate(topic.partitions):
+            for index in indices:
+                position = topic.partitions[index]
                 partition = self._partitions.get((topic.topic, position.partition))
                 if partition is None:
                     is_complete = True
-                    answers.append(
-                        PartitionData(
-                            partition_index=position.partition,
-                            error_code=self._absence(topic.topic, position.partition),
-                        )
+                    answers[index] = PartitionData(
+                        partition_index=position.partition,
+                        error_code=self._absence(topic.topic, position.partition),
                     )
                     continue
                 if before and _is_still_empty(partition, position, before[index], request):
-                    answers.append(before[index])
+                    answers[index] = before[index]
                     continue
                 nothing = partition.fetch_nothing(
                     position, request.replica_id, request.replica_epoch, counted_at_us
                 )
                 if nothing is not None:
-                    answers.append(nothing)
+                    answers[index] = nothing
+                    if quiet is not None:
+                        quiet.keep(index, nothing, partition, request.replica_id)
                     continue
                 result = partition.fetch(
                     position,
@@ -91,8 +110,7 @@ class FetchReader:
                     min_one_batch=size_in_bytes == 0,
                     update_fetch_state=previous is None,
                 )
-                data = result.data
-                answers.append(data)
+                data = answers[index] = result.data
                 size_in_bytes += result.size_in_bytes
                 if data.error_code is not ErrorCode.NONE or data.diverging_epoch is not None:
                     is_complete = True
@@ -103,6 +121,13 @@ class FetchReader:
             FetchResponse(responses=tuple(topics)),
             is_complete or size_in_bytes >= request.min_bytes,
         )
+
+    def _quiet_topic(
+        self, topic: FetchTopic, request: FetchRequest, *, is_new: bool
+    ) -> QuietTopic | None:
+        if request.replica_id < 0:
+            return None  # a consumer has few partitions, and lacks something of most
+        return self._quiet.topic(topic, request.replica_id, request.replica_epoch, is_new=is_new)
 
 
 def _is_still_empty(

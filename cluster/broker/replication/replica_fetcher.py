@@ -22,6 +22,7 @@ from protocol.messages.log import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    PartitionData,
 )
 
 # Partition.handle_fetch_response: these are not cured by fetching again.
@@ -89,6 +90,11 @@ class ReplicaFetcher:
         self._topics: dict[str, dict[int, Partition]] = {}
         self._positions: dict[str, FetchTopic] = {}
         """What to ask of each topic; a topic is missing once one of its positions moved."""
+        self._known: dict[str, dict[int, FetchPartition]] = {}
+        """The positions that did not move: the same objects, so that the leader knows them again
+        at a glance."""
+        self._seen: dict[str, tuple[PartitionData | None, ...]] = {}
+        """The last answers of each topic that said nothing new; None for one that did."""
         self._delayed_until_us: dict[TopicPartition, int] = {}
         """Partitions that met an error and are left out for a while."""
         self._connection: Connection | None = None
@@ -98,7 +104,7 @@ class ReplicaFetcher:
         """Fetch `partition` with the next request (one in flight is not cut short)."""
         topic, index = partition.topic_partition
         self._topics.setdefault(topic, {})[index] = partition
-        self._positions.pop(topic, None)
+        self._ask_anew(topic)
         self._delayed_until_us.pop(partition.topic_partition, None)
         if self._wakeup is not None:
             _wake(self._wakeup)
@@ -107,7 +113,7 @@ class ReplicaFetcher:
         """Leave `partition` out from now on."""
         partitions = self._topics.get(partition.topic)
         if partitions is not None and partitions.pop(partition.partition, None) is not None:
-            self._positions.pop(partition.topic, None)
+            self._ask_anew(partition.topic)
             self._delayed_until_us.pop(partition, None)
             if not partitions:
                 del self._topics[partition.topic]
@@ -151,7 +157,8 @@ class ReplicaFetcher:
         for partitions in self._topics.values():
             for partition in partitions.values():
                 self._delayed_until_us.setdefault(partition.topic_partition, until_us)
-        self._positions.clear()
+        for topic in self._topics:
+            self._ask_anew(topic)
 
     async def _fetch(self, topics: tuple[FetchTopic, ...]) -> FetchResponse:
         config = self._config
@@ -178,36 +185,52 @@ class ReplicaFetcher:
         max_bytes = self._config.replica_fetch_max_bytes
         for topic, partitions in self._topics.items():
             if topic not in positions:
-                asked = partitions.values()
                 delayed = self._delayed_until_us
-                positions[topic] = FetchTopic(
-                    topic=topic,
-                    partitions=tuple(
-                        [
-                            partition.fetch_position(max_bytes)
-                            for partition in asked
-                            if not delayed or partition.topic_partition not in delayed
-                        ]
-                    ),
-                )
+                known = self._known.setdefault(topic, {})
+                asked = []
+                for index, partition in partitions.items():
+                    if delayed and partition.topic_partition in delayed:
+                        continue
+                    position = known.get(index)
+                    if position is None:
+                        position = known[index] = partition.fetch_position(max_bytes)
+                    asked.append(position)
+                positions[topic] = FetchTopic(topic=topic, partitions=tuple(asked))
         return tuple(positions[topic] for topic in self._topics if positions[topic].partitions)
+
+    def _ask_anew(self, topic: str) -> None:
+        """Make all positions of `topic` anew, and look at all answers of it again."""
+        self._positions.pop(topic, None)
+        self._known.pop(topic, None)
+        self._seen.pop(topic, None)
 
     def _end_delays(self) -> None:
         now_us = self._host.now_us()
         ended = [name for name, until_us in self._delayed_until_us.items() if until_us <= now_us]
         for name in ended:
             del self._delayed_until_us[name]
-            self._positions.pop(name.topic, None)
+            self._ask_anew(name.topic)
 
     def _handle(
         self, sent: tuple[FetchTopic, ...], answered: tuple[FetchableTopicResponse, ...]
     ) -> None:
         """Hand each answer, which comes in the order of the request, to its Partition."""
         for sent_topic, answer in zip(sent, answered, strict=True):
-            partitions = self._topics.get(sent_topic.topic)
+            topic = sent_topic.topic
+            partitions = self._topics.get(topic)
             if partitions is None:
                 continue
-            for position, data in zip(sent_topic.partitions, answer.partitions, strict=True):
+            data_of = answer.partitions
+            seen = self._seen.get(topic)
+            if seen is data_of:
+                continue
+            if seen is None or len(seen) != len(data_of):
+                seen = (None,) * len(data_of)
+            news: list[int] = []
+            for index, (data, before) in enumerate(zip(data_of, seen, strict=True)):
+                if data is before:
+                    continue
+                position = sent_topic.partitions[index]
                 partition = partitions.get(position.partition)
                 if partition is None:
                     continue
@@ -218,11 +241,23 @@ class ReplicaFetcher:
                     and data.high_watermark == partition.log.high_watermark
                 ):
                     continue
+                news.append(index)
                 if data.diverging_epoch is not None:
                     # The epoch that the next position names changes even where nothing is cut: a
                     # broker that led for an epoch and appended nothing then asks by that epoch.
-                    self._positions.pop(sent_topic.topic, None)
+                    self._ask_anew(topic)
                 self._take(partition, position, partition.handle_fetch_response(position, data))
+            self._remember(topic, data_of, news)
+
+    def _remember(self, topic: str, answered: tuple[PartitionData, ...], news: list[int]) -> None:
+        """Keep the answers of `topic` that said nothing new."""
+        if not news:
+            self._seen[topic] = answered
+            return
+        quiet: list[PartitionData | None] = list(answered)
+        for index in news:
+            quiet[index] = None
+        self._seen[topic] = tuple(quiet)
 
     def _take(
         self, partition: Partition, position: FetchPartition, result: FollowerFetchResult
@@ -230,6 +265,7 @@ class ReplicaFetcher:
         name = partition.topic_partition
         if result.appended_batches or result.truncated_to is not None:
             self._positions.pop(name.topic, None)
+        self._known.get(name.topic, {}).pop(name.partition, None)
         if result.error in _STOPS_FETCHING:
             self._host.log(
                 f"stops fetching {name} from {self._source} at {position.fetch_offset} "
@@ -238,7 +274,7 @@ class ReplicaFetcher:
             self.remove(name)
         elif result.error is not ErrorCode.NONE:
             self._delayed_until_us[name] = self._host.now_us() + self._backoff_us
-            self._positions.pop(name.topic, None)
+            self._ask_anew(name.topic)
         self._on_result(partition, result)
 
 

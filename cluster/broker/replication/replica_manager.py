@@ -17,6 +17,7 @@ from cluster.broker.replication.fetch_reader import FetchReader, PartitionKey
 from cluster.broker.replication.isr_changes import IsrChanges
 from cluster.broker.replication.log_cleaner import LogCleaner
 from cluster.broker.replication.log_flusher import LogFlusher
+from cluster.broker.replication.quiet_fetches import QuietFetches
 from cluster.broker.replication.replica_fetcher import ReplicaFetchers
 from cluster.broker.replication.replica_metrics import ReplicaMetrics
 from cluster.controller.metadata_image import PartitionRegistration
@@ -94,7 +95,8 @@ class ReplicaManager:
             host, cluster.broker_config, self._partition_logs, self._topic_config
         )
         self._appends = DelayedAppends()
-        self._reader = FetchReader(self._partitions, self.absence, self._fetched)
+        self._quiet = QuietFetches(cache.eligible_brokers)
+        self._reader = FetchReader(self._partitions, self.absence, self._fetched, self._quiet)
         self._fetches = DelayedFetches(host, self._reader)
         self._fetchers = ReplicaFetchers(
             host, identity, cluster.broker_config, self._follower_fetched
@@ -169,6 +171,7 @@ class ReplicaManager:
         following: list[tuple[Partition, PartitionRegistration]] = []
         deleted: list[TopicPartition] = []
         for name in changed:
+            self._quiet.changed(name)
             registration = self._cache.image.partition(name)
             if registration is None:
                 deleted.append(name)
@@ -371,6 +374,7 @@ class ReplicaManager:
     def _appended(self, partition: Partition, info: AppendInfo) -> None:
         if info.error is ErrorCode.NONE:
             self._grown[partition.topic_partition] = None
+            self._quiet.changed(partition.topic_partition)
             self._high_watermark_moved(partition, info.new_high_watermark, info.trace)
 
     # -- fetches --
@@ -399,6 +403,7 @@ class ReplicaManager:
     def _isr_changed(
         self, partition: Partition, proposal: IsrProposal, result: AlterPartitionResult
     ) -> None:
+        self._quiet.changed(partition.topic_partition)
         self._high_watermark_moved(partition, result.new_high_watermark, result.trace)
         if result.committed_isr is not None:
             self._metrics.isr_changed(proposal)
@@ -428,6 +433,7 @@ class ReplicaManager:
         self._trace(trace)
         if high_watermark is not None:
             self._advanced[partition.topic_partition] = partition
+            self._quiet.changed(partition.topic_partition)
 
     def _checkpoint(self) -> None:
         self._write_checkpoint()
