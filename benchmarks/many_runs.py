@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.measurement import Measurement
-from pipeline.engine.run_files import find_run_files, spark_path
+from pipeline.engine.events import spark_path
+from pipeline.engine.run_files import find_run_files
 from pipeline.run import analyze, session_for
 from tests.support.worlds.report_runs import Recipe, make_run
 

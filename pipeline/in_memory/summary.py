@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from pipeline.engine.run_files import RunFiles, clock_error_us, find_run_files
 from pipeline.in_memory.runs import bad_rows_of
-from pipeline.in_memory.trace import TableRow, Trace
+from pipeline.in_memory.trace import TableRow, Trace, detail_of
 from pipeline.summary.figures import RunSummary
 from pipeline.summary.summary import summarize_runs
 from pipeline.summary.trace_aggregates import AGGREGATES, bad_row_counts_of
@@ -25,15 +25,22 @@ MAX_ROWS = 500_000
 _NAMES = [name for name, _ in TRACE_COLUMNS]
 _TEXTS = [name for name, kind in TRACE_COLUMNS if kind == "string"]
 _KINDS = frozenset(kind.value for kind in TraceKind)
+_COUNTED = frozenset({TraceKind.RECORDS_CONSUMED, TraceKind.RECORDS_PRODUCED})
 
 
 def summarize_directory(directory: Path) -> RunSummary | None:
-    """Return the summary of the run in `directory`; None if it has more than MAX_ROWS rows."""
+    """Return the summary of the run in `directory`; None if it is left to Spark.
+
+    So are more than MAX_ROWS rows, and rows of records that do not say how many, as a torn trace
+    or an earlier version has: Spark counts what can be read of each.
+    """
     (files,) = find_run_files([directory])
     if files.rows > MAX_ROWS:
         return None
     cells = [each for path in files.events for each in _cells(path)]
     good, bad = _sorted_out(cells)
+    if not all(_says_how_many(row) for row in good if row.kind in _COUNTED):
+        return None
     return _summarize(files, good, bad, clock_error_us(directory))
 
 
@@ -61,6 +68,11 @@ def _summarize(
         found[name] = [] if trace is None else [row | named for row in aggregate_of(trace)]
     (summary,) = summarize_runs(found, [files], {files.run: clock_error_us})
     return summary
+
+
+def _says_how_many(row: TraceRow) -> bool:
+    detail = detail_of(row)
+    return "count" in detail and (row.kind == TraceKind.RECORDS_PRODUCED or "last" in detail)
 
 
 def _cells(path: Path) -> Iterator[tuple[Any, ...]]:  # Any: as TRACE_COLUMNS says

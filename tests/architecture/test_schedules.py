@@ -18,6 +18,7 @@ MAY_DRAW = {
     "tests/chaos/exploration/test_exploring_page.py": "tests that the page's space can be drawn",
     "tests/chaos/exploration/test_reference.py": "tests the space `reference` and its minimum",
     "tests/chaos/exploration/test_space.py": "tests the space of a file",
+    "tests/cluster/broker/replication/test_quiet_fetches.py": "compares two readers of one log",
     "tests/cluster/ray/test_ray_tasks.py": "compares workers, whatever they play",
     "tests/soak/test_summaries.py": "compares two readers, whatever they read",
 }
