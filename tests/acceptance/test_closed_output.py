@@ -22,6 +22,8 @@ SMALL = (
     *("--var", "topics.orders.partitions=3"),
 )
 VIRTUAL = (*SMALL, "--runtime", "virtual")
+WHOLE = ("run", "coordinator_crash", "--no-analyze", "--runtime", "virtual")
+"""Takes seconds: a signal meets it before its end."""
 
 
 def run_until(command: "subprocess.Popen[str]", word: str) -> tuple[int, str]:
@@ -79,8 +81,7 @@ def test_run_whose_terminal_closes_heals_stops_and_ends_with_141(tmp_path: Path)
 
     A run in virtual time may end before that; then it is recorded as completed.
     """
-    whole = ("run", "coordinator_crash", "--no-analyze", "--runtime", "virtual")
-    command = TerminalCommand(tmp_path, *whole, width=80, environment={})
+    command = TerminalCommand(tmp_path, *WHOLE, width=80, environment={})
     command.read_until("[faults]")
 
     assert command.close_window() == EXIT_OUTPUT_CLOSED
@@ -93,7 +94,7 @@ def test_run_whose_terminal_closes_heals_stops_and_ends_with_141(tmp_path: Path)
 def test_run_that_is_hung_up_heals_and_stops(tmp_path: Path) -> None:
     """A closed terminal sends SIGHUP, to a run whose output goes to a file too."""
     command_line = CommandLine(tmp_path)
-    with command_line.started(*VIRTUAL) as command:
+    with command_line.started(*WHOLE) as command:
         assert command.stdout is not None
         assert "starting" in command.stdout.readline()
         command.send_signal(SIGHUP)

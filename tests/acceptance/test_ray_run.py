@@ -112,7 +112,8 @@ def check_story(past: PastRun, experiment: Experiment, rows: list[TraceRow]) -> 
     assert results is not None
     assert results.reasons == ()
     assert results.verdict is Verdict.PASS
-    assert {report.outcome for report in results.checks} == {"pass"}
+    # The old leader is dead: whether an append waited for it, which tests fencing, is chance.
+    assert {report.check for report in results.checks if report.outcome != "pass"} <= {"fencing"}
     assert past.manifest.status is RunStatus.COMPLETED
     assert {row.run for row in rows} == {past.manifest.run}
     refused = [row for row in rows if row.kind == TraceKind.CONNECTION_REFUSED]
