@@ -143,9 +143,8 @@ from pyspark import SparkContext
 from pipeline.run import analyze
 
 def told(progress):
-    context = SparkContext._active_spark_context
-    if context is not None and context._gateway is not None:
-        print(context._gateway.proc.pid, flush=True)
+    if progress.part != "starting Spark":
+        print(SparkContext._active_spark_context._gateway.proc.pid, flush=True)
 
 try:
     analyze([Path(sys.argv[1])], progress=told)
