@@ -13,17 +13,17 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, TextIO
+
+from results_schema.results import EXIT_INTERNAL_ERROR
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 EXIT_OUTPUT_CLOSED = 141
 """128 + SIGPIPE, what a shell says of a process that wrote into a closed pipe."""
-_EXIT_NOT_PRINTED = (
-    255  # results_schema.results has it as EXIT_INTERNAL_ERROR; its import takes longer than --help
-)
 _CLOSED = frozenset({errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO, errno.ECONNRESET})
 """Errors of a write that nobody reads; EIO is a terminal's that was closed."""
 _NAMES = {1: "standard output", 2: "standard error"}
@@ -36,11 +36,6 @@ class Output:
         self._error: OSError | None = None  # None: every write so far arrived
         self._failed_stream = 1
         self._stderr = 2  # a copy of the real one, once both streams are dropped
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether somebody stopped reading, or a write failed."""
-        return self._error is not None
 
     def take_over(self) -> None:
         """Replace sys.stdout and sys.stderr by streams whose writes never raise OSError.
@@ -83,13 +78,11 @@ class Output:
             return code
         if self._error.errno in _CLOSED:
             return EXIT_OUTPUT_CLOSED
-        said = f"{_NAMES[self._failed_stream]} cannot be written: {self._error.strerror}\n"
         if self._failed_stream == 1:
-            try:
+            said = f"{_NAMES[1]} cannot be written: {self._error.strerror}\n"
+            with suppress(OSError):
                 os.write(self._stderr, said.encode())
-            except OSError:
-                return _EXIT_NOT_PRINTED
-        return _EXIT_NOT_PRINTED
+        return EXIT_INTERNAL_ERROR
 
     def _watched(self, stream: TextIO, number: int) -> TextIO:
         """Return a stream like `stream` onto file descriptor `number`."""

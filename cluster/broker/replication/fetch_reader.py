@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from cluster.broker.replication.quiet_fetches import QuietFetches, QuietTopic
+from cluster.broker.replication.quiet_fetches import UNREAD, QuietFetches, QuietTopic
 from partition_log.outcomes import FetchResult
 from partition_log.replica import Partition
 from protocol.errors import ErrorCode
@@ -23,8 +23,6 @@ from protocol.messages.log import (
 
 PartitionKey = tuple[str, int]
 """Topic and partition index: equal to a TopicPartition, cheaper to make."""
-_UNREAD = PartitionData(partition_index=-1)
-"""Stands for an answer until its partition is read."""
 
 
 class FetchRead(msgspec.Struct, frozen=True):
@@ -69,7 +67,7 @@ class FetchReader:
         for topic_index, topic in enumerate(request.topics):
             quiet = self._quiet_topic(topic, request, is_new=previous is None)
             if quiet is None:
-                answers: list[PartitionData] = [_UNREAD] * len(topic.partitions)
+                answers: list[PartitionData] = [UNREAD] * len(topic.partitions)
                 indices: Iterable[int] = range(len(answers))
             else:
                 if previous is None:

@@ -14,7 +14,7 @@ from partition_log.replica import Partition
 from protocol.ids import BrokerEpoch, BrokerId, TopicPartition
 from protocol.messages.log import FetchableTopicResponse, FetchTopic, PartitionData
 
-_UNREAD = PartitionData(partition_index=-1)
+UNREAD = PartitionData(partition_index=-1)
 """Stands for the answer of a partition that was not read yet."""
 
 
@@ -30,7 +30,7 @@ class QuietTopic:
     def __init__(self, topic: FetchTopic) -> None:
         self.topic = topic
         count = len(topic.partitions)
-        self.answers = [_UNREAD] * count
+        self.answers = [UNREAD] * count
         self.stirred: dict[int, None] = dict.fromkeys(range(count))
         self._counted: list[FollowerState | None] = [None] * count
         self._index_of = {
