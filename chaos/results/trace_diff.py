@@ -11,6 +11,7 @@ from itertools import zip_longest
 
 from msgspec.structs import astuple
 
+from cluster.lives import ADMIN_NODE
 from protocol.trace import TraceKind, TraceRow
 
 Rows = tuple[TraceRow, ...]
@@ -89,6 +90,18 @@ class Parting:
     nodes: tuple[NodeParting, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoryParting:
+    """Where the stories of two traces part.
+
+    Shape: `before` are the last steps of the first trace before that, of any node; `nodes` in the
+    order in which their stories part, empty if both tell the same.
+    """
+
+    before: Rows
+    nodes: tuple[NodeParting, ...]
+
+
 def parting(
     one: Sequence[TraceRow], other: Sequence[TraceRow], *, before: int = 8, after: int = 8
 ) -> Parting | None:
@@ -115,9 +128,28 @@ def parting(
     )
 
 
-def story_partings(one: Sequence[TraceRow], other: Sequence[TraceRow]) -> tuple[NodeParting, ...]:
-    """Return where each node's story parts after the steady state, the earliest first."""
-    return _partings(_by_node(_story(one)), _by_node(_story(other)), _step)
+def story_parting(
+    one: Sequence[TraceRow], other: Sequence[TraceRow], *, before: int = 8
+) -> StoryParting:
+    """Return where the nodes' stories part after the steady state."""
+    mine, theirs = list(_story(one)), list(_story(other))
+    nodes = _partings(_by_node(mine), _by_node(theirs), _step)
+    alike = [row for row in mine if not nodes or row.time_us < nodes[0].time_us]
+    return StoryParting(before=tuple(alike[max(0, len(alike) - before) :]), nodes=nodes)
+
+
+def parts_by_itself(one: Sequence[TraceRow], parts: Parting) -> bool:
+    """Whether the first row that differs tells nothing, as that of any two seeds.
+
+    It does not where the same event came at another time, before the steady state, and where the
+    plan of one run ended earlier.
+    """
+    first = (*parts.one[:1], *parts.other[:1])
+    return (
+        differs_by_time_only(parts)
+        or is_before_steady_state(one, parts.rows_alike)
+        or any(row.kind == TraceKind.RUN_STAGE for row in first)
+    )
 
 
 def differs_by_time_only(parts: Parting) -> bool:
@@ -159,7 +191,7 @@ def _story(rows: Iterable[TraceRow]) -> Iterable[TraceRow]:
     last: dict[str, _Step] = {}
     for row in rows:
         steady = steady or _is_steady(row)
-        if not steady or row.kind not in _STEPS:
+        if not steady or row.kind not in _STEPS or row.node == ADMIN_NODE:
             continue
         step = _step(row)
         if last.get(row.node) != step:

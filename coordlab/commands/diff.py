@@ -20,10 +20,10 @@ from chaos.results.run_directory import EVENTS_FILE, NotARun, open_run
 from chaos.results.trace_diff import (
     NodeParting,
     Parting,
-    differs_by_time_only,
-    is_before_steady_state,
+    StoryParting,
     parting,
-    story_partings,
+    parts_by_itself,
+    story_parting,
 )
 from cluster.trace.parquet import TraceOutdated, read_parquet
 from coordlab.console import clock, print_document, print_lines, row_words
@@ -32,10 +32,11 @@ from coordlab.schedules import Schedule, named_schedule
 from coordlab.signals import terminate_as_ctrl_c
 from protocol.trace import MESSAGE_KINDS, TraceRow
 from results_schema.manifest import Plan
-from results_schema.results import EXIT_PASS, EXIT_UNKNOWN, EXIT_VIOLATED
+from results_schema.results import EXIT_PASS, EXIT_UNKNOWN, EXIT_VIOLATED, Results
 
 _MAX_NODES = 10
 _NO_MORE = "(no more)"
+_Claim = tuple[int, str, str]  # when, by which check, what
 _ROWS = click.IntRange(min=0, max=10_000)
 
 
@@ -55,27 +56,31 @@ class DiffOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One of the two traces. `result` is None of a run that ended without one."""
+    """One of the two traces.
+
+    Shape: `result` is None of a run that ended without one; `claim` is what its earliest finding
+    says, empty without findings.
+    """
 
     name: str
     rows: tuple[TraceRow, ...]
     result: str | None
+    claim: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceDifference:
     """Two traces held against each other.
 
-    Shape: `parts` is None if they are equal. `by_time`: they first part in an event that came at
-    another time, or before the steady state, as any two seeds do; then `story` has where the nodes'
-    stories part.
+    Shape: `parts` is None if they are equal. `by_itself`: the first row that differs tells nothing
+    (`parts_by_itself`); then `story` has where the nodes' stories part.
     """
 
     one: Side
     other: Side
     parts: Parting | None
-    by_time: bool
-    story: tuple[NodeParting, ...]
+    by_itself: bool
+    story: StoryParting | None
 
 
 @click.command(
@@ -100,14 +105,14 @@ class TraceDifference:
 @click.option("--messages", is_flag=True, help="Compare messages too, of two run directories.")
 @click.option("--before", type=_ROWS, default=8, show_default=True, help="Rows shown before.")
 @click.option("--after", type=_ROWS, default=8, show_default=True, help="Rows shown behind.")
-@json_option("one, other, equal, rows_alike, parts, by_time, story")
+@json_option("one, other, equal, rows_alike, parts, by_itself, story")
 @as_one(DiffOptions)
 def diff_command(options: DiffOptions) -> int:
     """Show the first event in which two runs part, what was before, and how each goes on.
 
     A and B are experiment or replay files and seeds, which are played in virtual time, or run
     directories, which are read. Of two seeds the latencies differ from the first message on: then
-    the nodes' stories are compared too, without times.
+    the first step that differs is shown instead, node by node and without times.
     """
     if (options.other is None) != options.against_passing:
         raise click.UsageError("expected two runs, or one with --against-passing")
@@ -128,11 +133,9 @@ def diff_command(options: DiffOptions) -> int:
 def compare_sides(one: Side, other: Side, *, before: int, after: int) -> TraceDifference:
     """Hold two traces against each other."""
     parts = parting(one.rows, other.rows, before=before, after=after)
-    by_time = parts is not None and (
-        differs_by_time_only(parts) or is_before_steady_state(one.rows, parts.rows_alike)
-    )
-    story = story_partings(one.rows, other.rows) if by_time else ()
-    return TraceDifference(one=one, other=other, parts=parts, by_time=by_time, story=story)
+    by_itself = parts is not None and parts_by_itself(one.rows, parts)
+    story = story_parting(one.rows, other.rows, before=before) if by_itself else None
+    return TraceDifference(one=one, other=other, parts=parts, by_itself=by_itself, story=story)
 
 
 def _sides(options: DiffOptions) -> tuple[Side, Side] | None:
@@ -180,7 +183,14 @@ def _side(word: str, options: DiffOptions) -> Side:
         name=word,
         rows=rows,
         result=None if results is None else results.verdict.value,
+        claim="" if results is None else _first_claim(_findings(results)),
     )
+
+
+def _findings(results: Results) -> Iterable[_Claim]:
+    for check in results.checks:
+        for finding in check.findings:
+            yield finding.time_us, check.check, finding.summary
 
 
 def _wanted(rows: Iterable[TraceRow], *, messages: bool) -> Iterable[TraceRow]:
@@ -199,14 +209,21 @@ def _played(
     )
     if played.result is PlayResult.INTERRUPTED:
         raise KeyboardInterrupt
-    return played, Side(name=name, rows=tuple(rows), result=played.result.value)
+    found = ((each.time_us, each.signature.check, each.summary) for each in played.findings)
+    claim = _first_claim(found)
+    return played, Side(name=name, rows=tuple(rows), result=played.result.value, claim=claim)
+
+
+def _first_claim(claims: Iterable[_Claim]) -> str:
+    """Return the earliest claim as a line; empty without any."""
+    return next((f"{clock(at)} {check}: {said}" for at, check, said in sorted(claims)), "")
 
 
 def _document(difference: TraceDifference) -> dict[str, object]:
     parts = difference.parts
     return {
-        "one": {"name": difference.one.name, "result": difference.one.result},
-        "other": {"name": difference.other.name, "result": difference.other.result},
+        "one": _side_document(difference.one),
+        "other": _side_document(difference.other),
         "equal": parts is None,
         "rows_alike": len(difference.one.rows) if parts is None else parts.rows_alike,
         "parts": None
@@ -217,9 +234,15 @@ def _document(difference: TraceDifference) -> dict[str, object]:
             "other": _rows(parts.other),
             "nodes": _nodes(parts.nodes),
         },
-        "by_time": difference.by_time,
-        "story": _nodes(difference.story),
+        "by_itself": difference.by_itself,
+        "story": None
+        if difference.story is None
+        else {"before": _rows(difference.story.before), "nodes": _nodes(difference.story.nodes)},
     }
+
+
+def _side_document(side: Side) -> dict[str, object]:
+    return {"name": side.name, "result": side.result, "claim": side.claim}
 
 
 def _rows(rows: Iterable[TraceRow | None]) -> list[dict[str, object] | None]:
@@ -244,38 +267,63 @@ def _nodes(nodes: Iterable[NodeParting]) -> list[dict[str, object]]:
 def print_difference(console: Console, difference: TraceDifference) -> None:
     """Print whether two traces are equal, and where they part if not."""
     one, other, parts = difference.one, difference.other, difference.parts
-    print_lines(console, [f"A: {_side_text(one)}", f"B: {_side_text(other)}"])
+    print_lines(console, [*_side_lines("A", one), *_side_lines("B", other)])
     if parts is None:
         print_lines(console, [f"equal: {len(one.rows):,} rows"], style="bold green")
         return
-    _print_exact(console, parts)
-    if not difference.by_time:
+    if difference.story is None:
+        _print_exact(console, parts)
         _print_nodes(console, "where each node parts:", parts.nodes)
         return
+    _print_story(console, difference.story)
     print_lines(
         console,
         [
-            "That is a matter of time, as between any two seeds. Their stories, without times, "
-            "offsets and member ids, from the steady state on:"
+            f"The first row that differs is at {_first_time(parts)}, after {parts.rows_alike:,} "
+            "rows alike. It tells nothing: the same came at another time, or the cluster was still "
+            "starting, or one plan ended earlier. --json has it."
         ],
+        style="dim",
     )
-    if difference.story:
-        _print_nodes(console, "where each node's story parts:", difference.story)
-    else:
-        print_lines(console, ["both tell the same story"], style="bold green")
 
 
-def _side_text(side: Side) -> str:
+def _print_story(console: Console, story: StoryParting) -> None:
+    """Print where the stories part: what both did, then each node's first step that differs."""
+    if not story.nodes:
+        print_lines(
+            console,
+            ["Both tell the same story: no node takes another step from the steady state on."],
+            style="bold green",
+        )
+        return
+    first = story.nodes[0]
+    print_lines(
+        console,
+        [f"The first step that differs is at {clock(first.time_us)}, on {first.node}."],
+        style="bold red",
+    )
+    print_lines(
+        console,
+        ["Each node's steps are compared from the steady state on, without times, offsets, ids."],
+        style="dim",
+    )
+    if story.before:
+        print_lines(console, ["what led to it, at the times of A:"], style="bold")
+        print_lines(console, [f"  {row_words(row)}" for row in story.before])
+    _print_nodes(console, "the first step of each node that differs:", story.nodes)
+
+
+def _side_lines(letter: str, side: Side) -> Iterable[str]:
     result = "" if side.result is None else f", {side.result}"
-    return f"{side.name}: {len(side.rows):,} rows{result}"
+    yield f"{letter}: {side.name}: {len(side.rows):,} rows{result}"
+    if side.claim:
+        yield f"   {side.claim}"
 
 
 def _print_exact(console: Console, parts: Parting) -> None:
-    first = [rows[0] for rows in (parts.one, parts.other) if rows]
-    at = clock(min(row.time_us for row in first))
     print_lines(
         console,
-        [f"They part at {at}, after {parts.rows_alike:,} rows alike."],
+        [f"They part at {_first_time(parts)}, after {parts.rows_alike:,} rows alike."],
         style="bold red",
     )
     if parts.before:
@@ -285,6 +333,11 @@ def _print_exact(console: Console, parts: Parting) -> None:
     print_lines(console, ["how they go on:"], style="bold")
     pairs = list(zip_longest(parts.one, parts.other))
     console.print(_side_by_side(pairs))
+
+
+def _first_time(parts: Parting) -> str:
+    first = [rows[0] for rows in (parts.one, parts.other) if rows]
+    return clock(min(row.time_us for row in first))
 
 
 def _print_nodes(console: Console, heading: str, nodes: Sequence[NodeParting]) -> None:

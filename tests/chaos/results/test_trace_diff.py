@@ -6,8 +6,10 @@ from chaos.results.trace_diff import (
     differs_by_time_only,
     is_before_steady_state,
     parting,
-    story_partings,
+    parts_by_itself,
+    story_parting,
 )
+from cluster.lives import ADMIN_NODE
 from protocol.trace import TraceKind, TraceRow
 
 STEADY = TraceRow("a", 0, 0, 0, "driver", 0, "run_stage", detail='{"stage":"steady"}')
@@ -84,7 +86,7 @@ def test_story_is_alike_where_only_times_numbers_and_repetitions_differ() -> Non
     one = [row(1, "c", TraceKind.LOAD_STARTED), STEADY, row(4, "c"), elected, failed, failed]
     other = [STEADY, replace(elected, time_us=9, offset=3), replace(failed, member="m-1")]
 
-    assert story_partings(one, other) == ()
+    assert story_parting(one, other).nodes == ()
 
 
 def test_story_parts_at_the_first_step_that_the_other_does_not_take() -> None:
@@ -92,9 +94,31 @@ def test_story_parts_at_the_first_step_that_the_other_does_not_take() -> None:
     elected, loaded = row(5, "c", TraceKind.LEADER_ELECTED), row(3, "b", TraceKind.LOAD_COMPLETED)
     one = [STEADY, loaded, elected]
     other = [STEADY, replace(loaded, leader_epoch=4), replace(elected, peer="broker-1")]
-    parts = story_partings(one, other)
+    story = story_parting(one, other)
 
-    assert [(each.node, each.one, each.other) for each in parts] == [
+    assert [(each.node, each.one, each.other) for each in story.nodes] == [
         ("b", loaded, other[1]),
         ("c", elected, other[2]),
     ]
+
+
+def test_story_is_told_with_the_steps_that_led_to_where_it_parts() -> None:
+    """Of any node; what the verifier's own client does is no step of the cluster."""
+    fenced, elected = row(3, "c", TraceKind.BROKER_FENCED), row(5, "b", TraceKind.BECAME_LEADER)
+    admin = row(4, ADMIN_NODE, TraceKind.NODE_STARTED)
+    story = story_parting([STEADY, fenced, admin, elected], [STEADY, fenced], before=4)
+
+    assert story.before == (fenced,)
+    assert [(each.node, each.one, each.other) for each in story.nodes] == [("b", elected, None)]
+
+
+def test_row_tells_nothing_of_its_own_where_a_plan_merely_ended_earlier() -> None:
+    """Without its last fault a run heals earlier: what that fault did comes later."""
+    healing = replace(STEADY, time_us=2, detail='{"stage":"healing"}')
+    one, other = [STEADY, row(3, "x")], [STEADY, healing, row(3, "x")]
+    ended, parted = parting(one, other), parting(one, [STEADY, row(3, "y")])
+
+    assert ended is not None
+    assert parted is not None
+    assert parts_by_itself(one, ended)
+    assert not parts_by_itself(one, parted)

@@ -92,6 +92,23 @@ def test_failing_schedule_is_held_against_the_nearest_that_passes(capsys: Captur
     assert "trying network seed 1" in captured.err
 
 
+@pytest.mark.usefixtures("files")
+@pytest.mark.slow
+def test_difference_from_a_passing_run_begins_at_the_first_step_that_differs(
+    capsys: Captured,
+) -> None:
+    """Another network seed differs from the first message on; its story does not."""
+    failing = Path("failing.yaml")
+    assert run_cli(["diff", str(failing), "4711"]) == EXIT_VIOLATED
+
+    said = capsys.readouterr().out
+    claim = play(failing_experiment(), 3).findings[0].summary
+    assert claim.split(":")[0] in said
+    assert "The first step that differs is at" in said
+    assert said.index("the first step of each node") < said.index("The first row that differs")
+    assert "They part at" not in said
+
+
 def test_nearest_passing_run_of_a_race_is_that_of_a_neighbouring_seed() -> None:
     """It is tried first: nothing of the schedule has to change."""
     passing = quick_experiment()
