@@ -14,7 +14,7 @@ from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PA
 
 HELP_WIDTH = 100
 COMMANDS = {
-    "run": "run",
+    "run": "run.command",
     "explore": "explore.command",
     "replay": "replay.command",
     "diff": "diff",

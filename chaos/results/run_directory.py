@@ -138,17 +138,19 @@ def create_run_directory(
     replay: str,
     experiment_file: str | None = None,
     time_scale: float = 1.0,
+    name: str | None = None,
 ) -> RunDirectory:
     """Make the directory of a new run, with its manifest, and point `latest` to it.
 
-    Two runs that begin in the same millisecond get two directories.
+    It is called `name`, or by the moment in which the run begins; two runs of one name get two
+    directories.
     Raises: NotARun if the directory cannot be made there.
     """
     started = _now()
     if experiment.name == EXPLORATIONS:
         raise NotARun(f"{root / EXPLORATIONS} is the folder of explorations: name it otherwise")
     try:
-        path = make_unique(root / experiment.name, timestamp(started))
+        path = make_unique(root / experiment.name, name or timestamp(started))
         (path / "events").mkdir()
     except OSError as error:
         raise NotARun(f"no run directory can be made in {root}: {error}") from error

@@ -12,25 +12,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment.loader import load_experiment
-from chaos.experiment.structs import Experiment, to_cluster_spec
-from chaos.results.manifest import run_command_line
-from chaos.results.run_directory import (
-    EVENTS_FILE,
-    TRACE_FOLDER,
-    RunDirectory,
-    create_run_directory,
-    open_run,
-)
-from chaos.run.live_checks import LiveChecks
-from chaos.run.plan import plan_of
-from chaos.run.runner import ExperimentRun
-from cluster.runtime import RowObserver, Runtime
-from cluster.trace.digest import TraceDigest
-from cluster.trace.parquet import ParquetTraceWriter
-from cluster.trace.tail import WATERMARK_LAG_US, TraceTail
+from chaos.experiment.structs import Experiment
+from chaos.results.run_directory import RunDirectory, open_run
 from coordlab.analysis import analyze_runs, java_notice, sum_up, write_run_report
+from coordlab.commands.run.play import RAY, VIRTUAL, Playable, play_into
 from coordlab.console import print_document, print_path
 from coordlab.junit import begin_junit, junit_of_failure, junit_of_run, write_junit
 from coordlab.options import (
@@ -51,7 +37,7 @@ from coordlab.views.summary_view import print_figures, print_phases, print_verdi
 from pipeline.summary.figures import RunSummary
 from results_schema.results import Results, RunOutcome
 
-RUNTIMES = ("ray", "virtual")
+RUNTIMES = (RAY, VIRTUAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +76,7 @@ class RunOptions:
 @click.option(
     "--runtime",
     type=OneOf(RUNTIMES),
-    default="ray",
+    default=RAY,
     show_default=True,
     metavar="|".join(RUNTIMES),
     help="Real processes on Ray, or virtual time in this process.",
@@ -148,7 +134,7 @@ def run_command(options: RunOptions) -> int:
 
     EXPERIMENT is a name that `list` shows, or a file.
     """
-    if options.runtime != "ray" and options.time_scale != 1.0:
+    if options.runtime != RAY and options.time_scale != 1.0:
         raise click.BadParameter(
             f"virtual time takes no real time to be scaled; expected `--runtime ray` beside it, or "
             f"no `--time-scale`, got `{options.time_scale:g}`",
@@ -177,30 +163,20 @@ def _run(options: RunOptions, console: Console) -> int:
         warnings_console.print(
             f"[yellow]unwise:[/] {escape(str(warning))}", highlight=False, soft_wrap=True
         )
-    experiment = loaded.experiment
-    seed = _seed(options, experiment)
-    plan = plan_of(experiment)
-    directory = create_run_directory(
-        options.runs,
-        experiment,
-        plan,
-        seed=seed,
+    playable = Playable(
+        experiment=loaded.experiment,
+        named=options.experiment,
+        path=loaded.path,
+        overrides=options.var,
         runtime=options.runtime,
-        replay=run_command_line(
-            options.experiment,
-            runtime=options.runtime,
-            seed=seed,
-            overrides=options.var,
-            time_limit_us=options.time_limit_us,
-            time_scale=options.time_scale,
-            trace=options.trace,
-            ray_address=options.ray_address,
-        ),
-        experiment_file=str(loaded.path),
+        ray_address=options.ray_address,
+        time_limit_us=options.time_limit_us,
         time_scale=options.time_scale,
+        trace=options.trace,
     )
+    directory = playable.make_directory(options.runs, _seed(options, loaded.experiment))
     with terminate_as_ctrl_c():
-        results = _execute(options, experiment, directory, console)
+        results = _play(options, playable, directory, console)
         if options.junit is not None:
             junit = junit_of_run(directory.manifest, results, directory.path)
             write_junit(options.junit, junit)
@@ -251,81 +227,14 @@ def _report(directory: RunDirectory, console: Console) -> None:
     print_path(console, "report", path)
 
 
-def _execute(
-    options: RunOptions, experiment: Experiment, directory: RunDirectory, console: Console
+def _play(
+    options: RunOptions, playable: Playable, directory: RunDirectory, console: Console
 ) -> Results:
-    suite = CheckSuite(context_of(experiment), experiment.checks)
-    digest = TraceDigest()
-    writer = ParquetTraceWriter(directory.events / EVENTS_FILE)
-    observers: list[RowObserver] = [suite.observe, writer]
-    if options.runtime == "virtual":
-        observers.append(digest)
-    runtime = _runtime(options, experiment, directory, observers)
-    view = run_view(console, experiment.name, options.runtime, shown=not options.json)
-    try:
-        with view:
-            results = ExperimentRun(
-                experiment,
-                plan_of(experiment),
-                runtime,
-                suite,
-                seed=directory.manifest.seed,
-                directory=directory,
-                progress=None if options.json else view,
-                live_checks=_live_checks(options, experiment, directory),
-                time_limit_us=options.time_limit_us,
-            ).execute()
-    finally:
-        writer.close()
-    if options.runtime == "virtual":
-        directory.manifest.digest = digest.hexdigest()
-    directory.manifest.clock_error_us = runtime.clock_error_us
-    directory.manifest.losses = runtime.losses
-    directory.write_manifest()
-    return results
-
-
-def _live_checks(
-    options: RunOptions, experiment: Experiment, directory: RunDirectory
-) -> LiveChecks | None:
-    """Return what checks a run on Ray while it goes on; in virtual time the one suite does."""
-    if options.runtime == "virtual":
-        return None
-    lag_us = round(WATERMARK_LAG_US * options.time_scale)
-    tail = TraceTail(directory.path / TRACE_FOLDER, lag_us=lag_us)
-    return LiveChecks(CheckSuite(context_of(experiment), experiment.checks), tail.poll)
-
-
-def _runtime(
-    options: RunOptions,
-    experiment: Experiment,
-    directory: RunDirectory,
-    observers: list[RowObserver],
-) -> Runtime:
-    spec = to_cluster_spec(experiment)
-    run_id = directory.manifest.run
-    if options.runtime == "virtual":
-        from cluster.virtual.runtime import VirtualRuntime  # noqa: PLC0415 - only one is needed
-
-        return VirtualRuntime(
-            spec,
-            seed=directory.manifest.seed,
-            run_id=run_id,
-            observers=observers,
-            trace_messages=options.trace,
-        )
-    from cluster.ray.runtime import RayRuntime  # noqa: PLC0415 - importing Ray takes a second
-
-    return RayRuntime(
-        spec,
-        seed=directory.manifest.seed,
-        run_id=run_id,
-        run_dir=directory.path,
-        ray_address=options.ray_address,
-        time_scale=options.time_scale,
-        observers=observers,
-        trace_messages=options.trace,
-    )
+    if options.json:
+        return play_into(directory, playable)
+    name = playable.experiment.name
+    with run_view(console, name, options.runtime) as view:
+        return play_into(directory, playable, progress=view)
 
 
 def _analyze(

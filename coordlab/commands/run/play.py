@@ -1,0 +1,149 @@
+"""One run of an experiment into its directory: trace, journal, results, manifest.
+
+Wiring only: the experiment is chaos's, the cluster is the runtime's. Data flow: (Experiment, seed)
+-> run directory -> Results.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaos.checkers.registry import CheckSuite, context_of
+from chaos.experiment.structs import Experiment, to_cluster_spec
+from chaos.results.manifest import run_command_line
+from chaos.results.run_directory import (
+    EVENTS_FILE,
+    TRACE_FOLDER,
+    RunDirectory,
+    create_run_directory,
+)
+from chaos.run.live_checks import LiveChecks
+from chaos.run.plan import plan_of
+from chaos.run.runner import ExperimentRun, ProgressObserver
+from cluster.runtime import RowObserver, Runtime
+from cluster.trace.digest import TraceDigest
+from cluster.trace.parquet import ParquetTraceWriter
+from cluster.trace.tail import WATERMARK_LAG_US, TraceTail
+from results_schema.results import Results
+
+VIRTUAL = "virtual"
+RAY = "ray"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Playable:
+    """An experiment with everything that decides a run of it, the seed aside.
+
+    `named` is what the command line called it and `path` its file. Units: `time_limit_us` is on
+    the run's clock, which is `time_scale` times a real one's speed.
+    """
+
+    experiment: Experiment
+    named: str
+    path: Path
+    overrides: tuple[str, ...]
+    runtime: str
+    ray_address: str
+    time_limit_us: int | None
+    time_scale: float
+    trace: bool
+
+    def command_line(self, seed: int) -> str:
+        """Return the command that runs a seed again."""
+        return run_command_line(
+            self.named,
+            runtime=self.runtime,
+            seed=seed,
+            overrides=self.overrides,
+            time_limit_us=self.time_limit_us,
+            time_scale=self.time_scale,
+            trace=self.trace,
+            ray_address=self.ray_address,
+        )
+
+    def make_directory(self, runs: Path, seed: int, *, name: str | None = None) -> RunDirectory:
+        """Make the directory of a run below `runs`; `name` stands for that of the moment.
+
+        Raises: NotARun if it cannot be made there.
+        """
+        return create_run_directory(
+            runs,
+            self.experiment,
+            plan_of(self.experiment),
+            seed=seed,
+            runtime=self.runtime,
+            replay=self.command_line(seed),
+            experiment_file=str(self.path),
+            time_scale=self.time_scale,
+            name=name,
+        )
+
+
+def play_into(
+    directory: RunDirectory, playable: Playable, *, progress: ProgressObserver | None = None
+) -> Results:
+    """Play a run and return what it proved; its directory holds everything."""
+    experiment = playable.experiment
+    suite = CheckSuite(context_of(experiment), experiment.checks)
+    digest = TraceDigest()
+    writer = ParquetTraceWriter(directory.events / EVENTS_FILE)
+    observers: list[RowObserver] = [suite.observe, writer]
+    if playable.runtime == VIRTUAL:
+        observers.append(digest)
+    runtime = _runtime(playable, directory, observers)
+    try:
+        results = ExperimentRun(
+            experiment,
+            plan_of(experiment),
+            runtime,
+            suite,
+            seed=directory.manifest.seed,
+            directory=directory,
+            progress=progress,
+            live_checks=_live_checks(playable, directory),
+            time_limit_us=playable.time_limit_us,
+        ).execute()
+    finally:
+        writer.close()
+    if playable.runtime == VIRTUAL:
+        directory.manifest.digest = digest.hexdigest()
+    directory.manifest.clock_error_us = runtime.clock_error_us
+    directory.manifest.losses = runtime.losses
+    directory.write_manifest()
+    return results
+
+
+def _live_checks(playable: Playable, directory: RunDirectory) -> LiveChecks | None:
+    """Return what checks a run on Ray while it goes on; in virtual time the one suite does."""
+    if playable.runtime == VIRTUAL:
+        return None
+    lag_us = round(WATERMARK_LAG_US * playable.time_scale)
+    tail = TraceTail(directory.path / TRACE_FOLDER, lag_us=lag_us)
+    experiment = playable.experiment
+    return LiveChecks(CheckSuite(context_of(experiment), experiment.checks), tail.poll)
+
+
+def _runtime(playable: Playable, directory: RunDirectory, observers: list[RowObserver]) -> Runtime:
+    spec = to_cluster_spec(playable.experiment)
+    manifest = directory.manifest
+    if playable.runtime == VIRTUAL:
+        from cluster.virtual.runtime import VirtualRuntime  # noqa: PLC0415 - only one is needed
+
+        return VirtualRuntime(
+            spec,
+            seed=manifest.seed,
+            run_id=manifest.run,
+            observers=observers,
+            trace_messages=playable.trace,
+        )
+    from cluster.ray.runtime import RayRuntime  # noqa: PLC0415 - importing Ray takes a second
+
+    return RayRuntime(
+        spec,
+        seed=manifest.seed,
+        run_id=manifest.run,
+        run_dir=directory.path,
+        ray_address=playable.ray_address,
+        time_scale=playable.time_scale,
+        observers=observers,
+        trace_messages=playable.trace,
+    )
