@@ -5,5 +5,6 @@ make of frames), the nodes `controller`, `broker` and `client`; `spec`, `node_fa
 (what an experiment sees) and `lives` (which act on a node is legal when). Two runtimes: `virtual`
 (one process, a clock that jumps), and `ray` (real processes) on `realtime`, which serves any
 runtime in real time. Beside them `storage` (a broker's disk as files), `trace` (files of events),
-`metrics`, `fan_out` (work that is shared out to workers) and `checkout` (where our packages are).
+`metrics`, `fan_out` (work that is shared out to workers), `worker_processes` (workers on this
+machine) and `checkout` (where our packages are).
 """

@@ -2,7 +2,7 @@
 
 Work is a list of numbers (seeds); its answer is bytes. Who gives it out knows which worker did it,
 so that the same can be asked of another. Nothing is retried here. Ray's workers are in
-`cluster.ray.tasks`.
+`cluster.ray.tasks`, processes of this machine in `cluster.worker_processes`.
 """
 
 import os

@@ -6,13 +6,14 @@ One test case for each check, and one called `run`, which says whether the run p
 - a check that could not judge is an error, one that was not put to the test is skipped;
 - `run` is an error if the verdict is unknown, the run was interrupted or coordlab itself failed.
 
-So the suite is green if and only if the verdict is pass. Written after the schema that Jenkins
+So the suite is green if and only if the verdict is pass. Runs of several seeds are a suite each.
+Written after the schema that Jenkins
 publishes (junit-10.xsd), and in the order of elements that stricter ones ask for.
 """
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -36,6 +37,18 @@ class Case:
     message: str = ""
     story: str = ""
     type: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """The test cases of one run, or of one search; `name` is the experiment's, or the space's."""
+
+    name: str
+    cases: Sequence[Case]
+    properties: Mapping[str, str]
+    started_at: str | None = None
+    ended_at: str | None = None
+    host: str = ""
 
 
 class JunitNotWritable(Exception):
@@ -66,7 +79,13 @@ def write_junit(path: Path, document: bytes) -> None:
 
 def junit_of_run(manifest: Manifest, results: Results, directory: Path) -> bytes:
     """Return the document of a run that ended, however it did."""
-    cases = [_case_of_run(results), *map(_case_of_check, results.checks)]
+    return document([suite_of_run(manifest, results, directory)])
+
+
+def suite_of_run(
+    manifest: Manifest, results: Results, directory: Path, *, name: str | None = None
+) -> Suite:
+    """Return the suite of a run that ended; it is called `name`, or as the experiment is."""
     properties = {
         "experiment": manifest.experiment,
         "verdict": results.verdict.value,
@@ -79,9 +98,9 @@ def junit_of_run(manifest: Manifest, results: Results, directory: Path) -> bytes
         "git_commit": manifest.git_commit or "",
         "trace_digest": manifest.digest or "",
     }
-    return document(
-        manifest.experiment,
-        cases,
+    return Suite(
+        name=name or manifest.experiment,
+        cases=[_case_of_run(results), *map(_case_of_check, results.checks)],
         properties={name: value for name, value in properties.items() if value},
         started_at=manifest.started_at,
         ended_at=manifest.ended_at,
@@ -92,9 +111,14 @@ def junit_of_run(manifest: Manifest, results: Results, directory: Path) -> bytes
 def junit_of_failure(experiment: str, error: BaseException) -> bytes:
     """Return the document of a run that never got so far as to have results."""
     said = str(error) or type(error).__name__
+    return document([suite_of_failure(experiment, said, kind=type(error).__name__)])
+
+
+def suite_of_failure(name: str, said: str, *, kind: str) -> Suite:
+    """Return the suite of a run without results; `kind` is the type of what failed."""
     first, _, _ = said.partition("\n")
-    case = Case(name=RUN_CASE, kind="error", type=type(error).__name__, message=first, story=said)
-    return document(experiment, [case], properties={"experiment": experiment})
+    case = Case(name=RUN_CASE, kind="error", type=kind, message=first, story=said)
+    return Suite(name=name, cases=[case], properties={"experiment": name})
 
 
 def _case_of_run(results: Results) -> Case:
@@ -150,59 +174,70 @@ def _stories(check: CheckReport) -> Iterable[str]:
         yield from (f"  {line}" for line in finding.story)
 
 
-def document(
-    experiment: str,
-    cases: list[Case],
-    *,
-    properties: dict[str, str],
-    started_at: str | None = None,
-    ended_at: str | None = None,
-    host: str = "",
-) -> bytes:
-    """Return the document of one suite; its name is the experiment's, or the space's."""
-    took = _seconds(started_at, ended_at)
-    counts = {
+def document(suites: Sequence[Suite]) -> bytes:
+    """Return the document of suites, in their order."""
+    root = ET.Element("testsuites", {"name": _SUITE, **_counts(suites)})
+    for suite in suites:
+        _add_suite(root, suite)
+    ET.indent(root)
+    encoded: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return encoded + b"\n"
+
+
+def _counts(suites: Sequence[Suite]) -> dict[str, str]:
+    cases = [case for suite in suites for case in suite.cases]
+    took_s = sum(_seconds(suite) for suite in suites)
+    return {
         "tests": str(len(cases)),
         "failures": str(sum(case.kind == "failure" for case in cases)),
         "errors": str(sum(case.kind == "error" for case in cases)),
         "skipped": str(sum(case.kind == "skipped" for case in cases)),
-        "time": took,
+        "time": _seconds_text(took_s),
     }
-    suites = ET.Element("testsuites", {"name": _SUITE, **counts})
-    name = f"{_SUITE}.{_clean(experiment)}"
-    suite = ET.SubElement(suites, "testsuite", {"name": name, **counts})
-    if started_at is not None:
-        suite.set("timestamp", started_at[: len("2026-01-31T12:00:00")])
-        suite.set("hostname", host)
-    held = ET.SubElement(suite, "properties")
-    for key, value in properties.items():
+
+
+def _add_suite(root: ET.Element, suite: Suite) -> None:
+    name = f"{_SUITE}.{_clean(suite.name)}"
+    element = ET.SubElement(root, "testsuite", {"name": name, **_counts([suite])})
+    if suite.started_at is not None:
+        element.set("timestamp", suite.started_at[: len("2026-01-31T12:00:00")])
+        element.set("hostname", suite.host)
+    held = ET.SubElement(element, "properties")
+    for key, value in suite.properties.items():
         ET.SubElement(held, "property", {"name": key, "value": _clean(value)})
-    for case in cases:
-        element = ET.SubElement(
-            suite,
-            "testcase",
-            {
-                "name": _clean(case.name),
-                "classname": name,
-                "time": took if case.name == RUN_CASE else "0",
-            },
-        )
-        if case.kind is not None:
-            outcome = ET.SubElement(element, case.kind, {"message": _clean(case.message)})
-            if case.kind != "skipped":
-                outcome.set("type", case.type)
-            outcome.text = _clean(case.story) or None
-    ET.indent(suites)
-    encoded: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
-    return encoded + b"\n"
+    took = _seconds_text(_seconds(suite))
+    for case in suite.cases:
+        _add_case(element, case, classname=name, took=took)
 
 
-def _seconds(started_at: str | None, ended_at: str | None) -> str:
-    """Return how long a run took by the clock on the wall, as JUnit has times."""
-    if started_at is None or ended_at is None:
-        return "0"
-    took = datetime.fromisoformat(ended_at) - datetime.fromisoformat(started_at)
-    return f"{max(took.total_seconds(), 0.0):.3f}"
+def _add_case(suite: ET.Element, case: Case, *, classname: str, took: str) -> None:
+    element = ET.SubElement(
+        suite,
+        "testcase",
+        {
+            "name": _clean(case.name),
+            "classname": classname,
+            "time": took if case.name == RUN_CASE else "0",
+        },
+    )
+    if case.kind is not None:
+        outcome = ET.SubElement(element, case.kind, {"message": _clean(case.message)})
+        if case.kind != "skipped":
+            outcome.set("type", case.type)
+        outcome.text = _clean(case.story) or None
+
+
+def _seconds(suite: Suite) -> float:
+    """Return how long a run took by the clock on the wall; 0 if it is not known."""
+    if suite.started_at is None or suite.ended_at is None:
+        return 0.0
+    began, ended = map(datetime.fromisoformat, (suite.started_at, suite.ended_at))
+    return max((ended - began).total_seconds(), 0.0)
+
+
+def _seconds_text(seconds: float) -> str:
+    """Return a time as JUnit has times."""
+    return f"{seconds:.3f}" if seconds else "0"
 
 
 def _clean(text: str) -> str:

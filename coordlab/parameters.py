@@ -1,4 +1,4 @@
-"""Types of values on the command line: durations, times, words, a time scale."""
+"""Types of values on the command line: durations, times, words, seeds, a time scale."""
 
 import re
 from collections.abc import Sequence
@@ -12,6 +12,10 @@ from chaos.experiment.structs import microseconds
 MAX_TIME_SCALE = 100
 """At a larger scale Kafka's shortest timeouts last no longer than one step of a machine."""
 
+MAX_SEEDS = 10_000
+"""Each keeps a trace: `explore` is for more."""
+
+_SEEDS = re.compile(r"([0-9]{1,18})(?:\.\.([0-9]{1,18}))?")
 _SECONDS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?s")
 
 
@@ -101,6 +105,41 @@ def _expected(words: Sequence[str], given: str) -> str:
     near = near_miss(given, words)
     hint = "" if near is None else f"; did you mean `{near}`?"
     return f"expected {one_of(words)}, got `{given}`{hint}"
+
+
+class Seeds(click.ParamType[tuple[int, ...]]):
+    """Several seeds (`1..20`, `1,5,9`, `1..5,9`), each once, in the order in which they stand."""
+
+    name = "seeds"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Return the seeds of `value`."""
+        if isinstance(value, tuple):
+            return value
+        seeds: dict[int, None] = {}
+        for part in str(value).split(","):
+            match = _SEEDS.fullmatch(part.strip())
+            if match is None:
+                self.fail(
+                    f"expected seeds such as `1..20`, `1,5,9` or `1..5,9`, got `{value}`",
+                    param,
+                    ctx,
+                )
+            first, last = int(match[1]), int(match[2] or match[1])
+            if last < first:
+                self.fail(
+                    f"expected the smaller seed first, such as `{last}..{first}`, got `{part}`",
+                    param,
+                    ctx,
+                )
+            if len(seeds) + last - first + 1 > MAX_SEEDS:
+                self.fail(
+                    f"expected at most {MAX_SEEDS:,} seeds, got more in `{value}`", param, ctx
+                )
+            seeds |= dict.fromkeys(range(first, last + 1))
+        return tuple(seeds)
 
 
 class TimeScale(click.ParamType[float]):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from chaos.experiment.notes import notes_of
 from chaos.experiment.overrides import apply_overrides
 from chaos.experiment.problems import MAX_LISTED, ExperimentError, Problem, in_order, near_miss
 from chaos.experiment.rules.all_rules import errors, warnings
@@ -32,6 +33,11 @@ class LoadedExperiment:
     experiment: Experiment
     path: Path
     warnings: tuple[Problem, ...]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of its figures has to know of its defaults."""
+        return notes_of(self.experiment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,15 +15,17 @@ from coordlab.console import print_document, print_lines
 from coordlab.options import json_option, runs_option, with_examples
 from coordlab.report_facts import status_of
 from pipeline.report.facts import Status
+from pipeline.summary.caveats import caveats_of
 from pipeline.summary.figures import RunSummary, duration_text
 from pipeline.summary.summary_file import read_summary
-from results_schema.results import EXIT_PASS
+from results_schema.results import EXIT_PASS, Verdict
 
 DEFAULT_LIMIT = 20
 COMMIT_GAP = "commit gap"
 """The measure that a list shows: what a group felt of a fault."""
 _WIDE = 110
 """Least width at which a run's name fits beside the other columns."""
+_CAVEAT = "*"
 _VERDICT_STYLES = {"pass": "green", "violated": "red", "unknown": "yellow"}
 _STATUS_STYLES = {"completed": "", "running": "cyan"}
 
@@ -63,7 +65,8 @@ class ListedRun:
 
     Units: `started_at`, `ended_at` are ISO 8601. `verdict`, `exit_code` None: it has no results,
     and `problem` says why if they cannot be read. `commit_gap_us` is the longest of any member
-    after any fault, None if the run was not analysed or has none.
+    after any fault, None if the run was not analysed or has none. `caveats` say what a run that
+    was analysed and passed felt all the same.
     """
 
     run: str
@@ -78,6 +81,7 @@ class ListedRun:
     exit_code: int | None
     commit_gap_us: int | None
     problem: str | None = None
+    caveats: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +121,8 @@ def _listed(past: PastRun) -> ListedRun:
         results = past.results()
     except NotARun as error:
         results, problem = None, str(error)
+    summary = read_summary(past.path)
+    passed = results is not None and results.verdict is Verdict.PASS
     return ListedRun(
         run=manifest.run,
         directory=str(past.path),
@@ -128,8 +134,9 @@ def _listed(past: PastRun) -> ListedRun:
         status=status_of(past),
         verdict=None if results is None else results.verdict.value,
         exit_code=None if results is None else results.exit_code,
-        commit_gap_us=longest_commit_gap_us(read_summary(past.path)),
+        commit_gap_us=longest_commit_gap_us(summary),
         problem=problem,
+        caveats=caveats_of(summary) if passed else (),
     )
 
 
@@ -159,6 +166,12 @@ def print_listing(
     if older > 0:
         runs = "1 older run" if older == 1 else f"{older:,} older runs"
         print_lines(console, [f"{runs} in {root}: --limit 0 shows all"], style="dim")
+    if any(run.caveats for run in past.runs):
+        said = (
+            f"{_CAVEAT} passed, and felt two owners at once, no owner, or records processed again: "
+            "its report says it"
+        )
+        print_lines(console, [said], style="dim")
     problems = [run.problem for run in past.runs if run.problem is not None]
     print_lines(console, (f"set aside: {why}" for why in (*problems, *past.unreadable)))
 
@@ -204,7 +217,9 @@ def _runs_table(runs: Sequence[ListedRun], *, wide: bool) -> Table:
             run.runtime,
             str(run.seed),
             Text(run.status, style=_STATUS_STYLES.get(run.status, "yellow")),
-            Text(verdict, style=_VERDICT_STYLES.get(verdict, "dim")),
+            Text(verdict, style=_VERDICT_STYLES.get(verdict, "dim")).append(
+                f" {_CAVEAT}" if run.caveats else ""
+            ),
             gap,
         )
     return table

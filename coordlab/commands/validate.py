@@ -22,6 +22,7 @@ class _Judged:
     name: str | None
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @click.command(
@@ -33,12 +34,13 @@ class _Judged:
 )
 @click.argument("experiments", metavar="EXPERIMENT...", nargs=-1, required=True)
 @var_option
-@json_option("experiments (file, ok, name, problems, warnings)")
+@json_option("experiments (file, ok, name, problems, warnings, notes)")
 def validate_command(experiments: tuple[str, ...], var: tuple[str, ...], json: bool) -> int:
     """Check experiment files without starting anything; tell what is wrong, and what is unwise.
 
     What is wrong is told with its line, what was expected, what came instead, and what was probably
-    meant: exit code 254. What is unwise, Kafka would accept: exit code 0.
+    meant: exit code 254. What is unwise, Kafka would accept: exit code 0. A note says what one has
+    to know to read the figures of a run.
     """
     judged = tuple(_judge(name, var) for name in experiments)
     console = Console()
@@ -59,13 +61,19 @@ def _judge(name: str, var: tuple[str, ...]) -> _Judged:
     except ExperimentError as error:
         return _Judged(file=name, ok=False, name=None, problems=error.problems)
     return _Judged(
-        file=str(loaded.path), ok=True, name=loaded.experiment.name, warnings=loaded.warnings
+        file=str(loaded.path),
+        ok=True,
+        name=loaded.experiment.name,
+        warnings=loaded.warnings,
+        notes=loaded.notes,
     )
 
 
 def _print(console: Console, judged: _Judged) -> None:
     for warning in judged.warnings:
         console.print(f"[yellow]unwise:[/] {escape(str(warning))}", highlight=False, soft_wrap=True)
+    for note in judged.notes:
+        console.print(f"[cyan]note:[/] {escape(note)}", highlight=False, soft_wrap=True)
     if judged.ok:
         line = f"[green]ok[/] {escape(judged.file)}: {judged.name}"
         console.print(line, highlight=False, soft_wrap=True)

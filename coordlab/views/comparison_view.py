@@ -15,6 +15,7 @@ from coordlab.console import print_lines
 from pipeline.summary.comparison import Comparison, ComparisonRow
 from pipeline.summary.comparison_cells import NOTABLE_PERCENT, NOTABLE_US
 from pipeline.summary.figures import duration_text
+from pipeline.summary.story import GROUP_HEADINGS
 
 _MARK = "*"
 _MISSING = "-"
@@ -22,14 +23,6 @@ _GAP = 2
 _MAX_FAULTS_IN_FULL = 2
 """With more faults only figures that differ are shown; the page has all."""
 _MAX_RUNS_NAMED = 3
-_GROUPS = {
-    "broker": "broker chain",
-    "client": "client chain",
-    "gap": "what was felt",
-    "outcome": "outcome",
-    "felt": "what was felt in all, per partition",
-    "run": "the run",
-}
 
 
 def print_comparison(console: Console, comparison: Comparison) -> None:
@@ -87,8 +80,8 @@ def _with_groups(rows: Sequence[ComparisonRow]) -> Iterator[tuple[ComparisonRow,
     """Yield each row with the heading that stands above it, if it is the first of its group."""
     before = None
     for row in rows:
-        new = row.group != before and row.group in _GROUPS
-        yield row, _GROUPS[row.group] if new else None
+        new = row.group != before and row.group in GROUP_HEADINGS
+        yield row, GROUP_HEADINGS[row.group] if new else None
         before = row.group
 
 
@@ -96,7 +89,7 @@ def _fitting(
     rows: Sequence[ComparisonRow], letters: Sequence[str], width: int
 ) -> Iterator[list[int]]:
     """Yield the places of the columns that fit beside one another, in turn; one at least."""
-    labels = [row.label for row in rows] + list(_GROUPS.values())
+    labels = [row.label for row in rows] + list(GROUP_HEADINGS.values())
     used = len(_MARK) + _GAP + max(map(cell_len, labels)) + _GAP
     fitting: list[int] = []
     left = width - used

@@ -3,20 +3,29 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+import msgspec
 from rich.columns import Columns
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from chaos.experiment.notes import notes_of
+from chaos.results.manifest import experiment_of
 from coordlab.console import clock_seconds, print_lines
 from coordlab.views.check_view import print_checks
+from pipeline.summary.caveats import caveats_of, pass_text
 from pipeline.summary.felt import Felt
 from pipeline.summary.figures import HEADER, Chain, FaultSummary, RunSummary
 from pipeline.summary.outcomes import listed
 from pipeline.summary.story import (
+    CHAIN_HEADINGS,
+    FELT,
+    FELT_IN_ALL,
+    NOTHING_FELT,
     Statement,
     coordinators_statement,
     errors_text,
+    felt_after,
     felt_rows,
     felt_text,
     kept_text,
@@ -51,33 +60,50 @@ _FAULT_COLUMNS = {
     "commit gap": "commit gap",
 }
 """Headings of the table of many faults, and the measures in it."""
-HEADINGS: dict[Chain, str] = {
-    "broker": "broker chain, per offsets partition",
-    "client": "client chain, per member",
-    "gap": "what was felt",
-}
+_SUBJECTS = {"member": "per member", "partition": "per partition", "group": "per group"}
+"""Whose a gap is."""
 
 
 def print_summary(
     console: Console, manifest: Manifest, results: Results, phases: RunSummary | None
 ) -> None:
     """Print everything that a run has to say when it ends."""
-    print_verdict(console, manifest, results)
-    print_figures(console, results, phases)
+    print_verdict(console, manifest, results, phases)
+    print_figures(console, manifest, results, phases)
 
 
-def print_verdict(console: Console, manifest: Manifest, results: Results) -> None:
-    """Print what is known at once: how the run ended, and what became of its faults."""
+def print_verdict(
+    console: Console, manifest: Manifest, results: Results, phases: RunSummary | None
+) -> None:
+    """Print how the run ended, and what became of its faults.
+
+    A PASS says in the same breath what was felt all the same, as far as `phases` are known.
+    """
     console.print()
-    _print_verdict(console, manifest, results)
+    _print_verdict(console, manifest, results, caveats_of(phases))
     _print_faults(console, results.faults)
 
 
-def print_figures(console: Console, results: Results, phases: RunSummary | None) -> None:
+def print_figures(
+    console: Console, manifest: Manifest, results: Results, phases: RunSummary | None
+) -> None:
     """Print the phases and outcomes, if they are known, and what the checks saw."""
     if phases is not None:
         print_phases(console, phases)
+        print_notes(console, _notes(manifest))
     print_checks(console, results.checks)
+
+
+def print_notes(console: Console, notes: Sequence[str]) -> None:
+    """Print what one has to know to read the figures."""
+    print_lines(console, (f"note: {note}" for note in notes), style="cyan")
+
+
+def _notes(manifest: Manifest) -> tuple[str, ...]:
+    try:
+        return notes_of(experiment_of(manifest))
+    except msgspec.ValidationError:  # another version's
+        return ()
 
 
 def print_phases(console: Console, summary: RunSummary) -> None:
@@ -93,8 +119,7 @@ def print_phases(console: Console, summary: RunSummary) -> None:
         elif fault.rebalances:
             print_lines(console, [f"{fault.fault}: {fault.node or 'nobody'}"], style="bold")
             print_lines(console, (f"  {line}" for line in fault_rebalance_lines(fault)))
-    if summary.felt is not None:
-        _print_felt(console, summary.felt)
+    _print_felt(console, summary)
     outcomes = list(outcome_lines(summary))
     if outcomes:
         console.print()
@@ -115,7 +140,12 @@ def _print_phases_of(console: Console, fault: FaultSummary) -> None:
         )
     )
     narrow = console.width < _NARROW
-    tables = [_phase_table(fault, chain, narrow=narrow) for chain in HEADINGS if fault.rows(chain)]
+    chains: tuple[Chain, ...] = ("broker", "client")
+    tables = [
+        _phase_table(fault, chain, CHAIN_HEADINGS[chain], narrow=narrow)
+        for chain in chains
+        if fault.rows(chain)
+    ]
     if tables:
         console.print(Columns(tables, padding=(0, 4)))
     if not fault.partitions_moved:
@@ -166,8 +196,13 @@ def _fault_table(faults: Sequence[FaultSummary]) -> Table:
     return table
 
 
-def _phase_table(fault: FaultSummary, chain: Chain, *, narrow: bool) -> Group:
+def _phase_table(fault: FaultSummary, chain: Chain, heading: str, *, narrow: bool) -> Group:
     rows = fault.rows(chain)
+    subjects = {
+        measure.name: f", {_SUBJECTS[measure.subject_kind]}"
+        for measure, _ in fault.measures
+        if measure.subject_kind is not None
+    }
     said = [
         place
         for place, heading in enumerate(HEADER)
@@ -178,17 +213,34 @@ def _phase_table(fault: FaultSummary, chain: Chain, *, narrow: bool) -> Group:
     for place in said:
         table.add_column(HEADER[place], justify="right")
     for name, *cells in rows:
-        table.add_row(name, *(cells[place] for place in said))
-    return Group(Text(HEADINGS[chain], style="underline"), table)
+        table.add_row(f"{name}{subjects.get(name, '')}", *(cells[place] for place in said))
+    return Group(Text(heading, style="underline"), table)
 
 
-def _print_felt(console: Console, felt: Felt) -> None:
-    """Print what was felt in the whole run: a table over partitions, then a line for each group."""
+def _print_felt(console: Console, summary: RunSummary) -> None:
+    """Print what was felt, in two parts: after each fault, and over the whole run.
+
+    Of many faults the first part stands in their table.
+    """
+    faults = [fault for fault in summary.faults if fault.rows("gap")]
+    in_full = faults if len(summary.faults) <= _MAX_FAULTS_IN_FULL else []
+    if not in_full and summary.felt is None:
+        return
+    console.print()
+    console.print(Text(FELT, style="bold"))
+    for fault in in_full:
+        narrow = console.width < _NARROW
+        console.print(_phase_table(fault, "gap", felt_after(fault), narrow=narrow))
+    if summary.felt is not None:
+        _print_felt_in_all(console, summary.felt)
+
+
+def _print_felt_in_all(console: Console, felt: Felt) -> None:
+    """Print a table over the partitions of all groups, then a line for each group."""
     narrow = console.width < _NARROW
     headings = ("max", "sum") if narrow else ("partitions", "p50", "p90", "max", "sum")
     rows = felt_rows(felt.in_all)
-    console.print()
-    console.print(Text("what was felt, over all partitions of data", style="underline"))
+    console.print(Text(FELT_IN_ALL, style="underline"))
     if rows:
         table = Table(box=None, pad_edge=False, header_style="dim")
         table.add_column("", no_wrap=True)
@@ -197,6 +249,8 @@ def _print_felt(console: Console, felt: Felt) -> None:
         for name, cells in rows:
             table.add_row(name, *(cells[heading] for heading in headings))
         console.print(table)
+    else:
+        print_lines(console, [NOTHING_FELT])
     shown = list(felt.groups.items())[:MAX_BLOCKS]
     print_lines(console, (felt_text(group, counts) for group, counts in shown))
     if len(felt.groups) > len(shown):
@@ -204,20 +258,30 @@ def _print_felt(console: Console, felt: Felt) -> None:
         print_lines(console, [f"and {more} more groups: table felt_groups"])
 
 
-def _print_verdict(console: Console, manifest: Manifest, results: Results) -> None:
+def verdict_text(results: Results) -> Text:
+    """Return how a run ended in a word."""
     match results.outcome:
         case RunOutcome.COMPLETED:
-            word = Text(results.verdict.upper(), style=_VERDICT_STYLES[results.verdict])
+            return Text(results.verdict.upper(), style=_VERDICT_STYLES[results.verdict])
         case RunOutcome.INTERRUPTED:
-            word = Text("INTERRUPTED", style="bold yellow")
+            return Text("INTERRUPTED", style="bold yellow")
         case RunOutcome.INTERNAL_ERROR:
-            word = Text("INTERNAL ERROR", style="bold red")
-    line = Text.assemble(
-        word,
-        f"  {manifest.experiment} on {manifest.runtime}, seed {manifest.seed}, "
-        f"{clock_seconds(results.ended_at_us)} of the run's clock",
+            return Text("INTERNAL ERROR", style="bold red")
+
+
+def _print_verdict(
+    console: Console, manifest: Manifest, results: Results, caveats: Sequence[str]
+) -> None:
+    word = verdict_text(results)
+    whose = (
+        f"{manifest.experiment} on {manifest.runtime}, seed {manifest.seed}, "
+        f"{clock_seconds(results.ended_at_us)} of the run's clock"
     )
-    console.print(line, highlight=False, soft_wrap=True)
+    if caveats and results.outcome is RunOutcome.COMPLETED and results.verdict is Verdict.PASS:
+        print_lines(console, [pass_text(word.plain, caveats)], style=str(word.style))
+        print_lines(console, [whose])
+    else:
+        console.print(Text.assemble(word, f"  {whose}"), highlight=False, soft_wrap=True)
     if results.outcome is RunOutcome.INTERNAL_ERROR:
         console.print("coordlab itself failed; this says nothing about Kafka:")
     print_lines(console, (f"  {reason}" for reason in results.reasons))

@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pipeline.summary.comparison_cells import Cell, Unit, cell_of, differs, middle, text_cell_of
+from pipeline.summary.comparison_cells import (
+    NEVER,
+    Cell,
+    Unit,
+    cell_of,
+    differs,
+    middle,
+    text_cell_of,
+)
 from pipeline.summary.felt import FELT_MEASURES, FeltGroup, Spread
 from pipeline.summary.figures import (
     MEASURES,
@@ -24,7 +32,9 @@ MAX_COLUMNS = 8
 """Up to so many runs have a column each; more are put together by experiment."""
 MAX_FAULTS_OF_A_KIND = 8
 """Up to so many faults of one kind are compared one by one; more are taken together."""
-Statistic = Literal["p50", "p90", "max", "sum", ""]
+_IN_FULL_ONLY = frozenset({"p90", "p99"})
+"""Percentiles of phases and gaps that only a comparison in full has."""
+Statistic = Literal["p50", "p90", "p99", "max", "sum", ""]
 """Of the subjects of one run; empty: the figure is one number a run."""
 
 
@@ -82,8 +92,9 @@ def compare_runs(
     *,
     names: Sequence[str] | None = None,
     verdicts: Sequence[str | None] | None = None,
+    in_full: bool = False,
 ) -> Comparison:
-    """Put runs side by side.
+    """Put runs side by side: their main figures, or `in_full` all that closing summaries have.
 
     Shape: `names` and `verdicts` belong to `summaries`, one each. Runs of one name share a column,
     which then shows the median over runs and the range. Without names every run has a column, and
@@ -104,7 +115,7 @@ def compare_runs(
         Column(title=title, runs=tuple(summaries[place].run for place in found))
         for title, found in places.items()
     )
-    table = _Table(summaries, tuple(tuple(found) for found in places.values()))
+    table = _Table(summaries, tuple(tuple(found) for found in places.values()), in_full)
     rows = [row for row in (*table.fault_rows(), *table.run_rows(said)) if any(row.cells)]
     return Comparison(columns=columns, rows=tuple(rows))
 
@@ -122,6 +133,7 @@ class _Table:
 
     summaries: Sequence[RunSummary]
     places: tuple[tuple[int, ...], ...]
+    in_full: bool
 
     def fault_rows(self) -> Iterator[ComparisonRow]:
         lined_up = _lined_up(self.summaries)
@@ -130,7 +142,7 @@ class _Table:
             rows = [
                 row
                 for measure in MEASURES
-                if measure.is_time
+                if measure.is_time or self.in_full
                 for row in self._measure_rows(name, measure, faults)
             ]
             for figure, value_of in _OUTCOMES:
@@ -149,17 +161,31 @@ class _Table:
     def _measure_rows(
         self, name: str, measure: Measure, faults: Sequence[Sequence[FaultSummary]]
     ) -> Iterator[ComparisonRow]:
-        found = [[_figure(fault, measure) for fault in of_run] for of_run in faults]
+        shown = any(fault.is_about(measure) for of_run in faults for fault in of_run)
+        if_zero = self.in_full and shown  # beside other runs a 0 is a figure
+        found = [
+            [
+                fault.distribution(measure.name)
+                for fault in of_run
+                if fault.is_about(measure, if_zero=if_zero)
+            ]
+            for of_run in faults
+        ]
         known = [[each for each in of_run if each is not None] for of_run in found]
         bounds = [max((each.bound_us for each in of_run), default=0) for of_run in known]
         statistics: tuple[tuple[Statistic, Callable[[Distribution], int | None], bool], ...] = (
             ("p50", lambda each: each.percentile(50), False),
+            ("p90", lambda each: each.percentile(90), False),
+            ("p99", lambda each: each.percentile(99), False),
             ("max", lambda each: each.maximum, True),
         )
+        unit: Unit = "us" if measure.is_time else "count"
         for statistic, value_of, longest in statistics:
+            if statistic in _IN_FULL_ONLY and not self.in_full:
+                continue
             values = [_over_faults(map(value_of, of_run), longest=longest) for of_run in known]
             yield self._row(
-                name, measure.chain, measure.name, "us", values, statistic=statistic, bounds=bounds
+                name, measure.chain, measure.name, unit, values, statistic=statistic, bounds=bounds
             )
 
     def run_rows(self, verdicts: Sequence[str | None]) -> Iterator[ComparisonRow]:
@@ -247,7 +273,7 @@ class _Table:
 def _never_for_zero(row: ComparisonRow) -> ComparisonRow:
     """Return a row in which a length of 0 reads as what it means: it never happened."""
     cells = tuple(
-        replace(cell, text="never") if cell is not None and cell.high == 0 else cell
+        replace(cell, text=NEVER) if cell is not None and cell.high == 0 else cell
         for cell in row.cells
     )
     return replace(row, cells=cells)
@@ -281,13 +307,6 @@ def _lined_up(
             name = kind if most == 1 else f"{kind} {nth + 1}"
             found[name] = tuple(tuple(faults[nth : nth + 1]) for faults in runs)
     return found
-
-
-def _figure(fault: FaultSummary, measure: Measure) -> Distribution | None:
-    """Return a measure of a fault that the summary would print; None: it is not about that."""
-    if measure.name not in {row[0] for row in fault.rows(measure.chain)}:
-        return None
-    return fault.distribution(measure.name)
 
 
 def _over_faults(values: Iterable[int | None], *, longest: bool) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.summary.figures import duration_text
+from pipeline.summary.figures import length_text
 
 MAX_VALUES = 60
 """So many values of one figure are kept for a picture."""
@@ -18,6 +18,8 @@ NOTABLE_US = 100_000
 Nobody at the end of a group feels less, and no two times are ever equal.
 """
 
+NEVER = "never"
+"""What a length of 0 reads as where it means that something did not happen."""
 Unit = Literal["us", "count", "text"]
 
 
@@ -89,7 +91,25 @@ def text_cell_of(values: Sequence[str | None]) -> Cell | None:
 
 
 def _value_text(value: int, unit: Unit, bound_us: int) -> str:
-    return duration_text(value, bound_us=bound_us) if unit == "us" else f"{value:,}"
+    return length_text(value, bound_us=bound_us) if unit == "us" else f"{value:,}"
+
+
+def range_text(cell: Cell, unit: Unit) -> str:
+    """Return a figure over runs: its median and, in brackets, smallest to largest, if they differ.
+
+    A unit that both have stands once: `7.79 s (7.02 to 8.94 s)`.
+    """
+    if cell.median is None or cell.low is None or cell.high is None or cell.text == NEVER:
+        return cell.text
+    median, low, high = (
+        _value_text(value, unit, cell.bound_us) for value in (cell.median, cell.low, cell.high)
+    )
+    if cell.low == cell.high:
+        return median
+    number, _, low_unit = low.rpartition(" ")
+    if low_unit == high.rpartition(" ")[2]:
+        low = number
+    return f"{median} ({low} to {high})"
 
 
 def middle(values: Sequence[int]) -> int:

@@ -27,10 +27,16 @@ class FeltMeasure:
 
 FELT_MEASURES = (
     FeltMeasure(name="without an owner", column="unowned_us", is_time=True, adds_up=True),
-    FeltMeasure(name="waiting, none processed", column="waited_us", is_time=True, adds_up=True),
+    FeltMeasure(
+        name="no processing despite records", column="waited_us", is_time=True, adds_up=True
+    ),
     FeltMeasure(name="records processed again", column="repeated", is_time=False, adds_up=True),
-    FeltMeasure(name="most records waiting", column="lag_peak", is_time=False, adds_up=False),
-    FeltMeasure(name="then until as before", column="lag_over_us", is_time=True, adds_up=False),
+    FeltMeasure(
+        name="records waiting at the peak", column="lag_peak", is_time=False, adds_up=False
+    ),
+    FeltMeasure(
+        name="from the peak to the usual lag", column="lag_over_us", is_time=True, adds_up=False
+    ),
 )
 """In the order in which they are shown."""
 

@@ -132,7 +132,7 @@ class Distribution:
     def _shown(self, value: int | None, *, is_time: bool) -> str:
         if value is None:
             return ""
-        return duration_text(value, bound_us=self.bound_us) if is_time else f"{value:,}"
+        return length_text(value, bound_us=self.bound_us) if is_time else f"{value:,}"
 
 
 def samples_needed(percent: int) -> int:
@@ -155,6 +155,11 @@ def duration_text(value_us: int, *, bound_us: int = 0) -> str:
         ms = value_us / 1_000
         return f"{ms:.3g} ms" if size < 99_950 else f"{ms:.0f} ms"
     return f"{value_us / 1_000_000:.2f} s"
+
+
+def length_text(value_us: int, *, bound_us: int = 0) -> str:
+    """Return a duration as `duration_text` does; none at all needs no unit."""
+    return duration_text(value_us, bound_us=bound_us) if value_us or bound_us else "0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,20 +210,24 @@ class FaultSummary:
         return tuple(
             (measure.name, *distribution.cells(is_time=measure.is_time))
             for measure, distribution in self.measures
-            if measure.chain == chain and self._is_about(measure, distribution)
+            if measure.chain == chain and self.is_about(measure)
         )
 
-    def _is_about(self, measure: Measure, distribution: Distribution) -> bool:
+    def is_about(self, measure: Measure, *, if_zero: bool = False) -> bool:
+        """Return whether a measure is printed; `if_zero`: as if it were not zero for all."""
+        distribution = self.distribution(measure.name)
+        if distribution is None:
+            return False
         if not distribution.samples:
             return bool(self.partitions_moved) and measure.name not in _ONLY_IF_NEEDED
-        if not distribution.maximum and measure.name in _ONLY_IF_ANY:
+        if not distribution.maximum and measure.name in _ONLY_IF_ANY and not if_zero:
             return False
         return bool(self.partitions_moved or measure.name not in _ONLY_IF_MOVED)
 
 
 _ONLY_IF_NEEDED = frozenset({"join", "sync", "longest wait", "heartbeats at old"})
 _ONLY_IF_ANY = frozenset(
-    {"old named itself", "timeouts at old", "heartbeats at old", "no coordinator"}
+    {"load wait", "old named itself", "timeouts at old", "heartbeats at old", "no coordinator"}
 )
 _ONLY_IF_MOVED = frozenset({"longest wait", "no coordinator"})
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pipeline.summary.felt import FELT_MEASURES, FeltGroup
-from pipeline.summary.figures import FaultSummary, duration_text
+from pipeline.summary.figures import Chain, FaultSummary, duration_text, length_text
 from pipeline.summary.outcomes import (
     CommitErrors,
     Coordinators,
@@ -32,6 +32,34 @@ _SAID_IF_ZERO = frozenset(
     {"needless_rebalances", "gaps", "overlaps", "commits_acknowledged", OLD_EPOCH_ATTEMPTS}
 )
 """Counts that say something by being zero; of all others a zero is left out."""
+
+
+CHAIN_HEADINGS: dict[Chain, str] = {
+    "broker": "broker chain, per offsets partition",
+    "client": "client chain, per member",
+    "gap": "longest time without service",
+}
+"""What stands above the figures of a fault, on the terminal and on pages."""
+FELT = "what was felt"
+NOTHING_FELT = (
+    "no partition was without an owner or waited, no record was processed again, and never more "
+    "records waited than before the first fault"
+)
+FELT_IN_ALL = "over the whole run, per partition of data"
+GROUP_HEADINGS: dict[str, str] = {
+    "broker": CHAIN_HEADINGS["broker"],
+    "client": CHAIN_HEADINGS["client"],
+    "gap": f"{FELT} after the fault",
+    "outcome": "rebalances and members",
+    "felt": f"{FELT} over the whole run",
+    "run": "the run as a whole",
+}
+"""What stands above the groups of figures of a comparison, by `ComparisonRow.group`."""
+
+
+def felt_after(fault: FaultSummary) -> str:
+    """Return the heading of what was felt after one fault."""
+    return f"after {fault.fault}: {CHAIN_HEADINGS['gap']}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +270,7 @@ def felt_rows(group: FeltGroup) -> list[tuple[str, dict[str, str]]]:
         def text(value: int | None, *, is_time: bool = measure.is_time) -> str:
             if value is None:
                 return ""
-            return duration_text(value) if is_time else f"{value:,}"
+            return length_text(value) if is_time else f"{value:,}"
 
         never = f", {spread.missing} never" if spread.missing else ""
         cells = {
@@ -258,12 +286,16 @@ def felt_rows(group: FeltGroup) -> list[tuple[str, dict[str, str]]]:
 
 def felt_text(group: str, felt: FeltGroup) -> str:
     """Tell what a group went through as a whole."""
-    moved = f"{felt.moved} of {counted(felt.partitions, 'partition')} had more than one owner"
-    back = f", {felt.came_back} a former one again" if felt.moved else ""
-    return (
-        f"{group}: {counted(felt.rebalances, 'rebalance')}; {moved}{back}; "
-        f"{counted(felt.sent_away, 'member')} sent away that ran and could be reached"
-    )
+    said = [counted(felt.rebalances, "rebalance") if felt.rebalances else "no rebalance"]
+    if felt.moved:
+        moved = f"{felt.moved} of {counted(felt.partitions, 'partition')} changed their owner"
+        back = f", {felt.came_back} of them back to a former one" if felt.came_back else ""
+        said.append(f"{moved}{back}")
+    else:
+        said.append("no partition changed its owner")
+    if felt.sent_away:
+        said.append(f"{counted(felt.sent_away, 'member')} sent away that ran and could be reached")
+    return f"{group}: {'; '.join(said)}"
 
 
 def check_figures(check: CheckReport) -> list[str]:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pipeline.summary.figures import RunSummary
 
 SUMMARY_FILE = "summary.json"
-TABLES_VERSION = 3
+TABLES_VERSION = 4
 """Goes up when a table or a figure changes its columns or what they mean: docs/TABLES.md."""
 
 
@@ -68,11 +68,20 @@ def read_summary(directory: Path) -> RunSummary | None:
     if _made_from(directory) is None:
         return None
     try:
-        content = summary_path(directory).read_bytes()
-        summary = msgspec.json.decode(content, type=RunSummary, dec_hook=_decode)
+        summary = decode_summary(summary_path(directory).read_bytes())
     except (OSError, msgspec.MsgspecError):
         return None
     return replace(summary, directory=directory)
+
+
+def encode_summary(summary: RunSummary) -> bytes:
+    """Return a summary as JSON, for another process."""
+    return msgspec.json.encode(summary, enc_hook=str)
+
+
+def decode_summary(content: bytes) -> RunSummary:
+    """Return the summary that `encode_summary` wrote. Raises: msgspec.MsgspecError."""
+    return msgspec.json.decode(content, type=RunSummary, dec_hook=_decode)
 
 
 def is_current(directory: Path) -> bool:

@@ -38,6 +38,7 @@ def test_validate_as_json_has_problems_and_warnings_with_their_places(
         "name": "mine",
         "problems": [],
         "warnings": [],
+        "notes": [],
     }
     (warning,) = unwise["warnings"]
     assert (unwise["ok"], warning["path"]) == (True, "cluster.config.min.insync.replicas")

@@ -94,7 +94,7 @@ def test_narrow_terminal_keeps_median_and_longest() -> None:
     gap = [n * MS for n in range(1, 13)]
     shown = console(40)
     print_phases(shown, summary_of("x/1", crash(0, values={"commit gap": gap})))
-    assert "commit gap  6 ms  12 ms" in lines_of(shown)
+    assert "commit gap, per member  6 ms  12 ms" in lines_of(shown)
 
 
 def test_first_finding_of_a_check_has_its_story_the_others_a_line() -> None:

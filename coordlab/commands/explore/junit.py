@@ -9,7 +9,7 @@ from pathlib import Path
 from chaos.checkers.registry import CHECKERS
 from chaos.exploration.results import ExplorationResults, FoundGroup
 from chaos.exploration.store import ExplorationManifest
-from coordlab.junit import Case, document
+from coordlab.junit import Case, Suite, document
 from results_schema.results import RunOutcome, Verdict
 
 SEARCH_CASE = "explore"
@@ -33,13 +33,14 @@ def junit_of_exploration(
         "git_commit": manifest.commit or "",
         "exploration_directory": str(path),
     }
-    return document(
-        manifest.space,
-        cases,
+    suite = Suite(
+        name=manifest.space,
+        cases=cases,
         properties={name: value for name, value in properties.items() if value},
         started_at=manifest.started_at,
         host=manifest.host,
     )
+    return document([suite])
 
 
 def _case_of_search(results: ExplorationResults) -> Case:

@@ -4,6 +4,7 @@ Wiring only: the experiment is chaos's, the cluster is the runtime's, figures an
 pipeline's.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from chaos.experiment.structs import Experiment
 from chaos.results.run_directory import RunDirectory, open_run
 from coordlab.analysis import analyze_runs, java_notice, sum_up, write_run_report
 from coordlab.commands.run.play import RAY, VIRTUAL, Playable, play_into
+from coordlab.commands.run.seeds import SeedsOptions, run_seeds
 from coordlab.console import print_document, print_path
 from coordlab.junit import begin_junit, junit_of_failure, junit_of_run, write_junit
 from coordlab.options import (
@@ -30,13 +32,15 @@ from coordlab.options import (
     var_option,
     with_examples,
 )
-from coordlab.parameters import MAX_TIME_SCALE, DurationParam, OneOf, TimeScale
+from coordlab.parameters import MAX_TIME_SCALE, DurationParam, OneOf, Seeds, TimeScale
 from coordlab.signals import terminate_as_ctrl_c
 from coordlab.views.run_view import run_view
-from coordlab.views.summary_view import print_figures, print_phases, print_verdict
+from coordlab.views.summary_view import print_figures, print_phases, print_verdict, verdict_text
+from pipeline.summary.caveats import caveats_of
 from pipeline.summary.figures import RunSummary
-from results_schema.results import Results, RunOutcome
+from results_schema.results import Results, RunOutcome, Verdict
 
+MAX_WORKERS = 1_000
 RUNTIMES = (RAY, VIRTUAL)
 
 
@@ -50,6 +54,8 @@ class RunOptions:
     experiment: str
     runtime: str
     seed: int | None  # None: the experiment file's, or 0
+    seeds: tuple[int, ...] | None  # None: one run
+    workers: int | None  # None: one a processor
     var: tuple[str, ...]
     runs: Path
     ray_address: str
@@ -67,6 +73,7 @@ class RunOptions:
     "run",
     cls=with_examples(
         "run coordinator_crash --runtime virtual --seed 7",
+        "run coordinator_crash --runtime virtual --seeds 1..20",
         "run coordinator_crash --var cluster.brokers=5",
         "run mine.yaml --no-analyze --junit build/mine.xml",
     ),
@@ -85,6 +92,19 @@ class RunOptions:
     "--seed",
     type=click.IntRange(min=0),
     help="Seed of every random choice; default: that of the file's `replay`, or 0.",
+)
+@click.option(
+    "--seeds",
+    type=Seeds(),
+    metavar="1..20",
+    help="Play several seeds, in virtual time and in parallel (`1..20`, `1,5,9`, `1..5,9`), and "
+    "print each figure as its median and range.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1, max=MAX_WORKERS),
+    metavar="N",
+    help="With --seeds: processes that play; default one a processor.",
 )
 @var_option
 @runs_option
@@ -125,15 +145,19 @@ class RunOptions:
 @master_option
 @junit_option(
     ", however the run ends: a test case for each check, and `run`, which is an error if the "
-    "verdict is unknown. Green if and only if the verdict is pass"
+    "verdict is unknown. Green if and only if the verdict is pass. With --seeds a suite for each"
 )
-@json_option("run_directory, manifest, results. No live view, no analysis")
+@json_option(
+    "run_directory, manifest, results, caveats (what was felt despite a pass); with --seeds "
+    "experiment, runtime, exit_code, seeds, checks, figures, runs. No live view, no analysis"
+)
 @as_one(RunOptions)
 def run_command(options: RunOptions) -> int:
     """Run an experiment: start its cluster, break it by the plan, heal it, check its promises.
 
     EXPERIMENT is a name that `list` shows, or a file.
     """
+    _check_seeds(options)
     if options.runtime != RAY and options.time_scale != 1.0:
         raise click.BadParameter(
             f"virtual time takes no real time to be scaled; expected `--runtime ray` beside it, or "
@@ -149,6 +173,26 @@ def run_command(options: RunOptions) -> int:
         if not options.junit.exists():
             write_junit(options.junit, junit_of_failure(options.experiment, error))
         raise
+
+
+def _check_seeds(options: RunOptions) -> None:
+    """Refuse what cannot be together. Raises: click.BadParameter."""
+    if options.seeds is None:
+        if options.workers is not None:
+            raise click.BadParameter(
+                "one run has no workers; expected `--seeds` beside it", param_hint="`--workers`"
+            )
+        return
+    if options.seed is not None:
+        raise click.BadParameter(
+            "expected one of `--seed` and `--seeds`, got both", param_hint="`--seeds`"
+        )
+    if options.runtime != VIRTUAL:
+        raise click.BadParameter(
+            f"several seeds are played in virtual time; expected `--runtime {VIRTUAL}` beside it, "
+            f"got `{options.runtime}`",
+            param_hint="`--seeds`",
+        )
 
 
 def _run(options: RunOptions, console: Console) -> int:
@@ -174,6 +218,8 @@ def _run(options: RunOptions, console: Console) -> int:
         time_scale=options.time_scale,
         trace=options.trace,
     )
+    if options.seeds is not None:
+        return run_seeds(_seeds_options(options, options.seeds), playable, console)
     directory = playable.make_directory(options.runs, _seed(options, loaded.experiment))
     with terminate_as_ctrl_c():
         results = _play(options, playable, directory, console)
@@ -181,15 +227,31 @@ def _run(options: RunOptions, console: Console) -> int:
             junit = junit_of_run(directory.manifest, results, directory.path)
             write_junit(options.junit, junit)
         if options.json:
+            summary = sum_up(Console(stderr=True), directory.path, results)
+            passed = results.verdict is Verdict.PASS
             document = {
                 "run_directory": str(directory.path),
                 "manifest": directory.manifest,
                 "results": results,
+                "caveats": caveats_of(summary) if passed else (),
             }
             print_document(console, document, indented=True)
             return results.exit_code
         _conclude(options, directory, results, console)
     return results.exit_code
+
+
+def _seeds_options(options: RunOptions, seeds: tuple[int, ...]) -> SeedsOptions:
+    return SeedsOptions(
+        seeds=seeds,
+        workers=options.workers,
+        runs=options.runs,
+        analyze=options.analyze,
+        report=options.report,
+        master=options.master,
+        junit=options.junit,
+        json=options.json,
+    )
 
 
 def _seed(options: RunOptions, experiment: Experiment) -> int:
@@ -202,13 +264,12 @@ def _seed(options: RunOptions, experiment: Experiment) -> int:
 def _conclude(
     options: RunOptions, directory: RunDirectory, results: Results, console: Console
 ) -> None:
-    """Print the verdict, then the figures from the trace; then Spark makes tables and the report.
+    """Print the verdict with the figures from the trace; then Spark makes tables and the report.
 
     Raises: what made the analysis or the report fail.
     """
-    print_verdict(console, directory.manifest, results)
-    summary = sum_up(console, directory.path, results)
-    print_figures(console, results, summary)
+    summary = _sum_up(directory, results, console)
+    print_figures(console, directory.manifest, results, summary)
     print_path(console, "run directory", directory.path)
     console.print(Text(f"again: {directory.manifest.replay}"), soft_wrap=True)
     analysed = _analyze(options, directory, results, console)
@@ -216,6 +277,21 @@ def _conclude(
         print_phases(console, analysed)
     if options.report and analysed is not None:
         _report(directory, console)
+
+
+def _sum_up(directory: RunDirectory, results: Results, console: Console) -> RunSummary | None:
+    """Print the verdict, with what was felt all the same, and return the summary.
+
+    While it is made a terminal shows the verdict alone; a summary that fails keeps nobody from it.
+    """
+    summary = None
+    known = verdict_text(results).append("  summing up the trace", style="dim")
+    try:
+        with console.status(known) if console.is_terminal else nullcontext():
+            summary = sum_up(console, directory.path, results)
+    finally:
+        print_verdict(console, directory.manifest, results, summary)
+    return summary
 
 
 def _report(directory: RunDirectory, console: Console) -> None:

@@ -13,7 +13,7 @@ import altair as alt
 
 from pipeline.report.charts.chart import INK, LINE, MUTED, PAPER
 from pipeline.report.charts.log_axis import LogAxis
-from pipeline.summary.figures import PERCENTS, Distribution, duration_text
+from pipeline.summary.figures import PERCENTS, Distribution, duration_text, length_text
 from pipeline.summary.story import counted
 
 ROW_HEIGHT = 64
@@ -81,17 +81,12 @@ def figures_text(strip: Strip) -> tuple[str, str]:
         )
         if value is not None
     ]
-    texts = [f"{label} {_length(value, figures.bound_us)}" for label, value in found]
+    texts = [f"{label} {length_text(value, bound_us=figures.bound_us)}" for label, value in found]
     number = counted(figures.samples, strip.subject)
     if strip.note:
         number += f", {strip.note}"
     short = [text for text in texts if not text.startswith("p90")]
     return f"{', '.join(texts)}; {number}", ", ".join(short)
-
-
-def _length(value_us: int, bound_us: int) -> str:
-    """Return a length in words; none at all needs no unit."""
-    return duration_text(value_us, bound_us=bound_us) if value_us or bound_us else "0"
 
 
 def strip_rows(strips: Sequence[Strip], axis: LogAxis, **common: str) -> list[dict[str, Any]]:

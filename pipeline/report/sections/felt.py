@@ -6,8 +6,8 @@ from pipeline.report.charts.chart import Cell, Paragraph, Part, Section, TextTab
 from pipeline.report.report_input import ReportInput, Row
 from pipeline.report.sentences.markup import items, moment_link
 from pipeline.summary.felt import FELT_MEASURES, FeltGroup
-from pipeline.summary.figures import duration_text
-from pipeline.summary.story import felt_rows, felt_text
+from pipeline.summary.figures import length_text
+from pipeline.summary.story import NOTHING_FELT, felt_rows, felt_text
 
 MAX_GROUPS = 40
 MAX_PARTITIONS = 300
@@ -16,10 +16,6 @@ _HEADINGS = ("partitions", "p50", "p90", "max", "sum")
 _LEAD = (
     "From the steady state to the end. A record waits when its producer was told that it is stored "
     "and the group has not processed it; a wait counts from one second on."
-)
-_NOTHING = (
-    "No partition was without an owner or waited, no record was processed again, and never more "
-    "records waited than before the first fault."
 )
 
 
@@ -43,7 +39,9 @@ def _in_all(group: FeltGroup) -> Part:
     """Return the figures over all partitions of all groups."""
     rows = felt_rows(group)
     if not rows:
-        return Paragraph(html=Markup("<p>{}</p>").format(_NOTHING))
+        return Paragraph(
+            html=Markup("<p>{}</p>").format(f"{NOTHING_FELT[0].upper()}{NOTHING_FELT[1:]}.")
+        )
     return TextTable(
         headings=("figure", *_HEADINGS),
         rows=tuple((name, *(cells[heading] for heading in _HEADINGS)) for name, cells in rows),
@@ -80,4 +78,4 @@ def _by_partition(rows: list[Row]) -> TextTable:
 def _cell(value: int | None, *, is_time: bool) -> Cell:
     if value is None:
         return "never"
-    return duration_text(value) if is_time else f"{value:,}"
+    return length_text(value) if is_time else f"{value:,}"

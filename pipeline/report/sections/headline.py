@@ -12,6 +12,7 @@ from pipeline.report.sentences.answers import broke_a_promise, for_how_long, for
 from pipeline.report.sentences.causes import why
 from pipeline.report.sentences.fault_sentences import what_broke
 from pipeline.report.sentences.markup import fill_sentence, section_link, unbroken
+from pipeline.summary.caveats import caveats_of, pass_text
 from pipeline.summary.figures import duration_text
 from pipeline.summary.story import counted, moment_text
 from results_schema.results import Verdict
@@ -117,7 +118,7 @@ def verdict_of(facts: RunFacts) -> tuple[str, Tone]:
 
 
 def _notices(run: ReportInput) -> Iterator[str]:
-    """Say what is wrong with the run itself, or missing of it."""
+    """Say what is wrong with the run itself or missing of it, and what was felt despite a PASS."""
     facts, summary = run.facts, run.summary
     reasons = facts.results_or_empty.reasons
     end = moment_text(run.end_us)
@@ -138,6 +139,8 @@ def _notices(run: ReportInput) -> Iterator[str]:
             yield f"This run proves nothing. Reason: {'; '.join(reasons) or 'not known'}."
         case "completed" if not summary.completed and summary.events:
             yield f"The trace ends early, at {end} of the run's clock."
+        case "completed" if facts.verdict is Verdict.PASS and (caveats := caveats_of(summary)):
+            yield f"{pass_text(_OF_VERDICT[facts.verdict][0], caveats)}."
     if not summary.events:
         yield "This run has no usable events: its lanes are empty."
     yield from facts.losses

@@ -1,12 +1,14 @@
 """How the closing summary tells what a run did to its groups, on a terminal of 80 columns."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from coordlab.views.summary_view import print_phases, print_summary
+from pipeline.summary.felt import Felt, FeltGroup, Spread
 from pipeline.summary.figures import MEASURES, Chain, Distribution, FaultSummary, RunSummary
 from pipeline.summary.outcomes import (
     CommitErrors,
@@ -327,11 +329,16 @@ def test_names_are_listed_as_people_count() -> None:
     assert listed(()) == ""
 
 
-def _summary_page(*faults: JournalEntry, checks: tuple[CheckReport, ...] = ()) -> str:
+def _summary_page(
+    *faults: JournalEntry,
+    checks: tuple[CheckReport, ...] = (),
+    verdict: Verdict = Verdict.UNKNOWN,
+    phases: RunSummary | None = None,
+) -> str:
     shown = io.StringIO()
     results = Results(
         outcome=RunOutcome.COMPLETED,
-        verdict=Verdict.UNKNOWN,
+        verdict=verdict,
         exit_code=2,
         checks=checks,
         faults=faults,
@@ -348,7 +355,7 @@ def _summary_page(*faults: JournalEntry, checks: tuple[CheckReport, ...] = ()) -
         started_at="2026-01-01T00:00:00.000+00:00",
         replay="again",
     )
-    print_summary(Console(file=shown, width=WIDTH, no_color=True), manifest, results, None)
+    print_summary(Console(file=shown, width=WIDTH, no_color=True), manifest, results, phases)
     return " ".join(shown.getvalue().split())
 
 
@@ -383,6 +390,47 @@ def test_fault_that_was_undone_with_trouble_says_so() -> None:
         note="broker-2 was still stopping 30 s later, and was killed",
     )
     assert "healed at 50.000 s: broker-2 was still stopping 30 s later" in _summary_page(entry)
+
+
+def test_pass_says_in_the_same_breath_what_was_felt() -> None:
+    """Half a minute of two owners below a bare PASS was overlooked."""
+    shown = _summary_page(verdict=Verdict.PASS, phases=run_summary(owners=(owners(),)))
+    assert shown.startswith(
+        "PASS, and two members owned 12 partitions of orders-readers at once, the longest for "
+        "29.13 s: no promise forbids it here"
+    )
+
+
+def test_broken_promise_needs_no_caveat() -> None:
+    shown = _summary_page(verdict=Verdict.VIOLATED, phases=run_summary(owners=(owners(),)))
+    assert "no promise forbids it" not in shown
+
+
+def test_what_was_felt_is_one_section_of_two_parts() -> None:
+    """After the fault and over the whole run: two headings of one name were read as a mistake."""
+    fault = fault_summary(values={"commit gap": 8 * S, "load wait": 0, "detect": 7 * S}, moved=1)
+    spread = Spread(samples=12, missing=0, p50=0, p90=2 * S, maximum=3 * S, total=9 * S)
+    group = FeltGroup(
+        partitions=12,
+        rebalances=0,
+        moved=0,
+        came_back=0,
+        sent_away=0,
+        spreads={"no processing despite records": spread},
+    )
+    felt = Felt(in_all=group, groups={"g": group})
+    lines = page(replace(run_summary(fault), felt=felt)).splitlines()
+    begin = lines.index("what was felt")
+    assert [" ".join(line.split()) for line in lines[begin + 1 :]] == [
+        "after crash-0: longest time without service",
+        "samples p50 max",
+        "commit gap, per member 1 8.00 s 8.00 s",
+        "over the whole run, per partition of data",
+        "partitions p50 p90 max sum",
+        "no processing despite records 12 0 2.00 s 3.00 s 9.00 s",
+        "g: no rebalance; no partition changed its owner",
+    ]
+    assert "load wait" not in page(run_summary(fault)), "a row of nothing but 0 us is noise"
 
 
 def test_check_tells_what_it_saw_and_how_long_it_lasted() -> None:

@@ -17,7 +17,7 @@ from coordlab.commands.init.command import fault_plans
 from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS
 
 COMMENTED_OUT = re.compile(r"^( *)#(?=[a-z])", re.MULTILINE)
-QUOTED_DEFAULT = re.compile(r"Default:(?:\n +#)? (\S+)\.(\n +[a-z.]+:) (\S+)$", re.MULTILINE)
+QUOTED_DEFAULT = re.compile(r"Default:(?:\n +#)? (\S+)\.(\n +[a-z._]+:) (\S+)$", re.MULTILINE)
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_defaults_that_comments_quote_are_those_of_the_settings() -> None:
 
     quoted, unset = (load_experiment(f"{name}.yaml").experiment for name in ("quoted", "unset"))
 
-    assert len(QUOTED_DEFAULT.findall(whole)) == whole.count("Default:") == 5
+    assert len(QUOTED_DEFAULT.findall(whole)) == whole.count("Default:") == 6
     assert all(default != value for default, _, value in QUOTED_DEFAULT.findall(whole))
     assert quoted == unset
 

@@ -1,0 +1,245 @@
+"""The runs of several seeds of one experiment: what each came to, and what they come to together.
+
+Knows neither the terminal nor how the runs were played.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+from chaos.results.run_directory import PastRun
+from coordlab.junit import Suite, document, suite_of_failure, suite_of_run
+from pipeline.summary.caveats import caveats_of
+from pipeline.summary.comparison import Comparison, ComparisonRow, compare_runs
+from pipeline.summary.comparison_cells import middle
+from pipeline.summary.figures import RunSummary, duration_text
+from results_schema.results import (
+    EXIT_INTERNAL_ERROR,
+    EXIT_INTERRUPTED,
+    EXIT_PASS,
+    EXIT_UNKNOWN,
+    EXIT_VIOLATED,
+    CheckOutcome,
+    Results,
+    RunOutcome,
+    Verdict,
+)
+
+
+class SeedState(StrEnum):
+    """What became of a seed, in the order in which it is told."""
+
+    FAILED = "failed"  # the lab itself failed: never a verdict about Kafka
+    VIOLATED = "violated"
+    UNKNOWN = "unknown"
+    PASSED = "passed"
+    INTERRUPTED = "interrupted"
+    NOT_PLAYED = "not played"
+
+
+_OF_VERDICT = {
+    Verdict.PASS: SeedState.PASSED,
+    Verdict.VIOLATED: SeedState.VIOLATED,
+    Verdict.UNKNOWN: SeedState.UNKNOWN,
+}
+_MEDIANS: tuple[tuple[str, str], ...] = (
+    ("detect", "detect"),
+    ("commit gap", "commit gap"),
+    ("processing gap", "processing gap"),
+)
+"""Measures by which the run in the middle is chosen, the first that a run has, and their names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedRun:
+    """One seed.
+
+    Shape: `past` is None if there is no directory, `results` if none were written, `summary` if the
+    run broke off or is left to Spark; `failure` says what failed in the lab; `replay` is the
+    command that plays the seed again. Of a seed that was not played there is only that.
+    """
+
+    seed: int
+    replay: str
+    past: PastRun | None = None
+    results: Results | None = None
+    summary: RunSummary | None = None
+    failure: str | None = None
+
+    @cached_property
+    def state(self) -> SeedState:
+        """What became of it."""
+        results = self.results
+        if self.failure is not None:
+            return SeedState.FAILED
+        if results is None:
+            return SeedState.NOT_PLAYED if self.past is None else SeedState.INTERRUPTED
+        match results.outcome:
+            case RunOutcome.INTERNAL_ERROR:
+                return SeedState.FAILED
+            case RunOutcome.INTERRUPTED:
+                return SeedState.INTERRUPTED
+            case RunOutcome.COMPLETED:
+                return _OF_VERDICT[results.verdict]
+
+    @property
+    def why(self) -> str:
+        """Why it did not pass, in a line."""
+        if self.failure is not None:
+            return self.failure.strip().rpartition("\n")[2]
+        if self.results is None:
+            return ""
+        if self.state is SeedState.VIOLATED:
+            findings = self.results.findings
+            more = sum(check.findings_total for check in self.results.checks) - 1
+            first = f"{findings[0].check}: {findings[0].summary}" if findings else "no finding kept"
+            return f"{first} (and {more:,} more)" if more > 0 else first
+        return "; ".join(self.results.reasons)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """The run whose report is written, and why that one."""
+
+    run: SeedRun
+    because: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedRuns:
+    """All seeds that were asked for, in that order. `interrupted`: a Ctrl-C ended the work."""
+
+    experiment: str
+    runtime: str
+    runs: tuple[SeedRun, ...]
+    interrupted: bool = False
+
+    def of(self, state: SeedState) -> tuple[SeedRun, ...]:
+        """Return the seeds of which something became, in order."""
+        return tuple(run for run in self.runs if run.state is state)
+
+    @property
+    def finished(self) -> tuple[SeedRun, ...]:
+        """Those with a verdict."""
+        verdicts = frozenset(_OF_VERDICT.values())
+        return tuple(run for run in self.runs if run.state in verdicts)
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of all: what ended the work early first, then the worst verdict."""
+        if self.interrupted or self.of(SeedState.INTERRUPTED):
+            return EXIT_INTERRUPTED
+        if self.of(SeedState.FAILED):
+            return EXIT_INTERNAL_ERROR
+        if self.of(SeedState.VIOLATED):
+            return EXIT_VIOLATED
+        return EXIT_UNKNOWN if self.of(SeedState.UNKNOWN) else EXIT_PASS
+
+    def check_counts(self) -> Mapping[str, Mapping[CheckOutcome, int]]:
+        """Return of each check in how many of the finished seeds it had which outcome."""
+        counts: dict[str, dict[CheckOutcome, int]] = {}
+        for run in self.finished:
+            for check in () if run.results is None else run.results.checks:
+                of_check = counts.setdefault(check.check, dict.fromkeys(CheckOutcome, 0))
+                of_check[check.outcome] += 1
+        return counts
+
+    def figures(self, summaries: Sequence[RunSummary]) -> Comparison:
+        """Return every figure of the closing summary over `summaries`, in one column."""
+        return compare_runs(summaries, names=[self.experiment] * len(summaries), in_full=True)
+
+    def chosen(self, summaries: Mapping[int, RunSummary]) -> Chosen | None:
+        """Return the run to look at; None: no seed is finished. `summaries` are by seed."""
+        violated = self.of(SeedState.VIOLATED)
+        if violated:
+            return Chosen(run=violated[0], because="the first seed with a violation")
+        for measure, name in _MEDIANS:
+            longest = {seed: _longest_us(summary, measure) for seed, summary in summaries.items()}
+            found = self._in_the_middle(longest)
+            if found is not None:
+                run, value_us = found
+                return Chosen(
+                    run=run, because=f"its longest {name}, {duration_text(value_us)}, is the median"
+                )
+        lengths = {run.seed: run.results.ended_at_us for run in self.finished if run.results}
+        found = self._in_the_middle(lengths)
+        if found is None:
+            return None
+        run, value_us = found
+        return Chosen(run=run, because=f"its length, {duration_text(value_us)}, is the median")
+
+    def _in_the_middle(self, values_us: Mapping[int, int | None]) -> tuple[SeedRun, int] | None:
+        """Return the finished run whose value is the median, and that; `values_us` by seed."""
+        known = {
+            run.seed: value_us
+            for run in self.finished
+            if (value_us := values_us.get(run.seed)) is not None
+        }
+        if not known:
+            return None
+        median_us = middle(sorted(known.values()))
+        return next((run, median_us) for run in self.finished if known.get(run.seed) == median_us)
+
+    def document(self) -> dict[str, object]:
+        """Return everything as `--json` prints it."""
+        known = [run.summary for run in self.finished if run.summary is not None]
+        figures = self.figures(known).rows if known else ()
+        return {
+            "experiment": self.experiment,
+            "runtime": self.runtime,
+            "exit_code": self.exit_code,
+            "seeds": {state.value: [run.seed for run in self.of(state)] for state in SeedState},
+            "checks": {
+                check: {outcome.value: count for outcome, count in counts.items()}
+                for check, counts in self.check_counts().items()
+            },
+            "figures": [figure for row in figures for figure in _figure_documents(row)],
+            "runs": [
+                {
+                    "seed": run.seed,
+                    "state": run.state.value,
+                    "again": run.replay,
+                    "run_directory": None if run.past is None else str(run.past.path),
+                    "manifest": None if run.past is None else run.past.manifest,
+                    "results": run.results,
+                    "caveats": caveats_of(run.summary) if run.state is SeedState.PASSED else (),
+                    "failure": run.failure,
+                }
+                for run in self.runs
+            ],
+        }
+
+    def junit(self) -> bytes:
+        """Return a suite for each seed, which is green if and only if the seed passed."""
+        return document([self._suite(run) for run in self.runs])
+
+    def _suite(self, run: SeedRun) -> Suite:
+        name = f"{self.experiment}.seed-{run.seed}"
+        if run.failure is None and run.past is not None and run.results is not None:
+            return suite_of_run(run.past.manifest, run.results, run.past.path, name=name)
+        if run.failure is not None:
+            return suite_of_failure(name, run.failure, kind="internal_error")
+        return suite_of_failure(name, f"the seed was {run.state.value}", kind="interrupted")
+
+
+def _longest_us(summary: RunSummary, measure: str) -> int | None:
+    """Return the longest of a measure over all faults of a run."""
+    found = [fault.distribution(measure) for fault in summary.faults]
+    return max((each.maximum for each in found if each and each.maximum is not None), default=None)
+
+
+def _figure_documents(row: ComparisonRow) -> Iterator[dict[str, object]]:
+    for cell in row.cells:
+        if cell is not None and cell.median is not None:
+            yield {
+                "fault": row.fault,
+                "group": row.group,
+                "figure": row.name,
+                "statistic": row.statistic or None,
+                "unit": row.unit,
+                "median": cell.median,
+                "smallest": cell.low,
+                "largest": cell.high,
+                "seeds": cell.runs,
+            }

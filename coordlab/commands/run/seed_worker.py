@@ -1,0 +1,74 @@
+"""What a worker does with one seed: play it into its directory, and sum its trace up.
+
+Data flow: (SeedJob, seed) -> run directory and PlayedSeed, as bytes -> the process that asked.
+"""
+
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from coordlab.commands.run.play import Playable, play_into
+from pipeline.in_memory.summary import summarize_directory
+from pipeline.summary.summary_file import encode_summary
+from results_schema.results import RunOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedJob:
+    """What is played with every seed. The directories lie in `runs`, `group` begins their names."""
+
+    playable: Playable
+    runs: Path
+    group: str
+    digits: int
+
+    def name_of(self, seed: int) -> str:
+        """Return the name of a seed's directory: names sort as seeds do."""
+        return f"{self.group}-seed-{seed:0{self.digits}}"
+
+
+class PlayedSeed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker sends back.
+
+    Shape: `directory` is None if none could be made; `summary` is for `decode_summary`, None of a
+    run that broke off or has too many rows; `failure` says what failed in the lab, None: nothing.
+    """
+
+    seed: int
+    directory: str | None = None
+    summary: bytes | None = None
+    failure: str | None = None
+
+
+def play_seed(job: SeedJob, seeds: tuple[int, ...]) -> bytes:
+    """Play the one seed in `seeds`. Raises: nothing that the run raises."""
+    (seed,) = seeds
+    return msgspec.msgpack.encode(_played(job, seed))
+
+
+def decode_seed(answer: bytes) -> PlayedSeed:
+    """Return what `play_seed` returned."""
+    return msgspec.msgpack.decode(answer, type=PlayedSeed)
+
+
+def _played(job: SeedJob, seed: int) -> PlayedSeed:
+    path: Path | None = None
+    summary = None
+    try:
+        directory = job.playable.make_directory(job.runs, seed, name=job.name_of(seed))
+        path = directory.path
+        results = play_into(directory, job.playable)
+        if results.outcome is RunOutcome.COMPLETED:
+            summary = summarize_directory(path)
+    except KeyboardInterrupt:  # after the run: what it proved stands in its directory
+        return PlayedSeed(seed=seed, directory=None if path is None else str(path))
+    except Exception:
+        directory_text = None if path is None else str(path)
+        return PlayedSeed(seed=seed, directory=directory_text, failure=traceback.format_exc())
+    return PlayedSeed(
+        seed=seed,
+        directory=str(path),
+        summary=None if summary is None else encode_summary(summary),
+    )

@@ -1,0 +1,161 @@
+"""What several seeds came to, on a terminal: verdicts, checks, and each figure with its range."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from coordlab.commands.run.seed_runs import SeedRun, SeedRuns, SeedState
+from coordlab.console import print_lines
+from pipeline.summary.caveats import caveats_of
+from pipeline.summary.comparison import Comparison, ComparisonRow, Statistic
+from pipeline.summary.comparison_cells import Cell, range_text
+from pipeline.summary.story import GROUP_HEADINGS, counted
+from results_schema.results import CheckOutcome
+
+_MAX_TOLD = 20
+"""So many seeds that did not pass are told one by one."""
+_WIDE = 110
+"""Least width for the 90th percentiles."""
+_STYLES = {
+    SeedState.FAILED: "bold magenta",
+    SeedState.VIOLATED: "bold red",
+    SeedState.UNKNOWN: "bold yellow",
+    SeedState.PASSED: "bold green",
+    SeedState.INTERRUPTED: "bold yellow",
+    SeedState.NOT_PLAYED: "bold yellow",
+}
+_TOLD = (SeedState.FAILED, SeedState.VIOLATED, SeedState.UNKNOWN)
+_CHECK_COLUMNS = {
+    "passed": CheckOutcome.PASS,
+    "not tested": CheckOutcome.NOTHING_SEEN,
+    "violated": CheckOutcome.VIOLATED,
+    "unknown": CheckOutcome.INCONCLUSIVE,
+}
+
+
+def print_seed_runs(console: Console, found: SeedRuns) -> None:
+    """Print how many seeds came to what, those that did not pass with commands, and the checks."""
+    console.print()
+    _print_verdicts(console, found)
+    for state in _TOLD:
+        _print_told(console, state, found.of(state))
+    counts = found.check_counts()
+    if not counts:
+        return
+    console.print()
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("check, in how many seeds")
+    for heading in _CHECK_COLUMNS:
+        table.add_column(heading, justify="right")
+    for check, of_check in counts.items():
+        cells = (str(of_check[outcome] or "") for outcome in _CHECK_COLUMNS.values())
+        table.add_row(check.replace("_", " "), *cells)
+    console.print(table)
+
+
+def _print_verdicts(console: Console, found: SeedRuns) -> None:
+    total = counted(len(found.runs), "seed")
+    worst = next(state for state in (*_TOLD, *SeedState) if found.of(state))
+    word = "PASS" if worst is SeedState.PASSED else worst.value.upper()
+    said = ", ".join(
+        f"{len(found.of(state))} {state.value}" for state in SeedState if found.of(state)
+    )
+    line = Text.assemble(
+        ("INTERRUPTED" if found.interrupted else word, _STYLES[worst]),
+        f"  {found.experiment} on {found.runtime}, {total}: {said}",
+    )
+    console.print(line, highlight=False, soft_wrap=True)
+    for state in SeedState:
+        runs = found.of(state)
+        if runs and state not in _TOLD:
+            print_lines(console, [f"{state.value}: {_seeds_text(run.seed for run in runs)}"])
+    felt = [run for run in found.of(SeedState.PASSED) if caveats_of(run.summary)]
+    if felt:
+        example = f"in seed {felt[0].seed} {'; '.join(caveats_of(felt[0].summary))}"
+        said = f"{len(felt)} of the passed seeds felt something all the same: {example}"
+        print_lines(console, [f"  {said}: no promise forbids it here"])
+
+
+def _print_told(console: Console, state: SeedState, runs: Sequence[SeedRun]) -> None:
+    for run in runs[:_MAX_TOLD]:
+        why = f": {run.why}" if run.why else ""
+        print_lines(console, [f"seed {run.seed} {state.value}{why}"], style=_STYLES[state])
+        # On one line: a broken command can be neither clicked nor copied.
+        console.print(Text(f"  again: {run.replay}"), soft_wrap=True, highlight=False)
+    more = runs[_MAX_TOLD:]
+    if more:
+        print_lines(console, [f"{state.value} too: {_seeds_text(run.seed for run in more)}"])
+
+
+def _seeds_text(seeds: Iterable[int]) -> str:
+    """Return seeds as `--seeds` takes them, sorted: `seeds 1..5,9`."""
+    runs: list[list[int]] = []
+    for seed in sorted(seeds):
+        if runs and seed == runs[-1][-1] + 1:
+            runs[-1].append(seed)
+        else:
+            runs.append([seed])
+    parts = [f"{run[0]}..{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    one = len(parts) == 1 and ".." not in parts[0]
+    return f"seed{'' if one else 's'} {','.join(parts)}"
+
+
+def print_seed_figures(console: Console, figures: Comparison, seeds: int) -> None:
+    """Print every figure of the closing summary as median and range over the seeds."""
+    console.print()
+    said = f"median over {counted(seeds, 'seed')} (smallest to largest)"
+    print_lines(console, [said], style="bold")
+    for fault in (*figures.faults, None):
+        rows = [row for row in figures.rows if row.fault == fault]
+        if fault is not None and rows:
+            console.print()
+            print_lines(console, [f"after {fault}"], style="bold")
+        for group in dict.fromkeys(row.group for row in rows):
+            _print_group(console, group, [row for row in rows if row.group == group], seeds)
+
+
+def _print_group(console: Console, group: str, rows: Sequence[ComparisonRow], seeds: int) -> None:
+    console.print(Text(GROUP_HEADINGS[group], style="underline"))
+    for statistics in (_statistics(console, rows), ("",)):
+        table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+        table.add_column("")
+        for statistic in statistics:
+            table.add_column(statistic or "in a run", justify="right")
+        lines = list(_lines(rows, statistics, seeds))
+        partial = any(where for _, _, where in lines)
+        if partial:
+            table.add_column("in seeds", justify="right")
+        for name, cells, where in lines:
+            table.add_row(name, *cells, *([where] if partial else []))
+        if lines:
+            console.print(table)
+
+
+def _statistics(console: Console, rows: Sequence[ComparisonRow]) -> tuple[Statistic, ...]:
+    """Return the columns that fit: the median and the longest, or the longest and the sum."""
+    there = {row.statistic for row in rows}
+    if console.width >= _WIDE:
+        wanted: tuple[Statistic, ...] = ("p50", "p90", "max", "sum")
+    else:
+        wanted = ("max", "sum") if "sum" in there else ("p50", "max")
+    return tuple(each for each in wanted if each in there)
+
+
+def _lines(
+    rows: Sequence[ComparisonRow], statistics: Sequence[str], seeds: int
+) -> Iterator[tuple[str, list[str], str]]:
+    """Yield name, cells and, if not in all seeds, the number of seeds that have the figure."""
+    for name, of_name in groupby(rows, key=lambda row: row.name):
+        found: dict[str, Cell] = {
+            row.statistic: row.cells[0] for row in of_name if row.cells[0] is not None
+        }
+        shown = [found.get(each) for each in statistics]
+        if not any(shown):
+            continue
+        unit = next(row.unit for row in rows if row.name == name)
+        cells = ["" if cell is None else range_text(cell, unit) for cell in shown]
+        there = max(cell.runs for cell in shown if cell is not None)
+        yield name, cells, f"{there} of {seeds}" if there < seeds else ""

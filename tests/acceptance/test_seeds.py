@@ -1,0 +1,85 @@
+"""`run --seeds` from outside: the runs that one seed at a time would have left, and what they say.
+
+Every command is a process in an empty folder; the runs are in virtual time and small.
+"""
+
+import json
+import xml.etree.ElementTree as ET
+from signal import SIGINT
+
+import pytest
+
+from results_schema.manifest import RunStatus
+from tests.support.harness.command_line import COMMAND_TIMEOUT_S, CommandLine
+
+pytestmark = pytest.mark.slow
+
+VIRTUAL = ("run", "coordinator_crash", "--runtime", "virtual")
+SMALL = (
+    *("--var", "groups.orders-readers.members=3"),
+    *("--var", "topics.orders.partitions=3"),
+    *("--var", "producers[0].records_per_second=20"),
+)
+
+
+def test_each_seed_leaves_the_run_that_it_leaves_alone(command_line: CommandLine) -> None:
+    """Digest and command line are those of `run --seed`: the processes play nothing else."""
+    alone = command_line.run(*VIRTUAL, *SMALL, "--seed", "7", "--no-analyze")
+    several = command_line.run(
+        *VIRTUAL, *SMALL, "--seeds", "7..8", "--workers", "2", "--json", "--junit", "seeds.xml"
+    )
+    listed = command_line.run("list", "--json")
+
+    assert (alone.returncode, several.returncode) == (0, 0), several.stderr
+    document = json.loads(several.stdout)
+    assert document["seeds"]["passed"] == [7, 8]
+    past = {run.path.name: run.manifest for run in command_line.runs()}
+    (seven,) = (manifest for name, manifest in past.items() if name.endswith("-seed-7"))
+    (other,) = (manifest for name, manifest in past.items() if name.endswith("-seed-8"))
+    (single,) = (manifest for name, manifest in past.items() if "-seed-" not in name)
+    assert seven.digest == single.digest != other.digest
+    assert seven.replay == single.replay
+    assert len(json.loads(listed.stdout)["runs"]) == 3
+    detects = [
+        figure
+        for figure in document["figures"]
+        if (figure["figure"], figure["statistic"]) == ("detect", "max")
+    ]
+    assert [(each["unit"], each["seeds"]) for each in detects] == [("us", 2)]
+    suites = ET.parse(command_line.folder / "seeds.xml").getroot()
+    assert [suite.get("name") for suite in suites] == [
+        "coordlab.coordinator_crash.seed-7",
+        "coordlab.coordinator_crash.seed-8",
+    ]
+    assert suites.get("errors") == "0"
+
+
+def test_seeds_that_prove_nothing_are_told_with_their_commands(command_line: CommandLine) -> None:
+    """Exit 2, and the way to each of them; no Spark is asked for."""
+    done = command_line.run(
+        *VIRTUAL, *SMALL, "--seeds", "1,3", "--time-limit", "8s", "--no-analyze"
+    )
+
+    assert done.returncode == 2
+    assert "UNKNOWN  coordinator_crash on virtual, 2 seeds: 2 unknown" in done.stdout
+    for seed in (1, 3):
+        assert f"seed {seed} unknown: the time limit of 8 s was reached" in done.stdout
+        assert f"coordinator_crash --runtime virtual --seed {seed} --var" in done.stdout
+
+
+def test_ctrl_c_ends_the_workers_and_says_what_is_finished(command_line: CommandLine) -> None:
+    """The seed that is played ends as an interrupted run does; the rest is not begun."""
+    with command_line.started(*VIRTUAL, *SMALL, "--seeds", "1..9", "--workers", "1") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "seed 1 passed\n"
+        process.send_signal(SIGINT)
+        output, errors = process.communicate(timeout=COMMAND_TIMEOUT_S)
+
+    assert process.returncode == 130
+    assert "INTERRUPTED  coordinator_crash on virtual, 9 seeds: " in output
+    assert "passed: seeds 1" in output.replace("seed 1", "seeds 1")
+    assert "to analyse them: python -m coordlab analyze runs/coordinator_crash/" in output
+    assert "Traceback" not in errors
+    statuses = {run.manifest.status for run in command_line.runs()}
+    assert statuses <= {RunStatus.COMPLETED, RunStatus.INTERRUPTED}
+    assert command_line.processes() == []

@@ -1,0 +1,206 @@
+"""What several seeds come to together: exit code, the run to look at, figures, JUnit."""
+
+import io
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from chaos.results.run_directory import PastRun
+from coordlab.commands.run.seed_runs import SeedRun, SeedRuns, SeedState
+from coordlab.commands.run.seeds_view import print_seed_figures, print_seed_runs
+from pipeline.summary.figures import RunSummary
+from results_schema.results import CheckOutcome, CheckReport, Finding, RunOutcome, Verdict
+from tests.support.builders.past_runs import past_run, results
+from tests.support.builders.report_rows import S, fault_summary, summary_of
+
+FINDING = Finding(check="fencing", summary="an old leader appended", time_us=7)
+
+
+def crash(seed: int, detect_us: int, *, join_us: int | None = None) -> RunSummary:
+    """The summary of a run in which a coordinator crashed."""
+    values = {"detect": [detect_us], "commit gap": [detect_us + S]}
+    if join_us is not None:
+        values["join"] = [join_us]
+    return summary_of(f"x/{seed}", fault_summary(values=values, partitions_moved=1, members=12))
+
+
+def seed_run(
+    seed: int,
+    verdict: Verdict = Verdict.PASS,
+    *,
+    detect_us: int = 8 * S,
+    outcome: RunOutcome = RunOutcome.COMPLETED,
+    reasons: tuple[str, ...] = (),
+    past: PastRun | None = None,
+) -> SeedRun:
+    """A seed that was played."""
+    violated = verdict is Verdict.VIOLATED
+    check = CheckReport(
+        check="fencing",
+        outcome=CheckOutcome.VIOLATED if violated else CheckOutcome.PASS,
+        findings=(FINDING,) if violated else (),
+        findings_total=2 if violated else 0,
+    )
+    return SeedRun(
+        seed=seed,
+        replay=f"coordlab run x --seed {seed}",
+        results=results(check, verdict=verdict, outcome=outcome, reasons=reasons),
+        summary=crash(seed, detect_us),
+        past=past,
+    )
+
+
+def runs(*each: SeedRun, interrupted: bool = False) -> SeedRuns:
+    return SeedRuns(experiment="x", runtime="virtual", runs=each, interrupted=interrupted)
+
+
+def printed(found: SeedRuns, width: int = 80) -> str:
+    """Both parts of what a terminal shows."""
+    shown = Console(file=io.StringIO(), width=width, no_color=True)
+    print_seed_runs(shown, found)
+    summaries = [run.summary for run in found.finished if run.summary is not None]
+    print_seed_figures(shown, found.figures(summaries), len(summaries))
+    assert isinstance(shown.file, io.StringIO)
+    return shown.file.getvalue()
+
+
+UNKNOWN = seed_run(2, Verdict.UNKNOWN, reasons=("the fault hit nobody",))
+VIOLATED = seed_run(3, Verdict.VIOLATED)
+FAILED = replace(seed_run(4), failure="Traceback ...\nOSError: No space left on device")
+NOT_PLAYED = SeedRun(seed=5, replay="coordlab run x --seed 5")
+
+
+@pytest.mark.parametrize(
+    ("found", "code"),
+    [
+        (runs(seed_run(1)), 0),
+        (runs(seed_run(1), UNKNOWN), 2),
+        (runs(seed_run(1), UNKNOWN, VIOLATED), 1),
+        (runs(VIOLATED, FAILED), 255),
+        (runs(VIOLATED, seed_run(6, outcome=RunOutcome.INTERNAL_ERROR)), 255),
+        (runs(seed_run(1), NOT_PLAYED, interrupted=True), 130),
+        (runs(seed_run(1), seed_run(6, outcome=RunOutcome.INTERRUPTED)), 130),
+    ],
+)
+def test_exit_code_is_that_of_the_worst_seed(found: SeedRuns, code: int) -> None:
+    """A failure of the lab, or an interruption, is never a verdict about Kafka."""
+    assert found.exit_code == code
+
+
+def test_violated_seeds_come_first_each_with_its_command() -> None:
+    """What one does next with a seed that broke a promise is to play it alone."""
+    lines = printed(runs(seed_run(1), UNKNOWN, VIOLATED, seed_run(7), seed_run(8))).splitlines()
+    assert lines[1:8] == [
+        "VIOLATED  x on virtual, 5 seeds: 1 violated, 1 unknown, 3 passed",
+        "passed: seeds 1,7..8",
+        "seed 3 violated: fencing: an old leader appended (and 1 more)",
+        "  again: coordlab run x --seed 3",
+        "seed 2 unknown: the fault hit nobody",
+        "  again: coordlab run x --seed 2",
+        "",
+    ]
+    checks = " ".join(next(line for line in lines if line.startswith("fencing")).split())
+    assert checks == "fencing 4 1"
+
+
+def test_failure_of_the_lab_names_its_seed() -> None:
+    """Its last line says what it was; the whole of it stands in the JSON document."""
+    found = runs(seed_run(1), FAILED)
+    assert "seed 4 failed: OSError: No space left on device" in printed(found)
+    documents = found.document()["runs"]
+    assert isinstance(documents, list)
+    assert [each["failure"] for each in documents] == [None, FAILED.failure]
+
+
+def test_each_figure_is_a_median_with_its_range() -> None:
+    """And says in how many seeds it exists, if not in all."""
+    joined = replace(seed_run(3), summary=crash(3, 9 * S, join_us=700_000))
+    shown = printed(runs(seed_run(1, detect_us=7 * S), seed_run(2), joined))
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert "median over 3 seeds (smallest to largest)" in lines
+    assert "detect 8.00 s (7.00 to 9.00 s) 8.00 s (7.00 to 9.00 s)" in lines
+    assert "join 700 ms 700 ms 1 of 3" in lines
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_run_to_look_at_is_the_first_violated_one() -> None:
+    found = runs(seed_run(1), VIOLATED, seed_run(6, Verdict.VIOLATED))
+    chosen = found.chosen({})
+    assert chosen is not None
+    assert (chosen.run.seed, chosen.because) == (3, "the first seed with a violation")
+
+
+def test_without_a_violation_the_run_in_the_middle_is_looked_at() -> None:
+    """By what took longest to notice; where nothing was to be noticed, by what is there."""
+    found = runs(*(seed_run(seed) for seed in (1, 2, 3)))
+    detects = {1: 7 * S, 2: 9 * S, 3: 8 * S}
+    chosen = found.chosen({seed: crash(seed, at_us) for seed, at_us in detects.items()})
+    assert chosen is not None
+    assert (chosen.run.seed, chosen.because) == (3, "its longest detect, 8.00 s, is the median")
+    by_length = found.chosen({})
+    assert by_length is not None
+    assert by_length.because.startswith("its length, ")
+    assert runs(FAILED).chosen({}) is None
+
+
+def test_document_has_figures_and_every_seed(tmp_path: Path) -> None:
+    """What CI wants of many seeds: which came to what, and numbers with units."""
+    past = PastRun(past_run(tmp_path).path)
+    found = runs(seed_run(1, past=past), VIOLATED, NOT_PLAYED, interrupted=True)
+    document = found.document()
+    seeds = document["seeds"]
+    assert isinstance(seeds, dict)
+    assert {state: each for state, each in seeds.items() if each} == {
+        "passed": [1],
+        "violated": [3],
+        "not played": [5],
+    }
+    figures = document["figures"]
+    assert isinstance(figures, list)
+    (detect,) = (
+        each for each in figures if (each["figure"], each["statistic"]) == ("detect", "max")
+    )
+    assert detect == {
+        "fault": "crash",
+        "group": "broker",
+        "figure": "detect",
+        "statistic": "max",
+        "unit": "us",
+        "median": 8 * S,
+        "smallest": 8 * S,
+        "largest": 8 * S,
+        "seeds": 2,
+    }
+    assert document["checks"] == {
+        "fencing": {"pass": 1, "violated": 1, "inconclusive": 0, "nothing_seen": 0}
+    }
+    documents = document["runs"]
+    assert isinstance(documents, list)
+    assert [each["run_directory"] for each in documents] == [str(past.path), None, None]
+
+
+def test_junit_has_a_suite_for_each_seed_green_only_if_it_passed(tmp_path: Path) -> None:
+    past = PastRun(past_run(tmp_path).path)
+    found = runs(replace(seed_run(1), past=past), replace(VIOLATED, past=past), FAILED, NOT_PLAYED)
+    root = ET.fromstring(found.junit())
+    suites = {
+        suite.get("name"): (suite.get("failures"), suite.get("errors"))
+        for suite in root.iterfind("testsuite")
+    }
+    assert suites == {
+        "coordlab.x.seed-1": ("0", "0"),
+        "coordlab.x.seed-3": ("1", "0"),
+        "coordlab.x.seed-4": ("0", "1"),
+        "coordlab.x.seed-5": ("0", "1"),
+    }
+    assert (root.get("failures"), root.get("errors")) == ("1", "2")
+
+
+def test_state_of_a_seed_whose_run_wrote_no_results(tmp_path: Path) -> None:
+    """Its worker was ended by the second Ctrl-C: the directory is there."""
+    past = PastRun(past_run(tmp_path).path)
+    assert replace(NOT_PLAYED, past=past).state is SeedState.INTERRUPTED
+    assert NOT_PLAYED.state is SeedState.NOT_PLAYED

@@ -1,0 +1,59 @@
+"""`--seeds`: what it takes, and what it cannot stand beside."""
+
+import click
+import pytest
+
+from coordlab.cli import run_cli
+from coordlab.parameters import MAX_SEEDS, Seeds
+from results_schema.results import EXIT_BAD_ARGUMENTS
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [
+        ("1..4", (1, 2, 3, 4)),
+        ("1,5,9", (1, 5, 9)),
+        ("7", (7,)),
+        ("9, 1..3,2", (9, 1, 2, 3)),
+        ("0..0", (0,)),
+    ],
+)
+def test_seeds_are_ranges_and_numbers_each_once(text: str, seeds: tuple[int, ...]) -> None:
+    assert Seeds().convert(text, None, None) == seeds
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1-20", "expected seeds such as `1..20`, `1,5,9` or `1..5,9`, got `1-20`"),
+        ("", "expected seeds such as `1..20`"),
+        ("1,,2", "expected seeds such as `1..20`"),
+        ("-1..3", "expected seeds such as `1..20`"),
+        ("5..1", "expected the smaller seed first, such as `1..5`, got `5..1`"),
+        (f"0..{MAX_SEEDS}", f"expected at most {MAX_SEEDS:,} seeds"),
+    ],
+)
+def test_what_is_no_seed_is_refused_with_what_was_expected(text: str, said: str) -> None:
+    with pytest.raises(click.BadParameter, match="expected") as refused:
+        Seeds().convert(text, None, None)
+    assert said in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--seeds", "1..3"], "several seeds are played in virtual time; expected `--runtime"),
+        (["--seeds", "1..3", "--runtime", "ray"], "expected `--runtime virtual` beside it"),
+        (
+            ["--seeds", "1..3", "--seed", "7", "--runtime", "virtual"],
+            "expected one of `--seed` and `--seeds`, got both",
+        ),
+        (["--workers", "2", "--runtime", "virtual"], "expected `--seeds` beside it"),
+    ],
+)
+def test_seeds_beside_what_they_contradict_are_refused(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is started: exit 254."""
+    assert run_cli(["run", "graceful_move", *arguments]) == EXIT_BAD_ARGUMENTS
+    assert said in " ".join(capsys.readouterr().err.replace("│", " ").split())

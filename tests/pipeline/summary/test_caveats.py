@@ -1,0 +1,80 @@
+"""What stands beside a PASS: what a group felt although no promise forbids it."""
+
+from pipeline.summary.caveats import caveats_of, pass_text
+from pipeline.summary.felt import Felt, FeltGroup, Spread
+from pipeline.summary.figures import RunSummary
+from pipeline.summary.outcomes import Owners
+from tests.support.builders.report_rows import S, summary_of
+
+
+def owners(group: str, longest_us: int, *, partitions: int = 1) -> Owners:
+    return Owners(
+        group=group,
+        partitions=partitions,
+        first_coordinator=("broker-2", 0),
+        first_consumers=("consumer-0",),
+        second_coordinator=("broker-0", 1),
+        second_consumers=("consumer-1",),
+        from_us=10 * S,
+        to_us=10 * S + longest_us,
+        longest_us=longest_us,
+        records_both=7,
+        healed_us=None,
+    )
+
+
+def felt_group(**totals: int) -> FeltGroup:
+    """A group of one partition: `unowned` in microseconds, `repeated` in records."""
+    names = {"unowned": "without an owner", "repeated": "records processed again"}
+    return FeltGroup(
+        partitions=1,
+        rebalances=0,
+        moved=0,
+        came_back=0,
+        sent_away=0,
+        spreads={
+            names[key]: Spread(
+                samples=1, missing=0, p50=value, p90=None, maximum=value, total=value
+            )
+            for key, value in totals.items()
+        },
+    )
+
+
+def run(*both: Owners, clock_error_us: int = 0, **groups: FeltGroup) -> RunSummary:
+    felt = Felt(in_all=felt_group(), groups=groups)
+    return summary_of("x/1", owners=both, felt=felt, clock_error_us=clock_error_us)
+
+
+def test_two_owners_of_a_partition_stand_beside_the_pass() -> None:
+    """Half a minute of double ownership under a bare PASS misled everybody who read it."""
+    said = pass_text("PASS", caveats_of(run(owners("g", 29_133_000))))
+    assert said == (
+        "PASS, and two members owned a partition of g at once for 29.13 s: no promise forbids it "
+        "here"
+    )
+
+
+def test_of_many_partitions_and_groups_the_worst_is_told() -> None:
+    """One clause, however many groups there are."""
+    both = (owners("g", 5 * S), owners("h", 9 * S, partitions=12), owners("h", 2 * S))
+    assert caveats_of(run(*both)) == (
+        "two members owned 12 partitions of h at once, the longest for 9.00 s (and 1 more group)",
+    )
+
+
+def test_time_without_an_owner_and_records_processed_again_are_told() -> None:
+    """Each in its unit, and of which group."""
+    assert caveats_of(run(g=felt_group(unowned=45 * S, repeated=1), h=felt_group(repeated=7))) == (
+        "a partition of g had no owner for 45.00 s",
+        "h processed 7 records again (and 1 more group)",
+    )
+
+
+def test_what_nobody_feels_leaves_the_pass_alone() -> None:
+    """Less than a second, and what the clocks cannot tell from nothing, is no caveat."""
+    short = run(owners("g", 999_999), g=felt_group(unowned=999_999, repeated=0))
+    assert caveats_of(short) == ()
+    assert caveats_of(run(owners("g", 2 * S), clock_error_us=3 * S)) == ()
+    assert caveats_of(None) == ()
+    assert pass_text("PASS", ()) == "PASS"
