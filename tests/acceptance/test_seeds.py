@@ -4,8 +4,10 @@ Every command is a process in an empty folder; the runs are in virtual time and 
 """
 
 import json
+import os
 import xml.etree.ElementTree as ET
-from signal import SIGINT
+from pathlib import Path
+from signal import SIGINT, SIGKILL
 
 import pytest
 
@@ -65,6 +67,29 @@ def test_seeds_that_prove_nothing_are_told_with_their_commands(command_line: Com
     for seed in (1, 3):
         assert f"seed {seed} unknown: the time limit of 8 s was reached" in done.stdout
         assert f"coordinator_crash --runtime virtual --seed {seed} --var" in done.stdout
+
+
+def test_worker_that_is_killed_is_a_failure_of_the_lab(command_line: CommandLine) -> None:
+    """Its seed is named, and the others are played: exit 255, whatever they say."""
+    with command_line.started(
+        *VIRTUAL, *SMALL, "--seeds", "1..3", "--workers", "1", "--no-analyze"
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "seed 1 passed\n"
+        (worker,) = (
+            pid
+            for pid in command_line.processes()
+            if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        )
+        os.kill(worker, SIGKILL)
+        output, _ = process.communicate(timeout=COMMAND_TIMEOUT_S)
+
+    assert process.returncode == 255
+    assert "FAILED  coordinator_crash on virtual, 3 seeds: 1 failed, 2 passed" in output
+    assert (
+        "seed 2 failed: the worker that played seed 2 died: it was ended by signal 9 (SIGKILL)"
+    ) in output
+    assert "passed: seeds 1,3" in output
 
 
 def test_ctrl_c_ends_the_workers_and_says_what_is_finished(command_line: CommandLine) -> None:

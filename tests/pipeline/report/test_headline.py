@@ -244,6 +244,31 @@ def test_verdict_of_a_run_that_ended_badly_is_no_pass(
     assert verdict_of(run_facts(**changes))[0] == expected
 
 
+def test_pass_above_two_owners_says_so_at_the_head() -> None:
+    """In the words of the terminal; a violated run has worse to say there."""
+    both = Owners(
+        group=GROUP,
+        partitions=12,
+        first_coordinator=("broker-2", 0),
+        first_consumers=("consumer-0",),
+        second_coordinator=("broker-0", 1),
+        second_consumers=("consumer-1",),
+        from_us=10 * S,
+        to_us=39 * S,
+        longest_us=29 * S,
+        records_both=7,
+        healed_us=None,
+    )
+    summary = run_summary(owners=(both,))
+    passed = headline(report_input(run_facts(verdict=Verdict.PASS, checks=(PASSED,)), summary))
+    broken = headline(report_input(run_facts(verdict=Verdict.VIOLATED, checks=(BROKEN,)), summary))
+    assert passed.notices == (
+        f"PASS, and two members owned 12 partitions of {GROUP} at once, the longest for 29.00 s: "
+        "no promise forbids it here.",
+    )
+    assert not any("no promise forbids" in notice for notice in broken.notices)
+
+
 def test_headline_of_an_interrupted_run_says_where_its_trace_ends() -> None:
     """What stands open at the end may be open because the run ended there."""
     facts = run_facts(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline.summary.comparison import MAX_COLUMNS, Comparison, ComparisonRow, compare_runs
-from pipeline.summary.comparison_cells import MAX_VALUES
+from pipeline.summary.comparison_cells import MAX_VALUES, cell_of, range_text
 from pipeline.summary.figures import FaultSummary
 from pipeline.summary.outcomes import Owners
 from tests.support.builders.report_rows import GROUP, S, fault_summary, rebalances_of, summary_of
@@ -49,6 +49,39 @@ def test_what_a_run_does_not_have_is_missing_not_zero() -> None:
     found = compare_runs([summary_of("x/1", joined), summary_of("x/2", crash(8 * S))])
     assert row(found, "join p50").texts == ("700 ms", None)
     assert row(found, "join p50").differs, "a rebalance is what one wants to see marked"
+
+
+def test_in_full_there_is_every_figure_and_a_zero_beside_others_counts() -> None:
+    """Over many seeds a count that is 0 in some of them is part of its range."""
+    runs = [
+        summary_of(
+            f"x/{place}",
+            fault_summary(values={"timeouts at old": [count]}, partitions_moved=1, members=12),
+        )
+        for place, count in enumerate([0, 2, 5])
+    ]
+    found = compare_runs(runs, names=["x"] * 3, in_full=True)
+    (cell,) = row(found, "timeouts at old max").cells
+    assert cell is not None
+    assert (cell.low, cell.median, cell.high, cell.missing) == (0, 2, 5, 0)
+    assert range_text(cell, "count") == "2 (0 to 5)"
+    assert not any("timeouts" in each.name for each in compare_runs(runs).rows)
+    none = compare_runs(runs[:1], names=["x"], in_full=True)
+    assert not any("timeouts" in each.name for each in none.rows), "nothing but 0 is no figure"
+
+
+def test_range_says_its_unit_once_if_both_ends_have_it() -> None:
+    """As short as it can be: two of them stand side by side in 80 columns."""
+
+    def said(*values: int) -> str:
+        cell = cell_of(values, "us", 0)
+        assert cell is not None
+        return range_text(cell, "us")
+
+    assert said(7 * S, 8 * S, 9 * S) == "8.00 s (7.00 to 9.00 s)"
+    assert said(0, 20 * MS, 2 * S) == "20 ms (0 to 2.00 s)"
+    assert said(850, 20 * MS, 2 * S) == "20 ms (850 us to 2.00 s)"
+    assert said(8 * S, 8 * S) == "8.00 s"
 
 
 def test_faults_are_lined_up_by_kind_and_order() -> None:
