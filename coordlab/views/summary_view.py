@@ -238,8 +238,9 @@ def _print_felt(console: Console, summary: RunSummary) -> None:
 def _print_felt_in_all(console: Console, felt: Felt) -> None:
     """Print a table over the partitions of all groups, then a line for each group."""
     narrow = console.width < _NARROW
-    headings = ("max", "sum") if narrow else ("partitions", "p50", "p90", "max", "sum")
     rows = felt_rows(felt.in_all)
+    wanted = ("max", "sum") if narrow else ("partitions", "p50", "p90", "max", "sum")
+    headings = [each for each in wanted if any(cells[each] for _, cells in rows)]
     console.print(Text(FELT_IN_ALL, style="underline"))
     if rows:
         table = Table(box=None, pad_edge=False, header_style="dim")

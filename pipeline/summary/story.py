@@ -57,6 +57,11 @@ GROUP_HEADINGS: dict[str, str] = {
 """What stands above the groups of figures of a comparison, by `ComparisonRow.group`."""
 
 
+def as_title(text: str) -> str:
+    """Return words as they begin a line of a page."""
+    return f"{text[0].upper()}{text[1:]}"
+
+
 def felt_after(fault: FaultSummary) -> str:
     """Return the heading of what was felt after one fault."""
     return f"after {fault.fault}: {CHAIN_HEADINGS['gap']}"

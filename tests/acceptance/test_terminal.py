@@ -26,10 +26,10 @@ def test_run_on_a_terminal_shows_a_panel_and_leaves_the_summary(tmp_path: Path) 
     code = command.finish()
 
     assert code == 0
-    assert command.screen.count(HIDE) == command.screen.count(SHOW) == 1
+    assert command.screen.count(HIDE) == command.screen.count(SHOW) > 0
     assert "[faults]" in command.screen
     assert COLOUR.search(command.screen)
-    summary = without_control(command.screen.partition(SHOW)[2])
+    summary = without_control(command.screen.rpartition(SHOW)[2])
     assert "PASS  coordinator_crash on virtual, seed 0" in summary
     one_line = ("run directory: ", "again: ")
     wide = [line for line in summary.splitlines() if len(line.rstrip()) > 80]

@@ -7,7 +7,7 @@ from pipeline.report.report_input import ReportInput, Row
 from pipeline.report.sentences.markup import items, moment_link
 from pipeline.summary.felt import FELT_MEASURES, FeltGroup
 from pipeline.summary.figures import length_text
-from pipeline.summary.story import NOTHING_FELT, felt_rows, felt_text
+from pipeline.summary.story import FELT, FELT_IN_ALL, NOTHING_FELT, as_title, felt_rows, felt_text
 
 MAX_GROUPS = 40
 MAX_PARTITIONS = 300
@@ -32,20 +32,18 @@ def felt_section(run: ReportInput) -> Section | None:
     partitions = sorted(run.tables.rows("felt_partitions"), key=_worst_first)
     if partitions:
         parts.append(_by_partition(partitions))
-    return Section(id="felt", title="What was felt", lead=_LEAD, parts=tuple(parts))
+    return Section(id="felt", title=as_title(FELT), lead=_LEAD, parts=tuple(parts))
 
 
 def _in_all(group: FeltGroup) -> Part:
     """Return the figures over all partitions of all groups."""
     rows = felt_rows(group)
     if not rows:
-        return Paragraph(
-            html=Markup("<p>{}</p>").format(f"{NOTHING_FELT[0].upper()}{NOTHING_FELT[1:]}.")
-        )
+        return Paragraph(html=Markup("<p>{}</p>").format(f"{as_title(NOTHING_FELT)}."))
     return TextTable(
         headings=("figure", *_HEADINGS),
         rows=tuple((name, *(cells[heading] for heading in _HEADINGS)) for name, cells in rows),
-        caption="Over all partitions of all groups",
+        caption=as_title(FELT_IN_ALL),
         numeric=_HEADINGS,
     )
 

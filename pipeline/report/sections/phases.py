@@ -30,17 +30,20 @@ from pipeline.report.sentences.chain_words import (
 )
 from pipeline.report.sentences.markup import fault_heading, items, titled_paragraphs
 from pipeline.summary.figures import HEADER, Chain, FaultSummary, duration_text
-from pipeline.summary.story import kept_text, leaving_texts, moment_text, noticed_text
+from pipeline.summary.story import (
+    CHAIN_HEADINGS,
+    as_title,
+    kept_text,
+    leaving_texts,
+    moment_text,
+    noticed_text,
+)
 
 MAX_IN_FULL = 3
 """Up to so many faults have their own charts, more share them and one is picked."""
 MAX_PICKED = 60
 """So many faults can be picked, those with the longest gaps: the page stays small."""
-TITLES: dict[Chain, str] = {
-    "broker": "Broker chain, per offsets partition",
-    "client": "Client chain, per member",
-    "gap": "Time without service",
-}
+TITLES: dict[Chain, str] = {chain: as_title(said) for chain, said in CHAIN_HEADINGS.items()}
 _ABOUT: dict[Chain, str] = {
     "broker": "What happens in the cluster: each dot is an offsets partition that moved.",
     "client": "What the members of the affected groups live through: each dot is one of them.",
