@@ -1,6 +1,7 @@
 """The command line and the wiring of everything.
 
-Reading order: `cli` (which commands there are), `options` and `parameters` (what several of them
+Reading order: `cli` (which commands there are), `program` (its name, exit codes),
+`options` and `parameters` (what several of them
 take), `commands` (one module or one folder each), `views` (what several of them print) and
 `console`; `analysis` (Spark, pages), `report_facts` and `settings_facts` (what a page is told of a
 run), `junit`, `schedules`, `signals`, `output` (streams that nobody reads), `errors` (how a command

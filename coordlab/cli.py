@@ -1,7 +1,7 @@
 """The command line: which commands there are, and how every error of theirs ends.
 
 A command's module is imported when the command is asked for: what one needs, others need not wait
-for.
+for. The list of commands imports none of them: SUMMARIES has the first sentence of each help.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from importlib import import_module
 
 import click
 
-from coordlab.options import EXIT_CODES_HELP, PROGRAM
+from coordlab.program import EXIT_CODES_HELP, PROGRAM
 from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PASS
 
 HELP_WIDTH = 100
@@ -31,6 +31,40 @@ COMMANDS = {
 }
 """Every command in the order of the help, and the module of coordlab.commands that has it."""
 
+SUMMARIES = {
+    "run": (
+        "Run an experiment: start its cluster, break it by the plan, heal it, check its promises."
+    ),
+    "explore": (
+        "Search fault schedules: draw configuration and plan from seeds, run each in virtual time."
+    ),
+    "replay": "Play a schedule in virtual time again and compare its trace, byte for byte.",
+    "diff": "Show the first event in which two runs part, what was before, and how each goes on.",
+    "shrink": (
+        "Make a failing schedule small: fewest faults, fewest nodes, shortest time, "
+        "roundest values."
+    ),
+    "groups": "List, describe and delete consumer groups, reset and delete their offsets.",
+    "analyze": (
+        "Compute the tables of finished or interrupted runs with Spark, and print their phases."
+    ),
+    "report": "Write report.html of runs: one offline page each, and one that compares several.",
+    "list": "List the experiments that can be run by name, and past runs, the newest last.",
+    "init": "Write an experiment file with comments that runs as it is.",
+    "validate": (
+        "Check experiment files without starting anything; tell what is wrong, and what is unwise."
+    ),
+    "schema": "Print the JSON Schema of experiment files, for editors and other tools.",
+    "conform": (
+        "Play recordings of real Kafka against this cluster in virtual time, and compare "
+        "the answers."
+    ),
+    "doctor": "Say what this machine lacks for runs, analyses and reports, and how to get it.",
+}
+"""The first sentence of each command's help; a test compares them with the commands."""
+_MARGINS = 6
+"""Columns beside a command's name and its summary in the list of commands."""
+
 
 class Commands(click.Group):
     """The commands of COMMANDS, each imported when it is asked for."""
@@ -42,6 +76,17 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, None if there is none of that name."""
         return load_command(cmd_name) if cmd_name in COMMANDS else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write SUMMARIES as click would write the commands' own; imports no command."""
+        width = formatter.width - _MARGINS - max(map(len, COMMANDS))
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, click.Command(name, help=SUMMARIES[name]).get_short_help_str(width))
+                    for name in COMMANDS
+                ]
+            )
 
 
 def load_command(name: str) -> click.Command:

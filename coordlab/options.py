@@ -13,14 +13,9 @@ from typing import Any, TypeVar
 import click
 
 from chaos.results.run_directory import DEFAULT_ROOT, NotARun, PastRun, list_runs, open_run
+from coordlab.program import PROGRAM
 
-PROGRAM = "python -m coordlab"
 DEFAULT_SPACE = "standard"
-EXIT_CODES_HELP = (
-    "Exit codes: 0 pass, 1 a promise was violated, 2 unknown (the run proves nothing), "
-    "130 interrupted, 141 nobody reads the output any more, 254 bad arguments or experiment file, "
-    "255 internal error."
-)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 runs_option = click.option(

@@ -12,7 +12,8 @@ from chaos.experiment.structs import Experiment
 from chaos.exploration.draw.draw import draw
 from chaos.exploration.space import load_space
 from chaos.results.replay_stamp import ReplayStamp, differences
-from coordlab.options import DEFAULT_SPACE, PROGRAM
+from coordlab.options import DEFAULT_SPACE
+from coordlab.program import PROGRAM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

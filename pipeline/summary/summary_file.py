@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipeline.summary.figures import RunSummary
 
@@ -113,6 +111,10 @@ def _event_files(directory: Path) -> dict[str, int | None]:
 
 
 def _rows(path: Path) -> int | None:
+    # Imported here: `list` reads summaries only, and must not wait for pyarrow.
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
     try:
         return int(pq.read_metadata(path).num_rows)
     except (OSError, pa.ArrowException):

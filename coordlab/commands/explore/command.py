@@ -35,7 +35,6 @@ from coordlab.console import print_document
 from coordlab.junit import begin_junit, write_junit
 from coordlab.options import (
     DEFAULT_SPACE,
-    PROGRAM,
     as_one,
     json_option,
     junit_option,
@@ -43,6 +42,7 @@ from coordlab.options import (
     with_examples,
 )
 from coordlab.parameters import DurationParam
+from coordlab.program import PROGRAM
 from coordlab.signals import stop_on_ctrl_c
 
 DEFAULT_COUNT = 1_000

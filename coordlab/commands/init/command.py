@@ -22,9 +22,10 @@ from chaos.experiment.json_schema import FILE_NAME
 from chaos.experiment.loader import find_experiment, load_experiment
 from chaos.experiment.structs import Name
 from chaos.faults.registry import FAULT_KINDS
-from coordlab.options import PROGRAM, with_examples
+from coordlab.options import with_examples
 from coordlab.own_packages import package_root
 from coordlab.parameters import OneOf
+from coordlab.program import PROGRAM
 from results_schema.results import EXIT_PASS
 
 DEFAULT_NAME = "my_experiment"

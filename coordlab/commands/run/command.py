@@ -22,7 +22,6 @@ from coordlab.commands.run.seeds import SeedsOptions, run_seeds
 from coordlab.console import print_document, print_path
 from coordlab.junit import begin_junit, junit_of_failure, junit_of_run, write_junit
 from coordlab.options import (
-    EXIT_CODES_HELP,
     as_one,
     json_option,
     junit_option,
@@ -33,6 +32,7 @@ from coordlab.options import (
     with_examples,
 )
 from coordlab.parameters import MAX_TIME_SCALE, DurationParam, OneOf, Seeds, TimeScale
+from coordlab.program import EXIT_CODES_HELP
 from coordlab.signals import terminate_as_ctrl_c
 from coordlab.views.run_view import run_view
 from coordlab.views.summary_view import print_figures, print_phases, print_verdict, verdict_text

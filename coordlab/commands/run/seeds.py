@@ -26,7 +26,7 @@ from coordlab.commands.run.seed_worker import PlayedSeed, SeedJob, decode_seed, 
 from coordlab.commands.run.seeds_view import print_seed_figures, print_seed_runs
 from coordlab.console import print_document, print_lines, print_path
 from coordlab.junit import write_junit
-from coordlab.options import PROGRAM
+from coordlab.program import PROGRAM
 from coordlab.report_facts import facts_of
 from coordlab.signals import stop_on_ctrl_c
 from coordlab.views.summary_view import print_notes

@@ -1,0 +1,55 @@
+"""What a person waits for before the first line: what `--help`, `--version` and `list` import."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coordlab.cli import COMMANDS, SUMMARIES, load_command
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = ("pyarrow", "numpy", "ray", "pyspark", "altair", "jinja2")
+_PRINT_MODULES = """
+import sys
+from coordlab.cli import run_cli
+code = run_cli(sys.argv[1:])
+print("exit", code, "modules", *sys.modules)
+"""
+
+
+def imported_by(*arguments: str, folder: Path) -> list[str]:
+    """Return the names of the modules that a command line has imported when it ends."""
+    answer = subprocess.run(
+        [sys.executable, "-c", _PRINT_MODULES, *arguments],
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    words = answer.stdout.splitlines()[-1].split()
+    assert words[:3] == ["exit", "0", "modules"], answer.stdout + answer.stderr
+    return words[3:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("argument", ["--help", "--version", "list"])
+def test_what_lists_commands_or_runs_imports_nothing_heavy(argument: str, tmp_path: Path) -> None:
+    """Each of HEAVY takes longer than the rest of the command together."""
+    modules = imported_by(argument, folder=tmp_path)
+    assert [name for name in HEAVY if name in modules] == []
+
+
+@pytest.mark.slow
+def test_help_imports_no_command(tmp_path: Path) -> None:
+    """The list of commands comes from a table: to import them all took a second."""
+    modules = imported_by("--help", folder=tmp_path)
+    assert [name for name in modules if name.startswith("coordlab.commands")] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_summary_of_a_command_is_the_first_sentence_of_its_help(name: str) -> None:
+    """The table of the list of commands says what the command itself says."""
+    assert list(SUMMARIES) == list(COMMANDS)
+    assert SUMMARIES[name] == load_command(name).get_short_help_str(limit=1_000)
