@@ -10,7 +10,7 @@ import re
 import textwrap
 import types
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, TypeGuard, Union, get_args, get_origin
@@ -123,6 +123,23 @@ def without_defaults(value: object) -> Any:  # noqa: ANN401 - YAML
 def resolve_path(dotted: str, root: Item, expected: object) -> list[str | int] | Problem:
     """Return the steps from `root` to the place that `dotted` names, which may not exist yet.
 
+    Of a path that leads nowhere from the root, but is the end of another, the Problem says which.
+    """
+    found = _walk_path(dotted, root, expected)
+    if not isinstance(found, Problem) or found.path != dotted:
+        return found
+    for prefix, names in _named_places("", root, expected):
+        longer = f"{prefix}.{dotted}"
+        if _longest_prefix(dotted, names) and not isinstance(
+            _walk_path(longer, root, expected), Problem
+        ):
+            return replace(found, near_miss=longer)
+    return found
+
+
+def _walk_path(dotted: str, root: Item, expected: object) -> list[str | int] | Problem:
+    """Return the steps from `root` along `dotted`.
+
     Shape: list indexes are written `faults[0]` or `faults.0`; at each struct and mapping the
     longest name that fits is taken, because Kafka's names hold dots. A Problem (without file) says
     where the path leaves the experiment.
@@ -167,6 +184,23 @@ def resolve_path(dotted: str, root: Item, expected: object) -> list[str | int] |
         steps.append(step)
         rest = rest[len(step) :].removeprefix(".")
     return steps
+
+
+def _named_places(
+    prefix: str, item: Item | None, expected: object
+) -> Iterator[tuple[str, Iterable[str]]]:
+    """Yield every struct below `item`, also one that the file leaves out: its path and its keys."""
+    kind = _with_children(expected, item)
+    children = item.value if item is not None and isinstance(item.value, dict) else {}
+    inner: list[tuple[str, object]] = []
+    if _is_struct(kind):
+        yield prefix, [field.key for field in fields_of(kind)]
+        inner = [(field.key, field.annotation) for field in fields_of(kind)]
+    elif get_origin(kind) is dict:
+        inner = [(name, get_args(kind)[1]) for name in children]
+    for name, annotation in inner:
+        path = f"{prefix}.{name}" if prefix else name
+        yield from _named_places(path, children.get(name), annotation)
 
 
 def _with_children(kind: object, item: Item | None) -> object:

@@ -689,3 +689,17 @@ def test_every_experiment_that_comes_along_is_valid_and_without_warning() -> Non
         assert experiment.problem is None
         assert experiment.question
         assert load_experiment(str(experiment.path)).warnings == ()
+
+
+def test_override_that_is_the_end_of_a_longer_path_suggests_the_path(write: Write) -> None:
+    """A person types a setting as Kafka's pages name it, without where the file has it."""
+    (unknown,) = problems(write(VALID), "broker.session.timeout.ms=9000")
+    assert unknown.near_miss == "cluster.config.broker.session.timeout.ms"
+    (unknown,) = problems(write(VALID), "session.timeout.ms=9000")
+    assert unknown.near_miss == "groups.readers.config.session.timeout.ms"
+
+
+def test_override_that_is_the_end_of_no_path_suggests_none(write: Write) -> None:
+    """What stands nowhere in an experiment is not guessed at."""
+    (unknown,) = problems(write(VALID), "no.such.setting.ms=9000")
+    assert unknown.near_miss is None
