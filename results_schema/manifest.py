@@ -5,7 +5,9 @@ from typing import Any
 
 import msgspec
 
-MANIFEST_FORMAT = 1
+from results_schema.forms import READ_FORMS
+
+MANIFEST_FORMAT = READ_FORMS["run"][-1]
 
 
 class RunStatus(StrEnum):

@@ -26,9 +26,10 @@ from chaos.results.run_directory import (
     replace_file,
     timestamp,
 )
+from results_schema.forms import READ_FORMS, refusal
 
 EXPLORATIONS_ROOT = DEFAULT_ROOT / EXPLORATIONS
-FORMAT = 1
+FORMAT = READ_FORMS["exploration"][-1]
 SPACE_FILE = "space.yaml"
 FINDINGS = "findings"
 
@@ -189,7 +190,11 @@ def open_exploration(path: Path) -> ExplorationStore:
         path = path.parent / path.readlink()
     file = path / "manifest.json"
     try:
-        manifest = msgspec.json.decode(file.read_bytes(), type=ExplorationManifest)
+        content = file.read_bytes()
+        refused = refusal(content, "exploration")
+        if refused is not None:
+            raise NotAnExploration(f"{file} {refused}")
+        manifest = msgspec.json.decode(content, type=ExplorationManifest)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotAnExploration(f"{path} holds no exploration: no manifest.json") from error
     except (OSError, msgspec.MsgspecError) as error:

@@ -16,6 +16,7 @@ import msgspec
 
 from chaos.experiment.structs import Experiment
 from chaos.results.manifest import config_of, git_commit, installed_versions
+from results_schema.forms import refusal
 from results_schema.journal import JournalEntry, decode_journal, encode_journal
 from results_schema.manifest import Manifest, Plan, RunStatus
 from results_schema.results import Results
@@ -78,6 +79,9 @@ class PastRun:
         self.path = path
         try:
             content = (path / "manifest.json").read_bytes()
+            refused = refusal(content, "run")
+            if refused is not None:
+                raise NotARun(f"{path / 'manifest.json'} {refused}")
             self.manifest = msgspec.json.decode(content, type=Manifest)
         except FileNotFoundError as error:
             raise NotARun(f"{path} holds no manifest.json") from error

@@ -1,0 +1,74 @@
+"""Manifests of forms that this version does not know are refused with the form in the sentence."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from chaos.exploration.store import NotAnExploration, open_exploration
+from chaos.results.run_directory import NotARun, PastRun, list_runs, open_run, scan_runs
+
+RUN = {
+    "run": "small/2026-01-01T00-00-00.000Z",
+    "experiment": "small",
+    "config": {},
+    "plan": [],
+    "seed": 1,
+    "runtime": "virtual",
+    "status": "completed",
+    "pid": 1,
+    "host": "elsewhere",
+    "started_at": "2026-01-01T00:00:00.000+00:00",
+    "replay": "python -m coordlab run small",
+}
+
+
+def write_manifest(folder: Path, **fields: object) -> Path:
+    """Write a manifest and return its folder."""
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text(json.dumps(fields))
+    return folder
+
+
+def test_manifest_without_a_form_is_read_as_the_first(tmp_path: Path) -> None:
+    """What was written before forms were numbered has no number."""
+    folder = write_manifest(tmp_path / "small" / "a", **RUN)
+    assert open_run(folder).manifest.format == 1
+
+
+def test_run_of_a_later_form_is_refused_with_form_and_writer(tmp_path: Path) -> None:
+    """A later form may hold what this version would silently drop."""
+    folder = write_manifest(
+        tmp_path / "small" / "a", **RUN, format=7, versions={"coordlab": "0.9.0"}
+    )
+    with pytest.raises(NotARun) as refused:
+        PastRun(folder)
+    assert str(refused.value) == (
+        f"{folder / 'manifest.json'} was written in form 7 by coordlab 0.9.0, this version reads "
+        "form 1: read it with the version that wrote it"
+    )
+
+
+def test_run_whose_later_form_has_other_fields_is_refused_for_its_form(tmp_path: Path) -> None:
+    """The form is looked at before the fields: a missing field would hide the reason."""
+    folder = write_manifest(tmp_path / "small" / "a", format=2, everything="else")
+    with pytest.raises(NotARun, match="was written in form 2, this version reads form 1"):
+        PastRun(folder)
+
+
+def test_other_runs_are_listed_beside_one_of_a_later_form(tmp_path: Path) -> None:
+    """One run of another version must not hide the rest."""
+    write_manifest(tmp_path / "small" / "a", **RUN)
+    write_manifest(tmp_path / "small" / "b", **RUN, format=7)
+    assert [past.path.name for past in list_runs(tmp_path)] == ["a"]
+    assert [str(each) for each in scan_runs(tmp_path) if isinstance(each, NotARun)] == [
+        f"{tmp_path / 'small' / 'b' / 'manifest.json'} was written in form 7, this version reads "
+        "form 1: read it with the version that wrote it"
+    ]
+
+
+def test_exploration_of_a_later_form_is_refused_with_its_form(tmp_path: Path) -> None:
+    """What `--resume` reads is refused in the same way."""
+    folder = write_manifest(tmp_path / "standard" / "a", format=3)
+    with pytest.raises(NotAnExploration, match="was written in form 3, this version reads form 1"):
+        open_exploration(folder)
