@@ -12,7 +12,7 @@ from signal import SIGINT, SIGKILL
 import pytest
 
 from results_schema.manifest import RunStatus
-from tests.support.harness.command_line import COMMAND_TIMEOUT_S, CommandLine
+from tests.support.harness.command_line import COMMAND_TIMEOUT_S, ROOT, CommandLine
 
 pytestmark = pytest.mark.slow
 
@@ -67,6 +67,29 @@ def test_seeds_that_prove_nothing_are_told_with_their_commands(command_line: Com
     for seed in (1, 3):
         assert f"seed {seed} unknown: the time limit of 8 s was reached" in done.stdout
         assert f"coordinator_crash --runtime virtual --seed {seed} --var" in done.stdout
+
+
+def test_file_with_a_seed_of_its_own_is_played_with_those_of_the_command(
+    command_line: CommandLine,
+) -> None:
+    """What exploration found is tried with other seeds; its `replay` names one."""
+    found = str(ROOT / "tests/corpus/coordinator_elected_again_before_it_heard_of_another.yaml")
+    done = command_line.run(
+        "run", found, "--runtime", "virtual", "--seeds", "0,2", "--no-analyze", "--no-trace"
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "passed: seeds 0,2" in done.stdout
+    assert sorted(run.manifest.seed for run in command_line.runs()) == [0, 2]
+
+
+def test_folder_that_cannot_be_made_is_refused_before_any_seed(command_line: CommandLine) -> None:
+    """The user's mistake: exit 254, and not a failure of each seed."""
+    (command_line.folder / "file").write_text("")
+    done = command_line.run(*VIRTUAL, "--seeds", "1..3", "--runs", "file/runs")
+
+    assert done.returncode == 254
+    assert done.stderr.startswith("no run directory can be made in file/runs: ")
 
 
 def test_worker_that_is_killed_is_a_failure_of_the_lab(command_line: CommandLine) -> None:

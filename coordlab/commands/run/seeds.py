@@ -58,6 +58,11 @@ def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> in
 
     Raises: NotARun if no directory can be made; JunitNotWritable.
     """
+    folder = options.runs / playable.experiment.name
+    try:  # before any worker meets it: it is the user's mistake, not a failure of each seed
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NotARun(f"no run directory can be made in {options.runs}: {error}") from error
     group = timestamp(datetime.now(UTC))
     job = SeedJob(
         playable=playable,
@@ -77,7 +82,6 @@ def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> in
     if complete and summaries:
         print_seed_figures(console, found.figures(list(summaries.values())), len(summaries))
     print_notes(console, notes_of(playable.experiment))
-    folder = options.runs / playable.experiment.name
     pattern = folder / f"{group}-seed-*"
     print_path(console, "run directories", pattern)
     analysed = _analyze(options, found, pattern, console)

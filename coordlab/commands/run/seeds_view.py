@@ -1,6 +1,7 @@
 """What several seeds came to, on a terminal: verdicts, checks, and each figure with its range."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from rich.console import Console
@@ -17,8 +18,15 @@ from results_schema.results import CheckOutcome
 
 _MAX_TOLD = 20
 """So many seeds that did not pass are told one by one."""
-_WIDE = 110
-"""Least width for the 90th percentiles."""
+_GAP = 2
+_NAME_WIDTH = 22
+"""Least width of the names of figures beside their ranges; a longer one takes two lines."""
+_WHERE_WIDTH = 10
+_CHOICES: dict[bool, tuple[tuple[Statistic, ...], ...]] = {
+    False: (("p50", "p90", "max"), ("p50", "max"), ("max",)),
+    True: (("p50", "p90", "max", "sum"), ("p50", "max", "sum"), ("max", "sum"), ("max",)),
+}
+"""Columns of figures, without a sum and with one: the first that fit are shown."""
 _STYLES = {
     SeedState.FAILED: "bold magenta",
     SeedState.VIOLATED: "bold red",
@@ -34,6 +42,15 @@ _CHECK_COLUMNS = {
     "violated": CheckOutcome.VIOLATED,
     "unknown": CheckOutcome.INCONCLUSIVE,
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    """One figure. `where` is the number of seeds that have it, empty if all do."""
+
+    name: str
+    cells: tuple[str, ...]
+    where: str
 
 
 def print_seed_runs(console: Console, found: SeedRuns) -> None:
@@ -119,35 +136,44 @@ def print_seed_figures(console: Console, figures: Comparison, seeds: int) -> Non
 
 def _print_group(console: Console, group: str, rows: Sequence[ComparisonRow], seeds: int) -> None:
     console.print(Text(GROUP_HEADINGS[group], style="underline"))
-    for statistics in (_statistics(console, rows), ("",)):
-        table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-        table.add_column("")
-        for statistic in statistics:
-            table.add_column(statistic or "in a run", justify="right")
+    for statistics in (_statistics(console, rows, seeds), ("",)):
         lines = list(_lines(rows, statistics, seeds))
-        partial = any(where for _, _, where in lines)
-        if partial:
-            table.add_column("in seeds", justify="right")
-        for name, cells, where in lines:
-            table.add_row(name, *cells, *([where] if partial else []))
         if lines:
-            console.print(table)
+            console.print(_table(statistics, lines))
 
 
-def _statistics(console: Console, rows: Sequence[ComparisonRow]) -> tuple[Statistic, ...]:
-    """Return the columns that fit: the median and the longest, or the longest and the sum."""
+def _table(statistics: Sequence[str], lines: Sequence[_Line]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, _GAP, 0, 0))
+    table.add_column("")
+    for statistic in statistics:
+        table.add_column(statistic or "in a run", justify="right", no_wrap=True)
+    partial = any(line.where for line in lines)
+    if partial:
+        table.add_column("in seeds", justify="right", no_wrap=True)
+    for line in lines:
+        table.add_row(line.name, *line.cells, *([line.where] if partial else []))
+    return table
+
+
+def _statistics(
+    console: Console, rows: Sequence[ComparisonRow], seeds: int
+) -> tuple[Statistic, ...]:
+    """Return as many columns as fit: a range is read on one line, a name may take two."""
     there = {row.statistic for row in rows}
-    if console.width >= _WIDE:
-        wanted: tuple[Statistic, ...] = ("p50", "p90", "max", "sum")
-    else:
-        wanted = ("max", "sum") if "sum" in there else ("p50", "max")
-    return tuple(each for each in wanted if each in there)
+    for wanted in _CHOICES["sum" in there]:
+        statistics = tuple(each for each in wanted if each in there)
+        lines = list(_lines(rows, statistics, seeds))
+        if not lines:
+            return statistics
+        widths = [max(len(line.cells[place]) for line in lines) for place in range(len(statistics))]
+        name = min(_NAME_WIDTH, max(len(line.name) for line in lines))
+        where = _WHERE_WIDTH if any(line.where for line in lines) else 0
+        if name + sum(width + _GAP for width in widths) + where <= console.width:
+            return statistics
+    return statistics
 
 
-def _lines(
-    rows: Sequence[ComparisonRow], statistics: Sequence[str], seeds: int
-) -> Iterator[tuple[str, list[str], str]]:
-    """Yield name, cells and, if not in all seeds, the number of seeds that have the figure."""
+def _lines(rows: Sequence[ComparisonRow], statistics: Sequence[str], seeds: int) -> Iterator[_Line]:
     for name, of_name in groupby(rows, key=lambda row: row.name):
         found: dict[str, Cell] = {
             row.statistic: row.cells[0] for row in of_name if row.cells[0] is not None
@@ -156,6 +182,6 @@ def _lines(
         if not any(shown):
             continue
         unit = next(row.unit for row in rows if row.name == name)
-        cells = ["" if cell is None else range_text(cell, unit) for cell in shown]
+        cells = tuple("" if cell is None else range_text(cell, unit) for cell in shown)
         there = max(cell.runs for cell in shown if cell is not None)
-        yield name, cells, f"{there} of {seeds}" if there < seeds else ""
+        yield _Line(name=name, cells=cells, where=f"{there} of {seeds}" if there < seeds else "")
