@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from chaos.results.recording import RunDisk
 from chaos.results.run_directory import EVENTS_FILE, TRACE_FOLDER, PastRun
 from cluster.trace.salvage import salvage_trace
 from coordlab.report_facts import facts_of
@@ -40,6 +41,8 @@ def java_notice(run: Path) -> str | None:
 
 def salvage(past: PastRun, console: Console) -> None:
     """Give a run whose driver was killed the trace that its nodes had written, and say so."""
+    if past.incomplete:
+        RunDisk(past.path).give_up_reserve()
     if not past.incomplete or (past.events / EVENTS_FILE).exists():
         return
     found = salvage_trace(past.path / TRACE_FOLDER, past.events / EVENTS_FILE)

@@ -5,6 +5,7 @@ batches.jsonl, findings/*.yaml and results.json. Batches are only ever appended,
 Ctrl-C or `kill -9` every finished one is there, and half a line at the end is dropped.
 """
 
+import shutil
 import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ import yaml
 from chaos.exploration.play import PlayedRun
 from chaos.exploration.space import Space, load_space
 from chaos.results.manifest import git_commit, installed_versions
+from chaos.results.recording import NotRecorded
 from chaos.results.replay_stamp import code_version, python_version
 from chaos.results.run_directory import (
     DEFAULT_ROOT,
@@ -100,9 +102,15 @@ class ExplorationStore:
         self._batches = path / "batches.jsonl"
 
     def append(self, record: ExplorationRecord) -> None:
-        """Write one record; it is safe from the end of this process once this returns."""
-        with self._batches.open("ab") as file:
-            file.write(msgspec.json.encode(record) + b"\n")
+        """Write one record; it is safe from the end of this process once this returns.
+
+        Raises: NotRecorded.
+        """
+        try:
+            with self._batches.open("ab") as file:
+                file.write(msgspec.json.encode(record) + b"\n")
+        except OSError as error:
+            raise self._not_recorded(self._batches, error) from error
 
     def records(self) -> Iterator[ExplorationRecord]:
         """Yield every record, oldest first. Raises: NotAnExploration if one cannot be read."""
@@ -130,15 +138,31 @@ class ExplorationStore:
     def write_results(self, results: msgspec.Struct) -> None:
         """Write results.json, in one step."""
         content = msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n"
-        replace_file(self.path / "results.json", content)
+        self._replace(self.path / "results.json", content)
 
     def write_finding(self, name: str, text: str) -> Path:
         """Write the replay file of a finding and return its path."""
         folder = self.path / FINDINGS
-        folder.mkdir(exist_ok=True)
         path = folder / f"{name}.yaml"
-        replace_file(path, text.encode())
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise self._not_recorded(folder, error) from error
+        self._replace(path, text.encode())
         return path
+
+    def _replace(self, path: Path, content: bytes) -> None:
+        try:
+            replace_file(path, content)
+        except OSError as error:
+            raise self._not_recorded(path, error) from error
+
+    def _not_recorded(self, path: Path, error: OSError) -> NotRecorded:
+        return NotRecorded(
+            f"The search could not be recorded: {path} cannot be written: "
+            f"{error.strerror or error}; every batch that was finished before is kept, and "
+            f"`explore --resume {self.path}` goes on"
+        )
 
     def space(self) -> Space:
         """Return the space that is explored, as it was when it began."""
@@ -174,8 +198,12 @@ def create_exploration(
         started_at=started.isoformat(timespec="milliseconds"),
     )
     content = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
-    replace_file(path / "manifest.json", content)
-    point_latest(path)
+    try:
+        replace_file(path / "manifest.json", content)
+        point_latest(path)
+    except OSError as error:
+        shutil.rmtree(path, ignore_errors=True)
+        raise NotAnExploration(f"no exploration can be kept in {root}: {error}") from error
     return ExplorationStore(path, manifest)
 
 

@@ -7,6 +7,7 @@ step, so that a reader never meets half of one.
 """
 
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -16,10 +17,11 @@ import msgspec
 
 from chaos.experiment.structs import Experiment
 from chaos.results.manifest import config_of, git_commit, installed_versions
+from chaos.results.recording import RESERVE_BYTES, NotRecorded, RunDisk, TraceSink
 from results_schema.forms import refusal
 from results_schema.journal import JournalEntry, decode_journal, encode_journal
 from results_schema.manifest import Manifest, Plan, RunStatus
-from results_schema.results import Results
+from results_schema.results import Results, RunOutcome, Verdict, exit_code
 
 DEFAULT_ROOT = Path("runs")
 EXPLORATIONS = "explorations"
@@ -37,11 +39,15 @@ class NotARun(Exception):
 
 
 class RunDirectory:
-    """The directory of one run, open for writing."""
+    """The directory of one run, open for writing.
+
+    A write that fails raises nothing, so that healing goes on: `disk` remembers it.
+    """
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self.path = path
         self.manifest = manifest
+        self.disk = RunDisk(path)
 
     @property
     def events(self) -> Path:
@@ -50,15 +56,15 @@ class RunDirectory:
 
     def write_manifest(self) -> None:
         """Write the manifest as it is now."""
-        replace_file(self.path / "manifest.json", _json(self.manifest))
+        self._replace("manifest.json", _json(self.manifest))
 
     def write_journal(self, entries: tuple[JournalEntry, ...]) -> None:
         """Write the journal as it is now."""
-        replace_file(self.path / "journal.json", encode_journal(entries))
+        self._replace("journal.json", encode_journal(entries))
 
     def write_results(self, results: Results) -> None:
         """Write what the run proved."""
-        replace_file(self.path / "results.json", _json(results))
+        self._replace("results.json", _json(results))
 
     def finish(self, status: RunStatus) -> None:
         """Mark the run as ended."""
@@ -68,8 +74,59 @@ class RunDirectory:
 
     def log(self, time_us: int, message: str) -> None:
         """Append a line to the run's log, at a time of its clock."""
-        with (self.path / "log.txt").open("a", encoding="utf-8") as file:
-            file.write(f"{time_us / 1e6:12.6f} {message}\n")
+
+        def append() -> None:
+            with (self.path / "log.txt").open("a", encoding="utf-8") as file:
+                file.write(f"{time_us / 1e6:12.6f} {message}\n")
+
+        self.disk.write(self.path / "log.txt", append)
+
+    def open_trace(self) -> TraceSink:
+        """Open the file that the trace is written to; readers see it under its name at the end.
+
+        Raises: NotARun if it cannot be written; the directory is removed then.
+        """
+        path = self.events / f".{EVENTS_FILE}.unfinished"
+        try:
+            return TraceSink(path, self.disk)
+        except OSError as error:
+            shutil.rmtree(self.path, ignore_errors=True)
+            raise _cannot_begin(self.path, error) from error
+
+    def conclude(self, results: Results, *, rows: int | None) -> None:
+        """Give up the reserve, and check that the run is recorded; `rows` of its trace are kept.
+
+        Raises: NotRecorded, after results.json and the manifest say so as well as they can.
+        """
+        self.disk.give_up_reserve()
+        ended_by_it = results.outcome is RunOutcome.INTERNAL_ERROR
+        if self.disk.trouble is None or not (self.disk.lost or ended_by_it):
+            return
+        trace = "" if rows is None else f", and {rows:,} rows of the trace"
+        sentence = (
+            f"The run could not be recorded: {self.disk.trouble}; kept in {self.path}: "
+            f"{', '.join(self._kept()) or 'nothing'}{trace}"
+        )
+        outcome, verdict = RunOutcome.INTERNAL_ERROR, Verdict.UNKNOWN
+        self.write_results(
+            msgspec.structs.replace(
+                results,
+                outcome=outcome,
+                verdict=verdict,
+                exit_code=exit_code(outcome, verdict),
+                reasons=(sentence,),
+            )
+        )
+        self.finish(RunStatus.FAILED)
+        raise NotRecorded(sentence)
+
+    def _kept(self) -> list[str]:
+        names = ("manifest.json", "journal.json", "log.txt", "results.json")
+        return [name for name in names if (self.path / name).exists()]
+
+    def _replace(self, name: str, content: bytes) -> None:
+        path = self.path / name
+        self.disk.write(path, lambda: replace_file(path, content))
 
 
 class PastRun:
@@ -155,7 +212,6 @@ def create_run_directory(
         raise NotARun(f"{root / EXPLORATIONS} is the folder of explorations: name it otherwise")
     try:
         path = make_unique(root / experiment.name, name or timestamp(started))
-        (path / "events").mkdir()
     except OSError as error:
         raise NotARun(f"no run directory can be made in {root}: {error}") from error
     manifest = Manifest(
@@ -175,9 +231,22 @@ def create_run_directory(
         replay=replay,
     )
     run = RunDirectory(path, manifest)
-    run.write_manifest()
-    point_latest(path)
+    try:
+        run.events.mkdir()
+        run.disk.reserve()
+        replace_file(path / "manifest.json", _json(manifest))
+        point_latest(path)
+    except OSError as error:
+        shutil.rmtree(path, ignore_errors=True)
+        raise _cannot_begin(path, error) from error
     return run
+
+
+def _cannot_begin(path: Path, error: OSError) -> NotARun:
+    return NotARun(
+        f"no run can begin: {path} cannot be written: {error.strerror or error}; it needs "
+        f"{RESERVE_BYTES >> 20} MB at least, and nothing was kept"
+    )
 
 
 def open_run(path: Path) -> PastRun:
@@ -268,8 +337,12 @@ def _json(value: msgspec.Struct) -> bytes:
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file in one step: a reader meets the old content or the new."""
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_bytes(content)
-    temporary.replace(path)
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _is_alive(pid: int, host: str) -> bool:

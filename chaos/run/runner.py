@@ -307,6 +307,8 @@ class ExperimentRun:
         failures = self._runtime.failures()
         if failures:
             raise ToolFailed(failures[0])
+        if self._directory is not None and self._directory.disk.trouble is not None:
+            raise ToolFailed(self._directory.disk.trouble)
         now_us = self._runtime.now_us()
         if self._time_limit_us is not None and now_us > self._time_limit_us:
             return f"the time limit of {self._time_limit_us / 1e6:g} s was reached"

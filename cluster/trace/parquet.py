@@ -4,7 +4,9 @@ A module of its own because node processes write traces and need no Arrow. Rows 
 chunks, so that a run of millions of rows fits.
 """
 
+import io
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -33,15 +35,19 @@ class ParquetTraceWriter:
     The file appears under its name when it is complete: readers never see half of it.
     """
 
-    def __init__(self, path: Path, *, rows_per_chunk: int = ROWS_PER_CHUNK) -> None:
+    def __init__(
+        self, path: Path, *, sink: io.RawIOBase | None = None, rows_per_chunk: int = ROWS_PER_CHUNK
+    ) -> None:
+        """Begin the file; `sink` is where its bytes go, None: to `.<name>.unfinished` beside it."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self.rows_written = 0
         self._unfinished = path.with_name(f".{path.name}.unfinished")
         self._rows_per_chunk = rows_per_chunk
         self._rows: list[TraceRow] = []
+        self._sink = sink
         self._writer = pq.ParquetWriter(
-            self._unfinished,
+            self._unfinished if sink is None else sink,
             TRACE_SCHEMA,
             compression="zstd",
             use_dictionary=_STRING_COLUMNS,
@@ -58,13 +64,18 @@ class ParquetTraceWriter:
         if self._writer.is_open:
             self._write_chunk()
             self._writer.close()
+            if self._sink is not None:
+                self._sink.close()
             self._unfinished.replace(self.path)
 
     def discard(self) -> None:
         """Throw away what was written, unless it is complete."""
         if self._writer.is_open:
-            self._writer.close()
-            self._unfinished.unlink()
+            with suppress(OSError, pa.ArrowException):  # a footer for nobody
+                self._writer.close()
+            if self._sink is not None:
+                self._sink.close()
+            self._unfinished.unlink(missing_ok=True)
 
     def __enter__(self) -> "ParquetTraceWriter":
         """Return the writer."""

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment.structs import Experiment, to_cluster_spec
-from chaos.results.run_directory import EVENTS_FILE, RunDirectory
+from chaos.results.run_directory import RunDirectory
+from chaos.results.run_trace import RunTrace
 from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun, Progress
 from cluster.runtime import ClusterStatus
 from cluster.trace.digest import EventsOnly, TraceDigest
-from cluster.trace.parquet import ParquetTraceWriter
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.trace import TraceRow
 from results_schema.journal import JournalEntry
@@ -69,7 +69,7 @@ class Recorder:
         self._whole = TraceDigest()
         self._events = TraceDigest()
         self._events_only = EventsOnly(self._events)
-        self._writer = ParquetTraceWriter(directory.events / EVENTS_FILE)
+        self._trace = RunTrace(directory)
         self._rows: deque[TraceRow] = deque(maxlen=LAST_ROWS)
         self._progress: Progress | None = None
         self._suite = CheckSuite(context_of(experiment), experiment.checks)
@@ -101,9 +101,10 @@ class Recorder:
         try:
             results = run.execute()
         finally:
-            self._writer.close()
+            rows = self._trace.close()
         self._directory.manifest.digest = self._whole.hexdigest()
         self._directory.write_manifest()
+        self._directory.conclude(results, rows=rows)
         return Recording(
             results=results,
             digest=self._events.hexdigest(),
@@ -136,7 +137,7 @@ class Recorder:
         self._rows.append(row)
         self._whole(row)
         self._events_only(row)
-        self._writer(row)
+        self._trace(row)
 
 
 def _goes_on(look: Look, moment: Moment) -> bool:

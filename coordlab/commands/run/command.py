@@ -297,6 +297,9 @@ def _sum_up(directory: RunDirectory, results: Results, console: Console) -> RunS
 def _report(directory: RunDirectory, console: Console) -> None:
     try:
         path = write_run_report(console, open_run(directory.path))
+    except OSError as error:
+        _say_not_written(console, directory, "report", error)
+        return
     except KeyboardInterrupt:
         console.print(f"report interrupted: python -m coordlab report {directory.path}")
         return
@@ -328,6 +331,23 @@ def _analyze(
         return None
     try:
         return analyze_runs(console, [directory.path], master=options.master)[0]
+    except OSError as error:
+        _say_not_written(console, directory, "analyze", error)
+        return None
     except KeyboardInterrupt:
         console.print("analysis interrupted; the run itself is complete")
         return None
+
+
+def _say_not_written(
+    console: Console, directory: RunDirectory, command: str, error: OSError
+) -> None:
+    """Say that what follows a run could not be written: the run's verdict stands."""
+    path = error.filename or directory.path
+    console.print(
+        Text(
+            f"{path} cannot be written: {error.strerror or error}; the run itself is recorded. "
+            f"Then: python -m coordlab {command} {directory.path}"
+        ),
+        soft_wrap=True,
+    )

@@ -11,17 +11,16 @@ from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment.structs import Experiment, to_cluster_spec
 from chaos.results.manifest import run_command_line
 from chaos.results.run_directory import (
-    EVENTS_FILE,
     TRACE_FOLDER,
     RunDirectory,
     create_run_directory,
 )
+from chaos.results.run_trace import RunTrace
 from chaos.run.live_checks import LiveChecks
 from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun, ProgressObserver
 from cluster.runtime import RowObserver, Runtime
 from cluster.trace.digest import TraceDigest
-from cluster.trace.parquet import ParquetTraceWriter
 from cluster.trace.tail import WATERMARK_LAG_US, TraceTail
 from results_schema.results import Results
 
@@ -81,12 +80,15 @@ class Playable:
 def play_into(
     directory: RunDirectory, playable: Playable, *, progress: ProgressObserver | None = None
 ) -> Results:
-    """Play a run and return what it proved; its directory holds everything."""
+    """Play a run and return what it proved; its directory holds everything.
+
+    Raises: NotRecorded if its directory does not; it was healed and stopped all the same.
+    """
     experiment = playable.experiment
     suite = CheckSuite(context_of(experiment), experiment.checks)
     digest = TraceDigest()
-    writer = ParquetTraceWriter(directory.events / EVENTS_FILE)
-    observers: list[RowObserver] = [suite.observe, writer]
+    trace = RunTrace(directory)
+    observers: list[RowObserver] = [suite.observe, trace]
     if playable.runtime == VIRTUAL:
         observers.append(digest)
     runtime = _runtime(playable, directory, observers)
@@ -103,12 +105,13 @@ def play_into(
             time_limit_us=playable.time_limit_us,
         ).execute()
     finally:
-        writer.close()
+        rows = trace.close()
     if playable.runtime == VIRTUAL:
         directory.manifest.digest = digest.hexdigest()
     directory.manifest.clock_error_us = runtime.clock_error_us
     directory.manifest.losses = runtime.losses
     directory.write_manifest()
+    directory.conclude(results, rows=rows)
     return results
 
 

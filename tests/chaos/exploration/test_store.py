@@ -20,6 +20,7 @@ from chaos.exploration.store import (
     open_exploration,
 )
 from chaos.results.manifest import run_command_line
+from chaos.results.recording import NotRecorded
 from chaos.results.run_directory import EXPLORATIONS, NotARun, create_run_directory, scan_runs
 from tests.support.builders.experiments import experiment
 from tests.support.harness.fan_out import passed, violated
@@ -140,3 +141,21 @@ def test_explorations_are_no_runs_and_no_experiment_has_their_name(
             runtime="virtual",
             replay=run_command_line("x", runtime="virtual", seed=0),
         )
+
+
+def test_batch_that_cannot_be_written_names_path_error_and_what_is_kept(
+    store: ExplorationStore,
+) -> None:
+    """A full disk ends a search; what was finished before is read when it goes on."""
+    batches = store.path / "batches.jsonl"
+    kept = batches.rename(store.path / "kept")
+    batches.mkdir()
+    with pytest.raises(NotRecorded) as failed:
+        store.append(RECORDS[0])
+    assert str(failed.value) == (
+        f"The search could not be recorded: {batches} cannot be written: Is a directory; every "
+        f"batch that was finished before is kept, and `explore --resume {store.path}` goes on"
+    )
+    batches.rmdir()
+    kept.rename(batches)
+    assert tuple(open_exploration(store.path).records()) == RECORDS

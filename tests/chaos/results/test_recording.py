@@ -1,0 +1,220 @@
+"""Runs on a disk that is full, or fills: they heal, stop, say so, and stay readable."""
+
+import errno
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from functools import partialmethod
+from pathlib import Path
+
+import pytest
+
+from chaos.results import recording
+from chaos.results.run_directory import EVENTS_FILE, PastRun, list_runs
+from cluster.trace.parquet import ParquetTraceWriter, read_parquet
+from coordlab.cli import run_cli
+from results_schema.manifest import RunStatus
+from results_schema.results import RunOutcome, Verdict
+
+pytestmark = pytest.mark.slow
+
+RUN = (
+    *("run", "coordinator_crash", "--runtime", "virtual", "--no-analyze"),
+    *("--var", "groups.orders-readers.members=3", "--var", "topics.orders.partitions=3"),
+)
+
+
+class SmallDisk:
+    """A disk with `room` bytes for a trace; giving up the reserve makes `reserve` bytes more."""
+
+    def __init__(self, room: int, reserve: int) -> None:
+        self._room = room
+        self._reserve = reserve
+
+    def write(self, file: int, content: memoryview) -> int:
+        """Write what fits. Raises: OSError if nothing does."""
+        if self._room == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        done = os.write(file, content[: self._room])
+        self._room -= done
+        return done
+
+    def give_up(self) -> bool:
+        """Free the reserve, as RunDisk does."""
+        freed, self._reserve = self._reserve, 0
+        self._room += freed
+        return freed > 0
+
+
+PlayOn = Callable[[int, int], tuple[int, PastRun]]
+
+
+@pytest.fixture
+def play_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayOn:
+    """Run with a disk of so much room and reserve; the trace is written every 1,000 rows."""
+
+    def play(room: int, reserve: int) -> tuple[int, PastRun]:
+        disk = SmallDisk(room, reserve)
+        monkeypatch.setattr(recording, "write_bytes", disk.write)
+        monkeypatch.setattr(recording.RunDisk, "give_up_reserve", disk.give_up)
+        monkeypatch.setattr(
+            ParquetTraceWriter,
+            "__init__",
+            partialmethod(ParquetTraceWriter.__init__, rows_per_chunk=1_000),
+        )
+        code = run_cli([*RUN, "--runs", str(tmp_path)])
+        (past,) = list_runs(tmp_path)
+        return code, past
+
+    return play
+
+
+def test_disk_that_fills_ends_the_run_with_255_and_leaves_a_trace(
+    play_on: PlayOn, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The reserve holds what healing and stopping still write."""
+    code, past = play_on(60_000, 10_000_000)
+
+    said = capsys.readouterr()
+    assert code == 255
+    assert "PASS" not in said.out
+    (sentence,) = said.err.splitlines()
+    assert sentence.startswith("The run could not be recorded: ")
+    assert "part-00000.parquet.unfinished cannot be written: No space left on device" in sentence
+    assert f"kept in {past.path}: manifest.json, journal.json, log.txt, results.json" in sentence
+    rows = list(read_parquet(past.events / EVENTS_FILE))
+    assert f"{len(rows):,} rows of the trace" in sentence
+    assert rows[-1].time_us < 40_000_000, "it ended at its next look, not at its end"
+    check_told_the_truth(past, tmp_path, capsys)
+
+
+def test_disk_without_room_for_the_end_of_a_trace_leaves_the_documents(
+    play_on: PlayOn, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Half a Parquet file is no file: it goes, and the sentence names no rows."""
+    code, past = play_on(60_000, 10)
+
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert code == 255
+    assert "rows of the trace" not in sentence
+    assert list(past.events.iterdir()) == []
+    check_told_the_truth(past, tmp_path, capsys)
+
+
+def check_told_the_truth(past: PastRun, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Everything was healed; the results and `list` say that the run proves nothing."""
+    assert [entry.fault_id for entry in past.journal() if entry.in_force] == []
+    assert past.manifest.status is RunStatus.FAILED
+    results = past.results()
+    assert results is not None
+    assert (results.outcome, results.verdict) == (RunOutcome.INTERNAL_ERROR, Verdict.UNKNOWN)
+    assert results.exit_code == 255
+    assert run_cli(["list", "--json", "--runs", str(root)]) == 0
+    (listed,) = json.loads(capsys.readouterr().out)["runs"]
+    assert (listed["status"], listed["verdict"], listed["exit_code"]) == ("failed", "unknown", 255)
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_disk_that_is_full_from_the_start_begins_no_run(
+    error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is left that `list` would have to explain, and `latest` names what it named."""
+
+    def full(_file: int, _offset: int, _size: int) -> None:
+        raise OSError(error, os.strerror(error))
+
+    assert run_cli([*RUN, "--runs", str(tmp_path)]) == 0
+    (before,) = list_runs(tmp_path)
+    capsys.readouterr()
+    monkeypatch.setattr(os, "posix_fallocate", full)
+
+    code = run_cli([*RUN, "--runs", str(tmp_path)])
+
+    said = capsys.readouterr()
+    assert (code, said.out) == (254, "")
+    assert said.err.startswith("no run can begin: ")
+    assert os.strerror(error) in said.err
+    assert [past.path for past in list_runs(tmp_path)] == [before.path]
+    assert (before.path.parent / "latest").resolve() == before.path
+
+
+@pytest.mark.parametrize("in_the_way", ["coordinator_crash", "coordinator_crash/latest"])
+def test_file_or_folder_in_the_way_begins_no_run(
+    in_the_way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file where a folder should be, and the other way round; root can write anywhere."""
+    path = tmp_path / in_the_way
+    if path.name == "latest":
+        path.mkdir(parents=True)
+    else:
+        path.touch()
+
+    code = run_cli([*RUN, "--runs", str(tmp_path)])
+
+    said = capsys.readouterr()
+    assert code == 254
+    (sentence,) = said.err.splitlines()
+    assert str(tmp_path) in sentence
+    assert list(list_runs(tmp_path)) == []
+
+
+@pytest.fixture
+def small_tmpfs(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mount a tmpfs of a size; only where the test may."""
+    mounted: list[Path] = []
+
+    def mount(size: str) -> Path:
+        folder = tmp_path / f"tmpfs-{size}"
+        folder.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+        try:
+            answer = subprocess.run(command, capture_output=True, check=False)
+        except OSError:
+            pytest.skip("there is no mount here")
+        if answer.returncode != 0:
+            pytest.skip("mounting needs root")
+        mounted.append(folder)
+        return folder
+
+    yield mount
+    for folder in mounted:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("size", ["64k", "500k"])
+def test_small_tmpfs_begins_no_run(
+    size: str, small_tmpfs: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a container with a tiny volume gives."""
+    folder = small_tmpfs(size)
+    code = run_cli([*RUN, "--runs", str(folder)])
+    said = capsys.readouterr()
+    (sentence,) = said.err.splitlines()
+    assert (code, said.out) == (254, "")
+    assert sentence.startswith(f"no run can begin: {folder}")
+    assert "No space left on device" in sentence
+    assert list(list_runs(folder)) == []
+
+
+def test_tmpfs_that_fills_ends_a_run_with_255_and_leaves_a_trace(
+    small_tmpfs: Callable[[str], Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The reserve is the disk's own: freed, it holds the end of the trace and the documents."""
+    monkeypatch.setattr(
+        ParquetTraceWriter,
+        "__init__",
+        partialmethod(ParquetTraceWriter.__init__, rows_per_chunk=1_000),
+    )
+    folder = small_tmpfs("4200k")
+    code = run_cli([*RUN, "--runs", str(folder)])
+    said = capsys.readouterr()
+    (sentence,) = said.err.splitlines()
+    assert code == 255
+    assert "PASS" not in said.out
+    assert "cannot be written: No space left on device; kept in " in sentence
+    (past,) = list_runs(folder)
+    assert f"{len(list(read_parquet(past.events / EVENTS_FILE))):,} rows of the trace" in sentence
+    check_told_the_truth(past, folder, capsys)
