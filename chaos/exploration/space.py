@@ -4,6 +4,7 @@ Data flow: name or path -> YAML with lines -> structs (`space_definition`) -> `c
 (`space_semantics`) -> `Space`, from which `draw` makes experiments.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,13 +17,15 @@ from chaos.experiment.loader import (
     path_from_here,
     placed,
 )
+from chaos.experiment.overrides import apply_overrides
 from chaos.experiment.problems import ExperimentError, Problem
 from chaos.experiment.rules.all_rules import errors
 from chaos.experiment.rules.semantic_checks import problem
 from chaos.experiment.schema_errors import shape_problems
+from chaos.experiment.struct_walk import resolve_path
 from chaos.experiment.structs import Experiment
 from chaos.experiment.yaml_document import Item, item_of, read_document
-from chaos.exploration.draw.choices import Choice, choices_of, copy_of
+from chaos.exploration.draw.choices import Choice, Steps, choices_of, copy_of
 from chaos.exploration.space_definition import (
     OWN_OF_A_DRAW,
     FaultSpace,
@@ -51,9 +54,10 @@ class Space:
     minimum: Minimum
 
 
-def load_space(name_or_path: str) -> Space:
-    """Return the space of this name in `explorations/`, or in this file.
+def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
+    """Return the space of this name in `explorations/`, or in this file, changed by `overrides`.
 
+    Shape: each override is `key=value` with a dotted path into the space's experiment.
     Raises: ExperimentError with every problem that was found.
     """
     path = find_file(name_or_path, EXPLORATIONS, "exploration")
@@ -63,7 +67,13 @@ def load_space(name_or_path: str) -> Space:
     if problems:
         raise ExperimentError(problems)
     base = _with_stub(root.child("experiment"))
-    problems = _base_problems(base, root, file)
+    problems = apply_overrides(base, overrides) or [
+        # Whatever stands in the file has a line: the rest came from the command line.
+        replace(each, file="--var", path=each.path.removeprefix("experiment."))
+        if overrides and each.line is None
+        else each
+        for each in _base_problems(base, root, file)
+    ]
     if problems:
         raise ExperimentError(problems)
     definition = msgspec.convert(root.plain(), SpaceDefinition)
@@ -71,6 +81,9 @@ def load_space(name_or_path: str) -> Space:
     problems = problems or list(space_errors(definition, base, choices))
     if problems:
         raise ExperimentError(placed(problems, root, file, SpaceDefinition))
+    problems = [each for text in overrides for each in _drawn_problems(text, base, choices)]
+    if problems:
+        raise ExperimentError(problems)
     return Space(
         name=definition.name,
         question=definition.question,
@@ -99,6 +112,34 @@ def _with_stub(base: Item) -> Item:
     if isinstance(whole.value, dict):
         whole.value.update({key: item_of(value) for key, value in _STUB.items()})
     return whole
+
+
+def _drawn_problems(override: str, base: Item, choices: Sequence[Choice]) -> list[Problem]:
+    """Return what is wrong with an override of what every draw puts anew."""
+    key = override.partition("=")[0].strip()
+    steps = resolve_path(key, base, Experiment)
+    if isinstance(steps, Problem):
+        return []  # said before, by `apply_overrides`
+    drawn: list[tuple[str, Steps]] = [(f"experiment.{name}", (name,)) for name in OWN_OF_A_DRAW]
+    drawn += [
+        (choice.at(0), place)
+        for choice in choices
+        for spot in choice.spots
+        for place in spot.places(base)
+    ]
+    for where, place in drawn:
+        common = min(len(place), len(steps))
+        if tuple(steps[:common]) == tuple(place[:common]):
+            return [
+                Problem(
+                    file="--var",
+                    line=None,
+                    path=key,
+                    message="is drawn from each seed, a value of your own would be lost",
+                    expected=f"a key that the space does not draw (`{where}` in its file)",
+                )
+            ]
+    return []
 
 
 def _base_problems(base: Item, root: Item, file: str) -> list[Problem]:

@@ -48,7 +48,8 @@ class ExplorationManifest(msgspec.Struct, frozen=True, kw_only=True):
     """manifest.json: what an exploration is made of. Written once.
 
     Units: `started_at` is ISO 8601 in UTC. Shape: `space_file` is where space.yaml was copied from;
-    `code` and `python` as in a replay stamp; `count` None: as many as the time allows.
+    `overrides` are the `--var`s; `code` and `python` as in a replay stamp; `count` None: as many as
+    the time allows.
     """
 
     format: int = FORMAT
@@ -58,6 +59,7 @@ class ExplorationManifest(msgspec.Struct, frozen=True, kw_only=True):
     first_seed: int
     count: int | None = None
     recheck_percent: float
+    overrides: tuple[str, ...] = ()
     code: str
     commit: str | None = None
     python: str
@@ -165,15 +167,22 @@ class ExplorationStore:
         )
 
     def space(self) -> Space:
-        """Return the space that is explored, as it was when it began."""
-        return load_space(str(self.path / SPACE_FILE))
+        """Return the space that is explored, with its overrides, as it was when it began."""
+        return load_space(str(self.path / SPACE_FILE), self.manifest.overrides)
 
 
 def create_exploration(
-    root: Path, space: Space, *, first_seed: int, count: int | None, recheck_percent: float
+    root: Path,
+    space: Space,
+    *,
+    first_seed: int,
+    count: int | None,
+    recheck_percent: float,
+    overrides: tuple[str, ...] = (),
 ) -> ExplorationStore:
     """Make the directory of a new exploration and point `latest` to it.
 
+    Shape: `overrides` are those that `space` was loaded with.
     Raises: NotAnExploration if it cannot be made there.
     """
     started = datetime.now(UTC)
@@ -190,6 +199,7 @@ def create_exploration(
         first_seed=first_seed,
         count=count,
         recheck_percent=recheck_percent,
+        overrides=overrides,
         code=code_version(),
         commit=git_commit(),
         python=python_version(),

@@ -39,6 +39,7 @@ from coordlab.options import (
     json_option,
     junit_option,
     ray_address_option,
+    var_option,
     with_examples,
 )
 from coordlab.parameters import DurationParam
@@ -72,6 +73,7 @@ class ExploreOptions:
     workers: int | None
     batch: int | None
     recheck: float | None
+    var: tuple[str, ...]
     ray_address: str
     explorations: Path
     junit: Path | None
@@ -84,6 +86,7 @@ class ExploreOptions:
         "explore --count 300",
         "explore --time-limit 10m --stop-after 1",
         "explore reference --first-seed 5000 --count 100 --workers 1",
+        "explore --count 300 --var cluster.config.min.insync.replicas=1",
         "explore --ray-address head:6379 --count 100000",
         "explore --resume runs/explorations/standard",
     ),
@@ -139,6 +142,7 @@ class ExploreOptions:
     help="Play so many of the seeds a second time, in another process, and compare; default "
     f"{DEFAULT_RECHECK_PERCENT:g}.",
 )
+@var_option
 @ray_address_option
 @click.option(
     "--explorations",
@@ -250,10 +254,11 @@ def _store(options: ExploreOptions) -> ExplorationStore:
     if options.resume is None:
         return create_exploration(
             options.explorations,
-            load_space(options.space or DEFAULT_SPACE),
+            load_space(options.space or DEFAULT_SPACE, options.var),
             first_seed=options.first_seed or 0,
             count=_new_count(options),
             recheck_percent=DEFAULT_RECHECK_PERCENT if options.recheck is None else options.recheck,
+            overrides=options.var,
         )
     store = open_exploration(options.resume)
     manifest = store.manifest
@@ -261,13 +266,20 @@ def _store(options: ExploreOptions) -> ExplorationStore:
         ("space", options.space, manifest.space),
         ("--first-seed", options.first_seed, manifest.first_seed),
         ("--recheck", options.recheck, manifest.recheck_percent),
+        ("--var", options.var or None, manifest.overrides),
     ):
         if asked is not None and asked != has:
             raise CannotResume(
-                f"{store.path} was begun with {what} {has}, and goes on with it; got {asked}"
+                f"{store.path} was begun with {what} {_shown(has)}, and goes on with it; "
+                f"got {_shown(asked)}"
             )
     check_resumable(store)
     return store
+
+
+def _shown(value: object) -> str:
+    """Return a value of an option as a sentence has it."""
+    return (" ".join(value) or "nothing") if isinstance(value, tuple) else str(value)
 
 
 def _new_count(options: ExploreOptions) -> int | None:

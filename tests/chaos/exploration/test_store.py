@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from chaos.experiment.problems import ExperimentError
 from chaos.exploration import store as exploration_store
-from chaos.exploration.space import Space, load_space
+from chaos.exploration.space import Space, base_experiment, load_space
 from chaos.exploration.store import (
     CannotResume,
     ExplorationRecord,
@@ -159,3 +160,29 @@ def test_batch_that_cannot_be_written_names_path_error_and_what_is_kept(
     batches.rmdir()
     kept.rename(batches)
     assert tuple(open_exploration(store.path).records()) == RECORDS
+
+
+def test_overrides_of_an_exploration_come_back_with_its_space(tmp_path: Path) -> None:
+    """`--resume` draws what was drawn before: the manifest has the overrides, no file has."""
+    override = "cluster.config.unclean.leader.election.enable=true"
+    changed = load_space("reference", (override,))
+    assert base_experiment(changed) != base_experiment(load_space("reference"))
+    made = create_exploration(
+        tmp_path, changed, first_seed=0, count=1, recheck_percent=5.0, overrides=(override,)
+    )
+    again = open_exploration(made.path).space()
+    assert base_experiment(again) == base_experiment(changed)
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("cluster.config.no.such.key=1", "unknown key"),
+        ("name=other", "is drawn from each seed"),
+        ("cluster.config.min.insync.replicas=many", "--var"),
+    ],
+)
+def test_override_that_no_draw_would_keep_is_refused(override: str, said: str) -> None:
+    with pytest.raises(ExperimentError) as refused:
+        load_space("reference", (override,))
+    assert said in "".join(map(str, refused.value.problems))
