@@ -6,24 +6,32 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-stamp
+# A .venv with the tools of the tests has all that a user needs.
+USER_STAMP := $(if $(wildcard $(STAMP)),$(STAMP),$(VENV)/.setup-user-stamp)
 RUN := $(BIN)/python -m coordlab
 SEED ?= 7
 # Every node on Ray, every command that a test runs is a process that imports the lab: what it would
 # compile anew each time is a third of `make test`.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-fast check bench soak docs pictures clean
+.PHONY: help setup setup-dev demo test test-fast check bench soak docs pictures clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-setup: $(STAMP) ## a virtual environment in .venv with everything pinned
+setup: $(USER_STAMP) ## a virtual environment in .venv with what a user needs, pinned
 
-$(STAMP): pyproject.toml constraints.txt
+$(VENV)/.setup-user-stamp: pyproject.toml constraints.txt
 	@scripts/setup $(VENV)
 	@touch $@
 
-demo: $(STAMP) ## run coordinator_crash on a local Ray (about a minute), analyse it with Spark
+setup-dev: $(STAMP) ## the tools of the tests beside it; every target but setup and demo does this
+
+$(STAMP): pyproject.toml constraints.txt
+	@scripts/setup $(VENV) dev
+	@touch $@
+
+demo: $(USER_STAMP) ## run coordinator_crash on a local Ray (about a minute), analyse it with Spark
 	$(RUN) run coordinator_crash --runtime ray --seed $(SEED)
 	@$(RUN) doctor --only java
 
