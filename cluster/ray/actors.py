@@ -29,6 +29,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ex
 from cluster.checkout import PACKAGE_ROOT
 from cluster.host.host import Host
 from cluster.links.reset import ConnectionName, LinkReset
+from cluster.ray.leavings import mark_as_owned, remove_abandoned, remove_session
 from cluster.realtime.clock import ClockReading
 from cluster.realtime.host import RunSettings
 from cluster.realtime.machine_processes import ProcessRef, die_with_parent
@@ -85,6 +86,10 @@ class Machine:
     address: str
 
 
+_own_sessions: list[Path] = []
+"""The folder of the local Ray that this process started; empty: there is none."""
+
+
 def connect_ray(address: str) -> bool:
     """Start a local Ray ("local") or join the one at `address`; return whether this call did it.
 
@@ -106,6 +111,7 @@ def connect_ray(address: str) -> bool:
                     runtime_env={"env_vars": {"PYTHONPATH": _python_path()}},
                     **quiet,
                 )
+                _own_session()
             else:
                 check_reachable(address)
                 modules = [str(PACKAGE_ROOT / package) for package in PACKAGES]
@@ -135,8 +141,20 @@ def _keeping_sigterm() -> Iterator[None]:
 
 
 def disconnect_ray() -> None:
-    """Leave Ray; a Ray that this process started ends with all its processes."""
+    """Leave Ray; a Ray that this process started ends with all its processes and its folder."""
+    session = _own_sessions.pop() if _own_sessions else None
     ray.shutdown()
+    if session is not None:
+        remove_session(session)
+
+
+def _own_session() -> None:
+    """Note the folder of the Ray that was just started, and remove what dead ones left."""
+    context = ray.get_runtime_context()
+    session = Path(context.get_temp_dir()) / context.get_session_name()
+    _own_sessions.append(session)
+    mark_as_owned(session)
+    remove_abandoned(session.parent, "session_*")
 
 
 def check_reachable(address: str) -> None:

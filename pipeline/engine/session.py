@@ -17,8 +17,11 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from pipeline.engine.java import JavaProblem, find_java
+from pipeline.engine.leavings import mark_as_owned, remove_abandoned
 
 LOCAL_MASTER = "local[2]"
+TEMP_PREFIX = "coordlab-spark-"
+"""Begins the name of a session's temporary folder."""
 LOCAL_SHUFFLE_PARTITIONS = 2
 """A run has some 100,000 rows: more partitions only cost their scheduling."""
 _JVM_EXIT_S = 20
@@ -103,13 +106,16 @@ def spark_session(
 
     `short_work` tunes a local one for little data: it starts sooner and runs slower. A local
     session listens on the loopback address only. Everything that Spark writes while it works
-    (shuffles, native libraries, its own log) goes to a temporary folder that is removed.
+    (shuffles, native libraries, its own log) goes to a temporary folder that is removed, at
+    the latest by the next session on this machine.
     Raises: JavaMissing; SparkStartError, with what the JVM said.
     """
     java = find_java()
     if isinstance(java, JavaProblem):
         raise JavaMissing(java)
-    with tempfile.TemporaryDirectory(prefix="coordlab-spark-", ignore_cleanup_errors=True) as temp:
+    remove_abandoned(Path(tempfile.gettempdir()), f"{TEMP_PREFIX}*")
+    with tempfile.TemporaryDirectory(prefix=TEMP_PREFIX, ignore_cleanup_errors=True) as temp:
+        mark_as_owned(Path(temp))
         settings = _settings(master or LOCAL_MASTER, name, Path(temp), short_work=short_work)
         with _jvm(settings, Path(temp) / "jvm.log") as gateway:
             conf = SparkConf(_jvm=gateway.jvm).setAll(list(settings.items()))

@@ -1,0 +1,81 @@
+"""A wall clock that jumps changes nothing of a run but the times that its manifest names."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from chaos.results import run_directory
+from chaos.results.run_directory import PastRun, list_runs
+from cluster.realtime.clock import RunClock
+from coordlab.cli import run_cli
+from results_schema.manifest import RunStatus
+
+RUN = (
+    *("run", "coordinator_crash", "--runtime", "virtual", "--no-analyze", "--seed", "3"),
+    *("--var", "groups.orders-readers.members=3", "--var", "topics.orders.partitions=3"),
+)
+HOUR = timedelta(hours=1)
+
+
+def jumping(step: timedelta) -> Iterator[datetime]:
+    """Yield moments, each a step from the last: forward, or back."""
+    return (datetime(2026, 6, 1, tzinfo=UTC) + step * number for number in count())
+
+
+def jump_clock(monkeypatch: pytest.MonkeyPatch, step: timedelta) -> None:
+    """Let every look at the wall clock find it `step` from where it was."""
+    moments = jumping(step)
+    monkeypatch.setattr(run_directory, "_now", lambda: next(moments))
+    monkeypatch.setattr(time, "time", lambda: next(moments).timestamp())
+    monkeypatch.setattr(time, "time_ns", lambda: int(next(moments).timestamp() * 1e9))
+
+
+def play(root: Path) -> PastRun:
+    """Play the run into `root` and return it."""
+    assert run_cli([*RUN, "--runs", str(root)]) == 0
+    (past,) = list_runs(root)
+    return past
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [HOUR, -HOUR], ids=["forward", "back"])
+def test_run_whose_wall_clock_jumps_is_the_same_run(
+    step: timedelta,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Trace, journal and results are equal to the byte; `list` shows it as completed."""
+    expected = play(tmp_path / "steady")
+    with monkeypatch.context() as jumps:
+        jump_clock(jumps, step)
+        past = play(tmp_path / "jumping")
+        capsys.readouterr()
+        assert run_cli(["list", "--json", "--runs", str(tmp_path / "jumping")]) == 0
+    (listed,) = json.loads(capsys.readouterr().out)["runs"]
+
+    assert (listed["status"], listed["verdict"]) == ("completed", "pass")
+    assert past.manifest.status is RunStatus.COMPLETED
+    assert past.manifest.digest == expected.manifest.digest
+    assert past.results() == expected.results()
+    assert past.journal() == expected.journal()
+
+
+def test_run_clock_passes_steadily_while_the_wall_clock_jumps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nodes on Ray ask this clock: the machine's wall clock is read once, at its origin."""
+    monotonic_ns = 5_000_000_000
+    monkeypatch.setattr(time, "monotonic_ns", lambda: monotonic_ns)
+    clock = RunClock.starting_now()
+    wall_us: Callable[[], int] = clock.wall_us
+    began_us = wall_us()
+    jump_clock(monkeypatch, -HOUR)
+    monotonic_ns += 1_500_000_000
+    assert clock.now_us() == 1_500_000
+    assert wall_us() == began_us + 1_500_000
