@@ -25,7 +25,7 @@ def read_documents(spark: SparkSession, runs: Sequence[RunFiles]) -> DataFrame:
     # recursiveFileLookup keeps Spark from reading a folder called `a=b` as a column.
     read = spark.read.option("recursiveFileLookup", "true")
     return read.text(found, wholetext=True).select(
-        run_of_file(r"/[^/]+$").alias("run"),
+        run_of_file(1).alias("run"),
         F.element_at(F.split("_metadata.file_path", "/"), -1).alias("document"),
         F.col("value").alias("text"),
     )

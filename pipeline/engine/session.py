@@ -44,9 +44,13 @@ batches of cached columns let a reader skip those that hold no row that it wants
 LONG_WORK = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
 }
 """For inputs that lie by run (`table_store.FileStore`): a join on the run and other columns needs
-no shuffle, and no stage waits for a new plan.
+no shuffle, and no stage waits for a new plan. Of an analysis of 40 runs whole-stage code took a
+sixth of the processor time: 200 stages are compiled, and most have few rows. Compressing what is
+kept took another fifth.
 """
 _SHORT_LIVED_JVM = (
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m "
