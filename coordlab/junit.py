@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from results_schema.evidence_text import tell
 from results_schema.manifest import Manifest
 from results_schema.results import CheckOutcome, CheckReport, Results, RunOutcome, Verdict
 
@@ -171,6 +172,10 @@ def _violated(check: CheckReport) -> str:
 def _stories(check: CheckReport) -> Iterable[str]:
     for finding in check.findings:
         yield finding.summary
+        if finding.led_to:
+            yield "  what led to it:"
+            yield from (f"  {tell(row)}" for row in finding.led_to)
+            yield "  what proves it:"
         yield from (f"  {line}" for line in finding.story)
 
 

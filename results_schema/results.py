@@ -61,7 +61,11 @@ class CheckOutcome(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A broken promise, with the rows that prove it, in time order, and as a story."""
+    """A broken promise, with the rows that prove it, in time order, and as a story.
+
+    Shape: `led_to` are rows of the time before and around it that tell why it could happen (faults,
+    elections, fencing, loads, requests that the controller never answered), in time order.
+    """
 
     check: str
     summary: str
@@ -70,6 +74,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     partition: str | None = None
     story: tuple[str, ...] = ()
     evidence: tuple[TraceRow, ...] = ()
+    led_to: tuple[TraceRow, ...] = ()
 
 
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,6 +38,8 @@ class Checker(ABC):
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         self.context = context
         self.evidence = Evidence(context) if evidence is None else evidence
+        self._turning_points = self.evidence.turning_points  # followed from here on
+        self._faults = self.evidence.faults
         self.findings: list[Finding] = []
         self.findings_total = 0
         self.on_finding: FindingSink | None = None
@@ -100,6 +102,22 @@ class Checker(ABC):
             partition=partition,
             story=tuple(tell(row) for row in rows),
             evidence=tuple(rows),
+            led_to=self._led_to(rows, group=group, partition=partition),
+        )
+
+    def _led_to(
+        self, rows: list[TraceRow], *, group: str | None, partition: str | None
+    ) -> tuple[TraceRow, ...]:
+        """Return what led to the evidence `rows`: of the group also what its coordinators did."""
+        if not rows:
+            return ()
+        known = None if group is None else self.context.groups.get(group)
+        about = (partition, None if known is None else known.offsets_partition)
+        return self._turning_points.led_to(
+            rows,
+            partitions={name for name in about if name is not None},
+            groups=set() if group is None else {group},
+            faults=self._faults.since(rows[0].time_us),
         )
 
     def report(

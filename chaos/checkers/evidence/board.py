@@ -20,6 +20,7 @@ from chaos.checkers.evidence.fenced_members import FENCING_KINDS, FencedMembers
 from chaos.checkers.evidence.living_members import PRESENCE_KINDS, Presence
 from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
 from chaos.checkers.evidence.owners import OWNER_KINDS, Owners
+from chaos.checkers.evidence.turning_points import TURNING_KINDS, TurningPoints
 from protocol.trace import TraceKind, TraceRow
 
 
@@ -74,6 +75,11 @@ class Evidence:
     def lost_data(self) -> LostData:
         """Elections with which partitions may have lost data."""
         return self._follow(LostData(), LOSS_KINDS)
+
+    @cached_property
+    def turning_points(self) -> TurningPoints:
+        """What may have led to a finding."""
+        return self._follow(TurningPoints(), TURNING_KINDS)
 
     def _follow(self, part: P, kinds: frozenset[TraceKind]) -> P:
         """Feed a part from now on with the rows that it must see."""

@@ -4,6 +4,7 @@ Data flow: Shrunk -> one whole run -> its finding as a story -> text of an exper
 """
 
 import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -15,7 +16,7 @@ from chaos.exploration.shrink.edits import Sizes
 from chaos.exploration.shrink.passes import ROUND_US
 from chaos.exploration.shrink.shrink import Robustness, ShrinkEnd, Shrunk
 from chaos.exploration.signature import signature_of
-from results_schema.evidence_text import seconds
+from results_schema.evidence_text import seconds, tell
 from results_schema.results import Finding
 
 SUFFIX = "-shrunk"
@@ -59,6 +60,7 @@ def shrunk_file(
         f"See it:             python -m coordlab run {path} --runtime virtual",
         f"On real processes:  python -m coordlab run {path}",
         "",
+        *_led_to(finding),
         *_wrapped(
             "How it came to it, in times of the run: the evidence. The steady state, "
             f"from which the plan counts, was reached at {seconds(played.steady_us or 0)}."
@@ -70,6 +72,16 @@ def shrunk_file(
         summary=summary,
         story=story,
     )
+
+
+def _led_to(finding: Finding | None) -> Iterable[str]:
+    """Yield what led to the finding, under a heading; nothing where nothing is known."""
+    if finding is None or not finding.led_to:
+        return
+    yield "What led to it:"
+    for row in finding.led_to:
+        yield from _wrapped(tell(row).strip(), indent=" " * 8)
+    yield ""
 
 
 def sizes_text(shrunk: Shrunk) -> str:

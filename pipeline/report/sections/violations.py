@@ -30,7 +30,8 @@ _LANES = {
 }
 """Where the kinds of rows of the trace are seen, by how their names begin; else coordinators."""
 _LEAD = (
-    "Each finding is proven by the rows of the trace below it. A moment leads to it in the lanes."
+    "Each finding is proven by the rows of the trace below it; those above them tell why it could "
+    "happen. A moment leads to it in the lanes."
 )
 
 
@@ -103,7 +104,12 @@ def _story(finding: Finding) -> Markup:
         more = Markup("<details><summary>{}</summary>{}</details>").format(
             counted(len(rest), "more row"), _steps(rest)
         )
-    return Markup("<p>{}</p>{}{}").format(whole, shown, more)
+    before = Markup("")
+    if finding.led_to:
+        before = Markup("<p>What led to it:</p>{}<p>What proves it:</p>").format(
+            _steps(finding.led_to)
+        )
+    return Markup("<p>{}</p>{}{}{}").format(whole, before, shown, more)
 
 
 def _steps(steps: tuple[TraceRow, ...]) -> Markup:

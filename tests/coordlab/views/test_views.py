@@ -9,6 +9,7 @@ from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus, NodeState
 from coordlab.views.run_view import run_view
 from coordlab.views.summary_view import print_summary
 from protocol.ids import BrokerId, NodeName
+from protocol.trace import TraceRow
 from results_schema.journal import BlastRadius, FaultOutcome, JournalEntry, LeaderMove, LinkEnds
 from results_schema.manifest import Manifest
 from results_schema.results import CheckOutcome, CheckReport, Finding, Results, RunOutcome, Verdict
@@ -211,6 +212,7 @@ def test_summary_of_a_violated_run_tells_the_story_of_the_finding() -> None:
                 summary="an acknowledged commit vanished",
                 time_us=5,
                 story=("1.000 s broker-2 acknowledged [10]", "9.000 s broker-0 returned 4"),
+                led_to=(TraceRow("r", 2, 2, 0, "driver", 0, "fault_injected", cause="cut-0"),),
             ),
         ),
         findings_total=3,
@@ -231,6 +233,9 @@ def test_summary_of_a_violated_run_tells_the_story_of_the_finding() -> None:
         "broker-2 (pid 4711) at 11.250 s, healed at 36.250 s",
         f"blast radius: groups {GROUP}; partitions __consumer_offsets-2",
         "an acknowledged commit vanished",
+        "what led to it:",
+        "driver: fault injected: because cut-0",
+        "what proves it:",
         "broker-2 acknowledged [10]",
         "1,234 commits acknowledged",
         "slowest after healing 0.223 s",

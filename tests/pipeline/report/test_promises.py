@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from pipeline.report.charts.chart import Paragraph, Section
 from pipeline.report.facts import SettingFact
@@ -69,6 +70,18 @@ def test_violation_is_a_story_whose_moments_lead_to_the_lanes() -> None:
     assert "Offset 92 was &lt;lost&gt;." in html
     assert '<a href="#lane-availability" data-from="11.25" data-to="11.25">' in html
     assert "<b>consumer-0</b> <span>offsets committed: orders-1, offset 92</span>" in html
+
+
+def test_violation_tells_what_led_to_it_above_what_proves_it() -> None:
+    """Its cause first: the rows of the evidence say what happened, not why it could."""
+    fault = Rows().add(9, "driver", TraceKind.FAULT_INJECTED, cause="cut-0")
+    finding = replace(_finding(COMMIT), led_to=(fault,))
+    html = _html(violations_section(report_input(run_facts(checks=(_broken(finding),)))))
+    places = [
+        html.index(text)
+        for text in ("What led to it:", "fault injected", "What proves it:", "offsets committed")
+    ]
+    assert places == sorted(places)
 
 
 def test_violation_cuts_member_ids_and_keeps_them_in_the_title() -> None:
