@@ -1,0 +1,22 @@
+"""What README says of the planted bugs is what their record says."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+_ROW = re.compile(r"^\| \w+ \| \w+ \| (\d+) \| [^|]+ \| \d+ to (\d+) \|", re.MULTILINE)
+_CLAIM = re.compile(r"within (\d+) seeds and shrunk to (\w+) faults at most")
+_WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
+
+
+def test_readme_says_of_planted_bugs_what_was_recorded() -> None:
+    """The most seeds that one of them needed, and the most faults that were left."""
+    record = (ROOT / "docs" / "PLANTED_BUGS.md").read_text(encoding="utf-8")
+    rows = [(int(seeds), int(faults)) for seeds, faults in _ROW.findall(record)]
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    claim = _CLAIM.search(readme)
+
+    assert len(rows) == 12
+    assert claim is not None
+    assert int(claim[1]) == max(seeds for seeds, _ in rows)
+    assert _WORDS[claim[2]] == max(faults for _, faults in rows)
