@@ -17,7 +17,8 @@ from typing import Any
 import ray
 
 from benchmarks.measurement import Measurement, machine, median_ratio
-from cluster.host.host import Disconnected, Host, IncomingRequest, RequestTimedOut
+from cluster.host.host import Disconnected, Host, RequestTimedOut
+from cluster.host.incoming_request import IncomingRequest
 from cluster.ray.actors import LOCAL, LOOPBACK, connect_ray, disconnect_ray
 from cluster.realtime.clock import RunClock
 from cluster.realtime.host import RunSettings

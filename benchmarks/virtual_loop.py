@@ -15,7 +15,8 @@ from heapq import heappop, heappush
 from typing import Any
 
 from benchmarks.measurement import Measurement, machine, median_ratio
-from cluster.virtual.loop import LoopTimer, VirtualLoop
+from cluster.virtual.loop import VirtualLoop
+from cluster.virtual.loop_timer import LoopTimer
 
 CLIENTS = 100
 EVENTS = 60_000

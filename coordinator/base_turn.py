@@ -4,7 +4,6 @@ Owns what ties a later input to an earlier one: timers by key, appends by id. A 
 its kinds of both, and adds what its handlers say through a turn.
 """
 
-from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from protocol.api import AnyResponse
@@ -19,13 +18,16 @@ _Pending = TypeVar("_Pending")
 _Result = TypeVar("_Result", bound=Result)
 
 
-@dataclass(slots=True)
 class InFlight(Generic[_Timer, _Pending]):
     """Timers that run and appends under way, each with what its end is about."""
 
-    timers: dict[str, _Timer] = field(default_factory=dict)
-    appends: dict[AppendId, _Pending] = field(default_factory=dict)
-    last_append_id: int = 0
+    __slots__ = ("appends", "last_append_id", "timers")
+
+    def __init__(self) -> None:
+        # Not a dataclass: mypyc compiles none that is generic.
+        self.timers: dict[str, _Timer] = {}
+        self.appends: dict[AppendId, _Pending] = {}
+        self.last_append_id = 0
 
     def new_append_id(self) -> AppendId:
         """Return the id of an append whose outcome does not come back (acks=0)."""

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
+# Mutants, coverage and patches of modules need interpreted code, in children too.
+os.environ["COORDLAB_COMPILED"] = "0"
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
     from pyspark.sql import SparkSession

@@ -7,6 +7,7 @@ cluster. Rows come in the order of the run's clock; between machines that order 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import ClassVar
 
 from chaos.checkers.context import CheckContext
 from chaos.checkers.evidence.board import Evidence
@@ -29,10 +30,10 @@ class Checker(ABC):
     stands alone, makes its own, and is fed by `observe`.
     """
 
-    name: str
-    promise: str
+    name: ClassVar[str]
+    promise: ClassVar[str]
     """What it checks, in one sentence for people."""
-    kinds: frozenset[TraceKind]
+    kinds: ClassVar[frozenset[TraceKind]]
     """The kinds of rows that it wants to see."""
 
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:

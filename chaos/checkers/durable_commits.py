@@ -221,7 +221,7 @@ class DurableCommits(Checker):
         held = {
             group_id: None
             for group_id, expected in self.context.groups.items()
-            if lost in (expected.offsets_partition, *expected.transaction_partitions)
+            if lost == expected.offsets_partition or lost in expected.transaction_partitions
         }
         for (group, _), register in self._registers.items():
             if group in held:

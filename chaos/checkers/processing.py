@@ -14,9 +14,8 @@ judged.
 
 from dataclasses import dataclass, field
 
-import msgspec
-
 from chaos.checkers.base import Checker
+from chaos.checkers.consumed import decode_consumed
 from chaos.checkers.context import CheckContext
 from chaos.checkers.evidence.board import Evidence
 from chaos.checkers.evidence.commit_registers import GIVEN_UP_BY_THE_CLIENT
@@ -33,15 +32,6 @@ MAX_KEPT_COMMITS = 4_096
 """Commits beyond what was processed, kept for each partition: there are none in a sound group."""
 
 _TIMED_OUT = ErrorCode.REQUEST_TIMED_OUT.name  # the record may stand in the log all the same
-
-
-class _Consumed(msgspec.Struct):
-    """The detail of RECORDS_CONSUMED. Shape: `last` is the offset of the last record."""
-
-    last: int
-
-
-_decode_consumed = msgspec.json.Decoder(_Consumed).decode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +145,7 @@ class Processing(Checker):
             return
         known = self._partition(row)
         owner = (row.node, row.incarnation)
-        start, end = row.offset, _decode_consumed(row.detail).last + 1
+        start, end = row.offset, decode_consumed(row.detail).last + 1
         processed = known.processed
         reached = processed.end
         if reached is not None and start < reached:

@@ -11,6 +11,7 @@ import msgspec
 
 from chaos.experiment.structs import Experiment
 from cluster.checkout import PACKAGE_ROOT
+from cluster.compiled import CompiledState, compiled_state
 from results_schema.manifest import Manifest
 
 _PACKAGES = ("coordlab", "ray", "msgspec", "msgpack", "pyarrow", "pyspark")
@@ -58,8 +59,15 @@ def run_command_line(
 
 
 def installed_versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that a run depends on."""
-    versions = {"python": platform.python_version()}
+    """Return the versions of Python and of the packages that a run depends on, and which code ran.
+
+    Compiled or interpreted modules are a fact about the run's speed: its digest is the same.
+    """
+    is_compiled = compiled_state() is CompiledState.COMPILED
+    versions = {
+        "python": platform.python_version(),
+        "hot modules": "compiled" if is_compiled else "interpreted",
+    }
     for package in _PACKAGES:
         try:
             versions[package] = version(package)

@@ -15,7 +15,8 @@ from cluster.broker.replication.produce import ProduceApi
 from cluster.broker.replication.replica_manager import ReplicaManager
 from cluster.broker.transactions.transaction_coordination import TransactionCoordination
 from cluster.broker.transactions.txn_marker_writer import TxnMarkerWriter
-from cluster.host.host import Host, IncomingRequest
+from cluster.host.host import Host
+from cluster.host.incoming_request import IncomingRequest
 from protocol.config import BrokerConfig
 from protocol.envelope import RequestEnvelope
 from protocol.errors import ErrorCode

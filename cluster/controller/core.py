@@ -247,7 +247,7 @@ def _partition_events(
     isr = list(after.isr)
     if before is None or after.leader_epoch != before.leader_epoch:
         detail: dict[str, object] = {"isr": isr, "reason": reason}
-        if before is not None and after.leader not in (NO_LEADER, *before.isr):
+        if before is not None and after.leader != NO_LEADER and after.leader not in before.isr:
             detail["unclean"] = True
         events.append(
             TraceEvent(

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from cluster.controller.controller_metrics import COUNTED_CONTROLLER_EVENTS, ControllerMetrics
 from cluster.controller.core import ControllerCore
 from cluster.controller.quorum_state import begin_controller_epoch
-from cluster.host.host import Host, IncomingRequest
+from cluster.host.host import Host
+from cluster.host.incoming_request import IncomingRequest
 from cluster.host.keyed_timers import KeyedTimers
 from cluster.runtime import ClusterStatus, PartitionStatus
 from cluster.spec import ClusterSpec, ControllerSpec

@@ -18,7 +18,8 @@ from typing import Any, Protocol
 
 from cluster.host.connections import Endpoint
 from cluster.host.frames import CloseFrame, Frame, ResetFrame
-from cluster.host.host import Connection, Host, HostDead, IncomingRequest
+from cluster.host.host import Connection, Host, HostDead
+from cluster.host.incoming_request import IncomingRequest
 from cluster.host.randomness import stream
 from cluster.links.gate import LinkGate
 from cluster.links.rules import LinkRule

@@ -20,7 +20,8 @@ from cluster.host.frames import (
     ResetFrame,
     ResponseFrame,
 )
-from cluster.host.host import Host, IncomingRequest
+from cluster.host.host import Host
+from cluster.host.incoming_request import IncomingRequest
 from cluster.host.message_trace import server_event
 from protocol.api import AnyResponse, error_of
 from protocol.envelope import RequestEnvelope, ResponseEnvelope

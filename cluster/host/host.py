@@ -12,11 +12,9 @@ from asyncio import Future
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
-import msgspec
-
+from cluster.host.incoming_request import IncomingRequest
 from partition_log.storage import Storage
 from protocol.api import AnyRequest, AnyResponse
-from protocol.envelope import RequestEnvelope
 from protocol.ids import Incarnation, NodeName, RequestId
 from protocol.trace import TraceEvent
 
@@ -41,17 +39,6 @@ class Timer(Protocol):
 
     def cancel(self) -> None:
         """Forget the call; nothing happens if it has fired."""
-
-
-class IncomingRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request as a server's handler gets it. A Struct, because they are built by the thousand.
-
-    `request_id` is unique in the server's incarnation: Host.reply names it. `peer` is the client.
-    """
-
-    request_id: RequestId
-    peer: NodeName
-    envelope: RequestEnvelope
 
 
 ResponseCallback = Callable[[AnyResponse | Disconnected | RequestTimedOut], None]

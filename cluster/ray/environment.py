@@ -9,6 +9,8 @@ import os
 import sys
 from pathlib import Path
 
+from cluster.compiled import use_compiled
+
 TOKEN_FILE = Path.home() / ".ray" / "auth_token"
 
 
@@ -31,3 +33,4 @@ def prepare_environment() -> None:
 
 
 prepare_environment()
+use_compiled()  # a process of Ray's imports this before any node

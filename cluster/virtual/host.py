@@ -11,7 +11,8 @@ from cluster.host.base_host import BaseHost
 from cluster.host.frames import CloseFrame
 from cluster.runtime import RowObserver
 from cluster.virtual.clock import NodeClock
-from cluster.virtual.loop import LoopHandle, LoopTimer, VirtualLoop
+from cluster.virtual.loop import LoopHandle, VirtualLoop
+from cluster.virtual.loop_timer import LoopTimer
 from cluster.virtual.network import VirtualNetwork
 from cluster.virtual.starts import drawn_tick_us
 from partition_log.storage import Storage

@@ -23,6 +23,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
+from cluster.virtual.loop_timer import LoopTimer
+
 if TYPE_CHECKING:
     # For type checkers the methods that raise NotImplementedError are abstract, and a loop without
     # them cannot be made; BaseEventLoop declares them. Nothing is inherited from it.
@@ -47,25 +49,6 @@ class Deadlock(RuntimeError):
 
 class InstantNeverEnds(RuntimeError):
     """More than the allowed number of events happened without time passing."""
-
-
-class LoopTimer:
-    """A call at a virtual time that can be cancelled; made by VirtualLoop.call_at_us."""
-
-    __slots__ = ("_args", "_callback", "_cancelled")
-
-    def __init__(self, callback: Callable[..., object], args: tuple[object, ...]) -> None:
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-
-    def cancel(self) -> None:
-        """Forget the call; nothing happens if it was made."""
-        self._cancelled = True
-        self._args = ()
-
-    def _run(self) -> None:
-        self._callback(*self._args)
 
 
 class LoopHandle(asyncio.TimerHandle):

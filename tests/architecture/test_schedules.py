@@ -12,6 +12,7 @@ from tests.architecture.test_layers import ROOT, tracked_files
 SCHEDULES = sorted((ROOT / "tests" / "schedules").glob("*.yaml"))
 CORPUS = ROOT / "tests" / "corpus"
 MAY_DRAW = {
+    "tests/support/explored_digests.py": "compares runs of compiled and of interpreted modules",
     "tests/acceptance/test_standard_space.py": "searches, and expects that nothing is found",
     "tests/architecture/test_schedules.py": "has the names of the drawing functions",
     "tests/chaos/exploration/draw/test_draw.py": "tests the drawing",

@@ -5,8 +5,7 @@ What is quiet is not looked at again (`quiet_fetches`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
-
-import msgspec
+from typing import NamedTuple
 
 from cluster.broker.replication.quiet_fetches import UNREAD, QuietFetches, QuietTopic
 from partition_log.outcomes import FetchResult
@@ -25,7 +24,7 @@ PartitionKey = tuple[str, int]
 """Topic and partition index: equal to a TopicPartition, cheaper to make."""
 
 
-class FetchRead(msgspec.Struct, frozen=True):
+class FetchRead(NamedTuple):
     """An answer to a Fetch, and whether it is worth sending before max_wait_ms is over."""
 
     response: FetchResponse

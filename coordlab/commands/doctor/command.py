@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cluster.compiled import CompiledState, compiled_state
 from coordlab.commands.doctor.machine import ThisMachine
 from coordlab.console import print_document, print_lines
 from coordlab.options import json_option, with_examples
@@ -254,6 +255,24 @@ def check_ray_token(machine: ThisMachine) -> HealthCheck:
     )
 
 
+def check_compiled(machine: ThisMachine) -> HealthCheck:
+    """Which code runs: that of `make fast`, or interpreted modules. Nothing needs the former."""
+    del machine
+    state = compiled_state()
+    advice = {
+        CompiledState.NOT_BUILT: "`make fast` in a checkout compiles the hot modules",
+        CompiledState.STALE: "`make fast` compiles them again",
+        CompiledState.SWITCHED_OFF: "unset COORDLAB_COMPILED to use what `make fast` built",
+    }
+    return HealthCheck(
+        name="hot modules",
+        found=state.value,
+        needed_for="speed of virtual time; digests are the same",
+        ok=True,
+        advice=advice.get(state, ""),
+    )
+
+
 CHECKS: dict[str, Callable[[ThisMachine], HealthCheck]] = {
     "system": check_system,
     "python": check_python,
@@ -266,6 +285,7 @@ CHECKS: dict[str, Callable[[ThisMachine], HealthCheck]] = {
     "ports": check_loopback,
     "other-ray": check_other_ray,
     "ray-token": check_ray_token,
+    "hot-modules": check_compiled,
 }
 
 

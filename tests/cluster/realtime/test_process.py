@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.host.host import Connection, Disconnected, HostDead, IncomingRequest
+from cluster.host.host import Connection, Disconnected, HostDead
+from cluster.host.incoming_request import IncomingRequest
 from cluster.trace.files import frames_path, read_frames
 from partition_log.memory_storage import MemoryStorage
 from protocol.errors import SimulationError

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from cluster.host.client_connection import ClientConnection
 from cluster.host.connections import ConnectionEnd
-from cluster.host.host import Connection, Disconnected, IncomingRequest, RequestTimedOut
+from cluster.host.host import Connection, Disconnected, RequestTimedOut
+from cluster.host.incoming_request import IncomingRequest
 from cluster.links.rules import Clog, Cut, LinkRule, Slow
 from cluster.spec import LinkModel
 from cluster.virtual.host import VirtualHost

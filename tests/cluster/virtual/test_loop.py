@@ -6,7 +6,8 @@ import socket
 
 import pytest
 
-from cluster.virtual.loop import COMPACT_ABOVE, Deadlock, InstantNeverEnds, LoopTimer, VirtualLoop
+from cluster.virtual.loop import COMPACT_ABOVE, Deadlock, InstantNeverEnds, VirtualLoop
+from cluster.virtual.loop_timer import LoopTimer
 
 
 def test_time_jumps_to_the_next_timer_and_is_counted_in_microseconds() -> None:

@@ -6,7 +6,8 @@ For tests of the runtime itself; the brokers keep what they were asked on their 
 import random
 from collections.abc import Callable
 
-from cluster.host.host import Disconnected, Host, IncomingRequest, RequestTimedOut
+from cluster.host.host import Disconnected, Host, RequestTimedOut
+from cluster.host.incoming_request import IncomingRequest
 from cluster.node_factory import Node
 from cluster.runtime import ClusterStatus, GroupStatus, MemberStatus
 from cluster.spec import BrokerSpec, ClusterSpec, ConsumerSpec, ControllerSpec, NodeSpec

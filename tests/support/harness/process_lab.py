@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cluster.host.host import Connection, Host, IncomingRequest
+from cluster.host.host import Connection, Host
+from cluster.host.incoming_request import IncomingRequest
 from cluster.links.rules import LinkRule
 from cluster.realtime.clock import RunClock
 from cluster.realtime.host import RunSettings

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from cluster.client.consumer.node import ConsumerNode
 from cluster.client.producer.node import ProducerNode
-from cluster.host.host import IncomingRequest
+from cluster.host.incoming_request import IncomingRequest
 from cluster.runtime import ClusterStatus, MemberStatus
 from cluster.spec import BrokerSpec, ClusterSpec, ConsumerSpec, ControllerSpec, ProducerSpec
 from cluster.virtual.host import VirtualHost

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from cluster.host.frames import Frame
-from cluster.host.host import IncomingRequest
+from cluster.host.incoming_request import IncomingRequest
 from cluster.links.rules import LinkRule
 from cluster.spec import LinkModel
 from cluster.virtual.clock import NodeClock

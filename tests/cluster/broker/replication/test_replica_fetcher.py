@@ -6,7 +6,7 @@ import pytest
 
 from cluster.broker.channels import BrokerIdentity
 from cluster.broker.replication.replica_fetcher import ReplicaFetchers
-from cluster.host.host import IncomingRequest
+from cluster.host.incoming_request import IncomingRequest
 from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
 from partition_log.outcomes import ReplicaConfig

@@ -1,0 +1,22 @@
+"""The handle of a call in virtual time, apart from `loop`: mypyc compiles it and its subclasses."""
+
+from collections.abc import Callable
+
+
+class LoopTimer:
+    """A call at a virtual time that can be cancelled; made by VirtualLoop.call_at_us."""
+
+    __slots__ = ("_args", "_callback", "_cancelled")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[object, ...]) -> None:
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Forget the call; nothing happens if it was made."""
+        self._cancelled = True
+        self._args = ()
+
+    def _run(self) -> None:
+        self._callback(*self._args)

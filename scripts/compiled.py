@@ -1,0 +1,139 @@
+"""`make fast`: compiles the hot modules into one shared library, which `cluster.compiled` loads.
+
+mypyc translates scripts/hot_modules.txt to C, the C compiler makes the library of it, and
+`record.json` says of which sources and for which Python. Everything stays in BUILD, which git
+ignores. The record is written last: a build that was interrupted is no build.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from cluster.checkout import PACKAGE_ROOT
+from cluster.compiled import BUILD, GROUP, RECORD, fingerprint, library_path, python_tag
+
+LIST = Path(__file__).with_name("hot_modules.txt")
+OPTIONS = ("-O1", "-g0", "-fPIC", "-DNDEBUG", "-fno-strict-overflow", "-w")
+
+
+class CannotCompile(RuntimeError):
+    """A compiler, Python's headers or mypyc is missing, or one of them refused the code."""
+
+
+def hot_sources() -> tuple[str, ...]:
+    """Return the paths of the hot modules, relative to the checkout."""
+    lines = LIST.read_text(encoding="utf-8").splitlines()
+    return tuple(line for line in lines if line and not line.startswith("#"))
+
+
+def find_compiler() -> str | None:
+    """Return the C compiler: `CC` of the environment, else what is on the PATH; None without."""
+    return os.environ.get("CC") or next(filter(shutil.which, ("cc", "gcc", "clang")), None)
+
+
+def missing_for_build() -> str | None:
+    """Say what a build lacks and how to get it; None if everything is there."""
+    if find_compiler() is None:
+        return "no C compiler on the PATH (Debian: apt-get install gcc)"
+    if not Path(sysconfig.get_path("include"), "Python.h").is_file():
+        return "no Python.h (Debian: apt-get install python3-dev)"
+    try:
+        import mypyc.build  # noqa: F401, PLC0415
+    except ImportError:
+        return "no mypyc; it comes with mypy, of the `dev` extra"
+    return None
+
+
+def build(target: Path = BUILD) -> None:
+    """Compile the hot modules into `target`. Raises: CannotCompile."""
+    missing = missing_for_build()
+    if missing is not None:
+        raise CannotCompile(missing)
+    compiled_sources = fingerprint()
+    (target / RECORD).unlink(missing_ok=True)
+    c_folder = target / "c"
+    shutil.rmtree(c_folder, ignore_errors=True)
+    c_folder.mkdir(parents=True)
+    _compile_c((*_translate(c_folder, target / "mypy_cache"), *_runtime()), c_folder, target)
+    record = {
+        "fingerprint": compiled_sources,
+        "python": python_tag(),
+        "modules": {path.removesuffix(".py").replace("/", "."): path for path in hot_sources()},
+    }
+    (target / RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
+
+
+def _translate(c_folder: Path, cache: Path) -> list[Path]:
+    """Write the C of the hot modules.
+
+    In a process of its own: mypyc ends the process that it cannot go on in.
+    """
+    code = (
+        "import sys\n"
+        "from mypyc.build import mypyc_build\n"
+        "from mypyc.options import CompilerOptions\n"
+        "options = CompilerOptions(multi_file=True, target_dir=sys.argv[1], group_name=sys.argv[2],"
+        " include_runtime_files=False)\n"
+        "mypyc_build(sys.argv[3:], options)\n"
+    )
+    options = (str(c_folder), GROUP, f"--cache-dir={cache}")
+    _run((sys.executable, "-c", code, *options, *hot_sources()))
+    return sorted(c_folder.glob("*.c"))
+
+
+def _runtime() -> list[Path]:
+    """Return mypyc's own C, which every library contains."""
+    from mypyc.build import include_dir  # noqa: PLC0415
+    from mypyc.common import RUNTIME_C_FILES  # noqa: PLC0415
+
+    # Operations on bytes and strings that mypyc links where the code uses them.
+    return [Path(include_dir()) / name for name in (*RUNTIME_C_FILES, *_OPERATIONS)]
+
+
+_OPERATIONS = ("bytes_extra_ops.c", "str_extra_ops.c")
+
+
+def _compile_c(sources: Iterable[Path], c_folder: Path, target: Path) -> None:
+    from mypyc.build import include_dir  # noqa: PLC0415
+
+    compiler = shlex.split(find_compiler() or "cc")
+    headers = [f"-I{each}" for each in (sysconfig.get_path("include"), include_dir(), c_folder)]
+
+    def compile_one(source: Path) -> str:
+        unit = str(c_folder / f"{source.stem}.o")
+        _run((*compiler, *OPTIONS, *headers, "-c", str(source), "-o", unit))
+        return unit
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        units = list(pool.map(compile_one, sources))
+    _run((*compiler, "-shared", *units, "-o", str(library_path(target))))
+
+
+def _run(command: tuple[str, ...]) -> None:
+    done = subprocess.run(command, cwd=PACKAGE_ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        last_lines = (done.stdout + done.stderr).strip().splitlines()[-20:]
+        raise CannotCompile("\n".join((f"{command[0]} failed:", *last_lines)))
+
+
+def main() -> None:
+    """Build, and say how long it took."""
+    began = time.monotonic()
+    print(f"compiling {len(hot_sources())} hot modules (about a minute) ...", flush=True)
+    try:
+        build()
+    except CannotCompile as error:
+        sys.exit(f"nothing compiled, everything runs interpreted: {error}")
+    print(f"compiled in {time.monotonic() - began:.0f} s; COORDLAB_COMPILED=0 switches it off")
+
+
+if __name__ == "__main__":
+    main()

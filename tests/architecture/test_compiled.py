@@ -1,0 +1,139 @@
+"""Compiled and interpreted modules give the same runs; a library of other sources is not loaded."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cluster import compiled
+from cluster.compiled import BUILD, RECORD, SWITCH, CompiledFinder, CompiledState
+from scripts.compiled import hot_sources, missing_for_build
+from tests.architecture.test_layers import ROOT, tracked_files
+
+SEEDS = 20
+SOURCE = ("protocol", "hot.py")
+"""Path of the made-up hot module of a small checkout."""
+
+
+def _explored(switch: str) -> dict[str, object]:
+    done = subprocess.run(
+        (sys.executable, "-m", "tests.support.explored_digests", str(SEEDS)),
+        cwd=ROOT,
+        env={**os.environ, SWITCH: switch},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.slow
+def test_compiled_modules_give_the_digests_of_interpreted_ones() -> None:
+    """The same seeds leave the same digests, verdicts, events and marks."""
+    if not (BUILD / RECORD).is_file():
+        if os.environ.get("CI") == "true" and missing_for_build() is None:
+            pytest.fail("nothing is compiled: .ci/run runs `make fast` before the tests")
+        pytest.skip(f"`make fast` was not run; a build lacks: {missing_for_build() or 'nothing'}")
+    with_library = _explored("1")
+    if with_library["state"] == CompiledState.STALE.name and os.environ.get("CI") != "true":
+        pytest.skip("the sources changed since `make fast`")
+    interpreted = _explored("0")
+    assert with_library["state"] == CompiledState.COMPILED.name
+    assert interpreted["state"] == CompiledState.SWITCHED_OFF.name
+    assert with_library["runs"] == interpreted["runs"]
+
+
+def test_a_class_outside_the_library_inherits_from_none_inside() -> None:
+    """Mypyc's classes refuse interpreted subclasses, and only when one is made."""
+    hot = {ROOT / source for source in hot_sources()}
+    assert all(path.is_file() for path in hot)
+    trees = {
+        path: ast.parse(path.read_text(encoding="utf-8"))
+        for path in tracked_files(".py")
+        if path.relative_to(ROOT).parts[0] in compiled.COMPILED_AGAINST
+    }
+    compiled_classes = {
+        node.name
+        for path in hot
+        for node in ast.walk(trees[path])
+        if isinstance(node, ast.ClassDef)
+    }
+    offenders = [
+        f"{path.relative_to(ROOT)}: {node.name}({base.id})"
+        for path, tree in trees.items()
+        if path not in hot
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for base in (each.value if isinstance(each, ast.Subscript) else each for each in node.bases)
+        if isinstance(base, ast.Name) and base.id in compiled_classes
+    ]
+    assert offenders == []
+
+
+def _finder(folder: Path, **record: object) -> CompiledFinder:
+    facts = {
+        "fingerprint": compiled.fingerprint(folder),
+        "python": compiled.python_tag(),
+        "modules": {"protocol.hot": "/".join(SOURCE)},
+    }
+    (folder / RECORD).write_text(json.dumps(facts | record), encoding="utf-8")
+    return CompiledFinder(folder, folder)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A folder with one source."""
+    (tmp_path / SOURCE[0]).mkdir()
+    tmp_path.joinpath(*SOURCE).write_text("ANSWER = 42\n", encoding="utf-8")
+    return tmp_path
+
+
+def test_a_library_of_these_sources_and_this_python_is_used(checkout: Path) -> None:
+    assert _finder(checkout).decide() is CompiledState.COMPILED
+
+
+def test_a_changed_source_leaves_everything_interpreted_and_says_so(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One sentence, once, however many modules are asked for."""
+    finder = _finder(checkout)
+    checkout.joinpath(*SOURCE).write_text("ANSWER = 43\n", encoding="utf-8")
+    assert finder.find_spec("protocol.hot", None) is None
+    assert finder.find_spec("protocol.hot", None) is None
+    assert finder.decide() is CompiledState.STALE
+    assert capsys.readouterr().err.count("make fast` compiles them again") == 1
+
+
+def test_a_new_source_leaves_everything_interpreted(checkout: Path) -> None:
+    finder = _finder(checkout)
+    (checkout / "protocol" / "new.py").write_text("", encoding="utf-8")
+    assert finder.decide() is CompiledState.STALE
+
+
+def test_a_library_for_another_python_is_not_loaded(checkout: Path) -> None:
+    assert _finder(checkout, python="3.0 .so").decide() is CompiledState.STALE
+
+
+def test_a_hot_module_imported_earlier_leaves_the_others_interpreted(checkout: Path) -> None:
+    """Compiled modules reach into objects that interpreted ones lay out in another way."""
+    finder = _finder(checkout, modules={"protocol.ids": "protocol/ids.py"})
+    assert "protocol.ids" in sys.modules
+    assert finder.decide() is CompiledState.TOO_LATE
+
+
+def test_the_switch_installs_no_finder(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _finder(checkout)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    monkeypatch.setenv(SWITCH, "0")
+    compiled.use_compiled(checkout, checkout)
+    assert not any(isinstance(each, CompiledFinder) for each in sys.meta_path)
+    assert compiled.compiled_state() is CompiledState.SWITCHED_OFF
+    monkeypatch.delenv(SWITCH)
+    compiled.use_compiled(checkout, checkout)
+    assert any(isinstance(each, CompiledFinder) for each in sys.meta_path)

@@ -1,0 +1,27 @@
+"""Plays explored runs in one process and prints their digests as JSON: a child of the tests.
+
+`python -m tests.support.explored_digests 20` plays the seeds 0 to 19 of the reference space, with
+compiled modules if there are any and COORDLAB_COMPILED is not 0.
+"""
+
+import json
+import sys
+
+from cluster.compiled import compiled_state, use_compiled
+
+use_compiled()
+
+from chaos.exploration.batches import play_seed  # noqa: E402  # the finder stands before it
+from chaos.exploration.space import load_space  # noqa: E402
+
+
+def main() -> None:
+    """Print which code ran, and what each run left: digest, verdict, events, marks."""
+    space = load_space("reference")
+    runs = [play_seed(space, seed) for seed in range(int(sys.argv[1]))]
+    left = [[run.digest, run.result, run.events, *run.reasons, *run.marks] for run in runs]
+    print(json.dumps({"state": compiled_state().name, "runs": left}))
+
+
+if __name__ == "__main__":
+    main()
