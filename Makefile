@@ -53,7 +53,7 @@ check: $(STAMP) ## format, lint, types, layers; prints the largest modules
 	@echo "largest modules (lines):"
 	@git ls-files '*.py' | grep -v '^tests/' | xargs wc -l | sort -rn | sed -n '2,8p'
 
-bench: $(STAMP) ## benchmarks, each a ratio to a baseline of its run; PART=thousand_runs: a long one; writes docs/BENCHMARKS.md
+bench: $(STAMP) ## benchmarks, each a ratio to a baseline of its run; PART=large_groups|thousand_runs: long ones; writes docs/BENCHMARKS.md
 	$(BIN)/python -m benchmarks $(if $(PART),--part $(PART))
 
 soak: $(STAMP) ## real default timeouts, many seeds; PART=explore|mutants|storage|summaries|ray, up to an hour each; writes docs/SOAK.md

@@ -20,12 +20,13 @@ PARTS = (
     "virtual_loop",
     "virtual_seconds",
     "exploration",
+    "compiled",
     "coordinator_core",
     "ray_link",
     "report",
     "many_runs",
 )
-LONG_PARTS = ("thousand_runs",)
+LONG_PARTS = ("large_groups", "thousand_runs")
 """Only if they are asked for."""
 MARKER = "measurements: "
 HELP = f"default: every part but {', '.join(LONG_PARTS)}"

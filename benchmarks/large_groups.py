@@ -1,0 +1,97 @@
+"""How much faster than real time `coordinator_crash` runs, from 12 to 1,000 members.
+
+Each run is the command that a user gives, in a process of its own: it starts, plays, traces every
+message, checks, writes the run directory and sums it up. As many partitions as members. CPU seconds
+are the process's; the baseline is real time, 1. The exponent is that of CPU seconds for a virtual
+second between the smallest and the largest group.
+"""
+
+import json
+import math
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.measurement import Measurement
+from cluster.compiled import SWITCH
+from scripts.compiled import build, missing_for_build
+
+ROOT = Path(__file__).resolve().parent.parent
+SIZES = (12, 100, 400, 1_000)
+GOALS = {12: 20.0, 400: 1.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """One run. Units: seconds of the run's clock, of CPU."""
+
+    members: int
+    virtual_s: float
+    cpu_s: float
+
+
+def run() -> tuple[Measurement, ...]:
+    """Measure SIZES, compiled if there is a compiler."""
+    missing = missing_for_build()
+    if missing is None:
+        build()
+    else:
+        print(f"interpreted: {missing}")
+    found = [play(members, compiled=missing is None) for members in SIZES]
+    first, last = found[0], found[-1]
+    growth = (last.cpu_s / last.virtual_s) / (first.cpu_s / first.virtual_s)
+    exponent = math.log(growth) / math.log(last.members / first.members)
+    print(
+        f"CPU for a virtual second grows with the {exponent:.2f}th power of the members, from "
+        f"{first.members} to {last.members:,} ({'compiled' if missing is None else 'interpreted'})"
+    )
+    return tuple(_measurement(each) for each in found)
+
+
+def play(members: int, *, compiled: bool) -> Played:
+    """Run the experiment with so many members and partitions. Raises: RuntimeError if it fails."""
+    with tempfile.TemporaryDirectory(prefix="coordlab-bench-") as folder:
+        before_s = _children_s()
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "coordlab", "run", "coordinator_crash"),
+                *("--runtime", "virtual", "--json", "--runs", folder),
+                *("--var", f"groups.orders-readers.members={members}"),
+                *("--var", f"topics.orders.partitions={members}"),
+            ],
+            cwd=ROOT,
+            env={**os.environ, SWITCH: "1" if compiled else "0"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        cpu_s = _children_s() - before_s
+    if done.returncode != 0:
+        raise RuntimeError(f"{members} members: exit code {done.returncode}\n{done.stderr}")
+    ended_us = json.loads(done.stdout)["results"]["ended_at_us"]
+    return Played(members=members, virtual_s=ended_us / 1e6, cpu_s=cpu_s)
+
+
+def _children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _measurement(played: Played) -> Measurement:
+    speed = played.virtual_s / played.cpu_s
+    goal = GOALS.get(played.members)
+    return Measurement(
+        name=f"coordinator_crash, {played.members:,} members and partitions",
+        value=speed,
+        baseline=1.0,
+        unit="s/s",
+        baseline_name="real time",
+        ratio=speed,
+        goal="" if goal is None else f"at least {goal:g}",
+        met=None if goal is None else speed >= goal,
+        note=f"{played.cpu_s:.0f} s of CPU for {played.virtual_s:.0f} s of the run's clock",
+    )
