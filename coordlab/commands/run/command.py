@@ -190,7 +190,7 @@ def _check_seeds(options: RunOptions) -> None:
     if options.runtime != VIRTUAL:
         raise click.BadParameter(
             f"several seeds are played in virtual time; expected `--runtime {VIRTUAL}` beside it, "
-            f"got `{options.runtime}`",
+            f"got `{options.runtime}`, which is the default",
             param_hint="`--seeds`",
         )
 
