@@ -7,17 +7,20 @@ All or nothing: compiled modules reach into each other's objects, which interpre
 Compiled and interpreted code give the same digests.
 """
 
+import copyreg
+import dataclasses
 import hashlib
 import importlib.machinery
 import importlib.util
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from importlib.abc import Loader, MetaPathFinder
 from pathlib import Path
 from types import ModuleType
+from typing import NewType, ParamSpec, TypeVar, TypeVarTuple
 
 from cluster.checkout import PACKAGE_ROOT
 
@@ -32,6 +35,8 @@ COMPILED_AGAINST = (
     "protocol", "partition_log", "coordinator", "cluster", "results_schema", "chaos",
 )  # fmt: skip
 """Packages whose sources the fingerprint covers: constants of interpreted modules are built in."""
+_MADE_BY_CALL = (NewType, ParamSpec, TypeVar, TypeVarTuple)
+"""What learns its module from the frame that calls it."""
 
 
 class CompiledState(StrEnum):
@@ -65,30 +70,103 @@ def fingerprint(root: Path = PACKAGE_ROOT) -> str:
     return digest.hexdigest()
 
 
+class _Library:
+    """The shared library, and which of its modules were made fit for pickle."""
+
+    def __init__(self, path: Path, names: Iterable[str]) -> None:
+        loader = importlib.machinery.ExtensionFileLoader(LIBRARY, str(path))
+        spec = importlib.util.spec_from_file_location(LIBRARY, path, loader=loader)
+        if spec is None:
+            raise ImportError(f"no shared library at {path}", path=str(path))
+        self._library = importlib.util.module_from_spec(spec)
+        sys.modules[LIBRARY] = self._library
+        loader.exec_module(self._library)
+        self._unsettled = set(names)
+        self._running = 0  # bodies that run now, one within another
+
+    def run_body(self, name: str) -> ModuleType:
+        """Run the compiled body of module `name`, which enters the module into sys.modules.
+
+        It imports others of the library by itself, unseen: what began first settles all of them.
+        """
+        import ctypes  # noqa: PLC0415  # needed by nobody who runs interpreted code
+
+        initializer = f"init_{name.replace('.', '___')}"
+        pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer_of.restype = ctypes.c_void_p
+        pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
+        capsule = getattr(self._library, initializer)
+        pointer = pointer_of(capsule, f"{LIBRARY}.{initializer}".encode())
+        if pointer is None:
+            raise ImportError(f"{LIBRARY} has no {initializer}", name=name)
+        self._running += 1
+        try:
+            module: ModuleType = ctypes.PYFUNCTYPE(ctypes.py_object)(pointer)()
+        finally:
+            self._running -= 1
+        if not self._running:
+            self._settle()
+        return module
+
+    def _settle(self) -> None:
+        """Make the modules that are there by now fit for pickle."""
+        for name in self._unsettled & sys.modules.keys():
+            _name_own(sys.modules[name])
+            _make_picklable(sys.modules[name])
+            self._unsettled.discard(name)
+
+
 class _CompiledLoader(Loader):
     """Makes one module from the shared library."""
 
-    def __init__(self, library: ModuleType, source: Path) -> None:
+    def __init__(self, library: _Library, source: Path) -> None:
         self._library = library
         self._source = source
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        """Run the module's compiled body, which enters the module into sys.modules."""
-        import ctypes  # noqa: PLC0415  # needed by nobody who runs interpreted code
-
-        name = f"init_{spec.name.replace('.', '___')}"
-        pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
-        pointer_of.restype = ctypes.c_void_p
-        pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
-        pointer = pointer_of(getattr(self._library, name), f"{LIBRARY}.{name}".encode())
-        if pointer is None:
-            raise ImportError(f"{LIBRARY} has no {name}", name=spec.name)
-        module: ModuleType = ctypes.PYFUNCTYPE(ctypes.py_object)(pointer)()
-        return module
+        """Run the module's compiled body."""
+        return self._library.run_body(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         """Name the source as the module's file: its body has run."""
         module.__file__ = str(self._source)
+
+
+def _name_own(module: ModuleType) -> None:
+    """Name `module` as the home of what looked for its home in the frame that made it.
+
+    A compiled body has no frame, so that new types and type variables found this module; pickle
+    looks for them by that name.
+    """
+    for value in vars(module).values():
+        if isinstance(value, _MADE_BY_CALL) and value.__module__ == __name__:
+            value.__module__ = module.__name__
+
+
+def _make_picklable(module: ModuleType) -> None:
+    """Let pickle build the frozen dataclasses of `module` anew.
+
+    Its own way is to set their attributes one by one, which compiled frozen classes refuse.
+    """
+    for value in vars(module).values():
+        if isinstance(value, type) and value.__module__ == module.__name__ and _is_frozen(value):
+            copyreg.pickle(value, _reduced)
+
+
+def _is_frozen(kind: type) -> bool:
+    parameters = getattr(kind, "__dataclass_params__", None)
+    return parameters is not None and bool(parameters.frozen)
+
+
+def _reduced(value: object) -> tuple[Callable[..., object], tuple[type, dict[str, object]]]:
+    """Return how pickle makes `value`, a frozen dataclass: its class, and its fields by name."""
+    names = (each.name for each in dataclasses.fields(value))  # type: ignore[arg-type]
+    fields = {name: getattr(value, name) for name in names}
+    return _rebuilt, (type(value), fields)
+
+
+def _rebuilt(kind: type, fields: dict[str, object]) -> object:
+    return kind(**fields)
 
 
 class CompiledFinder(MetaPathFinder):
@@ -102,7 +180,7 @@ class CompiledFinder(MetaPathFinder):
         self._python: str = record["python"]
         self.sources: dict[str, str] = record["modules"]
         """Module -> its source, relative to the root."""
-        self._library: ModuleType | None = None
+        self._library: _Library | None = None
         self.state: CompiledState | None = None
         """None until the first hot module is asked for."""
 
@@ -119,7 +197,7 @@ class CompiledFinder(MetaPathFinder):
         if self.decide() is not CompiledState.COMPILED:
             return None
         if self._library is None:
-            self._library = self._load()
+            self._library = _Library(library_path(self._build), self.sources)
         loader = _CompiledLoader(self._library, self._root / source)
         return importlib.machinery.ModuleSpec(fullname, loader, origin=str(self._root / source))
 
@@ -140,17 +218,6 @@ class CompiledFinder(MetaPathFinder):
         if self._python != python_tag() or self._fingerprint != fingerprint(self._root):
             return CompiledState.STALE
         return CompiledState.COMPILED
-
-    def _load(self) -> ModuleType:
-        path = str(library_path(self._build))
-        loader = importlib.machinery.ExtensionFileLoader(LIBRARY, path)
-        spec = importlib.util.spec_from_file_location(LIBRARY, path, loader=loader)
-        if spec is None:
-            raise ImportError(f"no shared library at {path}", path=path)
-        library = importlib.util.module_from_spec(spec)
-        sys.modules[LIBRARY] = library
-        loader.exec_module(library)
-        return library
 
 
 def _installed() -> CompiledFinder | None:

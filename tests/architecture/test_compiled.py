@@ -49,6 +49,42 @@ def test_compiled_modules_give_the_digests_of_interpreted_ones() -> None:
     assert with_library["runs"] == interpreted["runs"]
 
 
+PICKLED = """
+import coordlab, importlib, pickle
+from cluster.compiled import compiled_state
+from scripts.compiled import hot_sources
+
+for source in hot_sources():
+    module = importlib.import_module(source.removesuffix(".py").replace("/", "."))
+    for name, value in vars(module).items():
+        if getattr(value, "__module__", None) == "cluster.compiled":
+            raise SystemExit(f"{module.__name__}.{name} says that it is of the finder")
+from cluster.links.decisions import Deliver
+from protocol.ids import NodeName
+
+assert pickle.loads(pickle.dumps(Deliver(3))) == Deliver(3)
+assert pickle.loads(pickle.dumps(NodeName)) is NodeName
+print(compiled_state().name)
+"""
+
+
+@pytest.mark.slow
+def test_what_compiled_modules_define_can_be_pickled_for_ray() -> None:
+    """New types are of their module, and frozen dataclasses are built anew."""
+    if not (BUILD / RECORD).is_file():
+        pytest.skip("`make fast` was not run")
+    done = subprocess.run(
+        (sys.executable, "-c", PICKLED),
+        cwd=ROOT,
+        env={**os.environ, SWITCH: "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() in (CompiledState.COMPILED.name, CompiledState.STALE.name)
+
+
 def test_a_class_outside_the_library_inherits_from_none_inside() -> None:
     """Mypyc's classes refuse interpreted subclasses, and only when one is made."""
     hot = {ROOT / source for source in hot_sources()}
