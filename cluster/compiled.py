@@ -110,7 +110,7 @@ class _Library:
 
     def _settle(self) -> None:
         """Make the modules that are there by now fit for pickle."""
-        for name in self._unsettled & sys.modules.keys():
+        for name in sorted(self._unsettled & sys.modules.keys()):
             _name_own(sys.modules[name])
             _make_picklable(sys.modules[name])
             self._unsettled.discard(name)
