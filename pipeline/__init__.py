@@ -7,6 +7,7 @@ The lab's only packages that it knows are `protocol` and `results_schema`.
 
 Reading order: `engine` (from run directories to rows, in which order tables are computed, where
 they go), `intermediate` (steps that several tables share), `tables` (one module a table),
-`all_tables` (what from what), `run` (all of it); `summary` (figures and outcomes as plain values),
-`report` (pages); `in_memory` (tables and summary without Spark).
+`all_tables` (what from what), `table_columns` (of what types); `in_memory` (the same tables and the
+summary without Spark), `whole_runs` (a run for a task); `run` (all of it); `summary` (figures and
+outcomes as plain values), `report` (pages).
 """

@@ -1,7 +1,8 @@
 """From run directories to `tables/*` in each of them, and a summary small enough to print.
 
-The transforms see all runs at once. `all_tables` says what is computed, `table_graph` when,
-`table_store` where it goes.
+Two ways give the same tables. A run that fits into a process's memory is read whole by one task
+(`whole_runs`). All others go through transforms that see them at once: `all_tables` says what is
+computed, `table_graph` when, `table_store` where it goes.
 """
 
 import tempfile
@@ -21,17 +22,20 @@ from pipeline.engine.session import spark_session
 from pipeline.engine.step import Step
 from pipeline.engine.table_graph import compute
 from pipeline.engine.table_store import FileStore, MemoryStore, TableStore
+from pipeline.in_memory.summary import MAX_ROWS
 from pipeline.summary.figures import RunSummary
 from pipeline.summary.spark_aggregates import SUMMED_UP
 from pipeline.summary.summary import summarize_runs
 from pipeline.summary.summary_file import drop_summary, write_summary
+from pipeline.whole_runs.tasks import analyze_by_run, workers_have_lab
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalysisProgress:
     """How far an analysis is: `done` of `total` parts, and the part whose work began last.
 
-    A part is Spark's start, a table or the summary.
+    A part is Spark's start or a run; of runs that are too large to be read whole, a table of all of
+    them or their summary.
     """
 
     done: int
@@ -47,6 +51,8 @@ _ROWS_PER_PARTITION = 1_000_000
 """Of a trace: a third of them is kept, and a task sorts them in some 100 MB."""
 _LOCAL_FILES = 2
 """Of a table before it is taken apart: one for each processor of a local Spark."""
+_PARTS_OF_OTHERS = len(TABLE_NAMES) + 1
+"""Parts of the work on runs that are not read whole: a table of all of them each, the summary."""
 _THREADS = 3
 """Two keep two processors busy; one more, because each waits for its jobs now and then."""
 
@@ -57,6 +63,7 @@ def analyze(
     master: str | None = None,
     spark: SparkSession | None = None,
     progress: Progress | None = None,
+    whole_run_rows: int = MAX_ROWS,
 ) -> tuple[RunSummary, ...]:
     """Compute every table of the runs, write them to `<run>/tables/<table>` and sum each run up.
 
@@ -65,9 +72,11 @@ def analyze(
     earlier analysis are replaced. `spark` is a session to use; None opens one on `master` (None: on
     this machine) and ends it. With another master the run directories must be where its workers
     see them under the same path.
+    Units: runs of up to `whole_run_rows` rows are read whole by a task each, at most MAX_ROWS; 0
+    leaves all to the transforms.
     Shape: one summary per distinct directory, in the order given.
     Raises: FileNotFoundError if a run directory does not exist; RunNameClash; JavaMissing and
-    SparkStartError if no session was given.
+    SparkStartError if no session was given; OSError if tables cannot be written.
     """
     for directory in run_dirs:
         if not directory.is_dir():
@@ -78,9 +87,9 @@ def analyze(
     parts = _Parts(progress)
     parts.begin("starting Spark")
     if spark is not None:
-        return _analyze(spark, runs, parts)
+        return _analyze(spark, runs, parts, whole_run_rows)
     with session_for(runs, master) as session:
-        return _analyze(session, runs, parts)
+        return _analyze(session, runs, parts, whole_run_rows)
 
 
 @dataclass(slots=True)
@@ -88,6 +97,7 @@ class _Parts:
     """Counts the parts that are done; several threads tell it."""
 
     progress: Progress | None
+    total: int = 1
     _done: int = 0
     _part: str = ""
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -97,15 +107,14 @@ class _Parts:
             self._part = part
             self._tell()
 
-    def end(self) -> None:
+    def end(self, count: int = 1) -> None:
         with self._lock:
-            self._done += 1
+            self._done += count
             self._tell()
 
     def _tell(self) -> None:
         if self.progress is not None:
-            total = len(TABLE_NAMES) + 2  # Spark's start, the summary
-            self.progress(AnalysisProgress(done=self._done, total=total, part=self._part))
+            self.progress(AnalysisProgress(done=self._done, total=self.total, part=self._part))
 
 
 @contextmanager
@@ -122,9 +131,48 @@ def session_for(runs: Sequence[RunFiles], master: str | None = None) -> Iterator
 
 
 def _analyze(
+    spark: SparkSession, runs: Sequence[RunFiles], parts: _Parts, whole_run_rows: int
+) -> tuple[RunSummary, ...]:
+    """Read runs whole where that can be done, and leave the others to the transforms."""
+    small = [run for run in runs if run.rows <= min(whole_run_rows, MAX_ROWS) and whole_run_rows]
+    if not workers_have_lab(spark.sparkContext):
+        small = []
+    others = len(small) < len(runs)
+    parts.total = 1 + len(small) + (_PARTS_OF_OTHERS if others else 0)
+    parts.end()
+    found = _read_whole(spark, small, parts)
+    left = [run for run in runs if found.get(run.run) is None]
+    if left and not others:
+        parts.total += _PARTS_OF_OTHERS
+    if left:
+        found |= {summary.run: summary for summary in _transform(spark, left, parts)}
+    summaries = (found[run.run] for run in runs)
+    return tuple(summary for summary in summaries if summary is not None)
+
+
+def _read_whole(
+    spark: SparkSession, runs: Sequence[RunFiles], parts: _Parts
+) -> dict[str, RunSummary | None]:
+    """Return the summary of each run by its name, None of one that is left to the transforms."""
+    if not runs:
+        return {}
+    told = 0
+
+    def tell(done: int) -> None:
+        nonlocal told
+        parts.end(done - told)
+        told = done
+
+    parts.begin("run" if len(runs) == 1 else "runs")
+    found = analyze_by_run(spark.sparkContext, runs, tell)
+    tell(len(runs))
+    return {run.run: summary for run, summary in zip(runs, found, strict=True)}
+
+
+def _transform(
     spark: SparkSession, runs: Sequence[RunFiles], parts: _Parts
 ) -> tuple[RunSummary, ...]:
-    parts.end()
+    """Compute the tables of `runs`, all together, and their summaries."""
     # Beside the tables, so that moving them is a rename and a cluster's workers see the folder.
     with tempfile.TemporaryDirectory(prefix=".tables-", dir=runs[0].directory) as folder:
         local = spark.sparkContext.master.startswith("local")

@@ -2,5 +2,5 @@
 
 Reading order: `java`, `leavings` (of killed sessions), `session`; `run_files`, `events`,
 `run_documents` and `runs` (run directories to rows); `step`, `table_graph` (in what order,
-several at once), `table_store` (where to).
+several at once), `jobs` (how they are ended), `table_store` (where to), `table_files`.
 """

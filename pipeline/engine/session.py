@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+import pipeline
 from pipeline.engine.java import JavaProblem, find_java
 from pipeline.engine.leavings import mark_as_owned, remove_abandoned
 
@@ -124,7 +126,9 @@ def spark_session(
         with _jvm(settings, Path(temp) / "jvm.log") as gateway:
             conf = SparkConf(_jvm=gateway.jvm).setAll(list(settings.items()))
             with _keeping_sigint():
-                session = SparkSession(SparkContext(conf=conf, gateway=gateway))
+                context = SparkContext(conf=conf, gateway=gateway)
+            context.pythonExec = _python_of_workers(context)
+            session = SparkSession(context)
             try:
                 yield session
             finally:
@@ -145,6 +149,13 @@ def _keeping_sigint() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
 
 
+def _python_of_workers(context: SparkContext) -> str:
+    """Return the Python that runs this package's own functions: on this machine the driver's."""
+    if context.master.startswith("local"):
+        return sys.executable
+    return os.environ.get("PYSPARK_PYTHON", sys.executable)
+
+
 def _settings(master: str, name: str, temp: Path, *, short_work: bool) -> dict[str, str]:
     """Return Spark's settings for a session whose files all lie in `temp`."""
     local = master.startswith("local")
@@ -159,6 +170,7 @@ def _settings(master: str, name: str, temp: Path, *, short_work: bool) -> dict[s
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": (temp / "warehouse").as_uri(),
         "spark.sql.session.timeZone": "UTC",
+        "spark.executorEnv.PYTHONPATH": str(Path(pipeline.__file__).parents[1]),
         "spark.driver.extraJavaOptions": (
             f"-Dlog4j2.configurationFile={logging.as_uri()} -Djava.io.tmpdir={temp} {tuning}"
         ),

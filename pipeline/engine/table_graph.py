@@ -10,6 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
+from pipeline.engine.jobs import stop_jobs
 from pipeline.engine.step import Step
 
 CarryOut = Callable[[Step, DataFrame], DataFrame]
@@ -55,7 +56,7 @@ def compute(
                 for future in finished:
                     done[running.pop(future).name] = future.result()
         except BaseException:
-            _stop(running, context, tag)
+            stop_jobs(running, context, tag)
             raise
     return done
 
@@ -73,16 +74,3 @@ def _check(steps: Sequence[Step], sources: Mapping[str, DataFrame]) -> None:
             for step in left
         )
         raise ValueError(f"nobody makes what these need: {'; '.join(lacks)}")
-
-
-_LOOK_AGAIN_S = 0.1
-
-
-def _stop(running: Mapping[Future[DataFrame], Step], context: SparkContext, tag: str) -> None:
-    """End what runs: a step that is planning now may still start a job, so cancel until all end."""
-    for future in running:
-        future.cancel()
-    left = set(running)
-    while left:
-        context.cancelJobsWithTag(tag)
-        _, left = wait(left, timeout=_LOOK_AGAIN_S)

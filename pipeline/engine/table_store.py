@@ -4,7 +4,6 @@ Two ways, one for little data and one for any amount. Both keep plans short, and
 twice.
 """
 
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +14,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import StructType
 
 from pipeline.engine.run_files import RunFiles
 from pipeline.engine.step import Step
+from pipeline.engine.table_files import emptied
+from pipeline.table_columns import ARROW_TYPES
 
 
 class TableStore(Protocol):
@@ -78,8 +79,7 @@ class MemoryStore:
         """Write each run's part of every table into its directory, also where it has no rows."""
         for name, table in self._tables.items():
             for run in runs:
-                target = _emptied(run, name)
-                target.mkdir()
+                target = emptied(run.directory, name)
                 part = table.filter(pc.equal(table["run"], run.run))
                 pq.write_table(part, target / "part-00000.parquet")
 
@@ -126,9 +126,7 @@ class FileStore:
     def hand_out(self, runs: Sequence[RunFiles]) -> None:
         """Write each run's part of every table into its directory, also where it has no rows."""
         for name, schema in self._schemas.items():
-            targets = {run.run: _emptied(run, name) for run in runs}
-            for target in targets.values():
-                target.mkdir()
+            targets = {run.run: emptied(run.directory, name) for run in runs}
             found = set()
             for number, path in enumerate(sorted((self.folder / name).glob("*.parquet"))):
                 for run, part in _split_by_run(pq.read_table(path)):
@@ -161,25 +159,5 @@ def _split_by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         start = end
 
 
-def _emptied(run: RunFiles, name: str) -> Path:
-    """Return where a run's table goes, cleared of an earlier analysis; its parent exists."""
-    target = run.directory / "tables" / name
-    shutil.rmtree(target, ignore_errors=True)
-    target.parent.mkdir(exist_ok=True)
-    return target
-
-
 def _arrow_schema(schema: StructType) -> pa.Schema:
-    return pa.schema([(field.name, _arrow_type(field.dataType)) for field in schema.fields])
-
-
-def _arrow_type(kind: DataType) -> pa.DataType:
-    """Return the Arrow type of a column of ours; KeyError says that a table uses another."""
-    return {
-        "string": pa.string(),
-        "int": pa.int32(),
-        "bigint": pa.int64(),
-        "double": pa.float64(),
-        "boolean": pa.bool_(),
-        "array<string>": pa.list_(pa.string()),
-    }[kind.simpleString()]
+    return pa.schema([(each.name, ARROW_TYPES[each.dataType.simpleString()]) for each in schema])

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from pipeline.in_memory.trace import MEMBER_KINDS, TableRow, Trace, detail_of
+from pipeline.in_memory.trace import MEMBER_KINDS, TableRow, Trace, detail_of, once_per_trace
 from protocol.trace import TraceKind
 
 _NEEDED = ("time_us", "seq", "node", "incarnation", "kind")
 
 
+@once_per_trace
 def runs_of(trace: Trace) -> list[TableRow]:
     """Return the run's one row."""
     begun: dict[str, int] = {}

@@ -6,6 +6,7 @@ The figures are those that Spark's tables give (`pipeline.run.analyze`): both re
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,20 +29,36 @@ _KINDS = frozenset(kind.value for kind in TraceKind)
 _COUNTED = frozenset({TraceKind.RECORDS_CONSUMED, TraceKind.RECORDS_PRODUCED})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRows:
+    """The rows of one run: those that can be used, in any order, and the others with reasons."""
+
+    good: Sequence[TraceRow]
+    bad: Sequence[TableRow] = ()
+
+
 def summarize_directory(directory: Path) -> RunSummary | None:
-    """Return the summary of the run in `directory`; None if it is left to Spark.
+    """Return the summary of the run in `directory`; None if it is left to Spark (`rows_of`)."""
+    (files,) = find_run_files([directory])
+    found = rows_of(files)
+    if found is None:
+        return None
+    return summary_of(files, found, Trace(found.good) if found.good else None)
+
+
+def rows_of(files: RunFiles) -> RunRows | None:
+    """Return the rows of a run's event files; None if they are left to Spark.
 
     So are more than MAX_ROWS rows, and rows of records that do not say how many, as a torn trace
     or an earlier version has: Spark counts what can be read of each.
+    Raises: OSError.
     """
-    (files,) = find_run_files([directory])
     if files.rows > MAX_ROWS:
         return None
-    cells = [each for path in files.events for each in _cells(path)]
-    good, bad = _sorted_out(cells)
-    if not all(_says_how_many(row) for row in good if row.kind in _COUNTED):
+    found = _sorted_out([each for path in files.events for each in _cells(path)])
+    if not all(_says_how_many(row) for row in found.good if row.kind in _COUNTED):
         return None
-    return _summarize(files, good, bad, clock_error_us(directory))
+    return found
 
 
 def summarize_rows(
@@ -52,21 +69,21 @@ def summarize_rows(
     Units: `clock_error_us` between machines; 0 in virtual time.
     """
     files = RunFiles(run=run, directory=directory, events=(), rows=len(rows), unreadable=())
-    return _summarize(files, rows, (), clock_error_us)
-
-
-def _summarize(
-    files: RunFiles,
-    rows: Sequence[TraceRow],
-    bad_rows: Sequence[TableRow],
-    clock_error_us: int,
-) -> RunSummary:
-    named = {"run": files.run}
-    found = {"bad_row_counts": [row | named for row in bad_row_counts_of(bad_rows)]}
     trace = Trace(rows) if rows else None
+    return _summary_of(files, RunRows(good=rows), trace, clock_error_us)
+
+
+def summary_of(files: RunFiles, found: RunRows, trace: Trace | None) -> RunSummary:
+    """Return the summary of the run in `files`; `trace` is that of its good rows, None of none."""
+    return _summary_of(files, found, trace, clock_error_us(files.directory))
+
+
+def _summary_of(files: RunFiles, found: RunRows, trace: Trace | None, error_us: int) -> RunSummary:
+    named = {"run": files.run}
+    sums = {"bad_row_counts": [row | named for row in bad_row_counts_of(found.bad)]}
     for name, aggregate_of in AGGREGATES.items():
-        found[name] = [] if trace is None else [row | named for row in aggregate_of(trace)]
-    (summary,) = summarize_runs(found, [files], {files.run: clock_error_us})
+        sums[name] = [] if trace is None else [row | named for row in aggregate_of(trace)]
+    (summary,) = summarize_runs(sums, [files], {files.run: error_us})
     return summary
 
 
@@ -96,8 +113,8 @@ def _values(column: pa.ChunkedArray) -> list[Any]:  # Any: what the column holds
     return [texts[-1 if place is None else place] for place in array.indices.to_pylist()]
 
 
-def _sorted_out(cells: Sequence[tuple[Any, ...]]) -> tuple[list[TraceRow], list[TableRow]]:
-    """Return rows that can be used, and those that cannot with their reasons."""
+def _sorted_out(cells: Sequence[tuple[Any, ...]]) -> RunRows:
+    """Tell rows that can be used from those that cannot."""
     good: list[TraceRow] = []
     suspects: list[TableRow] = []
     for each in cells:
@@ -106,4 +123,4 @@ def _sorted_out(cells: Sequence[tuple[Any, ...]]) -> tuple[list[TraceRow], list[
             good.append(row)
         else:
             suspects.append(dict(zip(_NAMES, each, strict=True)))
-    return good, bad_rows_of(suspects)
+    return RunRows(good=good, bad=bad_rows_of(suspects))

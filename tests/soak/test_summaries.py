@@ -84,7 +84,7 @@ def compared(
         for name, rows in traces.items()
     }
     found = []
-    for sparks in analyze(list(written.values()), spark=spark):
+    for sparks in analyze(list(written.values()), spark=spark, whole_run_rows=0):
         mine = summarize_rows(
             traces[sparks.run],
             run=sparks.run,

@@ -1,4 +1,4 @@
-"""Both ways of keeping tables give the same ones, and so does a run alone or among others."""
+"""Both ways of keeping tables give the same ones."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -68,20 +68,8 @@ def test_tables_of_large_runs_are_those_of_small_ones(
     copies = _copied(analysed, ("pause", *analysed.directories), tmp_path)
 
     with _settings_of_long_work(spark):
-        summaries = analyze(list(copies.values()), spark=spark)
+        summaries = analyze(list(copies.values()), spark=spark, whole_run_rows=0)
 
     _assert_same(analysed, copies)
     for (run, copy), summary in zip(copies.items(), summaries, strict=True):
         assert summary == replace(analysed.summaries[run], directory=copy)
-
-
-def test_tables_of_a_run_alone_are_those_that_it_has_among_others(
-    spark: SparkSession, analysed: AnalysedRuns, tmp_path: Path
-) -> None:
-    """Rows of a single run are named without a look at their files."""
-    copies = _copied(analysed, ("pause",), tmp_path)
-
-    (summary,) = analyze(list(copies.values()), spark=spark)
-
-    _assert_same(analysed, copies)
-    assert summary == replace(analysed.summaries["pause"], directory=copies["pause"])

@@ -2,9 +2,9 @@
 
 import pytest
 
+from pipeline.whole_runs.verdicts import verdicts_of
 from tests.support.random_worlds.random_runs import AnalysedRun
 from tests.support.reference.comparison import differences
-from tests.support.reference.verdicts import verdicts_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -1,0 +1,24 @@
+"""Ends Spark jobs that threads of the driver wait for."""
+
+from collections.abc import Collection
+from concurrent.futures import Future, wait
+from typing import TypeVar
+
+from pyspark import SparkContext
+
+T = TypeVar("T")
+
+LOOK_AGAIN_S = 0.1
+
+
+def stop_jobs(running: Collection[Future[T]], context: SparkContext, tag: str) -> None:
+    """Cancel the jobs with `tag` until the threads that wait for them have ended.
+
+    Again and again: a thread that is planning now may still start a job.
+    """
+    for future in running:
+        future.cancel()
+    left = set(running)
+    while left:
+        context.cancelJobsWithTag(tag)
+        _, left = wait(left, timeout=LOOK_AGAIN_S)

@@ -1,0 +1,30 @@
+"""From the event files of one run to its tables and its summary, within one process."""
+
+from pipeline.engine.run_files import RunFiles
+from pipeline.engine.table_files import write_table
+from pipeline.in_memory.summary import rows_of, summary_of
+from pipeline.in_memory.trace import Trace
+from pipeline.summary.figures import RunSummary
+from pipeline.summary.summary_file import drop_summary, write_summary
+from pipeline.whole_runs.tables import OF_TRACE
+from pipeline.whole_runs.verdicts import verdicts_of
+
+
+def analyze_whole(files: RunFiles) -> RunSummary | None:
+    """Write every table of a run and its summary beside them; return the summary.
+
+    None: this way cannot read the run (`in_memory.summary.rows_of`), and nothing was written.
+    Raises: OSError.
+    """
+    found = rows_of(files)
+    if found is None:
+        return None
+    trace = Trace(found.good) if found.good else None
+    tables = {name: [] if trace is None else made_of(trace) for name, made_of in OF_TRACE.items()}
+    tables |= {"bad_rows": list(found.bad), "verdicts": verdicts_of(files.directory)}
+    summary = summary_of(files, found, trace)
+    drop_summary(files.directory)
+    for name, rows in tables.items():
+        write_table(files.directory, name, [row | {"run": files.run} for row in rows])
+    write_summary(summary)
+    return summary

@@ -1,0 +1,34 @@
+"""The summary of a run in memory; tests/pipeline/whole_runs holds it against Spark's."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.in_memory import summary as in_memory
+from pipeline.in_memory.summary import summarize_directory, summarize_rows
+from tests.support.builders.trace_builder import write_run
+from tests.support.random_worlds.random_trace import random_run
+
+
+def test_summary_of_rows_is_that_of_the_files_they_are_written_to(tmp_path: Path) -> None:
+    """Whoever plays many seeds has the rows in hand, and needs no files."""
+    rows = random_run(2)
+    directory = write_run(tmp_path / "talk" / "1", rows, files=3, clock_error_us=250)
+    found = summarize_rows(
+        list(reversed(rows)), run="talk/1", directory=directory, clock_error_us=250
+    )
+    assert found == summarize_directory(directory)
+    assert found.events == len(rows)
+    assert found.faults
+
+
+def test_run_with_too_many_rows_is_left_to_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a run must not fill the memory: a trace has no upper bound."""
+    rows = random_run(2)
+    directory = write_run(tmp_path / "talk" / "1", rows)
+    monkeypatch.setattr(in_memory, "MAX_ROWS", len(rows) - 1)
+    assert summarize_directory(directory) is None
+    monkeypatch.setattr(in_memory, "MAX_ROWS", len(rows))
+    assert summarize_directory(directory) is not None

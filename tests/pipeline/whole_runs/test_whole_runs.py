@@ -1,0 +1,153 @@
+"""Runs that a task reads whole have the tables and the summary that the transforms give them."""
+
+import errno
+import shutil
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark import RDD, SparkContext
+from pyspark.sql import SparkSession
+
+from pipeline.all_tables import TABLE_NAMES
+from pipeline.engine.run_files import find_run_files
+from pipeline.run import AnalysisProgress, analyze
+from pipeline.summary.figures import RunSummary
+from pipeline.summary.summary_file import is_current, read_summary
+from pipeline.table_columns import arrow_schema
+from pipeline.whole_runs import tasks
+from pipeline.whole_runs.tasks import workers_have_lab
+from pipeline.whole_runs.write import analyze_whole
+from tests.support.builders.trace_builder import read_table, write_run
+from tests.support.random_worlds.random_trace import random_run
+from tests.support.worlds.analysed_runs import Analysis
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def _copied(run: Path, base: Path) -> Path:
+    """Copy a run without what an analysis left in it; it keeps its name."""
+    ignored = shutil.ignore_patterns("tables", "*.html")
+    return Path(shutil.copytree(run, base.joinpath(*run.parts[-2:]), ignore=ignored))
+
+
+def _read_whole(run: Path, base: Path) -> tuple[Path, RunSummary | None]:
+    copy = _copied(run, base)
+    (files,) = find_run_files([copy])
+    return copy, analyze_whole(files)
+
+
+def _check_tables(whole: Path, run: Path) -> None:
+    """Hold each table against the one that the transforms wrote, in any order of rows."""
+    assert is_current(whole)
+    for name in TABLE_NAMES:
+        assert pq.read_schema(whole / "tables" / name / "part-00000.parquet") == arrow_schema(name)
+        found, expected = read_table(whole, name), read_table(run, name)
+        assert sorted(found, key=repr) == sorted(expected, key=repr), f"{name} of {run}"
+
+
+def test_random_runs_read_whole_have_the_tables_of_the_transforms(
+    analysis: Analysis, tmp_path: Path
+) -> None:
+    """One definition of each table and figure: whoever reads a run, both say the same."""
+    summaries = []
+    for run in analysis.random:
+        copy, summary = _read_whole(run.directory, tmp_path)
+        assert summary is not None
+        _check_tables(copy, run.directory)
+        assert replace(summary, directory=run.directory) == read_summary(run.directory), run.run
+        summaries.append(summary)
+    assert len(summaries) > 30
+    assert sum(len(summary.faults) for summary in summaries) > 50
+    assert any(fault.rebalances for summary in summaries for fault in summary.faults)
+    for part in ("coordinators", "owners", "processing", "commit_errors"):
+        assert any(getattr(summary, part) for summary in summaries), part
+
+
+def test_told_and_played_runs_read_whole_have_the_tables_of_the_transforms(
+    analysis: Analysis, tmp_path: Path
+) -> None:
+    """Torn files, rows without a time, no events at all, clocks that differ, 1,000 members."""
+    directories = [*analysis.told.directories.values(), *analysis.played.directories.values()]
+    summaries = []
+    for run in directories:
+        copy, summary = _read_whole(run, tmp_path)
+        if summary is None:
+            assert not (copy / "tables").exists()
+            continue
+        _check_tables(copy, run)
+        assert replace(summary, directory=run) == read_summary(run), run
+        summaries.append(summary)
+    assert 0 < len(directories) - len(summaries) < len(summaries)  # a torn one is left
+    assert any(summary.bad_rows for summary in summaries)
+    assert any(summary.unreadable for summary in summaries)
+    assert any(summary.clock_error_us for summary in summaries)
+    assert any(not summary.events for summary in summaries)
+
+
+def test_runs_of_one_call_are_read_whole_or_transformed_as_each_needs(
+    spark: SparkSession, analysis: Analysis, tmp_path: Path
+) -> None:
+    """Summaries come in the order of the runs, and the progress ends with its total.
+
+    A run that is transformed alone, as one is here, is named without a look at its files.
+    """
+    told = analysis.told.directories
+    spoiled = next(run for run in told.values() if _read_whole(run, tmp_path / "tried")[1] is None)
+    runs = [told["pause"], spoiled, told["empty"]]
+    copies = [_copied(run, tmp_path / "analysed") for run in runs]
+    seen: list[AnalysisProgress] = []
+
+    summaries = analyze(copies, spark=spark, progress=seen.append)
+
+    assert [summary.directory for summary in summaries] == copies
+    for run, copy in zip(runs, copies, strict=True):
+        assert is_current(copy)
+        for name in TABLE_NAMES:
+            found, expected = read_table(copy, name), read_table(run, name)
+            assert sorted(found, key=repr) == sorted(expected, key=repr), f"{name} of {run}"
+    assert (seen[-1].done, seen[-1].total) == (seen[-1].total, 1 + 3 + len(TABLE_NAMES) + 1)
+    assert [each.done for each in seen] == sorted(each.done for each in seen)
+
+
+def test_tables_that_cannot_be_written_are_an_error_of_the_system_with_its_path(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What a task raises would come as the text of a Java exception."""
+    run = write_run(tmp_path / "talk" / "1", random_run(2))
+    (run / "tables").write_text("in the way")
+    with pytest.raises(NotADirectoryError) as raised:
+        analyze([run], spark=spark)
+    assert raised.value.errno == errno.ENOTDIR
+    assert str(run) in str(raised.value.filename)
+
+
+class _Cluster:
+    """Another machine's Spark, as far as `workers_have_lab` looks: this one under its name."""
+
+    master = "spark://elsewhere:7077"
+    defaultParallelism = 2
+
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+
+    def parallelize(self, values: Iterable[int], slices: int) -> RDD[int]:
+        return self._context.parallelize(values, slices)
+
+
+def test_workers_of_a_cluster_must_have_the_lab_of_the_driver(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it, or with another version, runs are left to the transforms."""
+    context = spark.sparkContext
+    cluster: SparkContext = _Cluster(context)
+    assert workers_have_lab(cluster)
+    with monkeypatch.context() as patch:
+        patch.setattr(tasks, "TABLES_VERSION", 0)
+        assert not workers_have_lab(cluster)
+    monkeypatch.setattr(context, "pythonExec", str(Path(sys.executable).parent / "no-python"))
+    assert not workers_have_lab(cluster)
+    assert workers_have_lab(context)
