@@ -140,8 +140,8 @@ class DurableCommits(Checker):
             node: group for group, known in context.groups.items() for node in known.consumers
         }
         self._seen = {
-            "commits_acknowledged": 0,
-            "commits_indefinite": 0,
+            "offsets_acknowledged": 0,
+            "offsets_of_unknown_outcome": 0,
             "fetches_judged": 0,
             "fetches_with_no_commit_acknowledged_before": 0,
             "fetches_of_unknown_start": 0,
@@ -239,14 +239,14 @@ class DurableCommits(Checker):
         register = self._registers.setdefault((group, partition), Register())
         match row.kind:
             case TraceKind.OFFSETS_COMMITTED:
-                self._seen["commits_acknowledged"] += 1
+                self._seen["offsets_acknowledged"] += 1
                 self._answered(register, row, group, offset, acknowledged=True)
             case TraceKind.ADMIN_COMMIT if row.error == ErrorCode.NONE.name:
-                self._seen["commits_acknowledged"] += 1
+                self._seen["offsets_acknowledged"] += 1
                 self._answered(register, row, group, offset, acknowledged=True)
             case TraceKind.COMMIT_FAILED | TraceKind.ADMIN_COMMIT:
                 if row.error not in _DEFINITE_NAMES and row.peer is not None:
-                    self._seen["commits_indefinite"] += 1
+                    self._seen["offsets_of_unknown_outcome"] += 1
                     self._answered(register, row, group, offset, acknowledged=False)
                 register.answered_us[row.node] = row.time_us
             case TraceKind.COMMIT_STORED if register.has_answer(row, offset):
@@ -493,8 +493,8 @@ class DurableCommits(Checker):
     def measured(self) -> dict[str, int]:
         """Return how many commits nobody can tell the fate of."""
         return {
-            "commits_acknowledged": self._seen["commits_acknowledged"],
-            "commits_indefinite": self._seen["commits_indefinite"],
+            "offsets_acknowledged": self._seen["offsets_acknowledged"],
+            "offsets_of_unknown_outcome": self._seen["offsets_of_unknown_outcome"],
             "commits_lost_with_the_last_replica": self._forgiven,
         }
 
@@ -504,7 +504,7 @@ class DurableCommits(Checker):
         self._tell_of_ends(self._transaction_ends.finish())
         judged = self._seen["fetches_judged"]
         note = ""
-        if not self._seen["commits_acknowledged"]:
+        if not self._seen["offsets_acknowledged"]:
             committing = any(group.commits for group in self.context.groups.values())
             note = (
                 "no commit was acknowledged"

@@ -128,11 +128,11 @@ class Generations(Checker):
         self._begun: dict[tuple[str, int], dict[int, Lineage]] = {}  # (group, generation) -> epoch
         self._owners: dict[tuple[str, Lineage], dict[int, _Owners]] = {}
         self._seen = {
-            "commits_judged": 0,
-            "commits_of_simple_consumers": 0,
-            "commits_of_unknown_start": 0,
+            "offsets_judged": 0,
+            "offsets_of_simple_consumers": 0,
+            "offsets_of_unknown_start": 0,
             "generations": 0,
-            "partitions_assigned": 0,
+            "partitions_assigned_in_all_generations": 0,
         }
 
     def judge(self, row: TraceRow) -> None:
@@ -276,18 +276,18 @@ class Generations(Checker):
         life = (row.node, row.incarnation)
         seq = self._appends.get(life, {}).get(row.correlation_id or 0)
         if row.group is None or seq is None:
-            self._seen["commits_of_unknown_start"] += 1
+            self._seen["offsets_of_unknown_start"] += 1
             return
         generation = NO_GENERATION if row.generation is None else row.generation
         group = self._groups.get(life, {}).get(row.group)
         then = None if group is None else group.at(seq)
         if generation < 0 and (then is None or then.is_empty):
-            self._seen["commits_of_simple_consumers"] += 1
+            self._seen["offsets_of_simple_consumers"] += 1
             return
         if group is None or then is None or then.members is None:
-            self._seen["commits_of_unknown_start"] += 1
+            self._seen["offsets_of_unknown_start"] += 1
             return
-        self._seen["commits_judged"] += 1
+        self._seen["offsets_judged"] += 1
         member = row.member or ""
         if generation != then.generation:
             problem = (
@@ -348,7 +348,7 @@ class Generations(Checker):
         # A static member that came back with a new id has what its old id had.
         owner = self._instances.get(member, member)
         for partition in detail_of(row).get("partitions", ()):
-            self._seen["partitions_assigned"] += 1
+            self._seen["partitions_assigned_in_all_generations"] += 1
             known = owners.owner_of.get(partition)
             if known is not None and known[0] != owner:
                 self.found(
@@ -376,7 +376,7 @@ class Generations(Checker):
 
     def finish(self) -> CheckReport:
         """Report; everything was judged when it was seen."""
-        judged = self._seen["commits_judged"] + self._seen["partitions_assigned"]
+        judged = self._seen["offsets_judged"] + self._seen["partitions_assigned_in_all_generations"]
         return self.report(
             judged=judged,
             seen=dict(self._seen),

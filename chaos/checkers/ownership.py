@@ -428,7 +428,10 @@ class Ownership(Checker):
                 self._close(group, group_id, partition, overlap, self._last_us, None)
         return self.report(
             judged=self._assignments,
-            seen={"partitions_assigned": self._assignments, "overlaps": len(self._overlaps)},
+            seen={
+                "partitions_assigned_in_all_generations": self._assignments,
+                "overlaps": len(self._overlaps),
+            },
             note=self._note(),
         )
 

@@ -249,7 +249,7 @@ class Processing(Checker):
             judged=judged,
             seen={
                 "partitions": len(self._partitions),
-                "records_judged": judged,
+                "records_due": judged,
                 "records_processed": figures["records_processed"],
                 "gaps": gaps,
             },

@@ -81,7 +81,7 @@ def test_figures_are_there_while_the_run_goes_on_and_in_the_reports() -> None:
 
     assert measured["ownership"]["longest_overlap_ms"] == 3_000
     assert measured["processing"]["processed_again"] == 0
-    assert measured["durable_commits"]["commits_indefinite"] == 0
+    assert measured["durable_commits"]["offsets_of_unknown_outcome"] == 0
     assert reports["ownership"].measured == measured["ownership"]
 
 

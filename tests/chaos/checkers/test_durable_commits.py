@@ -55,7 +55,7 @@ def test_last_acknowledged_commit_returned_passes() -> None:
     report = check(rows)
 
     assert report.outcome is CheckOutcome.PASS
-    assert report.seen["commits_acknowledged"] == 2
+    assert report.seen["offsets_acknowledged"] == 2
     assert report.seen["fetches_judged"] == 1
 
 
@@ -245,7 +245,7 @@ def test_commit_that_timed_out_may_or_may_not_be_returned(returned: int) -> None
     report = check(rows)
 
     assert report.outcome is CheckOutcome.PASS
-    assert report.seen["commits_indefinite"] == 1
+    assert report.seen["offsets_of_unknown_outcome"] == 1
 
 
 @pytest.mark.parametrize("error", ["REQUEST_TIMED_OUT", "NOT_COORDINATOR"])
@@ -353,7 +353,7 @@ def test_split_network_in_which_the_old_sides_commits_time_out_passes() -> None:
     report = check(split_with_a_commit_on_each_side(acknowledged=False))
 
     assert report.outcome is CheckOutcome.PASS
-    assert report.measured["commits_indefinite"] == 2
+    assert report.measured["offsets_of_unknown_outcome"] == 2
 
 
 def test_split_network_in_which_both_sides_acknowledge_is_found() -> None:
@@ -476,7 +476,7 @@ def test_aborted_transaction_leaves_what_was_committed_before() -> None:
     report = check(rows)
 
     assert report.outcome is CheckOutcome.PASS
-    assert report.seen["commits_indefinite"] == 0
+    assert report.seen["offsets_of_unknown_outcome"] == 0
 
 
 def test_marker_stored_behind_its_answer_is_the_same_commit() -> None:

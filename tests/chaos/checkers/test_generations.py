@@ -50,8 +50,8 @@ def test_commits_of_current_members_pass() -> None:
     report = check(rows)
 
     assert report.outcome is CheckOutcome.PASS
-    assert report.seen["commits_judged"] == 2
-    assert report.seen["partitions_assigned"] == 2
+    assert report.seen["offsets_judged"] == 2
+    assert report.seen["partitions_assigned_in_all_generations"] == 2
 
 
 def test_commit_of_an_older_generation_is_found() -> None:
@@ -142,7 +142,7 @@ def test_commit_in_a_transaction_is_judged_when_it_is_taken() -> None:
     report = check(rows)
 
     assert report.outcome is CheckOutcome.PASS
-    assert report.seen["commits_judged"] == 1
+    assert report.seen["offsets_judged"] == 1
 
 
 def test_commit_in_a_transaction_of_an_older_generation_is_found() -> None:
@@ -305,7 +305,7 @@ def test_static_member_that_comes_back_keeps_its_partitions() -> None:
     report = check(rows)
 
     assert report.outcome is CheckOutcome.PASS
-    assert report.seen["commits_judged"] == 1
+    assert report.seen["offsets_judged"] == 1
 
 
 def test_commits_at_a_coordinator_that_has_loaded_the_group_are_judged() -> None:
@@ -321,8 +321,8 @@ def test_commits_at_a_coordinator_that_has_loaded_the_group_are_judged() -> None
     report = check(rows)
 
     assert report.findings_total == 1
-    assert report.seen["commits_judged"] == 2
-    assert report.seen["commits_of_unknown_start"] == 1
+    assert report.seen["offsets_judged"] == 2
+    assert report.seen["offsets_of_unknown_start"] == 1
 
 
 def test_run_without_members_says_that_nothing_was_judged() -> None:

@@ -50,7 +50,7 @@ def test_group_that_processes_everything_passes() -> None:
     assert report.outcome is CheckOutcome.PASS
     assert report.seen == {
         "partitions": 1,
-        "records_judged": 20,
+        "records_due": 20,
         "records_processed": 30,
         "gaps": 0,
     }

@@ -438,7 +438,7 @@ def test_check_tells_what_it_saw_and_how_long_it_lasted() -> None:
     report = CheckReport(
         check="ownership",
         outcome=CheckOutcome.PASS,
-        seen={"partitions_assigned": 36, "overlaps": 0, "odd_cases": 0},
+        seen={"partitions_assigned_in_all_generations": 36, "overlaps": 0, "odd_cases": 0},
         measured={
             "overlaps": 0,
             "longest_overlap_ms": 29_133,
@@ -446,7 +446,7 @@ def test_check_tells_what_it_saw_and_how_long_it_lasted() -> None:
         },
     )
     shown = _summary_page(checks=(report,))
-    assert "36 partitions assigned; 0 overlaps; longest overlap 29.13 s" in shown
+    assert "36 partitions assigned in all generations; 0 overlaps; longest overlap 29.13 s" in shown
     assert "odd" not in shown
     assert "64" not in shown
 

@@ -216,7 +216,7 @@ def test_summary_of_a_violated_run_tells_the_story_of_the_finding() -> None:
             ),
         ),
         findings_total=3,
-        seen={"commits_acknowledged": 1_234, "slowest_after_healing_us": 223_082},
+        seen={"offsets_acknowledged": 1_234, "slowest_after_healing_us": 223_082},
     )
     results = Results(
         outcome=RunOutcome.COMPLETED,
@@ -237,7 +237,7 @@ def test_summary_of_a_violated_run_tells_the_story_of_the_finding() -> None:
         "driver: fault injected: because cut-0",
         "what proves it:",
         "broker-2 acknowledged [10]",
-        "1,234 commits acknowledged",
+        "1,234 offsets acknowledged",
         "slowest after healing 0.223 s",
         "2 more findings",
     ):
