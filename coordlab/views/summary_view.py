@@ -288,7 +288,8 @@ def _print_verdict(
     print_lines(console, (f"  {reason}" for reason in results.reasons))
     counts = (
         f"records acknowledged to producers {results.records_produced:,}, consumed "
-        f"{results.records_consumed:,}; OffsetCommits acknowledged to members {results.commits_acknowledged:,}"
+        f"{results.records_consumed:,}; OffsetCommits acknowledged to members "
+        f"{results.commits_acknowledged:,}"
     )
     print_lines(console, [counts], style="dim")
 
