@@ -6,5 +6,6 @@ make of frames), the nodes `controller`, `broker` and `client`; `spec`, `node_fa
 (one process, a clock that jumps), and `ray` (real processes) on `realtime`, which serves any
 runtime in real time. Beside them `storage` (a broker's disk as files), `trace` (files of events),
 `metrics`, `fan_out` (work that is shared out to workers), `worker_processes` (workers on this
-machine), `checkout` (where our packages are) and `compiled` (the finder of compiled modules).
+machine), `disk_errors` (what a file system refuses), `checkout` (where our packages are) and
+`compiled` (the finder of compiled modules).
 """

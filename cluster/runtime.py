@@ -232,6 +232,11 @@ class Runtime(ABC):
         """Return what of the trace is missing, in words, once the cluster was stopped."""
         return ()
 
+    @property
+    def disk_trouble(self) -> str | None:
+        """Return the first write that a disk refused to a node, in words; None if there is none."""
+        return None
+
     @abstractmethod
     def failures(self) -> tuple[str, ...]:
         """Return the tool's own failures so far (tasks that died): never a verdict about Kafka."""

@@ -3,7 +3,6 @@
 It knows the errors of every layer, so only a command that failed imports it.
 """
 
-import errno
 import traceback
 
 from rich.console import Console
@@ -14,19 +13,12 @@ from chaos.experiment.problems import ExperimentError
 from chaos.exploration.store import CannotResume, NotAnExploration
 from chaos.results.recording import NotRecorded
 from chaos.results.run_directory import NotARun
+from cluster.disk_errors import is_of_the_disk
 from cluster.fan_out import WorkersFailed
 from cluster.runtime import ClusterStartError
 from coordlab.analysis import NoJava
 from coordlab.junit import JunitNotWritable
 from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERNAL_ERROR
-
-_OF_THE_DISK = frozenset(
-    {
-        *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS),
-        *(errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY),
-    }
-)
-"""Errors of a file that are its disk's or its owner's, not ours."""
 
 
 def print_error(error: Exception) -> int:
@@ -45,7 +37,7 @@ def print_error(error: Exception) -> int:
             return EXIT_BAD_ARGUMENTS
         case NotRecorded():
             errors.print(escape(str(error)), highlight=False, soft_wrap=True)
-        case OSError() if error.filename is not None and error.errno in _OF_THE_DISK:
+        case OSError() if error.filename is not None and is_of_the_disk(error):
             told = f"{error.filename} cannot be written or read: {error.strerror}"
             errors.print(escape(told), highlight=False, soft_wrap=True)
         case ClusterStartError():

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cluster.disk_errors import unwritten
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
@@ -64,7 +66,7 @@ class RunDisk:
             act()
         except OSError as error:
             if self.trouble is None:
-                self.trouble = f"{path} cannot be written: {error.strerror or error}"
+                self.trouble = unwritten(path, error)
             if not self.give_up_reserve():
                 raise
             act()

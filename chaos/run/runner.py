@@ -144,6 +144,8 @@ class ExperimentRun:
         except Exception as error:
             self._tool_failures.append(f"{type(error).__name__}: {error}")
         interrupted = self._clean_up(interrupted=interrupted)
+        if self._directory is not None and self._directory.disk.trouble is None:
+            self._directory.disk.trouble = self._runtime.disk_trouble
         for failure in self._runtime.failures():
             if not any(failure in known for known in self._tool_failures):
                 self._tool_failures.append(failure)

@@ -31,6 +31,7 @@ from cluster.host.host import Host
 from cluster.links.reset import ConnectionName, LinkReset
 from cluster.ray.leavings import mark_as_owned, remove_abandoned, remove_session
 from cluster.realtime.clock import ClockReading
+from cluster.realtime.failures import NodeFailure
 from cluster.realtime.host import RunSettings
 from cluster.realtime.machine_processes import ProcessRef, die_with_parent
 from cluster.realtime.services import (
@@ -319,7 +320,7 @@ class ProcessHandle(_ActorHandle):
         """Ask what its nodes know."""
         return await self._result(self._actor.status.remote(), timeout_s)
 
-    async def next_failures(self, known: int) -> list[str]:
+    async def next_failures(self, known: int) -> list[NodeFailure]:
         """Wait for failures behind the first `known`."""
         return await self._result(self._actor.next_failures.remote(known), None)
 

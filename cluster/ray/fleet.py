@@ -64,6 +64,8 @@ class Fleet:
         """Every process that came up, in order; those that ended are kept."""
         self.machines: dict[str, MachineState] = {}
         """By Ray's id of the machine; those that were lost are kept."""
+        self.disk_trouble: str | None = None
+        """The first write that a disk refused to a process, in words."""
         self.control = ControlPlane(self.processes, on_failure=on_failure)
         self._run_id = run_id
         self._seed = seed
@@ -323,8 +325,9 @@ class Fleet:
                     self._on_failure(f"process {process.process_id} died by itself: {error}")
                 return
             known += len(news)
-            for line in news:
-                self._on_failure(line)
+            for failure in news:
+                self.disk_trouble = self.disk_trouble or failure.disk_trouble
+                self._on_failure(failure.text)
 
     async def _go_on(self, process: FleetProcess) -> None:
         if process.is_stopped:

@@ -128,6 +128,11 @@ class RayRuntime(RayLives, Runtime):
         torn = [f"{name}: the last {size} bytes" for name, size in report.torn_bytes.items()]
         return (*torn, *(f"{machine}: {why}" for machine, why in report.lost.items()))
 
+    @property
+    def disk_trouble(self) -> str | None:
+        """Return the first write that a disk refused to a node, in words; None if there is none."""
+        return self._fleet.disk_trouble
+
     def pids(self) -> tuple[int, ...]:
         """Return the pids of the node processes that are up, each on its own machine."""
         return tuple(p.listening.process.pid for p in self._fleet.processes if p.is_up)

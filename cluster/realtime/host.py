@@ -43,12 +43,12 @@ class HostCallbacks:
     """What a host asks of its process.
 
     `send_frame` never calls back at once. `traced` is called when there is something to flush.
-    `failed` gets a line for people: the node's name and the exception.
+    `failed` gets a line for people, the node's name and the exception, and the exception itself.
     """
 
     send_frame: Callable[[Frame], None]
     traced: Callable[["RealHost"], None]
-    failed: Callable[[str], None]
+    failed: Callable[[str, BaseException], None]
 
 
 class _HostTimer:
@@ -182,7 +182,7 @@ class RealHost(BaseHost):
     def _failed(self, what: str, error: BaseException) -> None:
         """Report that `what` died: in the trace, in the log and to the process."""
         summary = f"{type(error).__name__}: {error}"
-        self._callbacks.failed(f"{self.name}: {what} died with {summary}")
+        self._callbacks.failed(f"{self.name}: {what} died with {summary}", error)
         story = "".join(traceback.format_exception(error))
         self.trace(
             TraceEvent(kind=TraceKind.TASK_FAILED, cause=what, detail={"exception": story[-8_000:]})

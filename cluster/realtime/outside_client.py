@@ -108,7 +108,7 @@ async def _follow(run_dir: Path, process: NodeProcess) -> None:
 
 async def _fail(process: NodeProcess) -> None:
     """Raise SimulationError as soon as something of ours fails in the process."""
-    raise SimulationError("; ".join(await process.next_failures(0)))
+    raise SimulationError("; ".join(each.text for each in await process.next_failures(0)))
 
 
 def _own_address(listeners: Listeners) -> str:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol, TypeVar
 
+from cluster.disk_errors import is_of_the_disk, unwritten
 from cluster.host.frames import (
     CloseFrame,
     Frame,
@@ -28,6 +29,7 @@ from cluster.links.reset import (
     reset_server_ends,
 )
 from cluster.links.rules import LinkRule
+from cluster.realtime.failures import NodeFailure
 from cluster.realtime.host import HostCallbacks, RealHost, RunSettings
 from cluster.realtime.tcp import ProcessAddress, Transport, TransportEvents
 from cluster.runtime import ClusterStatus
@@ -65,7 +67,7 @@ class NodeProcess:
     def __init__(self, process_id: str, settings: RunSettings, *, is_guest: bool = False) -> None:
         self.process_id = process_id
         self.settings = settings
-        self.failures: list[str] = []
+        self.failures: list[NodeFailure] = []
         """The tool's own failures in this process, oldest first."""
         self._loop = asyncio.get_running_loop()
         self._hosts: dict[NodeName, RealHost] = {}
@@ -227,7 +229,7 @@ class NodeProcess:
             node.report(status)
         return status
 
-    async def next_failures(self, known: int) -> list[str]:
+    async def next_failures(self, known: int) -> list[NodeFailure]:
         """Return the failures behind the first `known`; waits until there is one."""
         while len(self.failures) <= known:
             self._failed.clear()
@@ -367,9 +369,12 @@ class NodeProcess:
             try:
                 host.flush()
             except OSError as error:
-                self._node_failed(f"{host.name}: its trace cannot be written: {error}")
+                self._node_failed(f"{host.name}: its trace cannot be written: {error}", error)
 
-    def _node_failed(self, line: str) -> None:
+    def _node_failed(self, line: str, error: BaseException) -> None:
         if len(self.failures) < MAX_FAILURES_KEPT:
-            self.failures.append(line)
+            trouble = None
+            if isinstance(error, OSError) and is_of_the_disk(error):
+                trouble = unwritten(self.settings.machine_dir, error)
+            self.failures.append(NodeFailure(text=line, disk_trouble=trouble))
             self._failed.set()

@@ -18,6 +18,7 @@ from cluster.links.reset import ConnectionName, LinkReset
 from cluster.links.rules import LinkRule
 from cluster.realtime import machine_processes
 from cluster.realtime.clock import ClockReading, read_clock
+from cluster.realtime.failures import NodeFailure
 from cluster.realtime.host import RunSettings
 from cluster.realtime.machine_processes import ProcessRef
 from cluster.realtime.process import HostedNode, NodeProcess
@@ -143,7 +144,7 @@ class NodeService:
         """Return what the process's nodes know."""
         return self._alive().status()
 
-    async def next_failures(self, known: int) -> list[str]:
+    async def next_failures(self, known: int) -> list[NodeFailure]:
         """Return the failures behind the first `known`; waits until there is one."""
         return await self._alive().next_failures(known)
 

@@ -5,6 +5,7 @@ The timeouts are scaled down so that a run takes half a minute; `make soak` has 
 
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 
 from chaos.experiment.structs import Experiment
 from chaos.results.manifest import experiment_of
-from chaos.results.run_directory import PastRun
+from chaos.results.run_directory import PastRun, list_runs
+from cluster.ray.leavings import OWNER_FILE
 from cluster.realtime.machine_processes import is_stopped, start_ticks
 from cluster.trace.files import FrameReader
 from pipeline.engine.java import JavaProblem, find_java
@@ -22,6 +24,7 @@ from results_schema.manifest import RunStatus
 from results_schema.results import RunOutcome, Verdict
 from tests.support.harness.command_line import CommandLine
 from tests.support.harness.programs import left_after, processes, rays_own
+from tests.support.harness.small_disk import small_disk
 from tests.support.worlds.acceptance import (
     RESUME_MAX_US,
     coordinator_failover,
@@ -150,7 +153,14 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
         output, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, output + errors
     assert "Traceback" not in output + errors
+    assert process.pid not in owners_of_sessions()
     return command_line
+
+
+def owners_of_sessions() -> set[int]:
+    """Return the processes whose Ray left a session's folder."""
+    found = Path(tempfile.gettempdir(), "ray").glob(f"session_*/{OWNER_FILE}")
+    return {int(path.read_text().split()[1]) for path in found}
 
 
 def test_ctrl_c_heals_and_stops_and_leaves_a_readable_run(interrupted: CommandLine) -> None:
@@ -211,6 +221,27 @@ def test_run_whose_driver_was_killed_leaves_no_process(killed: CommandLine) -> N
     listed = killed.run("list")
     assert f"{past.manifest.run}" in listed.stdout
     assert " killed " in listed.stdout
+
+
+def test_disk_that_fills_is_one_sentence_and_leaves_what_was_traced(tmp_path: Path) -> None:
+    """The nodes' traces fill it, each in a process of its own: 255, no PASS above it, no node."""
+    command_line = CommandLine(tmp_path)
+    with small_disk(tmp_path / "disk", "4600k") as disk:
+        done = command_line.run("run", "coordinator_crash", *SCALED_DOWN, "--runs", str(disk))
+        (sentence,) = done.stderr.splitlines()
+        (past,) = list_runs(disk)
+        assert done.returncode == 255
+        assert sentence.startswith(f"The run could not be recorded: {past.path}")
+        assert "No space left on device; kept in " in sentence
+        assert "PASS" not in done.stdout
+        results = past.results()
+        assert results is not None
+        assert (results.exit_code, results.reasons) == (255, (sentence,))
+        assert past.manifest.status is RunStatus.FAILED
+        assert len(rows_of_run(past.path)) > 100
+        listed = command_line.run("list", "--runs", str(disk))
+        assert " failed " in listed.stdout
+    check_no_process_is_left(command_line)
 
 
 @pytest.mark.spark

@@ -3,8 +3,8 @@
 import errno
 import json
 import os
-import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partialmethod
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from cluster.trace.parquet import ParquetTraceWriter, read_parquet
 from coordlab.cli import run_cli
 from results_schema.manifest import RunStatus
 from results_schema.results import RunOutcome, Verdict
+from tests.support.harness.small_disk import small_disk
 
 pytestmark = pytest.mark.slow
 
@@ -162,24 +163,8 @@ def test_file_or_folder_in_the_way_begins_no_run(
 @pytest.fixture
 def small_tmpfs(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     """Mount a tmpfs of a size; only where the test may."""
-    mounted: list[Path] = []
-
-    def mount(size: str) -> Path:
-        folder = tmp_path / f"tmpfs-{size}"
-        folder.mkdir()
-        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-        try:
-            answer = subprocess.run(command, capture_output=True, check=False)
-        except OSError:
-            pytest.skip("there is no mount here")
-        if answer.returncode != 0:
-            pytest.skip("mounting needs root")
-        mounted.append(folder)
-        return folder
-
-    yield mount
-    for folder in mounted:
-        subprocess.run(["umount", str(folder)], check=True)
+    with ExitStack() as mounted:
+        yield lambda size: mounted.enter_context(small_disk(tmp_path / f"tmpfs-{size}", size))
 
 
 @pytest.mark.parametrize("size", ["64k", "500k"])

@@ -264,9 +264,10 @@ def test_failure_inside_a_node_is_traced_and_reaches_the_process(
                     timeout_us=SECOND_US,
                     on_response=lambda _: None,
                 )
-        (line,) = await waiting
-        assert line.startswith("broker-0: ")
-        assert "ZeroDivisionError: planted" in line
+        (failure,) = await waiting
+        assert failure.text.startswith("broker-0: ")
+        assert "ZeroDivisionError: planted" in failure.text
+        assert failure.disk_trouble is None
         await asyncio.sleep(0)
         failed = [row for row in lab.rows(SERVER) if row.kind == TraceKind.TASK_FAILED]
         assert len(failed) == 1

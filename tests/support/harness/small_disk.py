@@ -1,0 +1,28 @@
+"""Disks of a few kilobytes, where a test may mount them."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """Mount a tmpfs of `size` (as in mount's options) at `folder`; skips the test where it may not.
+
+    Unmounted at the end, whatever is still open there.
+    """
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    try:
+        answer = subprocess.run(command, capture_output=True, check=False)
+    except OSError:
+        pytest.skip("there is no mount here")
+    if answer.returncode != 0:
+        pytest.skip("mounting needs root")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
