@@ -100,7 +100,7 @@ def _most_memory_gb(pid: int) -> float:
 
 def _ratio(found: Analysed) -> Measurement:
     ratio = found.analyze_s / found.scan_s
-    judged = found.runs >= GOAL_SIZE
+    is_goal, fits = found.runs == GOAL_SIZE, found.jvm_gb < GOAL_GB
     return Measurement(
         name=f"analyze of {found.runs:,} runs",
         value=found.analyze_s,
@@ -108,8 +108,8 @@ def _ratio(found: Analysed) -> Measurement:
         unit="s",
         baseline_name="a scan with one groupBy",
         ratio=ratio,
-        goal=f"at most {GOAL_RATIO:g}, under {GOAL_GB:g} GB" if judged else "",
-        met=ratio <= GOAL_RATIO and found.jvm_gb < GOAL_GB if judged else None,
+        goal=f"at most {GOAL_RATIO:g}, under {GOAL_GB:g} GB" if is_goal else f"under {GOAL_GB:g} GB",
+        met=fits and (ratio <= GOAL_RATIO or not is_goal),
         note=f"{found.rows:,} rows; the JVM held {found.jvm_gb:.1f} GB at most",
     )
 

@@ -53,7 +53,7 @@ LOCAL_RAY = "local"
 EXIT_CODES_OF_A_SEARCH = (
     "Exit codes: 0 no violation, 1 a promise was violated, 2 unknown (no run proved anything), "
     "130 interrupted, 141 nobody reads the output any more, 254 bad arguments or file, 255 the lab "
-    "failed in some run, or a seed gave two results."
+    "failed in some run, a seed gave two results, or the search could not be recorded."
 )
 
 
