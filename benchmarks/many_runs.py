@@ -108,7 +108,9 @@ def _ratio(found: Analysed) -> Measurement:
         unit="s",
         baseline_name="a scan with one groupBy",
         ratio=ratio,
-        goal=f"at most {GOAL_RATIO:g}, under {GOAL_GB:g} GB" if is_goal else f"under {GOAL_GB:g} GB",
+        goal=f"at most {GOAL_RATIO:g}, under {GOAL_GB:g} GB"
+        if is_goal
+        else f"under {GOAL_GB:g} GB",
         met=fits and (ratio <= GOAL_RATIO or not is_goal),
         note=f"{found.rows:,} rows; the JVM held {found.jvm_gb:.1f} GB at most",
     )
