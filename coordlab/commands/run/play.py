@@ -9,6 +9,7 @@ from pathlib import Path
 
 from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment.structs import Experiment, to_cluster_spec
+from chaos.exploration.gc_pause import collecting_seldom
 from chaos.results.manifest import run_command_line
 from chaos.results.run_directory import (
     TRACE_FOLDER,
@@ -93,17 +94,18 @@ def play_into(
         observers.append(digest)
     runtime = _runtime(playable, directory, observers)
     try:
-        results = ExperimentRun(
-            experiment,
-            plan_of(experiment),
-            runtime,
-            suite,
-            seed=directory.manifest.seed,
-            directory=directory,
-            progress=progress,
-            live_checks=_live_checks(playable, directory),
-            time_limit_us=playable.time_limit_us,
-        ).execute()
+        with collecting_seldom():
+            results = ExperimentRun(
+                experiment,
+                plan_of(experiment),
+                runtime,
+                suite,
+                seed=directory.manifest.seed,
+                directory=directory,
+                progress=progress,
+                live_checks=_live_checks(playable, directory),
+                time_limit_us=playable.time_limit_us,
+            ).execute()
     finally:
         rows = trace.close()
     if playable.runtime == VIRTUAL:

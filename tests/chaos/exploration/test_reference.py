@@ -8,7 +8,13 @@ import pytest
 from chaos.checkers.registry import CHECKERS
 from chaos.exploration.batches import play_seed
 from chaos.exploration.draw.draw import draw
-from chaos.exploration.gc_pause import LEFT_MAX, collecting_afterwards, collecting_between_runs
+from chaos.exploration.gc_pause import (
+    LEFT_MAX,
+    SELDOM,
+    collecting_afterwards,
+    collecting_between_runs,
+    collecting_seldom,
+)
 from chaos.exploration.play import PlayedRun, PlayResult
 from chaos.exploration.required_work import missing_of
 from chaos.exploration.space import load_space
@@ -80,6 +86,22 @@ def test_collector_stays_off_where_it_was_off() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_long_run_collects_seldom_but_collects() -> None:
+    """Python's own thresholds come back, also after an error."""
+    before = gc.get_threshold()
+    with pytest.raises(KeyError), collecting_seldom():
+        assert gc.get_threshold() == SELDOM
+        lost = weakref.ref(Loop())
+        held = [Loop() for _ in range(2 * LEFT_MAX)]
+        assert lost() is None
+        with collecting_seldom():
+            assert gc.get_threshold() == SELDOM
+        raise KeyError(len(held))
+
+    assert gc.get_threshold() == before
+    assert gc.get_freeze_count() == 0
 
 
 class Loop:
